@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dpvb
 from dpvb.audit import cases
 from dpvb.audit.cases import HOSTILE_ROWS, D, table_records
 from dpvb.audit.integers import difference, in_steps, relative_norm, squared
@@ -33,8 +34,12 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows
+from dpvb.data.tables.design import Design
+from dpvb.estimators import private
 from dpvb.guards.arrays import Floats
 from dpvb.models.topics.lda import TopicModel
+from dpvb.papers.belief_network import VIPSNetwork
+from dpvb.papers.private_em import PrivateEM
 
 __all__ = ["CASES", "NAMES", "TOYS_FIRST", "Case", "Curvature", "D", "Location", "Table", "one_of_each"]
 __all__ += ["difference", "in_steps", "relative_norm", "squared", "table"]
@@ -111,6 +116,25 @@ def by_phase(name: str, case: cases.Case, reach: Mapping[str, float]) -> list[Ca
     return [Case(**kept[phase] | {"name": f"{name}_{phase}"}, pairs=50, reach=least) for phase, least in reach.items()]
 
 
+def of_paper_network() -> cases.Case:
+    """The papers' belief network, fitted by `dpvb.Private` to binary rows."""
+    case = sbn.of_width()
+    model = dpvb.Private(VIPSNetwork(3, sbn.VISIBLE, start_std=1.0, num_steps=2), epsilon=1.0, delta=1e-6)
+    columns = {"columns": lambda matrix: {"X": sbn.binary(matrix)}}
+    return cases.of_estimator("VIPSNetwork", model, sbn.binary, case.records, case.hostile, **columns)
+
+
+def of_paper_factors() -> cases.Case:
+    """The papers' factor analysis, fitted by `dpvb.Private` to rows of norm 1."""
+    model = dpvb.Private(PrivateEM(D, 2, num_steps=2), row_norm=1.0, epsilon=1.0, delta=1e-6)
+    return cases.of_estimator("PrivateEM", model, unit_rows, table_records, HOSTILE_ROWS)
+
+
+def unit_rows(matrix: Floats, group: Any = None) -> Any:
+    """Rows as `dpvb.Private` gives them to a model."""
+    return private.Rows(Design(matrix, row_norm=1.0, group=group))
+
+
 #: Two ranges that hold part of the values, and an indicator.
 SOME_NUMBERS: Any = {"numeric": [0, 1], "column_bound": 0.3}
 PLAIN: Any = {"length_rule": "resample", "count_power": 1.0, "background": False, "word_power": 0.0}
@@ -177,24 +201,21 @@ CASES = [
     *by_phase("mixed", mixture.of_table(), {"step": 0.55, "last": 0.9999}),
     *by_phase("classes_gaussian", naive_bayes.of_table("gaussian"), {"first": 0.98}),
     *by_phase("classes_words", naive_bayes.of_words(), {"first": 0.9999}),
-    *by_phase("network", sbn.of_form("first_order"), {"first": 0.5, "step": 0.5}),
+    *by_phase("network", sbn.of_width(), {"first": 0.5, "step": 0.5}),
     *(
         by_phase("gradients", dpvi.of_guide("mean_field"), {"step": 0.9999, "last": 0.9999})
         if "DPVI" in AUDITED
         else []
     ),
-    *by_phase("network_blocks", sbn.of_form("six_blocks"), {"step": 0.45}),
-    *by_phase("network_paper", sbn.of_form("paper"), {"step": 0.3}),
-    *by_phase(
-        "factors", factors.of_solver("FactorAnalysis", "three_releases"), {"first": 0.6, "second": 0.9, "last": 0.9}
-    ),
+    *by_phase("network_paper", of_paper_network(), {"step": 0.3}),
+    *by_phase("factors", factors.of_kind("FactorAnalysis"), {"first": 0.6, "second": 0.9, "last": 0.9}),
     *by_phase("chain", markov_chain.of_order(2), {"first": 0.9999}),
     *by_phase("hidden_markov", hidden_markov.of_emissions("categorical"), {"first": 0.9999}),
     *by_phase("hidden_steps", hidden_markov.of_emissions("categorical", "iterated"), {"step": 0.9}),
     *by_phase("hidden_cells", hidden_markov.of_points("gaussian"), {"first": 0.9}),
     *by_phase("linear_dynamical", linear_dynamical.of_points(), {"first": 0.5, "second": 0.5}),
-    *by_phase("components", factors.of_solver("PCA", "three_releases"), {"first": 0.9999}),
-    *by_phase("factors_paper", factors.of_solver("FactorAnalysis", "paper"), {"step": 0.3}),
+    *by_phase("components", factors.of_kind("PCA"), {"first": 0.9999}),
+    *by_phase("factors_paper", of_paper_factors(), {"step": 0.3}),
 ]
 NAMES = [case.name for case in CASES]
 #: For laws of the wall, which hold whatever the model is: the toys every day, the others in the slow suite.

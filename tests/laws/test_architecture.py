@@ -128,6 +128,12 @@ def test_a_family_of_models_knows_no_other_family_and_no_wall() -> None:
             assert name.startswith((*SHARED, *DECLARED, family)), f"{path}: {name}"
 
 
+def test_nothing_imports_the_methods_of_papers() -> None:
+    for path in FILES:
+        if module(path) != "papers":
+            assert "papers" not in imports(path), path
+
+
 def test_models_take_the_type_of_the_estimate_and_nothing_else() -> None:
     for path in rooms("models"):
         for name in imported(path):

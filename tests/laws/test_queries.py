@@ -166,7 +166,7 @@ def test_models_that_travel_declare_signs() -> None:
         type(case.model).__name__: {d.words for *_, d in domains._parts("q", case.start(), domains.FINITE)}
         for case in _MODELS
     }
-    for name in ("LDA", "FirstOrder", "FirstOrderDiagonal", "PolyaGamma", "SBN", "SBNBlocks"):
+    for name in ("TopicModel", "FirstOrder", "FirstOrderDiagonal", "PolyaGamma", "SBN", "VIPSNetwork"):
         assert domains.POSITIVE.words in found[name], name
 
 

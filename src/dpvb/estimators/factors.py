@@ -44,17 +44,13 @@ from dpvb.models.factors import posterior, reading, tuned
 from dpvb.models.factors.posterior import FactorErrors, FactorPosterior, factor_errors, moment_errors, nearest_factors
 from dpvb.models.factors.reading import captured, least_share, noise_of_moments
 from dpvb.models.factors.three_releases import SecondMoments, ThreeReleases
-from dpvb.papers.private_em import PrivateEM
 from dpvb.results import pictures
 from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.forecast import Forecast
 
-SOLVERS = ("three_releases", "paper")
 ESTIMATES = ("posterior", "mode")
 # A share of the variance that is worth a direction of its own.
 _WORTH = 0.1
-# Rounds of the papers' iteration.
-_ROUNDS = 10
 # A row's score over the number of columns: from that of a uniform guess to that of columns with std .02 of their range.
 _SCORES = (0.0, 3.0)
 
@@ -65,8 +61,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
 
     `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a `dpvb.Table`, whose target is not read. A
     plain X needs a public bound, low and high or row_norm. A row that holds NaN, infinity or no number counts as no
-    row, silently. The parameters of the budget and the ledger are those of `PrivateEstimator`; num_steps and batches
-    are for solver="paper" alone.
+    row, silently. The parameters of the budget and the ledger are those of `PrivateEstimator`; there are no
+    steps.
 
     Args:
         n_components: largest number of factors K; those that the data do not need are switched off. Not given: as many
@@ -76,8 +72,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         row_norm: in their place, a public bound on the norm of a row of a plain X, in its units: longer rows are scaled
             back to it. For columns of one unit.
         estimate: "posterior" (variational Bayes) or "mode" (the point that expectation maximisation ends at).
-        solver: "three_releases", or "paper" (expectation maximisation with noise in every round; for comparison).
-        prior: what is known beside the rows ("three_releases" only): a fit of the same kind to other people, or the
+        prior: what is known beside the rows: a fit of the same kind to other people, or the
             path of its file, whose rows count like more rows; or what a public study found, {"loadings": (K,
             n_features), "noise_variance": as the attribute, "mean": (n_features,), "rows": how many it is worth}, or
             the path of a .json file.
@@ -99,7 +94,6 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     high: float | Sequence[float] | NDArray[Any] | None = None
     row_norm: float | None = None
     estimate: str = "posterior"
-    solver: str = "three_releases"
     prior: PrivateEstimator | Fitted | Mapping[str, Any] | Path | str | None = None
     public_prior: bool = False
 
@@ -129,7 +123,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             "columns": f"{columns.width} columns{ranges}",
             "row_norm": f"rows no longer than {columns.reach:g}, in units of their ranges where they have ranges",
             **({"prior": f"the prior: {told}"} if told else {}),
-            "parameters": f"solver {self.solver!r}, estimate {self.estimate!r}, the plan and all other parameters",
+            "parameters": f"estimate {self.estimate!r}, the plan and all other parameters",
         }
         return self._task(model, rows, model.schedule, public, {"columns": columns})
 
@@ -137,20 +131,10 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         """Keep the posterior."""
         self.n_iter_, self._columns = task.notes["steps"], task.notes["columns"]
         prior_d = self._columns.prior_d / self._columns.reach**2
-        if isinstance(q, SecondMoments):
-            found, direction_dk = self._read(q, prior_d / q.scale_d**2, self._number(self._columns.width))
-            self._moments: SecondMoments | None = q
-            self._keep(q.mean_d, q.scale_d, found, direction_dk)
-            return
-        self._moments = None
-        zero_kk = np.zeros((self.n_components or 0,) * 2)
-        found = posterior.turned(q.loading_dk, q.unique_d, zero_kk)
-        length_k = np.maximum(np.linalg.norm(found.loading_dk, axis=0), 1e-300)
-        self._keep(q.mean_d, np.ones(len(q.mean_d)), found, found.loading_dk / length_k)
+        found, direction_dk = self._read(q, prior_d / q.scale_d**2, self._number(self._columns.width))
+        self._keep(q, found, direction_dk)
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        if not isinstance(task.model, ThreeReleases):
-            return super()._forecast(task, plan, n)
         d = task.model.n_features
         noise, of_lengths = stds_of(plan, "gram")[-1], sum(stds_of(plan, "length"))
         share = least_share(d, noise, of_lengths, n)
@@ -190,8 +174,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
 
     def quality_range(self, model: Any) -> tuple[float, float]:
         """From the score of a uniform guess to that of columns whose std is .02 of their range."""
-        width = model.rows.n_features if isinstance(model, PrivateEM) else model.n_features
-        return _SCORES[0] * width, _SCORES[1] * width
+        return _SCORES[0] * model.n_features, _SCORES[1] * model.n_features
 
     def get_covariance(self) -> Floats:
         """Covariance of the columns under the model, (n_features, n_features), in the units of X."""
@@ -321,37 +304,27 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
 
     def _released(self) -> SecondMoments:
         self._check_fitted()
-        if self._moments is None:
-            raise ParameterError("solver must be 'three_releases' for intervals, got 'paper', whose noise is unknown.")
         return self._moments
 
-    def _model(self, columns: MeasuredColumns, known: SecondMoments | None = None) -> Any:
+    def _model(self, columns: MeasuredColumns, known: SecondMoments | None = None) -> ThreeReleases:
         """The model that the parameters name."""
         check_choice("estimate", self.estimate, ESTIMATES)
         width, reach = columns.width, columns.reach
         origin_d = None if columns.schema is None else columns.centre_d / columns.row_norm
-        number = self._number(width)
-        rounds = _ROUNDS if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**6)
-        rows = ThreeReleases(width, self._gamma, origin_d, reach / columns.row_norm, known)
-        if check_choice("solver", self.solver, SOLVERS) == "three_releases":
-            return rows
-        if known is not None:
-            raise ParameterError("prior must be None, unless solver='three_releases', got 'paper'.")
-        if number is None:
-            raise ParameterError("n_components must be a number with solver='paper', got None.")
-        return PrivateEM(rows, number, columns.prior_d / reach**2, rounds, self._isotropic)
+        self._number(width)  # refuses what is out of range
+        return ThreeReleases(width, self._gamma, origin_d, reach / columns.row_norm, known)
 
     def _number(self, width: int) -> int | None:
         if self.n_components is None:
             return None
         return min(check_integer("n_components", self.n_components, low=1, high=10**6), width)
 
-    def _keep(self, mean_d: Floats, scale_d: Floats, found: FactorPosterior, direction_dk: Floats) -> None:
+    def _keep(self, q: SecondMoments, found: FactorPosterior, direction_dk: Floats) -> None:
         """Show what was found, in units of z, in those of X."""
         unit_d, origin_d = self._columns.units
-        self._mean_d, self._scale_d, self._found, self._direction_dk = mean_d, scale_d, found, direction_dk
-        self._unit_d = scale_d * self._columns.reach / unit_d
-        self.mean_ = (mean_d * self._columns.reach + self._columns.centre_d) / unit_d + origin_d
+        self._moments, self._found, self._direction_dk = q, found, direction_dk
+        self._unit_d = q.scale_d * self._columns.reach / unit_d
+        self.mean_ = (q.mean_d * self._columns.reach + self._columns.centre_d) / unit_d + origin_d
         self.loadings_ = (found.loading_dk * self._unit_d[:, None]).T
         self._unique_d = found.unique_d * self._unit_d**2
         self.n_components_, self.n_features_in_ = len(self.loadings_), self._columns.width
@@ -399,12 +372,10 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays = {f"found_{name}": value for name, value in vars(self._found).items()}
-        arrays |= {"mean_d": self._mean_d, "scale_d": self._scale_d, "direction_dk": self._direction_dk}
-        facts = {**self._columns.to_facts(), "steps": self.n_iter_, "moments": None}
-        if self._moments is not None:
-            arrays["second_dd"] = self._moments.second_dd
-            facts["moments"] = {name: float(vars(self._moments)[name]) for name in _SCALARS}
-        return arrays, facts
+        arrays |= {name: getattr(self._moments, name) for name in _VECTORS}
+        arrays["direction_dk"] = self._direction_dk
+        moments = {name: float(getattr(self._moments, name)) for name in _SCALARS}
+        return arrays, {**self._columns.to_facts(), "steps": self.n_iter_, "moments": moments}
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.n_iter_, self._columns = int(facts["steps"]), MeasuredColumns.from_facts(facts)
@@ -418,13 +389,9 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             raise ValueError("variances that are not positive")
         if any((np.abs(array) > _MOST).any() for array in arrays.values()):
             raise ValueError("numbers that no fit has")
-        self._moments = None
-        if facts["moments"] is not None:
-            scalars = {name: check_number(name, facts["moments"][name], low=0, high=_MOST) for name in _SCALARS}
-            vectors = {name: arrays[name] for name in ("mean_d", "scale_d", "second_dd")}
-            read: dict[str, Any] = {**scalars, **vectors}
-            self._moments = domains.checked(SecondMoments(**read))
-        self._keep(arrays["mean_d"], arrays["scale_d"], found, arrays["direction_dk"])
+        moments: dict[str, Any] = {name: arrays[name] for name in _VECTORS}
+        moments |= {name: check_number(name, facts["moments"][name], low=0, high=_MOST) for name in _SCALARS}
+        self._keep(domains.checked(SecondMoments(**moments)), found, arrays["direction_dk"])
 
 
 def _reach(level: float) -> float:
@@ -432,8 +399,9 @@ def _reach(level: float) -> float:
     return float(-ndtri((1 - check_number("level", level, low=0, high=1, closed="neither")) / 2))
 
 
+_VECTORS = ("mean_d", "scale_d", "second_dd")
 _SCALARS = ("radius", "lost", "noise", "count")
-# Larger numbers of a file would make numbers of a fit infinite that has it as its prior, after its charge.
+# Upper limit for numbers read from a file: a prior with larger ones would overflow a fit that was already charged.
 _MOST = 1e30
 
 
@@ -510,17 +478,16 @@ class PCA(FactorModel):
 
     def facts_for_report(self) -> Iterator[Figure]:
         """What each component explains, and the loadings."""
-        if self._moments is not None:
-            low_k, high_k = self.explained_variance_interval()
-            yield Intervals(
-                title="Explained variances",
-                note="95 % intervals, the privacy noise counted in.",
-                rows=tuple(
-                    (f"component {k}", float(self.explained_variance_[k]), float(low_k[k]), float(high_k[k]), "")
-                    for k in range(self.n_components_)
-                ),
-                reference=0.0,
-            )
+        low_k, high_k = self.explained_variance_interval()
+        yield Intervals(
+            title="Explained variances",
+            note="95 % intervals, the privacy noise counted in.",
+            rows=tuple(
+                (f"component {k}", float(self.explained_variance_[k]), float(low_k[k]), float(high_k[k]), "")
+                for k in range(self.n_components_)
+            ),
+            reference=0.0,
+        )
         yield from super().facts_for_report()
 
     def scree(self, ax: Any = None, level: float = 0.95) -> Any:
@@ -605,8 +572,6 @@ def known_moments(
     own = model._columns.row_norm
     if own != columns.row_norm:
         raise ParameterError(f"prior must have the row_norm of the fit, {columns.row_norm:g}; its own is {own:g}.")
-    if model._moments is None:
-        raise ParameterError("prior must be a fit with solver='three_releases', whose file holds what was released.")
     return model._moments, f"moments of {told(model, fit, public=public)}"
 
 

@@ -16,7 +16,6 @@ gradients, from which the clip forms weights; `add_scores` adds the weighted gra
 compute every entry by the same operations in the same dtype: the bound of `score_norms` holds for what is added.
 """
 
-import math
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -32,8 +31,6 @@ Engine = Literal["numba", "numpy"]
 LANES = 16
 EXAMPLES_A_TASK = 64
 ROUNDING = 2.0**-52
-# Bits of a product of hidden units, and of the number of examples whose products are held at a time.
-_PAIR_BITS, _GROUP_BITS = 21, 9
 
 
 class Start(NamedTuple):
@@ -227,28 +224,6 @@ def add_scores(
         kernel_numba.score_range(first, last, r_nj, xi_nj, p_nk, a_nk, w_kj, used, scale_n, EXAMPLES_A_TASK, out_kj)
 
     spread(task, range(len(edges) - 1), num_threads(threads))
-
-
-def add_moments(xi_nj: Floats, pi_nk: Floats, weight_n: Floats, grid: float, out: NDArray[np.int64]) -> None:
-    """Add weight_n ξ_nj ⟨z_k z_k'⟩ / grid, truncated, to `out` (J, K(K+1)/2), int64: k = k', then k < k' row by row.
-
-    ξ is at most ¼ and z at most 1. Both factors of a product are truncated to integers, on grids whose product is the
-    grid or, to keep sums of a group below 2⁵³, a multiple of it: the product loses magnitude only, and an integer GEMM
-    adds it exactly, in any order. Products of hidden units are held for a group of examples at a time.
-    """
-    row, column = np.triu_indices(pi_nk.shape[1], 1)
-    finest = math.frexp(grid)[1] - 1
-    right = max(0, min(_PAIR_BITS, -finest // 2))
-    left = max(finest + right, right + _GROUP_BITS - 55)
-    used = np.flatnonzero(weight_n)
-    for start in range(0, len(used), 2**_GROUP_BITS):
-        some = used[start : start + 2**_GROUP_BITS]
-        some_nk = pi_nk[some]
-        pairs = np.hstack([some_nk, some_nk[:, row] * some_nk[:, column]])
-        weighted = np.trunc(np.ldexp(xi_nj[some] * weight_n[some, None], -left))
-        np.ldexp(pairs, right, out=pairs)
-        product = weighted.T @ np.trunc(pairs, out=pairs)
-        out += product.astype(np.int64) << (left - right - finest)
 
 
 def _score(r_j: Real, xi_j: Real, p_k: Real, a_k: Real, w_kj: Real) -> Real:
