@@ -138,13 +138,13 @@ def unit_rows(matrix: Floats, group: Any = None) -> Any:
 #: Two ranges that hold part of the values, and an indicator.
 SOME_NUMBERS: Any = {"numeric": [0, 1], "column_bound": 0.3}
 PLAIN: Any = {"length_rule": "resample", "count_power": 1.0, "background": False, "word_power": 0.0}
-OF_NUMPY = TopicModel(3, TERMS, clip=0.1, max_iter=5, engine="numpy", **PLAIN)
+PLAIN_TOPICS = TopicModel(3, TERMS, clip=0.1, max_iter=5, **PLAIN)
 CASES = [
     Case("location", Location(), table, table_records, HOSTILE_ROWS),
     Case("curvature", Curvature(), table, table_records, HOSTILE_ROWS),
     Case("curvature_joint", Curvature(), table, table_records, HOSTILE_ROWS, clip="joint"),
     Case("lda", TopicModel(3, TERMS, clip=0.1, max_iter=20), bags, documents, HOSTILE_DOCUMENTS),
-    Case("lda_numpy", OF_NUMPY, bags, documents, HOSTILE_DOCUMENTS),
+    Case("lda_plain", PLAIN_TOPICS, bags, documents, HOSTILE_DOCUMENTS),
     *by_phase(
         "first_order",
         regression.of_form("LogisticRegression", "first_order"),

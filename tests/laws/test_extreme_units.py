@@ -16,6 +16,7 @@ import pytest
 from scipy import sparse
 from small_models import CASES, Case, one_of_each
 
+from benchmarks.float64 import Float64Topics
 from dpvb.audit import neighbours
 from dpvb.audit.integers import difference, in_steps, relative_norm, same
 from dpvb.audit.kinds.dpvi import numbers
@@ -65,14 +66,14 @@ def test_no_document_makes_a_length_rule_fail(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("engine", ["numba", "numpy"])
+@pytest.mark.parametrize("kind", [TopicModel, Float64Topics])
 @pytest.mark.parametrize("plain", [True, False])
 @pytest.mark.parametrize("terms", [9000, pytest.param(10**5, marks=pytest.mark.slow)])
-def test_no_document_makes_a_fit_of_topics_fail(rule: str, engine: str, plain: bool, terms: int) -> None:
-    options: dict[str, Any] = {"length_rule": rule, "engine": engine, "max_iter": 3}
+def test_no_document_makes_a_fit_of_topics_fail(rule: str, kind: Any, plain: bool, terms: int) -> None:
+    options: dict[str, Any] = {"length_rule": rule, "max_iter": 3}
     if plain:
         options |= {"background": False, "word_power": 0.0, "count_power": 1.0}
-    model = TopicModel(2, terms, **options)
+    model = kind(2, terms, **options)
     q = model.init(np.random.default_rng(0))
     blocks = {name: block for name, block in model.blocks.items() if block.phase == "step" or not plain}
     release = Release(blocks, Mechanism(FullBatch(), 1.0))

@@ -28,6 +28,7 @@ from scipy import sparse
 from small_models import CASES, Case, table
 
 import dpvb
+from benchmarks.float64 import Float64Topics
 from dpvb.audit import kinds
 from dpvb.audit.kinds import NAMES as AUDITED
 from dpvb.audit.neighbours import check_estimator
@@ -322,7 +323,7 @@ def test_fixed_work_runs_every_document_to_the_same_iteration() -> None:
     stopped_early = 0
     for max_iter in (10, 20, 40):
         fixed, never, early = (
-            lda.TopicModel(3, WIDTH, engine="numpy", doc_topic_prior=0.5, tol=tol, fixed_work=work)
+            Float64Topics(3, WIDTH, doc_topic_prior=0.5, tol=tol, fixed_work=work)
             for tol, work in ((9e-5, True), (0.0, False), (9e-5, False))
         )
         q = fixed.init(np.random.default_rng(0))

@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from test_sklearn import EXCLUDED, FAULTS
 
 import dpvb
+from benchmarks.float64 import Float64Network
 from dpvb.core.contributions import Grid
 from dpvb.errors import DataFormatError, ParameterError, PrivacyError
 from dpvb.models.belief_network import kernel as kernel
@@ -48,7 +49,7 @@ def summed(contribution: Any, n: int, shape: tuple[int, ...], step: float = 2.0*
 @pytest.mark.parametrize("block", ["gradient", "bias"])
 def test_released_derivatives_are_those_of_the_bound(block: str) -> None:
     """Central differences in W and c of the examples' bounds at fixed q(z) and ξ, W about the mean hidden units."""
-    model, q, y_nj = SBN(K, J, engine="numpy"), first_order(1), drawn(2, 25)
+    model, q, y_nj = Float64Network(K, J), first_order(1), drawn(2, 25)
     pi_nk, _, _ = model.local(q, y_nj, model.sweeps)
     _, at_nj = kernel.second_moments(q.w_kj, np.empty((0, J)), q.c_j, np.zeros(1), pi_nk)
 

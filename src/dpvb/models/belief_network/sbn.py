@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ from dpvb.core.forms import Rows
 from dpvb.core.schedule import StepSize
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import PROBABILITIES, Positive
-from dpvb.guards.errors import check_choice, check_integer, check_number
+from dpvb.guards.errors import check_integer, check_number
 from dpvb.models.belief_network import kernel as kernel
 from dpvb.models.belief_network import tuned
 from dpvb.models.belief_network.beta_normal import WeightScales
@@ -76,7 +76,6 @@ class Score:
     p_nk: NDArray[np.floating[Any]]
     a_nk: NDArray[np.floating[Any]]
     w_kj: NDArray[np.floating[Any]]
-    engine: Literal["numba", "numpy"]
 
     def of_block(self, block: Block, num_rows: int) -> Score:
         """Itself, of the block's hidden and visible units."""
@@ -85,12 +84,12 @@ class Score:
 
     def norms(self) -> Floats:
         """Upper bounds on the norms of the very numbers that are summed."""
-        return kernel.score_norms(self.r_nj, self.xi_nj, self.p_nk, self.a_nk, self.w_kj, engine=self.engine)
+        return kernel.score_norms(self.r_nj, self.xi_nj, self.p_nk, self.a_nk, self.w_kj)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
         """Add every weighted entry, truncated, in the compiled kernel."""
         factors = self.r_nj, self.xi_nj, self.p_nk, self.a_nk, self.w_kj
-        kernel.add_scores(*factors, weights, grid.step, out.reshape(self.w_kj.shape), engine=self.engine)
+        kernel.add_scores(*factors, weights, grid.step, out.reshape(self.w_kj.shape))
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,6 @@ class SBN:
         ridge: λ; the divisor of a step is the curvature plus λ times the noise of the mean derivative.
         start_std: standard deviation of the random start of the weights.
         start_mean: probability of the hidden units at the start.
-        engine: "numba" (compiled, float32) or "numpy" (plain float64).
         mode: True finds the weights of highest density: ⟨ζ⁻¹⟩ at w² instead of ⟨w²⟩.
 
     Raises:
@@ -122,7 +120,6 @@ class SBN:
     ridge: float = 2.0
     start_std: float = 0.1
     start_mean: float = 0.5
-    engine: Literal["numba", "numpy"] = "numba"
     mode: bool = False
 
     def __post_init__(self) -> None:
@@ -132,7 +129,6 @@ class SBN:
             check_number("num_examples", self.num_examples, low=1, high=1e15)
         for name, (low, high) in _RANGES.items():
             check_number(name, getattr(self, name), low=low, high=high)
-        check_choice("engine", self.engine, ("numba", "numpy"))
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -166,10 +162,10 @@ class SBN:
         real = pi_nk.dtype.type
         r_nj = batch.astype(real) - real(0.5) - xi_nj * psi_nj
         p_nk = pi_nk - q.mean_k.astype(real)
-        score = Score(r_nj, xi_nj, p_nk, pi_nk * (1 - pi_nk), q.w_kj.astype(real), self.engine)
+        score = Score(r_nj, xi_nj, p_nk, pi_nk * (1 - pi_nk), q.w_kj.astype(real))
         # An offset is the weight of a hidden unit that is always on.
         one_n1, zero_1j = np.ones_like(p_nk[:, :1]), np.zeros_like(score.w_kj[:1])
-        bias = Score(r_nj, xi_nj, one_n1, 0 * one_n1, zero_1j, self.engine)
+        bias = Score(r_nj, xi_nj, one_n1, 0 * one_n1, zero_1j)
         return {"gradient": score, "bias": bias, "hidden": Rows(p_nk.astype(np.float64))}
 
     def m_step(self, s: Estimate, q: Network) -> Network:
@@ -195,7 +191,7 @@ class SBN:
 
     def local(self, q: Network, y_nj: NDArray[Any], sweeps: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Each example's ⟨z⟩, (n, K), ⟨ξ⟩ and ⟨ψ⟩, (n, J): see `kernel.local_step`."""
-        return kernel.local_step(y_nj, q.w_kj, q.c_j, q.b_k, sweeps=sweeps, engine=self.engine)
+        return kernel.local_step(y_nj, q.w_kj, q.c_j, q.b_k, sweeps=sweeps)
 
     def bound(self, q: Network, y_nj: NDArray[Any], pi_nk: Floats) -> Floats:
         """Lower bound on each example's log-likelihood at q(z) and the learned weights, (n,), in nats."""

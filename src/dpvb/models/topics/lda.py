@@ -82,7 +82,6 @@ class TopicModel:
         tol, max_iter: local iterations of the E-step stop at mean |Δγ| < tol, or after max_iter. Keep max_iter small:
             documents that fully converge on early, bad topics reinforce them.
         fixed_work: True makes every document run exactly max_iter local iterations.
-        engine: "numba" (compiled, float32 topics) or "numpy" (plain float64).
         num_steps: J, number of releases of the topics; by it the noise at the end is foreseen.
         around: public or earlier topics, or word frequencies alone; see `prior`.
         earlier: what was released of other people, which is read together with what is released now.
@@ -109,7 +108,6 @@ class TopicModel:
     tol: float = 1e-3
     max_iter: int = 15
     fixed_work: bool = False
-    engine: Literal["numba", "numpy"] = "numba"
     num_steps: int = 20
     around: TopicPrior | None = None
     earlier: EarlierTopics | None = None
@@ -125,7 +123,6 @@ class TopicModel:
             check_number(name, self.alpha if name == "doc_topic_prior" else getattr(self, name), low=low, high=high)
         check_choice("length_rule", self.length_rule, LENGTH_RULES)
         check_choice("read", self.read, tuple(empirical_bayes.READS))
-        check_choice("engine", self.engine, ("numba", "numpy"))
         if self.word_power > 0 and not self.background:
             raise ParameterError("word_power needs the word totals: set background=True, or word_power=0.")
 
@@ -150,16 +147,15 @@ class TopicModel:
     def topics(self, lambda_vk: Floats, b_v: Any = None, word_weight_v: Any = None, alpha_k: Any = None) -> Topics:
         """q(β) with these Dirichlet parameters; words weigh 1 and α is the prior's, if nothing else is given."""
         beta_vk = met(lambda_vk, means=self.means, mode=self.mode)
-        precision = np.float32 if self.engine == "numba" else np.float64
         weight_v = np.ones(self.n_terms) if word_weight_v is None else word_weight_v
         alpha_k = np.full(self.n_components, self.alpha) if alpha_k is None else alpha_k
-        return Topics(lambda_vk, beta_vk.astype(precision), b_v, weight_v, alpha_k)
+        return Topics(lambda_vk, beta_vk.astype(np.float32), b_v, weight_v, alpha_k)
 
     def local(
         self, q: Topics, batch: Documents, counts: Floats, max_iter: int, spread_j: Floats | None = None
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Fixed point of every document, always from γ = 1: (theta_nk, ratio_j, norm_n, gamma_nk)."""
-        how = {"tol": self.tol, "max_iter": max_iter, "fixed_work": self.fixed_work, "engine": self.engine}
+        how = {"tol": self.tol, "max_iter": max_iter, "fixed_work": self.fixed_work}
         return kernel.local_step(batch.indptr, batch.indices, counts, q.beta_vk, q.alpha_k, spread_j=spread_j, **how)  # type: ignore[arg-type]
 
     def e_step(self, q: Topics, batch: Documents, blocks: Mapping[str, Block]) -> Contributions:
@@ -171,7 +167,7 @@ class TopicModel:
             return {"words": words}
         weighted_j = spread_j * q.word_weight_v[batch.indices]
         theta_nk, ratio_j, norm_n, _ = self.local(q, batch, counts, self.max_iter, weighted_j)
-        s_nvk = Factored(batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n, engine=self.engine)
+        s_nvk = Factored(batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n)
         return {"words": words, "counts": s_nvk}
 
     def m_step(self, s: Estimate, q: Topics) -> Topics:
