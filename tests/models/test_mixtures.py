@@ -23,13 +23,14 @@ from dpvb.core.forms import nonnegative
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.data import Binary, Categorical, Date, Numeric, Schema, Spline, Table, Target
-from dpvb.data.tables.mixed import Layout, MixedRows
+from dpvb.data.tables.mixed import Layout
 from dpvb.errors import DataFormatError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError
 from dpvb.models.mixtures import categorical
 from dpvb.models.mixtures.components import Components, MixedColumns, MixturePosterior
 from dpvb.models.mixtures.mixture import MixtureModel, ReleasedSums, component_step, kept_components, split_components
 from dpvb.models.mixtures.spread import drawn_components, spread
 from dpvb.results import model_file
+from dpvb.rows.mixed import MixedRows
 
 MIXED = MixedColumns(numbers=3, gaps=(2,), max_counts=(9.0,), sizes=(3, 2, 2))
 #: Largest norms: of r, of r ⊗ onehot over √D, and of the scores.

@@ -17,8 +17,8 @@ import dpvb
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.data import BagOfWords, Binary, Categorical, Date, Numeric, Schema, Table, Target
+from dpvb.data.documents.count_rows import taken
 from dpvb.data.documents.labelled import labelled
-from dpvb.data.tables.mixed import MixedRows
 from dpvb.errors import DataFormatError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError
 from dpvb.models.mixtures.components import MixedColumns
 from dpvb.models.mixtures.naive_bayes import (
@@ -35,6 +35,7 @@ from dpvb.models.mixtures.naive_bayes import (
     rate_posterior,
 )
 from dpvb.results import model_file
+from dpvb.rows.mixed import MixedRows
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpvb.errors.DpvbWarning")
 
@@ -348,7 +349,7 @@ def test_a_row_has_its_own_bits_in_every_batch() -> None:
     model = dpvb.NaiveBayes(vocabulary=VOCABULARY, classes=(0, 1), **NOISY).fit(counts, y)
     source = labelled(BagOfWords(counts), y, (0, 1))
     rows = next(iter(source.chunks())).rows
-    one = [model.quality(rows.take(slice(n, n + 1))) for n in range(40)]
+    one = [model.quality(taken(rows, slice(n, n + 1))) for n in range(40)]
     np.testing.assert_array_equal(model.quality(rows), np.concatenate(one))
     np.testing.assert_allclose(model.quality(rows), model.predict_log_proba(counts)[np.arange(40), y])
 

@@ -17,7 +17,7 @@ from scipy.special import logsumexp, ndtri
 
 from dpvb.core.plan import Plan
 from dpvb.data.tables.matrices import as_matrix
-from dpvb.data.tables.mixed import Layout, MixedRows
+from dpvb.data.tables.mixed import Layout
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
 from dpvb.estimators.base import (
@@ -54,6 +54,7 @@ from dpvb.results.fidelity import FidelityTable, Marginal, Pair
 from dpvb.results.figures import Figure
 from dpvb.results.forecast import Forecast
 from dpvb.results.groups import GroupTable, Line, head
+from dpvb.rows.mixed import MixedRows
 
 _COVARIANCES = {"full": "full", "diag": "diagonal"}
 # Nats above a uniform guess, for each column, at which a row's score is cut when settings are chosen.

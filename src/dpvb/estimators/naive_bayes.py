@@ -21,7 +21,7 @@ from dpvb.data.documents.labelled import labelled
 from dpvb.data.spelling import Categories
 from dpvb.data.tables.columns import Binary, Categorical, check_categories
 from dpvb.data.tables.matrices import column
-from dpvb.data.tables.mixed import Layout, MixedRows, shown
+from dpvb.data.tables.mixed import Layout, shown
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
 from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
@@ -45,6 +45,7 @@ from dpvb.results import metrics
 from dpvb.results.figures import Figure
 from dpvb.results.forecast import Forecast, two_digits
 from dpvb.results.groups import GroupTable, Line, head
+from dpvb.rows.mixed import MixedRows
 
 # Words of a class that a table of documents shows.
 _WORDS = 20

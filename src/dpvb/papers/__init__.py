@@ -1,1 +1,1 @@
-"""Methods as their papers print them, each a model for `dpvb.Private`; nothing of the package imports them."""
+"""Published algorithms that a default of this package beats, as `dpvb.Model`s, one file an algorithm."""

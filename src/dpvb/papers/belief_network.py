@@ -38,6 +38,7 @@ from dpvb.guards.errors import check_integer, check_number
 from dpvb.models.base import Model
 from dpvb.models.belief_network import kernel
 from dpvb.models.belief_network.beta_normal import WeightScales
+from dpvb.rows.binary import BinaryRows
 
 # Largest weight: probabilities are 0 or 1 long before it.
 _LARGEST = 1e6
@@ -147,7 +148,7 @@ class VIPSNetwork(Model):
         pi_nk, xi_nj, psi_nj = (part.astype(np.float64) for part in expected)
         return pi_nk, xi_nj, psi_nj
 
-    def e_step(self, q: NetworkPosterior, batch: NDArray[np.float32], blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: NetworkPosterior, batch: BinaryRows, blocks: Mapping[str, Block]) -> Contributions:
         """Return expected moments of every example."""
         y_nj = batch.astype(np.float64)
         if "xi" not in blocks:

@@ -42,6 +42,7 @@ from dpvb.guards.errors import check_integer, check_number
 from dpvb.models.belief_network import kernel as kernel
 from dpvb.models.belief_network import tuned
 from dpvb.models.belief_network.beta_normal import WeightScales
+from dpvb.rows.binary import BinaryRows
 
 _RANGES = {"clip": (1e-3, 1e3), "ridge": (0.0, 1e6), "start_std": (0.0, 1e3), "start_mean": (1e-3, 1 - 1e-3)}
 
@@ -153,7 +154,7 @@ class SBN:
         scales = WeightScales.start(self.n_components, self.n_visible)
         return Network(w_kj, np.zeros(self.n_visible), mean_k, self.num_examples or 1.0, scales)
 
-    def e_step(self, q: Network, batch: NDArray[np.float32], blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: Network, batch: BinaryRows, blocks: Mapping[str, Block]) -> Contributions:
         """Derivatives of every example's own bound at q."""
         if "gradient" not in blocks:
             ones = {"count": Rows(np.ones_like(batch[:, :1], dtype=np.float64))} if "count" in blocks else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -131,33 +131,6 @@ class MixedColumns:
 
 
 _SOME: Final = Domain("0 or more, and not all 0", lambda values: bool((values >= 0).all() and (values > 0).any()))
-
-
-class MixedRows(Protocol):
-    """Rows as the model reads them.
-
-    Attributes:
-        x_nd: numbers in [-1, 1], NaN where they are missing, (n, d).
-        count_np: counts, (n, P).
-        code_nj: places of categories, (n, D).
-        sound_n: 1, or NaN for a faulty row, (n,).
-    """
-
-    @property
-    def x_nd(self) -> Floats:
-        """Numbers."""
-
-    @property
-    def count_np(self) -> Floats:
-        """Counts."""
-
-    @property
-    def code_nj(self) -> Ints:
-        """Places of categories."""
-
-    @property
-    def sound_n(self) -> Floats:
-        """1, or NaN for a faulty row."""
 
 
 @dataclass(frozen=True)

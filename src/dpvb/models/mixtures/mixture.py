@@ -42,12 +42,12 @@ from dpvb.models.mixtures.components import (
     Components,
     EarlierGroups,
     MixedColumns,
-    MixedRows,
     MixturePosterior,
     RunningCounts,
 )
 from dpvb.models.mixtures.pairs import Pairs
 from dpvb.models.mixtures.scores import ComponentScores, Coordinates
+from dpvb.rows.mixed import MixedRows
 
 _HOME = ("first", "second", "third")
 

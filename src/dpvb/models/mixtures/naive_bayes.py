@@ -22,10 +22,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from dpvb.core.blocks import Block
@@ -38,8 +37,10 @@ from dpvb.guards.domains import PROBABILITIES, Nonnegative, Nonnegatives, Positi
 from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.models import empirical_bayes
 from dpvb.models.mixtures import categorical, tuned
-from dpvb.models.mixtures.components import MixedColumns, MixedRows, RunningCounts
+from dpvb.models.mixtures.components import MixedColumns, RunningCounts
 from dpvb.models.mixtures.mixture import row_numbers
+from dpvb.rows.documents import CountRows
+from dpvb.rows.mixed import MixedRows
 
 
 @dataclass(frozen=True)
@@ -113,10 +114,10 @@ class NaiveBayesModel:
         """The prior, before any row."""
         return self.read({name: np.zeros(block.shape) for name, block in self.blocks.items()}, {})
 
-    def e_step(self, q: Classes, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: Classes, batch: MixedRows | CountRows, blocks: Mapping[str, Block]) -> Contributions:
         """Every row's label, and what it has beside it; a row with a fault in either has neither."""
         made: dict[str, Any] = {}
-        if self.num_words:
+        if isinstance(batch, CountRows):
             made["count"], made["words"] = split_labels(batch, self.num_words, self.n_classes)
             made["count"] = Rows(made["count"])
         else:
@@ -142,10 +143,10 @@ class NaiveBayesModel:
             released, self.columns, self.sizes, self.num_bins, max(self.prior, 1e-9), lengths=self.lengths
         )
 
-    def log_joint(self, q: Classes, rows: Any) -> Floats:
+    def log_joint(self, q: Classes, rows: MixedRows | CountRows) -> Floats:
         """Log-probability of each class with all that a row has beside its label, (n, K), in nats."""
         log_k = np.log(q.number_k / q.number_k.sum())
-        if self.num_words:
+        if isinstance(rows, CountRows):
             return np.asarray(log_words(rows, q.word_kw, self.clip) + log_k)
         labelled = rows.code_nj.shape[1] - len(self.columns.sizes)
         log_kv, predictive = np.log(categorical.normalised(q.expected_kv, self.sizes)), self.estimate == "posterior"
@@ -427,19 +428,7 @@ def numbers_in_bins(code_nd: Ints, bins: int, rng: np.random.Generator) -> Float
 _LEAST_TOTAL = 0.05
 
 
-class Documents(Protocol):
-    """Documents as CSR rows: strictly increasing word ids, of which the last K are the labels."""
-
-    @property
-    def indptr(self) -> Ints:
-        """Row pointers."""
-
-    @property
-    def indices(self) -> NDArray[np.int32]:
-        """Word ids."""
-
-
-def split_labels(batch: Documents, width: int, classes: int) -> tuple[Floats, SparseRows]:
+def split_labels(batch: CountRows, width: int, classes: int) -> tuple[Floats, SparseRows]:
     """Labels as rows of zeros and ones, (n, K), and the words of each document at the places of its class.
 
     A document with no label, or several, has neither: it is no row.
@@ -486,7 +475,7 @@ def read_words(sum_kw: Floats, number_k: Floats, std: float, *, lengths: bool) -
     return np.asarray(found_kw * (total_k / np.maximum(found_kw.sum(axis=1), 1e-300))[:, None])
 
 
-def log_words(batch: Documents, probability_kw: Floats, bound: float) -> Floats:
+def log_words(batch: CountRows, probability_kw: Floats, bound: float) -> Floats:
     """Log-probability of each document's words, those that it has and those that it has not, (n, K), in nats.
 
     The words of a document beyond the bound weigh less, as they did in the sums.

@@ -16,7 +16,8 @@ import numpy as np
 from dpvb.core.forms import SparseRows
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.mixtures import categorical, tuned
-from dpvb.models.mixtures.components import MixedColumns, MixedRows
+from dpvb.models.mixtures.components import MixedColumns
+from dpvb.rows.mixed import MixedRows
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Final, Literal, Protocol
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import SparseRows
-from dpvb.guards.arrays import Floats, Ints
+from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models import empirical_bayes
@@ -44,6 +44,7 @@ from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics import prior
 from dpvb.models.topics.kernel import Factored
 from dpvb.models.topics.prior import TopicPrior
+from dpvb.rows.documents import CountRows
 
 _RANGES = {
     "clip": (1e-9, 1.0),
@@ -152,13 +153,13 @@ class TopicModel:
         return Topics(lambda_vk, beta_vk.astype(np.float32), b_v, weight_v, alpha_k)
 
     def local(
-        self, q: Topics, batch: Documents, counts: Floats, max_iter: int, spread_j: Floats | None = None
+        self, q: Topics, batch: CountRows, counts: Floats, max_iter: int, spread_j: Floats | None = None
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Fixed point of every document, always from γ = 1: (theta_nk, ratio_j, norm_n, gamma_nk)."""
         how = {"tol": self.tol, "max_iter": max_iter, "fixed_work": self.fixed_work}
         return kernel.local_step(batch.indptr, batch.indices, counts, q.beta_vk, q.alpha_k, spread_j=spread_j, **how)  # type: ignore[arg-type]
 
-    def e_step(self, q: Topics, batch: Documents, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: Topics, batch: CountRows, blocks: Mapping[str, Block]) -> Contributions:
         """Word totals, and expected topic-word counts in factored form, of every document."""
         counts = to_length(batch, self.document_length, self.length_rule)
         spread_j = counts**self.count_power
@@ -176,12 +177,12 @@ class TopicModel:
             return _released(self, s, _read_around(self, self.around, s))
         return _released(self, s, (_read_sums if "counts" in s.names else _start)(self, s, q))
 
-    def proportions(self, q: Topics, batch: Documents) -> Floats:
+    def proportions(self, q: Topics, batch: CountRows) -> Floats:
         """Expected topic proportions E[θ_n], (n, K), of documents as they are."""
         *_, gamma_nk = self.local(q, batch, batch.counts, max(self.max_iter, _MOST_ITERATIONS))
         return np.asarray(gamma_nk / gamma_nk.sum(axis=1, keepdims=True))
 
-    def bound(self, q: Topics, batch: Documents, *, topics: Literal["mean", "expected_log"] = "mean") -> Floats:
+    def bound(self, q: Topics, batch: CountRows, *, topics: Literal["mean", "expected_log"] = "mean") -> Floats:
         """ELBO of each document, in nats (Hoffman et al. 2010, equation 4 without the topics' term).
 
         "mean" scores by distributions of words; "expected_log" by exp⟨log β⟩, whose sum is far below 1 where λ is.
@@ -350,23 +351,7 @@ def _alpha(model: TopicModel, size_k: Floats) -> Floats | None:
 LENGTH_RULES = ("truncate", "rescale", "resample")
 
 
-class Documents(Protocol):
-    """Bags of words as CSR rows: strictly increasing word ids, finite counts ≥ 0."""
-
-    @property
-    def indptr(self) -> Ints:
-        """Row pointers."""
-
-    @property
-    def indices(self) -> NDArray[np.int32]:
-        """Word ids."""
-
-    @property
-    def counts(self) -> Floats:
-        """Counts."""
-
-
-def to_length(batch: Documents, length: float, rule: str) -> Floats:
+def to_length(batch: CountRows, length: float, rule: str) -> Floats:
     """Counts (entries,) of every document after the length rule; an empty document stays empty.
 
     "truncate": counts · min(1, L/length). "rescale": counts · L/length. "resample": L draws with replacement from the
@@ -384,7 +369,7 @@ def to_length(batch: Documents, length: float, rule: str) -> Floats:
     return batch.counts * scale_n[row_j]
 
 
-def _resampled(batch: Documents, length_n: Floats, length: int) -> Floats:
+def _resampled(batch: CountRows, length_n: Floats, length: int) -> Floats:
     """Draws by search in the running total of the counts: whatever the counts are, there is a word for every draw."""
     counts = np.zeros_like(batch.counts)
     for n in np.flatnonzero(length_n):
