@@ -15,7 +15,6 @@ from dpvb.data import BagOfWords
 from dpvb.errors import FewTopicsWarning, ParameterError
 from dpvb.estimators.lda import final_std, topic_deviations
 from dpvb.models.topics import lda
-from dpvb.models.topics.lda import detectable_signal
 
 TERMS = 300
 #: The noise of these fits is fixed, so that no test has a false alarm.
@@ -54,7 +53,7 @@ def test_the_noise_of_a_plan_is_that_of_the_fit() -> None:
 
 def test_a_forecast_is_in_proportion_to_documents_and_against_topics() -> None:
     one = model(10, epsilon=1.0, num_steps=20).expect(2_000, 7_702)
-    assert 6 < one.strength * detectable_signal(lda.TopicModel(10, 7_702)) < 9
+    assert 6 < one.strength * lda.TopicModel(10, 7_702).detectable < 9
     assert one.needed == pytest.approx(2_000 / one.strength, rel=1e-3)
     assert one.affordable == pytest.approx(10 * one.strength)
     assert one.values == (("topics above the noise", 0.0),)
@@ -66,7 +65,7 @@ def test_a_forecast_is_in_proportion_to_documents_and_against_topics() -> None:
 
 def test_detectable_energy_is_ten_deviations_of_noise() -> None:
     """V squares of noise add up to V ± √(2V)."""
-    assert detectable_signal(lda.TopicModel(2, 7_702)) ** 2 == pytest.approx(10 * math.sqrt(2 * 7_702))
+    assert lda.TopicModel(2, 7_702).detectable ** 2 == pytest.approx(10 * math.sqrt(2 * 7_702))
 
 
 def test_deviations_are_energy_over_size() -> None:
@@ -146,7 +145,7 @@ def test_auto_takes_as_many_topics_as_are_clear() -> None:
     given: dict[str, Any] = {"num_examples": 3_000}
     chosen = model("auto", **given)
     one = model(1, **given).expect(3_000, TERMS)
-    expected = one.strength * detectable_signal(lda.TopicModel(1, TERMS)) // 100
+    expected = one.strength * lda.TopicModel(1, TERMS).detectable // 100
     assert expected > 1
     fitted = chosen.fit(matrix)
     assert len(fitted.components_) == expected

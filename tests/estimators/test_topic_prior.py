@@ -68,7 +68,7 @@ def made_up(seed: int = 3) -> tuple[TopicPrior, np.ndarray, np.ndarray]:
 def test_the_usage_is_the_least_of_what_it_minimises() -> None:
     """At the weights that it implies, the gradient vanishes where a topic is used, and points outwards elsewhere."""
     known, truth, t_v = made_up()
-    c_k = prior.usage(known, t_v, 20.0)
+    c_k = known.usage(t_v, 20.0)
     w_v = 1 / (20.0**2 + (0.7 * known.topics_vk @ c_k) ** 2)
     usual_k = t_v.sum() * known.usage_k
     gradient_k = known.topics_vk.T @ (w_v * (known.topics_vk @ c_k - t_v))
@@ -83,10 +83,10 @@ def test_the_usage_is_the_least_of_what_it_minimises() -> None:
 def test_exact_totals_leave_the_prior_as_it_is() -> None:
     known, _, _ = made_up()
     t_v = known.topics_vk @ (1e5 * known.usage_k)
-    c_k = prior.usage(known, t_v, 0.0)
+    c_k = known.usage(t_v, 0.0)
     np.testing.assert_allclose(c_k, 1e5 * known.usage_k, rtol=1e-9)
     b_v = prior.words(known.topics_vk @ c_k, t_v, 0.0)
-    np.testing.assert_allclose(prior.around(known, c_k, b_v), known.topics_vk, rtol=1e-6)
+    np.testing.assert_allclose(known.adapted(c_k, b_v), known.topics_vk, rtol=1e-6)
 
 
 def test_words_follow_the_totals_where_they_were_seen_and_the_prior_elsewhere() -> None:

@@ -44,7 +44,7 @@ from dpvb.guards.errors import (
     check_number,
     reason_of,
 )
-from dpvb.models.topics.lda import EarlierTopics, TopicModel, Topics, detectable_signal, topic_signal
+from dpvb.models.topics.lda import EarlierTopics, TopicModel, Topics
 from dpvb.models.topics.prior import TopicPrior
 from dpvb.results import metrics
 from dpvb.results.figures import Bars, Figure
@@ -482,7 +482,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _look_back(self, task: Task) -> None:
         model, q = self._fitted_model, self._q
         std = noise_of_topics(q)
-        if std > 0 and not model.means and topic_signal(model, q.num_units, std) < PLENTY * detectable_signal(model):
+        if std > 0 and not model.means and model.signal(q.num_units, std) < PLENTY * model.detectable:
             number, of = self.topics_above_noise_, model.n_components
             which = f" ({', '.join(map(str, np.flatnonzero(self.above_noise_)))})" if number else ""
             said = f"{number} of {of} topics stand above the noise{which}; noise alone could make any of the others"
@@ -524,7 +524,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         model, schedule = laid(_FEW)
         if self.num_examples is None:
             return model, schedule
-        plan = self._calibrated(clone(self).set_params(provenance=None)._task(model, source, schedule, {}, {}).plan)
+        plan = self._calibrated(self._relative_plan(model, source.unit, schedule))
         signal = signal_of_plan(model, plan, schedule.rho, self.num_examples).over_noise
         return laid(0 if signal < _NOTHING else _FEW if signal < _MUCH else _MANY)
 
@@ -538,7 +538,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 "the noise and a public number of documents."
             )
         one = self._model(source.width, 1)
-        plan = self._calibrated(clone(self).set_params(provenance=None)._task(one, source, schedule, {}, {}).plan)
+        plan = self._calibrated(self._relative_plan(one, source.unit, schedule))
         signal = signal_of_plan(one, plan, schedule.rho, self.num_examples).over_noise
         return int(min(max(signal // _CLEAR, 1), source.width))
 
@@ -809,8 +809,8 @@ class Signal:
 
 def signal_of_plan(model: TopicModel, plan: Plan, rho: StepSize, num_units: float) -> Signal:
     """The signal of so many units under a calibrated plan."""
-    found = topic_signal(model, num_units, final_std(plan, rho))
-    return Signal(model, num_units, found, detectable_signal(model))
+    found = model.signal(num_units, final_std(plan, rho))
+    return Signal(model, num_units, found, model.detectable)
 
 
 def topic_forecast(found: Signal, unit: str) -> Forecast:
@@ -861,7 +861,7 @@ def topics_above_noise(
         raise ParameterError("above_noise_ must be asked of a model whose file holds its sums: fit the model again.")
     if not (std := noise_of_topics(q)) > 0:
         return np.ones(model.n_components, dtype=bool)
-    if topic_signal(model, q.num_units, std) < _HOPELESS * detectable_signal(model):
+    if model.signal(q.num_units, std) < _HOPELESS * model.detectable:
         return np.zeros(model.n_components, dtype=bool)
     plan = plan.scaled(std / final_std(plan, rho))
     wall = Wall(_without_topics(q, max(round(q.num_units), 1), plan.unit, rng), plan)
@@ -885,7 +885,7 @@ def topic_deviations(model: TopicModel, q: Topics) -> Floats:
     y_vk, b_v = q.sum_vk / q.sum_std_v[:, None], _background(q) / q.sum_std_v
     size_k = b_v @ y_vk / (b_v @ b_v)
     energy_k = ((y_vk - np.outer(b_v, size_k)) ** 2).sum(axis=0) - (len(b_v) - 1)
-    return np.asarray(energy_k / np.maximum(size_k * np.linalg.norm(b_v), detectable_signal(model)))
+    return np.asarray(energy_k / np.maximum(size_k * np.linalg.norm(b_v), model.detectable))
 
 
 def _background(q: Topics) -> Floats:

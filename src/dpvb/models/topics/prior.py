@@ -3,11 +3,11 @@
 =====================  =======================================================================
 docs/method.md, M7     code
 =====================  =======================================================================
-P_vk, u_k              `Prior`: topics whose columns sum to 1, and their usual shares
+P_vk, u_k              `TopicPrior`: topics whose columns sum to 1, and their usual shares
 t_v, σ, τ              words_v, std: the first release, word totals; total: their sum
-c_k                    `usage`: how many words of each topic there are
+c_k                    `TopicPrior.usage`: how many words of each topic there are
 b_v                    `words`: word totals, read around P c
-T_vk                   `around`: the topics that the later releases start from
+T_vk                   `TopicPrior.adapted`: the topics that the later releases start from
 ĉ_k                    `sizes`: what was released of each topic
 =====================  =======================================================================
 
@@ -42,24 +42,32 @@ class TopicPrior:
     topics_vk: Floats
     usage_k: Floats
 
+    def usage(self, words_v: Floats, std: float) -> Floats:
+        """C (K,), nonnegative: minimises the weighted squares of t - P c, held to the usual shares."""
+        p_vk, number = self.topics_vk, len(self.usage_k)
+        total = _total(words_v, std)
+        usual_k = total * self.usage_k
+        held_k = 1.0 / (_USUAL * usual_k + _EVEN * total / number) ** 2
+        c_k = usual_k.copy()
+        for _ in range(_ROUNDS):
+            w_v = 1.0 / (std**2 + (_MISFIT * (p_vk @ c_k)) ** 2)
+            a_kk = (p_vk * w_v[:, None]).T @ p_vk + np.diag(held_k)
+            right_k = p_vk.T @ (w_v * words_v) + held_k * usual_k
+            for _ in range(_SWEEPS):
+                for k in range(number):
+                    c_k[k] = max(c_k[k] + (right_k[k] - a_kk[k] @ c_k) / a_kk[k, k], 0.0)
+            if not c_k.sum() > 0:
+                return usual_k
+        return c_k
 
-def usage(prior: TopicPrior, words_v: Floats, std: float) -> Floats:
-    """C (K,), nonnegative: minimises the weighted squares of t - P c, held to the usual shares."""
-    p_vk, number = prior.topics_vk, len(prior.usage_k)
-    total = _total(words_v, std)
-    usual_k = total * prior.usage_k
-    held_k = 1.0 / (_USUAL * usual_k + _EVEN * total / number) ** 2
-    c_k = usual_k.copy()
-    for _ in range(_ROUNDS):
-        w_v = 1.0 / (std**2 + (_MISFIT * (p_vk @ c_k)) ** 2)
-        a_kk = (p_vk * w_v[:, None]).T @ p_vk + np.diag(held_k)
-        right_k = p_vk.T @ (w_v * words_v) + held_k * usual_k
-        for _ in range(_SWEEPS):
-            for k in range(number):
-                c_k[k] = max(c_k[k] + (right_k[k] - a_kk[k] @ c_k) / a_kk[k, k], 0.0)
-        if not c_k.sum() > 0:
-            return usual_k
-    return c_k
+    def adapted(self, c_k: Floats, b_v: Floats) -> Floats:
+        """T (V, K): the prior's topics, with words as frequent as they are here; columns sum to 1."""
+        t_vk = self.topics_vk * (b_v / (self.topics_vk @ c_k))[:, None]
+        return np.asarray(t_vk / t_vk.sum(axis=0))
+
+    def frequencies(self, words_v: Floats, std: float) -> Floats:
+        """B (V,) around the prior's word frequencies."""
+        return words(_total(words_v, std) * (self.topics_vk @ self.usage_k), words_v, std)
 
 
 def words(mean_v: Floats, words_v: Floats, std: float) -> Floats:
@@ -69,17 +77,6 @@ def words(mean_v: Floats, words_v: Floats, std: float) -> Floats:
         b_v = empirical_bayes.around(words_v[:, None], np.full(len(words_v), std), mean_v[:, None])[:, 0]
     b_v = np.maximum(b_v, _LEAST_WORD * mean_v)
     return np.asarray(b_v / b_v.sum())
-
-
-def around(prior: TopicPrior, c_k: Floats, b_v: Floats) -> Floats:
-    """T (V, K): the prior's topics, with words as frequent as they are here; columns sum to 1."""
-    t_vk = prior.topics_vk * (b_v / (prior.topics_vk @ c_k))[:, None]
-    return np.asarray(t_vk / t_vk.sum(axis=0))
-
-
-def frequencies(prior: TopicPrior, words_v: Floats, std: float) -> Floats:
-    """B (V,) around the prior's word frequencies."""
-    return words(_total(words_v, std) * (prior.topics_vk @ prior.usage_k), words_v, std)
 
 
 def sizes(t_vk: Floats, x_vk: Floats, sd_v: Floats) -> Floats:
