@@ -26,9 +26,8 @@ from dpvb.data import Binary, Categorical, Date, Numeric, Schema, Spline, Table,
 from dpvb.data.tables.mixed import Layout
 from dpvb.errors import DataFormatError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError
 from dpvb.models.mixtures import categorical
-from dpvb.models.mixtures.components import Components, MixedColumns, MixturePosterior
-from dpvb.models.mixtures.mixture import MixtureModel, ReleasedSums, component_step, kept_components, split_components
-from dpvb.models.mixtures.spread import drawn_components, spread
+from dpvb.models.mixtures.components import Components, MixedColumns, MixturePosterior, ReleasedSums
+from dpvb.models.mixtures.mixture import MixtureModel
 from dpvb.results import model_file
 from dpvb.rows.mixed import MixedRows
 
@@ -259,7 +258,7 @@ def test_steps_without_noise_and_clipping_are_those_of_scikit_learn(kind: str, p
     precision = np.linalg.inv(q.now.root_kdd @ np.swapaxes(q.now.root_kdd, 1, 2))
     start["precisions_init"] = precision if peer == "full" else np.diagonal(precision, axis1=1, axis2=2)
     for _ in range(25):
-        q = component_step(q, sums(model, q, batch), columns, 1.0, 0.0)
+        q = replace(model, prior=0.0).component_step(q, sums(model, q, batch), 1.0)
     other = peers.GaussianMixture(3, covariance_type=peer, reg_covar=0, tol=0, max_iter=25, **start)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -335,7 +334,7 @@ def test_clipping_is_undone_for_gaussian_rows() -> None:
     q, batch = model.init(rng), replace(rows(rng, 200_000, columns), x_nd=x_nd)
     q = replace(q, home=replace(q.home, number_k=np.array([2e5])), now=replace(q.now, number_k=np.array([2e5])))
     for _ in range(20):
-        q = component_step(q, sums(model, q, batch), columns, 1.0, 0.0)
+        q = replace(model, prior=0.0).component_step(q, sums(model, q, batch), 1.0)
     covariance = q.now.root_kdd[0] @ q.now.root_kdd[0].T
     np.testing.assert_allclose(q.now.mean_kd[0], 0, atol=0.001)
     np.testing.assert_allclose(covariance / 0.01, np.eye(2), atol=0.02)
@@ -348,8 +347,8 @@ def test_relabelled_components_and_sums_give_relabelled_components() -> None:
     released = replace(sums(model, q, batch), count_std=3.0, cell_std=2.0, score_std=1.0)
     noisy = replace(released, score_ku=released.score_ku + rng.standard_normal(released.score_ku.shape))
     turned = {name: getattr(noisy, name)[order] for name in ("count_k", "cell_kv", "score_ku")}
-    one = component_step(q, noisy, MIXED, 0.5, 1.0).now.taken(order)
-    two = component_step(replace(q, now=q.now.taken(order)), replace(noisy, **turned), MIXED, 0.5, 1.0).now
+    one = model.component_step(q, noisy, 0.5).now.taken(order)
+    two = model.component_step(replace(q, now=q.now.taken(order)), replace(noisy, **turned), 0.5).now
     for name, array in vars(one).items():
         np.testing.assert_allclose(getattr(two, name), array, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(model.score(q, batch), model.score(replace(q, now=q.now.taken(order)), batch), rtol=1e-9)
@@ -557,7 +556,7 @@ def test_two_groups_start_along_the_axis_on_which_rows_spread_most() -> None:
     for seed in range(100):
         q = model.init(np.random.default_rng(seed))
         q = replace(q, home=replace(q.home, root_kdd=root_dd[None]))
-        apart = np.diff(split_components(q, 2, model.columns).mean_kd @ vector_dd[:, -1])
+        apart = np.diff(model.split(q, 2).mean_kd @ vector_dd[:, -1])
         assert abs(apart[0]) > math.sqrt(value_d[-1])
 
 
@@ -570,9 +569,9 @@ def test_weights_are_drawn_as_they_are_uncertain() -> None:
     model = MixtureModel(3, columns)
     q = somewhere(np.random.default_rng(0), model, 3)
     q = replace(q, now=replace(q.now, number_k=number_k), sums=replace(q.sums, count_std=8.0, share=1.0, releases=1.0))
-    now, of = spread(q, columns)
+    now, of = MixtureModel(1, columns).variances(q)
     rng = np.random.default_rng(0)
-    sizes = np.array([drawn_components(now, of, columns, rng).number_k for _ in range(4_000)])
+    sizes = np.array([now.drawn(of, columns, rng).number_k for _ in range(4_000)])
     weights = sizes / sizes.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(weights.var(axis=0), of.weight_k, rtol=0.18)
 
@@ -731,7 +730,7 @@ def test_without_rows_the_prior_is_left() -> None:
     assert noisy.weights_.sum() == pytest.approx(1.0)
     assert np.isfinite(noisy.means_).all()
     columns = MixtureModel(4, MixedColumns(numbers=2)).columns
-    assert [kept_components(np.array([n]), 4, math.inf, columns) for n in (-500.0, 0.0, 59.0, 60.0)] == [1, 1, 1, 2]
+    assert [MixtureModel(4, columns).kept(n, math.inf) for n in (-500.0, 0.0, 59.0, 60.0)] == [1, 1, 1, 2]
 
 
 @pytest.mark.filterwarnings("ignore::dpvb.errors.DpvbWarning")

@@ -38,18 +38,14 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError, check_choice, check_integer, check_number
 from dpvb.models.mixtures import categorical, mixture, tuned
-from dpvb.models.mixtures.components import Components, EarlierGroups, MixedColumns
-from dpvb.models.mixtures.mixture import allowed_components, kept_components, run_precision
-from dpvb.models.mixtures.pairs import Pairs
-from dpvb.models.mixtures.spread import (
+from dpvb.models.mixtures.components import (
+    Components,
     ComponentVariances,
+    EarlierGroups,
     Marginals,
-    as_earlier_groups,
-    drawn_components,
-    drawn_rows,
-    marginals,
-    spread,
+    MixedColumns,
 )
+from dpvb.models.mixtures.pairs import Pairs
 from dpvb.results.fidelity import FidelityTable, Marginal, Pair
 from dpvb.results.figures import Figure
 from dpvb.results.forecast import Forecast
@@ -144,17 +140,16 @@ class Mixture(PrivateEstimator):
         """Keep the groups, the largest first."""
         self.n_iter_ = task.notes["steps"]
         self._set_schema(task.notes["schema"], task.notes["names"])
-        now, of = spread(q, task.model.columns, task.model.known)
+        now, of = task.model.variances(q)
         order = np.argsort(-now.number_k, kind="stable")
-        self._set_groups(now.taken(order), of.taken(order), marginals(q, task.model.columns))
+        self._set_groups(now.taken(order), of.taken(order), task.model.marginals(q))
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
         model: mixture.MixtureModel = task.model
         [noise] = stds_of(plan, "count_third")
-        mu = run_precision(noise, 3, model.columns)  # "first" to "third".
-        allowed = allowed_components(n, mu, model.columns)
-        number = kept_components(np.array([n]), model.n_components, mu, model.columns)
-        number = number if model.prune else model.n_components
+        mu = model.run_precision(noise)
+        allowed = model.allowed(n, mu)
+        number = model.kept(n, mu) if model.prune else model.n_components
         return Forecast(
             num_units=n,
             unit=task.plan.unit,
@@ -314,8 +309,8 @@ class Mixture(PrivateEstimator):
         number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
         check_choice("parameters", parameters, ("mean", "draw"))
         columns = self._fitted_model.columns
-        now = self._now if parameters == "mean" else drawn_components(self._now, self._spread, columns, draw)
-        x_nd, count_np, code_nj, k_n = drawn_rows(now, columns, number, draw)
+        now = self._now if parameters == "mean" else self._now.drawn(self._spread, columns, draw)
+        x_nd, count_np, code_nj, k_n = now.sample(columns, number, draw)
         whole_n = np.ones(number)
         return MixedRows(x_nd, count_np, code_nj, whole_n, whole_n < 0), k_n
 
@@ -549,7 +544,7 @@ def earlier_groups(
         raise ParameterError(
             f"n_components must be {number} at least, the groups of the prior, got {fit.n_components}."
         )
-    known = as_earlier_groups(earlier._now, earlier._spread, columns, fit.prior_weight)
+    known = earlier._now.as_earlier(earlier._spread, columns, fit.prior_weight)
     return known, f"{number} groups of {told(earlier, fit, public=fit.public_prior)}"
 
 

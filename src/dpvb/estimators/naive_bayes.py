@@ -37,7 +37,6 @@ from dpvb.models.mixtures.naive_bayes import (
     Classes,
     NumberPosterior,
     RatePosterior,
-    foreseen_probabilities,
     numbers_in_bins,
     split_labels,
 )
@@ -166,7 +165,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         cells, words_, count = ((stds_of(plan, name) or [0.0])[0] for name in ("categories", "words", "count"))
         row, share = n / k, 1 / k
         share_std = math.sqrt(share * (1 - share) / n + (1 - share) * (count / n) ** 2)
-        probability_j, std_j, plain_j = foreseen_probabilities(model, row, cells, words_)
+        probability_j, std_j, plain_j = model.foreseen(row, cells, words_)
         strength = middle(probability_j / plain_j) / _TOLD
         columns = f"{model.num_words:,} words" if model.num_words else f"{len(model.sizes)} columns"
         return Forecast(

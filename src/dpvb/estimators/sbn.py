@@ -25,7 +25,7 @@ from dpvb.guards.errors import DataFormatError, check_choice, check_integer, che
 from dpvb.kernels import linear
 from dpvb.models.belief_network import kernel
 from dpvb.models.belief_network.beta_normal import WeightScales
-from dpvb.models.belief_network.sbn import SBN, Network, noise_of_weights, seen
+from dpvb.models.belief_network.sbn import SBN, Network
 from dpvb.results import metrics
 from dpvb.results.figures import Figure, Grid, Images
 from dpvb.results.forecast import Forecast, two_digits
@@ -122,9 +122,9 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
         model: SBN = task.model
-        std = noise_of_weights(model, stds_of(plan, "gradient"), task.rho, n)
+        std = model.noise_of_weights(stds_of(plan, "gradient"), task.rho, n)
         # By the steps alone: plans that differ are compared, too.
-        strength, std = _STEPS / std if std > 0 else math.inf, seen(model, std)
+        strength, std = _STEPS / std if std > 0 else math.inf, model.visible_noise(std)
         return Forecast(
             num_units=n,
             unit=task.plan.unit,

@@ -46,6 +46,12 @@ from dpvb.rows.binary import BinaryRows
 
 _RANGES = {"clip": (1e-3, 1e3), "ridge": (0.0, 1e6), "start_std": (0.0, 1e3), "start_mean": (1e-3, 1 - 1e-3)}
 
+# Curvature of a visible unit that is as often on as off.
+_CURVATURE = 0.25
+# Factor by which weights hold more noise at ridge 1, as hidden units are seldom as spread and depend on each other;
+# benchmark `forecasts` chose it.
+_LEANING = 6.5
+
 
 @dataclass(frozen=True)
 class Network:
@@ -194,38 +200,27 @@ class SBN:
         """Each example's ⟨z⟩, (n, K), ⟨ξ⟩ and ⟨ψ⟩, (n, J): see `kernel.local_step`."""
         return kernel.local_step(y_nj, q.w_kj, q.c_j, q.b_k, sweeps=sweeps)
 
+    def visible_noise(self, std: float) -> float:
+        """Return the noise in a weight as fits show it, from that of the steps alone; weights beyond 1 are shrunk."""
+        return min(_LEANING / max(self.ridge, 1.0) * std, 1.0)
+
+    def noise_of_weights(self, stds: list[float], rho: StepSize, n: float) -> float:
+        """Return the standard deviation of what the noise of all steps adds to a weight whose unit stands alone.
+
+        Args:
+            stds: noise std of a gradient at each step.
+            rho: step sizes; the first release makes no step.
+            n: number of examples.
+        """
+        spread, variance = self.start_mean * (1 - self.start_mean), 0.0
+        for t, std in enumerate(stds, start=2):
+            noise, step = std / n, rho(t)
+            remaining = 1.0 - step * spread / (spread + self.ridge * noise)
+            variance = remaining**2 * variance + (step * noise / (_CURVATURE * (spread + self.ridge * noise))) ** 2
+        return math.sqrt(variance)
+
     def bound(self, q: Network, y_nj: NDArray[Any], pi_nk: Floats) -> Floats:
         """Lower bound on each example's log-likelihood at q(z) and the learned weights, (n,), in nats."""
         no_variances = np.empty((0, self.n_visible))
         psi_nj, second_nj = kernel.second_moments(q.w_kj, no_variances, q.c_j, np.zeros(1), pi_nk)
         return kernel.example_bound(y_nj, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2)
-
-
-# How much noise the weights of a belief network will hold, from public numbers alone; unit: a binary vector.
-
-
-# Curvature of a visible unit that is as often on as off; how much more noise weights hold at ridge 1, as hidden units
-# are seldom as spread and lean on each other. Benchmark `forecasts` chose it.
-_CURVATURE, _LEANING = 0.25, 6.5
-
-
-def seen(model: SBN, std: float) -> float:
-    """Noise in a weight as fits show it, from that of the steps alone; weights beyond 1 are drawn back."""
-    return min(_LEANING / max(model.ridge, 1.0) * std, 1.0)
-
-
-def noise_of_weights(model: SBN, stds: list[float], rho: StepSize, n: float) -> float:
-    """Standard deviation of what the noise of all steps adds to a weight whose unit stands alone.
-
-    Args:
-        model: with its bounds.
-        stds: noise std of a gradient at each step.
-        rho: step sizes; the first release makes no step.
-        n: number of examples.
-    """
-    spread, variance = model.start_mean * (1 - model.start_mean), 0.0
-    for t, std in enumerate(stds, start=2):
-        noise, step = std / n, rho(t)
-        kept = 1.0 - step * spread / (spread + model.ridge * noise)
-        variance = kept**2 * variance + (step * noise / (_CURVATURE * (spread + model.ridge * noise))) ** 2
-    return math.sqrt(variance)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -168,6 +169,77 @@ class Components:
         """Places of those that are not left out."""
         return tuple(np.flatnonzero(self.number_k).tolist())
 
+    def drawn(self, of: ComponentVariances, columns: MixedColumns, rng: np.random.Generator) -> Components:
+        """Components drawn around the fitted ones, as far as these are uncertain."""
+        k, d = self.mean_kd.shape
+        weight_k = self.number_k / self.number_k.sum()
+        number_k = self.number_k.sum() * np.maximum(weight_k + np.sqrt(of.size_k) * rng.standard_normal(k), 1e-9)
+        std_k = np.sqrt(of.mean_k)
+        mean_kd = self.mean_kd + std_k[:, None] * np.einsum("kij,kj->ki", self.root_kdd, rng.standard_normal((k, d)))
+        rate_kp = self.rate_kp + std_k[:, None] * np.sqrt(self.rate_kp) * rng.standard_normal(self.rate_kp.shape)
+        # A covariance is as sure as that many rows would make it (Bartlett 1933).
+        freedom_k = 1 / of.mean_k + d
+        bartlett_kdd = np.tril(rng.standard_normal((k, d, d)), -1)
+        square_kd = rng.chisquare(np.maximum(freedom_k[:, None] - np.arange(d), 1.0))
+        bartlett_kdd[:, np.arange(d), np.arange(d)] = np.sqrt(square_kd)
+        bartlett_kdd *= columns.shape.together * freedom_k[:, None, None] ** -0.5
+        probability_kv = categorical.normalised(self.expected_kv, columns.sizes)
+        rows_kv = np.maximum(probability_kv * (1 - probability_kv) / np.maximum(of.probability_kv, 1e-300) - 1, 1e-3)
+        expected_kv = np.maximum(rng.gamma(np.maximum(rows_kv * probability_kv, 1e-6)), 1e-300)
+        return replace(
+            self,
+            number_k=number_k,
+            mean_kd=mean_kd,
+            root_kdd=self.root_kdd @ bartlett_kdd,
+            rate_kp=np.clip(rate_kp, tuned.LEAST_RATE * np.minimum(columns.most_p, 1.0), columns.most_p),
+            expected_kv=expected_kv,
+        )
+
+    def sample(self, columns: MixedColumns, number: int, rng: np.random.Generator) -> tuple[Floats, Floats, Ints, Ints]:
+        """Draw rows: numbers and counts in their public ranges, places of categories, and the component of each."""
+        k_n = rng.choice(len(self.number_k), size=number, p=self.number_k / self.number_k.sum())
+        normal_nd = rng.standard_normal((number, columns.numbers))
+        x_nd = self.mean_kd[k_n] + np.einsum("nij,nj->ni", self.root_kdd[k_n], normal_nd)
+        count_np = np.minimum(rng.poisson(self.rate_kp[k_n]), columns.most_p)
+        probability_kv = categorical.normalised(self.expected_kv, columns.sizes)
+        code_nj = categorical.drawn_codes(probability_kv, k_n, columns.sizes, rng)
+        return np.clip(x_nd, -1, 1), count_np, code_nj, k_n
+
+    def as_earlier(self, of: ComponentVariances, columns: MixedColumns, weight: float) -> EarlierGroups:
+        """Components as the prior of another fit.
+
+        Args:
+            of: how sure the components are.
+            columns: what is declared of both fits.
+            weight: how many rows each of theirs counts as.
+        """
+        weight_k = self.number_k / self.number_k.sum()
+        # A Dirichlet distribution has one number of rows: that of its least sure weight.
+        rows = 1.0
+        if len(weight_k) > 1:
+            rows = float(np.min(weight_k * (1 - weight_k) / np.maximum(of.weight_k, 1e-300) - 1))
+        probability_kv = categorical.normalised(self.expected_kv, columns.sizes)
+        least_kv = categorical.totals(probability_kv * (1 - probability_kv), columns.sizes)
+        row_kv = least_kv / np.maximum(categorical.totals(of.probability_kv, columns.sizes), 1e-300) - 1
+        return EarlierGroups(
+            self,
+            weight * max(rows, 1.0) * weight_k,
+            weight * columns.clip.inefficiency / np.maximum(of.mean_k, 1e-250),
+            weight * np.maximum(row_kv, 1.0) * probability_kv,
+        )
+
+
+@dataclass(frozen=True)
+class ReleasedSums:
+    """Noisy sums of one release and their noise; empty ones where there is no such block."""
+
+    count_k: Floats
+    cell_kv: Floats
+    score_ku: Floats
+    count_std: float
+    cell_std: float
+    score_std: float
+
 
 @dataclass(frozen=True)
 class RunningCounts:
@@ -186,6 +258,23 @@ class RunningCounts:
     cell_std: Nonnegative = 0.0
     share: Nonnegative = 0.0
     releases: Nonnegative = 0.0
+
+    def averaged(self, new: ReleasedSums, rho: float) -> RunningCounts:
+        """Return the running means after one more release, which has weight rho."""
+        count_k = (1 - rho) * self.count_k + rho * new.count_k
+        cell_kv = (1 - rho) * self.cell_kv + rho * new.cell_kv
+        share = (1 - rho) ** 2 * self.share + rho**2
+        return RunningCounts(count_k, cell_kv, new.count_std, new.cell_std, share, self.releases + 1)
+
+    def rows(self, sizes: Sequence[int]) -> tuple[Floats, float]:
+        """Return the rows of each component, and their noise: counts and sums of columns by their precisions."""
+        if self.count_std == 0:
+            return self.count_k, 0.0
+        total_k, precision = self.count_k / self.count_std**2, 1 / self.count_std**2
+        for places, size in zip(categorical.starts(sizes), sizes, strict=True):
+            total_k = total_k + self.cell_kv[:, places].sum(axis=1) / (size * self.cell_std**2)
+            precision += 1 / (size * self.cell_std**2)
+        return total_k / precision, math.sqrt(self.share / precision)
 
 
 @dataclass(frozen=True)
@@ -255,3 +344,50 @@ class EarlierGroups:
             root_kdd=gaussian.root(between(*covariances)),
             rate_kp=between(old.rate_kp, new.rate_kp, self.groups.rate_kp),
         )
+
+
+@dataclass(frozen=True)
+class ComponentVariances:
+    """Variances of the parameters of components; `naive` ones leave the privacy noise out.
+
+    Attributes:
+        size_k: of the rows of each, over the square of all rows; weights are these over their sum.
+        weight_k, naive_weight_k: of the weights.
+        mean_k, naive_mean_k: of a mean or a rate, in variances of a row of the component.
+        probability_kv, naive_probability_kv: of the probabilities of categories.
+    """
+
+    size_k: Nonnegatives
+    weight_k: Nonnegatives
+    naive_weight_k: Nonnegatives
+    mean_k: Nonnegatives
+    naive_mean_k: Nonnegatives
+    probability_kv: Nonnegatives
+    naive_probability_kv: Nonnegatives
+
+    def taken(self, places: Ints) -> ComponentVariances:
+        """Those of the components at these places."""
+        return ComponentVariances(*(array[places] for array in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """Released values, and the standard deviations of their noise.
+
+    Attributes:
+        number_1: of rows, at least 1.
+        mean_d, mean_std_d: means of the numbers, in [-1, 1].
+        rate_p, rate_std_p: means of the counts.
+        share_v, share_std_v: of categories.
+        cell_c, cell_std_1: rows in each cell of the tables of `pairs.Pairs`; empty without a check.
+    """
+
+    number_1: Positives
+    mean_d: Floats
+    mean_std_d: Nonnegatives
+    rate_p: Positives
+    rate_std_p: Nonnegatives
+    share_v: Floats
+    share_std_v: Nonnegatives
+    cell_c: Floats
+    cell_std_1: Nonnegatives

@@ -40,9 +40,12 @@ from dpvb.guards.errors import ParameterError, check_choice, check_integer, chec
 from dpvb.models.mixtures import categorical, gaussian, tuned
 from dpvb.models.mixtures.components import (
     Components,
+    ComponentVariances,
     EarlierGroups,
+    Marginals,
     MixedColumns,
     MixturePosterior,
+    ReleasedSums,
     RunningCounts,
 )
 from dpvb.models.mixtures.pairs import Pairs
@@ -189,225 +192,224 @@ class MixtureModel:
         if "pairs" in s.names:
             return replace(q, cell_c=s.read("pairs"), cell_std=s.noise_std("pairs"))
         if "count" in s.names:
-            released = released_sums(s, "", columns)
-            rho = step_size(q, released, columns, self.steps)
-            return component_step(q, released, columns, rho, self.prior, self.known)
+            released = self._released(s, "")
+            rho = self.step_size(q, released)
+            return self.component_step(q, released, rho)
         phase = [phase for phase in _HOME if f"count_{phase}" in s.names][-1]
-        q = home_step(q, released_sums(s, f"_{phase}", columns), columns, self.prior)
+        q = self.home_step(q, self._released(s, f"_{phase}"))
         if phase != _HOME[-1]:
             return q
         if self.known is not None:
             return replace(q, now=self.known.start(float(q.home.number_k[0]), columns.sizes))
-        mu = run_precision(s.noise_std(f"count_{phase}"), len(_HOME), columns)
-        number = (
-            kept_components(row_numbers(q.home_sums, columns)[0], self.n_components, mu, columns)
-            if self.prune
-            else self.n_components
+        mu = self.run_precision(s.noise_std(f"count_{phase}"))
+        rows_k, _ = q.home_sums.rows(columns.sizes)
+        number = self.kept(float(rows_k[0]), mu) if self.prune else self.n_components
+        return replace(q, now=self.split(q, number))
+
+    def home_step(self, q: MixturePosterior, new: ReleasedSums) -> MixturePosterior:
+        """Return the one component after a release of its own: the mean of its counts, and a step of its scores."""
+        columns = self.columns
+        sums = q.home_sums.averaged(new, 1 / (q.home_sums.releases + 1))
+        number_k, std = sums.rows(columns.sizes)
+        row_k, cell_std = np.maximum(number_k, 1.0), math.sqrt(sums.share) * sums.cell_std
+        table_v = categorical.marginals(sums.cell_kv[0], cell_std, columns.sizes)
+        public = Components.public(columns.numbers, columns.most_p, columns.sizes)
+        home = self._moved(q.home, public, new, number_k, max(2 * std, 1.0), 1.0, self.prior)
+        home = replace(home, number_k=row_k, expected_kv=row_k[:, None] * table_v)
+        return replace(q, home=home, now=home, home_sums=sums)
+
+    def step_size(self, q: MixturePosterior, new: ReleasedSums) -> float:
+        """Return the weight of a release: 1 at first, and for some of the steps where noise is small; then it falls."""
+        columns = self.columns
+        t, k = q.sums.releases + 1, len(q.now.used)
+        noise = k * new.score_std * math.sqrt(columns.shape.size) / columns.clip.scales[1] / q.home.number_k[0]
+        early = columns.shape.size > 0 and any(noise < calm and t <= part * self.steps for calm, part in tuned.CALM)
+        return 1.0 if t == 1 or early else float((t + 1) ** -tuned.DECAY[columns.kind])
+
+    def component_step(self, q: MixturePosterior, new: ReleasedSums, rho: float) -> MixturePosterior:
+        """Return all components after a release: running means of counts, and a step of their scores."""
+        columns, prior, known = self.columns, self.prior, self.known
+        used = list(q.now.used)
+        sums = q.sums.averaged(new, rho)
+        number_k, std = sums.rows(columns.sizes)
+        k, all_rows = len(used), q.home.number_k[0]
+        towards = replace(q.home, root_kdd=relative_std(k) * q.home.root_kdd)
+        least = max(2 * std, all_rows / (20 * k), 1.0)
+        weight = prior if known is None else 0.0
+        now = self._moved(q.now, towards, new, number_k, least, rho, weight)
+        if known is not None:
+            now = known.joined(q.now, now, number_k, rho, columns.clip.inefficiency)
+        base_v = self._base(q)
+        cell_std, row_k = math.sqrt(sums.share) * sums.cell_std, np.maximum(number_k, tuned.LEAST_ROWS * std)
+        expected_kv = categorical.read(sums.cell_kv, row_k, base_v, cell_std, columns.sizes)
+        weight_k = np.zeros(len(number_k))
+        weight_k[used] = row_k[used] + max(prior, 1e-9) / k
+        if known is not None:
+            weight_k, expected_kv = weight_k + known.share_k, expected_kv + known.cell_kv
+        return replace(q, now=replace(now, number_k=weight_k, expected_kv=expected_kv), sums=sums)
+
+    def _base(self, q: MixturePosterior) -> Floats:
+        """Probabilities that noisy counts of categories are drawn to: those of all rows, or of each known group."""
+        expected_kv = q.home.expected_kv if self.known is None else self.known.groups.expected_kv
+        base_kv = categorical.normalised(expected_kv, self.columns.sizes)
+        return base_kv[0] if self.known is None else base_kv
+
+    def _moved(
+        self,
+        now: Components,
+        towards: Components,
+        new: ReleasedSums,
+        number_k: Floats,
+        least: float,
+        rho: float,
+        prior: float,
+    ) -> Components:
+        """Components after a step along their noisy scores.
+
+        Args:
+            now: where the scores were taken.
+            towards: the one component towards which the prior shrinks.
+            new: noisy scores, and their noise.
+            number_k, least: rows of each component, and the fewest that a score is divided by.
+            rho: size of the step without noise.
+            prior: weight of the prior.
+        """
+        columns, score_ku, std = self.columns, new.score_ku, new.score_std
+        clip = columns.clip
+        (a1, a2), (offset, g1, g2), d = clip.scales, clip.constants, columns.numbers
+        row_k = np.maximum(number_k, least)
+        shift_kf = score_ku[:, : clip.first] / (a1 * g1 * row_k[:, None])
+        second_ke = score_ku[:, clip.first :] / a2
+        second_ke[:, :d] -= number_k[:, None] * offset
+        second_ke /= (g2 * row_k)[:, None]
+        noise1_k, noise2_k = std / (a1 * g1 * row_k), std / (a2 * g2 * row_k)
+        with np.errstate(divide="ignore"):
+            rho1_k = rho * np.minimum(1.0, tuned.MEAN_NOISE / (noise1_k * math.sqrt(max(clip.first, 1))))
+            rho2_k = rho * np.minimum(1.0, tuned.COVARIANCE_NOISE / (noise2_k * math.sqrt(max(clip.shape.size, 1))))
+        length_k = np.linalg.norm(shift_kf, axis=1)
+        if std > 0:
+            shift_kf *= np.minimum(1.0, tuned.LONGEST / np.maximum(length_k, 1e-300))[:, None]
+        shift_kf *= rho1_k[:, None]
+        stretch_kdd = clip.shape.matrix(rho2_k[:, None] * second_ke)
+        rate_kp = moved_rates(now.rate_kp, shift_kf[:, d:], columns.most_p)
+        # What the mean takes of the spread, but for its noise.
+        taken_kdd = shift_kf[:, :d, None] * shift_kf[:, None, :d] * clip.shape.together
+        taken_kdd -= (rho1_k * noise1_k)[:, None, None] ** 2 * np.eye(d)
+        limits = tuned.FACTORS if std > 0 else (0.0, math.inf)
+        mean_kd, covariance_kdd = gaussian.moved(
+            now.mean_kd, now.root_kdd, shift_kf[:, :d], stretch_kdd - taken_kdd, limits
         )
-        return replace(q, now=split_components(q, number, columns))
+        to_mean_k = prior * rho * tuned.PRIOR_ROWS / (prior * tuned.PRIOR_ROWS + row_k)
+        to_spread_k = (prior * rho * tuned.FREEDOM / (prior * tuned.FREEDOM + row_k))[:, None, None]
+        mean_kd += to_mean_k[:, None] * (towards.mean_kd - mean_kd)
+        rate_kp += to_mean_k[:, None] * (towards.rate_kp - rate_kp)
+        covariance_kdd += to_spread_k * (towards.root_kdd @ np.swapaxes(towards.root_kdd, 1, 2) - covariance_kdd)
+        wander_k = (1 - rho1_k) ** 2 * now.wander_k + (rho1_k * noise1_k) ** 2
+        return replace(now, mean_kd=mean_kd, root_kdd=gaussian.root(covariance_kdd), rate_kp=rate_kp, wander_k=wander_k)
 
+    def run_precision(self, std: float) -> float:
+        """Root of Σ 1/σ² of a whole run but for its check, as its noise is laid out.
 
-# The M-step of a mixture: components from noisy counts and noisy scores, each step no larger than its noise allows.
+        Args:
+            std: noise of the number of rows in one of the first releases.
+        """
+        noise = std * self.columns.weights[0] / math.hypot(*self.columns.weights)
+        return math.sqrt(len(_HOME) / tuned.HOME) / noise if noise > 0 else math.inf
 
+    def allowed(self, number: float, mu: float) -> float:
+        """How many components so many rows allow; mu: root of the budget Σ 1/σ²."""
+        columns = self.columns
+        size = max(
+            columns.shape.size, len(columns.max_counts), (sum(columns.sizes) - len(columns.sizes)) / tuned.CELLS, 1
+        )
+        return min(max(number, 0.0) * min(mu, 1e100) / (tuned.NOISES * size), number / tuned.ROWS)
 
-@dataclass(frozen=True)
-class ReleasedSums:
-    """Noisy sums of one release and their noise; empty ones where there is no such block."""
+    def kept(self, number: float, mu: float) -> int:
+        """Return how many components the released number of rows allows, at most K; mu: root of the budget Σ 1/σ²."""
+        allowed = min(float(self.n_components), self.allowed(number, mu))
+        return min(self.n_components, max(2, math.floor(allowed))) if allowed >= 1 else 1
 
-    count_k: Floats
-    cell_kv: Floats
-    score_ku: Floats
-    count_std: float
-    cell_std: float
-    score_std: float
+    def split(self, q: MixturePosterior, number: int) -> Components:
+        """The start of so many components: public random directions around the one that came first."""
+        columns = self.columns
+        home, used = q.home, np.arange(len(q.direction_kd)) < number
+        direction_kd, several = q.direction_kd - q.direction_kd[used].mean(axis=0), float(number > 1)
+        if number == 2 and columns.numbers > 1:  # More directions never all miss it.
+            direction_kd = _along(direction_kd, home.root_kdd[0])
+        # As far apart as rows are, however few directions there are.
+        direction_kd *= math.sqrt(number * columns.numbers / max(float(np.square(direction_kd[used]).sum()), 1e-300))
+        number_k = np.where(used, home.number_k[0] / number, 0.0)
+        tilted_kv = home.expected_kv * np.exp(several * tuned.TILT * q.tilt_kv)
+        return Components(
+            number_k,
+            home.mean_kd + direction_kd @ home.root_kdd[0].T * several,
+            np.repeat(relative_std(number) * home.root_kdd, len(used), axis=0),
+            np.clip(home.rate_kp * np.exp(several * tuned.RATE_TILT * q.tilt_kp), 1e-3, columns.most_p),
+            np.maximum(number_k, 1.0)[:, None] * categorical.normalised(tilted_kv, columns.sizes),
+            np.repeat(home.wander_k, len(used)),
+        )
 
+    def variances(self, q: MixturePosterior) -> tuple[Components, ComponentVariances]:
+        """Return the components that are in use, and how sure they are."""
+        columns, known = self.columns, self.known
+        used = np.array(q.now.used)
+        now = q.now.taken(used)
+        all_rows = float(now.number_k.sum())
+        weight_k = now.number_k / all_rows
+        std = q.sums.rows(columns.sizes)[1] if q.sums.releases else 0.0
+        # Of a share of the noisy counts, each with noise of its own.
+        noise_k = (std / all_rows) ** 2 * ((1 - weight_k) ** 2 + (len(used) - 1) * weight_k**2)
+        naive_weight_k = weight_k * (1 - weight_k) / (all_rows + 1)
+        inefficiency, row_k, more_k = columns.clip.inefficiency, now.number_k + tuned.PRIOR_ROWS, np.zeros(len(used))
+        if known is not None:
+            row_k, more_k = row_k - known.share_k, known.row_k
+        seen_k = inefficiency / (inefficiency / row_k + now.wander_k)
+        naive_mean_k = inefficiency / (row_k + more_k)
+        probability_kv = categorical.normalised(now.expected_kv, columns.sizes)
+        total_kv = categorical.totals(now.expected_kv, columns.sizes)
+        naive_kv = probability_kv * (1 - probability_kv) / (total_kv + 1)
+        cell_std = math.sqrt(q.sums.share) * q.sums.cell_std
+        base_v, number_k = self._base(q), now.number_k - (0.0 if known is None else known.share_k)
+        share_kv = categorical.shares(q.sums.cell_kv[used], number_k, base_v, cell_std, columns.sizes)
+        noise_kv = share_kv * (cell_std / np.maximum(total_kv, 1.0)) ** 2
+        variances = ComponentVariances(
+            weight_k / (all_rows + 1) + (std / all_rows) ** 2,
+            naive_weight_k + noise_k,
+            naive_weight_k,
+            inefficiency / (seen_k + more_k),
+            naive_mean_k,
+            np.minimum(naive_kv + noise_kv, 0.25),
+            naive_kv,
+        )
+        return now, variances
 
-def released_sums(s: Estimate, end: str, columns: MixedColumns) -> ReleasedSums:
-    """What was released last, of blocks whose names end so."""
-    count_k = s.read(f"count{end}")
-    none, widths = np.zeros((len(count_k), 0)), {"categories": sum(columns.sizes), "scores": columns.clip.size}
-    cell_kv, score_ku = (s.read(f"{name}{end}") if width else none for name, width in widths.items())
-    cell_std, score_std = (s.noise_std(f"{name}{end}") if width else 0.0 for name, width in widths.items())
-    return ReleasedSums(count_k, cell_kv, score_ku, s.noise_std(f"count{end}"), cell_std, score_std)
+    def marginals(self, q: MixturePosterior) -> Marginals:
+        """Return what was released of each column by the one component, and of the pairs."""
+        home, sums = q.home, q.home_sums
+        number_1 = np.maximum(sums.rows(self.columns.sizes)[0], 1.0)
+        std_d = np.sqrt(np.square(home.root_kdd[0]).sum(axis=1))
+        wander = math.sqrt(home.wander_k[0])
+        share_v = sums.cell_kv[0] / number_1
+        return Marginals(
+            number_1,
+            home.mean_kd[0],
+            std_d * wander,
+            home.rate_kp[0],
+            np.sqrt(home.rate_kp[0]) * wander,
+            share_v,
+            np.full(len(share_v), math.sqrt(sums.share) * sums.cell_std / number_1[0]),
+            q.cell_c,
+            np.array([q.cell_std]),
+        )
 
-
-def averaged_sums(sums: RunningCounts, new: ReleasedSums, rho: float) -> RunningCounts:
-    """Running means after one more release, which has weight rho."""
-    count_k = (1 - rho) * sums.count_k + rho * new.count_k
-    cell_kv = (1 - rho) * sums.cell_kv + rho * new.cell_kv
-    share = (1 - rho) ** 2 * sums.share + rho**2
-    return RunningCounts(count_k, cell_kv, new.count_std, new.cell_std, share, sums.releases + 1)
-
-
-def row_numbers(sums: RunningCounts, columns: MixedColumns) -> tuple[Floats, float]:
-    """Rows of each component, and their noise: counts and the sums of each column by their precisions."""
-    if sums.count_std == 0:
-        return sums.count_k, 0.0
-    total_k, precision = sums.count_k / sums.count_std**2, 1 / sums.count_std**2
-    for own, size in zip(categorical.starts(columns.sizes), columns.sizes, strict=True):
-        total_k = total_k + sums.cell_kv[:, own].sum(axis=1) / (size * sums.cell_std**2)
-        precision += 1 / (size * sums.cell_std**2)
-    return total_k / precision, math.sqrt(sums.share / precision)
-
-
-def home_step(q: MixturePosterior, new: ReleasedSums, columns: MixedColumns, prior: float) -> MixturePosterior:
-    """The one component after a release of its own: a mean of all releases of its counts, and a step of its scores."""
-    sums = averaged_sums(q.home_sums, new, 1 / (q.home_sums.releases + 1))
-    number_k, std = row_numbers(sums, columns)
-    row_k, cell_std = np.maximum(number_k, 1.0), math.sqrt(sums.share) * sums.cell_std
-    table_v = categorical.marginals(sums.cell_kv[0], cell_std, columns.sizes)
-    public = Components.public(columns.numbers, columns.most_p, columns.sizes)
-    home = moved_components(
-        q.home, public, new.score_ku, new.score_std, number_k, max(2 * std, 1.0), 1.0, columns, prior
-    )
-    home = replace(home, number_k=row_k, expected_kv=row_k[:, None] * table_v)
-    return replace(q, home=home, now=home, home_sums=sums)
-
-
-def step_size(q: MixturePosterior, new: ReleasedSums, columns: MixedColumns, steps: int) -> float:
-    """Weight of a release: 1 at first, and for some of the steps where noise is small; then it falls."""
-    t, k = q.sums.releases + 1, len(q.now.used)
-    noise = k * new.score_std * math.sqrt(columns.shape.size) / columns.clip.scales[1] / q.home.number_k[0]
-    early = columns.shape.size > 0 and any(noise < calm and t <= part * steps for calm, part in tuned.CALM)
-    return 1.0 if t == 1 or early else float((t + 1) ** -tuned.DECAY[columns.kind])
-
-
-def component_step(
-    q: MixturePosterior,
-    new: ReleasedSums,
-    columns: MixedColumns,
-    rho: float,
-    prior: float,
-    known: EarlierGroups | None = None,
-) -> MixturePosterior:
-    """All components after a release: running means of counts, and a step of their scores; towards `known` if it is."""
-    used = list(q.now.used)
-    sums = averaged_sums(q.sums, new, rho)
-    number_k, std = row_numbers(sums, columns)
-    k, all_rows = len(used), q.home.number_k[0]
-    towards = replace(q.home, root_kdd=relative_std(k) * q.home.root_kdd)
-    least = max(2 * std, all_rows / (20 * k), 1.0)
-    weight = prior if known is None else 0.0
-    now = moved_components(q.now, towards, new.score_ku, new.score_std, number_k, least, rho, columns, weight)
-    if known is not None:
-        now = known.joined(q.now, now, number_k, rho, columns.clip.inefficiency)
-    base_v = base_probabilities(q, columns, known)
-    cell_std, row_k = math.sqrt(sums.share) * sums.cell_std, np.maximum(number_k, tuned.LEAST_ROWS * std)
-    expected_kv = categorical.read(sums.cell_kv, row_k, base_v, cell_std, columns.sizes)
-    weight_k = np.zeros(len(number_k))
-    weight_k[used] = row_k[used] + max(prior, 1e-9) / k
-    if known is not None:
-        weight_k, expected_kv = weight_k + known.share_k, expected_kv + known.cell_kv
-    return replace(q, now=replace(now, number_k=weight_k, expected_kv=expected_kv), sums=sums)
-
-
-def base_probabilities(q: MixturePosterior, columns: MixedColumns, known: EarlierGroups | None) -> Floats:
-    """Probabilities that noisy counts of categories are drawn to: those of all rows, or of each known group."""
-    expected_kv = q.home.expected_kv if known is None else known.groups.expected_kv
-    found_kv = categorical.normalised(expected_kv, columns.sizes)
-    return found_kv[0] if known is None else found_kv
-
-
-def moved_components(
-    now: Components,
-    towards: Components,
-    score_ku: Floats,
-    std: float,
-    number_k: Floats,
-    least: float,
-    rho: float,
-    columns: MixedColumns,
-    prior: float,
-) -> Components:
-    """Components after a step along their noisy scores.
-
-    Args:
-        now: where the scores were taken.
-        towards: what the prior draws to: one component.
-        score_ku, std: noisy scores, and their noise.
-        number_k, least: rows of each component, and the fewest that a score is divided by.
-        rho: size of the step without noise.
-        columns: what is declared of the columns.
-        prior: weight of the prior.
-    """
-    clip = columns.clip
-    (a1, a2), (offset, g1, g2), d = clip.scales, clip.constants, columns.numbers
-    row_k = np.maximum(number_k, least)
-    shift_kf = score_ku[:, : clip.first] / (a1 * g1 * row_k[:, None])
-    second_ke = score_ku[:, clip.first :] / a2
-    second_ke[:, :d] -= number_k[:, None] * offset
-    second_ke /= (g2 * row_k)[:, None]
-    noise1_k, noise2_k = std / (a1 * g1 * row_k), std / (a2 * g2 * row_k)
-    with np.errstate(divide="ignore"):
-        rho1_k = rho * np.minimum(1.0, tuned.MEAN_NOISE / (noise1_k * math.sqrt(max(clip.first, 1))))
-        rho2_k = rho * np.minimum(1.0, tuned.COVARIANCE_NOISE / (noise2_k * math.sqrt(max(clip.shape.size, 1))))
-    length_k = np.linalg.norm(shift_kf, axis=1)
-    if std > 0:
-        shift_kf *= np.minimum(1.0, tuned.LONGEST / np.maximum(length_k, 1e-300))[:, None]
-    shift_kf *= rho1_k[:, None]
-    stretch_kdd = clip.shape.matrix(rho2_k[:, None] * second_ke)
-    rate_kp = moved_rates(now.rate_kp, shift_kf[:, d:], columns.most_p)
-    # What the mean takes of the spread, but for its noise.
-    taken_kdd = shift_kf[:, :d, None] * shift_kf[:, None, :d] * clip.shape.together
-    taken_kdd -= (rho1_k * noise1_k)[:, None, None] ** 2 * np.eye(d)
-    limits = tuned.FACTORS if std > 0 else (0.0, math.inf)
-    mean_kd, covariance_kdd = gaussian.moved(
-        now.mean_kd, now.root_kdd, shift_kf[:, :d], stretch_kdd - taken_kdd, limits
-    )
-    to_mean_k = prior * rho * tuned.PRIOR_ROWS / (prior * tuned.PRIOR_ROWS + row_k)
-    to_spread_k = (prior * rho * tuned.FREEDOM / (prior * tuned.FREEDOM + row_k))[:, None, None]
-    mean_kd += to_mean_k[:, None] * (towards.mean_kd - mean_kd)
-    rate_kp += to_mean_k[:, None] * (towards.rate_kp - rate_kp)
-    covariance_kdd += to_spread_k * (towards.root_kdd @ np.swapaxes(towards.root_kdd, 1, 2) - covariance_kdd)
-    wander_k = (1 - rho1_k) ** 2 * now.wander_k + (rho1_k * noise1_k) ** 2
-    return replace(now, mean_kd=mean_kd, root_kdd=gaussian.root(covariance_kdd), rate_kp=rate_kp, wander_k=wander_k)
-
-
-# How many components a mixture has, and where they start: around the one component that came first.
-
-
-def run_precision(std: float, releases: int, columns: MixedColumns) -> float:
-    """Root of Σ 1/σ² of a whole run but for its check, as its noise is laid out.
-
-    Args:
-        std: noise of the number of rows in one of the first releases.
-        releases: how many of these there are.
-        columns: what is declared.
-    """
-    noise = std * columns.weights[0] / math.hypot(*columns.weights)
-    return math.sqrt(releases / tuned.HOME) / noise if noise > 0 else math.inf
-
-
-def allowed_components(number: float, mu: float, columns: MixedColumns) -> float:
-    """How many components so many rows allow; mu: root of the budget Σ 1/σ²."""
-    size = max(columns.shape.size, len(columns.max_counts), (sum(columns.sizes) - len(columns.sizes)) / tuned.CELLS, 1)
-    return min(max(number, 0.0) * min(mu, 1e100) / (tuned.NOISES * size), number / tuned.ROWS)
-
-
-def kept_components(number_k: Floats, most: int, mu: float, columns: MixedColumns) -> int:
-    """How many components the released number of rows of one allows, at most so many; mu: root of the budget Σ 1/σ²."""
-    number = min(float(most), allowed_components(float(number_k[0]), mu, columns))
-    return min(most, max(2, math.floor(number))) if number >= 1 else 1
-
-
-def split_components(q: MixturePosterior, number: int, columns: MixedColumns) -> Components:
-    """The start of so many components: public random directions around the one that came first."""
-    home, used = q.home, np.arange(len(q.direction_kd)) < number
-    direction_kd, several = q.direction_kd - q.direction_kd[used].mean(axis=0), float(number > 1)
-    if number == 2 and columns.numbers > 1:  # More directions never all miss it.
-        direction_kd = _along(direction_kd, home.root_kdd[0])
-    # As far apart as rows are, however few directions there are.
-    direction_kd *= math.sqrt(number * columns.numbers / max(float(np.square(direction_kd[used]).sum()), 1e-300))
-    number_k = np.where(used, home.number_k[0] / number, 0.0)
-    tilted_kv = home.expected_kv * np.exp(several * tuned.TILT * q.tilt_kv)
-    return Components(
-        number_k,
-        home.mean_kd + direction_kd @ home.root_kdd[0].T * several,
-        np.repeat(relative_std(number) * home.root_kdd, len(used), axis=0),
-        np.clip(home.rate_kp * np.exp(several * tuned.RATE_TILT * q.tilt_kp), 1e-3, columns.most_p),
-        np.maximum(number_k, 1.0)[:, None] * categorical.normalised(tilted_kv, columns.sizes),
-        np.repeat(home.wander_k, len(used)),
-    )
+    def _released(self, s: Estimate, end: str) -> ReleasedSums:
+        """Return what was released last, of blocks whose names have this end."""
+        columns = self.columns
+        count_k = s.read(f"count{end}")
+        none, widths = np.zeros((len(count_k), 0)), {"categories": sum(columns.sizes), "scores": columns.clip.size}
+        cell_kv, score_ku = (s.read(f"{name}{end}") if width else none for name, width in widths.items())
+        cell_std, score_std = (s.noise_std(f"{name}{end}") if width else 0.0 for name, width in widths.items())
+        return ReleasedSums(count_k, cell_kv, score_ku, s.noise_std(f"count{end}"), cell_std, score_std)
 
 
 def _along(direction_kd: Floats, root_dd: Floats) -> Floats:

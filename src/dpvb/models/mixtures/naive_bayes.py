@@ -38,9 +38,19 @@ from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.models import empirical_bayes
 from dpvb.models.mixtures import categorical, tuned
 from dpvb.models.mixtures.components import MixedColumns, RunningCounts
-from dpvb.models.mixtures.mixture import row_numbers
 from dpvb.rows.documents import CountRows
 from dpvb.rows.mixed import MixedRows
+
+# Share of a class's documents that hold a word typical of the class; benchmark `forecasts` chose it and the next two.
+_WORD = 0.1
+# Part of the noise variance that is left in a table after it is shrunk towards that of all classes.
+_LEFT = 0.5
+# A typical probability, over that of equally probable values.
+_EVEN = 0.5
+# Variance of a number in [-1, 1] where there are no rows: that of a quarter of the range.
+_PUBLIC_VARIANCE = 0.25
+# Least total of a class, over its share.
+_LEAST_TOTAL = 0.05
 
 
 @dataclass(frozen=True)
@@ -139,8 +149,39 @@ class NaiveBayesModel:
         cell_kv, moment_kf, word_kw = (sums[name].reshape(k, -1) if name in sums else none for name in names)
         noise = (std.get(name, 0.0) for name in ("count", *names))
         released = ReleasedTables(sums["count"], cell_kv, moment_kf, word_kw, *noise)
-        return read_classes(
-            released, self.columns, self.sizes, self.num_bins, max(self.prior, 1e-9), lengths=self.lengths
+        return self.posteriors(released)
+
+    def posteriors(self, new: ReleasedTables) -> Classes:
+        """Return the posteriors of all classes from noisy sums."""
+        columns, sizes, num_bins, prior = self.columns, self.sizes, self.num_bins, max(self.prior, 1e-9)
+        number_k, std = RunningCounts(new.count_k, new.cell_kv, new.count_std, new.cell_std, 1.0, 1).rows(sizes)
+        row_k = np.maximum(number_k, tuned.LEAST_ROWS * std)
+        cell_kv, std_v = new.cell_kv, np.full(sum(sizes), new.cell_std)
+        for own in categorical.starts(sizes)[len(sizes) - columns.numbers :] if num_bins else []:
+            together = bins_together(float(row_k.mean()), new.cell_std, num_bins)
+            cell_kv = merged_bins(cell_kv, own.start, num_bins, together)
+            std_v[own.start : own.start + num_bins] /= math.sqrt(together)
+        base_v = categorical.marginals(cell_kv.sum(axis=0), new.cell_std * math.sqrt(len(row_k)), sizes)
+        noise_kv = categorical.shares(cell_kv, row_k, base_v, std_v, sizes)
+        noise_kv *= (std_v / np.maximum(row_k, 1.0)[:, None]) ** 2
+        gaussians = self.gaussians
+        # Rows that have a number: of one that may be missing, its own category counts them.
+        there_kd = np.repeat(row_k[:, None], gaussians, axis=1)
+        gaps = columns.gaps if gaussians else ()
+        for place, own in zip(gaps, categorical.starts(sizes)[len(sizes) - len(gaps) :], strict=True):
+            there_kd[:, place] = np.maximum(new.cell_kv[:, own.start], 0.0)
+        first_kd, second_kd, count_kp = np.split(new.moment_kf, [gaussians, 2 * gaussians], axis=1)
+        most_p, total_k1 = columns.most_p, row_k[:, None] + 2 * prior
+        present_kw = read_words(new.word_kw, row_k + prior, new.word_std, lengths=self.lengths)
+        return Classes(
+            row_k + prior,
+            std,
+            categorical.drawn(cell_kv, row_k, base_v, std_v, sizes) + prior,
+            noise_kv,
+            number_posterior(first_kd, second_kd, there_kd, new.moment_std, prior),
+            rate_posterior(count_kp * most_p, row_k, new.moment_std * most_p, most_p, prior),
+            (np.minimum(present_kw, row_k[:, None]) + prior) / total_k1,
+            np.minimum((new.word_std / total_k1) ** 2, 0.25) * np.ones_like(new.word_kw),
         )
 
     def log_joint(self, q: Classes, rows: MixedRows | CountRows) -> Floats:
@@ -154,6 +195,28 @@ class NaiveBayesModel:
         log_nk += log_number(rows.x_nd[:, : self.gaussians], q.numbers, predictive=predictive)
         log_nk += log_count(rows.count_np, q.rates, predictive=predictive)
         return np.asarray(log_nk)
+
+    def foreseen(self, rows: float, cells: float, words: float) -> tuple[Floats, Floats, Floats]:
+        """Return a typical probability of each column, its standard deviation, and that of bins apart, (columns,).
+
+        Documents have one entry, a word's.
+
+        Args:
+            rows: expected number of rows of a class.
+            cells, words: noise std of a number of rows in a table, and of a word.
+        """
+        if self.num_words:
+            std = np.minimum(np.array([math.hypot(math.sqrt(_WORD * (1 - _WORD) / (rows + 1)), words / rows)]), 0.5)
+            return np.array([_WORD]), std, std
+        numbers = self.columns.numbers if self.num_bins else 0
+        probability_j = _EVEN / np.array(self.sizes, dtype=np.float64)
+        noise_j = np.full(len(probability_j), math.sqrt(_LEFT) * cells / rows)
+        merged_j = noise_j.copy()
+        if numbers:  # Neighbouring bins are brought together where noise demands.
+            together = bins_together(max(rows, tuned.LEAST_ROWS * cells), cells, self.num_bins)
+            merged_j[-numbers:] /= math.sqrt(together)
+        sampled_j = np.sqrt(probability_j * (1 - probability_j) / (rows + 1))
+        return probability_j, np.minimum(np.hypot(sampled_j, merged_j), 0.5), np.hypot(sampled_j, noise_j)
 
     def _cells(self, batch: MixedRows) -> SparseRows:
         """A one for each column, at the place of the row's class and category."""
@@ -209,62 +272,12 @@ class ReleasedTables:
     word_std: float
 
 
-def read_classes(
-    new: ReleasedTables, columns: MixedColumns, sizes: Sequence[int], num_bins: int, prior: float, *, lengths: bool
-) -> Classes:
-    """Posteriors from noisy sums.
-
-    Args:
-        new: what was released.
-        columns: what is declared of the columns.
-        sizes: categories of each column that has any.
-        num_bins: bins of each number, the last of these; 0: numbers have moments.
-        prior: rows that each prior counts for, positive.
-        lengths: see `words.read`.
-    """
-    number_k, std = row_numbers(
-        RunningCounts(new.count_k, new.cell_kv, new.count_std, new.cell_std, 1.0, 1), MixedColumns(sizes=tuple(sizes))
-    )
-    row_k = np.maximum(number_k, tuned.LEAST_ROWS * std)
-    cell_kv, std_v = new.cell_kv, np.full(sum(sizes), new.cell_std)
-    for own in categorical.starts(sizes)[len(sizes) - columns.numbers :] if num_bins else []:
-        together = bins_together(float(row_k.mean()), new.cell_std, num_bins)
-        cell_kv = merged_bins(cell_kv, own.start, num_bins, together)
-        std_v[own.start : own.start + num_bins] /= math.sqrt(together)
-    base_v = categorical.marginals(cell_kv.sum(axis=0), new.cell_std * math.sqrt(len(row_k)), sizes)
-    noise_kv = categorical.shares(cell_kv, row_k, base_v, std_v, sizes)
-    noise_kv *= (std_v / np.maximum(row_k, 1.0)[:, None]) ** 2
-    gaussians = 0 if num_bins else columns.numbers
-    # Rows that have a number: of one that may be missing, its own category counts them.
-    there_kd = np.repeat(row_k[:, None], gaussians, axis=1)
-    gaps = columns.gaps if gaussians else ()
-    for place, own in zip(gaps, categorical.starts(sizes)[len(sizes) - len(gaps) :], strict=True):
-        there_kd[:, place] = np.maximum(new.cell_kv[:, own.start], 0.0)
-    first_kd, second_kd, count_kp = np.split(new.moment_kf, [gaussians, 2 * gaussians], axis=1)
-    most_p, total_k1 = columns.most_p, row_k[:, None] + 2 * prior
-    present_kw = read_words(new.word_kw, row_k + prior, new.word_std, lengths=lengths)
-    return Classes(
-        row_k + prior,
-        std,
-        categorical.drawn(cell_kv, row_k, base_v, std_v, sizes) + prior,
-        noise_kv,
-        number_posterior(first_kd, second_kd, there_kd, new.moment_std, prior),
-        rate_posterior(count_kp * most_p, row_k, new.moment_std * most_p, most_p, prior),
-        (np.minimum(present_kw, row_k[:, None]) + prior) / total_k1,
-        np.minimum((new.word_std / total_k1) ** 2, 0.25) * np.ones_like(new.word_kw),
-    )
-
-
 # Numbers and counts in known classes: posteriors from one release of noisy moments, and what they say of a new row.
 #
 #     numbers: m, v ~ normal-gamma,   x new ~ Student t;     counts: λ ~ gamma,   c new ~ negative binomial
 #
 # A class that the noise drowns is drawn to all rows: its mean by a prior as wide as all rows are, its variance and its
 # rate likewise. Without noise the posteriors are exactly the conjugate ones.
-
-
-# Variance of a number in [-1, 1] where there are no rows: that of a quarter of the range.
-_PUBLIC_VARIANCE = 0.25
 
 
 @dataclass(frozen=True)
@@ -424,10 +437,6 @@ def numbers_in_bins(code_nd: Ints, bins: int, rng: np.random.Generator) -> Float
 # A label stands behind the words of its document, as one more word.
 
 
-# Least total of a class, over its share.
-_LEAST_TOTAL = 0.05
-
-
 def split_labels(batch: CountRows, width: int, classes: int) -> tuple[Floats, SparseRows]:
     """Labels as rows of zeros and ones, (n, K), and the words of each document at the places of its class.
 
@@ -491,35 +500,3 @@ def log_words(batch: CountRows, probability_kw: Floats, bound: float) -> Floats:
         found_n = np.bincount(row_j, weights=odds_w[batch.indices[is_word_j]], minlength=len(length_n))
         log_nk[:, k] = weight_n * found_n
     return np.asarray(log_nk + np.log1p(-probability_kw).sum(axis=1))
-
-
-# How well naive Bayes will know its probabilities, from public numbers alone; unit: a row.
-
-
-# Share of a class's documents that hold a word that tells of it; part of the noise variance that a table is left with,
-# as it is drawn to that of all classes; a typical probability over that of even ones. Benchmark `forecasts` chose them.
-_WORD, _LEFT, _EVEN = 0.1, 0.5, 0.5
-
-
-def foreseen_probabilities(
-    model: NaiveBayesModel, rows: float, cells: float, words: float
-) -> tuple[Floats, Floats, Floats]:
-    """A typical probability of each column, its standard deviation, and that without bins brought together, (columns,).
-
-    Args:
-        model: with its columns; of documents a word stands for all.
-        rows: expected number of rows of a class.
-        cells, words: noise std of a number of rows in a table, and of a word.
-    """
-    if model.num_words:
-        std = np.minimum(np.array([math.hypot(math.sqrt(_WORD * (1 - _WORD) / (rows + 1)), words / rows)]), 0.5)
-        return np.array([_WORD]), std, std
-    numbers = model.columns.numbers if model.num_bins else 0
-    probability_j = _EVEN / np.array(model.sizes, dtype=np.float64)
-    noise_j = np.full(len(probability_j), math.sqrt(_LEFT) * cells / rows)
-    merged_j = noise_j.copy()
-    if numbers:  # Neighbouring bins are brought together where noise demands.
-        together = bins_together(max(rows, tuned.LEAST_ROWS * cells), cells, model.num_bins)
-        merged_j[-numbers:] /= math.sqrt(together)
-    sampled_j = np.sqrt(probability_j * (1 - probability_j) / (rows + 1))
-    return probability_j, np.minimum(np.hypot(sampled_j, merged_j), 0.5), np.hypot(sampled_j, noise_j)
