@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import logsumexp, ndtri
+from scipy.special import logsumexp
 
 from dpvb.core.plan import Plan
 from dpvb.data.tables.matrices import as_matrix
@@ -34,10 +34,11 @@ from dpvb.estimators.earlier import Fitted, check_release, kept, told
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.noise_of_means import stds_of
 from dpvb.estimators.ranges import check_names, in_order, schema_of
+from dpvb.estimators.tables import TableModel, columns_of, public_schema, sound_rows
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError, check_choice, check_integer, check_number
-from dpvb.models.mixtures import categorical, mixture, tuned
+from dpvb.models.mixtures import categorical, tuned
 from dpvb.models.mixtures.components import (
     Components,
     ComponentVariances,
@@ -45,11 +46,10 @@ from dpvb.models.mixtures.components import (
     Marginals,
     MixedColumns,
 )
+from dpvb.models.mixtures.mixture import MixtureModel
 from dpvb.models.mixtures.pairs import Pairs
 from dpvb.results.fidelity import FidelityTable, Marginal, Pair
-from dpvb.results.figures import Figure
 from dpvb.results.forecast import Forecast
-from dpvb.results.groups import GroupTable, Line, head
 from dpvb.rows.mixed import MixedRows
 
 _COVARIANCES = {"full": "full", "diag": "diagonal"}
@@ -60,7 +60,7 @@ _SEVERAL = 2
 
 
 @dataclass(eq=False, repr=False)
-class Mixture(PrivateEstimator):
+class Mixture(TableModel):
     """Groups, densities and synthetic rows of a table, under (ε, δ)-differential privacy.
 
     Rows come from groups; within one, numbers are Gaussian, counts are Poisson, and every category has a probability.
@@ -98,8 +98,6 @@ class Mixture(PrivateEstimator):
 
     n_components: int = 20
     _: KW_ONLY
-    counts: str | Sequence[str] = ""
-    missing: str | Sequence[str] = ""
     prune: bool = True
     covariance_type: str = "full"
     estimate: str = "posterior"
@@ -109,10 +107,11 @@ class Mixture(PrivateEstimator):
     clip: float = tuned.CLIP
     check_share: float = 0.0
 
-    declares: ClassVar[tuple[str, ...]] = ("schema",)
     reads: ClassVar[str | None] = "table"
     command: ClassVar[str | None] = "mixture"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "groups"}
+    _called: ClassVar[str] = "a mixture"
+    _groups_are: ClassVar[str] = "groups"
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, kept(value) if name == "prior" else value)
@@ -120,15 +119,13 @@ class Mixture(PrivateEstimator):
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored."""
         table, names = self._table(X)
-        layout = self._layout(table.schema)
+        layout = self._whole_layout(table.schema)
         model, told = self._model(layout), ""
         if self.prior is not None:
             known, told = earlier_groups(self, self.prior, table.schema, layout, model.columns)
             model = replace(model, known=known, n_components=len(known.share_k), prune=False)
-        parts = {"numbers": layout.numbers, "counts": layout.counts, "categorical columns": layout.choices}
         public = {
-            "schema": ", ".join(f"{len(own)} {name}" for name, own in parts.items() if own)
-            + ", their ranges and categories",
+            "schema": public_schema(layout),
             "n_components": f"at most {model.n_components} groups",
             **({"prior": f"the prior: {told}"} if told else {}),
             "parameters": "the plan, the random directions of the start and all other parameters",
@@ -145,7 +142,7 @@ class Mixture(PrivateEstimator):
         self._set_groups(now.taken(order), of.taken(order), task.model.marginals(q))
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        model: mixture.MixtureModel = task.model
+        model: MixtureModel = task.model
         [noise] = stds_of(plan, "count_third")
         mu = model.run_precision(noise)
         allowed = model.allowed(n, mu)
@@ -163,12 +160,6 @@ class Mixture(PrivateEstimator):
             parts=model.n_components,
             affordable=allowed,
         )
-
-    def no_rows(self, *, schema: Schema | None, vocabulary: Any, width: int | None) -> dict[str, Any]:
-        """No row of a table with a schema."""
-        if schema is None:
-            raise ParameterError("a mixture needs a schema, what is public about the columns of its table.")
-        return {"X": Table({name: np.empty(0) for name in schema.read_columns}, schema)}
 
     def quality(self, rows: Any) -> Floats:
         """Log-density of each row, of numbers scaled to [-1, 1]."""
@@ -231,48 +222,27 @@ class Mixture(PrivateEstimator):
         """
         return self._layout_.cells(self._drawn(n, rng, parameters)[0])
 
-    def groups(self, level: float = 0.95, *, noise_aware: bool = True) -> GroupTable:
-        """Shares, means, rates and probabilities of all groups, each with an interval.
+    @property
+    def _num_groups(self) -> int:
+        return len(self.weights_)
 
-        Args:
-            level: probability inside an interval, in (0, 1).
-            noise_aware: False leaves the privacy noise out of account; for comparison only.
-        """
-        self._check_fitted()
-        level = check_number("level", level, low=0, high=1, closed="neither")
-        reach, of, now = float(ndtri(0.5 + level / 2)), self._spread, self._now
-        start = "" if noise_aware else "naive_"
+    def _estimates(self, *, noise_aware: bool) -> Iterator[tuple[int, str, float, float, tuple[float, float]]]:
+        of, now, start, unit = self._spread, self._now, "" if noise_aware else "naive_", (0.0, 1.0)
         weight_k, mean_k, probability_kv = (getattr(of, f"{start}{part}") for part in _PARTS)
         half_d = self._layout_.scale[1]
         variance_kd = np.diagonal(now.root_kdd @ np.swapaxes(now.root_kdd, 1, 2), axis1=1, axis2=2) * half_d**2
-        names = [(column.name, place) for place, column in enumerate(self._layout_.numbers)]
-        found: list[tuple[int, str, float, float, tuple[float, float]]] = []
-        for k in range(len(now.number_k)):
-            found.append((k, "share", self.weights_[k], math.sqrt(weight_k[k]), (0.0, 1.0)))
-            for name, d in names:
+        for k in range(self._num_groups):
+            yield k, "share", float(self.weights_[k]), math.sqrt(weight_k[k]), unit
+            for d, number in enumerate(self._layout_.numbers):
                 std = math.sqrt(variance_kd[k, d] * mean_k[k])
-                found.append((k, name, self.means_[k, d], std, (-math.inf, math.inf)))
-            for p, column in enumerate(self._layout_.counts):
-                rate = self.rates_[k, p]
-                found.append((k, column.name, rate, math.sqrt(rate * mean_k[k]), (0.0, math.inf)))
+                yield k, number.name, float(self.means_[k, d]), std, (-math.inf, math.inf)
+            for p, count in enumerate(self._layout_.counts):
+                rate = float(self.rates_[k, p])
+                yield k, count.name, rate, math.sqrt(rate * mean_k[k]), (0.0, math.inf)
             for name, places in self._places.items():
                 for place, label in zip(range(places.start, places.stop), self._labels[name], strict=True):
-                    std = math.sqrt(probability_kv[k, place])
-                    found.append(
-                        (
-                            k,
-                            f"{name}={'<missing>' if label is None else label}",
-                            self._probability_kv[k, place],
-                            std,
-                            (0.0, 1.0),
-                        )
-                    )
-        lines = tuple(Line.within(k, name, float(mean), std, reach, ends) for k, name, mean, std, ends in found)
-        return GroupTable(lines, head(len(now.number_k), "groups", level, noise_aware))
-
-    def facts_for_report(self) -> Iterator[Figure]:
-        """Each group's numbers, with their intervals."""
-        yield from self.groups().figures()
+                    said = f"{name}={'<missing>' if label is None else label}"
+                    yield k, said, float(self._probability_kv[k, place]), math.sqrt(probability_kv[k, place]), unit
 
     def fidelity(self, rows: Records, *, synthetic: bool = False) -> FidelityTable:
         """Synthetic rows beside what was released of the private ones: single columns, and pairs if they were paid for.
@@ -327,23 +297,18 @@ class Mixture(PrivateEstimator):
             )
         return X, tuple(column.name for column in X.schema.own_columns)
 
-    def _layout(self, schema: Schema) -> Layout:
-        return Layout.of(schema, _names("counts", self.counts), _names("missing", self.missing))
-
-    def _model(self, layout: Layout) -> mixture.MixtureModel:
+    def _model(self, layout: Layout) -> MixtureModel:
         """The model that the parameters name."""
         kind = _COVARIANCES[check_choice("covariance_type", self.covariance_type, (*_COVARIANCES,))]
         clip = check_number("clip", self.clip, low=1e-2, high=1e9)
         layout.check_squares()
-        columns = MixedColumns(len(layout.numbers), layout.gap_places, layout.max_counts, layout.sizes, kind, clip)
+        columns = columns_of(layout, kind, clip)
         if not isinstance(self.prune, (bool, np.bool_)):
             raise ParameterError(f"prune must be True or False, got {self.prune!r}.")
         prior = check_number("prior_weight", self.prior_weight, low=0, high=1e9)
         steps = None if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**6)
         check = check_number("check_share", self.check_share, low=0, high=0.5)
-        return mixture.MixtureModel(
-            self.n_components, columns, bool(self.prune), self.estimate, prior, steps, None, check
-        )
+        return MixtureModel(self.n_components, columns, bool(self.prune), self.estimate, prior, steps, None, check)
 
     def _visible(self, X: Records) -> MixedRows:
         """Rows that the caller may see, as the model reads them."""
@@ -351,11 +316,7 @@ class Mixture(PrivateEstimator):
         table = X if isinstance(X, Table) else Table(X, replace(self.schema_, group=None))
         if replace(table.schema, group=None) != replace(self.schema_, group=None):
             raise DataFormatError("the table's schema is not the one that the model was fitted with.")
-        parts = [chunk.rows for chunk in table.mixed(self._layout_, group=None).chunks()]
-        rows = MixedRows.joined(parts or [self._layout_.none])
-        if np.isnan(rows.sound_n).any():
-            raise DataFormatError("X has rows that their schema calls faulty, for which nothing can be inferred.")
-        return rows
+        return sound_rows(table, self._layout_)
 
     def _log_joint(self, rows: MixedRows) -> Floats:
         return self._fitted_model.log_joint(self._now, rows)
@@ -365,7 +326,7 @@ class Mixture(PrivateEstimator):
             return np.asarray(logsumexp(self._log_joint(rows), axis=1) * rows.sound_n)
 
     def _set_schema(self, schema: Schema, names: tuple[str, ...] | None) -> None:
-        self.schema_, self._layout_, self._named = schema, self._layout(schema), names is not None
+        self.schema_, self._layout_, self._named = schema, self._whole_layout(schema), names is not None
         self._fitted_model = self._model(self._layout_)
         self.n_features_in_ = len(schema.own_columns)
         self._labels: dict[str, list[Any]] = {one.name: self._layout_.labels(one) for one in self._layout_.choices}
@@ -392,15 +353,14 @@ class Mixture(PrivateEstimator):
             "schema": self.schema_.to_json(),
             "named": self._named,
             "steps": self.n_iter_,
-            "counts": [*_names("counts", self.counts)],
-            "missing": [*_names("missing", self.missing)],
+            **self._roles(),
         }
         return arrays, facts
 
     @np.errstate(all="ignore")  # what overflows is found at the end
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.n_iter_ = int(facts["steps"])
-        self.counts, self.missing = (tuple(map(str, facts[name])) for name in ("counts", "missing"))
+        self._restore_roles(facts)
         schema = Schema.from_json(facts["schema"])
         self._set_schema(schema, ("",) if facts["named"] else None)
         columns = self._fitted_model.columns
@@ -487,19 +447,6 @@ class GaussianMixture(Mixture):
 
 
 _PARTS = ("weight_k", "mean_k", "probability_kv")
-
-
-def _names(parameter: str, given: Any) -> tuple[str, ...]:
-    """Names of columns from a list of texts, or from one text with commas between.
-
-    Raises:
-        ParameterError: for anything else.
-    """
-    if isinstance(given, str):
-        return tuple(name.strip() for name in given.split(",") if name.strip())
-    if isinstance(given, Sequence) and all(isinstance(name, str) for name in given):
-        return tuple(given)
-    raise ParameterError(f"{parameter} must be names of columns, as a list or with commas between, got {given!r}.")
 
 
 def _dense(X: Records) -> Any:

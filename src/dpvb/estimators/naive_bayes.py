@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtri
+from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 
 from dpvb.core.plan import Plan
@@ -24,26 +24,25 @@ from dpvb.data.tables.matrices import column
 from dpvb.data.tables.mixed import Layout, shown
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
-from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
+from dpvb.estimators.base import Task, fitted_only, generator
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.mixture import _names
 from dpvb.estimators.noise_of_means import middle, stds_of
+from dpvb.estimators.tables import TableModel, clean_rows, columns_of, names_of, public_schema, sound_rows
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.models.mixtures import categorical, naive_bayes, tuned
+from dpvb.models.mixtures import categorical, tuned
 from dpvb.models.mixtures.components import MixedColumns
 from dpvb.models.mixtures.naive_bayes import (
     Classes,
+    NaiveBayesModel,
     NumberPosterior,
     RatePosterior,
     numbers_in_bins,
     split_labels,
 )
 from dpvb.results import metrics
-from dpvb.results.figures import Figure
 from dpvb.results.forecast import Forecast, two_digits
-from dpvb.results.groups import GroupTable, Line, head
 from dpvb.rows.mixed import MixedRows
 
 # Words of a class that a table of documents shows.
@@ -57,7 +56,7 @@ _ROUNDING = 1e-6
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
     """Naive Bayes of a table or of documents, under (ε, δ)-differential privacy, from one release.
 
     Within a class columns are independent of each other. `fit` takes a private `dpvb.Table`, one of whose columns is
@@ -98,8 +97,6 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     response: str | None = None
     numbers: str = "bins"
     bins: int = tuned.BINS
-    counts: str | Sequence[str] = ""
-    missing: str | Sequence[str] = ""
     classes: Sequence[Any] | str | None = None
     vocabulary: Sequence[str] | str | None = None
     clip: float = tuned.WORDS
@@ -107,9 +104,10 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     alpha: float | None = None
     estimate: str = "posterior"
 
-    declares: ClassVar[tuple[str, ...]] = ("schema",)
     reads: ClassVar[str | None] = "labelled"
     command: ClassVar[str | None] = "naive-bayes"
+    _called: ClassVar[str] = "naive Bayes"
+    _groups_are: ClassVar[str] = "classes"
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do.
@@ -146,10 +144,8 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             )
         layout, answer = self._layouts(table.schema)
         model = self._model(len(Layout.labels(answer)), layout, 0)
-        parts = {"numbers": layout.numbers, "counts": layout.counts, "categorical columns": layout.choices}
         public = {
-            "schema": ", ".join(f"{len(own)} {name}" for name, own in parts.items() if own)
-            + ", their ranges and categories",
+            "schema": public_schema(layout),
             "classes": f"the {model.n_classes} classes",
             "parameters": "the plan and all other parameters",
         }
@@ -182,12 +178,6 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             parts=k,
             affordable=k * strength,
         )
-
-    def no_rows(self, *, schema: Schema | None, vocabulary: Any, width: int | None) -> dict[str, Any]:
-        """No row of a table with a schema."""
-        if schema is None:
-            raise ParameterError("naive Bayes needs a schema, what is public about the columns of its table.")
-        return {"X": Table({name: np.empty(0) for name in schema.read_columns}, schema)}
 
     def quality(self, rows: Any) -> Floats:
         """Log-probability of each row's own label."""
@@ -288,26 +278,14 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         rows = MixedRows(np.clip(x_nd, -1, 1), count_np, np.column_stack([k_n, code_nj]), whole_n, whole_n < 0)
         return _with(layout, self._answer).cells(rows)
 
-    def groups(self, level: float = 0.95, *, noise_aware: bool = True) -> GroupTable:
-        """Share, means, rates and probabilities of each class, each with an interval; of documents its telling words.
+    @property
+    def _num_groups(self) -> int:
+        return len(self.classes_)
 
-        Args:
-            level: probability inside an interval, in (0, 1).
-            noise_aware: False leaves the privacy noise out of account; for comparison only.
-        """
-        self._check_fitted()
-        level = check_number("level", level, low=0, high=1, closed="neither")
-        reach, aware = float(ndtri(0.5 + level / 2)), float(noise_aware)
-        lines = tuple(
-            Line.within(label, name, mean, std, reach, ends)
-            for k, label in enumerate(map(str, self.classes_.tolist()))
-            for name, mean, std, ends in self._numbers_of(k, aware)
-        )
-        return GroupTable(lines, head(len(self.classes_), "classes", level, noise_aware))
-
-    def facts_for_report(self) -> Iterator[Figure]:
-        """Each class's numbers, or its telling words, with intervals."""
-        yield from self.groups().figures()
+    def _estimates(self, *, noise_aware: bool) -> Iterator[tuple[str, str, float, float, tuple[float, float]]]:
+        for k, label in enumerate(map(str, self.classes_.tolist())):
+            for numbers in self._numbers_of(k, float(noise_aware)):
+                yield label, *numbers
 
     def _numbers_of(self, k: int, aware: float) -> Iterable[tuple[str, float, float, tuple[float, float]]]:
         """Name, mean, standard deviation and range of every number of a class."""
@@ -350,7 +328,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                 "X must be a dpvb.Table, one of whose columns is the class; or documents, with vocabulary= and "
                 "classes=, the labels that there are, fixed without looking at the documents."
             )
-        given = _names("classes", self.classes) if isinstance(self.classes, str) else self.classes
+        given = names_of("classes", self.classes) if isinstance(self.classes, str) else self.classes
         classes = check_categories("y", "classes", given)
         if len(classes) < 2:
             raise ParameterError(f"classes must be two labels at least, got {list(classes)!r}.")
@@ -365,7 +343,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         name, target = self.response, schema.target
         if name is None and target is None:
             raise ParameterError("response must name the column of classes where the schema has no target.")
-        whole = Layout.of(schema, _names("counts", self.counts), _names("missing", self.missing))
+        whole = self._whole_layout(schema)
         answer = next(
             (choice for choice in whole.choices if choice.name == (name or getattr(target, "name", ""))), None
         )
@@ -383,19 +361,17 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         own = tuple(choice for choice in whole.choices if choice.name != answer.name)
         return replace(whole, choices=own, order=tuple(one for one in whole.order if one != answer.name)), answer
 
-    def _model(self, number: int, layout: Layout | None, width: int) -> naive_bayes.NaiveBayesModel:
+    def _model(self, number: int, layout: Layout | None, width: int) -> NaiveBayesModel:
         """The model that the parameters name."""
         check_choice("numbers", self.numbers, ("bins", "gaussian"))
         if not isinstance(self.lengths, (bool, np.bool_)):
             raise ParameterError(f"lengths must be True or False, got {self.lengths!r}.")
-        columns = MixedColumns()
-        if layout is not None:
-            columns = MixedColumns(len(layout.numbers), layout.gap_places, layout.max_counts, layout.sizes)
+        columns = MixedColumns() if layout is None else columns_of(layout)
         if layout is not None and self.numbers == "gaussian":
             layout.check_squares()
         number_of_bins = check_integer("bins", self.bins, low=2, high=10**4) if self.numbers == "bins" else 0
         prior = (tuned.WORD_ALPHA if width else tuned.ALPHA) if self.alpha is None else self.alpha
-        return naive_bayes.NaiveBayesModel(
+        return NaiveBayesModel(
             number, columns, number_of_bins, width, self.clip, bool(self.lengths), prior, self.estimate
         )
 
@@ -416,10 +392,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         if isinstance(X, Table) and not {*layout.order} <= {*X.schema.read_columns}:
             raise DataFormatError("the table's schema is not the one that the model was fitted with.")
         table = X if isinstance(X, Table) else Table(X, _without(self.schema_, self._answer.name))
-        rows = MixedRows.joined([chunk.rows for chunk in table.mixed(layout).chunks()] or [layout.none])
-        if np.isnan(rows.sound_n).any():
-            raise DataFormatError("X has rows that their schema calls faulty, for which nothing can be inferred.")
-        return rows
+        return sound_rows(table, layout)
 
     def _codes(self, X: Records, y: Responses, number: int) -> NDArray[np.int64]:
         """The place of each row's label.
@@ -429,8 +402,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """
         if y is None and self.schema_ is not None:
             table = X if isinstance(X, Table) else Table(X, self.schema_)
-            parts = [chunk.rows for chunk in table.mixed(_with(self._layout, self._answer)).chunks()]
-            rows = MixedRows.joined(parts or [_with(self._layout, self._answer).none])
+            rows = clean_rows(table, _with(self._layout, self._answer))
             code_n = np.where(np.isnan(rows.sound_n), -1, rows.code_nj[:, 0])
         elif y is None:
             raise DataFormatError("requires y to be passed, but the target y is None: the label of each document.")
@@ -478,13 +450,12 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             "vocabulary": None if self.vocabulary_ is None else [*self.vocabulary_],
             "classes": self.classes_.tolist(),
             "number_std": q.number_std,
-            "counts": [*_names("counts", self.counts)],
-            "missing": [*_names("missing", self.missing)],
+            **self._roles(),
         }
         return arrays, facts
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.counts, self.missing = (tuple(map(str, facts[name])) for name in ("counts", "missing"))
+        self._restore_roles(facts)
         schema = None if facts["schema"] is None else Schema.from_json(facts["schema"])
         terms = None if facts["vocabulary"] is None else check_vocabulary(facts["vocabulary"])
         classes = check_categories("y", "classes", facts["classes"])
@@ -517,7 +488,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return tags
 
 
-def _log_proba(model: naive_bayes.NaiveBayesModel, q: Classes, rows: Any) -> Floats:
+def _log_proba(model: NaiveBayesModel, q: Classes, rows: Any) -> Floats:
     """Log-probabilities of the classes of rows, each from its own numbers alone."""
     log_nk = model.log_joint(q, rows)
     return np.asarray(log_nk - logsumexp(log_nk, axis=1, keepdims=True))
