@@ -143,7 +143,7 @@ def test_a_ledger_counts_and_a_folder_goes_on(kind: type, tmp_path: Path) -> Non
     """Stopped after each of the three releases; the same call ends it, and is charged once."""
     ledger = dpvb.Ledger(tmp_path / "l.db")
     for stop in (1, 2, 3):
-        name = f"rows {stop}"
+        name = f"rows-{stop}"
         ledger.register(name, epsilon=2.0, delta=1e-5, unit="row", neighboring_relation="add_or_remove_one")
         given = {"low": -4.0, "high": 4.0, "ledger": ledger, "dataset": name, "checkpoint": tmp_path / f"run {stop}"}
 

@@ -83,11 +83,11 @@ class DPVI(PrivateEstimator):
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; the density is tried first, on public rows."""
-        given = Numbers(X, y, group=group)
-        model = self._model(given.features, given.responses)
+        numbers = Numbers(X, y, group=group)
+        model = self._model(numbers.features, numbers.responses)
         # Of a chunk about as many rows are in a batch as are computed together. They are tried here, before any cost.
         sampling_prob = self._sampler().sampling_prob
-        rows = given.cut(math.floor(model.gradients.batch_size * (0.9 / sampling_prob if sampling_prob < 1 else 1)))
+        rows = numbers.cut(math.floor(model.gradients.batch_size * (0.9 / sampling_prob if sampling_prob < 1 else 1)))
         shares = {"first": tuned.LAST_BUDGET, "last": tuned.LAST_BUDGET}
         responses = "" if rows.responses is None else f" and {max(rows.responses, 1)} responses"
         public = {
@@ -182,14 +182,14 @@ class DPVI(PrivateEstimator):
             return jax.scipy.special.logsumexp(log_p) - math.log(number)
 
         compiled = jax.jit(jax.vmap(of_row))
-        found = [np.empty(0)]
+        scores = [np.empty(0)]
         for chunk in rows.chunks():
             parts = chunk.rows
             if any(np.isnan(part).any() for part in parts):
                 raise DataFormatError("X or y has rows with NaN, infinity or no number, which have no density.")
             for i in range(0, len(parts[0]), _SCORED):
-                found.append(np.asarray(compiled(*(part[i : i + _SCORED] for part in parts))))
-        return np.concatenate(found)
+                scores.append(np.asarray(compiled(*(part[i : i + _SCORED] for part in parts))))
+        return np.concatenate(scores)
 
     @fitted_only
     def score(self, X: Records, y: Responses = None, *, public: bool = False) -> float:
@@ -198,8 +198,8 @@ class DPVI(PrivateEstimator):
         Raises:
             PrivacyError: unless public=True says that X is not private.
         """
-        found = self.score_samples(X, y, public=public)
-        return float(found.mean()) if len(found) else 0.0
+        score_n = self.score_samples(X, y, public=public)
+        return float(score_n.mean()) if len(score_n) else 0.0
 
     def _density(self, features: int, responses: int | None) -> Density:
         """The density that the parameters name, tried on public rows."""
@@ -219,9 +219,9 @@ class DPVI(PrivateEstimator):
         num_steps, sampling_prob = self.num_steps, self._sampler().sampling_prob
         if num_steps is None:
             num_steps = _STEPS if sampling_prob == 1 else max(_STEPS, math.ceil(_PASSES / sampling_prob))
-        given = {"clip": self.clip, "learning_rate": self.learning_rate, "start_scale": self.start_scale}
+        options = {"clip": self.clip, "learning_rate": self.learning_rate, "start_scale": self.start_scale}
         density = self._density(features, responses)
-        return Variational(density, self.guide, num_steps, row_by_row=self.row_by_row, **given)  # type: ignore[arg-type]
+        return Variational(density, self.guide, num_steps, row_by_row=self.row_by_row, **options)  # type: ignore[arg-type]
 
     def _draws(self, n: int, rng: Any) -> Floats:
         """Flat draws from the posterior, (n, P)."""

@@ -113,16 +113,16 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored."""
         columns = MeasuredColumns.of(X, self.low, self.high, self.row_norm)
-        known, told = (
+        earlier, source = (
             (None, "") if self.prior is None else known_moments(self, self.prior, columns, public=self.public_prior)
         )
-        model = self._model(columns, known)
+        model = self._model(columns, earlier)
         rows = columns.private(X, group)
         ranges = "" if columns.schema is None else ", their ranges and categories"
         public = {
             "columns": f"{columns.width} columns{ranges}",
             "row_norm": f"rows no longer than {columns.reach:g}, in units of their ranges where they have ranges",
-            **({"prior": f"the prior: {told}"} if told else {}),
+            **({"prior": f"the prior: {source}"} if source else {}),
             "parameters": f"estimate {self.estimate!r}, the plan and all other parameters",
         }
         return self._task(model, rows, model.schedule, public, {"columns": columns})
@@ -131,8 +131,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         """Keep the posterior."""
         self.n_iter_, self._columns = task.notes["steps"], task.notes["columns"]
         prior_d = self._columns.prior_d / self._columns.reach**2
-        found, direction_dk = self._read(q, prior_d / q.scale_d**2, self._number(self._columns.width))
-        self._keep(q, found, direction_dk)
+        factors, direction_dk = self._read(q, prior_d / q.scale_d**2, self._number(self._columns.width))
+        self._keep(q, factors, direction_dk)
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
         d = task.model.n_features
@@ -142,9 +142,11 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         number, also = self._number(d), ""
         values = [("least share of the variance", share), ("directions at most", float(most))]
         if number is not None and number < d:
-            kept = captured(d, number, noise_of_moments(noise, of_lengths, n))
-            values.append(("variance that components keep", kept))
-            also = f"; {number} that hold half of it keep {100 * kept:.3g} % of what they capture without noise"
+            captured_share = captured(d, number, noise_of_moments(noise, of_lengths, n))
+            values.append(("variance that components keep", captured_share))
+            also = (
+                f"; {number} that hold half of it keep {100 * captured_share:.3g} % of what they capture without noise"
+            )
         return Forecast(
             num_units=n,
             unit=task.plan.unit,
@@ -223,8 +225,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         Raises:
             PrivacyError: unless public=True says that X is not private.
         """
-        found = self.score_samples(X, public=public)
-        return float(found.mean()) if len(found) else 0.0
+        score_n = self.score_samples(X, public=public)
+        return float(score_n.mean()) if len(score_n) else 0.0
 
     def evaluate(self, X: Records, y: None = None, *, public: bool = False) -> dict[str, float]:
         """Log-density of a public row, see `score`.
@@ -296,37 +298,37 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         """Where intervals of loadings are centred."""
         return self._found
 
-    def _errors(self, found: FactorPosterior) -> FactorErrors:
+    def _errors(self, at: FactorPosterior) -> FactorErrors:
         """Standard deviations of what was found."""
         q = self._released()
         released = q.noise, q.count, q.lost
-        return factor_errors(found.loading_dk, found.unique_d, *released, isotropic=self._isotropic)
+        return factor_errors(at.loading_dk, at.unique_d, *released, isotropic=self._isotropic)
 
     def _released(self) -> SecondMoments:
         self._check_fitted()
         return self._moments
 
-    def _model(self, columns: MeasuredColumns, known: SecondMoments | None = None) -> ThreeReleases:
+    def _model(self, columns: MeasuredColumns, earlier: SecondMoments | None = None) -> ThreeReleases:
         """The model that the parameters name."""
         check_choice("estimate", self.estimate, ESTIMATES)
         width, reach = columns.width, columns.reach
         origin_d = None if columns.schema is None else columns.centre_d / columns.row_norm
         self._number(width)  # refuses what is out of range
-        return ThreeReleases(width, self._gamma, origin_d, reach / columns.row_norm, known)
+        return ThreeReleases(width, self._gamma, origin_d, reach / columns.row_norm, earlier)
 
     def _number(self, width: int) -> int | None:
         if self.n_components is None:
             return None
         return min(check_integer("n_components", self.n_components, low=1, high=10**6), width)
 
-    def _keep(self, q: SecondMoments, found: FactorPosterior, direction_dk: Floats) -> None:
+    def _keep(self, q: SecondMoments, factors: FactorPosterior, direction_dk: Floats) -> None:
         """Show what was found, in units of z, in those of X."""
         unit_d, origin_d = self._columns.units
-        self._moments, self._found, self._direction_dk = q, found, direction_dk
+        self._moments, self._found, self._direction_dk = q, factors, direction_dk
         self._unit_d = q.scale_d * self._columns.reach / unit_d
         self.mean_ = (q.mean_d * self._columns.reach + self._columns.centre_d) / unit_d + origin_d
-        self.loadings_ = (found.loading_dk * self._unit_d[:, None]).T
-        self._unique_d = found.unique_d * self._unit_d**2
+        self.loadings_ = (factors.loading_dk * self._unit_d[:, None]).T
+        self._unique_d = factors.unique_d * self._unit_d**2
         self.n_components_, self.n_features_in_ = len(self.loadings_), self._columns.width
         self.feature_names_, self.schema_ = self._columns.feature_names, self._columns.schema
         self._show()
@@ -384,14 +386,14 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         if d != self._columns.width or any(a.shape != shapes[name.rsplit("_", 1)[-1]] for name, a in arrays.items()):
             raise ValueError("loadings of another shape")
         names = ("loading_dk", "unique_d", "strength_k", "error_k")
-        found = FactorPosterior(**{name: arrays[f"found_{name}"] for name in names})
-        if not ((found.unique_d > 0).all() and (arrays["scale_d"] >= 1 / _MOST).all()):
+        factors = FactorPosterior(**{name: arrays[f"found_{name}"] for name in names})
+        if not ((factors.unique_d > 0).all() and (arrays["scale_d"] >= 1 / _MOST).all()):
             raise ValueError("variances that are not positive")
         if any((np.abs(array) > _MOST).any() for array in arrays.values()):
             raise ValueError("numbers that no fit has")
         moments: dict[str, Any] = {name: arrays[name] for name in _VECTORS}
         moments |= {name: check_number(name, facts["moments"][name], low=0, high=_MOST) for name in _SCALARS}
-        self._keep(domains.checked(SecondMoments(**moments)), found, arrays["direction_dk"])
+        self._keep(domains.checked(SecondMoments(**moments)), factors, arrays["direction_dk"])
 
 
 def _reach(level: float) -> float:
@@ -425,16 +427,16 @@ class FactorAnalysis(FactorModel):
 
     def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
         read = reading.split(q.second_dd, q.noise, q.count, prior_d)
-        found = posterior.factors(read, q.count, number, prior_d, is_point=self.estimate == "mode")
-        return found, found.loading_dk
+        factors = posterior.factors(read, q.count, number, prior_d, is_point=self.estimate == "mode")
+        return factors, factors.loading_dk
 
     @property
     def _centre(self) -> FactorPosterior:
-        q, found = self._released(), self._found
+        q, shrunk = self._released(), self._found
         if q.noise == 0 or self.n_components_ == 0:  # Nothing was shrunk for noise, or there is nothing.
-            return found
+            return shrunk
         near = nearest_factors(q.second_dd, q.noise, q.count, self.n_components_)
-        sign_k = np.where((near.loading_dk * found.loading_dk).sum(axis=0) < 0, -1.0, 1.0)
+        sign_k = np.where((near.loading_dk * shrunk.loading_dk).sum(axis=0) < 0, -1.0, 1.0)
         return replace(near, loading_dk=near.loading_dk * sign_k)
 
     def _show(self) -> None:
@@ -510,10 +512,10 @@ class PCA(FactorModel):
 
     def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
         value_e, basis_de = posterior.spectrum(q.second_dd, q.noise, q.count, float(prior_d.mean()))
-        found = posterior.components(value_e, basis_de, q.count, number, is_point=self.estimate == "mode")
-        direction_dk = basis_de[:, : found.loading_dk.shape[1]]
+        factors = posterior.components(value_e, basis_de, q.count, number, is_point=self.estimate == "mode")
+        direction_dk = basis_de[:, : factors.loading_dk.shape[1]]
         place_k = np.abs(direction_dk).argmax(axis=0)
-        return found, direction_dk * np.where(direction_dk[place_k, np.arange(len(place_k))] < 0, -1.0, 1.0)
+        return factors, direction_dk * np.where(direction_dk[place_k, np.arange(len(place_k))] < 0, -1.0, 1.0)
 
     def _variances(self, noise_variance: Floats, columns: MeasuredColumns) -> Floats:
         return np.asarray(noise_variance / np.square(columns.units[0]))
@@ -560,8 +562,8 @@ def known_moments(
     """
     model = opened_prior(prior, '{"loadings": [[0.5, 0.2]], "noise_variance": [1, 1], "mean": [0, 0], "rows": 1000}')
     if isinstance(model, Mapping):
-        found = _stated(fit, model, columns)
-        return found, f"loadings, variances and means that are worth {found.count:g} rows"
+        moments = _stated(fit, model, columns)
+        return moments, f"loadings, variances and means that are worth {moments.count:g} rows"
     if type(model) is not type(fit) or not hasattr(model, "_moments"):
         raise ParameterError(
             f"prior must be a fitted dpvb.{type(fit).__name__}, a mapping of {', '.join(_NAMES)}, or a file of either, "
@@ -569,9 +571,9 @@ def known_moments(
         )
     check_release("prior", model, fit, public=public)
     check_columns(model, columns.feature_names, columns.schema)
-    own = model._columns.row_norm
-    if own != columns.row_norm:
-        raise ParameterError(f"prior must have the row_norm of the fit, {columns.row_norm:g}; its own is {own:g}.")
+    row_norm = model._columns.row_norm
+    if row_norm != columns.row_norm:
+        raise ParameterError(f"prior must have the row_norm of the fit, {columns.row_norm:g}; its own is {row_norm:g}.")
     return model._moments, f"moments of {told(model, fit, public=public)}"
 
 
@@ -602,21 +604,21 @@ def _stated(fit: Any, study: Mapping[Any, Any], columns: MeasuredColumns) -> Sec
     return SecondMoments(place_d, np.ones(width), 1.0, 0.0, second_dd, 0.0, rows)
 
 
-def _numbers(name: str, given: Any, shape: tuple[int | None, ...]) -> Floats:
+def _numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Floats:
     """An array of finite numbers; None in a shape: any size.
 
     Raises:
         ParameterError: for anything else.
     """
     try:
-        found = np.asarray(given, dtype=np.float64)
+        array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        found = np.full(1, np.nan)
-    fits = found.ndim == len(shape) and all(asked in (None, had) for asked, had in zip(shape, found.shape, strict=True))
-    if not (fits and (np.abs(found) <= 1e100).all()):
+        array = np.full(1, np.nan)
+    fits = array.ndim == len(shape) and all(asked in (None, had) for asked, had in zip(shape, array.shape, strict=True))
+    if not (fits and (np.abs(array) <= 1e100).all()):
         said = " x ".join("K" if size is None else str(size) for size in shape) or "1"
-        raise ParameterError(f"prior[{name!r}] must be {said} finite numbers, got {given!r}.")
-    return found
+        raise ParameterError(f"prior[{name!r}] must be {said} finite numbers, got {values!r}.")
+    return array
 
 
 # Columns of rows without a response: what is public about them, and how rows become private units of bounded length.
@@ -650,18 +652,18 @@ class MeasuredColumns:
                 or with columns that are neither numbers nor categories.
         """
         bounds = {"low": low, "high": high, "row_norm": row_norm}
-        given = [name for name, value in bounds.items() if value is not None]
+        named = [name for name, value in bounds.items() if value is not None]
         if isinstance(X, Table):
-            if given:
-                raise ParameterError(f"{given[0]} must be None with a table, whose schema says what its columns are.")
+            if named:
+                raise ParameterError(f"{named[0]} must be None with a table, whose schema says what its columns are.")
             return cls.of_schema(X.schema, named=True)
         width, names = as_matrix(X).width, column_names(X)
-        if given == ["row_norm"]:
+        if named == ["row_norm"]:
             return cls(names, width, None, check_number("row_norm", row_norm, low=1e-100, high=1e100))
-        if given != ["low", "high"]:
+        if named != ["low", "high"]:
             raise unbounded(
                 "low and high or row_norm",
-                " and ".join(given) or "none",
+                " and ".join(named) or "none",
                 "low= and high=, the range of each column that you know without looking at the data",
                 "a dpvb.Table with a dpvb.Schema, which says the same of named columns, and has categories",
                 ONE_UNIT,
@@ -684,8 +686,8 @@ class MeasuredColumns:
                 )
         squares = [1.0 if column.numeric else INDICATOR**2 for column in schema.own_columns]
         norm = math.sqrt(math.fsum(squares)) * (1.0 + 1e-12)
-        own = replace(schema, target=None)
-        return cls(schema.feature_names if named else None, schema.width, own, norm)
+        untargeted = replace(schema, target=None)
+        return cls(schema.feature_names if named else None, schema.width, untargeted, norm)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -740,8 +742,8 @@ class MeasuredColumns:
             DataFormatError: for rows of other columns.
         """
         if isinstance(X, Table):
-            own = replace(X.schema, target=None, group=None)
-            if self.schema is None or own != replace(self.schema, group=None):
+            untargeted = replace(X.schema, target=None, group=None)
+            if self.schema is None or untargeted != replace(self.schema, group=None):
                 raise DataFormatError("the table's schema is not the one that the model was fitted with.")
         if self.schema is None:
             check_names(column_names(X), self.names)

@@ -189,11 +189,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         Raises:
             ParameterError: for parameters that do not go together; public documents have no budget and no ledger.
         """
-        known, earlier = self._known(self.prior, public=self.public_prior), self._known(self.earlier)
+        prior, earlier = self._known(self.prior, public=self.public_prior), self._known(self.earlier)
         if type(public) is not bool:
             raise ParameterError(f"public must be True or False, got {public!r}.")
         if public:
-            self._check_public_fit(known, earlier)
+            self._check_public_fit(prior, earlier)
         if seen is not None:
             if group is None:
                 raise ParameterError(
@@ -212,15 +212,15 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 "vocabulary must be 'private' for documents that were opened so, or open them with it."
             )
         names = column_names(X)
-        named = names if known is None or names is not None else known.vocabulary()
+        named = names if prior is None or names is not None else prior.vocabulary()
         words = named if self.vocabulary is None else self.vocabulary
         source = as_source(X, vocabulary=words, token_pattern=self.token_pattern, group=group)
-        hint, given = (
+        hint, number_of_topics = (
             "Or 'auto', with num_examples= or prior=.",
             1 if self.n_components == "auto" else self.n_components,
         )
         self._model(
-            source.width, check_integer("n_components", given, low=1, hint=hint)
+            source.width, check_integer("n_components", number_of_topics, low=1, hint=hint)
         )  # refuses what is out of range
         if source.vocabulary is None and not self.public_vocabulary:
             raise ParameterError(
@@ -229,8 +229,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 "a model shows them. CountVectorizer(vocabulary=words).transform(private_texts) has columns that "
                 "were fixed without looking: name them with vocabulary=words, or say public_vocabulary=True."
             )
-        around = None if known is None else known.aligned(source.vocabulary, source.width)
-        if around is not None and known is not None and known.model is not None:
+        around = None if prior is None else prior.aligned(source.vocabulary, source.width)
+        if around is not None and prior is not None and prior.model is not None:
             model, schedule = self._around(source, around)
         elif self.earlier is not None:
             raise ParameterError("prior must be a model where earlier= is given: both months are read around it.")
@@ -239,13 +239,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             number = self._number_of_topics(source, schedule)
             model = self._model(source.width, number, around=around, num_steps=len(schedule.noise))
         listed = " without names" if source.vocabulary is None else word_lists.told(source.vocabulary)
-        start = "" if known is None else f"; {known.told(self)}"
+        start = "" if prior is None else f"; {prior.told(self)}"
         start += "" if earlier is None else f"; sums of {earlier.told(self)}"
         facts = {"vocabulary": f"the vocabulary, {source.width} terms{listed}", **self._public(model, start)}
         notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names, "published": public}
         return self._task(model, source, schedule, facts, notes)
 
-    def _check_public_fit(self, *known: KnownTopics | None) -> None:
+    def _check_public_fit(self, *priors: KnownTopics | None) -> None:
         """Raise ParameterError unless nothing private enters a fit to public documents, and nothing counts it."""
         said = "with public=: public documents need no noise, and spend nothing."
         if self.epsilon != math.inf:
@@ -253,7 +253,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         for name in ("ledger", "noise_multiplier"):
             if getattr(self, name) is not None:
                 raise ParameterError(f"{name} must be left out {said}")
-        if not all(one is None or one.public for one in known):
+        if not all(one is None or one.public for one in priors):
             raise ParameterError(
                 "prior and earlier must be public with public=, got a release of private documents: others would take "
                 "the fit for public, and so what it knows of them. Give the release to the private fit as its prior."
@@ -317,12 +317,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 return task, plan
             width = check_integer("width", columns["width"], low=1)
             return task._replace(model=replace(task.model, n_terms=width)), plan
-        own = clone(self).set_params(**_ANY_WORDS, provenance=None, ledger=None, dataset=None, checkpoint=None)
-        if (known := self._known(self.prior, public=self.public_prior)) is not None and known.model is None:
-            own.prior = None  # Frequencies of words change no plan.
+        copy = clone(self).set_params(**_ANY_WORDS, provenance=None, ledger=None, dataset=None, checkpoint=None)
+        if (prior := self._known(self.prior, public=self.public_prior)) is not None and prior.model is None:
+            copy.prior = None  # Frequencies of words change no plan.
         width = check_integer("width", columns["width"], low=1)
-        task = own.task(**own.no_rows(schema=None, vocabulary=None, width=width))
-        return task, own._calibrated(task.plan)
+        task = copy.task(**copy.no_rows(schema=None, vocabulary=None, width=width))
+        return task, copy._calibrated(task.plan)
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
         return topic_forecast(signal_of_plan(task.model, plan, task.rho, n), task.plan.unit)
@@ -340,9 +340,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             model = self._fitted_model
             if model.means:
                 raise ParameterError("above_noise_ must be asked of a fit without prior=: its topics are the prior's.")
-            own = clone(self).set_params(n_components=model.n_components, **_ANY_WORDS)
-            task = own.set_params(prior=None, earlier=None, provenance=None).task(
-                **own.no_rows(schema=None, vocabulary=None, width=self.n_features_in_)
+            copy = clone(self).set_params(n_components=model.n_components, **_ANY_WORDS)
+            task = copy.set_params(prior=None, earlier=None, provenance=None).task(
+                **copy.no_rows(schema=None, vocabulary=None, width=self.n_features_in_)
             )
             plan, rng = replace(task.plan, unit=self.privacy_.unit), generator("random_state", self.random_state)
             self._above_noise: Bools | None = topics_above_noise(model, self._q, plan, task.rho, task.projection, rng)
@@ -544,8 +544,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def _model(self, width: int, n_components: int, **parts: Any) -> TopicModel:
         """The model that the parameters name; its own defaults stand for None."""
-        given: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
-        given["mode"] = check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode"
+        options: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
+        options["mode"] = check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode"
         return TopicModel(
             n_components,
             width,
@@ -560,7 +560,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             tol=self.tol,
             max_iter=self.max_iter,
             fixed_work=self.fixed_work,
-            **{name: value for name, value in given.items() if value is not None},
+            **{name: value for name, value in options.items() if value is not None},
             **parts,
         )
 
@@ -625,9 +625,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         if not fits or not (lambda_vk > 0).all():
             raise ValueError("topics of another shape, or not of Dirichlet parameters")
         # Files of earlier versions hold the topics alone.
-        known: dict[str, Any] = {name: arrays[name] for name in _ARRAYS if name in arrays}
-        known |= {name: float(facts.get(name, 0.0)) for name in ("words_std", "num_units")}
-        self._set_topics(model, domains.checked(replace(model.topics(lambda_vk), **known)))
+        releases: dict[str, Any] = {name: arrays[name] for name in _ARRAYS if name in arrays}
+        releases |= {name: float(facts.get(name, 0.0)) for name in ("words_std", "num_units")}
+        self._set_topics(model, domains.checked(replace(model.topics(lambda_vk), **releases)))
         above = facts.get("above_noise")
         self._above_noise = None if above is None else np.array(above, dtype=bool).reshape(k)
 
@@ -705,9 +705,9 @@ class KnownTopics:
             f_v = np.array([self.frequency.get(word, 0.0) for word in vocabulary])
             f_v += _SMOOTHING * f_v.mean() + (f_v.sum() == 0)
             return TopicPrior((f_v / f_v.sum())[:, None], np.ones(1))
-        own = self.model.vocabulary_
-        if self.model.n_features_in_ != width or (None not in (own, vocabulary) and own != vocabulary):
-            number = len(set(own or ()) ^ set(vocabulary or ()))
+        words = self.model.vocabulary_
+        if self.model.n_features_in_ != width or (None not in (words, vocabulary) and words != vocabulary):
+            number = len(set(words or ()) ^ set(vocabulary or ()))
             differing = f"{number} words differ" if number else f"it has {self.model.n_features_in_} terms, not {width}"
             if number == 0 and self.model.n_features_in_ == width:
                 differing = "the words stand in another order"
@@ -809,21 +809,21 @@ class Signal:
 
 def signal_of_plan(model: TopicModel, plan: Plan, rho: StepSize, num_units: float) -> Signal:
     """The signal of so many units under a calibrated plan."""
-    found = model.signal(num_units, final_std(plan, rho))
-    return Signal(model, num_units, found, model.detectable)
+    over_noise = model.signal(num_units, final_std(plan, rho))
+    return Signal(model, num_units, over_noise, model.detectable)
 
 
-def topic_forecast(found: Signal, unit: str) -> Forecast:
+def topic_forecast(signal: Signal, unit: str) -> Forecast:
     """How many topics stand above the noise, where sizes of topics differ as they usually do."""
-    strength, number = found.over_noise / found.detectable, found.model.n_components
+    strength, number = signal.over_noise / signal.detectable, signal.model.n_components
     above = number * (
         float(ndtr(math.log(strength) / _SIZE_SPREAD)) if 0 < strength < math.inf else float(strength > 0)
     )
     few = "none" if strength < 1 / 3 else "few" if strength < 1 else "most"
     return Forecast(
-        num_units=found.num_units,
+        num_units=signal.num_units,
         unit=unit,
-        facts=f"{found.model.n_terms:,} words, {number} topics",
+        facts=f"{signal.model.n_terms:,} words, {number} topics",
         measure="topics above the noise",
         values=(("topics above the noise", round(above, 1)),),
         expected=f"{few} of {number} topics above the noise",

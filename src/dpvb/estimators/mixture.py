@@ -120,14 +120,14 @@ class Mixture(TableModel):
         """What a fit to private rows would do; y is ignored."""
         table, names = self._table(X)
         layout = self._whole_layout(table.schema)
-        model, told = self._model(layout), ""
+        model, source = self._model(layout), ""
         if self.prior is not None:
-            known, told = earlier_groups(self, self.prior, table.schema, layout, model.columns)
-            model = replace(model, known=known, n_components=len(known.share_k), prune=False)
+            groups, source = earlier_groups(self, self.prior, table.schema, layout, model.columns)
+            model = replace(model, earlier=groups, n_components=len(groups.share_k), prune=False)
         public = {
             "schema": public_schema(layout),
             "n_components": f"at most {model.n_components} groups",
-            **({"prior": f"the prior: {told}"} if told else {}),
+            **({"prior": f"the prior: {source}"} if source else {}),
             "parameters": "the plan, the random directions of the start and all other parameters",
         }
         notes = {"schema": table.schema, "names": names}
@@ -208,8 +208,8 @@ class Mixture(TableModel):
         Raises:
             PrivacyError: unless public=True says that X is not private.
         """
-        found = self.score_samples(X, public=public)
-        return float(found.mean()) if len(found) else 0.0
+        score_n = self.score_samples(X, public=public)
+        return float(score_n.mean()) if len(score_n) else 0.0
 
     def sample(self, n: int = 1, rng: Any = None, *, parameters: Literal["mean", "draw"] = "mean") -> Any:
         """Draw n rows of nobody: columns by name, in the schema's types; they tell no more than the groups do.
@@ -345,7 +345,7 @@ class Mixture(TableModel):
         self.covariances_ = covariance_kdd if is_full else np.diagonal(covariance_kdd, axis1=1, axis2=2).copy()
         self.rates_ = now.rate_kp
         self._probability_kv = categorical.normalised(now.expected_kv, self._layout_.sizes)
-        self.probabilities_ = {name: self._probability_kv[:, own] for name, own in self._places.items()}
+        self.probabilities_ = {name: self._probability_kv[:, places] for name, places in self._places.items()}
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays = {**vars(self._now), **vars(self._spread), **vars(self._marginals)}
@@ -367,20 +367,20 @@ class Mixture(TableModel):
         lengths = {"k": len(arrays["number_k"]), "d": columns.numbers, "p": len(columns.max_counts)}
         lengths |= {"v": sum(columns.sizes), "1": 1, "c": self._fitted_model.pairs.length if self.check_share else 0}
         kinds: tuple[Any, ...] = Components, ComponentVariances, Marginals
-        made = [kind(**{name: arrays[name] for name in kind.__annotations__}) for kind in kinds]
-        for part in made:
+        parts = [kind(**{name: arrays[name] for name in kind.__annotations__}) for kind in kinds]
+        for part in parts:
             for name, array in vars(part).items():
                 if array.shape != tuple(lengths[axis] for axis in name.rsplit("_", 1)[-1]):
                     raise ValueError("groups of another shape")
         diagonal_kd = np.diagonal(arrays["root_kdd"], axis1=1, axis2=2)
         if not lengths["k"] or not (arrays["number_k"] > 0).all() or not (diagonal_kd > 0).all():
             raise ValueError("groups without rows or variances")
-        self._set_groups(*map(domains.checked, made))
+        self._set_groups(*map(domains.checked, parts))
         shapes = ((1, columns.numbers), (1, len(columns.max_counts)), (1, len(columns.sizes)))
         x_1d, count_1p, code_1j = map(np.zeros, shapes)
         row = MixedRows(x_1d, count_1p, code_1j.astype(np.int64), np.ones(1), np.zeros(1, dtype=np.bool_))
-        known = self._fitted_model.log_joint(self._now, row), np.square(self._now.root_kdd).sum()
-        if not all(np.isfinite(one).all() for one in known):
+        checked = self._fitted_model.log_joint(self._now, row), np.square(self._now.root_kdd).sum()
+        if not all(np.isfinite(one).all() for one in checked):
             raise ValueError("groups that say nothing of a row in the middle of all ranges")
 
     def __sklearn_tags__(self) -> Any:
@@ -435,8 +435,8 @@ class GaussianMixture(Mixture):
         self._check_fitted()
         if isinstance(X, Table):
             raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
-        known = tuple(column.name for column in self.schema_.own_columns)
-        check_names(column_names(X), known if self._named else None)
+        names = tuple(column.name for column in self.schema_.own_columns)
+        check_names(column_names(X), names if self._named else None)
         matrix = _dense(X)
         if matrix.width != self.n_features_in_:
             raise DataFormatError(
@@ -491,8 +491,8 @@ def earlier_groups(
         raise ParameterError(
             f"n_components must be {number} at least, the groups of the prior, got {fit.n_components}."
         )
-    known = earlier._now.as_earlier(earlier._spread, columns, fit.prior_weight)
-    return known, f"{number} groups of {told(earlier, fit, public=fit.public_prior)}"
+    groups = earlier._now.as_earlier(earlier._spread, columns, fit.prior_weight)
+    return groups, f"{number} groups of {told(earlier, fit, public=fit.public_prior)}"
 
 
 def _check_columns(model: Any, schema: Schema, layout: Layout, covariance: str) -> None:
@@ -513,9 +513,9 @@ def _check_columns(model: Any, schema: Schema, layout: Layout, covariance: str) 
         )
     counts = tuple(column.name for column in layout.counts), tuple(column.name for column in model._layout_.counts)
     gaps = layout.gaps, model._layout_.gaps
-    for role, (own, other) in (("counts", counts), ("missing", gaps)):
-        if own != other:
-            raise ParameterError(f"{role} must be {', '.join(other) or 'none'}, as in the prior, got {own}.")
+    for role, (asked, other) in (("counts", counts), ("missing", gaps)):
+        if asked != other:
+            raise ParameterError(f"{role} must be {', '.join(other) or 'none'}, as in the prior, got {asked}.")
     if covariance != model.covariance_type:
         raise ParameterError(f"covariance_type must be {model.covariance_type!r}, the prior's, got {covariance!r}.")
 
@@ -570,7 +570,7 @@ def _categories(
 ) -> Iterator[Marginal]:
     """Shares of all categories."""
     found_v = categorical.one_hot(rows.code_nj, columns.sizes).mean(axis=0)
-    names = [f"{name}={label}" for name, own in labels.items() for label in own]
+    names = [f"{name}={label}" for name, values in labels.items() for label in values]
     yield from _shares(names, of.share_v, of.share_std_v, found_v, len(rows.sound_n))
 
 
@@ -599,18 +599,18 @@ def _pairs(layout: Layout, pairs: Pairs, of: Marginals, rows: MixedRows) -> Iter
     names = [column.name for column in (*layout.numbers, *layout.counts, *layout.choices)]
     number, share_c = len(rows.sound_n), pairs.counted(rows) / len(rows.sound_n)
     released_c, std = of.cell_c / of.number_1, of.cell_std_1[0] / of.number_1[0]
-    found: list[Pair] = []
-    for (i, j), own in zip(pairs.places, pairs.tables, strict=True):
-        std_c = np.sqrt(std**2 + share_c[own] * (1 - share_c[own]) / number)
-        distance = 0.5 * float(np.abs(released_c[own] - share_c[own]).sum())
-        found.append(Pair(f"{names[i]} × {names[j]}", distance, 0.5 * _MEAN_SIZE * float(std_c.sum())))
-    yield from sorted(found, key=lambda pair: pair.by_chance - pair.distance)
+    distances: list[Pair] = []
+    for (i, j), cells in zip(pairs.places, pairs.tables, strict=True):
+        std_c = np.sqrt(std**2 + share_c[cells] * (1 - share_c[cells]) / number)
+        distance = 0.5 * float(np.abs(released_c[cells] - share_c[cells]).sum())
+        distances.append(Pair(f"{names[i]} × {names[j]}", distance, 0.5 * _MEAN_SIZE * float(std_c.sum())))
+    yield from sorted(distances, key=lambda pair: pair.by_chance - pair.distance)
 
 
 def _shares(names: list[str], released_v: Floats, std_v: Floats, found_v: Floats, number: int) -> Iterator[Marginal]:
     drawn_v = found_v * (1 - found_v) / number
-    for name, released, std, found, drawn in zip(names, released_v, std_v, found_v, drawn_v, strict=True):
-        yield Marginal(name, float(released), math.sqrt(std**2 + drawn), float(found))
+    for name, released, std, share, drawn in zip(names, released_v, std_v, found_v, drawn_v, strict=True):
+        yield Marginal(name, float(released), math.sqrt(std**2 + drawn), float(share))
 
 
 def _error(value_n: Floats) -> float:

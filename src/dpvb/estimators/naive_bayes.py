@@ -239,14 +239,14 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
         log_nk = self.predict_log_proba(X)
         code_n = self._codes(X, y, len(log_nk))
         own_n = log_nk[np.arange(len(code_n)), code_n]
-        found = {
+        measures = {
             "log_likelihood": float(own_n.mean()) if len(own_n) else 0.0,
             "accuracy": float(np.mean(log_nk.argmax(axis=1) == code_n)) if len(own_n) else 1.0,
         }
         if len(self.classes_) == 2:
             y_n, p_n = code_n.astype(np.float64), np.exp(log_nk[:, 1])
-            found |= {"auc": metrics.auc(y_n, p_n), "calibration_error": metrics.calibration_error(y_n, p_n)}
-        return found
+            measures |= {"auc": metrics.auc(y_n, p_n), "calibration_error": metrics.calibration_error(y_n, p_n)}
+        return measures
 
     def sample(self, n: int = 1, rng: Any = None) -> Any:
         """Draw n rows of nobody: columns by name, the class among them, in the schema's types.
@@ -303,12 +303,12 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
                 yield self.vocabulary_[w], float(p_w[w]), float(std_w[w]), unit
             return
         half_d = self._layout.scale[1]
-        for d, own in enumerate(self._layout.numbers if not model.num_bins else ()):
+        for d, feature in enumerate(self._layout.numbers if not model.num_bins else ()):
             spread = math.sqrt(q.numbers.error_kd[k, d] - (1 - aware) * q.numbers.noise_kd[k, d])
-            yield own.name, float(self.means_[k, d]), half_d[d] * spread, (-math.inf, math.inf)
-        for p, own in enumerate(self._layout.counts):
+            yield feature.name, float(self.means_[k, d]), half_d[d] * spread, (-math.inf, math.inf)
+        for p, feature in enumerate(self._layout.counts):
             spread = math.sqrt(q.rates.error_kp[k, p] - (1 - aware) * q.rates.noise_kp[k, p])
-            yield own.name, float(self.rates_[k, p]), spread, (0.0, math.inf)
+            yield feature.name, float(self.rates_[k, p]), spread, (0.0, math.inf)
         total_v = categorical.totals(q.expected_kv, model.sizes)[k]
         for (name, labels), places in zip(self._labels.items(), categorical.starts(model.sizes), strict=True):
             for label, p_v, total, noise in zip(
@@ -328,8 +328,8 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
                 "X must be a dpvb.Table, one of whose columns is the class; or documents, with vocabulary= and "
                 "classes=, the labels that there are, fixed without looking at the documents."
             )
-        given = names_of("classes", self.classes) if isinstance(self.classes, str) else self.classes
-        classes = check_categories("y", "classes", given)
+        labels = names_of("classes", self.classes) if isinstance(self.classes, str) else self.classes
+        classes = check_categories("y", "classes", labels)
         if len(classes) < 2:
             raise ParameterError(f"classes must be two labels at least, got {list(classes)!r}.")
         return classes
@@ -358,8 +358,8 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
             answer = replace(answer, missing=None)
         if len(whole.order) == 1:
             raise ParameterError("the schema must have a column beside that of the classes.")
-        own = tuple(choice for choice in whole.choices if choice.name != answer.name)
-        return replace(whole, choices=own, order=tuple(one for one in whole.order if one != answer.name)), answer
+        others = tuple(choice for choice in whole.choices if choice.name != answer.name)
+        return replace(whole, choices=others, order=tuple(one for one in whole.order if one != answer.name)), answer
 
     def _model(self, number: int, layout: Layout | None, width: int) -> NaiveBayesModel:
         """The model that the parameters name."""
@@ -430,15 +430,15 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
         self.rates_ = q.rates.mean_kp
         self._labels = {one.name: Layout.labels(one) for one in self._layout.choices}
         if model.num_bins:
-            for own, middle, half in zip(self._layout.numbers, middle_d, half_d, strict=True):
-                edges = shown(own, middle + half * np.linspace(-1, 1, model.num_bins + 1))
+            for feature, middle, half in zip(self._layout.numbers, middle_d, half_d, strict=True):
+                edges = shown(feature, middle + half * np.linspace(-1, 1, model.num_bins + 1))
                 ends = [f"{low} to {high}" for low, high in pairwise(edges)]
-                self._labels[own.name] = [*ends, *["missing"] * (own.name in self._layout.gaps)]
+                self._labels[feature.name] = [*ends, *["missing"] * (feature.name in self._layout.gaps)]
         else:
             self._labels |= {f"{name} missing": ["no", "yes"] for name in self._layout.gaps}
         probability_kv = categorical.normalised(q.expected_kv, model.sizes)
         starts = zip(self._labels, categorical.starts(model.sizes), strict=True)
-        self.probabilities_ = {name: probability_kv[:, own] for name, own in starts}
+        self.probabilities_ = {name: probability_kv[:, feature] for name, feature in starts}
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         q = self._q
@@ -472,8 +472,10 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
             for start, kind in (("numbers", NumberPosterior), ("rates", RatePosterior))
         }
         std = check_number("number_std", facts["number_std"], low=0, high=1e100)
-        own = {name: arrays[name] for name in ("number_k", "expected_kv", "cell_noise_kv", "word_kw", "word_noise_kw")}
-        q = Classes(**own, **parts, number_std=std)  # type: ignore[arg-type]
+        tables = {
+            name: arrays[name] for name in ("number_k", "expected_kv", "cell_noise_kv", "word_kw", "word_noise_kw")
+        }
+        q = Classes(**tables, **parts, number_std=std)  # type: ignore[arg-type]
         most_p, least_k, rate_kp = model.columns.most_p, q.number_k / _LEAST_ROWS, q.rates.mean_kp
         least_kp = rate_kp / (tuned.LEAST_RATE * np.minimum(most_p, 1.0))
         over = max(part.max(initial=0.0) for part in (np.abs(q.numbers.mean_kd), rate_kp / most_p))

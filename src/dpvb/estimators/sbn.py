@@ -280,8 +280,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
 
     def _local(self, rows: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
         """⟨z⟩, ⟨ξ⟩ and ⟨ψ⟩ of rows that the caller may see."""
-        found = self._fitted_model.local(self._q, rows, max(self._fitted_model.sweeps, _SWEEPS))
-        pi_nk, xi_nj, psi_nj = (part.astype(np.float64) for part in found)
+        expected = self._fitted_model.local(self._q, rows, max(self._fitted_model.sweeps, _SWEEPS))
+        pi_nk, xi_nj, psi_nj = (part.astype(np.float64) for part in expected)
         return pi_nk, xi_nj, psi_nj
 
     def _inferred(self, X: Records, infer: Callable[[NDArray[Any]], Floats], width: int) -> Floats:

@@ -174,9 +174,9 @@ def spectrum(second_dd: Floats, sd: float, count: float, prior: float) -> tuple[
     trace, level, above_e = float(eigenvalue_e.sum()), float(eigenvalue_e.mean()), np.zeros(d)
     for _ in range(tuned.ROUNDS):
         above_e = reading.unbiased(eigenvalue_e - level, sd, d)
-        found = (trace - float(above_e.sum())) / d
-        variance = (sd**2 + 2 * found**2 / count) / d
-        level = float(reading.with_prior(np.array([found]), np.array([variance]), np.array([prior]))[0])
+        mean = (trace - float(above_e.sum())) / d
+        variance = (sd**2 + 2 * mean**2 / count) / d
+        level = float(reading.with_prior(np.array([mean]), np.array([variance]), np.array([prior]))[0])
     return level + above_e, basis_de
 
 
@@ -204,9 +204,9 @@ def nearest_factors(second_dd: Floats, sd: float, count: float, number: int) -> 
         metric_d = np.hypot(unique_d, sd * np.sqrt(0.5 * count))
         whitened_dd = second_dd / np.sqrt(np.outer(metric_d, metric_d))
         bounds = end_d2 / metric_d[:, None]
-        found = minimize(_misfit_of, unique_d / metric_d, (whitened_dd, number), "L-BFGS-B", jac=True, bounds=bounds)
-        unique_d = np.clip(found.x * metric_d, *end_d2.T)
-    root_dk = _whitened_root(found.x, whitened_dd, number)
+        minimum = minimize(_misfit_of, unique_d / metric_d, (whitened_dd, number), "L-BFGS-B", jac=True, bounds=bounds)
+        unique_d = np.clip(minimum.x * metric_d, *end_d2.T)
+    root_dk = _whitened_root(minimum.x, whitened_dd, number)
     return turned(root_dk * np.sqrt(metric_d)[:, None], unique_d, np.zeros((number, number)))
 
 
@@ -267,26 +267,26 @@ def factor_errors(
     basis_dd, size_k, _ = np.linalg.svd(loading_dk / root_d[:, None], full_matrices=True)
     value_e = 1.0 + np.append(size_k**2, np.zeros(d - k))
     gram_dd = (basis_dd.T / unique_d) @ basis_dd
-    length_e, own = np.diagonal(gram_dd), np.arange(k)
+    length_e, factors = np.diagonal(gram_dd), np.arange(k)
     relative = 1.0 / count + (tuned.LOST_DOUBT * lost) ** 2
     variance_ek = relative * np.outer(value_e, value_e[:k])
     variance_ek += 0.5 * sd**2 * (np.outer(length_e, length_e[:k]) + gram_dd[:, :k] ** 2)
-    variance_ek[own, own] += value_e[:k] ** 2 / count
+    variance_ek[factors, factors] += value_e[:k] ** 2 / count
     if not isotropic:
         error_dd = _unique_errors(basis_dd[:, k:], unique_d, sd, relative)
-        for place in own:
+        for place in factors:
             part_de = basis_dd * basis_dd[:, [place]]
             turned_e = np.maximum((part_de * (error_dd @ part_de)).sum(axis=0), 0.0)
             turned_e[place] = 0.0
             variance_ek[:, place] += 0.25 * (value_e + value_e[place]) ** 2 * turned_e
     gap_ek = value_e[:k] - value_e[:, None]
-    gap_ek[own, own] = np.inf
+    gap_ek[factors, factors] = np.inf
     turn_ek = variance_ek / np.maximum(gap_ek**2, _LEAST_GAP * np.outer(value_e, value_e[:k]))
     turn_jk = np.minimum(np.square(basis_dd) @ turn_ek, 1.0)
     noise_k = d * (sd * length_e[:k]) ** 2
     strength_k = np.maximum(size_k**2, _LEAST_GAP)
     slope_k = 1.0 / np.maximum(1.0 - noise_k / (2 * strength_k**2), 1.0 / _STEEPEST)
-    along_k = slope_k**2 * variance_ek[own, own]
+    along_k = slope_k**2 * variance_ek[factors, factors]
     square_jk = strength_k * turn_jk + np.square(basis_dd[:, :k]) * np.minimum(along_k / (4 * strength_k), along_k**0.5)
     return FactorErrors(root_d[:, None] * np.sqrt(square_jk), np.sqrt(along_k))
 

@@ -143,9 +143,9 @@ def captured(d: int, k: int, of_moments: float) -> float:
         k: number of directions.
         of_moments: noise std of a second moment over the sum of all variances.
     """
-    own, other = 0.5 / k, 0.5 / (d - k)
-    above, radius = own - other, math.sqrt(2 * d) * of_moments
+    share, other = 0.5 / k, 0.5 / (d - k)
+    above, radius = share - other, math.sqrt(2 * d) * of_moments
     if above <= radius / 2 or above + radius**2 / (4 * above) <= reading.noise_edge(of_moments, d):
         return 0.0
-    kept = 1 - (radius / (2 * above)) ** 2
-    return kept + (1 - kept) * other / own
+    cosine2 = 1 - (radius / (2 * above)) ** 2
+    return cosine2 + (1 - cosine2) * other / share

@@ -51,7 +51,7 @@ class ThreeReleases:
         gamma: γ: how far the scales of columns follow their standard deviations, from 0 to 1.
         origin_d: what is taken off rows first, (d,), in their units; None: nothing.
         reach: a bound on the length of what is left.
-        known: moments of other rows beside these. Where noise is in them, their scales, radius and mean are taken over,
+        earlier: moments of other rows beside these. If they have noise, their scales, radius and mean are taken over,
             and second moments alone are released.
 
     Raises:
@@ -62,7 +62,7 @@ class ThreeReleases:
     gamma: float = tuned.FACTORS_GAMMA
     origin_d: Floats | None = None
     reach: float = 1.0
-    known: SecondMoments | None = None
+    earlier: SecondMoments | None = None
 
     def __post_init__(self) -> None:
         check_integer("n_features", self.n_features, low=1, high=10**5)
@@ -74,7 +74,7 @@ class ThreeReleases:
     @property
     def _taken_over(self) -> SecondMoments | None:
         """Of which moments scales, radius and mean are taken over: other scales would make their noise unlike."""
-        return self.known if self.known is not None and self.known.noise > 0 else None
+        return self.earlier if self.earlier is not None and self.earlier.noise > 0 else None
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -101,12 +101,12 @@ class ThreeReleases:
         return Schedule((), {"first": first / 2, "second": second / 2, "last": (1.0 - first - second) / 2})
 
     def init(self, rng: np.random.Generator) -> SecondMoments:
-        """Nothing is known; no randomness."""
+        """Return the state before the first release; no randomness."""
         return self.start
 
     @property
     def start(self) -> SecondMoments:
-        """What is known before the first release."""
+        """The state before the first release."""
         d = self.n_features
         if self._taken_over is not None:
             return self._taken_over
@@ -133,14 +133,14 @@ class ThreeReleases:
         """Means and scales; the radius; second moments."""
         if "gram" in s.names:
             summed = self._summed(s, q)
-            return summed if self.known is None else summed.joined(self.known)
+            return summed if self.earlier is None else summed.joined(self.earlier)
         if "length" in s.names:
             sd = s.noise_std("length")
             # Both are of one budget.
             gram_sd = sd * math.sqrt(self.schedule.budget["second"] / self.schedule.budget["last"])
             noise = gram_sd / (_REST_GRAM**2 * q.count)
-            found = chosen_radius(s.read("length"), sd, q.mean_d, q.scale_d, noise)
-            return replace(q, radius=found.radius, lost=found.lost)
+            chosen = chosen_radius(s.read("length"), sd, q.mean_d, q.scale_d, noise)
+            return replace(q, radius=chosen.radius, lost=chosen.lost)
         moments, sd = s.read("moments"), s.noise_std("moments")
         count = max(float(moments[0]) / _C, sd / _C, 1.0)
         mean_d = moments[1:] / (_REST * count)
@@ -170,7 +170,7 @@ def _beside(constant: float, x_nd: Floats) -> Floats:
     return np.hstack([constant + 0.0 * x_nd[:, :1], x_nd])
 
 
-# Second moments of rows, as they are known: what a factor model releases, and what is known of other rows beside them.
+# Second moments of rows: those that a factor model releases, and those of other rows beside them.
 #
 # Moments S_i of n_i rows, of noise std sd_i on their diagonals, are averaged by their precisions: with variances v of
 # columns an entry has the error sd_i² + 2v²/n_i, up to a factor that is the same for both. Then what their means differ
@@ -209,8 +209,8 @@ class SecondMoments:
         count = self.count + other.count
         trace = sum(part.count * float(np.trace(dd)) for part, dd in zip((self, other), both, strict=True))
         variance = max(trace / count / len(turn_d), _LEAST_COLUMN)
-        own, beyond = (1.0 / (part.noise**2 + 2.0 * variance**2 / part.count) for part in (self, other))
-        share = beyond / (own + beyond)
+        precision, beyond = (1.0 / (part.noise**2 + 2.0 * variance**2 / part.count) for part in (self, other))
+        share = beyond / (precision + beyond)
         apart_d = (other.mean_d - self.mean_d) / self.scale_d
         second_dd = (1.0 - share) * both[0] + share * both[1] + share * (1.0 - share) * np.outer(apart_d, apart_d)
         return replace(
@@ -259,7 +259,7 @@ def chosen_radius(found_b: Floats, sd: float, mean_d: Floats, scale_d: Floats, n
     """
     end_b, d = _bin_ends(mean_d, scale_d), len(mean_d)
     share_b = _seen_bins(found_b, sd)
-    if not share_b.any():  # Nothing is known: no row is shortened.
+    if not share_b.any():  # No row is seen above the noise: none is clipped.
         return Radius(float(end_b[-1]), 0.0)
     share_b /= share_b.sum()
     square_b = end_b[1:] * np.maximum(end_b[:-1], 0.5 * end_b[1:])

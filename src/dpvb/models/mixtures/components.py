@@ -332,9 +332,9 @@ class EarlierGroups:
         seen_k = inefficiency / (inefficiency / np.maximum(number_k, 1.0) + new.wander_k)
         to_k = self.row_k / (self.row_k + seen_k)
 
-        def between(before: Floats, after: Floats, known: Floats) -> Floats:
+        def between(before: Floats, after: Floats, earlier: Floats) -> Floats:
             to = to_k.reshape(-1, *(1,) * (before.ndim - 1))
-            return np.asarray((1 - to) * after + to * (before + rho * (known - before)))
+            return np.asarray((1 - to) * after + to * (before + rho * (earlier - before)))
 
         covariances = (root_kdd @ np.swapaxes(root_kdd, 1, 2) for root_kdd in
                        (old.root_kdd, new.root_kdd, self.groups.root_kdd))  # fmt: skip

@@ -66,7 +66,7 @@ class MixtureModel:
         estimate: "posterior" (variational Bayes) or "mode" (private EM).
         prior: weight of the priors; 0: none.
         num_steps: J; None: planned.
-        known: groups that the components start from, and are drawn to; as many as there are components.
+        earlier: groups that the components start from, and are drawn to; as many as there are components.
         check: share of the budget for tables of all pairs of columns; 0: none are released.
 
     Raises:
@@ -79,7 +79,7 @@ class MixtureModel:
     estimate: str = "posterior"
     prior: float = 1.0
     num_steps: int | None = None
-    known: EarlierGroups | None = None
+    earlier: EarlierGroups | None = None
     check: float = 0.0
 
     def __post_init__(self) -> None:
@@ -100,18 +100,18 @@ class MixtureModel:
     def blocks(self) -> Mapping[str, Block]:
         """Counts, categories and scores: of one component in the first phases, of K at every step."""
         count, cells, scores = self.columns.weights
-        made: dict[str, Block] = {}
+        blocks: dict[str, Block] = {}
         for k, end, phase in [*((1, f"_{phase}", phase) for phase in _HOME), (self.n_components, "", "step")]:
-            given: dict[str, Any] = {"phase": phase, "average": False}
-            made[f"count{end}"] = Block((k,), 1.0, "nonnegative", weight=count, **given)
+            options: dict[str, Any] = {"phase": phase, "average": False}
+            blocks[f"count{end}"] = Block((k,), 1.0, "nonnegative", weight=count, **options)
             if self.columns.sizes:
                 bound, shape = math.sqrt(len(self.columns.sizes)), (k, sum(self.columns.sizes))
-                made[f"categories{end}"] = Block(shape, bound, "nonnegative", weight=cells, **given)
+                blocks[f"categories{end}"] = Block(shape, bound, "nonnegative", weight=cells, **options)
             if self.columns.clip.size:
-                made[f"scores{end}"] = Block((k, self.columns.clip.size), 1.0, weight=scores, **given)
+                blocks[f"scores{end}"] = Block((k, self.columns.clip.size), 1.0, weight=scores, **options)
         if self.check:
-            made["pairs"] = Block((self.pairs.length,), self.pairs.bound, "nonnegative", "last")
-        return made
+            blocks["pairs"] = Block((self.pairs.length,), self.pairs.bound, "nonnegative", "last")
+        return blocks
 
     @property
     def pairs(self) -> Pairs:
@@ -154,10 +154,10 @@ class MixtureModel:
             if len(r_kn) < blocks[name].shape[0]:
                 whole_nk = np.zeros((len(batch.sound_n), *blocks[name].shape))
                 whole_nk[:, list(now.used)] = r_kn.T
-            made: dict[str, Any] = {"count": Rows(whole_nk), "scores": ComponentScores(at, r_kn, now.used)}
+            parts: dict[str, Any] = {"count": Rows(whole_nk), "scores": ComponentScores(at, r_kn, now.used)}
             if self.columns.sizes:
-                made["categories"] = Kron(whole_nk, categorical.one_hot(batch.code_nj, self.columns.sizes))
-        return {name: made[name.split("_")[0]] for name in blocks}
+                parts["categories"] = Kron(whole_nk, categorical.one_hot(batch.code_nj, self.columns.sizes))
+        return {name: parts[name.split("_")[0]] for name in blocks}
 
     def log_joint(self, now: Components, rows: MixedRows, *, expected: bool = False) -> Floats:
         """Log-density of every row with every component in use, (n, k), in nats.
@@ -199,8 +199,8 @@ class MixtureModel:
         q = self.home_step(q, self._released(s, f"_{phase}"))
         if phase != _HOME[-1]:
             return q
-        if self.known is not None:
-            return replace(q, now=self.known.start(float(q.home.number_k[0]), columns.sizes))
+        if self.earlier is not None:
+            return replace(q, now=self.earlier.start(float(q.home.number_k[0]), columns.sizes))
         mu = self.run_precision(s.noise_std(f"count_{phase}"))
         rows_k, _ = q.home_sums.rows(columns.sizes)
         number = self.kept(float(rows_k[0]), mu) if self.prune else self.n_components
@@ -228,31 +228,31 @@ class MixtureModel:
 
     def component_step(self, q: MixturePosterior, new: ReleasedSums, rho: float) -> MixturePosterior:
         """Return all components after a release: running means of counts, and a step of their scores."""
-        columns, prior, known = self.columns, self.prior, self.known
+        columns, prior, earlier = self.columns, self.prior, self.earlier
         used = list(q.now.used)
         sums = q.sums.averaged(new, rho)
         number_k, std = sums.rows(columns.sizes)
         k, all_rows = len(used), q.home.number_k[0]
         towards = replace(q.home, root_kdd=relative_std(k) * q.home.root_kdd)
         least = max(2 * std, all_rows / (20 * k), 1.0)
-        weight = prior if known is None else 0.0
+        weight = prior if earlier is None else 0.0
         now = self._moved(q.now, towards, new, number_k, least, rho, weight)
-        if known is not None:
-            now = known.joined(q.now, now, number_k, rho, columns.clip.inefficiency)
+        if earlier is not None:
+            now = earlier.joined(q.now, now, number_k, rho, columns.clip.inefficiency)
         base_v = self._base(q)
         cell_std, row_k = math.sqrt(sums.share) * sums.cell_std, np.maximum(number_k, tuned.LEAST_ROWS * std)
         expected_kv = categorical.read(sums.cell_kv, row_k, base_v, cell_std, columns.sizes)
         weight_k = np.zeros(len(number_k))
         weight_k[used] = row_k[used] + max(prior, 1e-9) / k
-        if known is not None:
-            weight_k, expected_kv = weight_k + known.share_k, expected_kv + known.cell_kv
+        if earlier is not None:
+            weight_k, expected_kv = weight_k + earlier.share_k, expected_kv + earlier.cell_kv
         return replace(q, now=replace(now, number_k=weight_k, expected_kv=expected_kv), sums=sums)
 
     def _base(self, q: MixturePosterior) -> Floats:
-        """Probabilities that noisy counts of categories are drawn to: those of all rows, or of each known group."""
-        expected_kv = q.home.expected_kv if self.known is None else self.known.groups.expected_kv
+        """Return the probabilities that noisy counts are shrunk towards: of all rows, or of each earlier group."""
+        expected_kv = q.home.expected_kv if self.earlier is None else self.earlier.groups.expected_kv
         base_kv = categorical.normalised(expected_kv, self.columns.sizes)
-        return base_kv[0] if self.known is None else base_kv
+        return base_kv[0] if self.earlier is None else base_kv
 
     def _moved(
         self,
@@ -351,7 +351,7 @@ class MixtureModel:
 
     def variances(self, q: MixturePosterior) -> tuple[Components, ComponentVariances]:
         """Return the components that are in use, and how sure they are."""
-        columns, known = self.columns, self.known
+        columns, earlier = self.columns, self.earlier
         used = np.array(q.now.used)
         now = q.now.taken(used)
         all_rows = float(now.number_k.sum())
@@ -361,15 +361,15 @@ class MixtureModel:
         noise_k = (std / all_rows) ** 2 * ((1 - weight_k) ** 2 + (len(used) - 1) * weight_k**2)
         naive_weight_k = weight_k * (1 - weight_k) / (all_rows + 1)
         inefficiency, row_k, more_k = columns.clip.inefficiency, now.number_k + tuned.PRIOR_ROWS, np.zeros(len(used))
-        if known is not None:
-            row_k, more_k = row_k - known.share_k, known.row_k
+        if earlier is not None:
+            row_k, more_k = row_k - earlier.share_k, earlier.row_k
         seen_k = inefficiency / (inefficiency / row_k + now.wander_k)
         naive_mean_k = inefficiency / (row_k + more_k)
         probability_kv = categorical.normalised(now.expected_kv, columns.sizes)
         total_kv = categorical.totals(now.expected_kv, columns.sizes)
         naive_kv = probability_kv * (1 - probability_kv) / (total_kv + 1)
         cell_std = math.sqrt(q.sums.share) * q.sums.cell_std
-        base_v, number_k = self._base(q), now.number_k - (0.0 if known is None else known.share_k)
+        base_v, number_k = self._base(q), now.number_k - (0.0 if earlier is None else earlier.share_k)
         share_kv = categorical.shares(q.sums.cell_kv[used], number_k, base_v, cell_std, columns.sizes)
         noise_kv = share_kv * (cell_std / np.maximum(total_kv, 1.0)) ** 2
         variances = ComponentVariances(

@@ -90,10 +90,10 @@ class NaiveBayesModel:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Categories of each column that has any: of those declared, then of bins or of gaps."""
-        own, gaps = self.columns.sizes, self.columns.gaps
+        sizes, gaps = self.columns.sizes, self.columns.gaps
         if not self.num_bins:
-            return own
-        return (*own[: len(own) - len(gaps)], *bin_sizes(self.columns.numbers, gaps, self.num_bins))
+            return sizes
+        return (*sizes[: len(sizes) - len(gaps)], *bin_sizes(self.columns.numbers, gaps, self.num_bins))
 
     @property
     def gaussians(self) -> int:
@@ -103,17 +103,17 @@ class NaiveBayesModel:
     @property
     def blocks(self) -> Mapping[str, Block]:
         """Labels, and what stands beside them: each entry of a table has the noise of any other."""
-        k, p, own = self.n_classes, len(self.columns.max_counts), dict[str, Block]()
+        k, p, blocks = self.n_classes, len(self.columns.max_counts), dict[str, Block]()
         if self.sizes:
             bound = math.sqrt(len(self.sizes))
-            own["categories"] = Block((k * sum(self.sizes),), bound, "nonnegative", "first", weight=bound)
+            blocks["categories"] = Block((k * sum(self.sizes),), bound, "nonnegative", "first", weight=bound)
         if size := 2 * self.gaussians + p:
-            own["moments"] = Block((k, size), math.sqrt(size), "real", "first", weight=math.sqrt(size))
+            blocks["moments"] = Block((k, size), math.sqrt(size), "real", "first", weight=math.sqrt(size))
         if self.num_words:
-            own["words"] = Block((k * self.num_words,), self.clip, "nonnegative", "first", weight=1.0)
-        length = math.hypot(*(block.weight for block in own.values()))
+            blocks["words"] = Block((k * self.num_words,), self.clip, "nonnegative", "first", weight=1.0)
+        length = math.hypot(*(block.weight for block in blocks.values()))
         weight = tuned.LABELS / math.sqrt(1 - tuned.LABELS**2) * length
-        return {"count": Block((k,), 1.0, "nonnegative", "first", weight=weight), **own}
+        return {"count": Block((k,), 1.0, "nonnegative", "first", weight=weight), **blocks}
 
     @property
     def schedule(self) -> Schedule:
@@ -126,17 +126,17 @@ class NaiveBayesModel:
 
     def e_step(self, q: Classes, batch: MixedRows | CountRows, blocks: Mapping[str, Block]) -> Contributions:
         """Every row's label, and what it has beside it; a row with a fault in either has neither."""
-        made: dict[str, Any] = {}
+        parts: dict[str, Any] = {}
         if isinstance(batch, CountRows):
-            made["count"], made["words"] = split_labels(batch, self.num_words, self.n_classes)
-            made["count"] = Rows(made["count"])
+            parts["count"], parts["words"] = split_labels(batch, self.num_words, self.n_classes)
+            parts["count"] = Rows(parts["count"])
         else:
             r_nk = categorical.one_hot(batch.code_nj[:, :1], (self.n_classes,)) * batch.sound_n[:, None]
-            made["count"] = Rows(r_nk)
-            made["categories"] = self._cells(batch)
+            parts["count"] = Rows(r_nk)
+            parts["categories"] = self._cells(batch)
             x_nd = np.nan_to_num(batch.x_nd[:, : self.gaussians])
-            made["moments"] = Kron(r_nk, np.hstack([x_nd, x_nd**2, batch.count_np / self.columns.most_p]))
-        return {name: made[name] for name in blocks}
+            parts["moments"] = Kron(r_nk, np.hstack([x_nd, x_nd**2, batch.count_np / self.columns.most_p]))
+        return {name: parts[name] for name in blocks}
 
     def m_step(self, s: Estimate, q: Classes) -> Classes:
         """What one release says, without further passes."""
@@ -157,10 +157,10 @@ class NaiveBayesModel:
         number_k, std = RunningCounts(new.count_k, new.cell_kv, new.count_std, new.cell_std, 1.0, 1).rows(sizes)
         row_k = np.maximum(number_k, tuned.LEAST_ROWS * std)
         cell_kv, std_v = new.cell_kv, np.full(sum(sizes), new.cell_std)
-        for own in categorical.starts(sizes)[len(sizes) - columns.numbers :] if num_bins else []:
+        for places in categorical.starts(sizes)[len(sizes) - columns.numbers :] if num_bins else []:
             together = bins_together(float(row_k.mean()), new.cell_std, num_bins)
-            cell_kv = merged_bins(cell_kv, own.start, num_bins, together)
-            std_v[own.start : own.start + num_bins] /= math.sqrt(together)
+            cell_kv = merged_bins(cell_kv, places.start, num_bins, together)
+            std_v[places.start : places.start + num_bins] /= math.sqrt(together)
         base_v = categorical.marginals(cell_kv.sum(axis=0), new.cell_std * math.sqrt(len(row_k)), sizes)
         noise_kv = categorical.shares(cell_kv, row_k, base_v, std_v, sizes)
         noise_kv *= (std_v / np.maximum(row_k, 1.0)[:, None]) ** 2
@@ -168,8 +168,8 @@ class NaiveBayesModel:
         # Rows that have a number: of one that may be missing, its own category counts them.
         there_kd = np.repeat(row_k[:, None], gaussians, axis=1)
         gaps = columns.gaps if gaussians else ()
-        for place, own in zip(gaps, categorical.starts(sizes)[len(sizes) - len(gaps) :], strict=True):
-            there_kd[:, place] = np.maximum(new.cell_kv[:, own.start], 0.0)
+        for place, places in zip(gaps, categorical.starts(sizes)[len(sizes) - len(gaps) :], strict=True):
+            there_kd[:, place] = np.maximum(new.cell_kv[:, places.start], 0.0)
         first_kd, second_kd, count_kp = np.split(new.moment_kf, [gaussians, 2 * gaussians], axis=1)
         most_p, total_k1 = columns.most_p, row_k[:, None] + 2 * prior
         present_kw = read_words(new.word_kw, row_k + prior, new.word_std, lengths=self.lengths)

@@ -51,7 +51,7 @@ class Coordinates:
 
         used = list(now.used)
         inverse_kdd = gaussian.inverse(now.root_kdd[used])
-        own = (
+        rows_and_components = (
             floats(rows.x_nd),
             floats(rows.count_np),
             floats(now.mean_kd[used]),
@@ -59,8 +59,8 @@ class Coordinates:
             floats(now.rate_kp[used]),
         )
         square_kn, length_kn = np.empty((2, len(used), len(rows.sound_n)))
-        scores_numba.lengths(*own, clip.shape.alone, *clip.scales, square_kn, length_kn)
-        return cls(clip, *own, square_kn, length_kn)
+        scores_numba.lengths(*rows_and_components, clip.shape.alone, *clip.scales, square_kn, length_kn)
+        return cls(clip, *rows_and_components, square_kn, length_kn)
 
 
 @dataclass(frozen=True)

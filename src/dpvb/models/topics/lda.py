@@ -228,12 +228,12 @@ class TopicModel:
         new = self.topics(lambda_vk, q.background_v, q.word_weight_v, self._next_alpha(x_vk.sum(axis=0)))
         return replace(new, sum_vk=x_vk, sum_std_v=sd_v)
 
-    def _read_around(self, known: TopicPrior, s: Estimate) -> Topics:
+    def _read_around(self, around: TopicPrior, s: Estimate) -> Topics:
         """Topics around the known ones: by the word totals, and then by what was released of each."""
         words_v, std = self._word_totals(s)
-        c_k = known.usage(words_v, std)
-        b_v = prior.words(known.topics_vk @ c_k, words_v, std)
-        t_vk = known.adapted(c_k, b_v)
+        c_k = around.usage(words_v, std)
+        b_v = prior.words(around.topics_vk @ c_k, words_v, std)
+        t_vk = around.adapted(c_k, b_v)
         parts = [] if "counts" not in s.names else [(s.read("counts"), s.noise_std("counts"))]
         if self.earlier is not None and self.earlier.sum_vk is not None:
             parts.append((self.earlier.sum_vk, self.earlier.sum_std))
