@@ -9,10 +9,10 @@ import numpy as np
 
 from dpvb.models.belief_network import kernel
 from dpvb.models.belief_network.sbn import SBN
-from dpvb.models.topics.lda import TopicModel, met
+from dpvb.models.topics.lda import LDAModel, met
 
 
-class Float64Topics(TopicModel):
+class Float64Topics(LDAModel):
     """Latent Dirichlet allocation with exp⟨log β⟩ in float64."""
 
     def topics(self, lambda_vk: Any, *others: Any) -> Any:

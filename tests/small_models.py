@@ -37,7 +37,7 @@ from dpvb.core.forms import Gram, Rows
 from dpvb.data.tables.design import Design
 from dpvb.estimators import private
 from dpvb.guards.arrays import Floats
-from dpvb.models.topics.lda import TopicModel
+from dpvb.models.topics.lda import LDAModel
 from dpvb.papers.belief_network import VIPSNetwork
 from dpvb.papers.private_em import PrivateEM
 
@@ -138,12 +138,12 @@ def unit_rows(matrix: Floats, group: Any = None) -> Any:
 #: Two ranges that hold part of the values, and an indicator.
 SOME_NUMBERS: Any = {"numeric": [0, 1], "column_bound": 0.3}
 PLAIN: Any = {"length_rule": "resample", "count_power": 1.0, "background": False, "word_power": 0.0}
-PLAIN_TOPICS = TopicModel(3, TERMS, clip=0.1, max_iter=5, **PLAIN)
+PLAIN_TOPICS = LDAModel(3, TERMS, clip=0.1, max_iter=5, **PLAIN)
 CASES = [
     Case("location", Location(), table, table_records, HOSTILE_ROWS),
     Case("curvature", Curvature(), table, table_records, HOSTILE_ROWS),
     Case("curvature_joint", Curvature(), table, table_records, HOSTILE_ROWS, clip="joint"),
-    Case("lda", TopicModel(3, TERMS, clip=0.1, max_iter=20), bags, documents, HOSTILE_DOCUMENTS),
+    Case("lda", LDAModel(3, TERMS, clip=0.1, max_iter=20), bags, documents, HOSTILE_DOCUMENTS),
     Case("lda_plain", PLAIN_TOPICS, bags, documents, HOSTILE_DOCUMENTS),
     *by_phase(
         "first_order",

@@ -53,7 +53,7 @@ def test_the_noise_of_a_plan_is_that_of_the_fit() -> None:
 
 def test_a_forecast_is_in_proportion_to_documents_and_against_topics() -> None:
     one = model(10, epsilon=1.0, num_steps=20).expect(2_000, 7_702)
-    assert 6 < one.strength * lda.TopicModel(10, 7_702).detectable < 9
+    assert 6 < one.strength * lda.LDAModel(10, 7_702).detectable < 9
     assert one.needed == pytest.approx(2_000 / one.strength, rel=1e-3)
     assert one.affordable == pytest.approx(10 * one.strength)
     assert one.values == (("topics above the noise", 0.0),)
@@ -65,11 +65,11 @@ def test_a_forecast_is_in_proportion_to_documents_and_against_topics() -> None:
 
 def test_detectable_energy_is_ten_deviations_of_noise() -> None:
     """V squares of noise add up to V ± √(2V)."""
-    assert lda.TopicModel(2, 7_702).detectable ** 2 == pytest.approx(10 * math.sqrt(2 * 7_702))
+    assert lda.LDAModel(2, 7_702).detectable ** 2 == pytest.approx(10 * math.sqrt(2 * 7_702))
 
 
 def test_deviations_are_energy_over_size() -> None:
-    topics = lda.TopicModel(2, 4)
+    topics = lda.LDAModel(2, 4)
     background, sd = np.array([0.1, 0.2, 0.3, 0.4]), 0.01
     off = np.array([1.0, 0.0, 0.0, -0.25])
     q = topics.topics(np.ones((4, 2)), background, np.ones(4))
@@ -145,7 +145,7 @@ def test_auto_takes_as_many_topics_as_are_clear() -> None:
     given: dict[str, Any] = {"num_examples": 3_000}
     chosen = model("auto", **given)
     one = model(1, **given).expect(3_000, TERMS)
-    expected = one.strength * lda.TopicModel(1, TERMS).detectable // 100
+    expected = one.strength * lda.LDAModel(1, TERMS).detectable // 100
     assert expected > 1
     fitted = chosen.fit(matrix)
     assert len(fitted.components_) == expected

@@ -27,7 +27,7 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.data.tables.design import BinaryMatrix
-from dpvb.models.topics.lda import TopicModel, to_length
+from dpvb.models.topics.lda import LDAModel, to_length
 
 SIZES = [1e300, 1e-300, 2.0**40, 2.0**-40, 2.0**40 * (1 - 2.0**-53), 5e-324, 2.2e-308, 1.8e308, 1.0, 1e20, 1e-20, 1 / 3]
 
@@ -66,7 +66,7 @@ def test_no_document_makes_a_length_rule_fail(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("kind", [TopicModel, Float64Topics])
+@pytest.mark.parametrize("kind", [LDAModel, Float64Topics])
 @pytest.mark.parametrize("plain", [True, False])
 @pytest.mark.parametrize("terms", [9000, pytest.param(10**5, marks=pytest.mark.slow)])
 def test_no_document_makes_a_fit_of_topics_fail(rule: str, kind: Any, plain: bool, terms: int) -> None:

@@ -36,7 +36,7 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.silence import silence
 from dpvb.models.topics import kernel as kernel
-from dpvb.models.topics.lda import TopicModel
+from dpvb.models.topics.lda import LDAModel
 from dpvb.results import model_file
 
 EVERY_MODEL = pytest.mark.parametrize("case", CASES, ids=NAMES)
@@ -168,7 +168,7 @@ def test_models_that_travel_declare_signs() -> None:
         type(case.model).__name__: {d.words for *_, d in domains._parts("q", case.start(), domains.FINITE)}
         for case in _MODELS
     }
-    for name in ("TopicModel", "FirstOrder", "FirstOrderDiagonal", "PolyaGamma", "SBN", "VIPSNetwork"):
+    for name in ("LDAModel", "FirstOrder", "FirstOrderDiagonal", "PolyaGamma", "SBN", "VIPSNetwork"):
         assert domains.POSITIVE.words in found[name], name
 
 
@@ -379,7 +379,7 @@ def test_at_ten_thousand_hostile_q_no_unit_leaves_its_bound(case: Case) -> None:
 
 
 def test_hostile_q_are_of_many_kinds_and_some_are_accepted() -> None:
-    q, rng = TopicModel(2, 5).init(np.random.default_rng(0)), np.random.default_rng(1)
+    q, rng = LDAModel(2, 5).init(np.random.default_rng(0)), np.random.default_rng(1)
     made = [queries.hostile(q, rng) for _ in range(400)]
     numbers = np.concatenate([other.beta_vk.ravel() for other in made])
     assert np.isnan(numbers).any()
@@ -392,7 +392,7 @@ def test_hostile_q_are_of_many_kinds_and_some_are_accepted() -> None:
 
 def test_topics_of_infinity_and_weights_of_nan_add_nothing() -> None:
     """A word of infinite probability and unknown weight made the kernel add the least integer."""
-    for kind in (TopicModel, Float64Topics):
+    for kind in (LDAModel, Float64Topics):
         model = kind(2, 6, background=False, word_power=0.0)
         q = model.init(np.random.default_rng(0))
         beta_vk, weight_v = q.beta_vk.copy(), q.word_weight_v.copy()
@@ -436,7 +436,7 @@ def test_topics_of_any_numbers_add_nothing_below_0_or_beyond_the_bound(seed: int
     assert (found[0] <= 2 * GRID.bound / GRID.step).all()
 
 
-@pytest.mark.parametrize("kind", [TopicModel, Float64Topics])
+@pytest.mark.parametrize("kind", [LDAModel, Float64Topics])
 def test_negative_topics_do_not_push_two_documents_apart(kind: Any) -> None:
     """The q at which two documents were 1.97 C apart, where √2 C is accounted."""
     beta_vk = np.array([[-1.522315, -2.895056], [0.166584, -0.127521], [0.0494, -0.135326], [-0.166420, 0.455413]])
@@ -481,7 +481,7 @@ class Kept:
 @pytest.mark.parametrize("value", [1e308, -math.inf, 3e307, math.nan])
 def test_a_resumed_run_asks_nothing_at_a_q_of_hostile_numbers(value: float) -> None:
     """Sums that a folder brings make q; since they push it out of its domain, no document is read."""
-    model = TopicModel(2, 6)
+    model = LDAModel(2, 6)
     plan = phased(model.blocks, FullBatch(), [1.0, 1.0])
     journal = Kept(value)
     wall: Wall[Any] = Wall(dpvb.data.BagOfWords(np.eye(6)), plan, noise=InsecureNoise(0), journal=journal)
@@ -492,7 +492,7 @@ def test_a_resumed_run_asks_nothing_at_a_q_of_hostile_numbers(value: float) -> N
 
 def test_a_record_of_another_form_is_refused_and_nothing_is_released() -> None:
     """A statistic of another shape, name or type in the folder of an interrupted run; a score for each row, say."""
-    model = TopicModel(2, 6)
+    model = LDAModel(2, 6)
     plan = phased(model.blocks, FullBatch(), [1.0])
     for hostile in (
         {"words": np.zeros((6, 1))},

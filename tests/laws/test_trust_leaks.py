@@ -416,12 +416,12 @@ class GuardedContribution:
     ],
 )
 def test_data_and_statistics_are_read_inside_the_wall_alone(options: dict[str, Any], monkeypatch: Any) -> None:
-    real = lda.TopicModel.e_step
+    real = lda.LDAModel.e_step
 
     def guarded(self: Any, q: Any, batch: Any, blocks: Any) -> Any:
         return {name: GuardedContribution(part) for name, part in real(self, q, batch, blocks).items()}
 
-    monkeypatch.setattr(lda.TopicModel, "e_step", guarded)
+    monkeypatch.setattr(lda.LDAModel, "e_step", guarded)
     source = GuardedSource(documents())
     calls: list[Any] = []
     model = estimator(**options).fit(source, progress=lambda *args: calls.append(args))

@@ -22,18 +22,18 @@ from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.errors import ParameterError
-from dpvb.models.topics.lda import TopicModel, Topics, to_length
+from dpvb.models.topics.lda import LDAModel, Topics, to_length
 
 TIGHT: dict[str, Any] = {"tol": 1e-8, "max_iter": 2000}
 
 
-def plain(n_components: int, n_terms: int, kind: type[TopicModel] = TopicModel, **options: Any) -> TopicModel:
+def plain(n_components: int, n_terms: int, kind: type[LDAModel] = LDAModel, **options: Any) -> LDAModel:
     """The textbook model: the statistic is the expected counts, and λ = η + their sum."""
     textbook = {"length_rule": "rescale", "count_power": 1.0, "background": False, "word_power": 0.0, "mass": 1.0}
     return kind(n_components, n_terms, **{**textbook, "clip": 0.03, "doc_topic_prior": 0.02, **options})
 
 
-def topics(model: TopicModel, lambda_vk: np.ndarray) -> Topics:
+def topics(model: LDAModel, lambda_vk: np.ndarray) -> Topics:
     return model.topics(lambda_vk)
 
 
@@ -42,7 +42,7 @@ def rows(matrix: np.ndarray) -> Any:
     return chunk.rows
 
 
-def released(model: TopicModel, matrix: np.ndarray, q: Topics, noise: float = 0.0) -> np.ndarray:
+def released(model: LDAModel, matrix: np.ndarray, q: Topics, noise: float = 0.0) -> np.ndarray:
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), noise))])
     wall: Wall[Any] = Wall(BagOfWords(np.asarray(matrix, dtype=np.float64)), plan, noise=InsecureNoise(1))
     return wall.release(partial(model.e_step, q, blocks=model.blocks), plan.releases[0]).total["counts"]
@@ -94,7 +94,7 @@ def plain_step(
     return eta + total
 
 
-@pytest.mark.parametrize(("kind", "tolerance"), [(Float64Topics, 1e-6), (TopicModel, 1e-5)])
+@pytest.mark.parametrize(("kind", "tolerance"), [(Float64Topics, 1e-6), (LDAModel, 1e-5)])
 def test_one_full_batch_step_is_one_plain_step(kind: Any, tolerance: float) -> None:
     """Relative L1 of λ - η, no noise and no clipping, documents of many lengths, one of them empty."""
     rng = np.random.default_rng(1)
@@ -218,9 +218,9 @@ def test_the_bound_is_the_definition(topics: Any) -> None:
 
 def test_the_papers_worked_example() -> None:
     """L = V = K = 2, a = 0.1, s = [[1, 0], [1, 0]]: norm √2, so the clipped statistic is s·0.2/√2."""
-    for kind in (Float64Topics, TopicModel):
+    for kind in (Float64Topics, LDAModel):
         model = plain(2, 2, clip=0.1, document_length=2.0, doc_topic_prior=1e-6, kind=kind)
-        dtype = np.float32 if kind is TopicModel else np.float64
+        dtype = np.float32 if kind is LDAModel else np.float64
         beta_vk = np.array([[0.5, 1e-25], [0.5, 1e-25]], dtype=dtype)
         q = Topics(np.ones((2, 2)), beta_vk, None, np.ones(2), model.topics(np.ones((2, 2))).alpha_k)
         total = released(model, np.array([[1.0, 1.0]]), q)
@@ -228,7 +228,7 @@ def test_the_papers_worked_example() -> None:
         np.testing.assert_allclose(total, expected, atol=2e-6 * 0.2)
 
 
-@pytest.mark.parametrize("kind", [Float64Topics, TopicModel])
+@pytest.mark.parametrize("kind", [Float64Topics, LDAModel])
 def test_one_word_documents_attain_the_swap_ratio(kind: Any) -> None:
     """At the papers' K = 50 and a = 0.1 they are always clipped: two on different words are √2·aL apart."""
     model = plain(50, 20, clip=0.1, kind=kind)
@@ -299,7 +299,7 @@ def test_resampled_words_follow_the_documents_own_frequencies() -> None:
 
 
 @pytest.mark.parametrize("rule", ["rescale", "resample", "truncate"])
-@pytest.mark.parametrize("kind", [Float64Topics, TopicModel])
+@pytest.mark.parametrize("kind", [Float64Topics, LDAModel])
 def test_empty_documents_add_nothing(rule: Any, kind: Any) -> None:
     model = plain(3, 6, length_rule=rule, kind=kind)
     q = model.init(np.random.default_rng(0))
@@ -314,7 +314,7 @@ def test_empty_documents_add_nothing(rule: Any, kind: Any) -> None:
 # --- invariances --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [Float64Topics, TopicModel])
+@pytest.mark.parametrize("kind", [Float64Topics, LDAModel])
 def test_names_of_topics_and_words_do_not_matter(kind: Any) -> None:
     rng = np.random.default_rng(9)
     matrix = corpus(rng, n=15)
@@ -360,7 +360,7 @@ def test_the_statistic_keeps_the_documents_mass(seed: int) -> None:
 # --- powers, weights, word totals ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "tolerance"), [(Float64Topics, 1e-6), (TopicModel, 1e-5)])
+@pytest.mark.parametrize(("kind", "tolerance"), [(Float64Topics, 1e-6), (LDAModel, 1e-5)])
 @pytest.mark.parametrize("power", [0.5, 1.0])
 def test_powers_and_weights_scale_each_words_part_of_the_statistic(kind: Any, tolerance: float, power: float) -> None:
     """s_vk = w_v c_v^p φ_vk with φ of the plain document: the local step does not see p or w."""
@@ -392,7 +392,7 @@ def test_powers_and_weights_scale_each_words_part_of_the_statistic(kind: Any, to
 def test_word_totals_are_clipped_sums_of_powers() -> None:
     rng = np.random.default_rng(21)
     matrix = corpus(rng, n=25) * rng.integers(1, 6, (25, 1))
-    model = TopicModel(3, 30, document_length=1e5)
+    model = LDAModel(3, 30, document_length=1e5)
     bound = model.blocks["words"].bound
     release = Release({"words": model.blocks["words"]}, Mechanism(FullBatch(), 0.0))
     wall: Wall[Any] = Wall(BagOfWords(matrix), Plan([release]))
@@ -408,7 +408,7 @@ def test_a_first_release_of_words_is_the_start() -> None:
     """Background, word weights and topics from the word totals alone; the weights are undone on reading."""
     rng = np.random.default_rng(22)
     matrix = corpus(rng, n=200)
-    model = TopicModel(3, 30, word_power=0.3, doc_topic_prior=0.1, clip=1.0, document_length=60.0)
+    model = LDAModel(3, 30, word_power=0.3, doc_topic_prior=0.1, clip=1.0, document_length=60.0)
     plan = phased(model.blocks, FullBatch(), [0.0])
     seen: list[Topics] = []
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
@@ -427,7 +427,7 @@ def test_a_first_release_of_words_is_the_start() -> None:
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-def estimate_of(model: TopicModel, matrix: np.ndarray, noise: float) -> Estimate:
+def estimate_of(model: LDAModel, matrix: np.ndarray, noise: float) -> Estimate:
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), noise))])
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan, noise=InsecureNoise(4))
     q = model.init(np.random.default_rng(0))
@@ -500,7 +500,7 @@ def test_the_better_reads_are_closer_to_the_truth(read: Any) -> None:
 )
 def test_bad_fields_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ParameterError):
-        TopicModel(**{"n_components": 2, "n_terms": 3, **fields})
+        LDAModel(**{"n_components": 2, "n_terms": 3, **fields})
 
 
 def test_the_start_is_public_and_repeatable() -> None:

@@ -15,7 +15,7 @@ from dpvb.core.schedule import robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.models import empirical_bayes
-from dpvb.models.topics.lda import TopicModel
+from dpvb.models.topics.lda import LDAModel
 
 
 @pytest.mark.parametrize("strong", [False, True])
@@ -30,7 +30,7 @@ def test_one_prior_reads_all_steps_of_a_plan(strong: bool, monkeypatch: pytest.M
 
     monkeypatch.setattr(empirical_bayes, "estimated_prior", watched)
     monkeypatch.setitem(empirical_bayes.READS, "estimated_prior", watched)
-    model = TopicModel(3, 40, num_steps=16)
+    model = LDAModel(3, 40, num_steps=16)
     matrix = np.random.default_rng(0).poisson(1.0, (500, 40))
     # The averages of the last steps have about a third of one step's noise.
     noise = 500 * 0.2 / 3 / model.detectable * (1.5 if strong else 6.0)

@@ -44,7 +44,7 @@ from dpvb.guards.errors import (
     check_number,
     reason_of,
 )
-from dpvb.models.topics.lda import EarlierTopics, TopicModel, Topics
+from dpvb.models.topics.lda import EarlierTopics, LDAModel, Topics
 from dpvb.models.topics.prior import TopicPrior
 from dpvb.results import metrics
 from dpvb.results.figures import Bars, Figure
@@ -293,7 +293,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         rho = robbins_monro(self.learning_offset, self.learning_decay)
         return Schedule((1.0,) * num_steps, budget, rho, self.projection)  # type: ignore[arg-type]
 
-    def _public(self, model: TopicModel, start: str = "") -> dict[str, str]:
+    def _public(self, model: LDAModel, start: str = "") -> dict[str, str]:
         """What the promise takes for public of a model."""
         sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
         return {
@@ -371,7 +371,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         tokens_n = np.bincount(row_j, weights=rows.counts, minlength=rows.num_rows)
         return np.asarray(self._fitted_model.bound(self._q, rows) / tokens_n)
 
-    def quality_range(self, model: TopicModel) -> tuple[float, float]:
+    def quality_range(self, model: LDAModel) -> tuple[float, float]:
         """From 3/2 to 1/2 of the score of a uniform guess."""
         guess = math.log(max(model.n_terms, 2))
         return -1.5 * guess, -0.5 * guess
@@ -499,7 +499,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         name = "prior" if what is self.prior else "earlier"
         return None if what is None else KnownTopics.of(what, name, self, public=public)
 
-    def _around(self, source: Any, around: TopicPrior) -> tuple[TopicModel, Schedule]:
+    def _around(self, source: Any, around: TopicPrior) -> tuple[LDAModel, Schedule]:
         """Model and schedule around known topics: the fewer documents, the fewer releases beside the word totals."""
         number = len(around.usage_k)
         if self.n_components not in ("auto", number):
@@ -514,7 +514,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             alike = ("clip", "document_length", "length_rule", "count_power")
             parts["earlier"] = earlier.sums({name: getattr(self, name) for name in alike})
 
-        def laid(num_steps: int) -> tuple[TopicModel, Schedule]:
+        def laid(num_steps: int) -> tuple[LDAModel, Schedule]:
             share = _FEW_SHARE if num_steps <= _FEW else _MANY_SHARE
             schedule = Schedule((1.0,) * num_steps, {**SHARES, "first": share}, rho=robbins_monro(0.0, 1.0))
             return self._model(source.width, number, **parts, iterates=num_steps > 0), schedule
@@ -542,11 +542,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         signal = signal_of_plan(one, plan, schedule.rho, self.num_examples).over_noise
         return int(min(max(signal // _CLEAR, 1), source.width))
 
-    def _model(self, width: int, n_components: int, **parts: Any) -> TopicModel:
+    def _model(self, width: int, n_components: int, **parts: Any) -> LDAModel:
         """The model that the parameters name; its own defaults stand for None."""
         options: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
         options["mode"] = check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode"
-        return TopicModel(
+        return LDAModel(
             n_components,
             width,
             doc_topic_prior=self.doc_topic_prior,
@@ -585,7 +585,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             tokens += float(rows.counts.sum())
         return bound, tokens
 
-    def _set_topics(self, model: TopicModel, q: Topics) -> None:
+    def _set_topics(self, model: LDAModel, q: Topics) -> None:
         self._fitted_model, self._q = model, q
         self._above_noise = None
         self.components_ = q.lambda_vk.T
@@ -801,13 +801,13 @@ class Signal:
         detectable: the same from which on a topic stands above the noise.
     """
 
-    model: TopicModel
+    model: LDAModel
     num_units: float
     over_noise: float
     detectable: float
 
 
-def signal_of_plan(model: TopicModel, plan: Plan, rho: StepSize, num_units: float) -> Signal:
+def signal_of_plan(model: LDAModel, plan: Plan, rho: StepSize, num_units: float) -> Signal:
     """The signal of so many units under a calibrated plan."""
     over_noise = model.signal(num_units, final_std(plan, rho))
     return Signal(model, num_units, over_noise, model.detectable)
@@ -847,7 +847,7 @@ def final_std(plan: Plan, rho: StepSize) -> float:
 
 
 def topics_above_noise(
-    model: TopicModel, q: Topics, plan: Plan, rho: StepSize, projection: Any, rng: np.random.Generator
+    model: LDAModel, q: Topics, plan: Plan, rho: StepSize, projection: Any, rng: np.random.Generator
 ) -> Bools:
     """Which topics deviate more from the background than any that the same plan finds where there are no topics, (K,).
 
@@ -874,7 +874,7 @@ def noise_of_topics(q: Topics) -> float:
     return 0.0 if q.sum_std_v is None else float(q.sum_std_v[0] * q.word_weight_v[0])
 
 
-def topic_deviations(model: TopicModel, q: Topics) -> Floats:
+def topic_deviations(model: LDAModel, q: Topics) -> Floats:
     """Energy of each topic's released sum off the background, over its part in the background, (K,).
 
     Both are in units of the noise; energy is less what noise is expected to add. Where there are no topics, the energy

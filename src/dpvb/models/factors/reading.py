@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpvb.guards.arrays import Floats
-from dpvb.models.factors import reading, tuned
+from dpvb.models.factors import tuned
 
 # Variances of columns, as multiples of their mean: atoms of the prior, and the relative width of one.
 _ATOMS, _WIDTH = np.geomspace(1e-4, 50.0, 60), 0.1
@@ -116,7 +116,7 @@ def least_share(d: int, noise: float, of_lengths: float, n: float) -> float:
     of_moments = noise_of_moments(noise, of_lengths, n)
     if math.isinf(of_moments):
         return 1.0
-    return min(math.hypot(reading.noise_edge(of_moments, d), 2 * math.sqrt(d / n) / d), 1.0)
+    return min(math.hypot(noise_edge(of_moments, d), 2 * math.sqrt(d / n) / d), 1.0)
 
 
 def noise_of_moments(noise: float, of_lengths: float, n: float) -> float:
@@ -145,7 +145,7 @@ def captured(d: int, k: int, of_moments: float) -> float:
     """
     share, other = 0.5 / k, 0.5 / (d - k)
     above, radius = share - other, math.sqrt(2 * d) * of_moments
-    if above <= radius / 2 or above + radius**2 / (4 * above) <= reading.noise_edge(of_moments, d):
+    if above <= radius / 2 or above + radius**2 / (4 * above) <= noise_edge(of_moments, d):
         return 0.0
     cosine2 = 1 - (radius / (2 * above)) ** 2
     return cosine2 + (1 - cosine2) * other / share

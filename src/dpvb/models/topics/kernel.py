@@ -32,7 +32,6 @@ from dpvb.core.contributions import Grid, check_shape
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.kernels.threads import num_threads, spread
-from dpvb.models.topics import kernel
 
 TIGHT = 1e-4  # below this tolerance: the plain fixed point, in float64
 DOCUMENTS_A_TASK = 256
@@ -225,7 +224,7 @@ class Factored:
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
         """Truncate each word's K entries and add them, in the kernel, which sets negative ones to 0."""
-        kernel.accumulate(
+        accumulate(
             self.indptr,
             self.indices,
             self.ratio,

@@ -74,7 +74,7 @@ _MOST_ITERATIONS = 100
 
 
 @dataclass(frozen=True)
-class TopicModel:
+class LDAModel:
     """The model; every field is public.
 
     A first release of word totals (`background`) gives topics their prior and random start, and words their weights.
