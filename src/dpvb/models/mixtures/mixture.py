@@ -13,7 +13,7 @@ block "count"       Σ r, norm 1
 block "categories"  Σ r ⊗ onehot, norm √D
 block "pairs"       one cell of each pair of columns, norm √(J(J - 1)/2), once at the end: see `pairs`
 block "scores"      Σ r_k clip(a1 z_k, a2 h_k), norm 1 for every number of components: see `scores`
-n̄, S̄                sums.count_k, sums.cell_kv: running means; n̂ is their weighted mean, see `updates`
+n̄, S̄                sums.count_k, sums.cell_kv: running means; n̂ is their weighted mean, `RunningCounts.rows`
 ==================  =============================================================================
 
 The blocks of phases "first" to "third" are the same with one component, r = 1: where the mass is. From there the

@@ -7,7 +7,7 @@ paper               code
 ==================  =============================================================================
 e_y                 r_nk: the label of a row as zeros and a one
 π, p_kj, p_kw       number_k, expected_kv, word_kw: Dirichlet and beta posteriors
-m_kd, v_kd, λ_kp    numbers, rates: see `moments`
+m_kd, v_kd, λ_kp    numbers, rates: see `number_posterior` and `rate_posterior`
 block "count"       Σ e_y, norm 1
 block "categories"  Σ e_y ⊗ onehots of D columns, norm √D; numbers are categories too, by public bins
 block "moments"     Σ e_y ⊗ (x, x², c/most) of M numbers and P counts, norm √(2M + P)

@@ -30,8 +30,8 @@ class Pairs:
     def sizes(self) -> tuple[int, ...]:
         """Places of each column: numbers, counts, then categories; a gap is a place of its number."""
         columns, gaps = self.columns, self.columns.gaps
-        numbers = (tuned.BINS + (place in gaps) for place in range(columns.numbers))
-        counts = (int(min(most + 1, tuned.BINS)) for most in columns.max_counts)
+        numbers = (tuned.PAIR_BINS + (place in gaps) for place in range(columns.numbers))
+        counts = (int(min(most + 1, tuned.PAIR_BINS)) for most in columns.max_counts)
         return (*numbers, *counts, *columns.sizes[: len(columns.sizes) - len(gaps)])
 
     @property
@@ -59,8 +59,8 @@ class Pairs:
         columns, code_nj = self.columns, np.zeros((len(rows.sound_n), len(self.sizes)), dtype=np.int64)
         for place in range(columns.numbers):
             unit_n = (np.clip(rows.x_nd[:, place], -1, 1) + 1) / 2
-            bin_n = np.minimum(np.nan_to_num(unit_n) * tuned.BINS, tuned.BINS - 1).astype(np.int64)
-            code_nj[:, place] = np.where(np.isnan(unit_n) & (place in columns.gaps), tuned.BINS, bin_n)
+            bin_n = np.minimum(np.nan_to_num(unit_n) * tuned.PAIR_BINS, tuned.PAIR_BINS - 1).astype(np.int64)
+            code_nj[:, place] = np.where(np.isnan(unit_n) & (place in columns.gaps), tuned.PAIR_BINS, bin_n)
         for place, most in enumerate(columns.max_counts, start=columns.numbers):
             count_n = np.clip(np.nan_to_num(rows.count_np[:, place - columns.numbers]), 0, most)
             code_nj[:, place] = np.floor(count_n * self.sizes[place] / (most + 1))

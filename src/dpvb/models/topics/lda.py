@@ -84,7 +84,7 @@ class LDAModel:
         n_components, n_terms: K, number of topics; V, size of the public vocabulary.
         clip: a in (0, 1]; a document's weighted statistic has norm a·L^p at most.
         document_length: L; see length_rule.
-        length_rule: how a document is brought to length L; see `documents`.
+        length_rule: how a document is brought to length L; see `to_length`.
         count_power: p in (0, 1]; 1 for the plain statistic.
         background: whether word totals are released first.
         word_power: κ in [0, 1]; words are weighted by probability^-κ, which needs the background.
