@@ -28,6 +28,7 @@ from dpvb.errors import DataFormatError, FewUnitsWarning, ModelFileError, Parame
 from dpvb.models.mixtures import categorical
 from dpvb.models.mixtures.components import Components, MixedColumns, MixturePosterior, ReleasedSums
 from dpvb.models.mixtures.mixture import MixtureModel
+from dpvb.models.mixtures.pairs import Pairs
 from dpvb.results import model_file
 from dpvb.rows.mixed import MixedRows
 
@@ -558,6 +559,11 @@ def test_two_groups_start_along_the_axis_on_which_rows_spread_most() -> None:
         q = replace(q, home=replace(q.home, root_kdd=root_dd[None]))
         apart = np.diff(model.split(q, 2).mean_kd @ vector_dd[:, -1])
         assert abs(apart[0]) > math.sqrt(value_d[-1])
+
+
+def test_tables_of_pairs_have_ten_bins_of_each_number() -> None:
+    """As docs/mixtures.md says; a gap has a bin of its own, and small counts one for each value."""
+    assert Pairs(MixedColumns(numbers=2, gaps=(1,), max_counts=(4.0, 99.0), sizes=(3, 2))).sizes == (10, 11, 5, 10, 3)
 
 
 def test_weights_are_drawn_as_they_are_uncertain() -> None:

@@ -51,7 +51,7 @@ RATE_TILT = 0.5
 # Least part of a direction of two groups that lies along the axis on which rows spread most.
 ALONG = 0.7
 # Bins of a number in tables of two columns.
-PAIR_BINS = 64
+PAIR_BINS = 10
 # Share of the released marginals in a table of probabilities, in rows.
 MARGINAL_ROWS = 1.0
 # Naive Bayes: bins of a number.
