@@ -39,13 +39,11 @@ class Mechanism:
         check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
 
     def sensitivity(self, neighboring_relation: NeighboringRelation, ratio: float) -> float:
-        """Largest change of the released sum over C; `ratio` is Δ/C, the swap ratio.
+        """Largest distance over C of the sums that one unit makes possible; `ratio` is Δ/C, the swap ratio.
 
-        Add/remove changes the sum by one contribution, except where the batch size is fixed: there one unit
-        takes another's place, as it does under replace-one.
+        See `Event.sensitivity`: a unit that can be absent counts with its whole contribution.
         """
-        one_for_another = neighboring_relation == "replace_one" or self.sampler.name == "fixed_size"
-        return ratio if one_for_another else 1.0
+        return self.event(ratio).sensitivity(neighboring_relation)
 
     def event(self, ratio: float) -> Event:
         """What the accountant composes."""

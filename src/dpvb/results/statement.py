@@ -289,9 +289,14 @@ class PrivacyStatement:
                 relation, method = self.neighboring_relation, self.method
                 epsilon = accounting.epsilon_of(events, delta=delta, neighboring_relation=relation, method=method)
             if epsilon > said * (1 + 1e-9):
+                earlier = (
+                    " Up to version 0.2, dpvb accounted too little for fixed-size batches: use the larger epsilon if "
+                    "the file is your own."
+                )
+                fixed = any(event.sampler == "fixed_size" for event in events)
                 raise PrivacyError(
                     f"the statement says epsilon = {said:.6g} at delta = {delta:g}, but its releases cost "
-                    f"{epsilon:.6g}. Do not trust this file."
+                    f"{epsilon:.6g}. Do not trust this file.{earlier if fixed else ''}"
                 )
 
     def to_dict(self) -> dict[str, Any]:
