@@ -25,15 +25,20 @@ from dpvb.models.gradients.variational import Variational
 from dpvb.results.figures import Figure, Intervals
 from dpvb.results.forecast import Forecast, two_digits
 
-# Steps of a fit, at least, and passes over the data where batches are smaller.
 #: Ends of a 95 % interval, in standard deviations.
 _NORMAL_95 = 1.959964
-_STEPS, _PASSES = 200, 20
-# Standard deviation of a parameter, over that of its prior, that is worth a fit; square of a gradient over that of the
-# clip, as benchmark `forecasts` shows it.
-_WORTH, _INFORMATIVE = 0.1, 0.35
-# Draws of the posterior by which rows are scored, and rows that are scored at a time.
-_DRAWS, _SCORED = 64, 4096
+# Steps of a fit, at least.
+_STEPS = 200
+# Passes over the data, with smaller batches.
+_PASSES = 20
+# Standard deviation of a parameter, over that of its prior, that is worth a fit.
+_WORTH = 0.1
+# Square of a gradient over that of the clip; benchmark `forecasts` chose it.
+_INFORMATIVE = 0.35
+# Draws of the posterior by which rows are scored.
+_DRAWS = 64
+# Rows that are scored at a time.
+_SCORED = 4096
 
 
 @dataclass(eq=False, repr=False)

@@ -53,10 +53,18 @@ from dpvb.runs.run import Run
 
 #: What a file holds of q beside the topics.
 _ARRAYS = ("alpha_k", "background_v", "word_weight_v", "words_v", "sum_vk", "sum_std_v")
-# Signals of a prior's topics, by a plan of few steps, below which the word totals are all that is released, and above
-# which many steps are; shares of the word totals.
-_NOTHING, _MUCH, _FEW, _MANY = 4.0, 8.0, 3, 8
-_FEW_SHARE, _MANY_SHARE = 0.6, 0.3
+# Signal of a prior's topics, by a plan of few steps, below which word totals alone are released.
+_NOTHING = 4.0
+# Signal from which a plan of many steps is made.
+_MUCH = 8.0
+# Number of few steps.
+_FEW = 3
+# Number of many steps.
+_MANY = 8
+# Share of the budget for word totals in a plan of few steps.
+_FEW_SHARE = 0.6
+# Share of the budget for word totals in a plan of many steps.
+_MANY_SHARE = 0.3
 #: Words of a topic that a report shows.
 _WORDS_OF_A_REPORT = 12
 #: Signal of each topic from which on its words are clear; benchmark `topics` (n_components="auto") chose it.
@@ -782,10 +790,14 @@ def _checked(frequency: Mapping[Any, Any]) -> dict[str, float]:
 
 
 # Tuned by hand; benchmark `topics` shows what they do.
-_DRAWN_LENGTH = 60  # words of a document that is drawn
-_MARGIN = 1.25  # over the largest deviation where there are no topics
-# Parts of the detectable signal: below the one no topic can stand out; above the other the test waits to be asked for.
-_HOPELESS, PLENTY = 1 / 8, 3.0
+# Words of a document that is drawn.
+_DRAWN_LENGTH = 60
+# Factor over the largest deviation of the documents without topics.
+_MARGIN = 1.25
+# Part of the detectable signal below which no topic can stand out.
+_HOPELESS = 1 / 8
+# Multiple of the detectable signal above which the test runs only when it is asked for.
+PLENTY = 3.0
 # Standard deviation of the logarithms of topics' sizes.
 _SIZE_SPREAD = 0.5
 

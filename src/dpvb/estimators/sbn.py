@@ -44,8 +44,10 @@ _NOISY = 0.7
 _PLANNED: Mapping[str, Any] = {"num_steps": 14, "offset": 0.0, "decay": 0.25, "ridge": 1.0, "sweeps": 2}
 # The same below _NOISY.
 _PLANNED_NOISY: Mapping[str, Any] = {"num_steps": 8, "offset": 0.0, "decay": 0.5, "ridge": 2.0, "sweeps": 3}
-# Passes over the data, and most steps, where batches are smaller.
-_PASSES, _MOST_STEPS = 5, 150
+# Passes over the data, with smaller batches.
+_PASSES = 5
+# Largest number of steps, with smaller batches.
+_MOST_STEPS = 150
 # Arrays of a fitted network in a model file: the prior's scales matter to no prediction.
 _ARRAYS = ("w_kj", "level_j", "mean_k")
 

@@ -25,9 +25,14 @@ from dpvb.guards.arrays import Floats
 from dpvb.models.factors import reading, tuned
 from dpvb.models.factors.reading import Split
 
-# Rounds at most, those until the number of factors is settled, and the relative change of a unique variance that ends
-# them; the largest precision of a factor.
-_ROUNDS, _SETTLED, _CLOSE, _OFF = 200, 20, 1e-5, 1e12
+# Rounds at most.
+_ROUNDS = 200
+# Rounds after which the number of factors no longer changes.
+_SETTLED = 20
+# Relative change of a unique variance that ends the rounds.
+_CLOSE = 1e-5
+# Largest precision of a factor.
+_OFF = 1e12
 
 
 @dataclass(frozen=True)

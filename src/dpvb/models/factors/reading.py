@@ -15,8 +15,10 @@ import numpy as np
 from dpvb.guards.arrays import Floats
 from dpvb.models.factors import tuned
 
-# Variances of columns, as multiples of their mean: atoms of the prior, and the relative width of one.
-_ATOMS, _WIDTH = np.geomspace(1e-4, 50.0, 60), 0.1
+# Atoms of the prior of the variances of columns, as multiples of their mean.
+_ATOMS = np.geomspace(1e-4, 50.0, 60)
+# Relative width of an atom.
+_WIDTH = 0.1
 
 
 class Split(NamedTuple):
@@ -97,9 +99,10 @@ def unbiased(eigenvalue_e: Floats, sd: float, d: int) -> Floats:
 # Which directions a factor model will see, from public numbers alone; unit: a row.
 
 
-# The radius squared over the mean squared length of rows about their mean, and the share of rows in neighbouring bins:
-# benchmark `forecasts` shows what they do.
-_RADIUS, _NEAR = 1.3, 0.9
+# Square of the radius over the mean squared length of rows about their mean; benchmark `forecasts` shows what it does.
+_RADIUS = 1.3
+# Share of rows in neighbouring bins of lengths; benchmark `forecasts` shows what it does.
+_NEAR = 0.9
 
 
 def least_share(d: int, noise: float, of_lengths: float, n: float) -> float:

@@ -38,8 +38,12 @@ from dpvb.guards.domains import Nonnegative, Positive, Positives, Symmetric
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.factors import reading, tuned
 
-_C, _C_GRAM = tuned.MOMENTS_CONSTANT, tuned.GRAM_CONSTANT
-_REST, _REST_GRAM = math.sqrt(1.0 - _C**2), math.sqrt(1.0 - _C_GRAM**2)
+# c and c': the constants beside a row.
+_C = tuned.MOMENTS_CONSTANT
+_C_GRAM = tuned.GRAM_CONSTANT
+# √(1 - c²) and √(1 - c'²): the factors of the row.
+_REST = math.sqrt(1.0 - _C**2)
+_REST_GRAM = math.sqrt(1.0 - _C_GRAM**2)
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,10 @@ from dpvb.models.gradients.density import Density
 from dpvb.models.gradients.gradients import Gradients, SingleRows
 
 GUIDES = ("mean_field", "full_rank", "point")
-# Floor that keeps precisions positive; and parameters of a full-rank guide at most, whose matrices have their square.
-_LEAST, _MOST_FULL = 1e-6, 2000
+# Floor that keeps precisions positive.
+_LEAST = 1e-6
+# Parameters of a full-rank guide at most: its matrices have their square.
+_MOST_FULL = 2000
 
 
 @dataclass(frozen=True)

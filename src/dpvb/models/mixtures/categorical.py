@@ -48,7 +48,7 @@ def shares(cell_kv: Floats, number_k: Floats, base_v: Floats, std: Floats | floa
 
 
 def read(cell_kv: Floats, number_k: Floats, base_v: Floats, std: float, sizes: Sequence[int]) -> Floats:
-    """Expected counts of the posterior, (k, V): noisy ones, drawn to the released marginals as far as noise demands.
+    """Expected counts of the posterior, (k, V): noisy ones, shrunk towards the released marginals.
 
     Args:
         cell_kv: noisy counts of every category in every component.
@@ -61,7 +61,7 @@ def read(cell_kv: Floats, number_k: Floats, base_v: Floats, std: float, sizes: S
 
 
 def drawn(cell_kv: Floats, number_k: Floats, base_v: Floats, std: Floats | float, sizes: Sequence[int]) -> Floats:
-    """Noisy counts, 0 at least, drawn to the released marginals as far as noise demands, (k, V).
+    """Noisy counts, at least 0, shrunk towards the released marginals by their noise, (k, V).
 
     Args:
         cell_kv, number_k, base_v, sizes: as in `read`.

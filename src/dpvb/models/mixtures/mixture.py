@@ -66,7 +66,7 @@ class MixtureModel:
         estimate: "posterior" (variational Bayes) or "mode" (private EM).
         prior: weight of the priors; 0: none.
         num_steps: J; None: planned.
-        earlier: groups that the components start from, and are drawn to; as many as there are components.
+        earlier: groups that the components start from, and are shrunk towards; as many as there are components.
         check: share of the budget for tables of all pairs of columns; 0: none are released.
 
     Raises:

@@ -276,8 +276,8 @@ class ReleasedTables:
 #
 #     numbers: m, v ~ normal-gamma,   x new ~ Student t;     counts: λ ~ gamma,   c new ~ negative binomial
 #
-# A class that the noise drowns is drawn to all rows: its mean by a prior as wide as all rows are, its variance and its
-# rate likewise. Without noise the posteriors are exactly the conjugate ones.
+# A class that is lost in the noise is shrunk towards all rows: its mean by a prior as wide as all rows are, its
+# variance and its rate likewise. Without noise the posteriors are exactly the conjugate ones.
 
 
 @dataclass(frozen=True)

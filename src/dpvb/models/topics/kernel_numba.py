@@ -320,7 +320,9 @@ MOST_MOMENTUM = 0.95
 KEPT = 0.1
 #: A word less probable than this has no topic, and adds nothing.
 NO_MASS = 1e-200
-#: A document whose largest count lies outside is taken as empty.
-HUGE, TINY = 1e30, 1e-100
+#: A document with a larger count is treated as empty.
+HUGE = 1e30
+#: A document whose largest count is smaller is treated as empty.
+TINY = 1e-100
 #: A relative rounding error of float64 is at most half of it.
 ROUNDING = 2.0**-52

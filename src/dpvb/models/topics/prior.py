@@ -24,10 +24,22 @@ from dpvb.guards.arrays import Floats
 from dpvb.models import empirical_bayes
 
 # Tuned by hand; benchmark `topics` shows what they do.
-_ROUNDS, _SWEEPS = 15, 30  # reweightings, and sweeps of coordinate descent in each
-_MISFIT = 0.7  # how far a word total is from the prior's, as a share of it
-_USUAL, _EVEN = 2.0, 0.2  # how far a usage is from the usual one: multiple of it, and of the total over K
-_LEAST_WORD, _LEAST_SIZE, _LEAST_SPREAD = 1e-3, 0.02, 0.3  # of the prior's word; of the mean size, the last too
+# Reweightings in the regression of word totals on the prior's topics.
+_ROUNDS = 15
+# Sweeps of coordinate descent in each reweighting.
+_SWEEPS = 30
+# Standard deviation of a word total about the prior's, as a share of it.
+_MISFIT = 0.7
+# Standard deviation of a usage about the usual one, as a multiple of it ...
+_USUAL = 2.0
+# ... in addition to this multiple of the total over K.
+_EVEN = 0.2
+# Least probability of a word, over the prior's.
+_LEAST_WORD = 1e-3
+# Least size of a topic, over the mean size.
+_LEAST_SIZE = 0.02
+# Least standard deviation of the sizes of topics, over their mean.
+_LEAST_SPREAD = 0.3
 
 
 @dataclass(frozen=True)
