@@ -308,8 +308,8 @@ def test_all_estimators_can_be_selected() -> None:
     given = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2}
     cases: list[tuple[Any, list[dict[str, Any]], tuple[Any, ...], dict[str, Any]]] = [
         (dpvb.LDA(2, public_vocabulary=True, **given), [{"n_components": 3}, {"clip": 0.1}], (counts,), {}),
-        (dpvb.SigmoidBeliefNetwork(2, **given), [{"form": "six_blocks"}, {"num_steps": 3}], (pixels,), {}),
         (dpvb.LogisticRegression(row_norm=1.0, **given), [{"alpha": 2.0}], (X, y), {}),
+        (dpvb.SigmoidBeliefNetwork(2, **given), [{"n_components": 3}, {"num_steps": 3}], (pixels,), {}),
         (dpvb.LogisticRegression(covariance="diagonal", row_norm=1.0, **given), [{}, {"alpha": 1.0}], (X, y), {}),
         (dpvb.LogisticRegression(low=-9, high=9, **given), [{}, {"low": -5}], (X, y), {}),
         (dpvb.BinomialRegression(max_trials=4, row_norm=1.0, **given), [{}], (X, 2 * y), {"trials": np.full(200, 3)}),

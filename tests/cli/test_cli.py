@@ -223,7 +223,7 @@ def test_plan_of_replaced_documents_in_words() -> None:
 
 @pytest.mark.parametrize("sampler", [FullBatch(), Poisson(0.2)])
 def test_epsilon_spent_so_far(sampler: Any) -> None:
-    release = Release(lda.LDA(2, 5).blocks, Mechanism(sampler, 4.0))
+    release = Release(lda.LDAModel(2, 5).blocks, Mechanism(sampler, 4.0))
     plan = Plan([release] * 40)
     epsilon = plan.epsilon(1e-5)
     spending = terminal.spent_so_far(plan, epsilon, 1e-5)

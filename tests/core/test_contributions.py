@@ -20,7 +20,7 @@ from dpvb.core.blocks import triangle
 from dpvb.core.contributions import Contribution, Grid, upper_norms
 from dpvb.core.forms import Gram, Kron, MeasuredRows, Rows, ScaledRows, SparseRows, grouped
 from dpvb.models.topics import kernel as kernel
-from dpvb.models.topics.factored import Factored
+from dpvb.models.topics.kernel import Factored
 
 MARGIN = 1.0 - 2.0**-20
 GRID = Grid(2.0**-34, 1.0)
@@ -70,16 +70,16 @@ def make_gram(rng: np.random.Generator, n: int) -> Gram:
     return Gram(x, rng.random(n))
 
 
-def make_factored(rng: np.random.Generator, n: int, engine: str = "numpy", dtype: type = np.float64) -> Factored:
+def make_factored(rng: np.random.Generator, n: int, dtype: type = np.float64) -> Factored:
     """Documents over 9 words and 4 topics, from the kernel's own local step."""
     counts = rng.poisson(0.7, (n, 9)) * 10.0 ** rng.uniform(-4, 4, (n, 1))
     beta = rng.dirichlet(np.full(9, 0.3), 4).T.astype(dtype)
     indptr = np.concatenate([[0], np.cumsum((counts > 0).sum(axis=1))])
     indices = np.nonzero(counts)[1].astype(np.int32)
     theta, ratio, norm, _ = kernel.local_step(
-        indptr, indices, counts[counts > 0], beta, np.full(4, 0.1), max_iter=20, engine=engine, threads=1
+        indptr, indices, counts[counts > 0], beta, np.full(4, 0.1), max_iter=20, threads=1
     )
-    return Factored(indptr, indices, ratio, theta, beta, norm, engine=engine)  # type: ignore[arg-type]
+    return Factored(indptr, indices, ratio, theta, beta, norm)
 
 
 Maker = Callable[[np.random.Generator, int], Contribution]
@@ -91,7 +91,7 @@ MAKERS: dict[str, tuple[Maker, tuple[int, ...], bool]] = {
     "kron": (make_kron, (2, 3), False),
     "gram": (make_gram, (D * (D + 1) // 2,), True),
     "factored": (make_factored, (9, 4), False),
-    "factored_compiled": (lambda rng, n: make_factored(rng, n, "numba", np.float32), (9, 4), False),
+    "factored_compiled": (lambda rng, n: make_factored(rng, n, np.float32), (9, 4), False),
 }
 FORMS = pytest.mark.parametrize("form", MAKERS)
 
@@ -232,7 +232,7 @@ def subset(contribution: Contribution, rows: np.ndarray) -> Contribution:
         return SparseRows(indptr, indices, np.concatenate([np.empty(0), *(contribution.values[s] for s in spans)]))
     ratio = np.concatenate([np.empty(0), *(contribution.ratio[s] for s in spans)])
     theta, norm = contribution.theta[rows], contribution.norm[rows]
-    return Factored(indptr, indices, ratio, theta, contribution.beta, norm, contribution.engine)
+    return Factored(indptr, indices, ratio, theta, contribution.beta, norm)
 
 
 @FORMS

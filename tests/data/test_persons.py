@@ -29,7 +29,7 @@ from dpvb.data.persons import by_person, elsewhere, newcomers, read_ids
 from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError, ParameterError
 from dpvb.models.regression.first_order import FirstOrder
-from dpvb.models.topics.lda import LDA
+from dpvb.models.topics.lda import LDAModel
 
 WORDS = ("a", "b", "c", "d", "e")
 SCHEMA = Schema((Numeric("v", 0, 4),), Target("y"), group="who")
@@ -275,4 +275,4 @@ def test_a_person_moves_a_sum_over_files_by_one_bound_at_most(tmp_path_factory: 
     for name, content in (("without", files), ("with", with_person)):
         paths = [write(folder / f"{name}{n}", rows) for n, (write, rows) in enumerate(content)]
         sources.append(open_documents(paths, vocabulary=WORDS, group_column="who"))
-    assert moved(LDA(2, len(WORDS)), "words", *sources) <= 1.0 + 1e-6
+    assert moved(LDAModel(2, len(WORDS)), "words", *sources) <= 1.0 + 1e-6

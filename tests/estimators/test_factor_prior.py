@@ -13,7 +13,7 @@ from scipy.special import chdtri
 
 import dpvb
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError
-from dpvb.models.factors.moments import Moments
+from dpvb.models.factors.three_releases import SecondMoments
 from dpvb.results import model_file
 
 KINDS = (dpvb.FactorAnalysis, dpvb.PCA)
@@ -105,7 +105,7 @@ def test_joined_moments_know_their_noise_and_weigh_by_it(noises: tuple[float, fl
     rng, found = np.random.default_rng(0), []
     for _ in range(2_000):
         one, other = (
-            Moments(np.zeros(D), np.ones(D), 1.0, 0.0, np.diag(1 + sd * rng.standard_normal(D)), sd, 1e12)
+            SecondMoments(np.zeros(D), np.ones(D), 1.0, 0.0, np.diag(1 + sd * rng.standard_normal(D)), sd, 1e12)
             for sd in noises
         )
         joined = one.joined(other)
@@ -133,9 +133,6 @@ def test_what_does_not_fit_is_refused_by_name(first: Any, tmp_path: Path) -> Non
     refused("'x0' differs", low=[-9.0] * (D - 1) + [-80.0])
     refused("prior must be of the same rows", low=None, high=None, row_norm=100.0)
     refused("prior must be a fitted dpvb.PCA", dpvb.PCA)
-    refused("prior must be None, unless solver='three_releases'", solver="paper")
-    paper = dpvb.FactorAnalysis(2, **RANGES, epsilon=1.0, solver="paper").fit(people(200))
-    refused("prior must be a fit with solver='three_releases'", prior=paper)
     refused("prior must hold loadings, noise_variance, mean, rows", prior={"loadings": LOADINGS})
     refused(r"prior\['loadings'\] must be K x 5 finite numbers", prior={**study, "loadings": LOADINGS[:, :4]})
     refused(r"prior\['mean'\] must be 5 finite numbers", prior={**study, "mean": [math.nan] * D})

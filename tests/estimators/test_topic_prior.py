@@ -17,7 +17,7 @@ from dpvb import federated
 from dpvb.core.noise import InsecureNoise
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError
 from dpvb.models.topics import prior
-from dpvb.models.topics.prior import Prior
+from dpvb.models.topics.prior import TopicPrior
 
 TERMS, TOPICS = 120, 6
 WORDS = tuple(f"w{chr(97 + v // 26)}{chr(97 + v % 26)}" for v in range(TERMS))
@@ -55,10 +55,12 @@ def fixed_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- the start ----------------------------------------------------------------------------------------------
 
 
-def made_up(seed: int = 3) -> tuple[Prior, np.ndarray, np.ndarray]:
+def made_up(seed: int = 3) -> tuple[TopicPrior, np.ndarray, np.ndarray]:
     """A prior, how many words of each topic there are, and their totals."""
     rng = np.random.default_rng(seed)
-    known = Prior(np.maximum(known_topics(), 1e-6) / np.maximum(known_topics(), 1e-6).sum(axis=0), np.full(6, 1 / 6))
+    known = TopicPrior(
+        np.maximum(known_topics(), 1e-6) / np.maximum(known_topics(), 1e-6).sum(axis=0), np.full(6, 1 / 6)
+    )
     c_k = np.array([4e4, 2e4, 1e4, 5e3, 0.0, 0.0])
     return known, c_k, known.topics_vk @ c_k + 20.0 * rng.standard_normal(TERMS)
 
@@ -66,7 +68,7 @@ def made_up(seed: int = 3) -> tuple[Prior, np.ndarray, np.ndarray]:
 def test_the_usage_is_the_least_of_what_it_minimises() -> None:
     """At the weights that it implies, the gradient vanishes where a topic is used, and points outwards elsewhere."""
     known, truth, t_v = made_up()
-    c_k = prior.usage(known, t_v, 20.0)
+    c_k = known.usage(t_v, 20.0)
     w_v = 1 / (20.0**2 + (0.7 * known.topics_vk @ c_k) ** 2)
     usual_k = t_v.sum() * known.usage_k
     gradient_k = known.topics_vk.T @ (w_v * (known.topics_vk @ c_k - t_v))
@@ -81,10 +83,10 @@ def test_the_usage_is_the_least_of_what_it_minimises() -> None:
 def test_exact_totals_leave_the_prior_as_it_is() -> None:
     known, _, _ = made_up()
     t_v = known.topics_vk @ (1e5 * known.usage_k)
-    c_k = prior.usage(known, t_v, 0.0)
+    c_k = known.usage(t_v, 0.0)
     np.testing.assert_allclose(c_k, 1e5 * known.usage_k, rtol=1e-9)
     b_v = prior.words(known.topics_vk @ c_k, t_v, 0.0)
-    np.testing.assert_allclose(prior.around(known, c_k, b_v), known.topics_vk, rtol=1e-6)
+    np.testing.assert_allclose(known.adapted(c_k, b_v), known.topics_vk, rtol=1e-6)
 
 
 def test_words_follow_the_totals_where_they_were_seen_and_the_prior_elsewhere() -> None:

@@ -16,6 +16,7 @@ import pytest
 from wire import decode, encode, offered
 
 import dpvb
+from benchmarks.float64 import Float64Network, Float64Topics
 from dpvb import federated
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import ORDERS, add, cost_units
@@ -207,17 +208,17 @@ def test_trust_models_without_noise_are_one_fit() -> None:
 
 
 class PlainTopics(dpvb.LDA):
-    """The NumPy path in float64, ordinary variational Bayes."""
+    """Topics in float64, ordinary variational Bayes."""
 
     def _model(self, *facts: Any, **parts: Any) -> Any:
-        return dataclasses.replace(super()._model(*facts, **parts), engine="numpy")
+        return Float64Topics(**vars(super()._model(*facts, **parts)))
 
 
 class PlainNetwork(dpvb.SigmoidBeliefNetwork):
-    """The NumPy path in float64."""
+    """Weights in float64."""
 
     def _model(self, width: int) -> Any:
-        return dataclasses.replace(super()._model(width), engine="numpy")
+        return Float64Network(**vars(super()._model(width)))
 
 
 def topics(**options: Any) -> Any:

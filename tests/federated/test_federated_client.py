@@ -53,7 +53,7 @@ from dpvb.federated.shared import Shared
 from dpvb.federated.trust import Trust
 from dpvb.ledger import Ledger
 from dpvb.models.declared import declared
-from dpvb.models.topics.lda import LDA
+from dpvb.models.topics.lda import LDAModel
 from dpvb.runs.checkpoint import Checkpoint, Seal
 from dpvb.version import __version__
 
@@ -709,7 +709,13 @@ def test_the_q_of_a_strangers_model_travels_and_nothing_else_is_made_of_a_messag
         for q in (weapon, Place(weapon), [weapon], {"q": weapon}):
             told = reason(tell(client, asked(offer, 0, q=q)))
             assert "names the class 'test_federated_client:Weapon'" in told
-        for q in (LDA(2, D).init(np.random.default_rng(0)), made.offer(), Place(made.offer()), Place(Place(Q)), Q):
+        for q in (
+            LDAModel(2, D).init(np.random.default_rng(0)),
+            made.offer(),
+            Place(made.offer()),
+            Place(Place(Q)),
+            Q,
+        ):
             assert reason(tell(client, asked(offer, 0, q=q)))
         assert not MADE
         share(tell(client, asked(offer, 0, q=Place(Q))))
@@ -720,7 +726,7 @@ def test_the_q_of_a_strangers_model_travels_and_nothing_else_is_made_of_a_messag
 @pytest.mark.parametrize("trust", ["none", "secure_aggregation"])
 def test_a_q_outside_its_domain_is_refused_and_nothing_is_spent(trust: str, ledger: Path) -> None:
     """Numbers that are not finite, and signs that its class does not declare: of any form that is the model's own."""
-    model = LDA(2, D)
+    model = LDAModel(2, D)
     task = task_of(np.ones((5, D)), model, source=BagOfWords)
     made = party(trust, tasks=dict.fromkeys("abc", task))
     q = model.init(np.random.default_rng(0))

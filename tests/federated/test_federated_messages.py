@@ -42,10 +42,10 @@ from dpvb.federated.messages import (
     encode,
 )
 from dpvb.federated.trust import Trust
-from dpvb.models.belief_network.beta_normal import Scales
+from dpvb.models.belief_network.beta_normal import WeightScales
 from dpvb.models.declared import declared
 from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.topics.lda import LDA, Topics
+from dpvb.models.topics.lda import LDAModel, Topics
 
 HEX = "ab" * 32
 MESSAGES = "dpvb.federated.messages"
@@ -275,7 +275,7 @@ def test_limits_hold_on_both_sides() -> None:
 
 # --- hostile bytes ------------------------------------------------------------------------------------------
 
-KNOWN = (Topics, Likelihood, Scales)
+KNOWN = (Topics, Likelihood, WeightScales)
 WHOLE = encode(
     Request(
         HEX,
@@ -469,7 +469,7 @@ OFFER = Offer(
     version="0.1.0",
     run="run-1",
     kind="LDA",
-    model=declared(LDA(3, 12)),
+    model=declared(LDAModel(3, 12)),
     columns=("some", "words"),
     multipliers=(1.0, 2.0, math.inf),
     trust="secure_aggregation",

@@ -87,8 +87,6 @@ def test_order_and_split_do_not_change_a_bit(case: Case) -> None:
 @pytest.mark.parametrize("copies", [(1, 2, 3), (100,), pytest.param((10_000,), marks=pytest.mark.slow)])
 def test_a_person_with_many_rows_counts_once(case: Case, copies: tuple[int, ...]) -> None:
     """Rows of all kinds, malformed ones among them: within one bound, and the same whatever else is there."""
-    if copies == (10_000,) and case.name == "lda_numpy":
-        copies = (1000,)  # the plain kernel takes a millisecond a document
     look = neighbours.Look(case, 10)
     holds(look.persons(copies))
     rows = np.tile(case.modest, (copies[0], 1))

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import topic_kernel
 from small_models import CASES, NAMES, Case, table
 
 import dpvb
+from benchmarks.float64 import Float64Topics
 from dpvb.audit import queries
 from dpvb.core import loop
 from dpvb.core.blocks import Block
@@ -34,7 +36,7 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.silence import silence
 from dpvb.models.topics import kernel as kernel
-from dpvb.models.topics.lda import LDA
+from dpvb.models.topics.lda import LDAModel
 from dpvb.results import model_file
 
 EVERY_MODEL = pytest.mark.parametrize("case", CASES, ids=NAMES)
@@ -166,7 +168,7 @@ def test_models_that_travel_declare_signs() -> None:
         type(case.model).__name__: {d.words for *_, d in domains._parts("q", case.start(), domains.FINITE)}
         for case in _MODELS
     }
-    for name in ("LDA", "FirstOrder", "FirstOrderDiagonal", "PolyaGamma", "SBN", "SBNBlocks"):
+    for name in ("LDAModel", "FirstOrder", "FirstOrderDiagonal", "PolyaGamma", "SBN", "VIPSNetwork"):
         assert domains.POSITIVE.words in found[name], name
 
 
@@ -359,33 +361,25 @@ def test_a_unit_of_norm_zero_or_unknown_adds_nothing(domain: str, norm: float) -
 # --- hostile q ----------------------------------------------------------------------------------------------
 
 
-def with_engines() -> list[Case]:
-    """Every case, those with two engines twice."""
-    found = []
-    for case in CASES:
-        if case.phase == "first":
-            continue
-        found.append(case)
-        if getattr(case.model, "engine", None) == "numba":
-            found.append(replace(case, name=f"{case.name}_numpy", model=replace(case.model, engine="numpy")))
-    return found
+#: The cases of all releases but the first ones, whose q no stranger can make.
+LATER = [case for case in CASES if case.phase != "first"]
 
 
-@pytest.mark.parametrize("case", with_engines(), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", LATER, ids=lambda case: case.name)
 def test_at_a_hostile_q_no_unit_leaves_its_bound(case: Case) -> None:
     for check in queries.check_queries(replace(case, phase=None), 60):
         assert check.passed, check
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", with_engines(), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", LATER, ids=lambda case: case.name)
 def test_at_ten_thousand_hostile_q_no_unit_leaves_its_bound(case: Case) -> None:
     for check in queries.check_queries(replace(case, phase=None), 10_000):
         assert check.passed, check
 
 
 def test_hostile_q_are_of_many_kinds_and_some_are_accepted() -> None:
-    q, rng = LDA(2, 5).init(np.random.default_rng(0)), np.random.default_rng(1)
+    q, rng = LDAModel(2, 5).init(np.random.default_rng(0)), np.random.default_rng(1)
     made = [queries.hostile(q, rng) for _ in range(400)]
     numbers = np.concatenate([other.beta_vk.ravel() for other in made])
     assert np.isnan(numbers).any()
@@ -397,9 +391,9 @@ def test_hostile_q_are_of_many_kinds_and_some_are_accepted() -> None:
 
 
 def test_topics_of_infinity_and_weights_of_nan_add_nothing() -> None:
-    """Both engines: a word of infinite probability and unknown weight made the kernel add the least integer."""
-    for engine in ("numba", "numpy"):
-        model = LDA(2, 6, background=False, word_power=0.0, engine=engine)  # type: ignore[arg-type]
+    """A word of infinite probability and unknown weight made the kernel add the least integer."""
+    for kind in (LDAModel, Float64Topics):
+        model = kind(2, 6, background=False, word_power=0.0)
         q = model.init(np.random.default_rng(0))
         beta_vk, weight_v = q.beta_vk.copy(), q.word_weight_v.copy()
         beta_vk[3], weight_v[3] = np.inf, np.nan
@@ -415,17 +409,17 @@ def test_topics_of_infinity_and_weights_of_nan_add_nothing() -> None:
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.integers(0, 2**32 - 1))
 def test_topics_of_any_numbers_add_nothing_below_0_or_beyond_the_bound(seed: int) -> None:
-    """Whatever topics, proportions and weights of words are, in both engines, to the same bits."""
+    """Whatever topics, proportions and weights of words are, in compiled and plain loops, to the same bits."""
     rng = np.random.default_rng(seed)
     indptr, indices = np.array([0, 2, 5]), np.array([0, 3, 0, 1, 2], dtype=np.int32)
     beta_vk, theta_nk, ratio_j = rng.normal(size=(4, 2)), rng.normal(size=(2, 2)), rng.normal(size=5)
     for array in (beta_vk, theta_nk, ratio_j):
         array.flat[rng.integers(array.size)] = rng.choice(queries._ODD)
     found = []
-    for engine in ("numba", "numpy"):
+    for engine in (kernel, topic_kernel):
         out_vk = np.zeros((4, 2), dtype=np.int64)
         with np.errstate(all="ignore"):
-            kernel.accumulate(
+            engine.accumulate(
                 indptr,
                 indices,
                 ratio_j,
@@ -435,7 +429,6 @@ def test_topics_of_any_numbers_add_nothing_below_0_or_beyond_the_bound(seed: int
                 GRID.step,
                 out_vk,
                 bound=GRID.bound,
-                engine=engine,  # type: ignore[arg-type]
             )
         found.append(out_vk)
     assert np.array_equal(*found)
@@ -443,12 +436,12 @@ def test_topics_of_any_numbers_add_nothing_below_0_or_beyond_the_bound(seed: int
     assert (found[0] <= 2 * GRID.bound / GRID.step).all()
 
 
-@pytest.mark.parametrize("engine", ["numba", "numpy"])
-def test_negative_topics_do_not_push_two_documents_apart(engine: Any) -> None:
+@pytest.mark.parametrize("kind", [LDAModel, Float64Topics])
+def test_negative_topics_do_not_push_two_documents_apart(kind: Any) -> None:
     """The q at which two documents were 1.97 C apart, where √2 C is accounted."""
     beta_vk = np.array([[-1.522315, -2.895056], [0.166584, -0.127521], [0.0494, -0.135326], [-0.166420, 0.455413]])
-    facts: dict[str, Any] = {"count_power": 1.0, "background": False, "word_power": 0.0, "engine": engine}
-    model = LDA(2, 4, clip=0.01, document_length=1000.0, doc_topic_prior=0.05, **facts)
+    facts: dict[str, Any] = {"count_power": 1.0, "background": False, "word_power": 0.0}
+    model = kind(2, 4, clip=0.01, document_length=1000.0, doc_topic_prior=0.05, **facts)
     q = model.init(np.random.default_rng(0))
     hostile = replace(q, beta_vk=beta_vk.astype(q.beta_vk.dtype))
     assert domains.outside(hostile) == "q.beta_vk must be 0 or more"
@@ -488,7 +481,7 @@ class Kept:
 @pytest.mark.parametrize("value", [1e308, -math.inf, 3e307, math.nan])
 def test_a_resumed_run_asks_nothing_at_a_q_of_hostile_numbers(value: float) -> None:
     """Sums that a folder brings make q; since they push it out of its domain, no document is read."""
-    model = LDA(2, 6)
+    model = LDAModel(2, 6)
     plan = phased(model.blocks, FullBatch(), [1.0, 1.0])
     journal = Kept(value)
     wall: Wall[Any] = Wall(dpvb.data.BagOfWords(np.eye(6)), plan, noise=InsecureNoise(0), journal=journal)
@@ -499,7 +492,7 @@ def test_a_resumed_run_asks_nothing_at_a_q_of_hostile_numbers(value: float) -> N
 
 def test_a_record_of_another_form_is_refused_and_nothing_is_released() -> None:
     """A statistic of another shape, name or type in the folder of an interrupted run; a score for each row, say."""
-    model = LDA(2, 6)
+    model = LDAModel(2, 6)
     plan = phased(model.blocks, FullBatch(), [1.0])
     for hostile in (
         {"words": np.zeros((6, 1))},

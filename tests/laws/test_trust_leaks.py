@@ -28,6 +28,7 @@ from scipy import sparse
 from small_models import CASES, Case, table
 
 import dpvb
+from benchmarks.float64 import Float64Topics
 from dpvb.audit import kinds
 from dpvb.audit.kinds import NAMES as AUDITED
 from dpvb.audit.neighbours import check_estimator
@@ -321,7 +322,7 @@ def test_fixed_work_runs_every_document_to_the_same_iteration() -> None:
     stopped_early = 0
     for max_iter in (10, 20, 40):
         fixed, never, early = (
-            lda.LDA(3, WIDTH, engine="numpy", doc_topic_prior=0.5, tol=tol, fixed_work=work)
+            Float64Topics(3, WIDTH, doc_topic_prior=0.5, tol=tol, fixed_work=work)
             for tol, work in ((9e-5, True), (0.0, False), (9e-5, False))
         )
         q = fixed.init(np.random.default_rng(0))
@@ -414,12 +415,12 @@ class GuardedContribution:
     ],
 )
 def test_data_and_statistics_are_read_inside_the_wall_alone(options: dict[str, Any], monkeypatch: Any) -> None:
-    real = lda.LDA.e_step
+    real = lda.LDAModel.e_step
 
     def guarded(self: Any, q: Any, batch: Any, blocks: Any) -> Any:
         return {name: GuardedContribution(part) for name, part in real(self, q, batch, blocks).items()}
 
-    monkeypatch.setattr(lda.LDA, "e_step", guarded)
+    monkeypatch.setattr(lda.LDAModel, "e_step", guarded)
     source = GuardedSource(documents())
     calls: list[Any] = []
     model = estimator(**options).fit(source, progress=lambda *args: calls.append(args))

@@ -11,7 +11,7 @@ from typing import Any
 from dpvb.data.arrow import check_parquet
 from dpvb.data.csv_files import USUAL, Dialect, Record, check_csv, csv_records, decoded
 from dpvb.data.documents.bag_of_words import BagOfWords, Stream, in_memory
-from dpvb.data.documents.count_rows import CountRows, DocumentSource, clean_slabs, concatenate
+from dpvb.data.documents.count_rows import DocumentSource, clean_slabs, concatenate
 from dpvb.data.documents.matrix_files import OpenedFile, open_docword, open_lda_c, open_matrix_market, open_npz
 from dpvb.data.documents.text_files import folder_files, folder_records, json_records, line_records, parquet_records
 from dpvb.data.documents.texts import Texts
@@ -21,6 +21,7 @@ from dpvb.data.readable import check_readable, check_there
 from dpvb.data.shards import Shard, Sharded, one_width, paths_of
 from dpvb.data.slabs import Slab
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer
+from dpvb.rows.documents import CountRows
 
 _MATRIX_FORMATS: dict[str, Callable[[Path], OpenedFile]] = {
     "npz": open_npz,

@@ -24,13 +24,14 @@ from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, ea
 from dpvb.data.tables.columns import Binary, Categorical
 from dpvb.data.tables.design import Design
 from dpvb.data.tables.matrices import SparseMatrix, column, is_arrow_table, is_frame
-from dpvb.data.tables.mixed import AnyMixed, Layout, Mixed, MixedRows, ShardedMixed
+from dpvb.data.tables.mixed import AnyMixed, Layout, Mixed, ShardedMixed
 from dpvb.data.tables.ranged import Date
 from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
 from dpvb.guards.lacking import says_what_lacks
+from dpvb.rows.mixed import MixedRows
 from dpvb.rows.regression import DesignRows, SparseDesignRows
 
 _FORMATS = ("csv", "parquet")

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,14 +35,22 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, Grid, check_shape
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
+from dpvb.core.schedule import StepSize
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import PROBABILITIES, Positive
-from dpvb.guards.errors import check_choice, check_integer, check_number
+from dpvb.guards.errors import check_integer, check_number
 from dpvb.models.belief_network import kernel as kernel
 from dpvb.models.belief_network import tuned
-from dpvb.models.belief_network.beta_normal import Scales
+from dpvb.models.belief_network.beta_normal import WeightScales
+from dpvb.rows.binary import BinaryRows
 
 _RANGES = {"clip": (1e-3, 1e3), "ridge": (0.0, 1e6), "start_std": (0.0, 1e3), "start_mean": (1e-3, 1 - 1e-3)}
+
+# Curvature of a visible unit that is as often on as off.
+_CURVATURE = 0.25
+# Factor by which weights hold more noise at ridge 1, as hidden units are seldom as spread and depend on each other;
+# benchmark `forecasts` chose it.
+_LEANING = 6.5
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,7 @@ class Network:
     level_j: Floats
     mean_k: Annotated[Floats, PROBABILITIES]
     count: Positive
-    scales: Scales
+    scales: WeightScales
 
     @property
     def c_j(self) -> Floats:
@@ -75,7 +83,6 @@ class Score:
     p_nk: NDArray[np.floating[Any]]
     a_nk: NDArray[np.floating[Any]]
     w_kj: NDArray[np.floating[Any]]
-    engine: Literal["numba", "numpy"]
 
     def of_block(self, block: Block, num_rows: int) -> Score:
         """Itself, of the block's hidden and visible units."""
@@ -84,12 +91,12 @@ class Score:
 
     def norms(self) -> Floats:
         """Upper bounds on the norms of the very numbers that are summed."""
-        return kernel.score_norms(self.r_nj, self.xi_nj, self.p_nk, self.a_nk, self.w_kj, engine=self.engine)
+        return kernel.score_norms(self.r_nj, self.xi_nj, self.p_nk, self.a_nk, self.w_kj)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
         """Add every weighted entry, truncated, in the compiled kernel."""
         factors = self.r_nj, self.xi_nj, self.p_nk, self.a_nk, self.w_kj
-        kernel.add_scores(*factors, weights, grid.step, out.reshape(self.w_kj.shape), engine=self.engine)
+        kernel.add_scores(*factors, weights, grid.step, out.reshape(self.w_kj.shape))
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,6 @@ class SBN:
         ridge: λ; the divisor of a step is the curvature plus λ times the noise of the mean derivative.
         start_std: standard deviation of the random start of the weights.
         start_mean: probability of the hidden units at the start.
-        engine: "numba" (compiled, float32) or "numpy" (plain float64).
         mode: True finds the weights of highest density: ⟨ζ⁻¹⟩ at w² instead of ⟨w²⟩.
 
     Raises:
@@ -121,7 +127,6 @@ class SBN:
     ridge: float = 2.0
     start_std: float = 0.1
     start_mean: float = 0.5
-    engine: Literal["numba", "numpy"] = "numba"
     mode: bool = False
 
     def __post_init__(self) -> None:
@@ -131,7 +136,6 @@ class SBN:
             check_number("num_examples", self.num_examples, low=1, high=1e15)
         for name, (low, high) in _RANGES.items():
             check_number(name, getattr(self, name), low=low, high=high)
-        check_choice("engine", self.engine, ("numba", "numpy"))
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -153,10 +157,10 @@ class SBN:
         """Random weights; hidden units have probability start_mean, visible ones ½."""
         w_kj = rng.normal(0.0, self.start_std, (self.n_components, self.n_visible))
         mean_k = np.full(self.n_components, self.start_mean)
-        scales = Scales.start(self.n_components, self.n_visible)
+        scales = WeightScales.start(self.n_components, self.n_visible)
         return Network(w_kj, np.zeros(self.n_visible), mean_k, self.num_examples or 1.0, scales)
 
-    def e_step(self, q: Network, batch: NDArray[np.float32], blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: Network, batch: BinaryRows, blocks: Mapping[str, Block]) -> Contributions:
         """Derivatives of every example's own bound at q."""
         if "gradient" not in blocks:
             ones = {"count": Rows(np.ones_like(batch[:, :1], dtype=np.float64))} if "count" in blocks else {}
@@ -165,10 +169,10 @@ class SBN:
         real = pi_nk.dtype.type
         r_nj = batch.astype(real) - real(0.5) - xi_nj * psi_nj
         p_nk = pi_nk - q.mean_k.astype(real)
-        score = Score(r_nj, xi_nj, p_nk, pi_nk * (1 - pi_nk), q.w_kj.astype(real), self.engine)
+        score = Score(r_nj, xi_nj, p_nk, pi_nk * (1 - pi_nk), q.w_kj.astype(real))
         # An offset is the weight of a hidden unit that is always on.
         one_n1, zero_1j = np.ones_like(p_nk[:, :1]), np.zeros_like(score.w_kj[:1])
-        bias = Score(r_nj, xi_nj, one_n1, 0 * one_n1, zero_1j, self.engine)
+        bias = Score(r_nj, xi_nj, one_n1, 0 * one_n1, zero_1j)
         return {"gradient": score, "bias": bias, "hidden": Rows(p_nk.astype(np.float64))}
 
     def m_step(self, s: Estimate, q: Network) -> Network:
@@ -194,7 +198,26 @@ class SBN:
 
     def local(self, q: Network, y_nj: NDArray[Any], sweeps: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Each example's ⟨z⟩, (n, K), ⟨ξ⟩ and ⟨ψ⟩, (n, J): see `kernel.local_step`."""
-        return kernel.local_step(y_nj, q.w_kj, q.c_j, q.b_k, sweeps=sweeps, engine=self.engine)
+        return kernel.local_step(y_nj, q.w_kj, q.c_j, q.b_k, sweeps=sweeps)
+
+    def visible_noise(self, std: float) -> float:
+        """Return the noise in a weight as fits show it, from that of the steps alone; weights beyond 1 are shrunk."""
+        return min(_LEANING / max(self.ridge, 1.0) * std, 1.0)
+
+    def noise_of_weights(self, stds: list[float], rho: StepSize, n: float) -> float:
+        """Return the standard deviation of what the noise of all steps adds to a weight whose unit stands alone.
+
+        Args:
+            stds: noise std of a gradient at each step.
+            rho: step sizes; the first release makes no step.
+            n: number of examples.
+        """
+        spread, variance = self.start_mean * (1 - self.start_mean), 0.0
+        for t, std in enumerate(stds, start=2):
+            noise, step = std / n, rho(t)
+            remaining = 1.0 - step * spread / (spread + self.ridge * noise)
+            variance = remaining**2 * variance + (step * noise / (_CURVATURE * (spread + self.ridge * noise))) ** 2
+        return math.sqrt(variance)
 
     def bound(self, q: Network, y_nj: NDArray[Any], pi_nk: Floats) -> Floats:
         """Lower bound on each example's log-likelihood at q(z) and the learned weights, (n,), in nats."""
