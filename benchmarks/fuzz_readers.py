@@ -451,8 +451,8 @@ def write_inferred(given: Input) -> Write:
         for place in (0, 1):
             rows = [["text", "id", "kind", "part"]]
             for record in (r for r in records if len(r[-1]) % 2 == place):
-                chosen = [str(cell) for cell in cells(record)]
-                rows += [[times[record[0][0] % len(times)] if record[0] else "", *chosen[1:], part(record)]]
+                when, _, symbol = (field[0] if field else 0 for field in (*record, b"", b"")[:3])
+                rows += [[times[when % len(times)], text(record, 1), "a1bc"[symbol % 4], part(record)]]
             out = io.StringIO(newline="")
             csv.writer(out).writerows(rows)
             content = out.getvalue().encode("utf-8", "replace")
