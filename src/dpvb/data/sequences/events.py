@@ -68,8 +68,10 @@ class Events:
         person: column of the person; all rows of a person are one unit.
         symbol: column of the symbols.
         values: in its place, columns of numbers, in the order of the model's; one text with commas between, too.
-        time: column by which a person's rows are ordered, numbers or dates; None: they are in order.
-        sequence: column that says which of a person's sequences a row belongs to; None: each person has one.
+        time: column by which a person's rows are ordered, numbers or dates (see `dpvb.data.moments`); rows of equal
+            times stay in order. None: all rows are in order.
+        sequence: column that says which of a person's sequences a row belongs to; the sequences are in the order of
+            that person's rows. None: each person has one.
         stream: True reads a table in bounded memory, over files of its own; for one larger than memory.
         file_format, separator, decimal, encoding: as `dpvb.Table` has them.
 
