@@ -740,6 +740,18 @@ BUGS = [
         "test_moments.py::test_years_beyond_those_of_calendars_are_in_order_and_zones_move_them_by_their_hours",
     ),
     Bug(
+        "readers that take records apart, or read one differently because of another",
+        "times of dateutil that are times in whole columns alone",
+        (
+            (
+                "data/spelling.py",
+                "zone is None or _is_time_zone(type(zone)) else",
+                "zone is None or type(zone) in _TIME_ZONES else",
+            ),
+        ),
+        "test_moments.py::test_a_time_with_a_zone_of_dateutil_is_one_moment_alone_and_in_a_column",
+    ),
+    Bug(
         "leaks by text, logs and files",
         "files of a streamed table that others may read",
         (("data/sequences/events.py", "os.O_EXCL, 0o600", "os.O_EXCL, 0o644"),),

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from dateutil import tz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -173,6 +174,18 @@ def test_an_hour_that_a_clock_shows_twice_is_two_hours() -> None:
     texts = ["2020-10-25T00:30Z", "2020-10-25T01:30Z"]
     for cells in (twice, stamps, pd.Series(stamps), pd.Series(twice, dtype=object), pa.array(stamps)):
         assert [moment(cell) for cell in cells_of(cells)] == [moment(text) for text in texts]
+
+
+@pytest.mark.parametrize("zone", [tz.gettz("Europe/Berlin"), tz.tzutc(), tz.tzoffset(None, -3600), tz.tzstr("EST5EDT")])
+@pytest.mark.parametrize(
+    "day", [(1890, 6, 1, 0), (2020, 3, 29, 2), (2020, 10, 25, 2), (2020, 11, 1, 1), (9999, 12, 31, 2)]
+)
+def test_a_time_with_a_zone_of_dateutil_is_one_moment_alone_and_in_a_column(day: tuple[int, ...], zone: Any) -> None:
+    """pandas and Arrow keep whole columns of such times in UTC; one odd cell leaves them Python's objects."""
+    for fold in (0, 1):
+        one = datetime(*day[:3], day[3], 30, tzinfo=zone, fold=fold)
+        assert {moment(cells_of(column)[0]) for column in (pd.Series([one]), pa.array([one]))} == {moment(one)}
+        assert moment(cells_of(pd.Series([one, "odd"], dtype=object))[0]) == moment(one)
 
 
 @pytest.mark.parametrize("text", ["2020-01-31T10:30:00.1234567", "1890-05-01", "292278-01-01T00:00Z", "0001-01-01T01"])
