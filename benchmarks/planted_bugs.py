@@ -771,6 +771,71 @@ BUGS = [
         "test_sequences.py::test_all_forms_of_long_tables_are_the_same_units",
     ),
     Bug(
+        "readers that take records apart, or read one differently because of another",
+        "a person's sequences in the order in which all persons' parts are numbered",
+        (
+            (
+                "data/sequences/content.py",
+                "    begun_n = order[begins][np.cumsum(begins) - 1]\n",
+                "    _, first_n, own_n = np.unique(part_n, return_index=True, return_inverse=True)\n"
+                "    begun_n = first_n[own_n][order]\n",
+            ),
+        ),
+        "test_inner_order.py::test_the_units_of_a_collection_are_those_of_each_persons_records_alone[events, in order, "
+        "lists]",
+    ),
+    Bug(
+        "readers that take records apart, or read one differently because of another",
+        "nanoseconds of a column of times in another unit than those of texts",
+        (("data/moments.py", "rest_n = step_n % 1000 / 1000", "rest_n = step_n % 1000 * 1000"),),
+        "test_moments.py::test_an_odd_time_of_somebody_else_in_one_of_several_files_changes_no_order",
+    ),
+    Bug(
+        "readers that take records apart, or read one differently because of another",
+        "whole numbers beyond 2^53 in order as texts alone",
+        (
+            (
+                "data/moments.py",
+                "    rest_n[middle_n] = cells[middle_n].astype(np.int64) - nearest_n[middle_n].astype(np.int64)\n",
+                "",
+            ),
+        ),
+        "test_moments.py::test_an_array_has_the_moments_of_its_cells[i8]",
+    ),
+    Bug(
+        "readers that take records apart, or read one differently because of another",
+        "a float that differs from its text by what float64 rounds",
+        (
+            ("data/moments.py", "    if issubclass(kind, float) or (is_small", "    if (is_small"),
+            ("data/moments.py", "- Decimal(spelled(nearest) or 0)", "- Decimal(nearest)"),
+        ),
+        "test_moments.py::test_a_number_is_one_moment_in_every_type_and_moments_are_in_the_order_of_numbers",
+    ),
+    Bug(
+        "readers that take records apart, or read one differently because of another",
+        "seconds of far years that overflow where a time has a zone",
+        (
+            (
+                "data/times.py",
+                'date = np.datetime64(_day(year, month, day) + days, "D")',
+                'date = np.datetime64(86400 * (_day(year, month, day) + days), "s").astype("M8[D]")',
+            ),
+        ),
+        "test_moments.py::test_years_beyond_those_of_calendars_are_in_order_and_zones_move_them_by_their_hours",
+    ),
+    Bug(
+        "readers that take records apart, or read one differently because of another",
+        "times of dateutil that are times in whole columns alone",
+        (
+            (
+                "data/spelling.py",
+                "zone is None or _is_time_zone(type(zone)) else",
+                "zone is None or type(zone) in _TIME_ZONES else",
+            ),
+        ),
+        "test_moments.py::test_a_time_with_a_zone_of_dateutil_is_one_moment_alone_and_in_a_column",
+    ),
+    Bug(
         "leaks by text, logs and files",
         "files of a streamed table that others may read",
         (("data/sequences/events.py", "os.O_EXCL, 0o600", "os.O_EXCL, 0o644"),),

@@ -147,7 +147,7 @@ class Look:
         return self._check("order and size of a batch", f"{trials} orders and cuts, equal bit for bit", None)
 
     def persons(self, copies: Sequence[int] = _COPIES) -> Check:
-        """A person with many rows, malformed ones among them, counts once, and the same beside any others."""
+        """A person with many rows, malformed ones among them, counts once, whatever rows of others lie among these."""
         others, none = self.case.records(self.rng, 5), self.records[:0]
         hostile = self.records[self.rng.permutation(len(self.records))[:8]]
         for number in copies:
@@ -155,8 +155,9 @@ class Look:
                 own = np.tile(record, (number, 1))
                 own[number // 2 :] = self.case.records(self.rng, number - number // 2)
                 own[0] = record
-                with_person = np.concatenate([np.arange(5), np.full(number, 5)])
-                change = self._change(np.vstack([others, own]), others, with_person, np.arange(5))
+                among = np.arange(5) * number // 4
+                with_person = np.insert(np.full(number, 5), among, np.arange(5))
+                change = self._change(np.insert(own, among, others, axis=0), others, with_person, np.arange(5))
                 alone = self._change(own, none, np.zeros(number, dtype=np.int64), np.arange(0))
                 self._compare(change, alone, "a person adds something else beside others")
         measured = f"{' and '.join(map(str, copies))} rows: largest change {self.largest:.6f} C"
