@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positive, Positives, Symmetric
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.factors import reading, tuned
+from dpvb.rows.regression import DesignRows
 
 # c and c': the constants beside a row.
 _C = tuned.MOMENTS_CONSTANT
@@ -116,7 +117,7 @@ class ThreeReleases:
             return self._taken_over
         return SecondMoments(np.zeros(d), np.ones(d), 1.0, 0.0, np.zeros((d, d)), 1.0, 1.0)
 
-    def e_step(self, q: SecondMoments, batch: RowsBatch, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: SecondMoments, batch: DesignRows, blocks: Mapping[str, Block]) -> Contributions:
         """What every row adds to the blocks asked for."""
         y_nd = self.placed(batch.x_nd)
         if "moments" in blocks:
@@ -296,14 +297,3 @@ def _bin_ends(mean_d: Floats, scale_d: Floats) -> Floats:
     """All ends of the bins, from 0 to the largest length that a row of norm 1 can have, (bins + 1,)."""
     top = (1.0 + float(np.linalg.norm(mean_d))) / float(scale_d.min())
     return np.append(0.0, top * 10.0 ** (-tuned.DECADES * np.arange(tuned.BINS - 1, -1, -1) / tuned.BINS))
-
-
-# What an E-step of a factor model gets: clean private rows.
-
-
-class RowsBatch(Protocol):
-    """Clean private rows; a faulty row is NaN throughout."""
-
-    @property
-    def x_nd(self) -> Floats:
-        """Features, (n, d), of norm at most 1."""
