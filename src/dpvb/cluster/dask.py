@@ -200,9 +200,9 @@ def _closed_spills() -> Any:
         def setup(self, worker: Any) -> None:
             check_numba()
             _close(os.path.dirname(worker.local_directory))
-            check_closed_folder(worker.local_directory)
             for folder, _, _ in os.walk(worker.local_directory):
                 os.chmod(folder, 0o700)
+            check_closed_folder(worker.local_directory)
             if os.getpid() != driver:  # A worker in the caller's own process would take the caller's files with it.
                 os.umask(0o077)
 
