@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from dpvb.data.tables.mixed import Layout
 from dpvb.data.tables.schema import Schema
 from dpvb.estimators.base import PrivateEstimator, load
 from dpvb.estimators.earlier import Fitted, check_release, told
-from dpvb.guards.errors import ParameterError
+from dpvb.guards.errors import ParameterError, check_path
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.known import Known
 from dpvb.models.mixtures.spread import as_rows
@@ -28,7 +27,7 @@ def known_of(fit: Any, prior: Any, schema: Schema, layout: Layout, columns: Colu
         ParameterError: for another prior, or one of other columns, or of more groups; see `check_release`.
         ModelFileError: for a file that cannot be read.
     """
-    prior = load(Path(prior)) if isinstance(prior, (str, os.PathLike)) else prior
+    prior = load(check_path("prior", prior)) if isinstance(prior, (str, os.PathLike)) else prior
     model = prior.model if isinstance(prior, Fitted) else prior
     if type(model) is not type(fit) or not isinstance(model, PrivateEstimator) or not hasattr(model, "privacy_"):
         raise ParameterError(

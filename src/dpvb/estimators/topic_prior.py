@@ -15,7 +15,7 @@ import numpy as np
 from dpvb.data.documents import word_lists
 from dpvb.estimators.base import PrivateEstimator, load
 from dpvb.estimators.earlier import Fitted, check_release, told
-from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
+from dpvb.guards.errors import DataFormatError, ParameterError, check_path, reason_of
 from dpvb.models.topics import lda
 from dpvb.models.topics.posterior import Earlier
 from dpvb.models.topics.prior import Prior
@@ -57,7 +57,7 @@ class Known:
             listed = f"the public list {str(prior)!r} of dpvb ({word_lists.SOURCE})"
             return cls(None, word_lists.frequencies(prior), listed)
         if isinstance(prior, (str, os.PathLike)):
-            path = Path(prior)
+            path = check_path(name, prior)
             prior = load(path) if path.suffix == ".dpvb" or zipfile.is_zipfile(path) else _frequencies(path)
         if isinstance(prior, Mapping):
             return cls(None, _checked(prior))
