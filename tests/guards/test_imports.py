@@ -97,9 +97,9 @@ def hostile(folder: Path) -> list[Path]:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Of somebody who has set nothing."""
+    """Of somebody who has set nothing but where this package lies."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "PYTHON", "MPL", "XDG"))}
-    return kept | {"HOME": str(home), "MPLBACKEND": "agg"}
+    return kept | {"HOME": str(home), "MPLBACKEND": "agg", "PYTHONPATH": str(Path(dpvb.__file__).parents[1])}
 
 
 def run(command: list[str], folder: Path) -> str:
