@@ -70,9 +70,9 @@ def import_apart(name: str) -> Any:
         return import_module(name)
     with _LOCK:
         try:
-            os.getcwd()
+            os.chdir(os.getcwd())
             place: Any = chdir(sys.prefix)  # As trusted as this Python itself.
-        except FileNotFoundError:  # The folder is gone, and so are its files.
+        except OSError:  # The folder is gone, or may not be entered: neither may its files, nor is there a way back.
             place = nullcontext()
         with place:
             return import_module(name)
