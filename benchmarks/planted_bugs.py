@@ -1471,6 +1471,42 @@ BUGS = [
     ),
     Bug(
         "files, folders and names that others choose",
+        "numba takes settings, and with them code, from the folder of the data",
+        (("guards/imports.py", '            sys.modules["yaml"] = None  # type', "            pass  # type"),),
+        "test_imports.py::test_no_dependency_takes_settings_or_code_from_the_current_folder",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "pictures and exports take settings from the folder of the data",
+        (("guards/imports.py", "place: Any = chdir(sys.prefix)", "place: Any = nullcontext()"),),
+        "test_imports.py::test_no_dependency_takes_settings_or_code_from_the_current_folder",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "settings of numba that were taken before dpvb was imported",
+        (("runs/counted.py", "    check_numba()\n", ""),),
+        "test_imports.py::test_where_numba_was_imported_first_its_settings_in_the_current_folder_are_refused",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a cache of compiled code that others may write",
+        (("kernels/compiled.py", 'if folder in ("", beside) or _is_closed(folder) else', "if True else"),),
+        "test_compiled.py::test_a_cache_that_others_may_write_is_not_read_and_one_that_is_made_is_closed",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a worker of Dask whose folder others may replace",
+        (("cluster/dask.py", "            check_closed_folder(worker.local_directory)\n", ""),),
+        "test_cluster.py::test_a_worker_whose_folder_others_may_write_is_refused",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a ledger's head that others may write",
+        (("ledger/sqlite.py", "        os.fchmod(descriptor, stat.S_IMODE(found.st_mode))\n", ""),),
+        "test_ledger_histories.py::test_every_file_beside_a_ledger_has_its_mode",
+    ),
+    Bug(
+        "files, folders and names that others choose",
         "a cluster that whoever reaches it can read",
         (
             (

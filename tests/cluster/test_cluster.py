@@ -537,6 +537,23 @@ def test_what_workers_of_dask_spill_is_their_users_alone(tmp_path: Path) -> None
         os.umask(before)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
+def test_a_worker_whose_folder_others_may_write_is_refused(tmp_path: Path) -> None:
+    """A worker unpickles what it has spilled: who can put another folder in its place runs code there."""
+    distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
+    (tmp_path / "of all").mkdir()
+    (tmp_path / "of all").chmod(0o777)
+    with (
+        dask.config.set({"temporary-directory": str(tmp_path / "of all")}),
+        distributed.LocalCluster(n_workers=1, **DASK) as workers,
+        distributed.Client(workers) as client,
+        pytest.raises(ParameterError, match="others may write to it"),
+        spread(Design(X, Y), None, client),
+    ):
+        pass
+
+
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_a_cluster_that_strangers_could_reach_is_refused(host: str, secure: bool) -> None:

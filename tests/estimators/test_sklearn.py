@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -183,6 +184,36 @@ def test_in_a_pipeline_too_nothing_is_charged_for_a_score(ledger):
     with pytest.raises(TypeError, match="score"):
         cross_val_score(make_pipeline(MaxAbsScaler(), model), X, X[:, 0] > 0)
     assert dpvb.Ledger(ledger).remaining("a").num_charges == 0
+
+
+class Heard(dpvb.LogisticRegression):
+    """Keeps what is asked of the class's instances, in order, but for names that begin with an underscore."""
+
+    asked: ClassVar[list[str]] = []
+
+    def __getattribute__(self, name):
+        if not name.startswith("_") and name in {"fit", "score", "predict", "predict_proba", "decision_function"}:
+            Heard.asked.append(name)
+        return super().__getattribute__(name)
+
+
+def test_a_scorer_of_ones_own_asks_what_a_person_asks_who_predicts_so_that_its_fits_are_charged(ledger):
+    """Two settings in two folds, and the fit of the better one: five charges, as docs/how-to/settings.md says."""
+    X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
+    y = (X[:, 0] > 0).astype(int)
+    model = Heard(epsilon=0.1, delta=1e-7, low=-1, high=1, num_steps=2, ledger=str(ledger), dataset="a")
+    Heard.asked.clear()
+    cross_val_score(model, X, y, cv=2, scoring="roc_auc", error_score="raise")
+    searched = {*Heard.asked}
+    Heard.asked.clear()
+    for half in (slice(0, 20), slice(20, 40)):
+        copy = clone(model).fit(X[half], y[half])
+        assert copy.decision_function(X).shape == (40,)
+        assert copy.predict_proba(X).shape == (40, 2)
+    assert searched <= {*Heard.asked}
+    assert dpvb.Ledger(ledger).remaining("a").num_charges == 4
+    GridSearchCV(model, {"num_steps": [2, 3]}, cv=2, scoring="roc_auc", error_score="raise").fit(X, y)
+    assert dpvb.Ledger(ledger).remaining("a").num_charges == 9
 
 
 @pytest.mark.parametrize("regression", REGRESSIONS, ids=lambda e: type(e).__name__)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpvb.errors import CheckpointError
-from dpvb.guards.own import check_own_folder, locked, new_own, open_own, read_own, write_own
+from dpvb.guards.own import check_closed_folder, check_own_folder, locked, new_own, open_own, read_own, write_own
 
 HOLDER = """
 import sys, time
@@ -144,3 +144,44 @@ def test_one_process_holds_a_lock_until_it_closes_it_or_dies(tmp_path: Path) -> 
             locked(path)
         other.kill()
     locked(path).close()
+
+
+@posix
+def test_a_folder_is_closed_if_nobody_else_can_put_anything_into_it_or_in_its_place(tmp_path: Path) -> None:
+    folder = tmp_path / "above" / "folder"
+    folder.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(folder)
+    for place in (folder, tmp_path / "link"):
+        check_closed_folder(place)
+    for bits in (0o020, 0o002):
+        for open_ in (folder, folder.parent):
+            open_.chmod(0o755 | bits)
+            for place in (folder, tmp_path / "link"):
+                with pytest.raises(CheckpointError, match="others may write"):
+                    check_closed_folder(place)
+            open_.chmod(0o755)
+    folder.parent.chmod(0o1777)  # Sticky: what is not theirs stays where it is.
+    check_closed_folder(folder)
+    folder.chmod(0o1777)
+    with pytest.raises(CheckpointError, match="others may write"):
+        check_closed_folder(folder)
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    for nowhere in ("circle", "missing"):
+        with pytest.raises(CheckpointError, match="cannot be looked at"):
+            check_closed_folder(tmp_path / nowhere)
+
+
+@root
+def test_a_folder_below_or_behind_that_of_another_user_is_not_closed(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    (theirs / "folder").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(theirs)
+    os.chown(theirs, 12345, -1)
+    for place in (theirs, theirs / "folder", tmp_path / "link" / "folder"):
+        with pytest.raises(CheckpointError, match="belongs to user 12345"):
+            check_closed_folder(place)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "their link").symlink_to(tmp_path / "mine")
+    os.lchown(tmp_path / "their link", 12345, -1)
+    with pytest.raises(CheckpointError, match="belongs to user 12345"):
+        check_closed_folder(tmp_path / "their link")

@@ -508,3 +508,28 @@ def test_what_a_user_has_seen_lies_in_no_folder_of_chance(
         made.register("notes", **FACTS)
     assert len(list((tmp_path / "home").glob(".local/state/dpvb/heads/*"))) == 1
     assert not (tmp_path / place.split("/")[0]).exists()
+
+
+@pytest.mark.parametrize("umask", [0, 0o002, 0o022, 0o027, 0o077])
+@pytest.mark.parametrize("mode", [None, 0o600, 0o660, 0o666])
+def test_every_file_beside_a_ledger_has_its_mode(tmp_path: Path, umask: int, mode: int | None) -> None:
+    """Of a new ledger, of one in use, and of one that was signed; whatever the umask is on that day."""
+    path = tmp_path / "budget.db"
+    before = os.umask(umask)
+    try:
+        if mode is not None:  # Whoever keeps it has made room for it, or has changed its mode since.
+            path.touch()
+            path.chmod(mode)
+        with Ledger(path) as ledger:
+            ledger.register("notes", unit="document", neighboring_relation="add_or_remove_one", epsilon=3, delta=1e-6)
+            in_use = {one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
+        closed = {one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
+        os.umask(0)
+        with Ledger(path):
+            pass
+        later = {one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert {"budget.db", "budget.db.head"} == closed.keys() == later.keys() < in_use.keys()
+    expected = 0o644 & ~umask if mode is None else mode
+    assert {*in_use.values(), *closed.values(), *later.values()} == {expected}
