@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 import dpvb
 from dpvb import federated
@@ -101,6 +102,8 @@ def test_a_study_that_knows_almost_all_is_believed_and_ends_no_fit(mean: float, 
     assert rows(fitted)["age"][0] == pytest.approx(mean, rel=0.5, abs=2e-3)  # Noise moves it by about 1e-4.
 
 
+@kills("releases", "what is known of coefficients for predictions, taken for intervals")
+@edit("estimators/coefficient_prior.py", "data, model._table.data\n", "data, model._weights.data\n")
 def test_rows_without_anybody_leave_what_was_known(first: dpvb.LogisticRegression) -> None:
     """No row: the earlier posterior, up to what noise says of nobody."""
     empty = model(prior=first, epsilon=8.0, num_examples=None).fit(table(0))
@@ -213,6 +216,8 @@ def test_the_statement_adds_what_the_earlier_release_spent(first: dpvb.LogisticR
     assert "said to be public" in " ".join(str(model(prior=naked, public_prior=True).fit(table(30)).privacy_).split())
 
 
+@kills("releases", "a release behind a prior's own prior that the statement leaves out")
+@edit("estimators/earlier.py", "for said in past.public if _EARLIER in said", "for said in ()")
 def test_the_statement_names_all_releases_behind_a_prior(first: dpvb.LogisticRegression, tmp_path: Path) -> None:
     """Whoever is in all three data sets can add up three losses; that the prior's own rows are public hides none."""
     second = model(prior=first, epsilon=2.0).fit(table(start=N))

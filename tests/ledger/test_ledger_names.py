@@ -11,6 +11,7 @@ import pytest
 from confusable_homoglyphs.confusables import confusables_data
 from hypothesis import given
 from hypothesis import strategies as st
+from planted import edit, kills
 
 from dpvb.errors import LedgerError, ParameterError
 from dpvb.ledger import Ledger
@@ -55,6 +56,8 @@ def book(tmp_path: Path) -> Any:
         yield made
 
 
+@kills("names", "a name in two forms")
+@edit("ledger/names.py", "    if name != plain:\n", "    if not plain:\n")
 @pytest.mark.parametrize(("plain", "other"), OTHER_FORMS, ids=ascii)
 def test_a_name_has_one_form(plain: str, other: str, book: Ledger) -> None:
     for _ in range(2):  # Whether or not the plain one is registered.
@@ -65,6 +68,12 @@ def test_a_name_has_one_form(plain: str, other: str, book: Ledger) -> None:
     assert [one.name for one in book.datasets()] == [plain]
 
 
+@kills("names", "names that look alike")
+@edit(
+    "ledger/names.py",
+    'drawn = unicodedata.normalize("NFD", "".join(parts))',
+    'drawn = unicodedata.normalize("NFD", shown)',
+)
 @pytest.mark.parametrize(("one", "other"), LOOK_ALIKE, ids=ascii)
 def test_a_name_that_looks_like_another_is_refused_and_named(one: str, other: str, tmp_path: Path) -> None:
     for place, (known, new) in enumerate([(one, other), (other, one)]):
