@@ -1,9 +1,9 @@
 """Do the tests see the bugs that break privacy? Plant them one at a time and look.
 
 Each bug is written above the test that must fail with it (`tests/planted.py`). The package is copied to a temporary
-directory, in which all those tests must pass. Each bug is then planted in a copy of its own, in which its test must fail.
-One row a bug, sorted by the way to fail that it stands for; the last line is `caught N of M`. The exit status is 1 if a
-bug escapes, 2 if the clean copy fails. As many bugs are tried at a time as there are processors.
+directory, in which all those tests must pass. Each bug is then planted in a copy of its own, in which its test must
+fail. One row a bug, sorted by the way to fail that it stands for; the last line is `caught N of M`. The exit status is
+1 if a bug escapes, 2 if the clean copy fails. As many bugs are tried at a time as there are processors.
 
     python benchmarks/planted_bugs.py [part of a bug's name ...]
 """

@@ -442,7 +442,7 @@ def test_processes_never_share_a_draw(method: str, fresh: bool) -> None:
 @edit(
     "core/noise.py",
     "    sign = (words & np.uint64(1)).view(np.int64)\n",
-    "    for _ in range(round(8 * magnitude[0] / std)):\n        np.rint(u)\n"
+    "    for _ in range(round(64 * magnitude[0] / std)):\n        np.rint(u)\n"
     "    sign = (words & np.uint64(1)).view(np.int64)\n",
 )
 def test_time_of_a_draw_does_not_tell_its_size() -> None:

@@ -149,6 +149,18 @@ def test_long_double_beyond_float64_is_silent():
     np.testing.assert_array_equal(table(BagOfWords(counts)), [[0, 0, 0], [1, 1, 1]])
 
 
+@kills("public facts", "width of the vocabulary from the data")
+@edit(
+    "data/documents/bag_of_words.py",
+    "    width = int(matrix.shape[1])\n",
+    "    width = int(max(matrix.nonzero()[1], default=0)) + 1\n",
+)
+def test_the_width_is_that_of_the_matrix_whatever_words_occur():
+    for form in ("dense", "csr_array", "csc"):
+        for counts in (np.eye(2, 5), np.zeros((2, 5))):
+            assert BagOfWords(FORMS[form](counts)).width == 5
+
+
 def test_structures_that_lie_are_read_safely():
     matrix = damaged_csr([[(3, 1.0), (0, 2.0), (3, 4.0)], [(-1, 7.0), (10**12, 7.0), (4, 1.0)], [(5, 9.0)]])
     matrix.has_canonical_format = True

@@ -102,8 +102,6 @@ def test_a_study_that_knows_almost_all_is_believed_and_ends_no_fit(mean: float, 
     assert rows(fitted)["age"][0] == pytest.approx(mean, rel=0.5, abs=2e-3)  # Noise moves it by about 1e-4.
 
 
-@kills("releases", "what is known of coefficients for predictions, taken for intervals")
-@edit("estimators/coefficient_prior.py", "data, model._table.data\n", "data, model._weights.data\n")
 def test_rows_without_anybody_leave_what_was_known(first: dpvb.LogisticRegression) -> None:
     """No row: the earlier posterior, up to what noise says of nobody."""
     empty = model(prior=first, epsilon=8.0, num_examples=None).fit(table(0))

@@ -158,6 +158,23 @@ def test_a_range_of_y_may_be_that_of_a_schema() -> None:
         fit(90, once)
 
 
+@kills("releases", "what is known of coefficients for predictions, taken for intervals")
+@edit("estimators/coefficient_prior.py", "data, model._table.data\n", "data, model._weights.data\n")
+def test_intervals_rest_on_what_a_prior_says_for_intervals(tmp_path: Path) -> None:
+    """In a file, the likelihood for intervals is that of 100 times as many rows: narrow intervals, the same predictions."""
+    X, y = people(np.random.default_rng(0))
+    free = {**EXACT, "public_prior": True}
+    path, plain = tmp_path / "m.dpvb", dpvb.LinearRegression(**free).fit(X, y)
+    plain.save(path)
+    stored = model_file.load(path)
+    names = ("table_data_precision", "table_data_pull_d")
+    arrays = {**stored.arrays, **{name: 100.0 * stored.arrays[name] for name in names}}
+    model_file.save(path, kind=stored.kind, arrays=arrays, facts=stored.facts)
+    usual, narrow = (dpvb.LinearRegression(**free, prior=prior).fit(X, y) for prior in (plain, path))
+    np.testing.assert_allclose(narrow.coef_std_, usual.coef_std_ * math.sqrt(2 / 101), rtol=0.05)
+    np.testing.assert_allclose(narrow.predict(X), usual.predict(X))
+
+
 @kills("releases", "a prior of hostile numbers that ends a fit after its charge")
 @edit("estimators/coefficient_prior.py", "if not all(map(_is_of_a_fit, both)):", "if False:")
 @pytest.mark.parametrize(

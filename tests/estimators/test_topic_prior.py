@@ -223,7 +223,7 @@ def test_a_rehearsal_and_what_is_no_fit_are_no_priors() -> None:
 
 
 @kills("releases", "a prior without noise that is public because it has none")
-@edit("estimators/earlier.py", "public or statement.published", "public or statement.epsilon == math.inf")
+@edit("estimators/earlier.py", "public or statement.published", 'public or statement.epsilon == float("inf")')
 def test_documents_that_were_said_to_be_public_make_a_public_prior(tmp_path: Path) -> None:
     """Whoever fits them says so, and the file keeps it; of a fit that says nothing it is asked again."""
     plain = model(n_components=TOPICS, epsilon=math.inf)

@@ -653,11 +653,14 @@ def test_an_acceptance_that_is_none_ends_the_run(how: str, schedule: str) -> Non
 @edit(
     "federated/client.py",
     "digest = self._shared.digest(data := bytes(data))\n",
-    "known = self._form_of_q.classes\n"
-    "        found = messages.decode(data := bytes(data), known)\n"
+    "digest = self._shared.digest(data := bytes(data))\n"
+    "        try:\n"
+    "            found = messages.decode(data, self._form_of_q.classes)\n"
+    "        except DpvbError:\n"
+    "            found = None\n"
     "        if isinstance(found, Request):\n"
     "            found = Request(found.offer, found.step, found.attempt, (self.name,), found.q)\n"
-    "        digest = messages.digest(messages.encode(found, known))\n",
+    "            digest = messages.digest(messages.encode(found, self._form_of_q.classes))\n",
 )
 @kills("crashes", "a repeated request answered with fresh noise", "none")
 @edit(

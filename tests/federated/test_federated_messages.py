@@ -161,7 +161,7 @@ def test_order_of_keys_and_layout_of_arrays_leave_no_trace() -> None:
         np.array([1], dtype=np.int32),
         np.zeros(1, dtype="<f8,<i8"),
         np.float16(1),
-        np.matrix([[1.0]]),
+        np.zeros((1, 1)).view(np.matrix),
         np.ma.masked_array([1.0]),
         np.zeros((0, 2**31)),
         lambda: 0,

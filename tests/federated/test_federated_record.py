@@ -183,7 +183,7 @@ def test_who_was_missed_then_is_missed_again(
         assert same(q, found[0][0])
 
 
-@kills("crashes", "a trusted server that forgets for whom it waited in vain, and noises another sum", "3-after")
+@kills("crashes", "a trusted server that forgets for whom it waited in vain, and noises another sum", "4-after")
 @edit("federated/record.py", "if self._has_looked:", "if False:")
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 4])

@@ -291,12 +291,6 @@ def neighbours() -> dict[str, Any]:
     return {**made, "word beyond the width": beyond, "nobody": sparse.csr_array((0, WIDTH))}
 
 
-@kills("public facts", "width of the vocabulary from the data")
-@edit(
-    "data/documents/bag_of_words.py",
-    "    width = int(matrix.shape[1])\n",
-    "    width = int(max(matrix.nonzero()[1], default=0)) + 1\n",
-)
 def test_the_width_is_declared_and_not_found() -> None:
     assert {BagOfWords(data).width for data in neighbours().values()} == {WIDTH}
 

@@ -959,7 +959,7 @@ def test_a_lost_log(path: Path, tmp_path: Path) -> None:
 @edit(
     "ledger/following.py",
     "return State.at(head, rows.row, rows.first_charge if store.shared else None)",
-    "return walk(store.uuid, rows.since(1))",
+    "from dpvb.ledger.verify import walk\n\n    return walk(store.uuid, rows.since(1))",
 )
 @edit("ledger/state.py", "    if head.uuid != uuid:\n", "    if True:\n        return\n    if head.uuid != uuid:\n")
 def test_a_restored_backup(path: Path, tmp_path: Path) -> None:
