@@ -18,10 +18,12 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+# In the place of this folder: its module `coverage` is not the one that Numba imports.
+sys.path[0] = str(ROOT / "tests")
 
 import pytest  # noqa: E402
 from planted import PACKAGE, Bug, bugs  # noqa: E402
@@ -39,6 +41,8 @@ def run(package: Path, tests: list[str], printed: Path) -> None:
             os.dup2(file.fileno(), stream)
     sys.path.insert(0, str(package.parent))
     os.environ["PYTHONPATH"] = str(package.parent)
+    # Processes that tests start run the main module first: it is that of `python -m pytest`.
+    sys.modules["__main__"] = import_module("pytest.__main__")
     import dpvb
 
     if Path(dpvb.__file__).resolve().parent != package.resolve():

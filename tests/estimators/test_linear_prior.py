@@ -161,7 +161,7 @@ def test_a_range_of_y_may_be_that_of_a_schema() -> None:
 @kills("releases", "what is known of coefficients for predictions, taken for intervals")
 @edit("estimators/coefficient_prior.py", "data, model._table.data\n", "data, model._weights.data\n")
 def test_intervals_rest_on_what_a_prior_says_for_intervals(tmp_path: Path) -> None:
-    """In a file, the likelihood for intervals is that of 100 times as many rows: narrow intervals, the same predictions."""
+    """The file of a prior has 100 times the likelihood for intervals: intervals are narrow, predictions the same."""
     X, y = people(np.random.default_rng(0))
     free = {**EXACT, "public_prior": True}
     path, plain = tmp_path / "m.dpvb", dpvb.LinearRegression(**free).fit(X, y)
