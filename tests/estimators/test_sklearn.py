@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate, learning_curve, validation_curve
@@ -168,6 +169,8 @@ SEARCHES = {
 }
 
 
+@kills("choices", "a search that pays for a fit before its score is refused")
+@edit("estimators/base.py", 'if not hasattr(estimator, "privacy_"):', "if False:")
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("kind", [dpvb.LogisticRegression, dpvb.LDA, dpvb.SigmoidBeliefNetwork, dpvb.DPVI])
 def test_what_scores_fits_of_private_rows_is_refused_before_the_first_charge(ledger, kind, search):
@@ -253,6 +256,8 @@ def test_pipeline_with_a_fixed_vocabulary_fits_texts():
     assert {word for topic in direct.topics(4) for word in topic} == set(words)
 
 
+@kills("choices", "private rows scored because nobody said that they were")
+@edit("estimators/base.py", "if public is not True:", "if public is None:")
 def test_score_is_refused_unless_the_caller_says_public():
     fitted = dpvb.LDA(2, **EXAMPLE).fit(corpus())
     for call in (fitted.score, fitted.perplexity):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 import dpvb
 from dpvb.data import Numeric, Target
@@ -114,6 +115,10 @@ def were_read(planted: list[Path]) -> list[str]:
     return [place.name for place in planted if place.stat().st_atime != 1]
 
 
+@kills("names", "pictures and exports take settings from the folder of the data")
+@edit("guards/imports.py", "place: Any = chdir(sys.prefix)", "place: Any = nullcontext()")
+@kills("names", "numba takes settings, and with them code, from the folder of the data")
+@edit("guards/imports.py", '            sys.modules["yaml"] = None  # type', "            pass  # type")
 @pytest.mark.skipif(os.name != "posix", reason="looks at when files were read")
 def test_no_dependency_takes_settings_or_code_from_the_current_folder(tmp_path: Path) -> None:
     """The installed program, a worker of its own, pictures and exports; not one planted file is read, by anybody."""
@@ -137,6 +142,8 @@ def test_no_dependency_takes_settings_or_code_from_the_current_folder(tmp_path: 
         assert were_read(planted) == [".numba_config.yaml"]
 
 
+@kills("names", "settings of numba that were taken before dpvb was imported")
+@edit("runs/counted.py", "    check_numba()\n", "")
 def test_where_numba_was_imported_first_its_settings_in_the_current_folder_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from planted import edit, kills
 
 MODULE = """
 from dpvb.kernels.compiled import compiled
@@ -30,6 +31,8 @@ class Evil:
         return os.mkdir, (str(self.marker),)
 
 
+@kills("names", "a cache of compiled code that others may write")
+@edit("kernels/compiled.py", 'if folder in ("", beside) or _is_closed(folder) else', "if True else")
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes are those of POSIX")
 def test_a_cache_that_others_may_write_is_not_read_and_one_that_is_made_is_closed(tmp_path: Path) -> None:
     code, cache, marker = tmp_path / "code", tmp_path / "cache", tmp_path / "ran"
