@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from scipy import special, stats
 
 import dpvb
@@ -129,6 +130,8 @@ def neighbours(rng: np.random.Generator, extreme: bool) -> tuple[Any, Any]:
     return p / p.sum(), q / q.sum()
 
 
+@kills("choices", "the best of several runs at the price of one")
+@edit("accounting/selection.py", "choice = (1.0 + law.eta) * min(price, rest)", "choice = 0.0")
 @pytest.mark.parametrize("law", LAWS, ids=name)
 def test_the_best_of_a_random_number_of_runs_costs_no_more_than_its_bound(law: NumberOfRuns) -> None:
     """All outcomes enumerated: the choice's exact divergence, both ways, against the curve of the base's own."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from scipy import io, sparse
 from typer.testing import CliRunner
 
@@ -307,6 +308,8 @@ def test_rows_of_a_folder_carry_the_names_of_its_files(tmp_path: Path, fitted: P
         assert stored["proportions"] == pytest.approx(expected)
 
 
+@kills("leaks", "rows of documents for all to read")
+@edit("guards/own.py", 'flags, 0o600), "wb+")', 'flags, 0o644), "wb+")')
 @pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
 @pytest.mark.parametrize("ending", ["csv", "npz"])
 def test_rows_of_documents_are_their_owners_alone(ending: str, tmp_path: Path, fitted: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from planted import edit, kills
 from small_models import D
 
 from dpvb.core.blocks import triangle
@@ -133,6 +134,12 @@ def clipped_weights(contribution: Contribution, bound: float = 1.0) -> np.ndarra
         return np.where(usable, MARGIN / np.maximum(np.where(usable, norms, 0.0) / bound, MARGIN), 0.0)
 
 
+@kills("norms", "the norm of a scaled row without its scale")
+@edit(
+    "core/forms.py",
+    "np.abs(self.scale_n) * self.rows.length_n * (1.0 + 2.0**-50)",
+    "self.rows.length_n * (1.0 + 2.0**-50)",
+)
 @FORMS
 def test_the_law(form: str) -> None:
     maker, shape, symmetric = MAKERS[form]
@@ -502,6 +509,12 @@ def test_group_law(form: str) -> None:
     np.testing.assert_allclose(single.norms(), contribution.norms(), rtol=1e-6)
 
 
+@kills("records", "norm bound that knows the size of the batch")
+@edit(
+    "core/forms.py",
+    "np.bincount(self.unit_of_row, minlength=self.num_units) * 2.0**-52",
+    "len(self.unit_of_row) * 2.0**-40",
+)
 @FORMS
 @given(others=st.integers(0, 40), seed=st.integers(0, 2**32 - 1))
 def test_a_persons_sum_does_not_depend_on_the_other_persons(form: str, others: int, seed: int) -> None:
@@ -559,6 +572,8 @@ def test_many_rows_of_one_person_stay_within_one_bound(form: str, copies: int) -
         assert math.sqrt(full_square(steps, symmetric)) * GRID.step > 0.99
 
 
+@kills("norms", "repeated places of a sparse unit")
+@edit("core/forms.py", "return np.where(faulty, np.inf, norm_n)", "return norm_n")
 @pytest.mark.parametrize("places", [[1, 1], [2, 1], [-1, 2], [0, 0], [-(2**31), 0]])
 def test_sparse_units_with_repeated_or_negative_places_are_dropped(places: list[int]) -> None:
     """Their norm would be another than that of what is added; other units keep theirs."""

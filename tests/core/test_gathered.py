@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
+from planted import edit, kills
 from small_models import NAMES, TOYS_FIRST, Case, D, Table, difference, squared, table
 
 from dpvb.audit.integers import same
@@ -86,6 +87,8 @@ def empty_walls(plan: Plan, party: Party, count: int, secure: bool = False) -> l
 # --- exact sums ---------------------------------------------------------------------------------------------
 
 
+@kills("parties", "masks added by both of a pair", "location")
+@edit("federated/masks.py", "part -= _sum_of_next(self._subtracted", "part += _sum_of_next(self._subtracted")
 @EVERY_MODEL
 def test_shares_without_noise_add_up_to_the_sums_of_all_data(case: Case) -> None:
     """Any split, an empty party among them, masked or not: every bit of the sums of one wall with all records."""
@@ -157,6 +160,12 @@ _COUNT = 100_000
 _WITHIN = 0.012
 
 
+@kills("parties", "the noise of missing clients counted on")
+@edit(
+    "federated/trust.py",
+    "return self.num_clients - self.tolerated - self.colluders",
+    "return self.num_clients - self.colluders",
+)
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_noise_of_a_sum_under_secure_aggregation(missing: int) -> None:
     """Five clients, of whom one may be missing and one collude: σ is left without two, and it is what is stated."""
@@ -174,6 +183,12 @@ def test_noise_of_a_sum_under_secure_aggregation(missing: int) -> None:
     assert scipy.stats.kstest(noise, "norm").pvalue > FALSE_ALARM
 
 
+@kills("parties", "no noise of a client that trusts nobody")
+@edit(
+    "core/wall.py",
+    "else self.__party.noise_share\n",
+    "else self.__party.noise_share * (self.__party.num_parties > 1)\n",
+)
 def test_noise_of_a_sum_without_trust() -> None:
     """Each client's sum has all of the noise, and the sum of five √5 times as much."""
     trust = Trust("none", 5)
@@ -190,6 +205,8 @@ def test_noise_of_a_sum_without_trust() -> None:
     assert abs(total.read("a").std() / total.noise_std("a") - 1) < _WITHIN
 
 
+@kills("parties", "a trusted server that forgets its noise")
+@edit("core/wall.py", "sums if noise is None else _with_noise(noise, sums, release, step, plan, grids, 1.0)", "sums")
 def test_noise_of_a_sum_at_a_trusted_server() -> None:
     """Clients add none, the server adds σ, whatever their number."""
     trust = Trust("trusted_server", 5)
@@ -312,6 +329,8 @@ def test_the_integers_have_room_for_all_parties(num_parties: int, num_examples: 
         assert largest + 12 * (deviation + 1) < 2**63
 
 
+@kills("parties", "room for one party's sums alone")
+@edit("core/grids.py", "capacity = parties * (_CAPACITY if", "capacity = (_CAPACITY if")
 def test_the_largest_sums_of_all_parties_do_not_wrap() -> None:
     """64 parties with 2¹⁶ records at the bound each, and a public number of that size: the very sum comes out."""
     num_parties, units = 64, 2**16

@@ -22,6 +22,7 @@ import scipy.io
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import edit, kills
 
 import dpvb.data
 from dpvb.audit.readers import units_of
@@ -146,6 +147,18 @@ def test_long_double_beyond_float64_is_silent():
     counts = np.ones((2, 3), dtype=np.longdouble)
     counts[0, 0] = np.longdouble("1e4000")
     np.testing.assert_array_equal(table(BagOfWords(counts)), [[0, 0, 0], [1, 1, 1]])
+
+
+@kills("public facts", "width of the vocabulary from the data")
+@edit(
+    "data/documents/bag_of_words.py",
+    "    width = int(matrix.shape[1])\n",
+    "    width = int(max(matrix.nonzero()[1], default=0)) + 1\n",
+)
+def test_the_width_is_that_of_the_matrix_whatever_words_occur():
+    for form in ("dense", "csr_array", "csc"):
+        for counts in (np.eye(2, 5), np.zeros((2, 5))):
+            assert BagOfWords(FORMS[form](counts)).width == 5
 
 
 def test_structures_that_lie_are_read_safely():
@@ -692,6 +705,8 @@ def test_large_files_of_counts_round_trip(tmp_path, name, monkeypatch):
     assert max(chunk.num_units for chunk in source.chunks()) <= 64
 
 
+@kills("readers", "one document as deep as the parser goes ends a file of JSON lines")
+@edit("data/documents/text_files.py", "except (ValueError, RecursionError, MemoryError):", "except ValueError:")
 @pytest.mark.parametrize(
     ("name", "content", "emptied"),
     [

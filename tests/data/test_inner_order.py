@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import edit, kills
 
 from dpvb.audit.readers import units_of
 from dpvb.data import (
@@ -256,6 +257,15 @@ def check(reader: str, found: Sequence[Record]) -> None:
         assert read(reader, found, shards) == alone
 
 
+@kills(
+    "readers", "a person's sequences in the order in which all persons' parts are numbered", "events, in order, lists"
+)
+@edit(
+    "data/sequences/content.py",
+    "    begun_n = order[begins][np.cumsum(begins) - 1]\n",
+    "    _, first_n, own_n = np.unique(part_n, return_index=True, return_inverse=True)\n"
+    "    begun_n = first_n[own_n][order]\n",
+)
 @pytest.mark.parametrize("reader", READERS)
 def test_the_units_of_a_collection_are_those_of_each_persons_records_alone(reader: str) -> None:
     """Records of several persons among one another, in every reader, in memory, streamed, and in shards."""

@@ -20,6 +20,7 @@ import pytest
 from dateutil import tz
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import edit, kills
 
 from dpvb.data import Date, Events
 from dpvb.data.moments import moment, moments
@@ -104,6 +105,9 @@ def numbers_of(value: Decimal) -> list[Any]:
     return forms
 
 
+@kills("readers", "a float that differs from its text by what float64 rounds")
+@edit("data/moments.py", "    if issubclass(kind, float) or (is_small", "    if (is_small")
+@edit("data/moments.py", "- Decimal(spelled(nearest) or 0)", "- Decimal(nearest)")
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(numbers, st.sampled_from(["0", "1", "-1", "1e-12", "1e-17", "-1e-25"]))
 def test_a_number_is_one_moment_in_every_type_and_moments_are_in_the_order_of_numbers(
@@ -121,6 +125,12 @@ EDGES = [0, 1, -1, 86399, 86400, -86401, 2**31, 2**53, 2**53 + 1, -(2**53) - 1, 
 EDGES += [1 - 2**63, 10**18 + 1]
 
 
+@kills("readers", "whole numbers beyond 2^53 in order as texts alone", "i8")
+@edit(
+    "data/moments.py",
+    "    rest_n[middle_n] = cells[middle_n].astype(np.int64) - nearest_n[middle_n].astype(np.int64)\n",
+    "",
+)
 @pytest.mark.parametrize("kind", [f"M8[{unit}]" for unit in ("Y", "M", "W", *UNITS, "25s")] + ["i8", "u8", "f8", "f4"])
 def test_an_array_has_the_moments_of_its_cells(kind: str) -> None:
     whole = np.array(EDGES, dtype="i8")
@@ -158,6 +168,12 @@ def test_cells_of_any_length_are_moments_at_once() -> None:
     assert moment("1e300") == moment(1e300) == moment("1e+300")
 
 
+@kills("readers", "seconds of far years that overflow where a time has a zone")
+@edit(
+    "data/times.py",
+    'date = np.datetime64(_day(year, month, day) + days, "D")',
+    'date = np.datetime64(86400 * (_day(year, month, day) + days), "s").astype("M8[D]")',
+)
 def test_years_beyond_those_of_calendars_are_in_order_and_zones_move_them_by_their_hours() -> None:
     years = ["-999999999999", "-290307", "-001", "0000", "0001", "1969", "9999", "12000", "290307", "999999999999"]
     found = [moment(f"{year}-03-01T00:30") for year in years]
@@ -176,6 +192,12 @@ def test_an_hour_that_a_clock_shows_twice_is_two_hours() -> None:
         assert [moment(cell) for cell in cells_of(cells)] == [moment(text) for text in texts]
 
 
+@kills("readers", "times of dateutil that are times in whole columns alone")
+@edit(
+    "data/spelling.py",
+    "zone is None or _is_time_zone(type(zone)) else",
+    "zone is None or type(zone) in _TIME_ZONES else",
+)
 @pytest.mark.parametrize("zone", [tz.gettz("Europe/Berlin"), tz.tzutc(), tz.tzoffset(None, -3600), tz.tzstr("EST5EDT")])
 @pytest.mark.parametrize(
     "day", [(1890, 6, 1, 0), (2020, 3, 29, 2), (2020, 10, 25, 2), (2020, 11, 1, 1), (9999, 12, 31, 2)]
@@ -290,6 +312,8 @@ def test_events_are_in_one_order_whatever_type_the_times_have_and_whatever_other
                 assert units(tmp_path / "e.parquet")[-1] == [0, 1, 2, 3], (form, other)
 
 
+@kills("readers", "nanoseconds of a column of times in another unit than those of texts")
+@edit("data/moments.py", "rest_n = step_n % 1000 / 1000", "rest_n = step_n % 1000 * 1000")
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_odd_time_of_somebody_else_in_one_of_several_files_changes_no_order(

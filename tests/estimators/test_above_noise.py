@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 import dpvb
 from dpvb.core.noise import InsecureNoise
@@ -123,6 +124,13 @@ def test_a_fit_of_persons_is_compared_with_persons(fixed_noise: int) -> None:
     assert fitted.topics_above_noise_ >= 4
 
 
+@kills("public facts", "a forecast of topics that counts the private documents")
+@edit("estimators/lda.py", "if self.num_examples is None or task.model.means:", "if task.model.means:")
+@edit(
+    "estimators/lda.py",
+    "self._forecast(task, plan, self.num_examples)",
+    "self._forecast(task, plan, max(task.source.count(), 1))",
+)
 def test_a_warning_comes_before_anything_is_spent_where_the_number_is_public() -> None:
     """The fit is stopped at its first release."""
 
@@ -154,6 +162,13 @@ def test_auto_takes_as_many_topics_as_are_clear() -> None:
         assert len(model("auto", num_examples=20).fit(matrix).components_) == 1
 
 
+@kills("public facts", "a number of topics that is chosen by the number of private documents")
+@edit("estimators/lda.py", "if self.num_examples is None or self.epsilon == math.inf:", "if False:")
+@edit(
+    "estimators/lda.py",
+    "above_noise.signal(one, plan, schedule.rho, self.num_examples)",
+    "above_noise.signal(one, plan, schedule.rho, max(source.count(), 1))",
+)
 @pytest.mark.parametrize(
     "options", [{}, {"num_examples": 3_000, "epsilon": math.inf}, {"n_components": "many"}, {"n_components": 0}]
 )

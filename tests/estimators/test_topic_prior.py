@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 import dpvb
 from dpvb import federated
@@ -192,6 +193,8 @@ def test_persons_and_federations_take_a_prior(public_model: dpvb.LDA) -> None:
 # --- what is asked and said ---------------------------------------------------------------------------------
 
 
+@kills("releases", "a prior without noise that nobody called public")
+@edit("estimators/earlier.py", "if not (statement.private or public):", "if False:")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -221,6 +224,8 @@ def test_a_rehearsal_and_what_is_no_fit_are_no_priors() -> None:
         model(prior=model(n_components=2)).fit(documents(20))
 
 
+@kills("releases", "a prior without noise that is public because it has none")
+@edit("estimators/earlier.py", "public or statement.published", 'public or statement.epsilon == float("inf")')
 def test_documents_that_were_said_to_be_public_make_a_public_prior(tmp_path: Path) -> None:
     """Whoever fits them says so, and the file keeps it; of a fit that says nothing it is asked again."""
     plain = model(n_components=TOPICS, epsilon=math.inf)
@@ -277,6 +282,8 @@ def test_files_of_a_prior(tmp_path: Path) -> None:
         model(prior=tmp_path / "bad.dpvb").fit(documents(20))
 
 
+@kills("releases", "an earlier release whose cost the statement does not add")
+@edit("estimators/earlier.py", "past.epsilon + fit.epsilon:.6g", "fit.epsilon:.6g")
 def test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom(public_model: dpvb.LDA) -> None:
     first = model(n_components=TOPICS, epsilon=0.5, delta=1e-6).fit(documents(40))
     second = model(prior=first, num_steps=0, provenance={"prior": "the first half of the year"}).fit(documents(40))
@@ -288,6 +295,10 @@ def test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom(public
     assert "6 topics of a model whose data are said to be public" in " ".join(str(public.privacy_).split())
 
 
+@kills("releases", "a release of the same data set as prior of its next fit")
+@edit(
+    "estimators/earlier.py", '    if charge.dataset == dataset:\n        return "same" if whole else "namesake"\n', ""
+)
 def test_a_prior_of_the_same_data_set_is_refused_before_the_charge(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         for name in ("notes", "letters"):

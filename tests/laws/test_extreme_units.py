@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from scipy import sparse
 from small_models import CASES, Case, one_of_each
 
@@ -51,6 +52,14 @@ def documents(terms: int) -> dict[str, Any]:
 RULES = ["truncate", "rescale", "resample"]
 
 
+@kills("errors", "a document's length beside its counts, which need not add up to it")
+@edit(
+    "models/topics/documents.py",
+    "        total_j = np.cumsum(batch.counts[row])\n",
+    "        share_j = batch.counts[row] / length_n[n]\n"
+    "        counts[row] = np.random.default_rng(seed).multinomial(length, share_j)\n"
+    "        continue\n        total_j = np.cumsum(batch.counts[row])\n",
+)
 @pytest.mark.parametrize("rule", RULES)
 def test_no_document_makes_a_length_rule_fail(rule: str) -> None:
     """Each is brought to its length by itself: what fails would be kept from a fit by the wall, but add nothing."""

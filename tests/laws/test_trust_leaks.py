@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from scipy import sparse
 from small_models import CASES, Case, table
 
@@ -180,6 +181,12 @@ def reachable(value: Any, depth: int = 3) -> Iterator[Any]:
         yield from reachable(item, depth - 1)
 
 
+@kills("leaks", "the text of an exception comes out", "e_step-value")
+@edit(
+    "core/wall.py",
+    "        end = next((kind() for kind in STOPS if isinstance(error, kind)), end)\n",
+    "        raise WallError(str(error))\n",
+)
 @pytest.mark.parametrize("kind", ["value", "own", "chained", "warning", "assertion", "memory"])
 @pytest.mark.parametrize("place", ["count", "chunks", "after", "rows", "e_step", "norms", "accumulate"])
 def test_no_error_behind_the_wall_speaks(place: str, kind: str, caplog: Any, capfd: Any) -> None:
@@ -315,6 +322,10 @@ def test_nothing_is_compiled_because_of_the_data() -> None:
     assert compiled() == before
 
 
+@kills("work", "fixed work that stops at convergence")
+@edit(
+    "models/topics/kernel.py", "np.abs(residual_k).mean() < tol and not fixed_work:", "np.abs(residual_k).mean() < tol:"
+)
 def test_fixed_work_runs_every_document_to_the_same_iteration() -> None:
     """With fixed work the result is that of never stopping (tol = 0), also for documents that settle at once."""
     counts = np.vstack([documents(n=10), np.eye(WIDTH)[:3] * 7, np.full((1, WIDTH), 1e6)])

@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from sklearn import decomposition as plainly
 
 import dpvb
@@ -36,6 +37,20 @@ def table(n: int, seed: int, d: int = D, k: int = 2) -> np.ndarray:
 ADVERSARIAL = np.vstack([np.eye(D), -np.eye(D), np.full((1, D), D**-0.5), np.zeros((1, D)), np.eye(D) * 1e-200])
 
 
+@kills("norms", "second moments are in other scales than the radius")
+@edit(
+    "models/factors/three_releases.py",
+    "np.ascontiguousarray((y_nd - q.mean_d) / q.scale_d)\n            length_n = upper_norms(z_nd)",
+    "np.ascontiguousarray((y_nd - q.mean_d) / q.scale_d)\n            length_n = upper_norms(y_nd)",
+)
+@kills("norms", "the constant beside a row leaves no room for it")
+@edit("models/factors/three_releases.py", "Rows(_beside(_C, _REST * y_nd))", "Rows(_beside(_C, y_nd))")
+@kills("norms", "rows of a factor model are not shortened to the radius")
+@edit(
+    "models/factors/three_releases.py",
+    "z_nd *= (1.0 / np.maximum(length_n, q.radius))[:, None]",
+    "z_nd *= 1.0 / q.radius",
+)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
 def test_every_block_reaches_its_bound_and_never_passes_it(seed: int, gamma: float) -> None:

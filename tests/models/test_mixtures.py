@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from scipy.integrate import quad
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm, poisson
@@ -98,6 +99,8 @@ def each(scores: Any, k: int) -> np.ndarray:
 # --- the bound of a row -------------------------------------------------------------------------------------
 
 
+@kills("factor", "one category a row in the bound of all columns")
+@edit("models/mixtures/mixture.py", "bound, shape = math.sqrt(len(self.columns.sizes)), (", "bound, shape = 1.0, (")
 @pytest.mark.parametrize("k", [1, 2, 7])
 @pytest.mark.parametrize("seed", range(4))
 def test_no_row_passes_a_bound_and_some_reach_it(k: int, seed: int) -> None:
@@ -124,6 +127,9 @@ def test_no_row_passes_a_bound_and_some_reach_it(k: int, seed: int) -> None:
     assert 0.99 < finite_n.max() <= 1 + 1e-9
 
 
+@kills("factor", "weights of a release whose squares do not add up to 1")
+@edit("core/plan.py", "name: block.weight / length for", "name: min(block.weight, 1.0) for")
+@edit("core/plan.py", "> 1.0 + 1e-12", "> 1e9")
 @pytest.mark.parametrize(
     "columns", [MIXED, MixedColumns(numbers=2), MixedColumns(sizes=(2, 5)), MixedColumns(max_counts=(7.0,))]
 )
@@ -136,6 +142,8 @@ def test_blocks_share_one_unit_of_sensitivity(columns: MixedColumns) -> None:
         assert math.fsum(weight**2 for weight in release.weights.values()) == pytest.approx(1.0, abs=1e-12)
 
 
+@kills("norms", "scores of one group declared in the place of those of all")
+@edit("models/mixtures/scores.py", "for norm_n in self._clipped[1]:", "for norm_n in self._clipped[1][:1]:")
 def test_scores_that_are_summed_have_the_norm_that_is_declared() -> None:
     rng = np.random.default_rng(3)
     model = MixtureModel(4, MIXED)
@@ -199,6 +207,12 @@ def test_a_row_has_its_own_bits_however_a_reader_lays_rows_out(layout: Any) -> N
         np.testing.assert_array_equal(together[name].of_block(block, n).norms(), np.concatenate(norms))
 
 
+@kills("norms", "groups clipped by the sum over all of them")
+@edit(
+    "models/mixtures/scores.py",
+    "factor_kn = np.maximum(norm_kn, 1.0)",
+    "factor_kn = np.maximum(self.r_kn * norm_kn, 1.0)",
+)
 def test_each_component_is_clipped_by_itself() -> None:
     """A row far from a component pulls it by its responsibility times 1, however far another component is."""
     model = MixtureModel(2, MixedColumns(numbers=1))
@@ -210,6 +224,8 @@ def test_each_component_is_clipped_by_itself() -> None:
     assert (np.linalg.norm(each(scores, 2), axis=2) <= scores.r_kn.T * (1 + 1e-9) + 1e-150).all()
 
 
+@kills("factor", "one pair a row in the bound of the tables of all pairs")
+@edit("models/mixtures/pairs.py", "return math.sqrt(len(self.places))", "return 1.0")
 def test_a_row_has_one_cell_of_each_pair_of_columns_whatever_it_holds() -> None:
     """Ordinary rows, gaps, and numbers and counts beyond their ranges: the norm is the bound, and never more."""
     model = MixtureModel(2, MIXED, check=0.1)
@@ -536,6 +552,8 @@ def test_chance_in_fidelity_is_that_of_noise_and_of_drawing() -> None:
     assert 0.3 < score_n.std() < 1.5
 
 
+@kills("public facts", "rows set beside what was released, whoever stands behind them")
+@edit("estimators/mixture.py", "        if synthetic is not True:", "        if False:")
 def test_private_rows_and_no_rows_have_no_fidelity() -> None:
     cells = people(50)
     model = dpvb.Mixture(1, **KINDS, **EXACT, num_steps=1).fit(Table(cells, SCHEMA))
@@ -648,6 +666,9 @@ def test_a_file_keeps_everything_that_a_mixture_says(tmp_path: Any) -> None:
     np.testing.assert_array_equal(loaded.predict(two_groups()), plain.predict(two_groups()))
 
 
+@kills("strangers", "groups of a file with a covariance that is none")
+@edit("estimators/mixture.py", "or not (diagonal_kd > 0).all()", "")
+@edit("estimators/mixture.py", "if not all(np.isfinite(one).all() for one in known):", "if False:")
 def test_a_file_with_a_covariance_that_is_none_is_refused(tmp_path: Any) -> None:
     path = tmp_path / "g.dpvb"
     dpvb.GaussianMixture(2, **RANGES, epsilon=1.0, delta=1e-6).fit(two_groups()).save(path)
@@ -746,6 +767,8 @@ def test_few_rows_keep_few_groups_unless_told() -> None:
     assert len(dpvb.GaussianMixture(20, **RANGES, **EXACT, prune=False).fit(x_nd).weights_) == 20
 
 
+@kills("NaN", "a faulty row that counts in a mixture")
+@edit("models/mixtures/mixture.py", "            r_kn *= batch.sound_n\n", "")
 @pytest.mark.filterwarnings("ignore::dpvb.errors.DpvbWarning")
 def test_a_faulty_row_adds_nothing() -> None:
     x_nd = two_groups(60)

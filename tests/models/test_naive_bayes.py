@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from scipy import sparse
 from scipy.special import logsumexp
 from scipy.stats import nbinom, t
@@ -108,6 +109,10 @@ def batch_of(kind: str, rng: np.random.Generator, n: int = 300) -> Any:
     return MixedRows(x_nd, count_np, code_nj, np.ones(n), np.zeros(n, dtype=np.bool_))
 
 
+@kills("norms", "a bound of categories that forgets the bins of numbers")
+@edit(
+    "models/mixtures/naive_bayes.py", "bound = math.sqrt(len(self.sizes))", "bound = math.sqrt(len(self.columns.sizes))"
+)
 @pytest.mark.parametrize("kind", MODELS)
 def test_no_row_of_a_known_class_passes_a_bound_and_some_reach_it(kind: str) -> None:
     model, rng = MODELS[kind], np.random.default_rng(1)
@@ -127,6 +132,8 @@ def test_labels_and_columns_share_one_unit_of_sensitivity(kind: str) -> None:
     assert release.weights["count"] ** 2 == pytest.approx(0.04 * 0.99)
 
 
+@kills("NaN", "a document with an unknown label that counts in a class")
+@edit("data/documents/labelled.py", "unseen=-1, missing=-1", "unseen=0, missing=-1")
 def test_a_document_without_a_declared_label_is_no_row() -> None:
     """Nor is one with a label that is no label, and no other row changes."""
     counts, y = documents(30)
@@ -138,6 +145,9 @@ def test_a_document_without_a_declared_label_is_no_row() -> None:
     np.testing.assert_array_equal(one.class_prior_, two.class_prior_)
 
 
+@kills("NaN", "a faulty row that counts in its class")
+@edit("models/mixtures/naive_bayes.py", "(self.n_classes,)) * batch.sound_n[:, None]", "(self.n_classes,))")
+@edit("models/mixtures/naive_bayes.py", "np.repeat(batch.sound_n, width)", "np.ones(n * width)")
 def test_a_row_of_no_class_or_with_a_fault_adds_nothing() -> None:
     cells = people(60)
     more = {name: np.concatenate([values, values[:3]]) for name, values in cells.items()}
@@ -366,6 +376,8 @@ def test_long_documents_weigh_less_in_the_fit_and_in_predictions() -> None:
 # --- fits with noise ----------------------------------------------------------------------------------------
 
 
+@kills("NaN", "a row with an undeclared label that makes a class of its own")
+@edit("estimators/naive_bayes.py", "answer = replace(answer, unseen=False, missing=False)", "pass")
 def test_classes_of_a_mixed_table_are_learnt_and_sampled_in_its_types() -> None:
     cells = people(3000)
     for numbers in ("bins", "gaussian"):
@@ -420,6 +432,8 @@ def test_a_file_keeps_everything_that_the_classes_say(tmp_path: Any) -> None:
         assert again.predict(rows).tolist() == model.predict(rows).tolist()
 
 
+@kills("strangers", "classes of a file whose tables have another shape")
+@edit("estimators/naive_bayes.py", 'raise ValueError("classes of another shape")', "pass")
 def test_a_file_with_rates_that_are_none_is_refused(tmp_path: Any) -> None:
     path = tmp_path / "m.dpvb"
     dpvb.NaiveBayes(**OPTIONS, **NOISY).fit(Table(people(), SCHEMA)).save(path)
@@ -518,6 +532,8 @@ def test_a_person_of_many_rows_counts_as_one() -> None:
     np.testing.assert_allclose(alone.class_prior_, copies.class_prior_, rtol=1e-6)
 
 
+@kills("persons", "persons of labelled documents who become as many units as they have documents")
+@edit("data/documents/labelled.py", 'if documents.unit == "person":', "if False:")
 def test_documents_that_are_grouped_already_are_refused() -> None:
     """Their rows have another order than the labels, and their persons would be lost."""
     counts, y = documents(4)

@@ -42,6 +42,7 @@ from dpvb.guards.errors import (
     check_choice,
     check_integer,
     check_number,
+    check_path,
     reason_of,
 )
 from dpvb.models.topics.lda import EarlierTopics, LDAModel, Topics
@@ -680,7 +681,7 @@ class KnownTopics:
             listed = f"the public list {str(prior)!r} of dpvb ({word_lists.SOURCE})"
             return cls(None, word_lists.frequencies(prior), listed)
         if isinstance(prior, (str, os.PathLike)):
-            path = Path(prior)
+            path = check_path(name, prior)
             prior = load(path) if path.suffix == ".dpvb" or zipfile.is_zipfile(path) else _frequencies(path)
         if isinstance(prior, Mapping):
             return cls(None, _checked(prior))

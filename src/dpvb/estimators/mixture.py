@@ -37,7 +37,15 @@ from dpvb.estimators.ranges import check_names, in_order, schema_of
 from dpvb.estimators.tables import TableModel, columns_of, public_schema, sound_rows
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError, check_choice, check_integer, check_number
+from dpvb.guards.errors import (
+    DataFormatError,
+    ParameterError,
+    PrivacyError,
+    check_choice,
+    check_integer,
+    check_number,
+    check_path,
+)
 from dpvb.models.mixtures import categorical, tuned
 from dpvb.models.mixtures.components import (
     Components,
@@ -477,7 +485,7 @@ def earlier_groups(
         ParameterError: for another prior, or one of other columns, or of more groups; see `check_release`.
         ModelFileError: for a file that cannot be read.
     """
-    prior = load(Path(prior)) if isinstance(prior, (str, os.PathLike)) else prior
+    prior = load(check_path("prior", prior)) if isinstance(prior, (str, os.PathLike)) else prior
     model = prior.model if isinstance(prior, Fitted) else prior
     if type(model) is not type(fit) or not isinstance(model, PrivateEstimator) or not hasattr(model, "privacy_"):
         raise ParameterError(

@@ -137,7 +137,7 @@ def open_documents(
         raise ParameterError("group_column brings persons together, which needs rows in memory: leave stream out.")
     if seen is not None and group_column is None:
         raise ParameterError("group_column must say whose each document is, where seen= names persons.")
-    several = None if file_format == "folder" else paths_of(path)
+    several = None if file_format == "folder" else paths_of(path, "path")
     if several is not None and str(vocabulary) == PRIVATE:
         return _open_private(several, {**options, "stream": stream}, dialect, () if seen is None else seen)
     if several is not None:
@@ -183,7 +183,7 @@ def document_names(path: Path, file_format: str | None = None) -> list[str] | No
     Returns:
         None where documents are records, and no files of their own.
     """
-    if file_format != "folder" and (file_format is not None or not path.is_dir() or paths_of(path) is not None):
+    if file_format != "folder" and (file_format is not None or not path.is_dir() or paths_of(path, "path") is not None):
         return None
     return [os.path.relpath(name, path) for name in sorted(folder_files(path))]
 
@@ -201,7 +201,7 @@ def text_records(
     Raises:
         ParameterError: a format of counts.
     """
-    for one in (None if file_format == "folder" else paths_of(path)) or [path]:
+    for one in (None if file_format == "folder" else paths_of(path, "path")) or [path]:
         name = check_choice("file_format", file_format or _format_of(one), ("csv", *_TEXT_FORMATS))
         yield from _records(one, name, columns, dialect)
 

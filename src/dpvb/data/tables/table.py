@@ -114,7 +114,7 @@ class Table:
         self._schema = schema
         self._held: _Encoded | None = None
         self._count: int | None = None
-        self._files = paths_of(data)
+        self._files = paths_of(data, "data")
         self._dialect = Dialect(separator, decimal, encoding)
         self._options: dict[str, Any] = {"file_format": file_format, "stream": stream, **asdict(self._dialect)}
         self._reader = reader_of(data, schema, file_format, self._dialect, read_through=bool(stream))
@@ -376,7 +376,7 @@ def check_columns(path: Path, schema: Schema, dialect: Dialect) -> None:
     Raises:
         DataFormatError: none of these files, or a column of the schema that is missing.
     """
-    for one in paths_of(path) or [path]:
+    for one in paths_of(path, "path") or [path]:
         _check_target(schema, _file_reader(one, schema, None, dialect))
 
 
@@ -472,7 +472,7 @@ def reader_of(
     data: object, schema: Schema, file_format: str | None, dialect: Dialect, *, read_through: bool = False
 ) -> _Reader:
     """What reads data in any form that `Table` takes; a Parquet file is read to its end first, where asked for."""
-    files = paths_of(data)
+    files = paths_of(data, "data")
     if files is not None:
         return _files_reader(files, schema, file_format, dialect)
     if isinstance(data, (str, os.PathLike)):
