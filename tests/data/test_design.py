@@ -493,7 +493,11 @@ def test_what_is_kept_between_passes_is_what_was_read(group, monkeypatch):
 
 
 @kills("records", "rows in coordinates that were another step's")
-@edit("data/tables/design.py", "if known is function and np.array_equal(its_matrix, matrix):", "if known is function:")
+@edit(
+    "rows/regression.py",
+    "if last_function is function and np.array_equal(last_matrix, matrix):",
+    "if known is function:",
+)
 def test_what_is_derived_is_formed_anew_for_another_matrix_or_function():
     calls = []
 
