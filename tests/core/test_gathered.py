@@ -25,6 +25,7 @@ from dpvb.core.grids import Party, grids_of
 from dpvb.core.noise import InsecureNoise, SecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch, Poisson
+from dpvb.core.source import Nobody
 from dpvb.core.wall import Conceal, Wall, gathered
 from dpvb.errors import ParameterError, PrivacyError
 from dpvb.federated.keys import Identity
@@ -78,7 +79,7 @@ def added(shares: list[Sums]) -> Sums:
 
 def empty_walls(plan: Plan, party: Party, count: int, secure: bool = False) -> list[Sums]:
     """Shares of parties without data: noise alone."""
-    sources: list[Table] = [Table(np.zeros((0, 1)))] * count
+    sources: list[Any] = [Nobody()] * count
     noise = [SecureNoise() if secure else InsecureNoise(m) for m in range(count)]
     walls: list[Wall[Any]] = [Wall(s, plan, noise=n, party=party) for s, n in zip(sources, noise, strict=True)]
     return [wall.share(lambda rows: {}, plan.releases[0], bare)[0] for wall in walls]
@@ -304,7 +305,7 @@ def test_a_share_under_other_masks_tells_nothing_of_the_first() -> None:
     masks = Masks(identities[0], {identity.name: identity.public for identity in identities})
     shares = []
     for request in (bytes(32), bytes(31) + b"\1"):
-        wall: Wall[Any] = Wall(Table(np.zeros((0, 1))), plan, noise=InsecureNoise(0), party=party)
+        wall: Wall[Any] = Wall(Nobody(), plan, noise=InsecureNoise(0), party=party)
         conceal = partial(masks.conceal, request)
         shares.append(wall.share(lambda rows: {}, plan.releases[0], conceal)[0]["a"])
     octets = (shares[0] - shares[1]).view(np.uint8).reshape(size, 8)

@@ -405,7 +405,7 @@ def test_a_calibrated_plan_meets_its_target(sampler: Sampler, relation: Any) -> 
 
 
 @kills("neighbours", "add/remove factor used under replace-one")
-@edit("accounting/events.py", 'swap = relation == "replace_one" or event', "swap = event")
+@edit("accounting/events.py", 'return relation == "replace_one" or self.sampler', "return self.sampler")
 def test_full_batch_calibration_is_the_gaussian_one() -> None:
     """J steps of Δ = √2 at σ cost the analytic Gaussian mechanism at μ = √(2J)/σ (Balle & Wang 2018)."""
     relative = phased(BLOCKS, FullBatch(), [1.0] * 8, neighboring_relation="replace_one")

@@ -43,6 +43,7 @@ from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.released import Receipt, Released
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.schedule import constant
+from dpvb.core.source import Nobody
 from dpvb.core.wall import Wall
 from dpvb.errors import ParameterError, PrivacyError, WallError
 
@@ -256,7 +257,7 @@ def test_noise_std_of_every_block_and_weight(clip: Any) -> None:
     d = 346  # d(d+1)/2 = 60,031 packed coordinates
     blocks = {"a": Block((60_000,), 2.0), "m": Block((d, d), 5.0, "psd")}
     release = Release(blocks, Mechanism(Poisson(0.5), 3.0), {"a": 0.6, "m": 0.8}, clip)
-    wall: Wall[Any] = Wall(Table(np.zeros((0, 1))), Plan([release]), noise=InsecureNoise(5))
+    wall: Wall[Any] = Wall(Nobody(), Plan([release]), noise=InsecureNoise(5))
     released = wall.release(lambda rows: {}, release)
     assert abs(released.total["a"].std() / (3.0 * 2.0 / 0.6) - 1) < 0.015
     row, column = triangle(d)
@@ -291,7 +292,7 @@ def test_equal_sums_of_two_blocks_and_steps_get_their_own_noise() -> None:
     blocks = {"a": Block((count,), 1.0), "b": Block((count,), 1.0)}
     plan = Plan([Release(blocks, Mechanism(FullBatch(), 1.0))] * 2)
     for noise in (SecureNoise(), InsecureNoise(2)):
-        wall: Wall[Any] = Wall(Table(np.zeros((0, 1))), plan, noise=noise)
+        wall: Wall[Any] = Wall(Nobody(), plan, noise=noise)
         draws = [total for release in plan for total in wall.release(lambda rows: {}, release).total.values()]
         correlations = np.corrcoef(draws)[np.triu_indices(4, 1)]
         assert np.abs(correlations).max() < 5.5 / math.sqrt(count)
@@ -344,7 +345,7 @@ def test_a_sum_beyond_its_room_wraps_as_a_function_of_the_noisy_sum() -> None:
     plan = plain(noise=1.0)
     release = plan.releases[0]
     grid = grids_of(release, None)["a"]
-    empty: Wall[Any] = Wall(Table(np.zeros((0, 1))), plan, noise=InsecureNoise(1))
+    empty: Wall[Any] = Wall(Nobody(), plan, noise=InsecureNoise(1))
     noise = in_steps(empty.release(lambda rows: {}, release), release)
 
     class Block64:

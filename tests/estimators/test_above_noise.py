@@ -166,7 +166,7 @@ def test_auto_takes_as_many_topics_as_are_clear() -> None:
 @edit("estimators/lda.py", "if self.num_examples is None or self.epsilon == math.inf:", "if False:")
 @edit(
     "estimators/lda.py",
-    "above_noise.signal(one, plan, schedule.rho, self.num_examples)",
+    "signal_of_plan(one, plan, schedule.rho, self.num_examples)",
     "above_noise.signal(one, plan, schedule.rho, max(source.count(), 1))",
 )
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_an_earlier_release_makes_moments_more_precise_and_is_named(first: Any, 
 
 
 @kills("releases", "moments of an earlier release whose noise is dropped")
-@edit("models/factors/moments.py", "share * other.noise)", "0.0)")
+@edit("models/factors/three_releases.py", "share * other.noise)", "0.0)")
 @pytest.mark.parametrize("noises", [(0.3, 0.1), (0.02, 0.02), (0.1, 0.0)])
 def test_joined_moments_know_their_noise_and_weigh_by_it(noises: tuple[float, float]) -> None:
     """Of so many rows that noise alone is left: 10,000 entries have the std that is said, which is the least there is.
@@ -154,7 +154,7 @@ def test_what_does_not_fit_is_refused_by_name(first: Any, tmp_path: Path) -> Non
 
 
 @kills("releases", "moments of the same data set as prior of its next factors")
-@edit("estimators/factor_prior.py", '    check_release("prior", model, fit, public=public)\n', "")
+@edit("estimators/factors.py", '    check_release("prior", model, fit, public=public)\n', "")
 def test_the_ledger_knows_whose_prior_it_is(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("x", epsilon=4.0, delta=1e-3, unit="row", neighboring_relation="add_or_remove_one")

@@ -51,7 +51,7 @@ def test_without_noise_two_halves_in_sequence_are_the_whole() -> None:
 
 
 @kills("releases", "a study whose mean is not measured in halves of the range of y")
-@edit("estimators/coefficient_prior.py", "at_zero[name]) / half, std", "at_zero[name]), std")
+@edit("estimators/coefficients.py", "at_zero[name]) / half, std", "at_zero[name]), std")
 @pytest.mark.parametrize("name", ["intercept", "x0"])
 def test_a_public_study_is_a_measurement_in_the_units_of_y(name: str) -> None:
     """Without noise: precisions add up, means are weighted by these; the middle of the range of y is not 0."""
@@ -86,7 +86,7 @@ def test_another_range_or_unit_of_y_takes_the_study_along() -> None:
 
 
 @kills("releases", "an earlier linear regression whose noise its prior forgets")
-@edit("models/regression/linear_path.py", "data = score.info", "data = replace(score, noise=0.0).info")
+@edit("models/regression/curvature_then_scores.py", "data = score.info", "data = replace(score, noise=0.0).info")
 def test_a_second_fit_is_as_sure_as_it_may_be(first: Any, tmp_path: Path) -> None:
     """Under noise: squared errors over their covariances, of twelve second fits, are no χ² that is too large.
 
@@ -156,7 +156,7 @@ def test_a_range_of_y_may_be_that_of_a_schema() -> None:
 
 
 @kills("releases", "what is known of coefficients for predictions, taken for intervals")
-@edit("estimators/coefficient_prior.py", "data, model._table.data\n", "data, model._weights.data\n")
+@edit("estimators/coefficients.py", "data, model._table.data\n", "data, model._weights.data\n")
 def test_intervals_rest_on_what_a_prior_says_for_intervals(tmp_path: Path) -> None:
     """The file of a prior has 100 times the likelihood for intervals: intervals are narrow, predictions the same."""
     X, y = people(np.random.default_rng(0))
@@ -173,7 +173,7 @@ def test_intervals_rest_on_what_a_prior_says_for_intervals(tmp_path: Path) -> No
 
 
 @kills("releases", "a prior of hostile numbers that ends a fit after its charge")
-@edit("estimators/coefficient_prior.py", "if not all(map(_is_of_a_fit, both)):", "if False:")
+@edit("estimators/coefficients.py", "if not all(map(_is_of_a_fit, both)):", "if False:")
 @pytest.mark.parametrize(
     ("name", "place", "number"),
     [("precision", (0, 0), 1e30), ("precision", (0, 1), 1e15), ("pull_d", (0,), 1e300)],

@@ -188,7 +188,7 @@ def test_what_is_beyond_its_bound_counts_as_the_bound(name: str, bound: float) -
 
 
 @kills("norms", "weights of rows applied twice")
-@edit("models/regression/multiplicity.py", "scale_n=form.scale_n * weight_n)", "scale_n=form.scale_n * weight_n**2)")
+@edit("models/regression/likelihood.py", "scale_n=form.scale_n * weight_n)", "scale_n=form.scale_n * weight_n**2)")
 @EVERY_KIND
 @pytest.mark.parametrize("form", ["first_order, offset and weights", "first_order, diagonal, offset and weights"])
 def test_no_row_exceeds_the_bounds_whatever_stands_beside_it(kind: str, form: str) -> None:
@@ -206,7 +206,7 @@ def test_no_row_exceeds_the_bounds_whatever_stands_beside_it(kind: str, form: st
 
 
 @kills("factor", "noise for rows that count once where they weigh more")
-@edit("models/regression/multiplicity.py", "bound=most * block.bound", "bound=block.bound")
+@edit("models/regression/likelihood.py", "bound=most * block.bound", "bound=block.bound")
 def test_the_bound_of_the_weights_makes_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every block of rows that count five times has five times the bound."""
     for covariance in ("full", "diagonal"):

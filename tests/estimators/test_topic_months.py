@@ -38,7 +38,7 @@ def noise_of(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @kills("factor", "sums of months that forget the noise of the earlier ones")
-@edit("models/topics/reading.py", "math.hypot(std, model.earlier.words_std)", "std")
+@edit("models/topics/lda.py", "math.hypot(std, self.earlier.words_std)", "std")
 @pytest.mark.parametrize("num_steps", [0, 2])
 def test_sums_of_months_are_those_of_each_added_up(known: dpvb.LDA, num_steps: int, noise_of: Any) -> None:
     """Word totals to the last bit; their noise, and that of the topics' sums, as of independent releases."""

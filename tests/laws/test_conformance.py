@@ -45,14 +45,12 @@ def holds(check: Check) -> None:
 
 @kills("norms", "outer products declared too short", "1-first_order_first")
 @edit("core/forms.py", "length * length * _GRAM_ROOM", "0.5 * length * length * _GRAM_ROOM")
-@kills("records", "warm start of a document from the one before", "1-lda_numpy")
+@kills("records", "warm start of a document from the one before", "1-lda")
 @edit(
-    "models/topics/kernel.py",
-    "gamma_k = last_k = np.ones(alpha_k.size)\n",
-    "gamma_k = last_k = _LAST.get(alpha_k.size, np.ones(alpha_k.size))\n",
+    "models/topics/kernel_numba.py",
+    "            x_i[k] = last_i[k] = 1.0\n",
+    "            if n == first:\n                x_i[k] = last_i[k] = 1.0\n",
 )
-@edit("models/topics/kernel.py", "gamma_nk[n] = _fixed_point(", "gamma_nk[n] = _LAST[num_topics] = _fixed_point(")
-@edit("models/topics/kernel.py", "TIGHT = 1e-4", "_LAST: dict = {}\nTIGHT = 1e-4")
 @kills("drawn batch", "division by the realised batch size", "1-location")
 @edit(
     "core/clipped_sums.py",

@@ -54,7 +54,7 @@ RULES = ["truncate", "rescale", "resample"]
 
 @kills("errors", "a document's length beside its counts, which need not add up to it")
 @edit(
-    "models/topics/documents.py",
+    "models/topics/lda.py",
     "        total_j = np.cumsum(batch.counts[row])\n",
     "        share_j = batch.counts[row] / length_n[n]\n"
     "        counts[row] = np.random.default_rng(seed).multinomial(length, share_j)\n"

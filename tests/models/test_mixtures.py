@@ -668,7 +668,7 @@ def test_a_file_keeps_everything_that_a_mixture_says(tmp_path: Any) -> None:
 
 @kills("strangers", "groups of a file with a covariance that is none")
 @edit("estimators/mixture.py", "or not (diagonal_kd > 0).all()", "")
-@edit("estimators/mixture.py", "if not all(np.isfinite(one).all() for one in known):", "if False:")
+@edit("estimators/mixture.py", "if not all(np.isfinite(one).all() for one in checked):", "if False:")
 def test_a_file_with_a_covariance_that_is_none_is_refused(tmp_path: Any) -> None:
     path = tmp_path / "g.dpvb"
     dpvb.GaussianMixture(2, **RANGES, epsilon=1.0, delta=1e-6).fit(two_groups()).save(path)

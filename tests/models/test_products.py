@@ -117,7 +117,7 @@ def test_hostile_rows_stay_within_every_bound(model: Any) -> None:
 
 @kills("records", "products about the means of their batch")
 @edit(
-    "models/regression/slants.py",
+    "models/regression/scaling.py",
     "        slanted_nr = x_nr.copy()\n",
     "        slanted_nr = x_nr - x_nr.mean(axis=0)\n",
 )

@@ -643,7 +643,7 @@ def test_a_ledger_is_asked_before_the_data_and_the_result_is_recorded_before_it_
 
 
 @kills("crashes", "a plan beyond the cap granted")
-@edit("ledger/__init__.py", "if sole or price.spent <= facts.cap:", "if sole or price.spent > 0:")
+@edit("ledger/__init__.py", "if sole or price.counted <= facts.cap:", "if sole or price.counted > 0:")
 @edit(
     "ledger/state.py",
     'return "it is over the cap" if price.spent > self.datasets[entry.dataset].cap else ""',

@@ -187,8 +187,11 @@ class Stream:
 
     def chunks(self) -> Iterator[Chunk[CountRows]]:
         """Yield all documents once."""
+        rows = None
         for rows in clean_slabs(self._slabs(), self._width):
             yield Chunk(slice(0, rows.num_rows), None, rows.num_rows, partial(taken, rows))
+        if rows is None:
+            yield from BagOfWords(np.empty((0, self._width))).chunks()
 
     def parts(self, number: int) -> list[BagOfWords]:
         """The same documents in order, read once and held, in at most so many sources of their own."""

@@ -332,8 +332,9 @@ class StreamedDesign:
     unit: Literal["row"] = "row"
 
     def __init__(self, designs: Callable[[], Iterator[Design]], count: Callable[[], int], like: Design) -> None:
-        """Take a function that reads the rows in pieces, one that counts them, and a design with the same columns."""
-        self._designs = designs
+        """Take a function that reads the rows in pieces, one that counts them, and a design of no rows like them."""
+        self._pieces = designs
+        self._like = like
         self._num_rows = count
         self.width, self.intercept, self.row_norm = like.width, like.intercept, like.row_norm
 
@@ -352,6 +353,14 @@ class StreamedDesign:
     def parts(self, number: int) -> list[Design]:
         """The same rows in order, read once and held, as the pieces in which they are read."""
         return list(self._designs())
+
+    def _designs(self) -> Iterator[Design]:
+        """At least one: a table without rows is a design without rows."""
+        design = None
+        for design in self._pieces():
+            yield design
+        if design is None:
+            yield self._like
 
 
 class ShardedDesign(Sharded[DesignRows | SparseDesignRows]):
