@@ -322,7 +322,7 @@ def test_an_odd_time_of_somebody_else_in_one_of_several_files_changes_no_order(
     """Types of columns are inferred by the writer of each file, from the cells that are in it."""
     texts, _ = KINDS[name]
     texts = HELD.get(name, texts)
-    for other in OTHERS:
+    for other in OTHERS[1:4] if stream else OTHERS:
         paths = []
         for file, places in enumerate(([2, 0], [3, 1])):
             rows = [("a", SYMBOLS.values[place], texts[place]) for place in places]
