@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from dpvb.guards.errors import DataFormatError, ModelFileError, ParameterError
+from dpvb.guards.errors import DataFormatError, ModelFileError, ParameterError, check_path
 from dpvb.guards.own import new_own
 
 
@@ -149,7 +149,7 @@ def _read_idx(path: Path) -> Any:
 
 def check_target(path: Path, overwrite: bool, word: str = "--out") -> None:
     """Refuse a file that cannot be written, before anything is spent; `word` names it in an error."""
-    if path.is_dir():
+    if check_path(word, path).is_dir():
         raise ParameterError(f"{word} must name a file, got the folder {str(path)!r}.")
     if path.exists() and not overwrite:
         raise ParameterError(f"{word} {str(path)!r} is already there. Name another file, or add --overwrite.")
@@ -160,7 +160,7 @@ def check_target(path: Path, overwrite: bool, word: str = "--out") -> None:
 
 def check_folder(folder: Path, word: str = "--out") -> None:
     """Make a folder that can be written, in one that exists; `word` names it in an error."""
-    if not folder.is_dir():
+    if not check_path(word, folder).is_dir():
         if folder.exists() or not folder.parent.is_dir():
             raise ParameterError(f"{word} must be a folder, or a new one in an existing folder, got {str(folder)!r}.")
         _check_writable(folder.parent, word)

@@ -8,8 +8,6 @@ import os
 from pathlib import Path
 from typing import Literal
 
-# A file that no path of such a form can lead to, whatever lies on the disk.
-_NO_PATHS = (errno.ENAMETOOLONG, errno.ELOOP)
 #: A path that is wrong may be of any length; a message shows so many characters.
 _SHOWN = 80
 
@@ -147,7 +145,7 @@ def check_path(name: str, value: object) -> Path:
 
     Raises:
         ParameterError: naming the parameter and the value, also for a text that no file of this system can have as its
-            path: one with a null character or half of a surrogate pair, too long a name, links in a circle.
+            path: one with a null character or half of a surrogate pair, too long a name.
     """
     place = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(place, str) or not place:
@@ -155,7 +153,7 @@ def check_path(name: str, value: object) -> Path:
     try:
         os.stat(place)
     except (OSError, ValueError) as error:
-        if isinstance(error, ValueError) or error.errno in _NO_PATHS:
+        if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:
             reason = "null character or surrogate" if isinstance(error, ValueError) else error.strerror
             shown = f"{ascii(place)[:_SHOWN]}..." if len(ascii(place)) > _SHOWN else ascii(place)
             raise ParameterError(f"{name} must be a path that a file can have, got {shown} ({reason}).") from None
