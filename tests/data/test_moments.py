@@ -152,7 +152,7 @@ def test_an_array_has_the_moments_of_its_cells(kind: str) -> None:
         *(10**400, "1e999", b"\xff", [], {}, object(), np.datetime64("NaT"), pd.NaT, pd.NA, Decimal("sNaN"), 1j),
         *(Decimal("1e9999999"), Fraction(10**400, 3), "2020-01-01T00:00:00" + 20 * " +00:00"),
     ],
-    ids=str,
+    ids=lambda cell: type(cell).__name__,
 )
 def test_what_is_no_date_and_no_finite_number_is_no_moment(cell: object) -> None:
     assert math.isnan(moment(cell)[0])
