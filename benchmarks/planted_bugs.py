@@ -460,6 +460,75 @@ BUGS = [
     ),
     Bug(
         "empty batches",
+        "no chunk of no units where there are none",
+        (("data/slabs.py", "    if not num_units:\n        yield 0, 0\n", ""),),
+        "test_batches_of_own_models.py::test_a_model_that_fails_on_no_rows_fails_whatever_the_data_are[memory]",
+    ),
+    Bug(
+        "empty batches",
+        "a source of somebody's own without a chunk of no units",
+        (
+            (
+                "core/source.py",
+                '    if chunk is None and hasattr(type(source), "empty"):\n        yield source.empty()\n',
+                "",
+            ),
+        ),
+        "test_batches_of_own_models.py::test_a_model_that_fails_on_no_rows_fails_whatever_the_data_are"
+        "[a source of one's own]",
+    ),
+    Bug(
+        "empty batches",
+        "a streamed table of no rows that has no chunk",
+        (("data/tables/table.py", "        if design is None:\n            yield self._like\n", ""),),
+        "test_batches_of_own_models.py::test_every_source_of_no_units_has_a_chunk_of_none[a streamed csv]",
+    ),
+    Bug(
+        "records that touch each other",
+        "larger batches than the audit asks about",
+        (
+            (
+                "core/source.py",
+                "    if num_rows(chunk) <= LARGEST_BATCH:\n        yield chunk\n        return\n",
+                "    if chunk is not None:\n        yield chunk\n        return\n",
+            ),
+            ("core/clipped_sums.py", "if length > LARGEST_BATCH and not", "if length < 0 and not"),
+        ),
+        "test_batches_of_own_models.py::test_no_model_of_ones_own_meets_more_rows_than_the_audit_asks_about",
+    ),
+    Bug(
+        "records that touch each other",
+        "a person with more rows than the audit asks a model of one's own about",
+        (("core/clipped_sums.py", "if length > LARGEST_BATCH and not", "if length < 0 and not"),),
+        "test_batches_of_own_models.py::test_a_unit_with_more_rows_than_the_largest_batch_reaches_nobody_else",
+    ),
+    Bug(
+        "records that touch each other",
+        "scores of larger batches than the audit asks about",
+        (("choosing/scores.py", "for piece in pieces(chunk)]", "for piece in [chunk]]"),),
+        "test_batches_of_own_models.py::test_no_model_of_ones_own_meets_more_rows_than_the_audit_asks_about",
+    ),
+    Bug(
+        "readers that take records apart, or read one differently because of another",
+        "lists of words that are documents only if most records are",
+        (
+            (
+                "data/documents/bag_of_words.py",
+                "(cell if is_words(cell) else document(cell) for cell in cells_of(texts))",
+                "map(document if 2 * sum(map(is_words, cells_of(texts))) < len(cells_of(texts)) else (lambda cell: cell), "
+                "cells_of(texts))",
+            ),
+        ),
+        "test_useless_calls.py::test_each_record_by_itself_is_a_text_or_a_list_of_words",
+    ),
+    Bug(
+        "public facts read off private data",
+        "a call that is refused by the type of a column that a reader has inferred",
+        (("data/declared_types.py", "if type(values) is np.ndarray else", 'if hasattr(values, "dtype") else'),),
+        "test_useless_calls.py::test_no_value_and_no_type_of_a_cell_refuses_a_call",
+    ),
+    Bug(
+        "empty batches",
         "no noise where the batch is empty",
         (
             (
