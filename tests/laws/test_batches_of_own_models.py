@@ -79,6 +79,9 @@ BY_NINE = np.repeat(np.arange(9), MANY)
         lambda: dpvb.select(
             dpvb.Private(Noting(), **GIVEN), [{}], Own(rows(9 * MANY), BY_NINE), epsilon=1, delta=1e-6
         ),
+        lambda: dpvb.select(
+            dpvb.Private(Noting(), **GIVEN), [{}], Own(rows(6 * MANY), np.arange(6 * MANY) // 3), epsilon=1, delta=1e-6
+        ),
         lambda: dpvb.Private(Noting(), **GIVEN).fit(rows(9)).quality(rows(MANY)),
     ],
 )  # fmt: skip
