@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from own_models import ASKED, Centred, EmptyFails, Mean, Noting, Own
+from planted import edit, kills
 
 import dpvb
 from dpvb import federated
@@ -60,6 +61,15 @@ MANY = LARGEST_BATCH + 1_000
 BY_NINE = np.repeat(np.arange(9), MANY)
 
 
+@kills("records", "scores of larger batches than the audit asks about")
+@edit("estimators/private.py", "if len(rows) > LARGEST_BATCH:", "if len(rows) < 0:")
+@kills("records", "larger batches than the audit asks about")
+@edit(
+    "core/source.py",
+    "    if num_rows(chunk) <= LARGEST_BATCH:\n        yield chunk\n        return\n",
+    "    if chunk is not None:\n        yield chunk\n        return\n",
+)
+@edit("core/clipped_sums.py", "if length > LARGEST_BATCH and not", "if length < 0 and not")
 @pytest.mark.parametrize(
     "fit",
     [
@@ -78,6 +88,9 @@ BY_NINE = np.repeat(np.arange(9), MANY)
         lambda: dpvb.select(dpvb.Private(Noting(), **GIVEN), [{}], Own(rows(3 * MANY)), epsilon=1.0, delta=1e-6),
         lambda: dpvb.select(
             dpvb.Private(Noting(), **GIVEN), [{}], Own(rows(9 * MANY), BY_NINE), epsilon=1, delta=1e-6
+        ),
+        lambda: dpvb.select(
+            dpvb.Private(Noting(), **GIVEN), [{}], Own(rows(6 * MANY), np.arange(6 * MANY) // 3), epsilon=1, delta=1e-6
         ),
         lambda: dpvb.Private(Noting(), **GIVEN).fit(rows(9)).quality(rows(MANY)),
     ],
@@ -125,6 +138,8 @@ def added(model: Any, source: Any) -> np.ndarray:
     return work.sums(source.chunks(), lambda m: np.ones(m, dtype=np.bool_))["x"]
 
 
+@kills("records", "a person with more rows than the audit asks a model of one's own about")
+@edit("core/clipped_sums.py", "if length > LARGEST_BATCH and not", "if length < 0 and not")
 def test_a_unit_with_more_rows_than_the_largest_batch_reaches_nobody_else() -> None:
     """Of a source of one's own such a unit adds nothing, and the others what they add without it."""
     others = np.repeat(np.arange(5), 2)
@@ -237,6 +252,10 @@ WAYS: dict[str, Callable[[Any, int], Any]] = {
 }
 
 
+@kills("empty batch", "a source of somebody's own without a chunk of no units", "a source of one's own")
+@edit("core/source.py", '    if chunk is None and hasattr(type(source), "empty"):\n        yield source.empty()\n', "")
+@kills("empty batch", "no chunk of no units where there are none", "memory")
+@edit("data/slabs.py", "    if not num_units:\n        yield 0, 0\n", "")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_model_that_fails_on_no_rows_fails_whatever_the_data_are(way: str) -> None:
     """The outcome is the same with no unit, one, and many, so that it tells nothing of their number."""
@@ -290,6 +309,8 @@ def sources() -> dict[str, Callable[[Path], Any]]:
     }  # fmt: skip
 
 
+@kills("empty batch", "a streamed table of no rows that has no chunk", "a streamed csv")
+@edit("data/tables/table.py", "        if design is None:\n            yield self._like\n", "")
 @pytest.mark.parametrize("kind", sources())
 def test_every_source_of_no_units_has_a_chunk_of_none(kind: str, tmp_path: Path) -> None:
     """And so has each of the parts that processes hold."""

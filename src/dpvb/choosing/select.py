@@ -342,7 +342,7 @@ def _selected(
         charge=charge,
         counts=best.counts,
     )
-    winner.promise(statement)
+    winner.promise(statement, best.task.notes)
     return winner
 
 

@@ -157,7 +157,7 @@ def server(
             run = prepared(record or link)
             seed = record.seed if record is not None and model.random_state is None else model.random_state
             q = run.run(generator("random_state", seed), tell)
-            model.promise(run.statement(task.public))
+            model.promise(run.statement(task.public), task.notes)
             with one_blas_thread():
                 model.take(task, q)
             model.save(settings.out, overwrite=True)

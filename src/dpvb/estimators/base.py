@@ -78,6 +78,8 @@ Progress = Callable[[int, Plan], object]
 _ENDS, _MOST = ("low", "high", "y_range", "row_norm"), ("max_exposure", "max_offset", "max_weight")
 _BOUNDS = {"ranges", "columns", "schema", "y_range", "row_norm", *_MOST}
 _MINUTE = 60e6
+# Declared values that a warning names.
+_MOST_NAMED = 5
 
 # What is said to whoever would score private rows.
 _SCORED = (
@@ -524,7 +526,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
                 published=task.notes.get("published", False),
             )
         # The plan that was fixed, and charged: that which it came to is in the releases.
-        self.promise(replace(statement, plan_digest=charged.digest.hex()))
+        self.promise(replace(statement, plan_digest=charged.digest.hex()), task.notes)
         return task, q
 
     @property
@@ -542,8 +544,13 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
     def _look_back(self, task: Task) -> None:
         """Say in `privacy_` what the released numbers of a fit show of its result."""
 
-    def promise(self, statement: PrivacyStatement) -> None:
-        """Keep what a run promises as `privacy_`, and warn of what its released counts say of it."""
+    def promise(self, statement: PrivacyStatement, notes: Mapping[str, Any]) -> None:
+        """Keep what a run promises as `privacy_`, and warn of what its released counts say of it.
+
+        Args:
+            statement: of the run.
+            notes: the task's.
+        """
         self.privacy_ = statement
         counts = statement.counts
         told = statement.num_examples is not None or statement.delta > doubts.MOST_DELTA  # before it was spent
@@ -552,12 +559,24 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         if counts is not None and counts.are_few:
             warnings.warn(
                 f"{counts.say(statement.unit)}. That cannot be told from none, or is too few to learn from; what was "
-                "spent stays spent. Look at the file, its separator, decimal sign and encoding, the labels against the "
-                "declared classes, the names in a folder, of which those in .txt are read (`dpvb look` shows its owner "
-                "the faults of a file, on a terminal); or spend more.",
+                f"spent stays spent. {self._included(notes)}Look at the file, its separator, decimal sign and "
+                "encoding, the names in a folder, of which those in .txt are read (`dpvb look` shows its owner the "
+                "faults of a file, on a terminal); or spend more.",
                 FewUnitsWarning,
                 stacklevel=4,
             )
+
+    def _included(self, notes: Mapping[str, Any]) -> str:
+        """Which labels, symbols or words are included, by their public declaration; empty if all numbers are."""
+        target = getattr(notes.get("schema"), "target", None)
+        by_y = notes.get("schema") is None or ("target" in notes and notes["target"] is None)
+        if "classes" in notes or hasattr(self, "classes"):
+            name = None if by_y else getattr(self, "response", None) or getattr(target, "name", None)
+            labels = notes.get("classes") or (self.classes if by_y or target is None else target.classes)
+            return _only("label", "y" if name is None else f"column {name!r}", labels)
+        if notes.get("symbols") is not None:
+            return _only("symbol", "X", notes["symbols"])
+        return "" if notes.get("vocabulary") is None else _only("word", "X", notes["vocabulary"])
 
     def _facts(self, model: Any) -> dict[str, Any]:
         """What a fit shares with the one that continues it: every parameter, and all that the model declares."""
@@ -744,6 +763,13 @@ def _place(kind: type) -> dict[str, str]:
     if PrivateEstimator.kinds.get(kind.__name__) is kind and kind.__module__.startswith("dpvb."):
         return {}
     return {"class": named(kind)}
+
+
+def _only(what: str, where: str, declared: Iterable[Any]) -> str:
+    """A sentence that names what is included of a column; all of it is public."""
+    values = [*declared]
+    few = ", ".join(map(pages.shortened, values[:_MOST_NAMED])) + (", ..." if len(values) > _MOST_NAMED else "")
+    return f"Of {where} each {what} is included if it is one of {len(values)} that are declared: {few}. "
 
 
 def named(kind: type) -> str:

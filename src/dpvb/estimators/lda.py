@@ -84,7 +84,8 @@ _WAY_OUT = ". Take fewer topics (n_components='auto'), more documents, or spend 
 class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     """Latent Dirichlet allocation under (ε, δ)-differential privacy.
 
-    `fit` takes private documents X: CSR or dense counts, texts with a vocabulary, or a source of dpvb.data. The
+    `fit` takes private documents X: CSR or dense counts, texts with a vocabulary, or a source of dpvb.data. A
+    text is a string, or a list of words, which are joined by blanks. The
     parameters of the budget, the batches and the ledger are those of `PrivateEstimator`.
 
     Args:

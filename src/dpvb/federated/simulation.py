@@ -132,7 +132,7 @@ def simulate(
         task = tasks[0]._replace(source=None)  # The server has no rows.
         server = Server(task, federation, transport, schedule=schedule)
         q = server.run(rng, notebook_line() if progress is None else progress)
-        estimator.promise(server.statement(task.public))
+        estimator.promise(server.statement(task.public), task.notes)
         estimator.take(task, q)
         estimator.client_statements_ = tuple(client.statement for client in clients.values())
     return estimator

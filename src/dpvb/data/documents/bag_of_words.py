@@ -10,11 +10,19 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from dpvb.data.declared_types import check_numbers, check_texts
 from dpvb.data.documents.count_rows import DocumentSource, clean, clean_slabs, concatenate, taken
-from dpvb.data.documents.vocabulary import MISSING_VOCABULARY, TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
+from dpvb.data.documents.vocabulary import (
+    MISSING_VOCABULARY,
+    TOKEN_PATTERN,
+    Tokenizer,
+    Vocabulary,
+    check_vocabulary,
+    is_words,
+)
 from dpvb.data.slabs import MAX_ENTRIES, MAX_WIDTH, Integers, Slab, Which, slab_of_sparse, slab_of_triples
 from dpvb.data.spelling import cells_of, document, real
-from dpvb.data.tables.matrices import array_of, as_matrix, holds_rows, is_column
+from dpvb.data.tables.matrices import array_of, as_matrix, has_columns, holds_rows, is_column, is_frame
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
 from dpvb.rows.documents import CountRows
@@ -237,7 +245,8 @@ def as_source(
     """Return documents in any accepted form as a source.
 
     A source stays itself; a list or tuple is text and needs a vocabulary, and so is a 1-D array or series, unless most
-    of its cells are lists of one length; anything else must be a matrix of counts.
+    of its cells are lists of numbers of one length; anything else must be a matrix of counts. A text is a string, or a
+    list of words, whatever the other texts are.
 
     Args:
         data: documents; private.
@@ -260,14 +269,31 @@ def as_source(
                 "matrix). " + MISSING_VOCABULARY
             )
         return BagOfWords.from_texts(data, vocabulary=vocabulary, token_pattern=token_pattern, group=group)
-    if is_column(data) and not holds_rows(cells_of(data)):
+    if is_column(data) and not holds_rows(None if is_words(cell) else cell for cell in cells_of(data)):
         if vocabulary is None:
             raise DataFormatError(
                 "Counts must have 2 dimensions, documents by terms (Reshape your data: counts.reshape(1, -1) is one "
                 "document), and one dimension is read as texts. " + MISSING_VOCABULARY
             )
         return BagOfWords.from_texts(data, vocabulary=vocabulary, token_pattern=token_pattern, group=group)
+    if has_columns(data) and vocabulary is not None:
+        _check_columns(data, check_vocabulary(vocabulary))
     return BagOfWords(data, vocabulary=vocabulary, group=group)
+
+
+def _check_columns(data: Any, words: Sequence[str]) -> None:
+    """Refuse a table that has not one column of counts for each word: its width and names are public.
+
+    Raises:
+        DataFormatError: saying how the column that holds the texts is given.
+    """
+    names = [*getattr(data, "columns", ())] if is_frame(data) else [*getattr(data, "column_names", data.columns)]
+    if len(names) != len(words):
+        name = repr(names[0]) if len(names) == 1 and isinstance(names[0], str) else "'text'"
+        raise DataFormatError(
+            f"X is a table of {len(names)} columns, which are read as counts of words, but vocabulary holds "
+            f"{len(words)} words. If a column holds texts, give that column: X[{name}]. Nothing was spent."
+        )
 
 
 def check_words(source: DocumentSource, words: Sequence[str] | None) -> None:
@@ -297,7 +323,10 @@ def cells_of_texts(texts: object) -> Iterable[object]:
             f"texts must have one dimension, one text for each document, got {type(texts).__name__}; pass the one "
             "column that holds them, as frame['text'] or array.ravel()."
         )
-    return map(document, cells_of(texts)) if hasattr(texts, "__array__") else texts
+    check_texts("texts", texts)
+    if not hasattr(texts, "__array__"):
+        return texts
+    return (cell if is_words(cell) else document(cell) for cell in cells_of(texts))
 
 
 def _check_matrix(counts: object) -> tuple[Any, int]:
@@ -310,9 +339,10 @@ def _check_matrix(counts: object) -> tuple[Any, int]:
     elif isinstance(counts, (list, tuple, str, bytes)) or not hasattr(counts, "__array__"):
         raise DataFormatError(
             f"Counts must be a SciPy sparse matrix or a 2-D array, got {type(counts).__name__}; "
-            "texts go through BagOfWords.from_texts(texts, vocabulary=...)."
+            "texts are a list, as list(texts), with vocabulary=."
         )
     else:
+        check_numbers("Counts", counts)
         array = array_of(counts)
         matrix = as_matrix(array).dense(slice(None)) if array.ndim == 1 and holds_rows(array) else real(array)
     if matrix.ndim != 2:

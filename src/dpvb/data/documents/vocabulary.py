@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import os
 import re
 import sys
@@ -16,6 +17,8 @@ import numpy as np
 
 from dpvb.data.documents import word_lists
 from dpvb.data.slabs import MAX_ENTRIES, MAX_ROWS, MAX_WIDTH, Slab
+from dpvb.data.spelling import number
+from dpvb.data.tables.matrices import plain_row
 from dpvb.guards.errors import DataFormatError, ParameterError, check_path, reason_of
 
 Vocabulary: TypeAlias = "Iterable[str] | Mapping[str, int] | str | os.PathLike[str]"
@@ -144,7 +147,7 @@ class Tokenizer:
         return self._find_all(str.lower(text))
 
     def slabs(self, documents: Iterable[object]) -> Iterator[Slab]:
-        """Yield the documents' rows; a document is str or UTF-8 bytes, and anything else is an empty row."""
+        """Yield the documents' rows; a document is str, UTF-8 bytes or a list of words; another one is an empty row."""
         ids, ends = array("i"), array("q", [0])
         id_of = self._id_of
         for document in documents:
@@ -243,8 +246,25 @@ def _spelled(words: Sequence[str], pattern: re.Pattern[str]) -> str:
     return rf"(?:{'|'.join([*literal, *['...'] * (len(words) > _MOST_SPELLED)])})(?![a-z])|{rest}"
 
 
+def is_words(document: object) -> bool:
+    """Whether a document is a list of words: a list or tuple that holds a text which is not a number."""
+    row = plain_row(document)
+    return row is not None and any(issubclass(type(cell), (str, bytes)) and math.isnan(number(cell)) for cell in row)
+
+
 def _text_of(document: object) -> str | None:
-    """The text of str or UTF-8 bytes, told by the type alone: a private object's own methods are not called."""
+    """The text of str or UTF-8 bytes, or of a list of them with blanks between; None for anything else.
+
+    The type alone decides: a private object's own methods are not called.
+    """
+    row = plain_row(document)
+    if row is not None:
+        return " ".join(text for text in map(_text, row) if text is not None)
+    return _text(document)
+
+
+def _text(document: object) -> str | None:
+    """The text of str or UTF-8 bytes; None for anything else."""
     kind = type(document)
     if issubclass(kind, bytes):
         try:

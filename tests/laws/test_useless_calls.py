@@ -1,0 +1,295 @@
+"""What types and public facts alone show to be useless is refused before the charge, and nothing else is.
+
+A refusal never depends on what a cell of a list, of an array of objects, or of a table holds, its type included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from own_models import Noting
+from planted import edit, kills
+
+import dpvb
+from dpvb.data import BagOfWords
+from dpvb.data.declared_types import check_labels, check_numbers, check_texts
+from dpvb.errors import DataFormatError, FewUnitsWarning
+
+WORDS = ["apple", "banana", "cherry", "dog"]
+TEXTS = ["apple banana dog", "cherry", "", "Apple apple unknown"]
+LISTS = [text.split() for text in TEXTS]
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "random_state": 0}
+
+
+# --- a list of words is a document ------------------------------------------------------------------------------
+
+
+def counted(texts: Any) -> np.ndarray:
+    source = BagOfWords.from_texts(texts, vocabulary=WORDS)
+    found = np.zeros((source.count(), len(WORDS)))
+    start = 0
+    for chunk in source.chunks():
+        rows = chunk.rows
+        for n in range(rows.num_rows):
+            own = slice(rows.indptr[n], rows.indptr[n + 1])
+            found[start + n, rows.indices[own]] = rows.counts[own]
+        start += rows.num_rows
+    return found
+
+
+def objects(cells: list[Any]) -> np.ndarray:
+    found = np.empty(len(cells), dtype=object)
+    found[:] = cells
+    return found
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        list,
+        tuple,
+        pd.Series,
+        objects,
+        lambda lists: [tuple(words) for words in lists],
+        lambda lists: [np.array(words, dtype=object) for words in lists],
+        lambda lists: pd.Series([np.array(words, dtype=str) for words in lists]),
+        lambda lists: [[word.encode() for word in words] for words in lists],
+    ],
+)
+def test_a_list_of_words_is_the_document_that_their_text_is(form: Callable[[Any], Any]) -> None:
+    np.testing.assert_array_equal(counted(form(LISTS)), counted(TEXTS))
+
+
+@kills("readers", "lists of words that are documents only if most records are")
+@edit(
+    "data/documents/bag_of_words.py",
+    "(cell if is_words(cell) else document(cell) for cell in cells_of(texts))",
+    "map(document if 2 * sum(map(is_words, cells_of(texts))) < len(cells_of(texts)) else "
+    "(lambda cell: cell), cells_of(texts))",
+)
+@pytest.mark.parametrize("form", [list, pd.Series, objects])
+def test_each_record_by_itself_is_a_text_or_a_list_of_words(form: Callable[[Any], Any]) -> None:
+    """Beside any others: texts, lists, numbers, lists of numbers, mappings."""
+    odd: list[Any] = [None, 7, [1, 2], {"apple": 3}, ["apple", 3, None, ["dog"]], [], math.nan]
+    records = [TEXTS[0], LISTS[0], *odd, LISTS[3], TEXTS[3]]
+    alone = [counted([record])[0] for record in records]
+    np.testing.assert_array_equal(counted(form(records)), alone)
+    np.testing.assert_array_equal(alone[6], [1, 0, 0, 0])  # Of a list its texts are read.
+    np.testing.assert_array_equal(alone[0], alone[1])
+
+
+def test_what_a_list_of_words_brings_along_is_not_called() -> None:
+    class Loud(list[Any]):
+        def __iter__(self) -> Any:
+            raise AssertionError
+
+    class Word(str):
+        def lower(self) -> Any:
+            raise AssertionError
+
+    np.testing.assert_array_equal(counted([Loud(["apple"]), [Word("apple")]]), [[1, 0, 0, 0]] * 2)
+
+
+@pytest.mark.parametrize("lists", [LISTS, pd.Series(LISTS), [["apple"], ["dog"], ["dog"]], pd.Series([["apple"]] * 9)])
+def test_lda_and_naive_bayes_read_lists_of_words(lists: Any) -> None:
+    """Lists of one length too, in a column: a column of lists of numbers is a matrix of counts, as it was."""
+    model = dpvb.LDA(2, vocabulary=WORDS, num_steps=1, epsilon=math.inf, delta=1e-6).fit(lists)
+    assert model.privacy_.counts is None or "counted" in str(model.privacy_)
+    bayes = dpvb.NaiveBayes(classes=("a", "b"), vocabulary=WORDS, epsilon=math.inf, delta=1e-6)
+    assert bayes.task(lists, ["a"] * len(lists)).source.count() == len(lists)
+    sums = sum(chunk.rows.counts.sum() for chunk in dpvb.LDA(2, vocabulary=WORDS, **BUDGET).task(lists).source.chunks())
+    assert sums == counted(lists).sum() > 0
+
+
+def test_a_column_of_lists_of_counts_is_a_matrix_of_counts() -> None:
+    source = dpvb.data.as_source(pd.Series([[1, 0, 2, 0], [0, 0, 0, 1]]), vocabulary=WORDS)
+    assert sum(chunk.rows.counts.sum() for chunk in source.chunks()) == 4
+
+
+# --- what is useless by its type ----------------------------------------------------------------------------------
+
+NUMBERS = np.random.default_rng(0).uniform(-0.5, 0.5, (60, 3))
+DATES = np.zeros((60, 3), dtype="M8[s]")
+RECORDS = np.zeros(60, dtype=[("a", float), ("b", float)])
+COUNTS = {"row_norm": 1.0, "max_count": 5}
+
+
+def lda(X: Any, **given: Any) -> Any:
+    return dpvb.LDA(2, num_steps=1, **{"vocabulary": WORDS, **given}, **BUDGET).fit(X)
+
+
+def bayes(y: Any, classes: Any) -> Any:
+    return dpvb.NaiveBayes(classes=classes, vocabulary=WORDS, **BUDGET).fit(["apple"] * len(y), y)
+
+
+def logistic(X: Any, y: Any, **given: Any) -> Any:
+    return dpvb.LogisticRegression(row_norm=1.0, **given, **BUDGET).fit(X, y)
+
+
+def density(theta: Any, x: Any) -> Any:
+    return -0.5 * ((x - theta) ** 2).sum()
+
+
+USELESS: dict[str, Callable[[], Any]] = {
+    "numbers for texts": lambda: lda(np.arange(9)),
+    "dates for texts": lambda: lda(DATES[:, 0]),
+    "truth values for texts": lambda: lda(np.ones(9, dtype=bool)),
+    "numbers for texts, words private": lambda: lda(np.arange(9), vocabulary="private"),
+    "dates for counts": lambda: lda(np.zeros((9, 4), dtype="M8[s]")),
+    "a frame of texts": lambda: lda(pd.DataFrame({"text": TEXTS})),
+    "a frame of texts, words private": lambda: lda(pd.DataFrame({"text": TEXTS}), vocabulary="private"),
+    "an Arrow table of texts": lambda: lda(pa.table({"text": TEXTS})),
+    "a generator": lambda: lda(text for text in TEXTS),
+    "an iterator": lambda: lda(iter(TEXTS)),
+    "a set": lambda: lda(set(TEXTS)),
+    "a mapping": lambda: lda({"text": TEXTS}),
+    "whole numbers for classes of texts": lambda: bayes(np.zeros(9, dtype=int), ("a", "b")),
+    "numbers for classes of texts": lambda: bayes(np.zeros(9), ("a", "b")),
+    "truth values for classes of texts": lambda: bayes(np.ones(9, dtype=bool), ("a", "b")),
+    "truth values for other numbers": lambda: bayes(np.ones(9, dtype=bool), (2, 3)),
+    "whole numbers for fractions": lambda: bayes(np.zeros(9, dtype=int), (0.5, 1.5)),
+    "dates for classes": lambda: logistic(NUMBERS, DATES[:, 0]),
+    "numbers for classes of a regression": lambda: logistic(NUMBERS, np.zeros(60), classes=("no", "yes")),
+    "dates for rows": lambda: logistic(DATES, np.zeros(60)),
+    "records for rows": lambda: logistic(RECORDS, np.zeros(60)),
+    "mappings for rows": lambda: logistic([{"a": 1.0}] * 60, np.zeros(60)),
+    "texts for rows": lambda: logistic(["a"] * 60, np.zeros(60)),
+    "one dimension": lambda: logistic(NUMBERS[:, 0], np.zeros(60)),
+    "rows of an iterator": lambda: logistic(iter(NUMBERS), np.zeros(60)),
+    "labels of an iterator": lambda: logistic(NUMBERS, iter(np.zeros(60))),
+    "a mapping of labels": lambda: logistic(NUMBERS, {"y": np.zeros(60)}),
+    "dates for counts of a regression": lambda: dpvb.PoissonRegression(**COUNTS, **BUDGET).fit(NUMBERS, DATES[:, 0]),
+    "dates for exposure": lambda: dpvb.PoissonRegression(**COUNTS, max_exposure=2.0, **BUDGET).fit(
+        NUMBERS, np.ones(60), exposure=DATES[:, 0]
+    ),
+    "dates for components": lambda: dpvb.PCA(2, row_norm=1.0, **BUDGET).fit(DATES),
+    "dates for factors": lambda: dpvb.FactorAnalysis(2, row_norm=1.0, **BUDGET).fit(DATES),
+    "dates for bits": lambda: dpvb.SigmoidBeliefNetwork(2, num_steps=1, **BUDGET).fit(DATES),
+    "dates for groups": lambda: dpvb.GaussianMixture(2, low=0, high=1, **BUDGET).fit(DATES),
+    "dates for a density": lambda: dpvb.DPVI(density, parameters=3, num_steps=1, **BUDGET).fit(DATES),
+    "dates for a model of one's own": lambda: dpvb.Private(Noting(), row_norm=1.0, **BUDGET).fit(DATES[:, :2]),
+    "whole numbers for symbols of texts": lambda: dpvb.MarkovChain(["a", "b"], **BUDGET).fit(np.zeros((9, 5), int)),
+    "dates for symbols": lambda: dpvb.MarkovChain(["a", "b"], **BUDGET).fit(np.zeros((9, 5), "M8[s]")),
+    "numbers for hidden symbols": lambda: dpvb.HiddenMarkovModel(2, symbols=["a", "b"], **BUDGET).fit(np.zeros((9, 5))),
+    "dates for points": lambda: dpvb.LinearDynamicalSystem(1, columns=["u"], low=0, high=1, **BUDGET).fit(
+        np.zeros((9, 5, 1), "M8[s]")
+    ),
+    "dates for a range": lambda: dpvb.private_range(DATES[:, 0], low=0, high=1, epsilon=1.0, delta=1e-6),
+}
+
+
+@pytest.mark.parametrize("call", USELESS)
+def test_what_is_useless_by_its_type_is_refused_before_the_charge(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a wall is made: nothing that could be charged has begun."""
+    from dpvb.core.wall import Wall
+
+    def none(*_: object, **__: object) -> Any:
+        raise AssertionError("a wall was asked")
+
+    if "density" in call:
+        pytest.importorskip("jax")
+    for door in ("release", "share", "names"):
+        monkeypatch.setattr(Wall, door, none)
+    with pytest.raises(DataFormatError) as refused:
+        USELESS[call]()
+    assert str(refused.value).endswith(".")
+
+
+def test_the_refusal_of_a_table_names_the_way_to_its_column() -> None:
+    with pytest.raises(DataFormatError, match=r"give that column: X\['remark'\]"):
+        lda(pd.DataFrame({"remark": TEXTS}))
+    with pytest.raises(DataFormatError, match=r"give that column: X\['text'\]"):
+        lda(pd.DataFrame({"a": TEXTS, "b": TEXTS}))
+    counts = pd.DataFrame(np.ones((3, 4)), columns=WORDS)
+    assert dpvb.LDA(2, vocabulary=WORDS, **BUDGET).task(counts).source.count() == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        (np.array(["0", "1"]), (0, 1)),  # A text may be the label that a number is.
+        (np.array(["a"]), (0, 1)),
+        (np.array([0, 1], dtype=object), ("a", "b")),
+        ([0, 1], ("a", "b")),
+        (pd.Series([0, 1]), ("a", "b")),  # Its type may have been inferred.
+        (pd.Series([0, 1]).to_frame(), ("a", "b")),
+        (np.array([0, 1]), ("0", "b")),
+        (np.array([0, 1]), ("007", "b")),
+        (np.array([True]), ("true", "false")),
+        (np.array([True]), (1, 2)),
+        (np.array([0.5]), ("0.5", "b")),
+        (np.array(["2020-01-01"], dtype="M8[D]"), ("2020-01-01", "b")),
+        (np.array([5], dtype="m8[ns]"), (5, 6)),
+    ],
+)
+def test_what_may_hold_a_label_is_not_refused(values: Any, labels: Any) -> None:
+    check_labels("y", values, labels)
+
+
+@kills("public facts", "a call that is refused by the type of a column that a reader has inferred")
+@edit("data/declared_types.py", "if type(values) is np.ndarray else", 'if hasattr(values, "dtype") else')
+@pytest.mark.parametrize("make", [list, lambda cells: objects([*cells]), pd.Series])
+def test_no_value_and_no_type_of_a_cell_refuses_a_call(make: Callable[[Any], Any]) -> None:
+    """One cell decides the type of an array of objects, or of a column that a reader infers."""
+    for cells in ([1, 2], [1.5, None], [True], ["a"], [*DATES[:2, 0]], []):
+        check_numbers("y", make(cells))
+        check_labels("y", make(cells), ("no", "yes"))
+        check_texts("X", make(cells))
+
+
+# --- the warning names what was declared --------------------------------------------------------------------------
+
+
+COLUMNS = (dpvb.data.Numeric("z", low=-1, high=1),)
+ILL = {"z": NUMBERS[:, 0], "ill": ["x"] * 60}
+OF_TARGET = dpvb.data.Schema(COLUMNS, target=dpvb.data.Target("ill", classes=("no", "yes")))
+OF_RESPONSE = dpvb.data.Schema((*COLUMNS, dpvb.data.Categorical("ill", ("no", "yes"), unseen=False)))
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "said", "names"),
+    [
+        (dpvb.NaiveBayes(classes=("a", "b"), vocabulary=WORDS, **BUDGET), ([""], ["x"]), "Of y each label", "'a', 'b'"),
+        (dpvb.LogisticRegression(row_norm=1.0, **BUDGET), (NUMBERS, ["x"] * 60), "Of y each label", "0, 1"),
+        (dpvb.LogisticRegression(**BUDGET), (dpvb.Table(ILL, OF_TARGET),), "Of column 'ill' each label", "'no', 'yes'"),
+        (
+            dpvb.LogisticRegression(**BUDGET), (dpvb.Table(ILL, OF_RESPONSE), ["x"] * 60), "Of y each label", "0, 1",
+        ),
+        (
+            dpvb.NaiveBayes(response="ill", **BUDGET), (dpvb.Table(ILL, OF_RESPONSE),), "Of column 'ill' each label",
+            "'no', 'yes'",
+        ),
+        (
+            dpvb.NaiveBayes(**BUDGET), (dpvb.Table(ILL, OF_TARGET),), "Of column 'ill' each label", "'no', 'yes'",
+        ),
+        (dpvb.MarkovChain(["a", "b"], **BUDGET), ([["x"]],), "Of X each symbol", "'a', 'b'"),
+        (dpvb.LDA(2, vocabulary=WORDS, **BUDGET), ([""],), "Of X each word", "'apple', 'banana', 'cherry', 'dog'"),
+    ],
+)  # fmt: skip
+def test_the_warning_of_few_units_names_what_was_declared(model: Any, given: Any, said: str, names: str) -> None:
+    found = model._included(model.task(*given).notes)
+    assert found.startswith(f"{said} is included if it is one of ")
+    assert found.endswith(f" that are declared: {names}. ")
+
+
+def test_the_warning_names_at_most_five_of_what_was_declared_and_nothing_of_the_data() -> None:
+    """Without noise the count is what it is."""
+    with pytest.warns(FewUnitsWarning) as warned:
+        dpvb.LDA(2, vocabulary=[*map(str, WORDS), "elder", "fig"], num_steps=1, epsilon=math.inf, delta=1e-6).fit(["x"])
+    (said,) = [str(one.message) for one in warned if one.category is FewUnitsWarning]
+    assert "one of 6 that are declared: 'apple', 'banana', 'cherry', 'dog', 'elder', .... Look at" in said
+
+
+@pytest.mark.parametrize("model", [dpvb.PCA(2, row_norm=1.0, **BUDGET), dpvb.PoissonRegression(**COUNTS, **BUDGET)])
+def test_of_numbers_nothing_is_declared(model: Any) -> None:
+    given = (NUMBERS,) if isinstance(model, dpvb.PCA) else (NUMBERS, np.ones(60))
+    assert model._included(model.task(*given).notes) == ""
