@@ -506,14 +506,12 @@ def test_places_that_cannot_be_written(tmp_path):
         tmp_path / "file" / "m",
         tmp_path / "pipe",
         tmp_path / "loop",
-        tmp_path / ("x" * 300),
         "/proc/m",
         "/dev/null",
-        "a\0b",
     ]:
         with pytest.raises(ModelFileError):
             model_file.save(target, kind="LDA", arrays={}, facts={})
-    for odd in [None, 5, b"x"]:
+    for odd in [None, 5, b"x", tmp_path / ("x" * 300), "a\0b"]:
         with pytest.raises(ParameterError, match="path"):
             model_file.save(odd, kind="LDA", arrays={}, facts={})
     assert sorted(os.listdir(tmp_path)) == ["file", "folder", "loop", "pipe"]
