@@ -26,9 +26,8 @@ from benchmarks.sequences import DATA, msnbc
 from dpvb.cluster import LocalPool
 from dpvb.core.contributions import Grid
 from dpvb.data.sequences.rows import SequenceRows
-from dpvb.models.sequences import dynamics, forward_backward, kalman
-from dpvb.models.sequences.hidden_markov import HiddenMarkov
-from dpvb.models.sequences.iterated import IteratedHiddenMarkov
+from dpvb.models.sequences import dynamics, kalman, passes
+from dpvb.models.sequences.hidden_markov import HiddenMarkov, IteratedHiddenMarkov
 
 ROOT = Path(__file__).parents[1]
 PEERS = ("hmmlearn", "dynamax")
@@ -119,7 +118,7 @@ def bits() -> None:
         even, flat_k = np.full(3, many), np.ascontiguousarray(many * step_kk)
         truth = type(chain)(even, even, flat_k, true)
         at, flat = 20 * np.arange(2001), test.reshape(-1, width)
-        best = forward_backward.log_likelihood(truth, at, flat).sum() / len(flat)
+        best = passes.log_likelihood(truth, at, flat).sum() / len(flat)
         p_d = fit.reshape(-1, width).mean(axis=0)
         plain = float(np.mean(flat @ np.log(p_d) + (1 - flat) @ np.log(1 - p_d)))
         for epsilon in (0.5, 1.0, 4.0):
@@ -157,7 +156,7 @@ def speed() -> None:
                 seconds.append(time.process_time() - start)
             rate, laws = len(code) / min(seconds[1:]) / 1e6, q.chain.laws(expected=False)
             given = {"lengths": length_n, "symbols": code, "start": laws.start_k, "step": laws.step_kk}
-            log = forward_backward.log_likelihood(q.chain, at, code.astype(np.int64)).sum()
+            log = passes.log_likelihood(q.chain, at, code.astype(np.int64)).sum()
             others = [told(peer, **given, shown=model.windows.shown_kv(q.chain)) for peer in PEERS]
             rates = [len(code) / other["seconds"] / 1e6 if other else 0.0 for other in others]
             away = [abs(log - other["log"]) / len(code) for other in others if other]

@@ -20,14 +20,11 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data.sequences.rows import NumberRows, SequenceRows, Sequences
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.models.sequences import forward_backward, steps
-from dpvb.models.sequences.discrete_emissions import Categorical
-from dpvb.models.sequences.emissions import Shown
+from dpvb.models.sequences import emissions, passes
+from dpvb.models.sequences.emissions import Categorical, Gaussian, Shown
 from dpvb.models.sequences.hidden_chain import HiddenChain, Laws
-from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior
-from dpvb.models.sequences.iterated import IteratedHiddenMarkov
-from dpvb.models.sequences.numeric_emissions import Gaussian
-from dpvb.models.sequences.steps import StateSums, Walk
+from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior, IteratedHiddenMarkov
+from dpvb.models.sequences.passes import StateSums, Walk
 
 KINDS = {"categorical": 4, "poisson": 5, "bernoulli": 8}
 FINE = Grid(2.0**-40, 1e3)
@@ -86,10 +83,10 @@ def test_a_persons_sums_are_those_of_the_plain_passes(kind: str, estimate: str) 
         place_t = np.concatenate([*used, np.empty(0, np.int64)]).astype(np.int64)
         value_t = alphabet.meant(code_t[place_t])
         expected = estimate == "posterior"
-        counts, _, _ = forward_backward.expected_counts(q.chain, at, value_t, np.ones(len(used)), expected=expected)
+        counts, _, _ = passes.expected_counts(q.chain, at, value_t, np.ones(len(used)), expected=expected)
         pairs, seen = len(place_t) - len(used), int((code_t[place_t] >= 0).sum())
         shown_vk = np.zeros((KINDS[kind], 3))
-        gamma_tk, _ = forward_backward._passed(q.chain, at, value_t, np.ones(len(used)), expected=expected)
+        gamma_tk, _ = passes._passed(q.chain, at, value_t, np.ones(len(used)), expected=expected)
         known_t = code_t[place_t] >= 0
         np.add.at(shown_vk, code_t[place_t][known_t], gamma_tk[known_t])
         near = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-10)
@@ -106,7 +103,7 @@ def walk_of(chain: HiddenChain, at: Ints, value_td: Floats) -> Walk:
 
     def show(place_t: Ints) -> Shown:
         shown_td = value_td[place_t]
-        likelihood_tk, _ = forward_backward.table(chain.emissions, shown_td, expected=False)
+        likelihood_tk, _ = emissions.likelihoods(chain.emissions, shown_td, expected=False)
         zeros_t = np.zeros((len(place_t), 1), np.int64)
         return Shown(likelihood_tk, np.arange(len(place_t)), zeros_t, np.ones((len(place_t), 1)))
 
@@ -134,7 +131,7 @@ def test_sequences_of_one_point_are_a_mixture() -> None:
     for n in range(20):
         own = sums_of({"initial": found}, np.eye(20)[n])["initial"]
         np.testing.assert_allclose(own, mixture.predict_proba(x_nd[n : n + 1])[0], rtol=1e-9, atol=1e-11)
-    log_n = forward_backward.log_likelihood(chain, np.arange(21), x_nd)
+    log_n = passes.log_likelihood(chain, np.arange(21), x_nd)
     np.testing.assert_allclose(log_n, mixture.score_samples(x_nd), rtol=1e-12)
 
 
@@ -263,8 +260,8 @@ def test_sums_are_the_same_bits_in_any_order_and_any_parts(monkeypatch: pytest.M
 
     whole = integers(np.arange(150))
     shuffled, halves = integers(rng.permutation(150)), [integers(np.arange(75)), integers(np.arange(75, 150))]
-    monkeypatch.setattr(steps, "_ENTRIES", 40)
-    monkeypatch.setattr(steps, "_KEPT", 2)
+    monkeypatch.setattr(passes, "_ENTRIES", 40)
+    monkeypatch.setattr(passes, "_KEPT", 2)
     in_parts = integers(np.arange(150))
     for place, total in enumerate(whole):
         assert total.any()
@@ -282,7 +279,7 @@ def test_persons_of_several_sequences_are_the_same_in_parts(monkeypatch: pytest.
         return [form.grouped(group, 4).norms().tolist() for form in whole.values()]  # type: ignore[attr-defined]
 
     found = norms()
-    monkeypatch.setattr(steps, "_ENTRIES", 12)
+    monkeypatch.setattr(passes, "_ENTRIES", 12)
     assert norms() == found
     assert all(one[2] == 0 for one in found)  # nobody's
 
@@ -324,7 +321,7 @@ def test_a_first_step_is_the_plain_e_step() -> None:
     own = IteratedHiddenMarkov(HiddenMarkov(4, 2, clip=None, max_length=6), 1, from_windows=False)
     (q,) = fitted(own, data)
     start = own.init(np.random.default_rng(0)).chain
-    counts, _, _ = forward_backward.expected_counts(start, data.indptr, data.code, np.ones(200), expected=True)
+    counts, _, _ = passes.expected_counts(start, data.indptr, data.code, np.ones(200), expected=True)
     np.testing.assert_allclose(q.chain.start_k, start.prior + counts.start_k, rtol=1e-5)
     np.testing.assert_allclose(q.chain.step_kk, start.prior + counts.step_kk / 5**0.5, rtol=1e-5)
     shown = q.chain.emissions

@@ -22,11 +22,10 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.strangers import printable
-from dpvb.models.sequences import cell_errors, dynamics, foreseen, forward_backward, hidden_markov, step_errors
-from dpvb.models.sequences.discrete_emissions import Bernoulli
+from dpvb.models.sequences import dynamics, errors, foreseen, hidden_markov, passes
+from dpvb.models.sequences.emissions import Bernoulli, Gaussian, Poisson
 from dpvb.models.sequences.hidden_cells import HiddenCells
-from dpvb.models.sequences.iterated import IteratedHiddenMarkov
-from dpvb.models.sequences.numeric_emissions import Gaussian, Poisson
+from dpvb.models.sequences.hidden_markov import IteratedHiddenMarkov
 from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.forecast import Forecast, two_digits
 from dpvb.results.groups import GroupTable, Line
@@ -98,7 +97,7 @@ class HiddenMarkovModel(SequenceModel):
             DataFormatError: for symbols that are none of the public ones.
         """
         rows = self._visible(X, lengths)
-        state_t = forward_backward.most_probable(self._q.chain, rows.indptr, self._values(rows))
+        state_t = passes.most_probable(self._q.chain, rows.indptr, self._values(rows))
         return np.split(state_t, rows.indptr[1:-1])[: len(rows.indptr) - 1]
 
     def predict_proba(self, X: Records, lengths: Any = None) -> list[Floats]:
@@ -108,7 +107,7 @@ class HiddenMarkovModel(SequenceModel):
             DataFormatError: as in `predict`.
         """
         rows = self._visible(X, lengths)
-        state_tk = forward_backward.smoothed(self._q.chain, rows.indptr, self._values(rows))
+        state_tk = passes.smoothed(self._q.chain, rows.indptr, self._values(rows))
         return np.split(state_tk, rows.indptr[1:-1])[: len(rows.indptr) - 1]
 
     def predict_next(self, X: Records, lengths: Any = None) -> Floats:
@@ -128,7 +127,7 @@ class HiddenMarkovModel(SequenceModel):
             DataFormatError: as in `predict`.
         """
         rows, steps = self._visible(X, lengths), check_integer("steps", steps, low=1, high=10**6)
-        state_nk = forward_backward.last_states(self._q.chain, rows.indptr, self._values(rows))
+        state_nk = passes.last_states(self._q.chain, rows.indptr, self._values(rows))
         is_empty_n = np.diff(rows.indptr) == 0
         made = np.empty((len(state_nk), steps, len(self.symbols_)))
         for step in range(steps):
@@ -182,7 +181,7 @@ class HiddenMarkovModel(SequenceModel):
         if self.why_no_intervals:
             raise ParameterError(self.why_no_intervals)
         numbers = self.emissions == "gaussian"
-        spread: Any = cell_errors.spread if numbers else step_errors.spread
+        spread: Any = errors.number_errors if numbers else errors.symbol_errors
         found = spread(self._fitted_model, self._q, draw, noise_aware=noise_aware)
         reach = float(ndtri(0.5 + level / 2))
         lines = tuple(

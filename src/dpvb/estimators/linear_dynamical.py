@@ -22,9 +22,9 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_number, check_target
 from dpvb.guards.strangers import printable
-from dpvb.models.sequences import kalman, linear_dynamical, modes
+from dpvb.models.sequences import kalman, linear_dynamical
 from dpvb.models.sequences.kalman import LinearSystem
-from dpvb.models.sequences.linear_posterior import LinearPosterior
+from dpvb.models.sequences.linear_dynamical import LinearPosterior
 from dpvb.results import pictures
 from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.forecast import Forecast
@@ -200,8 +200,8 @@ class LinearDynamicalSystem(PrivateEstimator):
         for d, name in enumerate(self.columns_):
             for what, made in self._columns.items():
                 lines.append(_line(name, what, float(made(self._system)[d]), found[what][:, d], level))
-        mode_k = modes.modes(self._system.step_kk)
-        value_sk = modes.of_draws(np.array([one.step_kk for one in draws]), mode_k)
+        mode_k = kalman.modes(self._system.step_kk)
+        value_sk = kalman.modes_of_draws(np.array([one.step_kk for one in draws]), mode_k)
         for place, k in enumerate(np.flatnonzero(mode_k.imag >= 0)):
             name = f"mode {place}"
             lines.append(_line(name, "each step times", float(np.abs(mode_k[k])), np.abs(value_sk[:, k]), level))
@@ -335,7 +335,7 @@ class LinearDynamicalSystem(PrivateEstimator):
             cells = [shown(name, what, float(made(self._system)[d])) for what, made in self._columns.items()]
             lines.append(f"{printable(name)[:15]:<16}" + "".join(cells))
         lines += ["", f"{'mode':<16}  {'each step times':<32}  {'period':<32}  halves in  (steps)"]
-        mode_k = modes.modes(self._system.step_kk)
+        mode_k = kalman.modes(self._system.step_kk)
         for place, value in enumerate(mode_k[mode_k.imag >= 0]):
             size, name = float(np.abs(value)), f"mode {place}"
             halves = f"{math.log(0.5) / math.log(size):.1f}" if 0 < size < 1 else ("never" if size >= 1 else "at once")

@@ -20,7 +20,7 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.guards.strangers import printable
-from dpvb.models.sequences import dynamics, foreseen, markov_chain, uncertainty
+from dpvb.models.sequences import dynamics, foreseen, markov_chain
 from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.groups import GroupTable, Line
 
@@ -146,11 +146,11 @@ class MarkovChain(SequenceModel):
         reach = float(ndtri(0.5 + level / 2))
         noise_std = q.windows_std if noise_aware else 0.0
         if self._shortened:
-            law, std = uncertainty.unbent(model, q, generator("rng", rng), noise_std)
+            law, std = markov_chain.corrected_law(model, q, generator("rng", rng), noise_std)
         else:
-            weight = uncertainty.window_weight(float(q.windows.sum()), float(q.first_v.sum()), model.power)
+            weight = markov_chain.window_weight(float(q.windows.sum()), float(q.first_v.sum()), model.power)
             law = model.law(q)
-            std = uncertainty.deviations(law, q.windows, model.prior_weight, weight, noise_std)
+            std = markov_chain.deviations(law, q.windows, model.prior_weight, weight, noise_std)
         lines = tuple(
             Line.within(before_it, str(self.symbols_[place]), mean, float(std[(*before, place)]), reach, (0.0, 1.0))
             for (*before, place), mean in np.ndenumerate(law)
@@ -161,7 +161,7 @@ class MarkovChain(SequenceModel):
     def _unbent(self) -> tuple[Floats, Floats]:
         """What follows each symbol, (V, V), and the law of the chain's order, as the table of intervals has them."""
         model, q = replace(self._fitted_model, estimate="posterior"), self._q
-        found = uncertainty.freed(model, q, generator("rng", 0)).chain if self._shortened else q
+        found = markov_chain.bias_corrected(model, q, generator("rng", 0)).chain if self._shortened else q
         return model.law(found, 1), model.law(found)
 
     def summary(self) -> str:

@@ -2,51 +2,160 @@
 
     z_1 ~ π,   z_t+1 ~ A_z_t,   x_t ~ B_z_t        unit: a person
 
-==================  =============================================================================
-paper               code
-==================  =============================================================================
-V, K, L             n_symbols, n_states; max_length: the first L symbols of each sequence count
-M                   windows of three symbols in all sequences of a person
-block "starts"      Σ e_{x_1} ⊗ e_{x_2 or END} / m over a person's m sequences; norm ≤ 1
-block "windows"     M^(p-1) Σ e_{x_t} ⊗ e_{x_t+1} ⊗ e_{x_t+2}; norm ≤ M^p, attained by a constant sequence
-block "pairs"       in their place, for V > 40: the same of two symbols
-p, C                power, clip
-π, ρ, A, B          q.chain, see `hidden_chain`; ρ is the law of a window's first state
-==================  =============================================================================
+====================  ===========================================================================
+paper                 code
+====================  ===========================================================================
+V, K, L               n_symbols, n_states; max_length: the first L symbols of each sequence count
+M                     windows of three symbols in all sequences of a person
+block "starts"        Σ e_{x_1} ⊗ e_{x_2 or END} / m over a person's m sequences; norm ≤ 1
+block "windows"       M^(p-1) Σ e_{x_t} ⊗ e_{x_t+1} ⊗ e_{x_t+2}; norm ≤ M^p, attained by a constant sequence
+block "pairs"         in their place, for V > 40: the same of two symbols
+p, C                  power, clip
+π, ρ, A, B            q.chain, see `hidden_chain`; ρ is the distribution of a window's first state
+γ_t, ξ_t              q(z_t), q(z_t, z_t+1) of a sequence's own forward and backward pass: `passes`
+block "initial"       Σ γ_1 / m over a person's m sequences; norm ≤ 1, attained
+block "transitions"   M^(p-1) Σ ξ_t over the person's M pairs; norm ≤ M^p, attained
+block "emissions"     T^(p-1) Σ e_{x_t} ⊗ γ_t over T symbols; norm ≤ T^p, attained
+p, C of the steps     _POWER; _PAIRS_CLIP, _SHOWN_CLIP, or what one sequence of L symbols can reach
+A_ij n_i, B_vk n_k    prior means of the sums: what the model predicts from their noisy totals
+====================  ===========================================================================
 
 From a random start EM needs tens of steps. Private steps are few; steps on windows that are released once are free.
+Steps over whole sequences after that fit use more than windows contain. They need many people: with few, their noise
+costs more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.schedule import Schedule
-from dpvb.guards.arrays import Floats
+from dpvb.core.schedule import Schedule, robbins_monro
+from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
-from dpvb.models.sequences import forward_backward, reading, settings, starts, window_fit
-from dpvb.models.sequences.alphabet import KINDS, Alphabet
-from dpvb.models.sequences.counts import WindowCounts
-from dpvb.models.sequences.discrete_emissions import Categorical
-from dpvb.models.sequences.hidden_chain import HiddenChain
-from dpvb.models.sequences.window_fit import Fit, Windows
+from dpvb.models.sequences import passes
+from dpvb.models.sequences.emissions import Bernoulli, Categorical, Emissions, Poisson, Shown, Values, likelihoods
+from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
+from dpvb.models.sequences.passes import StateSums, Walk
+from dpvb.models.sequences.windows import (
+    Coded,
+    Fit,
+    SequenceRows,
+    WindowCounts,
+    Windows,
+    check_states,
+    clip_bound,
+    denoised,
+    denoised_pairs,
+    denoised_totals,
+    denoised_triples,
+    fit_windows,
+    start_from_chain,
+    start_tilts,
+)
 
-# Up to so many symbols triples are released, and above them pairs.
-_TRIPLES, _PAIRS = 40, 1000
+KINDS: Final = ("categorical", "poisson", "bernoulli")
+# Up to this number of symbols triples are released, and pairs above.
+_MOST_OF_TRIPLES = 40
+# Largest number of symbols.
+_MOST_SYMBOLS = 1000
 # Share of each block in the noise: few numbers say where sequences begin.
 _STARTS, _WINDOWS = 0.3, 0.95
 # Iterations from each start; then of the best, if states are fewer than symbols. Else a fit near its start is better.
 _ROUNDS, _MOST_ROUNDS = 100, 2000
 # Prior counts of every parameter of the laws.
 _PRIOR = 1.0
+# Windows a person's positions weigh as the root of their number; clips and weights of the blocks in the noise, tuned by
+# hand on visits of pages.
+_POWER, _PAIRS_CLIP, _SHOWN_CLIP = 0.5, 1.5, 1.7
+_WEIGHTS = {"initial": 0.3, "transitions": 0.65, "emissions": 0.7}
+# Part of the budget that windows keep where steps follow.
+_WINDOWS_SHARE = 0.6
+# Steps from a random start forget as (1 + t)^-_DECAY; their start is so uneven.
+_DECAY, _UNEVEN = 0.5, 1.0
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """V symbols.
+
+    Attributes:
+        kind: "categorical"; "poisson", the counts 0 to V - 1, the last one or more; "bernoulli", the patterns of bits.
+        n_symbols: V; 2^D for bits.
+
+    Raises:
+        ParameterError: for patterns of another number.
+    """
+
+    kind: str
+    n_symbols: int
+
+    def __post_init__(self) -> None:
+        if self.kind == "bernoulli" and self.n_symbols & (self.n_symbols - 1):
+            raise ParameterError(f"n_symbols must be a power of 2 for bits, got {self.n_symbols}.")
+
+    @property
+    def value_v(self) -> Values:
+        """What each symbol stands for."""
+        return self.meant(np.arange(self.n_symbols))
+
+    def meant(self, code_t: Ints) -> Values:
+        """What codes stand for, those below 0 for gaps as the emissions have them."""
+        if self.kind == "categorical":
+            return code_t
+        value_td = code_t[:, None].astype(np.float64)
+        if self.kind == "bernoulli":
+            value_td = ((code_t[:, None] >> np.arange(self.n_symbols.bit_length() - 1)[::-1]) & 1).astype(np.float64)
+        return np.where(code_t[:, None] < 0, np.nan, value_td)
+
+    def values(self, rows: Any) -> Values:
+        """What private or public sequences show."""
+        if self.kind == "bernoulli":
+            return _bits(rows.value_td)
+        code_t = rows.code.astype(np.int64)
+        return self.meant(np.where((code_t >= 0) & (code_t < self.n_symbols), code_t, -1))
+
+    def coded(self, rows: Any) -> SequenceRows:
+        """Sequences of symbols; a point that lacks a bit is a gap."""
+        if self.kind != "bernoulli":
+            return rows  # type: ignore[no-any-return]
+        bit_td = _bits(rows.value_td)
+        code_t = np.nan_to_num(bit_td).astype(np.int64) @ (1 << np.arange(bit_td.shape[1])[::-1])
+        return Coded(rows.indptr, np.where(np.isnan(bit_td).any(axis=1), -1, code_t))
+
+    def started(self, chain: HiddenChain) -> Emissions:
+        """The emissions of a start, from those of symbols."""
+        assert isinstance(chain.emissions, Categorical)
+        if self.kind == "categorical":
+            return chain.emissions
+        one_dk = np.ones((self.value_v.shape[1], len(chain.start_k)))
+        bernoulli = self.kind == "bernoulli"
+        like: Emissions = Bernoulli(one_dk, one_dk) if bernoulli else Poisson(one_dk, one_dk, self.n_symbols - 1)
+        return like.updated(self.value_v, chain.emissions.count_vk)
+
+
+def _bits(value_td: Floats) -> Floats:
+    """Points of bits, with NaN for what is neither 0 nor 1."""
+    return np.where((value_td == 0) | (value_td == 1), value_td, np.nan)
+
+
+def first_two(rows: SequenceRows, n_symbols: int) -> Coded:
+    """The first two symbols of each sequence; the place V stands for the end of a sequence of one."""
+    length_n, first_n = np.diff(rows.indptr), rows.indptr[:-1]
+    code = np.append(np.where((rows.code >= 0) & (rows.code < n_symbols), rows.code, -1), [-1, -1]).astype(np.int32)
+    second_n = np.where(length_n == 1, n_symbols, code[np.minimum(first_n + 1, len(code) - 1)])
+    kept_n = length_n > 0
+    both = np.stack([code[np.minimum(first_n, len(code) - 1)], second_n], axis=1)[kept_n]
+    indptr = np.concatenate([[0], np.cumsum(2 * kept_n)]).astype(np.int64)
+    return Coded(indptr, np.ascontiguousarray(both.ravel().astype(np.int32)))
 
 
 @dataclass(frozen=True)
@@ -96,23 +205,23 @@ class HiddenMarkov:
     max_length: int = 20
 
     def __post_init__(self) -> None:
-        if check_integer("n_symbols", self.n_symbols, low=2) > _PAIRS:
+        if check_integer("n_symbols", self.n_symbols, low=2) > _MOST_SYMBOLS:
             raise ParameterError(
-                f"symbols must be at most {_PAIRS}, got {self.n_symbols}: a block has a number for each pair. Join "
-                "symbols that are alike."
+                f"symbols must be at most {_MOST_SYMBOLS}, got {self.n_symbols}: a block has a number for each pair. "
+                "Join symbols that are alike."
             )
         check_choice("emissions", self.emissions, KINDS)
-        settings.check_states(self)
+        check_states(self)
 
     @property
     def length(self) -> int:
         """Symbols of a window."""
-        return 3 if self.n_symbols <= _TRIPLES else 2
+        return 3 if self.n_symbols <= _MOST_OF_TRIPLES else 2
 
     @property
     def bound(self) -> float:
         """C."""
-        return settings.bound(self, self.length)
+        return clip_bound(self, self.length)
 
     @property
     def name(self) -> str:
@@ -144,13 +253,13 @@ class HiddenMarkov:
         chain = HiddenChain(np.ones(k), np.ones(k), np.ones((k, k)), Categorical(np.ones((v, k)), _PRIOR), _PRIOR)
         chain = replace(chain, emissions=self.alphabet.started(chain))
         zeros = np.zeros((v + 1, v + 1)), np.zeros((v,) * self.length)
-        return HiddenMarkovPosterior(chain, window_fit.tilts(rng, self.n_init, k), *zeros)
+        return HiddenMarkovPosterior(chain, start_tilts(rng, self.n_init, k), *zeros)
 
     def e_step(self, q: HiddenMarkovPosterior, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
         """Counts of windows, whatever q is."""
         batch = self.alphabet.coded(batch)
         made = {
-            "starts": WindowCounts(starts.shortened(batch, self.n_symbols), 2, self.n_symbols + 1, 2, 0.0),
+            "starts": WindowCounts(first_two(batch, self.n_symbols), 2, self.n_symbols + 1, 2, 0.0),
             self.name: WindowCounts(batch, self.length, self.n_symbols, self.max_length, self.power),
         }
         return {name: made[name] for name in blocks}
@@ -160,11 +269,11 @@ class HiddenMarkov:
         start_std, std = s.noise_std("starts"), s.noise_std(self.name)
         start_ww, pooled = s.read("starts"), s.read(self.name)
         # What is left of the last row of the starts is noise alone.
-        read = reading.windows(pooled, std)[1] if self.length == 3 else reading.pairs(pooled, std)
-        windows = Windows(reading.pairs(start_ww, start_std)[: self.n_symbols], read)
+        read = denoised_triples(pooled, std)[1] if self.length == 3 else denoised_pairs(pooled, std)
+        windows = Windows(denoised_pairs(start_ww, start_std)[: self.n_symbols], read)
         fits = []
         for tilt_kw in q.tilt_rkw:
-            start = window_fit.from_chain(windows, tilt_kw, _PRIOR)
+            start = start_from_chain(windows, tilt_kw, _PRIOR)
             fits.append(self.fitted(windows, replace(start, emissions=self.alphabet.started(start)), _ROUNDS))
         best = max(fits, key=lambda fit: fit.log).chain
         if self.n_states < self.n_symbols:
@@ -173,9 +282,7 @@ class HiddenMarkov:
 
     def fitted(self, windows: Windows, chain: HiddenChain, rounds: int) -> Fit[HiddenChain]:
         """The fit to windows after so many iterations."""
-        return window_fit.fit(
-            windows, chain, self.alphabet.value_v, rounds=rounds, expected=self.estimate == "posterior"
-        )
+        return fit_windows(windows, chain, self.alphabet.value_v, rounds=rounds, expected=self.estimate == "posterior")
 
     def shown_kv(self, chain: HiddenChain) -> Floats:
         """Probabilities of the symbols in every state, (K, V)."""
@@ -183,4 +290,104 @@ class HiddenMarkov:
 
     def score(self, q: HiddenMarkovPosterior, rows: Any) -> Floats:
         """Log-probability of the symbols of each sequence, (n,), in nats; a gap says nothing."""
-        return forward_backward.log_likelihood(q.chain, rows.indptr, self.alphabet.values(rows))
+        return passes.log_likelihood(q.chain, rows.indptr, self.alphabet.values(rows))
+
+
+@dataclass(frozen=True)
+class IteratedHiddenMarkov:
+    """The model; every field is public.
+
+    Attributes:
+        windows: the model of windows, whose fit is the start.
+        num_steps: steps over whole sequences.
+        from_windows: whether windows are released; else the start is random.
+    """
+
+    windows: HiddenMarkov
+    num_steps: int = 4
+    from_windows: bool = True
+
+    def __post_init__(self) -> None:
+        check_integer("num_steps", self.num_steps, low=1, high=10**6)
+
+    @property
+    def max_length(self) -> int:
+        """L."""
+        return self.windows.max_length
+
+    @property
+    def blocks(self) -> Mapping[str, Block]:
+        """Windows once, then sums over states at every step."""
+        v, k, longest = self.windows.n_symbols, self.windows.n_states, self.windows.max_length
+        open_ended = self.windows.clip is None
+        most = (longest - 1) ** _POWER, longest**_POWER
+        pairs, shown = most if open_ended else (min(_PAIRS_CLIP, most[0]), min(_SHOWN_CLIP, most[1]))
+        parts = {"initial": ((k,), 1.0), "transitions": ((k, k), pairs), "emissions": ((v, k), shown)}
+        steps = {name: Block(*own, "nonnegative", weight=_WEIGHTS[name]) for name, own in parts.items()}
+        return {**(self.windows.blocks if self.from_windows else {}), **steps}
+
+    @property
+    def schedule(self) -> Schedule:
+        """Equal steps; after windows all count alike, and from a random start late ones count more."""
+        rho = (lambda t: 1.0 / max(t - 1, 1)) if self.from_windows else robbins_monro(1.0, _DECAY)
+        return Schedule((1.0,) * self.num_steps, {"first": _WINDOWS_SHARE}, rho)
+
+    def init(self, rng: np.random.Generator) -> HiddenMarkovPosterior:
+        """The start of the windows, or states that differ by chance."""
+        q, (v, k) = self.windows.init(rng), (self.windows.n_symbols, self.windows.n_states)
+        if self.from_windows:
+            return q
+        shown = Categorical(q.chain.prior + v * rng.gamma(_UNEVEN, 1 / _UNEVEN, (v, k)), q.chain.prior)
+        step_kk = q.chain.step_kk + k * rng.gamma(_UNEVEN, 1 / _UNEVEN, (k, k))
+        chain = replace(q.chain, step_kk=step_kk, emissions=shown)
+        return replace(q, chain=replace(chain, emissions=self.windows.alphabet.started(chain)))
+
+    def e_step(self, q: HiddenMarkovPosterior, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
+        """Counts of windows, or sums over states from the passes of every sequence."""
+        if "initial" not in blocks:
+            return self.windows.e_step(q, batch, blocks)
+        walk = self._walk(q.chain, self.windows.alphabet.coded(batch))
+        v, k = self.windows.n_symbols, self.windows.n_states
+        return {
+            "initial": StateSums(walk, "firsts", (k,), _POWER),
+            "transitions": StateSums(walk, "pairs", (k, k), _POWER),
+            "emissions": StateSums(walk, "shown", (v, k), _POWER),
+        }
+
+    def m_step(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
+        """The fit to windows; later the posterior from sums, each read toward what the model predicts."""
+        if "initial" not in s.names:
+            return self.windows.m_step(s, q)
+        chain, k = q.chain, self.windows.n_states
+        sums_k, step_kk, shown_vk = (s.read(name) for name in _WEIGHTS)
+        noise_k, noise_kk, noise_vk = (s.noise_std(name) for name in _WEIGHTS)
+        laws, law_vk = chain.laws(expected=False), self.windows.shown_kv(chain).T
+        total = max(float(sums_k.sum()), noise_k * k**0.5, 1e-200)
+        row_k = denoised_totals(step_kk.sum(axis=1), noise_kk * k**0.5)
+        column_k = denoised_totals(shown_vk.sum(axis=0), noise_vk * len(shown_vk) ** 0.5)
+        sums = Sums(
+            denoised(total * laws.start_k[None], sums_k[None], noise_k)[0],
+            np.asarray(chain.pooled_k - chain.prior),
+            denoised(row_k[:, None] * laws.step_kk, step_kk, noise_kk),
+            denoised(law_vk * column_k, shown_vk, noise_vk),
+        )
+        return replace(q, chain=chain.updated(sums, self.windows.alphabet.value_v))
+
+    def score(self, q: HiddenMarkovPosterior, rows: Any) -> Floats:
+        """Log-probability of the symbols of each sequence, (n,), in nats; a gap says nothing."""
+        return self.windows.score(q, rows)
+
+    def _walk(self, chain: HiddenChain, batch: SequenceRows) -> Walk:
+        """The passes at this posterior."""
+        expected = self.windows.estimate == "posterior"
+        value_v = self.windows.alphabet.meant(np.arange(-1, self.windows.n_symbols))
+        likelihood_vk, _ = likelihoods(chain.emissions, value_v, expected=expected)
+        show = partial(_show, batch, self.windows.n_symbols, likelihood_vk)
+        return Walk(batch.indptr, self.windows.max_length, chain.laws(expected=expected), show)
+
+
+def _show(batch: SequenceRows, n_symbols: int, likelihood_vk: Floats, place_t: Ints) -> Shown:
+    """What symbols of a batch show; a gap is in the first row of the table."""
+    code_t = batch.code[place_t].astype(np.int64)
+    code_t = np.where((code_t >= 0) & (code_t < n_symbols), code_t, -1)
+    return Shown(likelihood_vk, code_t + 1, code_t[:, None], np.ones((len(code_t), 1)))

@@ -1,4 +1,4 @@
-"""A linear dynamical system, and Kalman's passes over whole sequences (1960; Rauch, Tung & Striebel 1965).
+"""A linear dynamical system, Kalman's passes over whole sequences (1960; Rauch, Tung & Striebel 1965), and its modes.
 
     z_1 ~ N(m_0, P_0),   z_t+1 = A z_t + N(0, Q),   x_t = C z_t + d + N(0, diag R)
 
@@ -12,8 +12,8 @@ m, P            pooled_k, pooled_kk: the first state of a window from anywhere
 z_t|t, z_t|T    `States.mean_ntk` and `cov_ntkk` of `filtered`, of `smoothed`
 ==============  ================================================================================
 
-Sequences are rows of an array (n, T, D); what is missing is NaN, and so is what follows a shorter sequence. What is
-found of a sequence depends on nothing else.
+Sequences are rows of an array (n, T, D). Missing numbers are NaN, and so is everything after the end of a shorter
+sequence. The result for a sequence depends on nothing else.
 """
 
 from __future__ import annotations
@@ -21,15 +21,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Covariance, Positives
 
 # Points of sequences that are passed over together.
 _ENTRIES = 2**18
+#: Variances are at least so much of the largest, or of the mean square of a number.
+LEAST_VARIANCE: Final = 1e-6
 
 
 @dataclass(frozen=True)
@@ -176,3 +180,23 @@ def _seen(system: LinearSystem, d: int, x_n: Floats, mean_nk: Floats, cov_nkk: F
     log_n = np.where(seen_n, -0.5 * (np.log(2 * math.pi * variance_n) + away_n**2 / variance_n), 0.0)
     cov_nkk = cov_nkk - gain_nk[:, :, None] * to_nk[:, None, :]
     return mean_nk + gain_nk * away_n[:, None], 0.5 * (cov_nkk + np.swapaxes(cov_nkk, 1, 2)), log_n
+
+
+def floored(matrix_kk: Floats) -> Floats:
+    """The symmetric part with eigenvalues no less than a little of the largest."""
+    value_k, vector_kk = np.linalg.eigh((matrix_kk + matrix_kk.T) / 2)
+    return np.asarray((vector_kk * np.maximum(value_k, max(LEAST_VARIANCE * value_k[-1], 1e-12))) @ vector_kk.T)
+
+
+def modes(step_kk: Floats) -> NDArray[Any]:
+    """Eigenvalues of A, (K,), the largest first, of each pair that with the positive angle."""
+    value_k = np.linalg.eigvals(step_kk).astype(np.complex128)
+    return value_k[np.lexsort((-value_k.imag, -np.abs(value_k).round(12)))]
+
+
+def modes_of_draws(step_skk: Floats, mode_k: NDArray[Any]) -> NDArray[Any]:
+    """Eigenvalues of many matrices, (S, K), each beside the mode that it is nearest to, all of a matrix together."""
+    value_sk = np.linalg.eigvals(step_skk).astype(np.complex128)
+    for value_k in value_sk:
+        value_k[:] = value_k[linear_sum_assignment(np.abs(mode_k[:, None] - value_k))[1]]
+    return value_sk
