@@ -24,7 +24,7 @@ from dpvb.models.sequences.emissions import Gaussian
 from dpvb.models.sequences.hidden_cells import Cells, HiddenCells, start_from_cells
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkov
-from dpvb.models.sequences.windows import Windows
+from dpvb.models.sequences.windows import Windows, em_step
 
 FINE = Grid(2.0**-40, 1e3)
 
@@ -134,7 +134,7 @@ def test_no_iteration_over_clouds_lowers_the_likelihood() -> None:
     chain = HiddenChain(*np.ones((2, 2)), 1 + rng.random((2, 2)), weak, 1e-9)
     logs = []
     for _ in range(30):
-        found = windows.em_step(windows, chain, value_vd, expected=False)
+        found = em_step(windows, chain, value_vd, expected=False)
         chain = found.chain
         logs.append(found.log)
     assert all(later >= earlier - 1e-9 for earlier, later in itertools.pairwise(logs))

@@ -22,11 +22,11 @@ from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import outside
 from dpvb.models.expfam import dirichlet_logz
-from dpvb.models.sequences import passes, passes_numba, windows
+from dpvb.models.sequences import passes, passes_numba
 from dpvb.models.sequences.emissions import Bernoulli, Categorical, Emissions, Gaussian, Poisson, Values
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior
-from dpvb.models.sequences.windows import Windows
+from dpvb.models.sequences.windows import Windows, em_step, fit_windows, start_from_chain, start_tilts
 
 KINDS = ("categorical", "bernoulli", "poisson", "gaussian")
 #: So small a prior that counts of 0 have probability 0 as far as anybody can tell.
@@ -211,7 +211,7 @@ def test_no_iteration_over_windows_lowers_the_bound(expected: bool, order: int) 
     windows = Windows(30 * rng.random((4, 5)), 30 * rng.random((4,) * order))
     found, before = chain("categorical", rng), -np.inf
     for _ in range(20):
-        new = windows.em_step(windows, found, np.arange(4), expected=expected)
+        new = em_step(windows, found, np.arange(4), expected=expected)
         bound = new.log * windows.total + (-divergence(found) if expected else log_prior(found))
         assert bound >= before - 1e-9 * abs(bound)
         found, before = new.chain, bound
@@ -227,7 +227,7 @@ def test_windows_of_sequences_of_three_symbols_are_the_whole_of_them(kind: str, 
     value_v: Values = np.arange(4) if kind == "categorical" else np.stack([np.arange(4.0), np.arange(4) % 2], axis=1)
     triples = np.zeros((4, 4, 4))
     np.add.at(triples, tuple(symbol_t.reshape(-1, 3).T), 1.0)
-    new = windows.em_step(Windows(np.zeros((4, 5)), triples), found, value_v, expected=expected)
+    new = em_step(Windows(np.zeros((4, 5)), triples), found, value_v, expected=expected)
     at = 3 * np.arange(51)
     sums, value_r, log = passes.expected_counts(found, at, value_v[symbol_t], np.ones(50), expected=expected)
     whole = found.updated(sums, value_r)
@@ -241,7 +241,7 @@ def test_windows_of_sequences_of_three_symbols_are_the_whole_of_them(kind: str, 
 def test_windows_from_starts_are_sequences_of_one_and_two_symbols() -> None:
     rng = np.random.default_rng(5)
     found, start_vw = chain("categorical", rng), rng.integers(0, 5, (4, 5)).astype(np.float64)
-    new = windows.em_step(Windows(start_vw, np.zeros((4, 4))), found, np.arange(4), expected=False)
+    new = em_step(Windows(start_vw, np.zeros((4, 4))), found, np.arange(4), expected=False)
     places = [(a, b) for a in range(4) for b in range(5)]
     value_t = np.concatenate([[a] if b == 4 else [a, b] for a, b in places])
     at = bounds(*(1 if b == 4 else 2 for _, b in places))
@@ -270,7 +270,7 @@ def test_states_that_show_one_symbol_each_are_the_markov_chain() -> None:
     windows = Windows(np.zeros((3, 4)), triples)
     found = HiddenChain(np.ones(3), np.ones(3), 1 + rng.random((3, 3)), Categorical(np.eye(3) + NO_PRIOR, NO_PRIOR))
     found = replace(found, prior=NO_PRIOR)
-    new = windows.fit_windows(windows, found, np.arange(3), rounds=3, expected=False).chain
+    new = fit_windows(windows, found, np.arange(3), rounds=3, expected=False).chain
     pairs = triples.sum(axis=2) + triples.sum(axis=0)
     np.testing.assert_allclose(new.laws(expected=False).step_kk, pairs / pairs.sum(axis=1, keepdims=True), rtol=1e-12)
     np.testing.assert_array_equal(passes.most_probable(new, bounds(3), np.array([2, 0, 1])), [2, 0, 1])
@@ -344,7 +344,7 @@ def test_an_impossible_sequence_adds_nothing_and_touches_no_other() -> None:
     np.testing.assert_allclose(pair_ukk, [np.zeros((2, 2)), np.zeros((2, 2)), [[0.0, 1.0], [0.0, 0.0]]])
     windows = Windows(np.zeros((3, 4)), np.ones((3, 3, 3)))
     found = HiddenChain(np.ones(2), np.ones(2), np.ones((2, 2)), Categorical(zero_rk + 1e-300))
-    new = windows.em_step(windows, found, np.arange(3), expected=False)
+    new = em_step(windows, found, np.arange(3), expected=False)
     assert np.isfinite(new.log)
     assert np.isfinite(new.chain.step_kk).all()
 
@@ -412,8 +412,8 @@ def test_windows_of_long_sequences_give_the_chain_that_made_them() -> None:
         np.add.at(triples, tuple(symbols[:, t : t + 3].T), 1.0)
     np.add.at(start_vw, tuple(symbols[:, :2].T), 1.0)
     windows = Windows(start_vw, triples)
-    start = windows.start_from_chain(windows, np.ones((2, 3)), 0.1)
-    found = windows.fit_windows(windows, start, np.arange(3), rounds=400, expected=False).chain
+    start = start_from_chain(windows, np.ones((2, 3)), 0.1)
+    found = fit_windows(windows, start, np.arange(3), rounds=400, expected=False).chain
     found = found.permuted(np.argsort(-found.emissions.mean_vk[0]))  # type: ignore[attr-defined]
     # 232,000 triples: entries are known to about .004, and .03 is seven deviations.
     np.testing.assert_allclose(found.laws(expected=False).step_kk, step_kk, atol=0.03)
@@ -425,7 +425,7 @@ def test_a_start_has_the_frequent_symbols_as_its_states(n_states: int) -> None:
     rng = np.random.default_rng(15)
     seen_v = np.array([10.0, 1.0, 50.0, 5.0])
     windows = Windows(np.zeros((4, 5)), seen_v[:, None, None] * seen_v[:, None] * seen_v)
-    found = windows.start_from_chain(windows, windows.start_tilts(rng, 1, n_states)[0], 0.1)
+    found = start_from_chain(windows, start_tilts(rng, 1, n_states)[0], 0.1)
     symbols = np.argmax(found.emissions.count_vk / seen_v[:, None], axis=0)  # type: ignore[attr-defined]
     copies = np.bincount(symbols, minlength=4)
     assert copies.sum() == n_states
