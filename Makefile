@@ -1,11 +1,10 @@
 # Everything runs in an environment that this file makes; nothing else on the machine is touched.
 VENV := .venv
 PY := $(VENV)/bin/python
-# One BLAS thread a process: parallelism is the kernels' own.
-export OMP_NUM_THREADS ?= 1
-export OPENBLAS_NUM_THREADS ?= 1
+# The tested versions, so that a release of another package breaks nothing here from one day to the next.
+INSTALL := $(PY) -m pip install -q --disable-pip-version-check -c setup/tested.txt
 
-.PHONY: demo docs quick test test-slow pages test-lowest first-contact benchmarks peers planted-bugs break-it fuzz lint clean
+.PHONY: demo docs quick test test-slow pages test-lowest test-highest first-contact benchmarks peers planted-bugs break-it fuzz lint clean
 
 demo: $(VENV)/plot
 	$(VENV)/bin/dpvb demo --out demo-output
@@ -36,7 +35,7 @@ pages: $(VENV)/pages
 
 $(VENV)/pages: $(VENV)/dev
 	setup/debian.sh chromium
-	$(PY) -m pip install -q --disable-pip-version-check -e '.[pages]'
+	$(INSTALL) -e '.[pages]'
 	touch $@
 
 # The quick tests with the lowest versions that pyproject.toml allows, in an environment of their own.
@@ -46,6 +45,15 @@ test-lowest: .venv-lowest/ready
 .venv-lowest/ready: pyproject.toml setup/lowest.txt
 	python3 -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install -q --disable-pip-version-check -e '.[plot,arrow,postgresql,jax]' -r setup/lowest.txt
+	touch $@
+
+# The quick tests with the newest versions of everything that pyproject.toml allows, in an environment of their own.
+test-highest: .venv-highest/ready
+	NUMBA_CACHE_DIR=.venv-highest/numba .venv-highest/bin/python $(RUN_QUICK)
+
+.venv-highest/ready: pyproject.toml
+	python3 -m venv .venv-highest
+	.venv-highest/bin/python -m pip install -q --disable-pip-version-check --upgrade -e '.[dev]'
 	touch $@
 
 # What a first user types, with a wheel in an environment of its own.
@@ -95,21 +103,21 @@ lint: $(VENV)/dev
 $(PY):
 	python3 -m venv $(VENV)
 
-$(VENV)/plot: $(PY) pyproject.toml
-	$(PY) -m pip install -q --disable-pip-version-check -e '.[plot]'
+$(VENV)/plot: $(PY) pyproject.toml setup/tested.txt
+	$(INSTALL) -e '.[plot]'
 	touch $@
 
-$(VENV)/dev: $(PY) pyproject.toml
+$(VENV)/dev: $(PY) pyproject.toml setup/tested.txt
 	setup/debian.sh
-	$(PY) -m pip install -q --disable-pip-version-check -e '.[dev]'
+	$(INSTALL) -e '.[dev]'
 	touch $@
 
 # Its notebooks see all that the tests have; the tests see nothing of what a site and notebooks need.
 .venv-docs/ready: $(VENV)/dev
 	python3 -m venv .venv-docs
 	.venv-docs/bin/python setup/see_packages.py $(PY)
-	.venv-docs/bin/python -m pip install -q --disable-pip-version-check -e '.[docs]'
+	.venv-docs/bin/python -m pip install -q --disable-pip-version-check -c setup/tested.txt -e '.[docs]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-docs site .venv-fuzz .venv-lowest build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-docs site .venv-fuzz .venv-lowest .venv-highest build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

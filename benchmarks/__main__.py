@@ -34,6 +34,7 @@ NAMES = [
     "cluster",
     "exactness",
     "fixed_work",
+    "threads",
     "factors",
     "factor_coverage",
     "forecasts",

@@ -83,6 +83,28 @@ def test_versions_agree() -> None:
     assert {Requirement(text).name for text in project["dependencies"]} <= set(pins)
 
 
+def test_dependencies_do_not_expire() -> None:
+    """An upper bound needs a known break: those of Flower's private modules, and of MkDocs 2."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    requirements = map(Requirement, [*project["dependencies"], *(text for texts in extras for text in texts)])
+    bounded = {one.name for one in requirements for part in one.specifier if part.operator not in (">=", ">")}
+    assert bounded <= {"flwr", "click", "mkdocs"}
+
+
+def test_the_tested_versions_are_allowed() -> None:
+    lines = (ROOT / "setup" / "tested.txt").read_text().splitlines()
+    tested = dict(line.lower().replace("_", "-").split("==") for line in lines if "==" in line)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    texts = [
+        *project["dependencies"],
+        *(text for name in extras if name not in ("docs", "pages", "fuzz") for text in extras[name]),
+    ]
+    requirements = [one for one in map(Requirement, texts) if one.name != "dpvb"]
+    assert [one.name for one in requirements if tested.get(one.name.lower(), "") not in one.specifier] == []
+
+
 def test_the_example_of_a_ledger_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "how-to" / "ledger.md").read_text()

@@ -322,7 +322,7 @@ def test_parts_are_fixed_beforehand(ledger: Ledger) -> None:
         ledger.register("north", **FACTS, part_of="nowhere")
     ledger.register("north", **FACTS, part_of="notes")
     with pytest.raises(LedgerError, match="whole"):
-        ledger.register("north west", **FACTS, part_of="north")
+        ledger.register("north-west", **FACTS, part_of="north")
     charge(ledger, "a", dataset="north")
     with pytest.raises(LedgerError, match="beforehand"):
         ledger.register("south", **FACTS, part_of="notes")

@@ -44,6 +44,7 @@ from dpvb.core.wall import Wall
 from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator, Task, generator
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.private_words import check_known
+from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import LedgerError, ParameterError, WallError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import says_what_lacks
 from dpvb.guards.silence import silence
@@ -312,7 +313,7 @@ def _selected(
     """
     word, coins = _words(noise), noise.words(step=0, purpose="holdout")
     best: _Run | None = None
-    with silence(logs=True):  # Neither may count the runs.
+    with silence(logs=True), one_blas_thread():  # Neither warnings nor logs may count the runs.
         try:
             for _ in range(choice.cost.runs.draw(word)):
                 run = _run(choice, _uniform(word, len(choice.plans)), data, coins, make_noise)
@@ -322,7 +323,8 @@ def _selected(
     if best is None:
         raise WallError("a run of the selection failed; all of it stays charged, and the reason private.")
     winner = choice.winner(best.candidate)
-    winner.take(best.task, best.q)
+    with one_blas_thread():
+        winner.take(best.task, best.q)
     m = len(choice.settings)
     statement = PrivacyStatement.of_selection(
         Plan([*choice.plans[best.candidate], *choice.scoring], choice.cost.neighboring_relation, choice.scoring.unit),

@@ -110,6 +110,7 @@ def server(
     from dpvb.federated.config import ServerConfig
     from dpvb.federated.record import Recorded
     from dpvb.federated.server import Server
+    from dpvb.guards.blas import one_blas_thread
 
     settings = ServerConfig.load(config)
     agreement = settings.agreement
@@ -157,7 +158,8 @@ def server(
             seed = record.seed if record is not None and model.random_state is None else model.random_state
             q = run.run(generator("random_state", seed), tell)
             model.promise(run.statement(task.public))
-            model.take(task, q)
+            with one_blas_thread():
+                model.take(task, q)
             model.save(settings.out, overwrite=True)
     echo(str(model.privacy_))
     log.write("statement", message=model.privacy_.brief)

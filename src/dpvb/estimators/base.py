@@ -41,6 +41,7 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.noise_of_means import of_means
 from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
+from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import (
     DpvbWarning,
     FewUnitsWarning,
@@ -281,7 +282,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             raise TypeError(f"{type(self).__name__}.fit takes {', '.join(known)}, but not {foreign[0]}.{way_out}")
         task = self.task(X, y, group=group, **rows)
         self.doubt(X)
-        with told_how_far(progress) as tell:
+        with one_blas_thread(), told_how_far(progress) as tell:
             task, q = self._run(task, tell, cluster)
             self.take(task, q)
         self._look_back(task)
@@ -349,7 +350,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         )
         copy = clone(self).set_params(checkpoint=None, resume="continue")  # It begins no run, and reads none.
         task = copy.task(**rows)
-        copy.take(*copy._run(task, progress, cluster, rehearses=True))
+        with one_blas_thread():
+            copy.take(*copy._run(task, progress, cluster, rehearses=True))
         return copy  # type: ignore[no-any-return]
 
     def expect(

@@ -38,6 +38,7 @@ from dpvb.federated.membership import Membership, Owner
 from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
 from dpvb.federated.shared import Shared
+from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import (
     CheckpointError,
     DpvbError,
@@ -145,7 +146,7 @@ class Client:
         A refusal tells public things alone.
         """
         digest = self._shared.digest(data := bytes(data))
-        with self._turn:
+        with self._turn, one_blas_thread():
             try:
                 self._origin.check("this client")
                 if self._closed:

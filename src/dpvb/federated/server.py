@@ -34,6 +34,7 @@ from dpvb.federated.factors import Factors
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
 from dpvb.federated.record import Recorded
 from dpvb.federated.transport import Transport
+from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import DpvbError, FederationError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.strangers import printable
 from dpvb.models.declared import declared
@@ -119,6 +120,10 @@ class Server:
             FederationError: if more clients are missing than may be; what was charged stays charged.
             CheckpointError: if there is a record, and it cannot be written, or is another run's.
         """
+        with one_blas_thread():
+            return self._asked(rng, on_step)
+
+    def _asked(self, rng: np.random.Generator, on_step: Callable[[int, Plan], object]) -> Any:
         try:
             self._propose()
             q = self._task.model.init(rng)

@@ -22,6 +22,7 @@ from dpvb.federated.server import Server
 from dpvb.federated.shared import Shared
 from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import Trust
+from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
 from dpvb.models.declared import declared
 from dpvb.runs.shown import notebook_line
@@ -111,6 +112,7 @@ def simulate(
     order = rng.spawn(1)[0] if schedule == "asynchronous" else None  # what q starts from is drawn as in any fit
     shared = Shared()
     with ExitStack() as held:
+        held.enter_context(one_blas_thread())
         clients = {
             name: held.enter_context(
                 Client(
