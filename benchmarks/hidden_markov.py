@@ -25,9 +25,10 @@ import dpvb
 from benchmarks.sequences import DATA, msnbc
 from dpvb.cluster import LocalPool
 from dpvb.core.contributions import Grid
-from dpvb.data.sequences.rows import SequenceRows
+from dpvb.data.sequences.content import taken
 from dpvb.models.sequences import dynamics, kalman, passes
 from dpvb.models.sequences.hidden_markov import HiddenMarkov, IteratedHiddenMarkov
+from dpvb.rows.sequences import SequenceRows
 
 ROOT = Path(__file__).parents[1]
 PEERS = ("hmmlearn", "dynamax")
@@ -147,7 +148,7 @@ def speed() -> None:
             for _ in range(6):  # The first one compiles.
                 start = time.process_time()
                 for first in range(0, len(length_n), 8192):  # As data are read.
-                    rows = SequenceRows(at, code).take(slice(first, min(first + 8192, len(length_n))))
+                    rows = taken(SequenceRows(at, code), slice(first, min(first + 8192, len(length_n))))
                     form = model.e_step(q, rows, model.blocks)
                     for name, block in model.blocks.items():
                         weight_n = np.minimum(1.0, block.bound / np.maximum(form[name].norms(), 1e-9))

@@ -55,7 +55,7 @@ PURE = [*core("wall", "clipped_sums", "contributions", "forms", "grids", "plan",
 # A room may import those that stand on lines before its own, and nothing else of the package.
 ORDER = [
     {"guards", "version"},
-    {"kernels", "accounting", "sample", "errors"},
+    {"kernels", "accounting", "rows", "sample", "errors"},
     {"data"},
     {"core"},
     {"models", "cluster", "ledger", "results"},
@@ -75,7 +75,7 @@ SHARED = (
     "core.schedule",
     "kernels",
 )
-SHARED += ("models.expfam", "models.empirical_bayes", "models.base")
+SHARED += ("models.expfam", "models.empirical_bayes", "models.base", "rows")
 # What is declared of a response is public.
 DECLARED = ("guards", "data.tables.response")
 

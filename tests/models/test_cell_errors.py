@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from dpvb.core.contributions import Grid
-from dpvb.data.sequences.rows import NumberRows
 from dpvb.guards.arrays import Floats
 from dpvb.models.sequences import dynamics, errors
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
+from dpvb.rows.sequences import NumberRows
 
 STEP = np.array([[0.8, 0.2], [0.3, 0.7]])
 PEOPLE, LENGTH, FITS = 1500, 8, 40

@@ -17,7 +17,7 @@ from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
-from dpvb.data.sequences.rows import NumberRows, Sequences
+from dpvb.data.sequences.content import Sequences
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.sequences.emissions import Gaussian
@@ -25,6 +25,7 @@ from dpvb.models.sequences.hidden_cells import Cells, HiddenCells, start_from_ce
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkov
 from dpvb.models.sequences.windows import Windows, em_step
+from dpvb.rows.sequences import NumberRows
 
 FINE = Grid(2.0**-40, 1e3)
 

@@ -17,7 +17,7 @@ from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
-from dpvb.data.sequences.rows import SequenceRows, Sequences
+from dpvb.data.sequences.content import Sequences
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import outside
@@ -27,6 +27,7 @@ from dpvb.models.sequences.emissions import Bernoulli, Categorical, Emissions, G
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior
 from dpvb.models.sequences.windows import Windows, em_step, fit_windows, start_from_chain, start_tilts
+from dpvb.rows.sequences import SequenceRows
 
 KINDS = ("categorical", "bernoulli", "poisson", "gaussian")
 #: So small a prior that counts of 0 have probability 0 as far as anybody can tell.

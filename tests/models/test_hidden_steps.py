@@ -18,13 +18,14 @@ from dpvb.core.contributions import Grid
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
-from dpvb.data.sequences.rows import NumberRows, SequenceRows, Sequences
+from dpvb.data.sequences.content import Sequences, taken
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import emissions, passes
 from dpvb.models.sequences.emissions import Categorical, Gaussian, Shown
 from dpvb.models.sequences.hidden_chain import HiddenChain, Laws
 from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior, IteratedHiddenMarkov
 from dpvb.models.sequences.passes import StateSums, Walk
+from dpvb.rows.sequences import NumberRows, SequenceRows
 
 KINDS = {"categorical": 4, "poisson": 5, "bernoulli": 8}
 FINE = Grid(2.0**-40, 1e3)
@@ -250,7 +251,7 @@ def test_sums_are_the_same_bits_in_any_order_and_any_parts(monkeypatch: pytest.M
     data, q = rows("categorical", rng, [*rng.integers(0, 9, 150)]), own.init(rng)
 
     def integers(which: Ints) -> list[Ints]:
-        form = own.e_step(q, data.take(which), own.blocks)
+        form = own.e_step(q, taken(data, which), own.blocks)
         outs = []
         for name in sorted(form):
             out = np.zeros(own.blocks[name].shape, np.int64)

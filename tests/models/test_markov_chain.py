@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 import dpvb
 from dpvb.core.contributions import Grid
-from dpvb.data.sequences.rows import SequenceRows
 from dpvb.data.slabs import running_total
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import dynamics, markov_chain
 from dpvb.models.sequences.markov_chain import MarkovChain
 from dpvb.models.sequences.windows import WindowCounts, denoised_pairs, denoised_triples
+from dpvb.rows.sequences import SequenceRows
 
 V = 3
 # A step that is no divisor of anything, so that truncation shows.

@@ -14,7 +14,6 @@ from scipy.special import ndtri
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Numbers
-from dpvb.data.sequences.rows import NumberRows
 from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, fitted_only, generator, unbounded
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.sequences import of_a_place, of_events, source_of, to_draw
@@ -30,6 +29,7 @@ from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.forecast import Forecast
 from dpvb.results.groups import GroupTable, Line, head
 from dpvb.results.statement import percent
+from dpvb.rows.sequences import NumberRows
 
 # Nats above a uniform guess, for each column, at which a sequence's score is cut when settings are chosen.
 _ABOVE_UNIFORM = 3.0

@@ -11,10 +11,11 @@ import numpy as np
 
 from dpvb.audit.cases import Case, of_estimator
 from dpvb.audit.kinds.markov_chain import BUDGET, of_windows
+from dpvb.data.sequences.content import Sequences
 from dpvb.data.sequences.numbers import Numbers
-from dpvb.data.sequences.rows import NumberRows, Sequences
 from dpvb.estimators.hidden_markov import HiddenMarkovModel
 from dpvb.guards.arrays import Floats
+from dpvb.rows.sequences import NumberRows
 
 # Points of the longest sequence of bits or numbers, and their columns.
 _LONGEST, _COLUMNS = 6, 2

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from dpvb.audit.cases import Case, of_estimator
+from dpvb.data.sequences.content import Sequences
 from dpvb.data.sequences.numbers import Numbers
-from dpvb.data.sequences.rows import NumberRows, Sequences
 from dpvb.estimators.linear_dynamical import LinearDynamicalSystem
 from dpvb.guards.arrays import Floats
+from dpvb.rows.sequences import NumberRows
 
 # Columns, and points of the longest sequence.
 _WIDTH, _LONGEST = 2, 6

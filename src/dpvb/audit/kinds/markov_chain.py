@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from dpvb.audit.cases import Case, of_estimator
-from dpvb.data.sequences.rows import SequenceRows, Sequences
+from dpvb.data.sequences.content import Sequences
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.markov_chain import MarkovChain
 from dpvb.estimators.sequences import SequenceModel
 from dpvb.guards.arrays import Floats
+from dpvb.rows.sequences import SequenceRows
 
 # Symbols, those of a wide model, of which each is a canary's own, and the longest sequence.
 WIDTH, _WIDE, _LONGEST = 4, 200, 12

@@ -42,9 +42,7 @@ from dpvb.models.sequences.emissions import Gaussian, Shown
 from dpvb.models.sequences.hidden_chain import HiddenChain, Laws
 from dpvb.models.sequences.passes import StateSums, Walk
 from dpvb.models.sequences.windows import (
-    Coded,
     Fit,
-    NumberRows,
     WindowCounts,
     Windows,
     check_states,
@@ -53,6 +51,7 @@ from dpvb.models.sequences.windows import (
     denoised_totals,
     fit_windows,
 )
+from dpvb.rows.sequences import NumberRows, SequenceRows
 
 # Least std of the points of a cell, in a range of -1 to 1: no state is narrower.
 _LEAST_STD = 0.01
@@ -258,7 +257,7 @@ class HiddenCells:
     def e_step(self, q: HiddenCellsPosterior, batch: NumberRows, blocks: Mapping[str, Block]) -> Contributions:
         """Counts of cells and their moments, whatever q is."""
         code_t, u_td = self.cells.placed(batch.value_td)
-        rows, v = Coded(batch.indptr, code_t), self.n_symbols
+        rows, v = SequenceRows(batch.indptr, code_t), self.n_symbols
         # One state shows everything.
         walk = Walk(batch.indptr, self.max_length, _ALONE, partial(cell_moments, code_t, u_td))
         return {

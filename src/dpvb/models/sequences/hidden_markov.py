@@ -46,9 +46,7 @@ from dpvb.models.sequences.emissions import Bernoulli, Categorical, Emissions, P
 from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
 from dpvb.models.sequences.passes import StateSums, Walk
 from dpvb.models.sequences.windows import (
-    Coded,
     Fit,
-    SequenceRows,
     WindowCounts,
     Windows,
     check_states,
@@ -61,6 +59,7 @@ from dpvb.models.sequences.windows import (
     start_from_chain,
     start_tilts,
 )
+from dpvb.rows.sequences import SequenceRows
 
 KINDS: Final = ("categorical", "poisson", "bernoulli")
 # Up to this number of symbols triples are released, and pairs above.
@@ -129,7 +128,7 @@ class Alphabet:
             return rows  # type: ignore[no-any-return]
         bit_td = _bits(rows.value_td)
         code_t = np.nan_to_num(bit_td).astype(np.int64) @ (1 << np.arange(bit_td.shape[1])[::-1])
-        return Coded(rows.indptr, np.where(np.isnan(bit_td).any(axis=1), -1, code_t))
+        return SequenceRows(rows.indptr, np.where(np.isnan(bit_td).any(axis=1), -1, code_t))
 
     def started(self, chain: HiddenChain) -> Emissions:
         """The emissions of a start, from those of symbols."""
@@ -147,7 +146,7 @@ def _bits(value_td: Floats) -> Floats:
     return np.where((value_td == 0) | (value_td == 1), value_td, np.nan)
 
 
-def first_two(rows: SequenceRows, n_symbols: int) -> Coded:
+def first_two(rows: SequenceRows, n_symbols: int) -> SequenceRows:
     """The first two symbols of each sequence; the place V stands for the end of a sequence of one."""
     length_n, first_n = np.diff(rows.indptr), rows.indptr[:-1]
     code = np.append(np.where((rows.code >= 0) & (rows.code < n_symbols), rows.code, -1), [-1, -1]).astype(np.int32)
@@ -155,7 +154,7 @@ def first_two(rows: SequenceRows, n_symbols: int) -> Coded:
     kept_n = length_n > 0
     both = np.stack([code[np.minimum(first_n, len(code) - 1)], second_n], axis=1)[kept_n]
     indptr = np.concatenate([[0], np.cumsum(2 * kept_n)]).astype(np.int64)
-    return Coded(indptr, np.ascontiguousarray(both.ravel().astype(np.int32)))
+    return SequenceRows(indptr, np.ascontiguousarray(both.ravel().astype(np.int32)))
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ from dpvb.models.sequences.linear_posterior import (
     SystemShape,
     unclipped_posterior,
 )
-from dpvb.models.sequences.windows import Coded, NumberRows, Units, WindowCounts, by_unit, each
+from dpvb.models.sequences.windows import Units, WindowCounts, by_unit, each
+from dpvb.rows.sequences import NumberRows, SequenceRows
 
 # Counts below this number of noise deviations are taken to be 0.
 _SEEN = 2.0
@@ -341,9 +342,9 @@ class LinearDynamical:
         """Moments of points and where they are, or moments of windows in the scales that were released."""
         d, x_td = self.n_features, np.ascontiguousarray(batch.value_td / self.reach)
         if "points" in blocks:
-            cells = Coded(batch.indptr * d, cell_codes(batch.value_td))
+            cells = SequenceRows(batch.indptr * d, cell_codes(batch.value_td))
             every = np.arange(len(batch.indptr), dtype=batch.indptr.dtype)
-            lengths = Coded(every, length_places(np.diff(batch.indptr), self.window, self.max_length))
+            lengths = SequenceRows(every, length_places(np.diff(batch.indptr), self.window, self.max_length))
             return {
                 "points": WindowGrams(batch.indptr, x_td, 1, self.max_length, _POINT),
                 "cells": WindowCounts(cells, 1, d * CELLS, self.max_length * d, 0.0),

@@ -49,7 +49,6 @@ from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.sequences import dynamics
 from dpvb.models.sequences.dynamics import DrawnPeople, draw_people
 from dpvb.models.sequences.windows import (
-    SequenceRows,
     WindowCounts,
     Windows,
     check_windows,
@@ -58,6 +57,7 @@ from dpvb.models.sequences.windows import (
     denoised_totals,
     denoised_triples,
 )
+from dpvb.rows.sequences import SequenceRows
 
 # Most symbols of a chain of each order: a block has V^(order + 1) entries.
 _MOST_SYMBOLS = {1: 1000, 2: 40}

@@ -23,10 +23,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Grid, check_shape
@@ -36,6 +35,7 @@ from dpvb.kernels import windows as kernel
 from dpvb.models import empirical_bayes
 from dpvb.models.sequences.emissions import Categorical, Values, likelihoods
 from dpvb.models.sequences.hidden_chain import HiddenChain, StateChain, Sums
+from dpvb.rows.sequences import SequenceRows
 
 #: The order of the sequences by unit, and the first of each unit, (units + 1,).
 Units = tuple[Ints, Ints]
@@ -51,18 +51,6 @@ _TILT_STD = 0.3  # relative std of random factors where several states start fro
 ChainT = TypeVar("ChainT", bound=StateChain)
 
 
-class NumberRows(Protocol):
-    """Sequences of points of D numbers, a row each."""
-
-    @property
-    def indptr(self) -> Ints:
-        """First point of each sequence, and the number of all, (n + 1,)."""
-
-    @property
-    def value_td(self) -> Floats:
-        """The numbers, NaN for a missing one, (points, D)."""
-
-
 def by_unit(unit_of_row: Ints, num_units: int) -> Units:
     """The sequences of each unit side by side, in the order in which they come."""
     order = np.argsort(unit_of_row, kind="stable")
@@ -73,25 +61,6 @@ def each(indptr: Ints) -> Units:
     """Every sequence a unit."""
     every = np.arange(len(indptr))
     return every[:-1], every
-
-
-class SequenceRows(Protocol):
-    """Sequences of symbols, a row each."""
-
-    @property
-    def indptr(self) -> Ints:
-        """First symbol of each sequence, and the number of all, (n + 1,)."""
-
-    @property
-    def code(self) -> NDArray[Any]:
-        """Places of the symbols, negative for a gap, (symbols,)."""
-
-
-class Coded(NamedTuple):
-    """Sequences of symbols that stand for something else."""
-
-    indptr: Ints
-    code: NDArray[Any]
 
 
 @dataclass(frozen=True)
