@@ -19,13 +19,11 @@ from dpvb.audit.kinds import NAMES as AUDITED
 from dpvb.audit.kinds import (
     dpvi,
     factors,
-    hidden_markov,
-    linear_dynamical,
-    markov_chain,
     mixture,
     naive_bayes,
     regression,
     sbn,
+    sequences,
 )
 from dpvb.audit.kinds.lda import HOSTILE_DOCUMENTS, TERMS, bags, documents
 from dpvb.audit.matrix import Matrix as Table
@@ -188,11 +186,11 @@ CASES = [
     *by_phase(
         "factors", factors.of_solver("FactorAnalysis", "three_releases"), {"first": 0.6, "second": 0.9, "last": 0.9}
     ),
-    *by_phase("chain", markov_chain.of_order(2), {"first": 0.9999}),
-    *by_phase("hidden_markov", hidden_markov.of_emissions("categorical"), {"first": 0.9999}),
-    *by_phase("hidden_steps", hidden_markov.of_emissions("categorical", "iterated"), {"step": 0.9}),
-    *by_phase("hidden_cells", hidden_markov.of_points("gaussian"), {"first": 0.9}),
-    *by_phase("linear_dynamical", linear_dynamical.of_points(), {"first": 0.5, "second": 0.5}),
+    *by_phase("chain", sequences.of_order(2), {"first": 0.9999}),
+    *by_phase("hidden_markov", sequences.of_emissions("categorical"), {"first": 0.9999}),
+    *by_phase("hidden_steps", sequences.of_emissions("categorical", 2), {"step": 0.9}),
+    *by_phase("hidden_cells", sequences.of_points("gaussian"), {"first": 0.9}),
+    *by_phase("linear_dynamical", sequences.of_system(), {"first": 0.5, "second": 0.5}),
     *by_phase("components", factors.of_solver("PCA", "three_releases"), {"first": 0.9999}),
     *by_phase("factors_paper", factors.of_solver("FactorAnalysis", "paper"), {"step": 0.3}),
 ]

@@ -21,8 +21,8 @@ A_ij n_i, B_vk n_k    prior means of the sums: what the model predicts from thei
 ====================  ===========================================================================
 
 From a random start EM needs tens of steps. Private steps are few; steps on windows that are released once are free.
-Steps over whole sequences after that fit use more than windows contain. They need many people: with few, their noise
-costs more.
+Steps over whole sequences after that fit (num_steps) use more than windows contain. They pay if windows are pairs, or
+with very many people: else their noise costs more.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.schedule import Schedule, robbins_monro
+from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
@@ -59,7 +59,7 @@ from dpvb.models.sequences.windows import (
     start_from_chain,
     start_tilts,
 )
-from dpvb.rows.sequences import SequenceRows
+from dpvb.rows.sequences import NumberRows, SequenceRows
 
 KINDS: Final = ("categorical", "poisson", "bernoulli")
 # Up to this number of symbols triples are released, and pairs above.
@@ -76,10 +76,8 @@ _PRIOR = 1.0
 # hand on visits of pages.
 _POWER, _PAIRS_CLIP, _SHOWN_CLIP = 0.5, 1.5, 1.7
 _WEIGHTS = {"initial": 0.3, "transitions": 0.65, "emissions": 0.7}
-# Part of the budget that windows keep where steps follow.
+# Share of the budget for windows if steps follow.
 _WINDOWS_SHARE = 0.6
-# Steps from a random start forget as (1 + t)^-_DECAY; their start is so uneven.
-_DECAY, _UNEVEN = 0.5, 1.0
 
 
 @dataclass(frozen=True)
@@ -115,17 +113,17 @@ class Alphabet:
             value_td = ((code_t[:, None] >> np.arange(self.n_symbols.bit_length() - 1)[::-1]) & 1).astype(np.float64)
         return np.where(code_t[:, None] < 0, np.nan, value_td)
 
-    def values(self, rows: Any) -> Values:
+    def values(self, rows: SequenceRows | NumberRows) -> Values:
         """What private or public sequences show."""
-        if self.kind == "bernoulli":
+        if isinstance(rows, NumberRows):
             return _bits(rows.value_td)
         code_t = rows.code.astype(np.int64)
         return self.meant(np.where((code_t >= 0) & (code_t < self.n_symbols), code_t, -1))
 
-    def coded(self, rows: Any) -> SequenceRows:
+    def coded(self, rows: SequenceRows | NumberRows) -> SequenceRows:
         """Sequences of symbols; a point that lacks a bit is a gap."""
-        if self.kind != "bernoulli":
-            return rows  # type: ignore[no-any-return]
+        if isinstance(rows, SequenceRows):
+            return rows
         bit_td = _bits(rows.value_td)
         code_t = np.nan_to_num(bit_td).astype(np.int64) @ (1 << np.arange(bit_td.shape[1])[::-1])
         return SequenceRows(rows.indptr, np.where(np.isnan(bit_td).any(axis=1), -1, code_t))
@@ -189,6 +187,7 @@ class HiddenMarkov:
         power: p in [0.5, 1], how much persons with many windows weigh: each window of a person counts M^(p-1).
         clip: C; None: what one sequence of max_length symbols can reach, so that no such person is shortened.
         max_length: L.
+        num_steps: number of steps over whole sequences that follow the windows.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -202,6 +201,7 @@ class HiddenMarkov:
     power: float = 1.0
     clip: float | None = 2.0
     max_length: int = 20
+    num_steps: int = 0
 
     def __post_init__(self) -> None:
         if check_integer("n_symbols", self.n_symbols, low=2) > _MOST_SYMBOLS:
@@ -210,6 +210,7 @@ class HiddenMarkov:
                 "Join symbols that are alike."
             )
         check_choice("emissions", self.emissions, KINDS)
+        check_integer("num_steps", self.num_steps, low=0, high=10**6)
         check_states(self)
 
     @property
@@ -234,17 +235,36 @@ class HiddenMarkov:
 
     @property
     def blocks(self) -> Mapping[str, Block]:
-        """Windows from starts, and from everywhere; both are released once."""
+        """Windows from starts, and from everywhere, released once; then sums over states at every step."""
         v = self.n_symbols
-        return {
+        windows = {
             "starts": Block((v + 1, v + 1), 1.0, "nonnegative", phase="first", weight=_STARTS),
             self.name: Block((v,) * self.length, self.bound, "nonnegative", phase="first", weight=_WINDOWS),
         }
+        return {**windows, **self._step_blocks} if self.num_steps else windows
+
+    @property
+    def _step_blocks(self) -> Mapping[str, Block]:
+        """Sums over states."""
+        most = (self.max_length - 1) ** _POWER, self.max_length**_POWER
+        pairs, shown = most if self.clip is None else (min(_PAIRS_CLIP, most[0]), min(_SHOWN_CLIP, most[1]))
+        bounds = {"initial": 1.0, "transitions": pairs, "emissions": shown}
+        return {
+            name: Block(self._step_shapes[name], bound, "nonnegative", weight=_WEIGHTS[name])
+            for name, bound in bounds.items()
+        }
+
+    @property
+    def _step_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        k = self.n_states
+        return {"initial": (k,), "transitions": (k, k), "emissions": (self.n_symbols, k)}
 
     @property
     def schedule(self) -> Schedule:
-        """No steps."""
-        return Schedule(())
+        """Equal steps after the windows; all of them count alike."""
+        if not self.num_steps:
+            return Schedule(())
+        return Schedule((1.0,) * self.num_steps, {"first": _WINDOWS_SHARE}, lambda t: 1.0 / max(t - 1, 1))
 
     def init(self, rng: np.random.Generator) -> HiddenMarkovPosterior:
         """All states alike, and the factors of the starts."""
@@ -254,22 +274,33 @@ class HiddenMarkov:
         zeros = np.zeros((v + 1, v + 1)), np.zeros((v,) * self.length)
         return HiddenMarkovPosterior(chain, start_tilts(rng, self.n_init, k), *zeros)
 
-    def e_step(self, q: HiddenMarkovPosterior, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
-        """Counts of windows, whatever q is."""
-        batch = self.alphabet.coded(batch)
-        made = {
-            "starts": WindowCounts(first_two(batch, self.n_symbols), 2, self.n_symbols + 1, 2, 0.0),
-            self.name: WindowCounts(batch, self.length, self.n_symbols, self.max_length, self.power),
+    def e_step(
+        self, q: HiddenMarkovPosterior, batch: SequenceRows | NumberRows, blocks: Mapping[str, Block]
+    ) -> Contributions:
+        """Counts of windows, whatever q is; or sums over states from the passes of every sequence."""
+        rows = self.alphabet.coded(batch)
+        if "initial" in blocks:
+            walk, shapes = self._walk(q.chain, rows), self._step_shapes
+            return {
+                "initial": StateSums(walk, "firsts", shapes["initial"], _POWER),
+                "transitions": StateSums(walk, "pairs", shapes["transitions"], _POWER),
+                "emissions": StateSums(walk, "shown", shapes["emissions"], _POWER),
+            }
+        windows = {
+            "starts": WindowCounts(first_two(rows, self.n_symbols), 2, self.n_symbols + 1, 2, 0.0),
+            self.name: WindowCounts(rows, self.length, self.n_symbols, self.max_length, self.power),
         }
-        return {name: made[name] for name in blocks}
+        return {name: windows[name] for name in blocks}
 
     def m_step(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
-        """What was released, read once, and the best of the fits to it."""
-        start_std, std = s.noise_std("starts"), s.noise_std(self.name)
+        """The best of the fits to the released windows; at a step the posterior from denoised sums over states."""
+        if "initial" in s.names:
+            return replace(q, chain=self._stepped(s, q.chain))
+        start_std, pooled_std = s.noise_std("starts"), s.noise_std(self.name)
         start_ww, pooled = s.read("starts"), s.read(self.name)
-        # What is left of the last row of the starts is noise alone.
-        read = denoised_triples(pooled, std)[1] if self.length == 3 else denoised_pairs(pooled, std)
-        windows = Windows(denoised_pairs(start_ww, start_std)[: self.n_symbols], read)
+        counts = denoised_triples(pooled, pooled_std)[1] if self.length == 3 else denoised_pairs(pooled, pooled_std)
+        # The last row of the starts contains noise only.
+        windows = Windows(denoised_pairs(start_ww, start_std)[: self.n_symbols], counts)
         fits = []
         for tilt_kw in q.tilt_rkw:
             start = start_from_chain(windows, tilt_kw, _PRIOR)
@@ -277,90 +308,14 @@ class HiddenMarkov:
         best = max(fits, key=lambda fit: fit.log).chain
         if self.n_states < self.n_symbols:
             best = self.fitted(windows, best, _MOST_ROUNDS).chain
-        return HiddenMarkovPosterior(best, q.tilt_rkw, start_ww, pooled, start_std, std)
+        return HiddenMarkovPosterior(best, q.tilt_rkw, start_ww, pooled, start_std, pooled_std)
 
-    def fitted(self, windows: Windows, chain: HiddenChain, rounds: int) -> Fit[HiddenChain]:
-        """The fit to windows after so many iterations."""
-        return fit_windows(windows, chain, self.alphabet.value_v, rounds=rounds, expected=self.estimate == "posterior")
-
-    def shown_kv(self, chain: HiddenChain) -> Floats:
-        """Probabilities of the symbols in every state, (K, V)."""
-        return np.exp(chain.emissions.log_likelihood(self.alphabet.value_v, expected=False)).T
-
-    def score(self, q: HiddenMarkovPosterior, rows: Any) -> Floats:
-        """Log-probability of the symbols of each sequence, (n,), in nats; a gap says nothing."""
-        return passes.log_likelihood(q.chain, rows.indptr, self.alphabet.values(rows))
-
-
-@dataclass(frozen=True)
-class IteratedHiddenMarkov:
-    """The model; every field is public.
-
-    Attributes:
-        windows: the model of windows, whose fit is the start.
-        num_steps: steps over whole sequences.
-        from_windows: whether windows are released; else the start is random.
-    """
-
-    windows: HiddenMarkov
-    num_steps: int = 4
-    from_windows: bool = True
-
-    def __post_init__(self) -> None:
-        check_integer("num_steps", self.num_steps, low=1, high=10**6)
-
-    @property
-    def max_length(self) -> int:
-        """L."""
-        return self.windows.max_length
-
-    @property
-    def blocks(self) -> Mapping[str, Block]:
-        """Windows once, then sums over states at every step."""
-        v, k, longest = self.windows.n_symbols, self.windows.n_states, self.windows.max_length
-        open_ended = self.windows.clip is None
-        most = (longest - 1) ** _POWER, longest**_POWER
-        pairs, shown = most if open_ended else (min(_PAIRS_CLIP, most[0]), min(_SHOWN_CLIP, most[1]))
-        parts = {"initial": ((k,), 1.0), "transitions": ((k, k), pairs), "emissions": ((v, k), shown)}
-        steps = {name: Block(*own, "nonnegative", weight=_WEIGHTS[name]) for name, own in parts.items()}
-        return {**(self.windows.blocks if self.from_windows else {}), **steps}
-
-    @property
-    def schedule(self) -> Schedule:
-        """Equal steps; after windows all count alike, and from a random start late ones count more."""
-        rho = (lambda t: 1.0 / max(t - 1, 1)) if self.from_windows else robbins_monro(1.0, _DECAY)
-        return Schedule((1.0,) * self.num_steps, {"first": _WINDOWS_SHARE}, rho)
-
-    def init(self, rng: np.random.Generator) -> HiddenMarkovPosterior:
-        """The start of the windows, or states that differ by chance."""
-        q, (v, k) = self.windows.init(rng), (self.windows.n_symbols, self.windows.n_states)
-        if self.from_windows:
-            return q
-        shown = Categorical(q.chain.prior + v * rng.gamma(_UNEVEN, 1 / _UNEVEN, (v, k)), q.chain.prior)
-        step_kk = q.chain.step_kk + k * rng.gamma(_UNEVEN, 1 / _UNEVEN, (k, k))
-        chain = replace(q.chain, step_kk=step_kk, emissions=shown)
-        return replace(q, chain=replace(chain, emissions=self.windows.alphabet.started(chain)))
-
-    def e_step(self, q: HiddenMarkovPosterior, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
-        """Counts of windows, or sums over states from the passes of every sequence."""
-        if "initial" not in blocks:
-            return self.windows.e_step(q, batch, blocks)
-        walk = self._walk(q.chain, self.windows.alphabet.coded(batch))
-        v, k = self.windows.n_symbols, self.windows.n_states
-        return {
-            "initial": StateSums(walk, "firsts", (k,), _POWER),
-            "transitions": StateSums(walk, "pairs", (k, k), _POWER),
-            "emissions": StateSums(walk, "shown", (v, k), _POWER),
-        }
-
-    def m_step(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
-        """The fit to windows; later the posterior from sums, each read toward what the model predicts."""
-        if "initial" not in s.names:
-            return self.windows.m_step(s, q)
-        chain, k = q.chain, self.windows.n_states
+    def _stepped(self, s: Estimate, chain: HiddenChain) -> HiddenChain:
+        """The posterior from sums over states, each shrunk towards what the model predicts from their totals."""
+        k = self.n_states
         sums_k, step_kk, shown_vk = (s.read(name) for name in _WEIGHTS)
         noise_k, noise_kk, noise_vk = (s.noise_std(name) for name in _WEIGHTS)
-        laws, law_vk = chain.laws(expected=False), self.windows.shown_kv(chain).T
+        laws, law_vk = chain.laws(expected=False), self.shown_kv(chain).T
         total = max(float(sums_k.sum()), noise_k * k**0.5, 1e-200)
         row_k = denoised_totals(step_kk.sum(axis=1), noise_kk * k**0.5)
         column_k = denoised_totals(shown_vk.sum(axis=0), noise_vk * len(shown_vk) ** 0.5)
@@ -370,19 +325,27 @@ class IteratedHiddenMarkov:
             denoised(row_k[:, None] * laws.step_kk, step_kk, noise_kk),
             denoised(law_vk * column_k, shown_vk, noise_vk),
         )
-        return replace(q, chain=chain.updated(sums, self.windows.alphabet.value_v))
+        return chain.updated(sums, self.alphabet.value_v)
 
-    def score(self, q: HiddenMarkovPosterior, rows: Any) -> Floats:
-        """Log-probability of the symbols of each sequence, (n,), in nats; a gap says nothing."""
-        return self.windows.score(q, rows)
-
-    def _walk(self, chain: HiddenChain, batch: SequenceRows) -> Walk:
+    def _walk(self, chain: HiddenChain, rows: SequenceRows) -> Walk:
         """The passes at this posterior."""
-        expected = self.windows.estimate == "posterior"
-        value_v = self.windows.alphabet.meant(np.arange(-1, self.windows.n_symbols))
+        expected = self.estimate == "posterior"
+        value_v = self.alphabet.meant(np.arange(-1, self.n_symbols))
         likelihood_vk, _ = likelihoods(chain.emissions, value_v, expected=expected)
-        show = partial(_show, batch, self.windows.n_symbols, likelihood_vk)
-        return Walk(batch.indptr, self.windows.max_length, chain.laws(expected=expected), show)
+        show = partial(_show, rows, self.n_symbols, likelihood_vk)
+        return Walk(rows.indptr, self.max_length, chain.laws(expected=expected), show)
+
+    def fitted(self, windows: Windows, chain: HiddenChain, rounds: int) -> Fit[HiddenChain]:
+        """The fit to windows after so many iterations."""
+        return fit_windows(windows, chain, self.alphabet.value_v, rounds=rounds, expected=self.estimate == "posterior")
+
+    def shown_kv(self, chain: HiddenChain) -> Floats:
+        """Probabilities of the symbols in every state, (K, V)."""
+        return np.exp(chain.emissions.log_likelihood(self.alphabet.value_v, expected=False)).T
+
+    def score(self, q: HiddenMarkovPosterior, rows: SequenceRows | NumberRows) -> Floats:
+        """Log-probability of the symbols of each sequence, (n,), in nats; a gap says nothing."""
+        return passes.log_likelihood(q.chain, rows.indptr, self.alphabet.values(rows))
 
 
 def _show(batch: SequenceRows, n_symbols: int, likelihood_vk: Floats, place_t: Ints) -> Shown:
