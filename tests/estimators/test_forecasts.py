@@ -54,6 +54,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "NaiveBayes": ({"response": "job"}, {"schema": TABLE}),
     "MarkovChain": ({"symbols": 6}, {}),
     "HiddenMarkovModel": ({"symbols": 6, "n_states": 2}, {}),
+    "GaussianHiddenMarkovModel": ({"n_states": 2, "columns": 2, "low": -1.0, "high": 1.0}, {}),
     "LinearDynamicalSystem": ({"n_states": 2, "columns": 2, "low": -1.0, "high": 1.0}, {}),
     "SigmoidBeliefNetwork": ({"n_components": 10}, {"width": 30}),
     "DPVI": ({"log_density": density, "parameters": 2, "num_steps": 20}, {"width": 2}),
