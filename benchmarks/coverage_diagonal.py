@@ -9,7 +9,7 @@ from scipy.special import expit, ndtri
 
 from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
-from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
+from dpvb.models.regression.diagonal import FirstOrderDiagonal
 from dpvb.models.regression.tuned import TRIM
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)

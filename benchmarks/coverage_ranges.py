@@ -22,9 +22,9 @@ from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import Design
-from dpvb.models.regression.declared import Declared
+from dpvb.models.regression.diagonal import FirstOrderDiagonal
 from dpvb.models.regression.first_order import FirstOrder
-from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
+from dpvb.models.regression.scaling import Declared
 
 CACHE = Path(__file__).parents[1] / "build" / "coverage_ranges.jsonl"
 FACTORS, RATES, DELTA, NORMAL_95 = (1.0, 3.0, 10.0, 50.0), (0.5, 0.2, 0.05, 0.01, 0.003), 1e-5, 1.959964

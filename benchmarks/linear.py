@@ -26,8 +26,8 @@ from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import Design, Response
-from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.linear import Linear
+from dpvb.models.regression.scaling import Declared
 
 ROOT, EPSILONS, DELTA, NORMAL_95 = Path(__file__).parents[1], (0.5, 1.0, 2.0, 4.0), 1e-5, 1.959964
 PEER = ROOT / ".venv-peers-diffprivlib" / "bin" / "python"
@@ -94,11 +94,11 @@ def descent(x_nd, y_n, epsilon: float, rng, steps: int):
     return weights_dc
 
 
-def ours(train, test, epsilon: float, solver: str) -> dict:
+def ours(train, test, epsilon: float) -> dict:
     begun = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = dpvb.LinearRegression(epsilon=epsilon, delta=DELTA, solver=solver).fit(train)
+        model = dpvb.LinearRegression(epsilon=epsilon, delta=DELTA).fit(train)
     seconds = time.process_time() - begun
     return {**model.evaluate(test, public=True), "seconds": seconds}
 
@@ -146,8 +146,7 @@ def compared(design: str, repeats: int) -> dict[str, list[float]]:
                 for steps in STEPS:
                     for clip, weights_d in zip(CLIPS, descent(x_nd, y_n, epsilon, rng, steps).T, strict=True):
                         note(f"DP-GD {steps} {clip}", epsilon, r2(y_test, x_test @ weights_d))
-                note("one release", epsilon, ours(train, test, epsilon, "sufficient_statistics")["r2"])
-                fit = ours(train, test, epsilon, "first_order")
+                fit = ours(train, test, epsilon)
                 note("**first order**", epsilon, fit["r2"])
                 note("log density of first order", epsilon, fit["log_density"])
                 seconds.append(fit["seconds"])
@@ -175,7 +174,7 @@ def real(pool, designs, repeats: int) -> bool:
         means = found[design].result()
         if (design, EPSILONS[0]) in peer.result():
             means["diffprivlib 0.6.6"] = [peer.result()[design, epsilon] for epsilon in EPSILONS]
-        for name in (*order, "diffprivlib 0.6.6", "one release", "**first order**", "log density of first order"):
+        for name in (*order, "diffprivlib 0.6.6", "**first order**", "log density of first order"):
             if name in means:
                 print(f"| {design} | {name} | " + " | ".join(map(short, means[name])) + " |")
         own, target = means["**first order**"], TARGETS[design]

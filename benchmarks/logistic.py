@@ -11,12 +11,16 @@ import math
 import re
 import time
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 import dpvb
 from benchmarks.peers import protocol
+from dpvb.data import Design
+from dpvb.models.regression.likelihood import predictive
+from dpvb.papers.polya_gamma import PolyaGamma
 
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / "build" / "logistic.jsonl"
@@ -24,18 +28,16 @@ CACHE = ROOT / "build" / "logistic.jsonl"
 FULL = ["adult", "diab30", "diabany", "stroke"]
 SOLVERS = {
     "first order": (
-        {"solver": "first_order"},
+        {},
         FULL,
         4,
         [
             "first_order.py",
-            "iterate.py",
-            "guard.py",
-            "at_mean.py",
+            "curvature_then_scores.py",
+            "descent.py",
             "scaling.py",
-            "curvature.py",
+            "moments.py",
             "ridge.py",
-            "saturation.py",
         ],
     ),
     "first order, diagonal": (
@@ -43,22 +45,14 @@ SOLVERS = {
         [*FULL, "icd"],
         1,
         [
-            "first_order_diagonal.py",
-            "iterate_diagonal.py",
-            "numbers_first.py",
+            "diagonal.py",
             "scaling.py",
-            "columns.py",
             "descent.py",
             "../empirical_bayes.py",
         ],
     ),
-    "sufficient statistics": (
-        {"solver": "sufficient_statistics"},
-        FULL,
-        1,
-        ["polya_gamma.py", "precision.py"],
-    ),
-    "papers": ({"solver": "paper"}, FULL, 1, ["polya_gamma.py", "precision.py"]),
+    "sufficient statistics": ({"variant": "corrected"}, FULL, 1, ["../../papers/polya_gamma.py"]),
+    "papers": ({"variant": "paper"}, FULL, 1, ["../../papers/polya_gamma.py"]),
 }
 #: Public facts of the columns: features that are numbers of at most 1 come first, the others are indicators of 0.7; all
 #: are then scaled as the constant is.
@@ -92,17 +86,39 @@ def fit(params: dict, data: str, X, y, seed: int, epsilon: float) -> dict:
     train, test = protocol.split(len(y), seed)
     constant = float(X[:, 0].max())
     numbers = np.arange(X.shape[1] - 1) < NUMBERS[data]
-    params = params | {"column_bound": constant * np.where(numbers, 1.0, 0.7 + 1e-6), "numeric": range(NUMBERS[data])}
+    bounds = {"column_bound": constant * np.where(numbers, 1.0, 0.7 + 1e-6), "numeric": range(NUMBERS[data])}
     begun = time.process_time()
-    given = {"epsilon": epsilon, "delta": protocol.DELTA, "row_norm": 1.0, "intercept_value": constant, **params}
-    model = dpvb.LogisticRegression(**given)
-    model.fit(X[train, 1:], y[train])
+    if "variant" in params:
+        scores = of_paper(params["variant"], X, y, train, test, constant, epsilon)
+    else:
+        given = {
+            "epsilon": epsilon,
+            "delta": protocol.DELTA,
+            "row_norm": 1.0,
+            "intercept_value": constant,
+            **bounds,
+            **params,
+        }
+        model = dpvb.LogisticRegression(**given).fit(X[train, 1:], y[train])
+        scores = partial(lambda rows: (model.decision_function(rows), model.predict_proba(rows)[:, 1]), X[test, 1:])
     seconds = time.process_time() - begun
-    rows = X[test, 1:]
-    return {
-        **protocol.scores(y[test], model.decision_function(rows), model.predict_proba(rows)[:, 1]),
-        "seconds": seconds,
-    }
+    return {**protocol.scores(y[test], *scores()), "seconds": seconds}
+
+
+def of_paper(variant: str, X, y, train, test, constant: float, epsilon: float):
+    """Fits the Pólya-Gamma algorithm of Park et al. (2020); returns what gives scores and probabilities."""
+    algorithm = PolyaGamma(X.shape[1], intercept=constant, variant=variant)
+    fitted = dpvb.Private(algorithm, epsilon=epsilon, delta=protocol.DELTA)
+    q = fitted.fit(Design(X[train, 1:], y[train], intercept=constant)).q_
+
+    def scores():
+        read = algorithm.weights(q)
+        chunks = [chunk.rows.x_nd for chunk in Design(X[test, 1:], intercept=constant).chunks()]
+        mean_n = np.concatenate([x_nd @ read.mean_d for x_nd in chunks])
+        variance_n = np.concatenate([((x_nd @ read.covariance) * x_nd).sum(axis=1) for x_nd in chunks])
+        return mean_n, predictive(mean_n, variance_n)
+
+    return scores
 
 
 def run(chosen_data: list[str], chosen_solvers: list[str], repeats: int | None) -> list[dict]:
@@ -258,7 +274,8 @@ def settings(headers: list[dict]) -> None:
     print("Settings:\n")
     print(
         f"* Ours: `LogisticRegression(epsilon, delta={protocol.DELTA:g}, intercept_value=c)`, c the public constant of "
-        "column 0, and all else by default (the diagonal solver is told the columns' public bounds); "
+        "column 0, and all else by default (the diagonal form is told the columns' public bounds); sufficient "
+        "statistics and papers: `dpvb.papers.polya_gamma`; "
         "add or remove one row; predictions by the posterior predictive. "
         + "; ".join(f"{name}: {', '.join(f'{k}={v!r}' for k, v in SOLVERS[name][0].items())}" for name in SOLVERS)
         + "."

@@ -417,6 +417,90 @@ BUGS = [
         "test_wall.py::test_sums_do_not_depend_on_chunks",
     ),
     Bug(
+        "neighbours of two kinds mixed up",
+        "the distance of two contributions for that of one from none",
+        (
+            (
+                "accounting/events.py",
+                '        one_from_none = 1.0 if relation == "add_or_remove_one" or self.sampling_prob < 1 else 0.0\n',
+                "        one_from_none = 0.0 if self._takes_a_place(relation) else 1.0\n",
+            ),
+        ),
+        "test_empty_places.py::test_a_unit_that_can_be_absent_counts_with_all_of_its_contribution",
+    ),
+    Bug(
+        "neighbours of two kinds mixed up",
+        "a unit that is not drawn is forgotten under replace-one",
+        (
+            (
+                "accounting/events.py",
+                '        one_from_none = 1.0 if relation == "add_or_remove_one" or self.sampling_prob < 1 else 0.0\n',
+                '        one_from_none = 1.0 if relation == "add_or_remove_one" else 0.0\n',
+            ),
+        ),
+        "test_empty_places.py::test_a_ratio_below_one_is_contradicted_where_it_stands_for_a_unit_that_is_absent",
+    ),
+    Bug(
+        "neighbours of two kinds mixed up",
+        "a fixed-size batch without empty places",
+        (
+            (
+                "accounting/events.py",
+                'Pair("swapped" if event._takes_a_place(relation) and q < 1',
+                'Pair("swapped" if relation == "replace_one" and q < 1',
+            ),
+        ),
+        "test_empty_places.py::test_a_fixed_size_batch_has_one_epsilon_under_both_relations",
+    ),
+    Bug(
+        "neighbours of two kinds mixed up",
+        "the second opinion takes a ratio below one for an empty place",
+        (
+            (
+                "accounting/independent.py",
+                '    return 1.0, 1.0 - event.swap_ratio if relation == "replace_one" else 0.0\n',
+                "    return event.swap_ratio, 0.0\n",
+            ),
+        ),
+        "test_empty_places.py::test_a_ratio_below_one_is_contradicted_where_it_stands_for_a_unit_that_is_absent",
+    ),
+    Bug(
+        "neighbours of two kinds mixed up",
+        "Wang et al. with batches that are nearer than an empty place",
+        (
+            (
+                "accounting/papers.py",
+                'event.sensitivity("replace_one") / event.noise_multiplier',
+                "event.swap_ratio / event.noise_multiplier",
+            ),
+        ),
+        "test_empty_places.py::test_wang_counts_a_unit_that_is_not_drawn",
+    ),
+    Bug(
+        "neighbours of two kinds mixed up",
+        "charges of an earlier accountant count with what they cost then",
+        (
+            (
+                "ledger/state.py",
+                "        self.recount(entry)\n        return odd\n",
+                "        return odd\n",
+            ),
+        ),
+        "test_ledger_gaussians.py::test_charges_of_an_earlier_accountant_count_with_what_they_cost_today",
+    ),
+    Bug(
+        "neighbours of two kinds mixed up",
+        "charges of an earlier accountant are forgotten when a ledger is opened",
+        (
+            (
+                "ledger/following.py",
+                "                        state.recount(check_hash(entry))\n",
+                "                        check_hash(entry)\n",
+            ),
+        ),
+        "test_ledger_gaussians.py::test_charges_of_an_earlier_accountant_count_with_what_they_cost_today",
+    ),
+    Bug(
         "a sampling rate above the accounted one",
         "fixed-size batches drawn above their rate",
         (("core/sampling.py", "places = max(self.num_examples, count())", "places = max(self.batch_size, count())"),),

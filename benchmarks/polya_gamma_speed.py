@@ -17,7 +17,7 @@ from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data.tables.design import Design
-from dpvb.models.regression.polya_gamma import PolyaGamma
+from dpvb.papers.polya_gamma import PolyaGamma
 
 ROWS, COLUMNS, ONES, REPEATS = 10_069, 4_146, 40, 3
 
@@ -96,7 +96,7 @@ def main() -> None:
     noisy, drawn = min(run[2][0] for run in runs), min(run[2][1] for run in runs)
     print("## A step of Pólya-Gamma regression\n")
     print(
-        f"`sufficient_statistics`, {ROWS:,} rows of {COLUMNS:,} binary columns, one thread, CPU seconds, best of "
+        f"`dpvb.papers.polya_gamma`, {ROWS:,} rows of {COLUMNS:,} binary columns, one thread, CPU seconds, best of "
         f"{REPEATS} interleaved; from private rows to the new posterior.\n"
     )
     print("| part | CPU s | of the library calls | asked |\n|---|---|---|---|")

@@ -14,8 +14,7 @@ from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import Design, Response
-from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.regression.polya_gamma import PolyaGamma
+from dpvb.papers.polya_gamma import PolyaGamma
 
 STEPS, CONSTANT = 100, 0.4
 
@@ -80,8 +79,9 @@ def main() -> None:
     ):
         x, y = counts(data, name, response, columns)
         cap = int(y.max())
-        likelihood = Likelihood("negative_binomial", dispersion=1.5, max_count=cap)
-        model = PolyaGamma(x.shape[1], likelihood, CONSTANT, num_steps=2 * STEPS, alpha=1e-6, average=False, mode=True)
+        counted = {"kind": "negative_binomial", "dispersion": 1.5, "max_count": cap, "alpha": 1e-6}
+        steps = {"intercept": CONSTANT, "num_steps": 2 * STEPS, "average": False, "mode": True}
+        model = PolyaGamma(x.shape[1], **counted, **steps)
         source = Design(x[:, 1:], y, response=Response("negative_binomial", max_count=cap), intercept=CONSTANT)
         means = 1.5 * np.exp(x @ ours(model, source))
         peer = sm.GLM(y, x, family=sm.families.NegativeBinomial(alpha=1 / 1.5)).fit(tol=1e-12)

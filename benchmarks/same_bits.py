@@ -26,6 +26,8 @@ VERSIONS = ("6e4d541", "src")
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 STEPS: dict[str, Any] = {**BUDGET, "num_steps": 3, "random_state": 0}
 POISSON: dict[str, Any] = {"sampling_prob": 0.5, "neighboring_relation": "replace_one"}
+ONE_NORM: dict[str, Any] = {"row_norm": 1.0}
+RANGES: dict[str, Any] = {"low": -4.0, "high": 4.0}
 FIXED_SIZE: dict[str, Any] = {"batch_size": 20, "num_examples": 60}
 PUBLISHED: dict[str, Any] = {"count_power": 1.0, "background": False, "word_power": 0.0, "projection": "step"}
 
@@ -60,9 +62,11 @@ def fits() -> Iterator[tuple[str, Callable[[], Any]]]:
     def topics(fitting: dict[str, Any] | None = None, **options: Any) -> Callable[[], Any]:
         return lambda: dpvb.LDA(3, public_vocabulary=True, **STEPS, **options).fit(counts, **(fitting or {}))
 
-    def regression(name: str, fitting: dict[str, Any] | None = None, **options: Any) -> Callable[[], Any]:
+    def regression(
+        name: str, fitting: dict[str, Any] | None = None, bounds: dict[str, Any] = ONE_NORM, **options: Any
+    ) -> Callable[[], Any]:
         more = (trials,) if name == "BinomialRegression" else ()
-        estimator = getattr(dpvb, name)(**BUDGET, **caps[name], row_norm=1.0, **options)
+        estimator = getattr(dpvb, name)(**BUDGET, **caps[name], **bounds, **options)
         return lambda: estimator.fit(rows, responses[name], *more, **(fitting or {}))
 
     def network(form: str, **options: Any) -> Callable[[], Any]:
@@ -88,11 +92,16 @@ def fits() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "LDA, two processes", topics({"cluster": "local:2"}, **POISSON)
     yield "LDA, as published", topics(length_rule="resample", **PUBLISHED)
     for name in responses:
-        for solver in ("first_order", "sufficient_statistics", "paper")[: 1 if name == "PoissonRegression" else 3]:
-            yield f"{name}, {solver}", regression(name, solver=solver)
+        yield name, regression(name)
         yield f"{name}, diagonal", regression(name, covariance="diagonal")
+    yield "LinearRegression", lambda: dpvb.LinearRegression(**BUDGET, **RANGES, y_range=(-4, 4)).fit(rows, rows[:, 0])
+    for covariance in ("full", "diagonal"):
+        yield (
+            f"LogisticRegression, ranges, {covariance}",
+            regression("LogisticRegression", None, RANGES, covariance=covariance),
+        )
     logistic = "LogisticRegression"
-    yield f"{logistic}, Poisson batches", regression(logistic, solver="sufficient_statistics", **POISSON)
+    yield f"{logistic}, Poisson batches", regression(logistic, **POISSON)
     yield f"{logistic}, persons", regression(logistic, {"group": persons})
     yield f"{logistic}, diagonal, persons", regression(logistic, {"group": persons}, covariance="diagonal")
     for form in ("first_order", "six_blocks", "paper"):

@@ -6,12 +6,13 @@ The cases of the package's models are the audit's; here are the toys, and what t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import dpvb
 from dpvb.audit import cases
 from dpvb.audit.cases import HOSTILE_ROWS, D, table_records
 from dpvb.audit.integers import difference, in_steps, relative_norm, squared
@@ -27,12 +28,18 @@ from dpvb.audit.kinds import (
 )
 from dpvb.audit.kinds.lda import HOSTILE_DOCUMENTS, TERMS, bags, documents
 from dpvb.audit.matrix import Matrix as Table
+from dpvb.core import loop
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows
+from dpvb.core.noise import InsecureNoise
+from dpvb.core.plan import phased
+from dpvb.core.sampling import FullBatch
+from dpvb.core.wall import Wall
 from dpvb.guards.arrays import Floats
 from dpvb.models.topics.lda import LDA
+from dpvb.papers.polya_gamma import PolyaGamma
 
 __all__ = ["CASES", "NAMES", "TOYS_FIRST", "Case", "Curvature", "D", "Location", "Table", "one_of_each"]
 __all__ += ["difference", "in_steps", "relative_norm", "squared", "table"]
@@ -109,6 +116,24 @@ def by_phase(name: str, case: cases.Case, reach: Mapping[str, float]) -> list[Ca
     return [Case(**kept[phase] | {"name": f"{name}_{phase}"}, pairs=50, reach=least) for phase, least in reach.items()]
 
 
+POLYA_GAMMA = PolyaGamma(D, "binomial", max_trials=4)
+
+
+def of_paper(model: PolyaGamma) -> cases.Case:
+    """Successes of trials, with q from a short noisy run."""
+    case = regression.of_form("BinomialRegression", "first_order", fit_intercept=False)
+
+    def begin(seed: int) -> Any:
+        plan, rng = phased(model.blocks, FullBatch(), [0.3, 0.3]), np.random.default_rng(seed)
+        wall: Wall[Any] = Wall(case.source(case.records(rng, 200)), plan, noise=InsecureNoise(seed))
+        return loop.fit(model, wall, plan, rho=model.step_size, rng=rng)[0]
+
+    def fit(matrix: Floats, **options: Any) -> Any:
+        return dpvb.Private(model, epsilon=1.0, delta=1e-6, **options).fit(case.source(matrix))
+
+    return replace(case, name="PolyaGamma", model=model, begin=begin, fit=fit, of_width=None)
+
+
 #: Two ranges that hold part of the values, and an indicator.
 SOME_NUMBERS: Any = {"numeric": [0, 1], "column_bound": 0.3}
 PLAIN: Any = {"length_rule": "resample", "count_power": 1.0, "background": False, "word_power": 0.0}
@@ -153,11 +178,7 @@ CASES = [
     *by_phase(
         "diagonal", regression.of_form("LogisticRegression", "first_order, diagonal"), {"first": 0.9, "step": 0.9}
     ),
-    *by_phase(
-        "trials",
-        regression.of_form("BinomialRegression", "sufficient_statistics", fit_intercept=False),
-        {"first": 0.9999, "step": 0.9},
-    ),
+    *by_phase("polya_gamma", of_paper(POLYA_GAMMA), {"first": 0.9999, "step": 0.9}),
     *by_phase(
         "linear", regression.of_form("LinearRegression", "first_order"), {"first": 0.9999, "step": 0.55, "last": 0.3}
     ),
@@ -165,11 +186,6 @@ CASES = [
         "linear_spreads",
         regression.of_form("LinearRegression", "first_order", **SOME_NUMBERS),
         {"first": 0.4, "second": 0.3, "third": 0.9, "step": 0.4, "last": 0.2},
-    ),
-    *by_phase(
-        "one_release",
-        regression.of_form("LinearRegression", "sufficient_statistics", fit_intercept=False),
-        {"last": 0.9999},
     ),
     *by_phase("gaussians", mixture.of_numbers("full"), {"first": 0.9999, "step": 0.99}),
     *by_phase("mixed", mixture.of_table(), {"step": 0.55, "last": 0.9999}),

@@ -309,7 +309,7 @@ def test_all_estimators_can_be_selected() -> None:
     cases: list[tuple[Any, list[dict[str, Any]], tuple[Any, ...], dict[str, Any]]] = [
         (dpvb.LDA(2, public_vocabulary=True, **given), [{"n_components": 3}, {"clip": 0.1}], (counts,), {}),
         (dpvb.SigmoidBeliefNetwork(2, **given), [{"form": "six_blocks"}, {"num_steps": 3}], (pixels,), {}),
-        (dpvb.LogisticRegression(row_norm=1.0, **given), [{"solver": "sufficient_statistics"}], (X, y), {}),
+        (dpvb.LogisticRegression(row_norm=1.0, **given), [{"alpha": 2.0}], (X, y), {}),
         (dpvb.LogisticRegression(covariance="diagonal", row_norm=1.0, **given), [{}, {"alpha": 1.0}], (X, y), {}),
         (dpvb.LogisticRegression(low=-9, high=9, **given), [{}, {"low": -5}], (X, y), {}),
         (dpvb.BinomialRegression(max_trials=4, row_norm=1.0, **given), [{}], (X, 2 * y), {"trials": np.full(200, 3)}),
@@ -384,7 +384,7 @@ def test_each_unit_is_either_fitted_or_scored() -> None:
         moved = abs(after.score - before.score)
         if same_fit:
             # What predicts, which is not the table; rows are delivered behind a constant.
-            psi = fits[1]._weights.mean_d @ np.append(fits[1]._constant, X[59] / fits[1]._row_norm)
+            psi = fits[1]._weights.mean_d @ np.append(fits[1]._columns.constant, X[59] / fits[1]._columns.row_norm)
             own = special.log_expit((2 * y[59] - 1) * psi)
             assert after.score - before.score == pytest.approx(max(own, -4 * math.log(2)) + 2 * math.log(2), abs=3e-6)
             assert 0 < moved <= 2 * math.log(2)
@@ -550,7 +550,7 @@ def test_public_faults_are_typed_and_charge_nothing(tmp_path: Any) -> None:
         ({"candidates": [{"epsilon": 1}]}, "epsilon"),
         ({"candidates": [{}, {"row_norm": -1.0}]}, "row_norm"),
         ({"candidates": [{"num_steps": 0}]}, "num_steps"),
-        ({"candidates": [{"solver": "best"}]}, "solver"),
+        ({"candidates": [{"covariance": "best"}]}, "covariance"),
         ({"candidates": [{"random_state": "seed"}]}, "random_state"),
         ({"candidates": [{"num_examples": 2**60}]}, "num_examples"),
         ({"candidates": [{"num_examples": "many"}]}, "num_examples"),

@@ -257,7 +257,7 @@ def test_faults_end_in_one_line(tmp_path: Path) -> None:
     matrices(tmp_path, x=features, y=labels)
     data = {"file": "{name}.x.npy", "target": "{name}.y.npy"}
     top = TOP.format(kind="LogisticRegression", rounds=8, unit="example", columns="width = 6")
-    write_files(tmp_path, top, 'solver = "magic"\nrow_norm = 1', data)
+    write_files(tmp_path, top, 'covariance = "magic"\nrow_norm = 1', data)
 
     def refused(said: str, *arguments: object) -> None:
         result = run("federate", *arguments, code=2)
@@ -267,14 +267,11 @@ def test_faults_end_in_one_line(tmp_path: Path) -> None:
         assert said in result.stderr
 
     refused("cannot be read", "server", "--config", tmp_path / "none.toml")
-    refused(
-        "the agreement does not hold together: solver must be one of", "server", "--config", tmp_path / "server.toml"
-    )
-    refused(
-        "the agreement does not hold together: solver must be one of", "client", "--config", tmp_path / "north.toml"
-    )
+    said = "the agreement does not hold together: covariance must be one of"
+    refused(said, "server", "--config", tmp_path / "server.toml")
+    refused(said, "client", "--config", tmp_path / "north.toml")
     agreement = tmp_path / "agreement.toml"
-    agreement.write_text(agreement.read_text().replace("magic", "first_order"))
+    agreement.write_text(agreement.read_text().replace("magic", "full"))
     run("ledger", "init", tmp_path / "budget.db")
     north = tmp_path / "north.toml"
     north.write_text(f"ledger = '{tmp_path / 'budget.db'}'\ndataset = 'peple'\n{north.read_text()}")

@@ -146,7 +146,7 @@ _PLAN = (
     "num_steps sampling_prob batch_size num_examples noise_multiplier neighboring_relation ledger dataset checkpoint "
 )
 _EVERY = f"data out epsilon delta {_PLAN} resume cluster overwrite quiet "
-_ROWS = f"{_EVERY} schema target group row_norm intercept intercept_value solver covariance "
+_ROWS = f"{_EVERY} schema target group row_norm intercept intercept_value covariance "
 KEPT = {
     "lda": f"{_EVERY} topics vocabulary text_column group_column file_format width token_pattern stream clip "
     "document_length seed",

@@ -297,7 +297,6 @@ def test_nothing_private_is_printed(tmp_path: Path) -> None:
 
 BAD: dict[str, tuple[list[str], str]] = {
     "epsilon": (["--epsilon", "0"], "--epsilon must be"),
-    "solver": (["--solver", "newton"], "--solver must be"),
     "covariance": (["--covariance", "none"], "--covariance must be"),
     "steps": (["--num-steps", "0"], "--num-steps must be"),
     "relation": (["--neighboring-relation", "similar"], "--neighboring-relation must be"),

@@ -131,8 +131,8 @@ def test_what_says_nothing_of_its_columns_is_refused(tmp_path: Path) -> None:
 def test_what_a_fit_refuses_its_rehearsal_refuses(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="epsilon"):
         dpvb.LogisticRegression(epsilon=-1.0, delta=1e-5, row_norm=1.0).rehearse(width=2)
-    with pytest.raises(ParameterError, match="solver"):
-        dpvb.LogisticRegression(solver="best", **BOUNDED).rehearse(width=2)
+    with pytest.raises(ParameterError, match="covariance"):
+        dpvb.LogisticRegression(covariance="best", **BOUNDED).rehearse(width=2)
     (tmp_path / "m.dpvb").write_text("there")
     Schema(COLUMNS, target=TARGETS["logistic"]).save(tmp_path / "people.json")
     given = ["--schema", tmp_path / "people.json", "--out", tmp_path / "m.dpvb", *TYPED]

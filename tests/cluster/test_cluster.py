@@ -82,7 +82,6 @@ TASKS: dict[str, Any] = {
     "logistic": logistic,
     "logistic, persons": partial(logistic, group=PERSON),
     "logistic, diagonal": partial(logistic, covariance="diagonal"),
-    "logistic, moments": partial(logistic, solver="sufficient_statistics"),
     "binomial": lambda sampler: BinomialRegression(
         epsilon=1.0, delta=1e-5, num_steps=3, max_trials=4, row_norm=1.0, **SAMPLERS[sampler]
     ).task(X, Y, trials=np.full(NUMBER, 3)),

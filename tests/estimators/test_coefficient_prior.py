@@ -186,8 +186,7 @@ def test_a_prior_of_other_columns_is_refused_by_name(first: dpvb.LogisticRegress
     refused("'age' differs", table(30, schema=other))
     refused("'work' differs", table(30, schema=Schema(COLUMNS[:2], target=Target("y"))))
     refused("intercept of the fit, 0; its own is 0.59", table(30), fit_intercept=False)
-    refused("unless solver='first_order' and covariance='full'", table(30), covariance="diagonal")
-    refused("unless solver='first_order' and covariance='full'", table(30), solver="sufficient_statistics")
+    refused("unless covariance='full'", table(30), covariance="diagonal")
     refused("whose file holds what its rows said", table(30), prior=model(covariance="diagonal").fit(table(30)))
     refused("not a rehearsal", table(30), prior=model().rehearse(schema=SCHEMA, num_rows=50))
     with pytest.raises(ParameterError, match="prior must be of the same rows"):

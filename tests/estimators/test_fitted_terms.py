@@ -227,10 +227,10 @@ def test_a_model_without_named_columns_has_no_curve() -> None:
         model.curve("x0", [1])
 
 
-# ---------------------------------------------------------------- solvers, files, owners, hard data
+# ---------------------------------------------------------------- files, owners, hard data
 
 
-@pytest.mark.parametrize("options", [{}, {"covariance": "diagonal"}, {"solver": "sufficient_statistics"}])
+@pytest.mark.parametrize("options", [{}, {"covariance": "diagonal"}])
 def test_a_model_is_saved_and_read_with_all_that_it_says(tmp_path: Path, options: dict[str, Any]) -> None:
     model = made(linear(), epsilon=1.0, **options)
     model.save(tmp_path / "m")

@@ -20,7 +20,6 @@ from dpvb.errors import DataFormatError, FewUnitsWarning, ParameterError, Privac
 
 PLAIN: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "y_range": (0, 80), "low": [0, -5], "high": [100, 5]}
 EXACT = {**PLAIN, "epsilon": math.inf}
-SOLVERS = ("first_order", "sufficient_statistics")
 
 
 def people(n: int = 4_000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -39,10 +38,9 @@ def private() -> Any:
         return dpvb.LinearRegression(**PLAIN).fit(*people())
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_without_noise_it_is_least_squares_in_the_units_of_x_and_y(solver: str) -> None:
+def test_without_noise_it_is_least_squares_in_the_units_of_x_and_y() -> None:
     X, y = people()
-    model = dpvb.LinearRegression(**EXACT, solver=solver).fit(X, y)
+    model = dpvb.LinearRegression(**EXACT).fit(X, y)
     known, *_ = np.linalg.lstsq(np.column_stack([np.ones(len(X)), X]), y, rcond=None)
     np.testing.assert_allclose(model.intercept_, known[0], rtol=1e-3)
     np.testing.assert_allclose(model.coef_, known[1:], rtol=1e-3)
@@ -86,9 +84,6 @@ def test_the_reach_of_sigma_is_shown_where_errors_stop_counting() -> None:
         assert 8 < model.sigma_reach_ < 16
         assert model.sigma_ == pytest.approx(3.0, rel=0.1)
         assert f", errors counted up to {model.sigma_reach_:.4g}" in model.summary()
-    least = dpvb.LinearRegression(**PLAIN, solver="sufficient_statistics").fit(X, y)
-    assert least.sigma_reach_ == 80
-    assert "counted up to" not in least.summary()
 
 
 def test_a_wider_range_of_y_or_another_unit_changes_nothing_without_noise() -> None:
@@ -176,8 +171,6 @@ def test_what_it_does_not_know_is_refused(private: Any) -> None:
         private.coefficients(exp=True)
     with pytest.raises(PrivacyError):
         private.score(X, y)
-    with pytest.raises(ParameterError, match="solver"):
-        dpvb.LinearRegression(**PLAIN, solver="paper").fit(X, y)
     with pytest.raises(DataFormatError, match="requires y"):
         dpvb.LinearRegression(**PLAIN).fit(X)
 
@@ -208,14 +201,13 @@ BAD = ["a constant column", "duplicate columns", "y outside its range", "outlier
 BAD += ["one row", "no rows", "constant y"]
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, math.inf])
 @pytest.mark.parametrize("name", BAD)
-def test_bad_data_give_finite_honest_tables_in_silence(name: str, epsilon: float, solver: str) -> None:
+def test_bad_data_give_finite_honest_tables_in_silence(name: str, epsilon: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", FewUnitsWarning)
-        model = dpvb.LinearRegression(**{**PLAIN, "epsilon": epsilon}, solver=solver).fit(*spoiled(name))
+        model = dpvb.LinearRegression(**{**PLAIN, "epsilon": epsilon}).fit(*spoiled(name))
         rows, ends = model.coefficients(), model.sigma_interval()
         text = model.summary()
     assert all(math.isfinite(row.mean) and 0 < row.std < math.inf for row in rows), text
@@ -224,11 +216,10 @@ def test_bad_data_give_finite_honest_tables_in_silence(name: str, epsilon: float
 
 
 @pytest.mark.parametrize("epsilon", [1.0, math.inf])
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_more_columns_than_rows(epsilon: float, solver: str) -> None:
+def test_more_columns_than_rows(epsilon: float) -> None:
     rng = np.random.default_rng(2)
     X, y = rng.uniform(-1, 1, (12, 30)), rng.uniform(-1, 1, 12)
-    given = {"epsilon": epsilon, "delta": 1e-6, "y_range": (-1, 1), "low": -1, "high": 1, "solver": solver}
+    given = {"epsilon": epsilon, "delta": 1e-6, "y_range": (-1, 1), "low": -1, "high": 1}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", FewUnitsWarning)
@@ -281,22 +272,20 @@ def test_persons_clusters_and_owners(tmp_path: Path) -> None:
     np.testing.assert_allclose(joined.sigma_, one.sigma_, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("solver", "stops"), [("first_order", (1, 3, 5, 8)), ("sufficient_statistics", (1,))])
-def test_a_ledger_counts_and_a_folder_goes_on(tmp_path: Path, solver: str, stops: tuple[int, ...]) -> None:
+def test_a_ledger_counts_and_a_folder_goes_on(tmp_path: Path) -> None:
     """Stopped after means, curvature, a score, the end; the same call ends it: a second charge has no budget left."""
     ledger = dpvb.Ledger(tmp_path / "l.db")
     X, y = people(400)
-    for stop in stops:
-        name = f"rows {stop}"
+    for stop in (1, 3, 5, 8):
+        name = f"rows-{stop}"
         ledger.register(name, epsilon=1.0, delta=1e-6, unit="row", neighboring_relation="add_or_remove_one")
         kept: dict[str, Any] = {"ledger": ledger, "dataset": name, "checkpoint": tmp_path / f"run {stop}"}
-        steps = {"num_steps": 4} if solver == "first_order" else {}
 
         def stopped(step: int, plan: object, stop: int = stop) -> None:
             if step == stop:
                 raise KeyboardInterrupt
 
-        model = dpvb.LinearRegression(**PLAIN, **kept, **steps, solver=solver)
+        model = dpvb.LinearRegression(**PLAIN, **kept, num_steps=4)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, y, progress=stopped)
         assert np.isfinite(model.fit(X, y).coef_).all()

@@ -104,16 +104,6 @@ def test_a_row_of_weight_four_is_the_row_four_times_and_one_of_weight_zero_is_no
     np.testing.assert_allclose(weighted, repeated, rtol=1e-9)
 
 
-@pytest.mark.parametrize("solver", ["sufficient_statistics", "paper"])
-def test_the_other_solvers_take_weights(solver: str) -> None:
-    data = without(rows("LogisticRegression", n=600), "offset")
-    data["weights"] = np.where(data["weights"] > 1, 4.0, 0.0)
-    four = np.repeat(np.flatnonzero(data["weights"]), 4)
-    weighted = numbers(fitted("LogisticRegression", data, solver=solver))
-    repeated = numbers(fitted("LogisticRegression", taken(without(data, "weights"), four), solver=solver))
-    np.testing.assert_allclose(weighted, repeated, rtol=1e-9)
-
-
 @pytest.mark.parametrize("kind", COUNTS)
 @EVERY_FORM
 def test_an_exposure_is_an_offset_of_its_logarithm(kind: str, covariance: str) -> None:
@@ -202,8 +192,8 @@ def test_no_row_exceeds_the_bounds_whatever_stands_beside_it(kind: str, form: st
 
 def test_the_bound_of_the_weights_makes_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every block of rows that count five times has five times the bound."""
-    for solver, covariance in (("first_order", "full"), ("first_order", "diagonal"), ("sufficient_statistics", "full")):
-        given = {**EXACT, "solver": solver, "covariance": covariance}
+    for covariance in ("full", "diagonal"):
+        given = {**EXACT, "covariance": covariance}
         X, y = np.zeros((3, 2)), np.zeros(3)
         alone = dpvb.LogisticRegression(**given).task(X, y).model.blocks
         heavy = dpvb.LogisticRegression(**given, max_weight=5).task(X, y, weights=np.ones(3)).model.blocks
@@ -236,9 +226,6 @@ def test_public_mistakes_are_refused_before_the_data(monkeypatch: pytest.MonkeyP
         dpvb.LogisticRegression(**EXACT).fit(X, y > 0, exposure=one)
     with pytest.raises(ParameterError, match="max_exposure must be None unless the response is a count"):
         Response("logistic", max_exposure=2.0)
-    for solver in ("sufficient_statistics", "paper"):
-        with pytest.raises(ParameterError, match=r"solver must be 'first_order' for rows with an offset"):
-            dpvb.LogisticRegression(**EXACT, max_offset=1, solver=solver).fit(X, y > 0, offset=one)
 
 
 def test_predictions_take_numbers_that_are_possible() -> None:

@@ -25,8 +25,7 @@ from dpvb.data import Binary, Categorical, Numeric, Schema, Table, Target
 from dpvb.errors import DataFormatError, DpvbError, ParameterError
 from dpvb.guards.strangers import printable
 from dpvb.results import exports, pictures
-from dpvb.results.coefficients import Coefficient, Normal
-from dpvb.results.difference import Sum
+from dpvb.results.coefficients import Coefficient, Normal, Sum
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("agg")
@@ -203,7 +202,7 @@ def test_a_forest_draws_every_interval(table: Any) -> None:
 def test_a_saved_forest_is_not_blank(table: Any, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"forest{suffix}"
     with matplotlib.rc_context({"svg.fonttype": "none", "text.usetex": True}):
-        pictures.forest_picture(path, table)
+        pictures.forest_picture(path, table.figure)
     if suffix == ".png":
         pixels = matplotlib.image.imread(path)
         assert len(np.unique(pixels.reshape(-1, pixels.shape[-1]), axis=0)) > 10
@@ -219,7 +218,7 @@ def test_ratios_beyond_numbers_and_tables_without_a_clear_row_are_drawn(tmp_path
         poor.fit(x_nd, rng.integers(0, 2, 20))
     table = poor.coefficients(exp=True)
     assert min(row.low for row in table) == 0.0
-    pictures.forest_picture(tmp_path / "forest.png", table)
+    pictures.forest_picture(tmp_path / "forest.png", table.figure)
     assert (tmp_path / "forest.png").stat().st_size > 1_000
 
 

@@ -21,7 +21,7 @@ from dpvb.data.tables.schema import Schema, Target
 from dpvb.data.tables.table import Table
 from dpvb.errors import DataFormatError, DpvbError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError
 from dpvb.estimators.regression import BinomialLikelihoodRegression
-from dpvb.models.regression.predictive import predictive
+from dpvb.models.regression.likelihood import predictive
 from dpvb.results import metrics, model_file
 
 BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5}
@@ -176,7 +176,7 @@ def test_ranges_survive_a_file(tmp_path: Path) -> None:
 # --- what comes out -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"covariance": "diagonal"}, {"solver": "sufficient_statistics"}])
+@pytest.mark.parametrize("options", [{}, {"covariance": "diagonal"}])
 def test_without_noise_it_is_ordinary_logistic_regression_in_the_units_of_x(options: Any) -> None:
     X = rows()
     y = labels(X)
@@ -191,15 +191,15 @@ def test_without_noise_it_is_ordinary_logistic_regression_in_the_units_of_x(opti
     assert model.intercept_.shape == model.intercept_std_.shape == (1,)
 
 
-@pytest.mark.parametrize("solver", ["first_order", "sufficient_statistics", "paper"])
-def test_every_solver_meets_the_budget_and_learns(solver: str) -> None:
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_every_form_meets_the_budget_and_learns(covariance: str) -> None:
     X = rows(6000)
     y = labels(X)
-    model = logistic(solver=solver, epsilon=4.0).fit(X, y)
+    model = logistic(covariance=covariance, epsilon=4.0).fit(X, y)
     assert 0.99 * 4.0 <= model.privacy_.epsilon <= 4.0
     assert metrics.auc(y, model.decision_function(X)) > 0.75
     assert np.isfinite(model.coef_std_).all()
-    assert f"solver '{solver}'" in str(model.privacy_)
+    assert f"covariance '{covariance}'" in str(model.privacy_)
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
@@ -214,12 +214,11 @@ def test_row_norm_is_a_unit_and_nothing_else(covariance: str) -> None:
     assert other.predict_proba(8 * X) == pytest.approx(one.predict_proba(X), rel=1e-9)
 
 
-@pytest.mark.parametrize("solver", ["first_order", "sufficient_statistics"])
-def test_a_given_prior_is_the_prior(solver: str) -> None:
+def test_a_given_prior_is_the_prior() -> None:
     """Few rows and a strong prior: the posterior mean of scikit-learn's penalty, in units of rows of norm 1."""
     X = rows(100)
     y = labels(X)
-    model = logistic(**PLAIN, alpha=25.0, fit_intercept=False, solver=solver).fit(X, y)
+    model = logistic(**PLAIN, alpha=25.0, fit_intercept=False).fit(X, y)
     reference = Reference(C=1 / 25.0, fit_intercept=False, tol=1e-8).fit(X / ROW_NORM, y)
     assert model.coef_ * ROW_NORM == pytest.approx(reference.coef_, rel=0.02)
 
@@ -350,10 +349,9 @@ def test_persons_are_the_unit_of_a_group() -> None:
 
 
 @pytest.mark.parametrize("sampler", [{"sampling_prob": 0.3}, {"batch_size": 100, "num_examples": 500}])
-@pytest.mark.parametrize("solver", ["first_order", "sufficient_statistics"])
-def test_batches_are_drawn_and_accounted(sampler: Any, solver: str) -> None:
+def test_batches_are_drawn_and_accounted(sampler: Any) -> None:
     X = rows(500)
-    model = logistic(**sampler, solver=solver, num_steps=4).fit(X, labels(X))
+    model = logistic(**sampler, num_steps=4).fit(X, labels(X))
     assert model.privacy_.epsilon <= 2.0
     assert np.isfinite(model.coef_).all()
     assert ("Poisson" if "sampling_prob" in sampler else "without replacement") in str(model.privacy_)
@@ -438,12 +436,9 @@ def test_declared_classes_decide_and_other_labels_are_silent() -> None:
     assert turned.coef_ == pytest.approx(-model.coef_, rel=1e-5, abs=1e-5)
 
 
-@pytest.mark.parametrize("solver", ["first_order", "sufficient_statistics", "paper"])
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize("kind", ["none", "ones", "faulty", "zeros"])
-def test_hardly_any_data_are_ordinary_data(solver: str, covariance: str, kind: str) -> None:
-    if covariance == "diagonal" and solver != "first_order":
-        return
+def test_hardly_any_data_are_ordinary_data(covariance: str, kind: str) -> None:
     X, y = {
         "none": (np.zeros((0, 3)), np.zeros(0)),
         "ones": (rows(50), np.ones(50)),
@@ -454,7 +449,7 @@ def test_hardly_any_data_are_ordinary_data(solver: str, covariance: str, kind: s
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             warnings.simplefilter("ignore", FewUnitsWarning)
-            model = logistic(solver=solver, covariance=covariance, epsilon=epsilon).fit(X, y)
+            model = logistic(covariance=covariance, epsilon=epsilon).fit(X, y)
         assert np.isfinite(model.coef_).all()
         assert (model.coef_std_ > 0).all()
         assert np.isfinite(model.predict_proba(rows(5))).all()
@@ -658,9 +653,7 @@ def test_scores_of_private_rows_are_refused() -> None:
         ({"intercept_value": 1.0}, "intercept_value"),
         ({"intercept_value": 0.0}, "intercept_value"),
         ({"fit_intercept": "yes"}, "fit_intercept"),
-        ({"solver": "newton"}, "solver"),
         ({"covariance": "sparse"}, "covariance"),
-        ({"covariance": "diagonal", "solver": "paper"}, "covariance"),
         ({"covariance": "diagonal", "column_bound": 0.0}, "column_bound"),
         ({"covariance": "diagonal", "column_bound": [1.0, 2.0]}, "column_bound"),
         ({"covariance": "diagonal", "column_bound": "wide"}, "column_bound"),
@@ -710,7 +703,7 @@ def test_faults_of_form_are_typed() -> None:
 @pytest.mark.parametrize("width", [2e300, 10**12, -1, 4])
 def test_a_file_that_claims_another_width_is_refused_before_anything_is_made_of_it(width: Any, tmp_path: Any) -> None:
     X = rows(40)
-    logistic(solver="first_order").fit(X, labels(X)).save(tmp_path / "model")
+    logistic().fit(X, labels(X)).save(tmp_path / "model")
     stored = model_file.load(tmp_path / "model")
     model_file.save(tmp_path / "model", kind=stored.kind, arrays=stored.arrays, facts={**stored.facts, "width": width})
     with pytest.raises(ModelFileError, match="do not fit together"):

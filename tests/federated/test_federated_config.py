@@ -113,7 +113,7 @@ def test_every_kind_is_an_estimator_and_every_schedule_the_servers() -> None:
         ({"width": None, "vocabulary": '"w.txt"'}, "needs schema or width, .*got vocabulary"),
         ({"kind": '"LDA"', "width": None, "vocabulary": '"private"'}, "must be the path of a public list"),
         ({"width": "0"}, r"width must be a number in \[1"),
-        ({"model": 'solver = "x"\nsolve = 1'}, r"\[model\] solve is no key of this file; did you mean solver?"),
+        ({"model": "alpha = 1\nalpa = 1"}, r"\[model\] alpa is no key of this file; did you mean alpha?"),
         ({"model": "epsilon = 1"}, r"\[model\] epsilon is no key of this table; it stands outside"),
         ({"model": "num_steps = 1"}, "num_steps is no key of this table; num_rounds says it"),
         ({"model": 'ledger = "x"'}, "ledger is no key of this table; each client's own file"),

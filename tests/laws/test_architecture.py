@@ -59,7 +59,7 @@ ORDER = [
     {"data"},
     {"core"},
     {"models", "cluster", "ledger", "results"},
-    {"runs"},
+    {"runs", "papers"},
     {"estimators"},
     {"choosing", "audit", "federated"},
     {"__init__", "testing"},
@@ -128,6 +128,13 @@ def test_a_family_of_models_knows_no_other_family_and_no_wall() -> None:
             assert name.startswith((*SHARED, *DECLARED, family)), f"{path}: {name}"
 
 
+def test_nothing_imports_the_papers() -> None:
+    """Tests, benchmarks and the audit's cases alone run a published algorithm that a default beats."""
+    for path in FILES:
+        if module(path) not in ("papers", "audit"):
+            assert "papers" not in imports(path), path
+
+
 def test_models_take_the_type_of_the_estimate_and_nothing_else() -> None:
     for path in rooms("models"):
         for name in imported(path):
@@ -188,7 +195,11 @@ def test_random_generators_stay_in_their_places() -> None:
         "results/metrics.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
     }
     start = {"np.random.Generator", "np.random"}  # what a model's `init` is given
-    usual = {"models": start, "audit": {"np.random.default_rng", *start}}  # the audit draws made-up records
+    usual = {
+        "models": start,
+        "papers": start,
+        "audit": {"np.random.default_rng", *start},
+    }  # the audit draws made-up records
     for path, name in zip(FILES, NAMES, strict=True):
         own = allowed.get(name, usual.get(module(path), set()))
         for dotted, line in attributes(path):
@@ -201,7 +212,7 @@ def test_random_generators_stay_in_their_places() -> None:
 def test_nothing_divides_by_a_realised_size() -> None:
     """Past the wall there are no sizes: no len(batch), no mean, no average of private things."""
     texts = {str(path): path.read_text() for path in (*PURE, *core("loop"))}
-    for path in rooms("models"):  # an M-step may average what was released
+    for path in rooms("models", "papers"):  # an M-step may average what was released
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef) and "batch" in [argument.arg for argument in node.args.args]:
                 texts[f"{path}:{node.name}"] = ast.unparse(node)
@@ -212,7 +223,7 @@ def test_nothing_divides_by_a_realised_size() -> None:
 
 
 def test_nothing_behind_the_wall_prints_or_logs() -> None:
-    for path in rooms("core", "models", "kernels", "data", "cluster"):
+    for path in rooms("core", "models", "papers", "kernels", "data", "cluster"):
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
@@ -253,9 +264,9 @@ def test_only_federated_runs_take_parts_of_sums() -> None:
 
 
 def test_models_have_a_symbol_table() -> None:
-    for path in rooms("models"):
+    for path in rooms("models", "papers"):
         text = path.read_text()
-        if path.name == "base.py" or "def m_step" not in text:
+        if path.name in ("__init__.py", "base.py") or "def m_step" not in text:
             continue
         docstring = ast.get_docstring(ast.parse(text)) or ""
         assert "paper" in docstring, path

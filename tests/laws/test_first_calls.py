@@ -26,8 +26,8 @@ LACKING: dict[str, tuple[Callable[[], Any], str]] = {
     "delta, topics": (lambda: dpvb.LDA(20, epsilon=1.0), "^LDA needs delta=, the chance"),
     "epsilon": (lambda: dpvb.SigmoidBeliefNetwork(delta=1e-5), r"^SigmoidBeliefNetwork needs epsilon=, .*\(0, inf\]"),
     "dispersion": (
-        lambda: dpvb.NegativeBinomialRegression(**BUDGET, max_count=9, row_norm=1.0, solver="paper").fit(X, Y),
-        r"^dispersion must be a number, unless .* learn it, got None\. dpvb\.select chooses among several\.$",
+        lambda: dpvb.NegativeBinomialRegression(**BUDGET, max_count=9, row_norm=1.0, covariance="diagonal").fit(X, Y),
+        r"^dispersion must be a number, unless .* learns it, got None\. dpvb\.select chooses among several\.$",
     ),
     "everything": (
         lambda: dpvb.NegativeBinomialRegression(),
@@ -92,10 +92,10 @@ def test_a_data_set_is_registered_with_all_that_it_needs(tmp_path: Path) -> None
 
 TEXTS: dict[str, Callable[[Any], Any]] = {
     **{
-        f"epsilon, {solver}": lambda value, solver=solver: dpvb.LogisticRegression(  # type: ignore[misc]
-            epsilon=value, delta=1e-5, row_norm=1.0, solver=solver
+        f"epsilon, {covariance}": lambda value, covariance=covariance: dpvb.LogisticRegression(  # type: ignore[misc]
+            epsilon=value, delta=1e-5, row_norm=1.0, covariance=covariance
         ).fit(X, Y)
-        for solver in ("first_order", "sufficient_statistics", "paper")
+        for covariance in ("full", "diagonal")
     },
     "epsilon, topics": lambda value: dpvb.LDA(2, public_vocabulary=True, epsilon=value, delta=1e-5).fit(X),
     "epsilon, network": lambda value: dpvb.SigmoidBeliefNetwork(2, epsilon=value, delta=1e-5).fit(X),

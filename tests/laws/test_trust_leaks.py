@@ -238,7 +238,6 @@ def regression(x_nd: np.ndarray, **options: Any) -> Any:
         (topics, {"batch_size": 5, "num_examples": 40}),
         (regression, {}),
         (regression, {"covariance": "diagonal"}),
-        (regression, {"solver": "sufficient_statistics"}),
     ],
 )
 def test_a_fitted_model_holds_nothing_of_the_data(

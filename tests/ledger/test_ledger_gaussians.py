@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import tempfile
@@ -25,6 +26,7 @@ from dpvb.accounting.costs import Composition, Cost
 from dpvb.errors import BudgetError, LedgerError
 from dpvb.ledger import Ledger, is_address, verify_export
 from dpvb.ledger.chain import Entry, canonical
+from dpvb.ledger.past import Past
 from dpvb.ledger.state import State
 
 DELTA = 1e-6
@@ -237,6 +239,51 @@ def test_a_ledger_of_an_earlier_version_counts_on_as_it_began(book: Ledger) -> N
     state.follow(narrow)
     assert state.units("rows", full(), normal=True) == spending.cost_units(full())
     assert state.price("rows").spent == spent
+
+
+def as_written_before(ledger: Ledger, plan: Composition, then: tuple[int, ...], run: str) -> None:
+    """Append a charge of a plan whose row states a lower cost, as a version with an earlier accountant wrote it."""
+    digest = hashlib.sha256(canonical(plan.to_dict()).encode()).hexdigest()
+    body = {"kind": "plan", "plan": "plan", "steps": None, "cost": plan.to_dict(), "payload": {}, "normal": True}
+    with ledger._transaction(write=True) as (rows, state):
+        given: Any = {"kind": "charge", "key": canonical(["charge", run, 0, "plan", None]), "run": run, "form": digest}
+        ledger._append(rows, state, **given, dataset="rows", cost=then, price=state.price("rows", then), body=body)
+
+
+@pytest.mark.parametrize("ratio", [0.25, 2.0])
+def test_charges_of_an_earlier_accountant_count_with_what_they_cost_today(book: Ledger, ratio: float) -> None:
+    """Their rows and the chain stay as they are; a row that was written today is not counted twice."""
+    plan = Composition([Event("fixed_size", 0.05, 3.0, 10, ratio)], "add_or_remove_one")
+    today, then = units(plan), units(plan.scaled(1.5))
+    for name in ("a", "b"):
+        as_written_before(book, plan, then, name)
+    book.verify()
+    with Ledger(book.url) as again:
+        again.charge("rows", plan, run="c", plan_digest="plan", unit="row")
+        assert [entry.cost_units for entry in again.entries() if entry.cost] == [then, then, today]
+    three = tuple(3 * part for part in today)
+    favoured = spending.favoured_order(then[: len(spending.ORDERS)], epsilon=3 * 10**9, delta=DELTA)
+    with Ledger(book.url) as again:
+        for one in (again, book):  # From the head, and row after row.
+            assert (
+                one.remaining("rows").spent_adaptive == spending.counted_units(three, favoured, DELTA) * spending.UNIT
+            )
+        again.verify()
+        more = again.remaining("rows").num_more
+        assert more is not None
+        for number in range(more):
+            again.charge("rows", plan, run=f"more-{number}", plan_digest="plan", unit="row")
+        with pytest.raises(BudgetError):
+            again.charge("rows", plan, run="last", plan_digest="plan", unit="row")
+
+
+def test_what_an_earlier_accountant_charged_comes_back_and_no_more(book: Ledger) -> None:
+    plan = Composition([Event("fixed_size", 0.05, 3.0, 10, 2.0)], "add_or_remove_one")
+    receipt = book.charge("rows", plan, run="today", plan_digest="plan", unit="row")
+    assert receipt.seq == 2
+    past = Past.of(book.history("today"))
+    past.planned = tuple(part // 2 for part in past.planned)  # As if the row had stated half of it.
+    assert past.back(plan)[: len(spending.ORDERS)] == past.planned[: len(spending.ORDERS)]
 
 
 def test_an_interrupted_fit_gives_back_and_stays_gaussian(book: Ledger) -> None:

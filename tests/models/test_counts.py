@@ -18,9 +18,9 @@ from dpvb.core.wall import Wall
 from dpvb.data import Numeric, Schema, Table, Target
 from dpvb.errors import FewUnitsWarning, ParameterError
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression import dispersion, tuned
-from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.regression.predictive import binomial_interval, count_interval, probability_interval
+from dpvb.models.regression import tuned
+from dpvb.models.regression.first_order import dispersion_information, dispersion_score
+from dpvb.models.regression.likelihood import Likelihood, binomial_interval, probability_interval
 from dpvb.results import model_file
 
 EXACT: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-6, "low": [18, -4], "high": [90, 4]}
@@ -64,18 +64,18 @@ def test_no_row_of_counts_exceeds_its_bounds_at_any_query(likelihood: Likelihood
         for share in (at.curvature(psi, one), at.majoriser(psi, y, one)):
             assert share.min() >= 0
             assert share.max() <= 1 + 1e-12
-        u = dispersion.score(y, at.expected(psi), 1.0 if math.isinf(at.r) else at.r)
+        u = dispersion_score(y, at.expected(psi), 1.0 if math.isinf(at.r) else at.r)
         assert np.abs(u).max() <= tuned.SCORE_BOUND
 
 
 def test_the_score_of_the_dispersion_is_the_derivative_of_the_log_probability() -> None:
     y, mean = np.arange(12.0), np.full(12, 3.0)
     up, down = (stats.nbinom.logpmf(y, r, r / (r + 3.0)) for r in (1.7 * math.exp(1e-5), 1.7 * math.exp(-1e-5)))
-    np.testing.assert_allclose(dispersion.score(y, mean, 1.7), (up - down) / 2e-5, atol=1e-8)
+    np.testing.assert_allclose(dispersion_score(y, mean, 1.7), (up - down) / 2e-5, atol=1e-8)
     y = np.arange(500.0)
     p = stats.nbinom.pmf(y, 1.7, 1.7 / (1.7 + 3.0))
-    square = p @ dispersion.score(y, np.full(500, 3.0), 1.7) ** 2
-    assert dispersion.information(1.7, math.log(3.0), 0.0) == pytest.approx(square, rel=0.05)
+    square = p @ dispersion_score(y, np.full(500, 3.0), 1.7) ** 2
+    assert dispersion_information(1.7, math.log(3.0), 0.0) == pytest.approx(square, rel=0.05)
 
 
 @pytest.mark.parametrize("r", [None, 1.2])
@@ -98,12 +98,11 @@ def test_without_noise_counts_have_the_estimates_of_statsmodels(r: float | None)
         assert f"dispersion {model.dispersion_:.4g} [" in model.summary()
 
 
-@pytest.mark.parametrize("solver", ["first_order", "sufficient_statistics"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_the_intercept_is_that_of_the_log_mean_by_every_solver(solver: str, fit_intercept: bool) -> None:
+def test_the_intercept_is_that_of_the_log_mean(fit_intercept: bool) -> None:
     X, y = visits(1, 3000, 2.0)
     given = {**EXACT, "dispersion": 2.0, "max_count": 200, "num_steps": 80, "fit_intercept": fit_intercept}
-    model = dpvb.NegativeBinomialRegression(**given, solver=solver).fit(X, y)
+    model = dpvb.NegativeBinomialRegression(**given).fit(X, y)
     by_hand = np.exp(model.intercept_ + X @ model.coef_)
     # Rows beyond the norm, of which there are few, are scaled back to it.
     assert np.quantile(np.abs(model.predict(X) / by_hand - 1), 0.99) < 0.02
@@ -173,16 +172,9 @@ def test_hard_counts_give_finite_tables(kind: str, epsilon: float) -> None:
         assert np.isfinite(model.predict([[0.3], [0.9]])).all()
 
 
-@pytest.mark.parametrize(("solver", "covariance"), [("paper", "full"), ("sufficient_statistics", "full")])
-def test_what_a_solver_cannot_do_is_refused_before_the_data(
-    solver: str, covariance: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dispersion_that_cannot_be_learned_is_refused_before_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Wall, "release", None)
     X, y = visits(5, 20)
-    with pytest.raises(ParameterError, match=r"solver must be 'first_order' for Poisson counts, got "):
-        dpvb.PoissonRegression(**EXACT, max_count=9, solver=solver, covariance=covariance).fit(X, y)
-    with pytest.raises(ParameterError, match=r"dispersion must be a number, unless .*dpvb\.select"):
-        dpvb.NegativeBinomialRegression(**EXACT, max_count=9, solver=solver, covariance=covariance).fit(X, y)
     with pytest.raises(ParameterError, match=r"dispersion must be a number, unless .*dpvb\.select"):
         dpvb.NegativeBinomialRegression(**EXACT, max_count=9, covariance="diagonal").fit(X, y)
 
@@ -203,7 +195,7 @@ def test_a_schema_declares_poisson_counts() -> None:
 def test_intervals_of_counts_are_those_of_enumeration(likelihood: Likelihood) -> None:
     """Against sums over counts of probabilities, averaged over 4,001 values of ψ."""
     mean, variance, tail = np.array([-1.0, 0.5, 2.0, 3.0]), np.array([0.3, 0.0, 0.01, 0.2]), 0.025
-    low, high = count_interval(likelihood, mean, variance, tail)
+    low, high = likelihood.count_interval(mean, variance, tail)
     node = ndtri((np.arange(4_001) + 0.5) / 4_001)
     for n in range(4):
         mu = np.minimum(np.exp(mean[n] + math.sqrt(variance[n]) * node), 30.0)

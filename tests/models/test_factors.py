@@ -10,10 +10,10 @@ import pytest
 from sklearn import decomposition as plainly
 
 import dpvb
-from dpvb.data.tables.design import DesignRows
 from dpvb.models.factors import lengths, posterior, reading
 from dpvb.models.factors.moments import Moments
 from dpvb.models.factors.three_releases import ThreeReleases
+from dpvb.rows.regression import DesignRows
 
 D = 6
 

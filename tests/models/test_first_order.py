@@ -19,15 +19,16 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import Design
-from dpvb.data.tables.design import DesignRows
 from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression import base_rate, curvature, descent, guard, ridge, tuned
-from dpvb.models.regression.first_order import FirstOrder
-from dpvb.models.regression.iterate import Iterate
-from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.regression.weights import Weights
+from dpvb.models.regression import ridge, tuned
+from dpvb.models.regression.descent import Average, Steepness, StepGuard
+from dpvb.models.regression.first_order import FirstOrder, FirstOrderState
+from dpvb.models.regression.likelihood import Likelihood, log_odds
+from dpvb.models.regression.moments import Tracked, read_moments, read_positive
+from dpvb.models.regression.ridge import WeightPosterior
+from dpvb.rows.regression import DesignRows
 
 COLUMN = 0.4
 LIKELIHOODS = {
@@ -63,7 +64,7 @@ def responses(seed: int, kind: str, psi_n: Floats) -> tuple[Floats, Floats]:
 
 def fitted(
     model: FirstOrder, x_nd: Floats, y_n: Floats, trials_n: Floats | None = None, *, epsilon: float, seed: int = 0
-) -> tuple[Iterate, Weights]:
+) -> tuple[FirstOrderState, WeightPosterior]:
     likelihood = model.likelihood
     response = Response(likelihood.kind, max_trials=int(likelihood.max_trials), max_count=int(likelihood.max_count))
     trials = trials_n if likelihood.kind == "binomial" else None
@@ -106,7 +107,7 @@ def test_without_noise_mean_and_covariance_are_those_of_the_posterior(kind: str)
     likelihood, x_nd = LIKELIHOODS[kind], features(2, 2000, 4)
     full_nd = with_column(x_nd)
     y_n, trials_n = responses(2, kind, full_nd @ np.array([-1.0, 2.0, -2.0, 1.0, 0.5]))
-    model = FirstOrder(5, likelihood, intercept=COLUMN, alpha=1.0, num_steps=60)
+    model = FirstOrder(5, likelihood=likelihood, intercept=COLUMN, alpha=1.0, num_steps=60)
     _, weights = fitted(model, x_nd, y_n, trials_n, epsilon=math.inf)
     start_d = np.zeros(5)
     start_d[0] = logit((y_n.sum() + 1) / (trials_n.sum() + 2)) / COLUMN if not likelihood.is_count else 0.0
@@ -145,7 +146,7 @@ def test_a_column_of_ones_among_the_features_is_found_and_the_start_is_along_it(
 
 def test_slopes_that_grow_double_the_majoriser() -> None:
     """Least slope 2, doubled with each doubling: 9 > 4·2, 17 > 4·4, and 31 < 4·8."""
-    one, safeties = guard.StepGuard(), []
+    one, safeties = StepGuard(), []
     for size in (3.0, 2.0, 5.0, 9.0, 17.0, 31.0, 1.0):
         one = one.after(size)
         safeties.append(one.safety)
@@ -156,7 +157,7 @@ def test_slopes_that_grow_double_the_majoriser() -> None:
 def test_scores_that_bend_more_than_the_majoriser_make_it_grow_where_they_do() -> None:
     """A quadratic with curvatures 8 and 1, majoriser 2 and 2: the first direction grows to what was measured, twice."""
     curvature_e, upper_e, zero_e = np.array([8.0, 1.0]), np.array([2.0, 2.0]), np.zeros(2)
-    start, little_e = guard.Steepness.start(zero_e), np.full(2, 1e-12)
+    start, little_e = Steepness.start(zero_e), np.full(2, 1e-12)
     first = start.seen(zero_e, zero_e, little_e, upper_e)
     np.testing.assert_array_equal(first.factor_e, 1.0)
     point_e = np.array([1.0, 1.0])
@@ -174,7 +175,7 @@ def test_an_excess_over_many_directions_is_seen_in_the_steepest() -> None:
     """Of 40 directions none has a tenth of what exceeds the majoriser; the steepest one grows, to what was measured."""
     curvature_e, upper_e, zero_e = np.full(40, 8.0), np.full(40, 2.0), np.zeros(40)
     curvature_e[7], point_e, little_e = 9.0, np.ones(40), np.full(40, 1e-12)
-    first = guard.Steepness.start(zero_e).seen(zero_e, zero_e, little_e, upper_e)
+    first = Steepness.start(zero_e).seen(zero_e, zero_e, little_e, upper_e)
     factor_e = first.seen(point_e, -curvature_e * point_e, little_e, upper_e).factor_e
     assert np.flatnonzero(factor_e > 1.0).tolist() == [7]
     assert factor_e[7] == pytest.approx(tuned.CURVATURE_MARGIN * 9 / 2)
@@ -223,7 +224,7 @@ def test_tracked_numbers_are_a_filter_s() -> None:
     """The first reading stands alone, then the posterior mean of a random walk; without noise the newest alone."""
     rng, noise_t, drift = np.random.default_rng(5), np.array([0.4, 0.2, 0.7, 0.1]), tuned.RATIO_DRIFT
     reading_ti = rng.normal(size=(4, 2))
-    tracked = curvature.Tracked(np.ones(2))
+    tracked = Tracked(np.ones(2))
     for reading_i, noise in zip(reading_ti, noise_t, strict=True):
         tracked = tracked.seen(reading_i, float(noise))
     # By weighted least squares: readings differ from the newest value by their noise and the steps since.
@@ -233,7 +234,7 @@ def test_tracked_numbers_are_a_filter_s() -> None:
     np.testing.assert_allclose(tracked.value, weight_t @ reading_ti / weight_t.sum())
     np.testing.assert_allclose(tracked.variance, 1 / weight_t.sum())
     np.testing.assert_array_equal(tracked.seen(np.array([3.0, 4.0]), 0.0).value, [3.0, 4.0])
-    exact = curvature.Tracked(np.ones(2)).seen(np.zeros(2), 0.0)
+    exact = Tracked(np.ones(2)).seen(np.zeros(2), 0.0)
     np.testing.assert_array_equal(exact.seen(np.array([5.0, 6.0]), 0.0).value, [5.0, 6.0])
 
 
@@ -258,12 +259,12 @@ def test_the_budget_is_split_as_declared() -> None:
 # --- blocks -------------------------------------------------------------------------------------------------
 
 
-def somewhere(kind: str) -> tuple[FirstOrder, Iterate, DesignRows]:
+def somewhere(kind: str) -> tuple[FirstOrder, FirstOrderState, DesignRows]:
     """A model, a point that a noisy fit leads to, and rows."""
     likelihood, x_nd = LIKELIHOODS[kind], features(7, 400, 4)
     psi_n = with_column(x_nd) @ np.array([-1.0, 2.0, -2.0, 1.0, 0.5])
     y_n, trials_n = responses(7, kind, psi_n)
-    model = FirstOrder(5, likelihood, intercept=COLUMN)
+    model = FirstOrder(5, likelihood=likelihood, intercept=COLUMN)
     q, _ = fitted(model, x_nd, y_n, trials_n, epsilon=1.0)
     return model, q, DesignRows(with_column(x_nd), y_n, trials_n)
 
@@ -289,7 +290,7 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kin
     last = {name: block for name, block in model.blocks.items() if block.phase == "last"}
 
     # Counts have the curvature in expectation, which the mean's own has.
-    middle_e = q.middle_e(model.likelihood)
+    middle_e = model.middle(q)
     mean_n = model.likelihood.expected(rows.x_nd @ (moments.basis_de @ middle_e))
     expected = replace(rows, y_n=mean_n) if model.likelihood.is_count else rows
 
@@ -348,12 +349,12 @@ def test_parameters_are_checked() -> None:
 def test_without_noise_moments_are_read_as_they_are() -> None:
     x_nd = features(9, 500, 4)
     full_nd = with_column(x_nd)
-    moments = curvature.read_moments(full_nd.T @ full_nd, 0.0, COLUMN, inner=False)
+    moments = read_moments(full_nd.T @ full_nd, 0.0, COLUMN, inner=False)
     np.testing.assert_allclose((moments.basis_de * moments.eigenvalue_e) @ moments.basis_de.T, full_nd.T @ full_nd)
     np.testing.assert_allclose(full_nd @ (moments.basis_de @ moments.constant_e), 1.0)
     assert moments.number == pytest.approx(500)
     within_nd = np.hstack([np.full((500, 1), COLUMN), math.sqrt(1 - COLUMN**2) * x_nd])
-    moments = curvature.read_moments(within_nd.T @ within_nd, 0.0, COLUMN, inner=True)
+    moments = read_moments(within_nd.T @ within_nd, 0.0, COLUMN, inner=True)
     np.testing.assert_allclose((moments.basis_de * moments.eigenvalue_e) @ moments.basis_de.T, x_nd.T @ x_nd, atol=1e-9)
 
 
@@ -365,10 +366,10 @@ def test_noise_alone_is_read_as_nothing_and_a_large_eigenvalue_is_debiased() -> 
     noise_dd = np.triu(noise_dd, 1) * math.sqrt(0.5) + np.diag(np.diag(noise_dd))
     noise_dd += np.triu(noise_dd, 1).T
     edge = math.sqrt(2 * d) * sd
-    read_dd = curvature.read(noise_dd, np.zeros((d, d)), sd, 0.0)
+    read_dd = read_positive(noise_dd, np.zeros((d, d)), sd, 0.0)
     assert np.linalg.eigvalsh(read_dd).max() < 0.6 * edge
     vector_d = np.ones(d) / math.sqrt(d)
-    read_dd = curvature.read(noise_dd + theta * np.outer(vector_d, vector_d), np.zeros((d, d)), sd, 0.0)
+    read_dd = read_positive(noise_dd + theta * np.outer(vector_d, vector_d), np.zeros((d, d)), sd, 0.0)
     assert np.linalg.eigvalsh(read_dd).max() == pytest.approx(theta - edge**2 / (4 * theta), abs=4.0)
 
 
@@ -379,7 +380,7 @@ def test_the_posterior_averages_over_tau_by_its_evidence() -> None:
     variance_ee, steep_e, noise = root_ee @ root_ee.T, np.array([1.0, 1.3, 2.0, 1.1]), 2.0
     score_e, offset_e = rng.standard_normal((2, 4))
     score = ridge.NoisyScore(score_e, offset_e, variance_ee, steep_e, noise)
-    prior = ridge.Prior(slope_ee @ slope_ee.T, fixed_ee @ fixed_ee.T)
+    prior = ridge.WeightPrior(slope_ee @ slope_ee.T, fixed_ee @ fixed_ee.T)
     slope_ee = np.diag(steep_e**0.5) @ variance_ee @ np.diag(steep_e**0.5)
     error_ee = np.linalg.inv(slope_ee) @ (variance_ee + noise * np.eye(4)) @ np.linalg.inv(slope_ee)
     newton_e = offset_e + np.linalg.solve(slope_ee, score_e)
@@ -404,7 +405,7 @@ def test_the_posterior_averages_over_tau_by_its_evidence() -> None:
 def test_averaged_scores_weigh_by_inverse_variance() -> None:
     rng = np.random.default_rng(12)
     points, scores, noises = rng.standard_normal((5, 3)), rng.standard_normal((5, 3)), rng.uniform(1, 9, 5)
-    average = descent.Average(np.zeros(3), np.zeros(3))
+    average = Average(np.zeros(3), np.zeros(3))
     for point_e, score_e, noise in zip(points, scores, noises, strict=True):
         average = average.joined(point_e, score_e, float(noise))
     np.testing.assert_allclose(average.point_d, np.average(points, axis=0, weights=1 / noises))
@@ -413,10 +414,10 @@ def test_averaged_scores_weigh_by_inverse_variance() -> None:
 
 
 def test_log_odds_stay_finite_and_know_their_noise() -> None:
-    base, spread = base_rate.log_odds(300.0, 10.0, 1000.0)
+    base, spread = log_odds(300.0, 10.0, 1000.0)
     assert base == pytest.approx(logit(301 / 1002))
     assert spread == pytest.approx(10 / 1002 / (301 / 1002 * 701 / 1002))
     for count, sd, number in [(-50.0, 10.0, 100.0), (0.0, 0.0, 0.0), (1e9, 1.0, 10.0), (0.0, 1e6, 1.0)]:
-        base, spread = base_rate.log_odds(count, sd, number)
+        base, spread = log_odds(count, sd, number)
         assert math.isfinite(base)
         assert math.isfinite(spread)

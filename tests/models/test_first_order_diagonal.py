@@ -17,13 +17,14 @@ from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
-from dpvb.data.tables.design import Design, SparseDesignRows
+from dpvb.data.tables.design import Design
 from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal, Iterate
+from dpvb.models.regression.diagonal import DiagonalState, FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.regression.weights import Weights
+from dpvb.models.regression.ridge import WeightPosterior
+from dpvb.rows.regression import SparseDesignRows
 
 COLUMN = 0.4
 LIKELIHOODS = {
@@ -48,7 +49,7 @@ def rows(x_nd: Floats, y_n: Floats, trials_n: Floats | None = None) -> SparseDes
 
 def fitted(
     model: FirstOrderDiagonal, x_nd: Any, y_n: Any, trials: Any = None, *, epsilon: float, seed: int = 0
-) -> tuple[Iterate, Weights]:
+) -> tuple[DiagonalState, WeightPosterior]:
     likelihood = model.likelihood
     response = Response(likelihood.kind, max_trials=int(likelihood.max_trials), max_count=int(likelihood.max_count))
     source = Design(x_nd, y_n, trials, response=response, intercept=model.intercept, sparse_rows=True)
@@ -59,7 +60,7 @@ def fitted(
     return q, model.weights(q)
 
 
-def started(model: FirstOrderDiagonal, seed: int = 3) -> Iterate:
+def started(model: FirstOrderDiagonal, seed: int = 3) -> DiagonalState:
     """A state away from the start, with scales that leave some rows beyond weight 1."""
     rng, d = np.random.default_rng(seed), model.n_features
     q = model.init(rng)

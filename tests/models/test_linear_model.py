@@ -21,17 +21,16 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import Design
-from dpvb.data.tables.design import DesignRows
 from dpvb.data.tables.response import Response
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression import collinear, curvature, residuals, tuned
-from dpvb.models.regression.declared import Declared
-from dpvb.models.regression.linear import Linear
-from dpvb.models.regression.linear_iterate import LinearIterate
-from dpvb.models.regression.one_release import OneRelease
-from dpvb.models.regression.weights import Weights
+from dpvb.models.regression import tuned
+from dpvb.models.regression.linear import Linear, LinearState, Residuals, one_hot
+from dpvb.models.regression.moments import denoised, read_collinear, read_moments
+from dpvb.models.regression.ridge import WeightPosterior
+from dpvb.models.regression.scaling import Declared
+from dpvb.rows.regression import DesignRows
 
-READINGS = (curvature.denoised, collinear.read)
+READINGS = (denoised, read_collinear)
 COLUMN, RANGE = 0.4, Response("numeric", low=-1.0, high=1.0)
 
 
@@ -56,17 +55,16 @@ def fitted(model: Any, x_nd: Floats, y_n: Floats, *, epsilon: float, seed: int =
 
 def shown(model: Any, q: Any) -> tuple[Floats, Floats]:
     """Means and stds of the table, of (1, x)."""
-    read: Weights = model.table(q)
+    read: WeightPosterior = model.table(q)
     scale_d = np.append(model.intercept or 1.0, np.ones(model.n_features - 1))
     if model.intercept == 0:
         scale_d = np.ones(model.n_features)
     return scale_d * read.mean_d, scale_d * np.sqrt(np.diag(read.covariance))
 
 
-@pytest.mark.parametrize("make", [Linear, OneRelease])
-def test_without_noise_and_with_a_weak_prior_it_is_least_squares_of_statsmodels(make: Any) -> None:
+def test_without_noise_and_with_a_weak_prior_it_is_least_squares_of_statsmodels() -> None:
     x_nd, y_n, _ = rows(0, 3_000, 4)
-    model = make(5, intercept=COLUMN, alpha=1e-6)
+    model = Linear(5, intercept=COLUMN, alpha=1e-6)
     q = fitted(model, x_nd, y_n, epsilon=math.inf)
     known = sm.OLS(y_n, sm.add_constant(x_nd)).fit()
     mean_d, std_d = shown(model, q)
@@ -100,10 +98,9 @@ def test_one_column_has_the_posterior_in_closed_form() -> None:
     assert mean == pytest.approx(start + (0.7 * (y_n.sum() - 0.7 * n * start) / variance) / precision, rel=1e-4)
 
 
-@pytest.mark.parametrize("make", [Linear, OneRelease])
-def test_order_signs_and_places_of_columns_change_nothing(make: Any) -> None:
+def test_order_signs_and_places_of_columns_change_nothing() -> None:
     x_nd, y_n, _ = rows(3, 800, 3)
-    model = make(4, intercept=COLUMN)
+    model = Linear(4, intercept=COLUMN)
     mean_d, std_d = shown(model, fitted(model, x_nd, y_n, epsilon=math.inf))
     turned = fitted(model, x_nd[::-1], y_n[::-1], epsilon=math.inf)
     assert np.array_equal(shown(model, turned)[0], mean_d)
@@ -132,7 +129,7 @@ def norms(model: Any, q: Any, x_nd: Floats, y_n: Floats, phase: str) -> dict[str
     return {name: found[name].of_block(model.blocks[name], len(y_n)).norms() for name in found}
 
 
-def strained(d: int, length: float = 100.0, **changed: Any) -> LinearIterate:
+def strained(d: int, length: float = 100.0, **changed: Any) -> LinearState:
     """A query at which rows of norm 1 have norm `length` in the coordinates of scores."""
     q = Linear(d).init(np.random.default_rng(0))
     moments = replace(q.moments, scale_e=np.full(d, 1.0 / length))
@@ -199,9 +196,9 @@ def test_the_histogram_knows_sizes_beyond_its_thresholds() -> None:
     rng = np.random.default_rng(7)
     r_n = 0.1 * rng.standard_normal(20_000)
     r_n[:200] = 1.1
-    counts_k = residuals.one_hot(r_n).sum(axis=0)
+    counts_k = one_hot(r_n).sum(axis=0)
     assert counts_k.sum() == 20_000
-    noisy = residuals.Residuals.start().joined(counts_k + 20 * rng.standard_normal(len(counts_k)), 400.0)
+    noisy = Residuals.start().joined(counts_k + 20 * rng.standard_normal(len(counts_k)), 400.0)
     sizes = noisy.read(20_000.0)
     assert sizes is not None
     assert sizes.typical() == pytest.approx(0.1, rel=0.1)
@@ -209,7 +206,7 @@ def test_the_histogram_knows_sizes_beyond_its_thresholds() -> None:
     assert sizes.within(0.5) == pytest.approx(0.99, abs=0.005)
     # Dear noise clips near the typical residual, cheap noise beyond the outliers.
     assert 0.1 < sizes.best_clip(0.1) < 0.3 < 1.0 < sizes.best_clip(1e-7)
-    assert residuals.Residuals.start().joined(20 * rng.standard_normal(17), 400.0).read(20_000.0) is None
+    assert Residuals.start().joined(20 * rng.standard_normal(17), 400.0).read(20_000.0) is None
 
 
 def test_the_reach_of_sigma_is_not_read_from_a_chance_count() -> None:
@@ -219,10 +216,10 @@ def test_the_reach_of_sigma_is_not_read_from_a_chance_count() -> None:
     probability below 1e-7. At 3.5 std, 14 are expected.
     """
     rng, number, sd = np.random.default_rng(8), 4_000, 25.0
-    counts_k = residuals.one_hot(0.075 * rng.standard_normal(number)).sum(axis=0)
+    counts_k = one_hot(0.075 * rng.standard_normal(number)).sum(axis=0)
     far, chance = 0, 0
     for _ in range(20_000):
-        noisy = residuals.Residuals(counts_k + sd * rng.standard_normal(len(counts_k)), sd**2)
+        noisy = Residuals(counts_k + sd * rng.standard_normal(len(counts_k)), sd**2)
         far += noisy.read(number, tuned.CERTAIN_BIN).largest() > 0.8
         chance += noisy.read(number).largest() > 0.8
     assert far < 4 < chance
@@ -239,13 +236,12 @@ def test_the_clip_and_all_else_are_functions_of_what_was_released() -> None:
     assert np.array_equal(model.table(one).mean_d, model.table(other).mean_d)
 
 
-@pytest.mark.parametrize("make", [Linear, OneRelease])
 @pytest.mark.parametrize("intercept", [0.0, COLUMN])
 @pytest.mark.parametrize("epsilon", [0.1, 4.0, math.inf])
-def test_no_rows_end_at_the_prior_without_warnings(make: Any, intercept: float, epsilon: float) -> None:
+def test_no_rows_end_at_the_prior_without_warnings(intercept: float, epsilon: float) -> None:
     d = 4
     declared = Declared(np.zeros(d), np.append(0.0, np.full(d - 1, 0.4)), np.append(1.0, np.full(d - 1, 0.4)))
-    model = make(d, intercept=intercept, declared=declared if intercept else None)
+    model = Linear(d, intercept=intercept, declared=declared if intercept else None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         q = fitted(model, np.zeros((0, d - (intercept > 0))), np.zeros(0), epsilon=epsilon)
@@ -314,11 +310,11 @@ def test_collinear_columns_are_seen_to_be_and_their_small_eigenvalues_are_not_ov
     noise_dd = np.triu(rng.standard_normal((13, 13)), 1) * sd / math.sqrt(2)
     noisy_dd = x_nd.T @ x_nd + noise_dd + noise_dd.T + sd * np.diag(rng.standard_normal(13))
     known_e = np.linalg.eigvalsh(x_nd.T @ x_nd)[:11]
-    plain, kept = (curvature.read_moments(noisy_dd, sd, COLUMN, inner=False, reading=reading) for reading in READINGS)
+    plain, kept = (read_moments(noisy_dd, sd, COLUMN, inner=False, reading=reading) for reading in READINGS)
     misses = [float(np.median(np.abs(np.sort(m.eigenvalue_e)[:11] - known_e))) for m in (plain, kept)]
     assert misses[1] < 0.8 * misses[0]
     apart_dd = np.diag(np.diag(noisy_dd)) + noise_dd + noise_dd.T
-    same = [curvature.read_moments(apart_dd, sd, COLUMN, inner=False, reading=reading) for reading in READINGS]
+    same = [read_moments(apart_dd, sd, COLUMN, inner=False, reading=reading) for reading in READINGS]
     assert np.array_equal(same[0].eigenvalue_e, same[1].eigenvalue_e)
 
 
@@ -334,7 +330,7 @@ def test_what_tells_a_number_from_its_square_is_read_among_a_hundred_columns() -
     for _ in range(5):
         noise_dd = np.triu(rng.standard_normal(moment_dd.shape), 1) * sd / math.sqrt(2)
         noisy_dd = moment_dd + noise_dd + noise_dd.T + sd * np.diag(rng.standard_normal(len(moment_dd)))
-        parts = (curvature.read_moments(noisy_dd, sd, 0.3, inner=False, reading=one).matrix_dd for one in READINGS)
+        parts = (read_moments(noisy_dd, sd, 0.3, inner=False, reading=one).matrix_dd for one in READINGS)
         read.append([float(np.linalg.eigvalsh(part_dd[-2:, -2:])[0]) for part_dd in parts])
     plain, kept = np.mean(read, axis=0)
     assert abs(kept - true) < 3 * sd < plain - true
@@ -358,15 +354,3 @@ def test_the_budget_is_split_as_declared() -> None:
     known = [tuned.LINEAR_CURVATURE, *(steps * np.append(tuned.FIRST_SCORE, later)), tuned.LINEAR_LAST]
     np.testing.assert_allclose(cost, known)
     assert len(Linear(4, num_steps=1).schedule.noise) == 1
-
-
-def test_the_moments_of_x_and_y_have_the_noise_of_three_blocks() -> None:
-    """One matrix of z = (x, a y), of norm 1 + a², is three blocks of norms 1, √2·a and a², each by its own weight."""
-    model = OneRelease(3, intercept=COLUMN)
-    bound, a = model.blocks["moments"].bound, tuned.RESPONSE_SIZE
-    assert bound == pytest.approx(1 + a**2)
-    x, y = np.array([COLUMN, math.sqrt(1 - COLUMN**2), 0.0]), -1.0
-    (norm,) = norms(model, model.init(np.random.default_rng(0)), x[None], np.array([y]), "last")["moments"]
-    assert norm == pytest.approx(bound, rel=1e-5)
-    blocks = [np.outer(x, x), math.sqrt(2) * a * x * y, a**2 * y**2]
-    assert math.sqrt(sum(float(np.sum(np.square(block))) for block in blocks)) == pytest.approx(bound)

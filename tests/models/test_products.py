@@ -14,14 +14,12 @@ from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import Design
-from dpvb.data.tables.design import DesignRows, SparseDesignRows
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression.declared import Declared
+from dpvb.models.regression.diagonal import FirstOrderDiagonal, numbers_first
 from dpvb.models.regression.first_order import FirstOrder
-from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
-from dpvb.models.regression.numbers_first import numbers_first
-from dpvb.models.regression.scaling import mapped
+from dpvb.models.regression.scaling import Declared, mapped
+from dpvb.rows.regression import DesignRows, SparseDesignRows
 
 COLUMN = 0.4
 UNIT_D = np.array([1.0, 0.4, 0.5, 0.3, 0.2, 0.1])

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression import saturation
-from dpvb.models.regression.curvature import RowMoments, read_moments
+from dpvb.models.regression import curvature_then_scores
+from dpvb.models.regression.curvature_then_scores import saturation_shift
 from dpvb.models.regression.descent import Average
 from dpvb.models.regression.first_order import FirstOrder
+from dpvb.models.regression.moments import RowMoments, read_moments
 
 COLUMN, NUMBER = 0.4, 20_000
 LARGE = 1e3  # A change of probability that no linear model expects: then spread alone decides.
@@ -32,7 +33,7 @@ def moments(x_nd: Floats) -> RowMoments:
 
 def shifted(before_d: Floats, after_d: Floats, expected: float) -> float:
     found = moments(rows())
-    return saturation.shift(found, found.basis_de.T @ before_d, found.basis_de.T @ after_d, expected)
+    return saturation_shift(found, found.basis_de.T @ before_d, found.basis_de.T @ after_d, expected)
 
 
 def weights(constant: float, *others: float) -> Floats:
@@ -67,7 +68,7 @@ def test_symmetries(values: tuple[float, ...], expected: float) -> None:
 
 def test_without_a_constant_among_the_columns_nothing_is_moved() -> None:
     found = replace(moments(rows()), constant_e=np.zeros(4))
-    assert saturation.shift(found, np.zeros(4), 5.0 * np.ones(4), -LARGE) == 0.0
+    assert saturation_shift(found, np.zeros(4), 5.0 * np.ones(4), -LARGE) == 0.0
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
@@ -90,7 +91,7 @@ def test_a_newton_step_from_little_spread_predicts_as_many_ones_as_there_are(
         curvature_ee=np.diag(base * (1 - base) * found.eigenvalue_e / found.scale_e**2),
     )
     after = float(np.mean(expit(x_nd @ model.weights(path).mean_d)))
-    monkeypatch.setattr(saturation, "shift", lambda *given: 0.0)
+    monkeypatch.setattr(curvature_then_scores, "saturation_shift", lambda *given: 0.0)
     without = float(np.mean(expit(x_nd @ model.weights(path).mean_d)))
     assert sign * (base - without) < -0.05
     assert abs(after - base) < 0.02

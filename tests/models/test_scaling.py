@@ -17,18 +17,14 @@ from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import Design
-from dpvb.data.tables.design import DesignRows, SparseDesignRows
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import ridge
-from dpvb.models.regression.at_mean import read_at_mean, read_long, tilted
-from dpvb.models.regression.curvature import read_moments
-from dpvb.models.regression.declared import Declared
-from dpvb.models.regression.first_order import FirstOrder
-from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
-from dpvb.models.regression.iterate import Iterate
-from dpvb.models.regression.numbers_first import numbers_first
-from dpvb.models.regression.scaling import Scaling, mapped
+from dpvb.models.regression.diagonal import FirstOrderDiagonal, numbers_first
+from dpvb.models.regression.first_order import FirstOrder, FirstOrderState
+from dpvb.models.regression.moments import read_at_mean, read_long, read_moments, tilted
+from dpvb.models.regression.scaling import Declared, Scaling, mapped
+from dpvb.rows.regression import DesignRows, SparseDesignRows
 
 COLUMN = 0.4
 #: The constant, two numbers, an indicator, one more number.
@@ -45,7 +41,7 @@ def fitted(model: Any, x_nd: Floats, y_n: Floats, epsilon: float, seed: int = 0)
     return loop.fit(model, wall, plan, rho=model.schedule.rho, rng=np.random.default_rng(0))[0]
 
 
-def somewhere(rng: np.random.Generator) -> tuple[FirstOrder, Iterate]:
+def somewhere(rng: np.random.Generator) -> tuple[FirstOrder, FirstOrderState]:
     model = FirstOrder(5, intercept=COLUMN, declared=DECLARED)
     x_nd = rng.uniform(0, 0.3, (400, 4))
     return model, fitted(model, x_nd, (rng.random(400) < 0.4).astype(float), 1.0)
@@ -174,7 +170,7 @@ def test_the_error_of_a_curvature_is_nothing_without_noise_and_grows_with_it() -
 def test_an_error_of_the_curvature_widens_the_posterior_by_what_it_adds_to_the_score() -> None:
     """One dimension, by the fixed point written out: V = v + E((z - z_0)² + Var z) + D(z - z_0)²."""
     score = ridge.NoisyScore(np.array([3.0]), np.array([0.5]), np.array([[2.0]]), np.ones(1), 0.7)
-    prior = ridge.Prior(np.array([[4.0]]), np.zeros((1, 1)), (1.0,))
+    prior = ridge.WeightPrior(np.array([[4.0]]), np.zeros((1, 1)), (1.0,))
     mean_e, variance_ee = ridge.posterior(ridge.honest(score, prior, np.array([[0.3]]), np.array([0.2])), prior)
     noise = 0.7 + 0.3 * float(variance_ee[0, 0]) + 0.5 * float(mean_e[0] - 0.5) ** 2
     information = 4.0 / (2.0 + noise)
@@ -185,7 +181,7 @@ def test_an_error_of_the_curvature_widens_the_posterior_by_what_it_adds_to_the_s
 def test_the_prior_of_the_mean_log_odds_is_apart_from_the_columns() -> None:
     """Covariance of (mean log odds, other weights): blocks, by a change of variables written out."""
     width_d, mean_d = np.array([0.0, 2.0, 3.0]), np.array([COLUMN, 0.3, -0.2])
-    prior = ridge.Prior.of(width_d, mean_d, np.array([1 / COLUMN, 0.0, 0.0]), 3.0, (1.0,))
+    prior = ridge.WeightPrior.of(width_d, mean_d, np.array([1 / COLUMN, 0.0, 0.0]), 3.0, (1.0,))
     new_dd = np.vstack([mean_d, np.eye(3)[1:]])
     np.testing.assert_allclose(new_dd @ prior.covariance(1.0) @ new_dd.T, np.diag([9.0, 4.0, 9.0]), atol=1e-9)
 

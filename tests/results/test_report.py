@@ -340,7 +340,7 @@ def test_damaged_statements_give_one_error():
     }
     # What these words and values say is another statement, but it is a statement.
     sound = {
-        *itertools.product(["unit", "run_id", "plan_digest", "second_opinion", "against", "block name"], ["'x'"]),
+        *itertools.product(["unit", "run_id", "plan_digest", "against", "block name"], ["'x'"]),
         *itertools.product(["charge ledger", "charge hash", "charge dataset"], ["'x'"]),
         *itertools.product(["curve", "public", "remarks", "blocks", "block shape"], ["[]", "{}"]),
         *itertools.product(["private"], map(repr, WRONG)),
@@ -351,7 +351,7 @@ def test_damaged_statements_give_one_error():
     }
     assert {key for key, changed in damaged.items() if accepted(changed)} == sound
     # What older files do not have.
-    later = {"second_opinion", "charge", "selection", "against", "counts", "rehearsal", "remarks", "published"}
+    later = {"charge", "selection", "against", "counts", "rehearsal", "remarks", "published"}
     for name in later:
         assert accepted({key: fact for key, fact in facts.items() if key != name})
     for name in facts.keys() - later - {"private"}:

@@ -32,7 +32,7 @@ from dpvb.accounting.answers import (
 )
 from dpvb.accounting.calibration import calibrate, most_steps
 from dpvb.accounting.events import Event, NeighboringRelation, Sampler
-from dpvb.accounting.independent import SecondOpinion, confirm, second_opinion
+from dpvb.accounting.independent import SecondOpinion, confirm, confirm_once, second_opinion
 from dpvb.guards.errors import check_number
 from dpvb.guards.lacking import check_given, says_what_lacks
 
@@ -51,6 +51,7 @@ __all__ = [
     "calibrate",
     "compare",
     "confirm",
+    "confirm_once",
     "curve",
     "delta",
     "delta_of",

@@ -58,8 +58,9 @@ class Event:
         sampling_prob: inclusion probability in (0, 1]; 1 for "full_batch".
         noise_multiplier: noise standard deviation over the clip norm C; 0 means no noise and epsilon = inf.
         num_steps: number of releases.
-        swap_ratio: largest distance of two possible contributions over C, in [1e-6, 2]; it matters for replace-one
-            neighbours and for fixed-size batches only.
+        swap_ratio: largest distance between the possible contributions of two units, over C, in [1e-6, 2]; it is
+            used for replace-one neighbours and for fixed-size batches. It is never the distance between a unit's
+            contribution and none, which is up to C (see `sensitivity`).
         added_delta: chance, in [0, 1), that one such release shows what its noise does not cover; it adds to delta.
 
     All are public. Raises ParameterError for a value outside its range.
@@ -95,6 +96,21 @@ class Event:
         object.__setattr__(self, "swap_ratio", ratio)
         object.__setattr__(self, "added_delta", added)
 
+    def sensitivity(self, relation: str) -> float:
+        """Return the largest distance over C of any two sums between which the accountant must not tell.
+
+        These sums are those with the unit, with the unit that takes its place, and without either. Where one unit can
+        stand in another's place, two sums differ by the swap ratio. Where a unit can be absent, from the data or from
+        a batch, two sums differ by its whole contribution, up to C.
+        """
+        one_from_another = self.swap_ratio if self._takes_a_place(relation) else 0.0
+        one_from_none = 1.0 if relation == "add_or_remove_one" or self.sampling_prob < 1 else 0.0
+        return max(one_from_another, one_from_none)
+
+    def _takes_a_place(self, relation: str) -> bool:
+        """Whether neighbouring batches can hold one unit in another's place."""
+        return relation == "replace_one" or self.sampler == "fixed_size"
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it; what adds nothing to delta does not say so, as in earlier versions."""
         facts = asdict(self)
@@ -107,8 +123,14 @@ class Pair:
 
     kind "sampled": (1-q) N(0,1) + q N(mu,1) against N(0,1), in either order (exact for Poisson sampling and
     neighbours that differ in one example). kind "swapped": the symmetric pair whose hockey-stick profile is
-    H(eps >= 0) = q delta_Gauss(log(1 + (e^eps - 1)/q); mu) (advanced joint convexity: Balle, Barthe, Gaboardi 2018,
-    Theorem 2; Zhu, Dong, Wang 2022). kind "opposite": (1-q) N(0,1) + q N(mu,1) against (1-q) N(0,1) + q N(-mu,1).
+    H(eps >= 0) = q delta_Gauss(log(1 + (e^eps - 1)/q); mu). kind "opposite": (1-q) N(0,1) + q N(mu,1) against
+    (1-q) N(0,1) + q N(-mu,1).
+
+    "swapped" holds wherever both laws are mixtures (1-q) A + q U and (1-q) A + q W of three Gaussians of which any two
+    are at most mu apart. By advanced joint convexity (Balle, Barthe, Gaboardi 2018, Theorem 2) the profile is then, at
+    eps >= 0 and with some b in [0, 1], q times that of U against (1-b) A + b W, at most H(eps). The same holds with U
+    and W exchanged, hence in both directions at every eps. A is the batch without the unit. So mu covers the distance
+    of a contribution from none, beside that of two contributions.
     """
 
     kind: Literal["sampled", "swapped", "opposite"]
@@ -153,13 +175,19 @@ def dominating_pairs(plan: Sequence[Event], relation: str) -> list[list[Pair]]:
 
 
 def _pair(event: Event, relation: str, *, opposite: bool) -> Pair:
+    """The pair that dominates one step of an event.
+
+    A full batch differs by a Gaussian's shift. A Poisson batch under add-or-remove is the "sampled" pair. Elsewhere
+    three Gaussians are mixed: the batch A without the unit, U with the unit, and W with what stands in its place. Under
+    replace-one W has the other unit. In a fixed-size batch under add-or-remove, W has nothing where the unit fills an
+    empty place; where all places are taken, W = A has the unit that is drawn in its stead.
+    """
     noise = min(event.noise_multiplier, MAX_NOISE_MULTIPLIER)
-    swap = relation == "replace_one" or event.sampler == "fixed_size"
     q = max(event.sampling_prob, _MIN_SAMPLING_PROB) if event.sampling_prob < _MAX_SAMPLING_PROB else 1.0
     if opposite and q < 1:
         return Pair("opposite", q, 1 / noise, event.num_steps)
-    mu = (event.swap_ratio if swap else 1.0) / noise
-    return Pair("swapped" if relation == "replace_one" and q < 1 else "sampled", q, mu, event.num_steps)
+    mu = event.sensitivity(relation) / noise
+    return Pair("swapped" if event._takes_a_place(relation) and q < 1 else "sampled", q, mu, event.num_steps)
 
 
 def _merge(pairs: Sequence[Pair]) -> list[Pair]:

@@ -6,23 +6,25 @@ that the mean of e^-loss is kept, which by Hoeffding's lemma raises the mean los
 the loss by more than s = J h^2/8 + h sqrt(J log(1/b) / 2) with probability b at most (Hoeffding's inequality), and
 never by more than J h. Hence epsilon at delta is at least dp-accounting's epsilon at delta + b, minus s.
 
-Both bounds are about pairs of distributions that some neighbours attain. Where only a dominating profile is known (one
-unit for another, in a fixed-size batch or with a swap ratio below 2), the pair attained is another one, with less
-epsilon, and the upper bound is Renyi accounting's or none.
+The pairs are found from the neighbouring relation, and not from the accountant's pairs. Neighbours are written down,
+and the means of their sums: without the unit, with it, and with what stands in its place. What these neighbours attain
+is a lower bound. Where these neighbours are the worst ones (Poisson batches under add-or-remove, opposite
+contributions, batches of all units), it is an upper bound as well. Elsewhere the upper bound is Renyi accounting's or
+none.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from dpvb.accounting.answers import check_delta
-from dpvb.accounting.events import Event, Pair, added_delta, check_plan, check_relation, dominating_pairs
+from dpvb.accounting.events import Event, added_delta, check_plan, check_relation
 from dpvb.guards.errors import PrivacyError, check_number
 
 # The interval's width relative to epsilon that the grid is chosen for, and the price it may have: dp-accounting takes
@@ -33,6 +35,8 @@ _MAX_COMPOSED = 200_000
 # Beyond, dp-accounting's floating-point arithmetic shows.
 _MIN_DELTA = 1e-10
 _MAX_RENYI_EVENTS = 8
+# Cells of a step that dp-accounting has no name for: between them outcomes are told apart no further.
+_CELLS = 4_000
 
 
 @dataclass(frozen=True)
@@ -105,14 +109,116 @@ def confirm(events: Sequence[Event], *, epsilon: float, delta: float, neighborin
     return opinion
 
 
+def confirm_once(events: Sequence[Event], *, epsilon: float, delta: float, neighboring_relation: str) -> None:
+    """Compare a claimed epsilon with dp-accounting's bounds unless this process has compared a plan of the same form.
+
+    A form is the neighbouring relation and, for each kind of release, the sampler, the distance of contributions, and
+    the power of two that is nearest to its sampling probability, noise and number of steps. An accountant fails for a
+    form (a sampler, a small rate, many steps), not for one value: a fit that repeats a form need not wait for it again.
+
+    Args, Raises: as for `confirm`.
+    """
+    form = (neighboring_relation, round(math.log2(delta)), frozenset(map(_form, events)))
+    if form not in _confirmed:
+        confirm(events, epsilon=epsilon, delta=delta, neighboring_relation=neighboring_relation)
+        _confirmed.add(form)
+
+
+#: Forms of the plans that `confirm_once` has compared.
+_confirmed: set[tuple[str, int, frozenset[tuple[object, ...]]]] = set()
+
+
+def _form(event: Event) -> tuple[object, ...]:
+    noise, probability = event.noise_multiplier, event.sampling_prob
+    numbers = (probability, noise if noise > 0 else math.inf, event.num_steps)
+    return event.sampler, event.swap_ratio, *(round(math.log2(min(number, 2**60))) for number in numbers)
+
+
 @lru_cache(maxsize=256)
 def _opinion(plan: tuple[Event, ...], delta: float, relation: str, scale: float) -> SecondOpinion:
     num_steps = sum(event.num_steps for event in plan)
     rounding = 2e-15 * (num_steps + 10 * len(plan))
     if delta < _MIN_DELTA or rounding > 0.01 * delta:
         return SecondOpinion(reason="so small a delta is beyond dp-accounting's rounding")
-    pairs = _attained(plan, relation)
-    num_steps = sum(pair.num_steps for pair in pairs)
+    found = [
+        _bounds(neighbours, delta, scale, rounding)
+        for neighbours in [_attained(plan, relation, alone=alone) for alone in _situations(plan)]
+    ]
+    if reason := next((opinion.reason for opinion in found if opinion.reason), ""):
+        return SecondOpinion(reason=reason)
+    lower = max(opinion.lower for opinion in found)
+    if all(_is_worst(event, relation) for event in plan):
+        return SecondOpinion(lower, found[0].upper)
+    return SecondOpinion(lower, _renyi(plan, delta, relation))
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Equal steps on two neighbours: (1-q) N(0, 1) + q N(one, 1) against (1-q) N(0, 1) + q N(other, 1).
+
+    Attributes:
+        q: sampling probability.
+        one, other: how far the sums with the unit, and with what stands in its place, are from the sum without either,
+            in standard deviations of the noise; one > |other| or one = -other.
+        num_steps: how many.
+    """
+
+    q: float
+    one: float
+    other: float
+    num_steps: int
+
+
+def _attained(plan: Sequence[Event], relation: str, *, alone: bool) -> list[_Step]:
+    """Return what two neighbours attain, in one dimension.
+
+    Args:
+        plan: the events.
+        relation: what neighbours differ in.
+        alone: whether there is no other unit. The batch without the unit is then empty, the sum 0, and in fixed-size
+            batches all places but one are empty. Otherwise all places are taken, by units that are all alike; whether
+            they are in a Poisson batch does not depend on the unit.
+    """
+    counts: dict[tuple[float, float, float], int] = {}
+    unsampled = 0.0
+    for event in plan:
+        one, other = (mean / event.noise_multiplier for mean in _means(event, relation, alone=alone))
+        if event.sampling_prob == 1:
+            unsampled += event.num_steps * (one - other) ** 2  # Gaussians add up to one.
+        else:
+            counts[event.sampling_prob, one, other] = counts.get((event.sampling_prob, one, other), 0) + event.num_steps
+    steps = [_Step(*key, number) for key, number in counts.items()]
+    return [*steps, _Step(1.0, math.sqrt(unsampled), 0.0, 1)] if unsampled else steps
+
+
+def _situations(plan: Sequence[Event]) -> list[bool]:
+    """Return whether the unit is to be alone: in fixed-size batches the worse case, or both where batches disagree.
+
+    Where two contributions are nearer to each other than C, an empty place is farther from the unit than another unit.
+    """
+    return sorted({event.swap_ratio < 1 for event in plan if event.sampler == "fixed_size"} or {True})
+
+
+def _means(event: Event, relation: str, *, alone: bool) -> tuple[float, float]:
+    """Return where the sums with the unit and with what stands in its place are, over C, from the sum without them."""
+    if event.sampling_prob == 1 and relation == "replace_one":
+        return event.swap_ratio, 0.0  # There is no batch without either: the one is as far as can be from the other.
+    if event.sampler == "fixed_size" and not alone:
+        return event.swap_ratio, 0.0  # Another unit, like the one in its place, is drawn instead.
+    # The unit's contribution is C; the other unit's is on the same line, as far from it as may be.
+    return 1.0, 1.0 - event.swap_ratio if relation == "replace_one" else 0.0
+
+
+def _is_worst(event: Event, relation: str) -> bool:
+    """Tell whether the neighbours of an event that are looked at are known to be the worst ones."""
+    if event.sampling_prob == 1:
+        return relation == "replace_one" or event.sampler != "fixed_size"
+    return event.sampler == "poisson" and (relation == "add_or_remove_one" or event.swap_ratio == 2)
+
+
+def _bounds(steps: Sequence[_Step], delta: float, scale: float, rounding: float) -> SecondOpinion:
+    """Return bounds on the epsilon of two neighbours' releases, or the reason why there are none."""
+    num_steps = sum(step.num_steps for step in steps)
     beyond = 1e-3 * delta
     deviations = math.sqrt(num_steps * -math.log(beyond) / 2)
     truncated = math.log(1e-4 * delta / num_steps)
@@ -120,17 +226,16 @@ def _opinion(plan: tuple[Event, ...], delta: float, relation: str, scale: float)
         _WIDTH * scale / num_steps,
         2 * _WIDTH * scale / (deviations + math.sqrt(deviations**2 + num_steps * _WIDTH * scale / 2)),
         4 * scale / _MAX_COMPOSED,
-        sum(_largest_loss(pair, math.sqrt(-2 * truncated)) for pair in pairs) / _MAX_CELLS,
+        sum(_largest_loss(step, math.sqrt(-2 * truncated)) for step in steps) / _MAX_CELLS,
     )
     spread = min(num_steps * h, num_steps * h * h / 8 + h * deviations)
     if spread > scale / 2 or h > 1:
         return SecondOpinion(reason="the grid that dp-accounting would need is too fine")
-    exact = relation == "add_or_remove_one" or all(_opposite(event) or event.sampling_prob == 1 for event in plan)
     try:
         with np.errstate(all="ignore"):
-            composed = _composed(pairs, h, truncated)
+            composed = _composed(steps, h, truncated)
             lower = composed.get_epsilon_for_delta(delta + beyond + 2e-4 * delta + rounding) - spread
-            upper = composed.get_epsilon_for_delta(delta - rounding) if exact else _renyi(plan, delta)
+            upper = composed.get_epsilon_for_delta(delta - rounding)
     except (ArithmeticError, ValueError, MemoryError) as error:
         return SecondOpinion(reason=f"dp-accounting fails with {type(error).__name__}")
     if not lower < math.inf or math.isnan(upper):
@@ -138,60 +243,74 @@ def _opinion(plan: tuple[Event, ...], delta: float, relation: str, scale: float)
     return SecondOpinion(max(0.0, float(lower)), float(upper))
 
 
-def _opposite(event: Event) -> bool:
-    """Tell whether replacing one unit is worst with opposite contributions, which dp-accounting assumes."""
-    return event.sampler == "poisson" and event.sampling_prob < 1 and event.swap_ratio == 2
-
-
-def _attained(plan: Sequence[Event], relation: str) -> list[Pair]:
-    """Return pairs that some neighbours attain: all others equal, or all zero, and one unit apart or opposite."""
-    if relation == "add_or_remove_one":
-        return dominating_pairs(plan, relation)[0]
-    opposite = [event for event in plan if _opposite(event)]
-    others = [
-        replace(event, noise_multiplier=event.noise_multiplier / min(1.0, event.swap_ratio))
-        if event.sampler == "poisson" and event.sampling_prob < 1
-        else replace(event, sampler="fixed_size")
-        for event in plan
-        if not _opposite(event)
-    ]
-    return [
-        *(dominating_pairs(opposite, "replace_one")[-1] if opposite else []),
-        *(dominating_pairs(others, "add_or_remove_one")[0] if others else []),
-    ]
-
-
-def _largest_loss(pair: Pair, reach: float) -> float:
+def _largest_loss(step: _Step, reach: float) -> float:
     """Return about the width of one step's losses, up to `reach` standard deviations."""
-    exponent = pair.mu * (reach + pair.mu / 2)
-    return (1 if pair.kind == "sampled" and pair.q < 1 else 2) * (
-        exponent if exponent > 500 else math.log1p(pair.q * math.expm1(exponent))
+    exponent = step.one * (reach + step.one / 2)
+    return (1 if step.other == 0 and step.q < 1 else 2) * (
+        exponent if exponent > 500 else math.log1p(step.q * math.expm1(exponent))
     )
 
 
-def _composed(pairs: Sequence[Pair], h: float, truncated: float) -> Any:
-    from dp_accounting import NeighboringRelation
+def _composed(steps: Sequence[_Step], h: float, truncated: float) -> Any:
     from dp_accounting.pld import privacy_loss_distribution
 
     total: Any = privacy_loss_distribution.identity(h)
-    for pair in pairs:
-        # Under replace-one dp-accounting puts the two contributions at +1 and -1.
-        opposite = pair.kind == "opposite"
-        step: Any = privacy_loss_distribution.from_gaussian_mechanism(
-            1 / pair.mu,
-            value_discretization_interval=h,
-            log_mass_truncation_bound=truncated,
-            sampling_prob=pair.q,
-            neighboring_relation=(
-                NeighboringRelation.REPLACE_ONE if opposite else NeighboringRelation.ADD_OR_REMOVE_ONE
-            ),
-        )
-        total = total.compose(step.self_compose(pair.num_steps) if pair.num_steps > 1 else step)
+    for step in steps:
+        found = _step_distribution(step, h, truncated)
+        total = total.compose(found.self_compose(step.num_steps) if step.num_steps > 1 else found)
     return total
 
 
-def _renyi(plan: Sequence[Event], delta: float) -> float:
-    """Return dp-accounting's Renyi bound for fixed-size and full batches under replace-one, else inf."""
+def _step_distribution(step: _Step, h: float, truncated: float) -> Any:
+    """Return dp-accounting's privacy loss distribution of one step."""
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import privacy_loss_distribution
+
+    if step.other not in (0.0, -step.one):
+        return _step_of_cells(step, h, math.sqrt(-2 * truncated))
+    # Under replace-one dp-accounting puts the two contributions at +1 and -1.
+    opposite = step.other != 0
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        1 / step.one,
+        value_discretization_interval=h,
+        log_mass_truncation_bound=truncated,
+        sampling_prob=step.q,
+        neighboring_relation=NeighboringRelation.REPLACE_ONE if opposite else NeighboringRelation.ADD_OR_REMOVE_ONE,
+    )
+
+
+def _step_of_cells(step: _Step, h: float, reach: float) -> Any:
+    """Return the distribution of a step of which only the cell of its outcome is seen: no more than the step tells."""
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+    from scipy.special import ndtr
+
+    edges = np.linspace(min(0.0, step.other) - reach, step.one + reach, _CELLS - 1)
+
+    def masses(mean: float) -> Any:
+        below, above = ndtr(np.append(edges, np.inf) - mean), ndtr(mean - np.append(edges, np.inf))
+        left, right = np.diff(below, prepend=0.0), -np.diff(above, prepend=1.0)
+        return np.where(np.append(edges, np.inf) < mean, left, right)
+
+    without = (1 - step.q) * masses(0.0)
+    p, q = (np.maximum(without + step.q * masses(mean), 1e-300) for mean in (step.one, step.other))
+    pmfs = []
+    for one, other in ((p, q), (q, p)):
+        loss = np.log(one) - np.log(other)
+        cell = np.floor(loss / h).astype(np.int64)
+        start = int(cell.min())
+        upper = one * np.expm1(cell * h - loss) / np.expm1(-h)
+        mass = np.bincount(cell - start, one - upper, int(np.ptp(cell)) + 2)
+        mass += np.bincount(cell + 1 - start, upper, len(mass))
+        chances = {start + i: float(chance) for i, chance in enumerate(mass) if chance > 0}
+        pmfs.append(pld_pmf.create_pmf(chances, h, 0.0, pessimistic_estimate=True))
+    return privacy_loss_distribution.PrivacyLossDistribution(*pmfs)
+
+
+def _renyi(plan: Sequence[Event], delta: float, relation: str) -> float:
+    """Return dp-accounting's Renyi bound for batches in which one unit can stand in another's place, else inf.
+
+    It is proven for a unit in another's place. An empty place is a unit like any other, whose contribution is 0.
+    """
     if len(plan) > _MAX_RENYI_EVENTS or any(event.sampler == "poisson" and event.sampling_prob < 1 for event in plan):
         return math.inf
     import dp_accounting
@@ -199,10 +318,17 @@ def _renyi(plan: Sequence[Event], delta: float) -> float:
 
     accountant: Any = RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
     for event in plan:
-        # Its noise multiplier is over the distance of the two contributions here.
-        step: Any = dp_accounting.GaussianDpEvent(event.noise_multiplier / event.swap_ratio)
+        # Its noise multiplier is over the largest distance of two batches here.
+        step: Any = dp_accounting.GaussianDpEvent(event.noise_multiplier / _largest_distance(event, relation))
         if event.sampling_prob < 1:
             size = 10**12
             step = dp_accounting.SampledWithoutReplacementDpEvent(size, math.ceil(event.sampling_prob * size), step)
         accountant.compose(step, event.num_steps)
     return float(accountant.get_epsilon(delta))
+
+
+def _largest_distance(event: Event, relation: str) -> float:
+    """Return the largest distance over C of two batches, from how an empty place, the unit and another one differ."""
+    of_two = event.swap_ratio if relation == "replace_one" or event.sampler == "fixed_size" else 0.0
+    always_there = relation == "replace_one" and event.sampling_prob == 1
+    return of_two if always_there else max(of_two, 1.0)

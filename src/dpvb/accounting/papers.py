@@ -71,13 +71,16 @@ def paper_cap(plan: Sequence[Event]) -> int:
 def wang(plan: Sequence[Event], delta: float) -> float:
     """Return epsilon by Wang, Balle and Kasiviswanathan 2019, Theorem 9, for fixed-size batches and replace-one.
 
-    Integer orders, the conversion epsilon = R + log(1/delta)/(order - 1) of Mironov 2017 (Proposition 3).
+    Integer orders, the conversion epsilon = R + log(1/delta)/(order - 1) of Mironov 2017 (Proposition 3). Their theorem
+    is about a mechanism on the batch that was drawn. So its distance is that of any two batches: with the one unit,
+    with the other, or with an empty place or a third unit instead.
     """
     log_inverse = -math.log(delta)
 
     def bound(lam: int) -> float:
         total = sum(
-            event.num_steps * _wang_log_moment(event.sampling_prob, event.swap_ratio / event.noise_multiplier, lam + 1)
+            event.num_steps
+            * _wang_log_moment(event.sampling_prob, event.sensitivity("replace_one") / event.noise_multiplier, lam + 1)
             for event in plan
         )
         return (total + log_inverse) / lam

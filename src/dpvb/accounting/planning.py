@@ -37,7 +37,8 @@ def plan_facts(
         num_steps: J.
         sampling_prob: Poisson batches; batch_size with num_examples: fixed-size batches; neither: full batch.
         neighboring_relation: "add_or_remove_one" or "replace_one".
-        swap_ratio: largest distance of two contributions over C; √2 for nonnegative statistics.
+        swap_ratio: largest distance of two contributions over C; √2 for nonnegative statistics. Where a unit can be
+            absent, at least 1 is accounted (see `Event.sensitivity`).
 
     Returns:
         The plan; "curve": [delta, epsilon] pairs; "methods": epsilon by every method, None where one does not apply;

@@ -79,13 +79,17 @@ def at_least(events: Sequence[Event], claimed: float, relation: str) -> float:
     if all(event.sampling_prob == 1 for event in events):
         import dp_accounting
 
-        swap = relation == "replace_one"
-        square = math.fsum(
-            e.num_steps * ((e.swap_ratio if swap or e.sampler == "fixed_size" else 1.0) / e.noise_multiplier) ** 2
-            for e in events
-        )
+        square = math.fsum(e.num_steps * (_largest_change(e, relation) / e.noise_multiplier) ** 2 for e in events)
         return float(dp_accounting.get_epsilon_gaussian(1 / math.sqrt(square), _DELTA))
     return accounting.second_opinion(events, epsilon=claimed, delta=_DELTA, neighboring_relation=relation).lower
+
+
+def _largest_change(event: Event, relation: str) -> float:
+    """The largest change over C of a sum in which every unit is drawn."""
+    if relation == "replace_one":
+        return event.swap_ratio  # One unit stands where the other stood, and neither is absent.
+    # The unit comes to the sum. In a batch of fixed size it can also take the place of another unit.
+    return max(1.0, event.swap_ratio) if event.sampler == "fixed_size" else 1.0
 
 
 def _default(case: Case, relation: str) -> list[Event]:

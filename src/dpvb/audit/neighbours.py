@@ -65,8 +65,7 @@ def strains(case: Case) -> Floats:
 
 def accounted(release: Release, relation: str) -> float:
     """Sensitivity over C that the accountant takes a release to have."""
-    event = release.event()
-    return event.swap_ratio if relation == "replace_one" or event.sampler == "fixed_size" else 1.0
+    return release.event().sensitivity(relation)
 
 
 def check_records(case: Case, *, pairs: int = 40) -> Iterator[Check]:

@@ -210,7 +210,7 @@ def quote(
         float,
         typer.Option(
             help="Largest distance of two units' statistics over the clip norm: sqrt(2) for topic models, 2 in "
-            "general. It matters for replace_one only.",
+            "general. It matters for replace_one only. With sampling, at least 1 is accounted.",
             rich_help_panel=options.PLAN,
         ),
     ] = 2.0,

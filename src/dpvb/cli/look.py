@@ -137,7 +137,7 @@ def coef(
     if plot is not None:
         from dpvb.results import pictures
 
-        pictures.forest_picture(plot, table)
+        pictures.forest_picture(plot, table.figure)
         remark(f"{plot}: written.")
     if as_json:
         print_json([row._asdict() for row in table])
@@ -236,7 +236,7 @@ def picture(
     files.check_target(out, overwrite)
     fitted = files.load_model(model, "topics", "reconstruct", "steps", "motion", "coefficients")
     if hasattr(fitted, "coefficients"):
-        pictures.forest_picture(out, fitted.coefficients())
+        pictures.forest_picture(out, fitted.coefficients().figure)
     elif hasattr(fitted, "steps") or hasattr(fitted, "motion"):
         fitted.plot(out, overwrite=True)  # What is there by now was looked at.
     elif hasattr(fitted, "topics"):

@@ -117,7 +117,8 @@ def of_releases(
         float,
         typer.Option(
             help="Largest distance of two documents' statistics over the clip norm: sqrt(2) for topic models, 2 in "
-            "general. It matters for replace_one and fixed-size batches only.",
+            "general. It matters for replace_one and fixed-size batches only. Where a unit can be absent, at least 1 "
+            "is accounted.",
             rich_help_panel=options.PLAN,
         ),
     ] = math.sqrt(2.0),

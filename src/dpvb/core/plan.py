@@ -39,13 +39,11 @@ class Mechanism:
         check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
 
     def sensitivity(self, neighboring_relation: NeighboringRelation, ratio: float) -> float:
-        """Largest change of the released sum over C; `ratio` is Δ/C, the swap ratio.
+        """Largest distance over C of the sums that one unit makes possible; `ratio` is Δ/C, the swap ratio.
 
-        Add/remove changes the sum by one contribution, except where the batch size is fixed: there one unit
-        takes another's place, as it does under replace-one.
+        See `Event.sensitivity`: a unit that can be absent counts with its whole contribution.
         """
-        one_for_another = neighboring_relation == "replace_one" or self.sampler.name == "fixed_size"
-        return ratio if one_for_another else 1.0
+        return self.event(ratio).sensitivity(neighboring_relation)
 
     def event(self, ratio: float) -> Event:
         """What the accountant composes."""
@@ -246,7 +244,9 @@ def calibrated(plan: Plan, *, epsilon: float, delta: float, accountant: str = "p
     result = plan.scaled(scale)
     if accountant not in ("pld", "renyi"):
         return check_budget(result, epsilon=epsilon, delta=delta)
-    accounting.confirm(result.events(), epsilon=epsilon, delta=delta, neighboring_relation=plan.neighboring_relation)
+    accounting.confirm_once(
+        result.events(), epsilon=epsilon, delta=delta, neighboring_relation=plan.neighboring_relation
+    )
     return result
 
 
@@ -265,5 +265,5 @@ def check_budget(plan: Plan, *, epsilon: float, delta: float) -> Plan:
             f"epsilon = {epsilon:g} is not met: this noise gives epsilon = {spent:.4g} at delta = {delta:g}. "
             "Leave noise_multiplier out, take more noise, or a sound accountant."
         )
-    accounting.confirm(plan.events(), epsilon=spent, delta=delta, neighboring_relation=plan.neighboring_relation)
+    accounting.confirm_once(plan.events(), epsilon=spent, delta=delta, neighboring_relation=plan.neighboring_relation)
     return plan

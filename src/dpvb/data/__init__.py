@@ -9,12 +9,13 @@ from dpvb.data.documents.vocabulary import check_vocabulary
 from dpvb.data.documents.word_lists import stop_words, words
 from dpvb.data.sequences.events import Events
 from dpvb.data.tables.columns import Binary, Categorical, Interaction
-from dpvb.data.tables.design import BinaryMatrix, Design, DesignRows, SparseDesignRows
+from dpvb.data.tables.design import BinaryMatrix, Design
 from dpvb.data.tables.ranged import Date, Numeric, Spline
 from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import Schema, Target
 from dpvb.data.tables.table import Table
 from dpvb.data.units import Chunk
+from dpvb.rows.regression import DesignRows, SparseDesignRows
 
 # The shorter name is older, and stays.
 Source = DocumentSource

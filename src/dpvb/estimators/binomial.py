@@ -15,13 +15,7 @@ from dpvb.estimators.base import fitted_only
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.regression.predictive import (
-    binomial_interval,
-    both_outcomes,
-    predictive,
-    tail,
-)
+from dpvb.models.regression.likelihood import Likelihood, binomial_interval, both_outcomes, predictive, tail
 from dpvb.results import metrics
 
 

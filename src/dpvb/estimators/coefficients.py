@@ -1,15 +1,22 @@
-"""From the posterior of a regression's weights to the coefficients that its table shows."""
+"""Coefficients of a regression: from the posterior of its weights to tables, from earlier coefficients to a prior.
+
+The first part takes a posterior of weights to the coefficients of a table. The second takes coefficients that are known
+before a fit, from an earlier release of other people or a public study, to weights. The third forecasts how well the
+coefficients of a fit will be known.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from dpvb.core.plan import Plan
 from dpvb.data.tables.columns import Categorical
 from dpvb.data.tables.coordinates import (
     CODINGS,
@@ -22,11 +29,19 @@ from dpvb.data.tables.coordinates import (
     reference_of,
     to_units,
 )
+from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
+from dpvb.estimators.base import PrivateEstimator, Task
+from dpvb.estimators.earlier import check_columns, check_release, opened_prior, told
+from dpvb.estimators.noise_of_means import averaged, middle, stds_of
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice
-from dpvb.models.regression.weights import Weights
-from dpvb.results.coefficients import CoefficientTable, Head, Normal
+from dpvb.models.regression import tuned
+from dpvb.models.regression.foreseen import Noise, ScoreFacts, stds
+from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
+from dpvb.models.regression.scaling import Declared
+from dpvb.results.coefficients import CoefficientTable, Normal, TableHead
+from dpvb.results.forecast import Forecast, two_digits
 
 # The head of a table names so many columns.
 _MOST_NAMED = 8
@@ -45,7 +60,7 @@ class Coefficients:
         shift: what is added to the intercept.
     """
 
-    weights: Weights
+    weights: WeightPosterior
     constant: float
     row_norm: float
     names: tuple[str, ...]
@@ -91,7 +106,7 @@ class Coefficients:
         return ", ".join(names[:_MOST_NAMED]) + more
 
     def table(
-        self, head: Head, level: float, coding: str, exp: bool, reference: Mapping[str, Any] | None
+        self, head: TableHead, level: float, coding: str, exp: bool, reference: Mapping[str, Any] | None
     ) -> CoefficientTable:
         """The table in a coding.
 
@@ -134,7 +149,7 @@ class Coefficients:
 
     def curve(
         self,
-        head: Head,
+        head: TableHead,
         name: str,
         at: Sequence[Any],
         reference: Any,
@@ -154,11 +169,234 @@ class Coefficients:
         """
         if self.schema is None:
             raise ParameterError("a curve needs named columns: fit a dpvb.Table, or with low= and high=.")
-        own = reference_of(self.schema, name)
-        reference = own if reference is None else reference
+        usual = reference_of(self.schema, name)
+        reference = usual if reference is None else reference
         names, matrix, reference_r = along(self.schema, name, at, reference, given)
         unseen_d = np.append(0.0, self.weights.unseen_d[int(self.constant > 0) :])
         others = "".join(f", at {one}={value}" for one, value in given.items())
         head = replace(head, per=f"value of {name}, against {name}={reference}{others}")
         places, nothing = self.read(head.noise_aware), np.zeros(len(names))
         return CoefficientTable(names, matrix, places, reference_r, unseen_d, nothing, head, level, exp)
+
+
+# Least standard deviation of what a study says, for weights of rows of norm 1.
+_LEAST_STD = 1e-6
+# Largest number that an earlier fit may say of weights, and how negative rounding may make its precisions.
+_MOST, _ROUNDING = 1e20, 1e-6
+
+
+class Frame(NamedTuple):
+    """What is public about the rows of a fit.
+
+    Attributes:
+        constant, row_norm: what rows are delivered with.
+        names: of the features.
+        schema: where there is one.
+        response: of the fit; the model has the range of a numeric one as [-1, 1].
+    """
+
+    constant: float
+    row_norm: float
+    names: tuple[str, ...]
+    schema: Schema | None
+    response: Response = LOGISTIC
+
+    @property
+    def unit(self) -> tuple[float, float]:
+        """What the model's ψ of 0 is in the units of the response, and how much one of 1 adds."""
+        return (self.response.middle, self.response.half) if self.response.kind == "numeric" else (0.0, 1.0)
+
+
+def earlier_data(
+    fit: PrivateEstimator, prior: Any, frame: Frame, *, public: bool
+) -> tuple[tuple[NormalLikelihood, NormalLikelihood], str]:
+    """What a prior says of the weights of a fit's rows, and where it comes from and what it cost whom, in words.
+
+    It is read for predictions, and for intervals.
+
+    Args:
+        fit: the estimator that is to be fitted.
+        prior: a fitted estimator of its class, names of coefficients with (mean, std), or the path of a file of either.
+        frame: what is public about the rows.
+        public: whether the rows behind a model were public.
+
+    Raises:
+        ParameterError: for another prior, or one of other columns; see `check_release`.
+        DataFormatError, ModelFileError: for a file that cannot be read.
+    """
+    model = opened_prior(prior, '{"age": [0.03, 0.01]}')
+    if isinstance(model, Mapping):
+        study = _stated(model, frame)
+        return (study, study), f"means and standard deviations of {len(model)} coefficients"
+    if type(model) is not type(fit) or not hasattr(model, "_weights"):
+        raise ParameterError(
+            f"prior must be a fitted dpvb.{type(fit).__name__}, a mapping of coefficients to (mean, std), or a file of "
+            f"either, got {type(model).__name__}."
+        )
+    check_release("prior", model, fit, public=public)
+    _check_columns(model, frame)
+    if model._weights.data is None or model._table.data is None:
+        full = " with covariance='full'" if hasattr(model, "covariance") else ""
+        raise ParameterError(f"prior must be a fit{full}, whose file holds what its rows said.")
+    both = model._weights.data, model._table.data
+    if not all(map(_is_of_a_fit, both)):
+        raise ParameterError("prior must be the file of a fit: what it says of coefficients is no normal likelihood.")
+    return both, f"coefficients of {told(model, fit, public=public)}"
+
+
+def _is_of_a_fit(data: NormalLikelihood) -> bool:
+    """Whether a fit may have said this; from anything else the next one would end after its charge."""
+    size, length = (float(np.abs(part).max(initial=0.0)) for part in (data.precision, data.pull_d))
+    return max(size, length) <= _MOST and float(np.linalg.eigvalsh(data.precision).min()) >= -_ROUNDING * size
+
+
+def _check_columns(model: Any, frame: Frame) -> None:
+    """Check that a model's columns, their scale and the range of its response are those of the rows.
+
+    Raises:
+        ParameterError: naming the first that is not.
+    """
+    constant, row_norm, names, schema, response = frame
+    check_columns(model, names, schema)
+    if response.kind == "numeric" and model._fitted_response != response:
+        asks, has = (f"({one.range[0]:g}, {one.range[1]:g})" for one in (response, model._fitted_response))
+        raise ParameterError(f"prior must have the y_range of the fit, {asks}; its own is {has}.")
+    for name, asked, had in (
+        ("row_norm", row_norm, model._columns.row_norm),
+        ("intercept", constant, model._columns.constant),
+    ):
+        if asked != had:
+            raise ParameterError(f"prior must have the {name} of the fit, {asked:g}; its own is {had:g}.")
+
+
+def _stated(study: Mapping[Any, Any], frame: Frame) -> NormalLikelihood:
+    """Coefficients of the table, by name, that are known up to standard deviations.
+
+    Raises:
+        ParameterError: for a name that is none of the table, or a mean or std outside its range.
+    """
+    constant, row_norm, names, schema, _ = frame
+    middle, half = frame.unit
+    nothing_d = np.zeros(len(names) + (constant > 0))
+    weights = WeightPosterior.alone(nothing_d, nothing_d, nothing_d)
+    normal = Coefficients(weights, constant, row_norm, names, schema, middle).normal
+    rows, matrix, _ = plain(names) if schema is None else coded(schema, "reference")
+    place = {name: sparse.csr_array(matrix @ normal.map_rd)[[row]] for row, name in enumerate(rows)}
+    at_zero = dict(zip(rows, np.asarray(matrix @ normal.mean_r), strict=True))
+    total = NormalLikelihood.nothing(len(nothing_d))
+    for name, value in study.items():
+        row_d = place[name].toarray()[0] if name in place else nothing_d
+        if not row_d.any():
+            kind = "a reference, which is 0" if name in place else "none of the table"
+            raise ParameterError(
+                f"prior must name coefficients of the table, as coefficients() has them; {name!r} is {kind}."
+            )
+        mean, std = _pair(name, value, half)
+        mean, std = (mean - at_zero[name]) / half, std / half
+        # What is known better than this leaves no digits to what is not, and a fit would end after its charge.
+        std = max(std, _LEAST_STD * float(np.linalg.norm(row_d)))
+        precision: Floats = np.outer(row_d, row_d) / std**2
+        total = total.joined(replace(total, precision=precision, pull_d=row_d * (mean / std**2)))
+    return total
+
+
+def _pair(name: str, value: Any, half: float) -> tuple[float, float]:
+    """A mean and a standard deviation; a larger mean would make numbers of a fit infinite, after its charge.
+
+    Args:
+        name: of the coefficient.
+        value: what was said of it.
+        half: what one is measured in.
+
+    Raises:
+        ParameterError: for anything else.
+    """
+    try:
+        mean, std = (float(part) for part in value)
+    except (TypeError, ValueError):
+        mean = std = math.nan
+    least, most = 1e-9 * half, 1e9 * half
+    if not (abs(mean) <= most and least <= std <= most):
+        raise ParameterError(
+            f"prior[{name!r}] must be (mean, std), mean in [{-most:g}, {most:g}] and std in [{least:g}, {most:g}], got "
+            f"{value!r}."
+        )
+    return mean, std
+
+
+# Standard deviation of a coefficient with which an effect of twice as much can be told from none.
+_WORTH = 0.1
+# Standard deviation of the prior of a number's coefficient, and the share of its variance that says it decides.
+_PRIOR, _DECIDED = 1.0, 0.5
+# The share of rows of the category that is forecast.
+_SHARE = 0.1
+
+
+def of_coefficients(task: Task, plan: Plan, n: float, scores: ScoreFacts, unit: str) -> Forecast:
+    """The standard deviation of every column's coefficient: of a number per standard deviation of the number.
+
+    Of categories it is that of a level that a tenth of the rows have.
+
+    Args:
+        task, plan: of a first-order regression; the plan is calibrated.
+        n: number of rows; public.
+        scores: what the model's scores are like.
+        unit: what effects are measured in, in words.
+    """
+    model, schema = task.model, task.notes["schema"]
+    columns, constant = model.declared or Declared.plain(model.n_features), task.notes["constant"]
+    first, of_score = int(constant > 0), stds_of(plan, "score")
+    noise = averaged(of_score[math.floor(tuned.AVERAGE_START * len(of_score)) :])
+    seen_2d = np.hstack([np.ones((2, first)), _seen(schema, model.n_features - first)])
+    moments, last = (sum(stds_of(plan, name)) for name in ("curvature", "curvature_at_mean"))  # Once, or never.
+    std_d = stds(columns, constant, seen_2d, n, Noise(noise, moments, last), scores)
+    stds_of_columns = _by_column(schema, std_d[first:])
+    numbers = [
+        std
+        for (name, std), is_number in zip(stds_of_columns, _numbers(schema, columns, first), strict=True)
+        if is_number
+    ]
+    usual = middle(np.array(numbers or [std for _, std in stds_of_columns]))
+    strength = _WORTH / usual
+    said = f"effects beyond {two_digits(2 * usual)} {unit} per standard deviation of a column told from none"
+    if usual > _PRIOR * math.sqrt(_DECIDED):
+        said = "no effect told from none: the prior decides"
+    return Forecast(
+        num_units=n,
+        unit=task.plan.unit,
+        facts=f"{len(stds_of_columns):,} columns",
+        measure=f"standard deviation of a coefficient in {unit}, of a number per standard deviation of it",
+        values=(("a number" if numbers else "a column", usual), *stds_of_columns),
+        expected=said,
+        strength=strength,
+        then=f"effects beyond {2 * _WORTH:g} are",
+        size="columns",
+        parts=len(stds_of_columns),
+        affordable=len(stds_of_columns) * strength**2,
+    )
+
+
+def _seen(schema: Schema | None, width: int) -> Floats:
+    """What `stds` takes of indicators, (2, width), where all values of a column are as likely."""
+    if schema is None:
+        return np.full((2, width), [[1 / (3 * width)], [1.0]])  # Of rows that are uniform in the ball.
+    parts = []
+    for term in schema.terms:
+        is_many = isinstance(term, Categorical)  # Levels are compared with each other, and not with the mean.
+        share = min(_SHARE, 1 / term.width) if is_many else 1 / max(term.width, 2)
+        parts.append(np.full((2, term.width), [[share], [1.0 if is_many else 1 - share]]))
+    return np.hstack(parts)
+
+
+def _by_column(schema: Schema | None, std_d: Floats) -> list[tuple[str, float]]:
+    """Each column's own; of categories that of one which a tenth of the rows have, against a frequent one."""
+    if schema is None:
+        return [(f"x{d}", float(std)) for d, std in enumerate(std_d)]
+    return [(term.name, float(std_d[schema.places[term.name]])) for term in schema.terms]
+
+
+def _numbers(schema: Schema | None, columns: Declared, first: int) -> list[bool]:
+    """Which of these are numbers."""
+    if schema is None:
+        return [bool(one) for one in (columns.high_d > columns.low_d)[first:]]
+    return [term.numeric for term in schema.terms]

@@ -8,8 +8,7 @@ from typing import Any
 from dpvb.estimators.regression import Regression
 from dpvb.guards.errors import ParameterError
 from dpvb.guards.lacking import says_what_lacks
-from dpvb.results.coefficients import CoefficientTable
-from dpvb.results.difference import difference
+from dpvb.results.coefficients import CoefficientTable, difference
 
 # What a column may declare in two ways, by its kind: a coefficient in its own unit means the same. Levels are compared
 # by their lines.

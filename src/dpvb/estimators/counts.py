@@ -18,14 +18,9 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_number
-from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.regression.polya_gamma import PolyaGamma
-from dpvb.models.regression.predictive import (
-    count_interval,
-    tail,
-)
+from dpvb.models.regression.likelihood import Likelihood, tail
 from dpvb.results import metrics
-from dpvb.results.coefficients import Head
+from dpvb.results.coefficients import TableHead
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -70,7 +65,7 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
             level: least probability inside, in (0, 1).
         """
         psi = self._psi(X, table=True, exposure=exposure, offset=offset)
-        return count_interval(self._fitted_likelihood, *psi, tail(level))
+        return self._fitted_likelihood.count_interval(*psi, tail(level))
 
     @fitted_only
     def score(
@@ -105,10 +100,7 @@ class PoissonRegression(CountRegression):
     The expected count is exp(intercept + x·coef). Counts that spread more than that need a NegativeBinomialRegression:
     here their intervals would be too narrow.
 
-    Args:
-        solver: "first_order"; the other solvers have no Poisson form.
-
-    The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
+    The parameters and the attributes are those of `BinomialLikelihoodRegression`.
     """
 
     command: ClassVar[str | None] = "poisson"
@@ -131,7 +123,7 @@ class NegativeBinomialRegression(CountRegression):
     Args:
         dispersion: public number r in [1e-6, 1e9]: R's theta, 1/alpha of statsmodels; large values come near a Poisson
             regression. Not given: it is learned in the same plan, for a small part of the budget; that needs
-            solver="first_order" and covariance="full".
+            covariance="full".
 
     Attributes:
         dispersion_: the dispersion, given or learned; of a learned one exp of the posterior mean of its logarithm.
@@ -169,7 +161,7 @@ class NegativeBinomialRegression(CountRegression):
         low, high = (math.exp(min(max(end, -690.0), 690.0)) for end in (mean - reach * std, mean + reach * std))
         return low, high
 
-    def _head(self, per: str, noise_aware: bool) -> Head:
+    def _head(self, per: str, noise_aware: bool) -> TableHead:
         head, (low, high) = super()._head(per, noise_aware), self.dispersion_interval()
         learned = f" [{low:.4g}, {high:.4g}], learned" if self._log_dispersion is not None else ", given"
         return replace(head, model=f"{head.model}; dispersion {self.dispersion_:.4g}{learned}")
@@ -186,10 +178,6 @@ class NegativeBinomialRegression(CountRegression):
         """Keep mean and standard deviation of the logarithm of a learned dispersion; None: it was given."""
         self._log_dispersion = learned
         self.dispersion_ = self.dispersion if learned is None else math.exp(min(max(learned[0], -13.0), 20.0))
-
-    def _shift_of(self, model: Any) -> float:
-        """The Pólya-Gamma forms have the log odds log(mean/dispersion)."""
-        return math.log(model.likelihood.r) if isinstance(model, PolyaGamma) else 0.0
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()

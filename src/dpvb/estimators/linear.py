@@ -19,17 +19,13 @@ from dpvb.estimators.base import Task, fitted_only
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import Regression
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.regression import tuned
-from dpvb.models.regression.foreseen import LINEAR, Scores
-from dpvb.models.regression.known import Known
+from dpvb.models.regression.foreseen import LINEAR, ScoreFacts
+from dpvb.models.regression.likelihood import tail
 from dpvb.models.regression.linear import Linear
-from dpvb.models.regression.one_release import OneRelease
-from dpvb.models.regression.predictive import tail
-from dpvb.models.regression.weights import Weights
-from dpvb.results.coefficients import Head
-
-SOLVERS = ("first_order", "sufficient_statistics")
+from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
+from dpvb.results.coefficients import TableHead
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -43,10 +39,9 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         y_range: public range (low, high) of y, in its units: values outside are clipped to it. Not given: that of the
             schema's target, of the kind "numeric". Without an intercept, where all features are 0, y is the middle of
             its range: then a range (-a, a) gives a line through the origin.
-        solver: "first_order" (second moments once, then clipped scores) or "sufficient_statistics" (all second moments
-            of x and y, once; for comparison). An earlier fit as `prior` has the same y_range. It says of coefficients
-            what its rows did, each row worth 1/sigma_² of that fit, and says nothing of sigma_, which is that of the
-            rows of this fit alone. A study is in the units of y.
+
+    An earlier fit as `prior` must have the same y_range. Each of its rows counts in the coefficients as 1/sigma_² of
+    that fit, and in sigma_ not at all. A study is in the units of y.
 
     Attributes:
         sigma_: the standard deviation of y about its mean given x, where an error counts at most `sigma_reach_`.
@@ -57,7 +52,6 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
     """
 
     y_range: Sequence[float] | None = None
-    solver: str = "first_order"
 
     command: ClassVar[str | None] = "linear"
 
@@ -96,7 +90,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
 
     @property
     def _said_of_parameters(self) -> str:
-        return f"solver {self.solver!r}, estimate {self.estimate!r}, the plan and all other parameters"
+        return f"estimate {self.estimate!r}, the plan and all other parameters"
 
     def _private(
         self,
@@ -117,19 +111,14 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         """What y may be where no schema says it: by y_range, or as the model was fitted."""
         return self._fitted_response if hasattr(self, "_fitted_response") else self._response
 
-    def _model(self, design: AnyDesign, schema: Schema | None, known: tuple[Known, ...]) -> Any:
-        check_choice("solver", self.solver, SOLVERS)
-        given: dict[str, Any] = {"intercept": design.intercept, "alpha": self.alpha}
-        if self.solver == "sufficient_statistics":
-            if known:
-                raise ParameterError("prior must be None, unless solver='first_order', got 'sufficient_statistics'.")
-            return OneRelease(design.width, **given, declared=self._declared(design, schema))
+    def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Any:
+        fields: dict[str, Any] = {"intercept": design.intercept, "alpha": self.alpha}
         if self.num_steps is not None:
-            given["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
-        return Linear(design.width, **given, declared=self._declared(design, schema), known=known)
+            fields["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        return Linear(design.width, **fields, declared=self._declared(design, schema), earlier=earlier)
 
-    def _scores(self, model: Any) -> tuple[Scores, str] | None:
-        return (LINEAR, "standard deviations of the errors") if isinstance(model, Linear) else None
+    def _scores(self, model: Any) -> tuple[ScoreFacts, str]:
+        return LINEAR, "standard deviations of the errors"
 
     def take(self, task: Task, q: Any) -> None:
         """Keep the posterior, and σ."""
@@ -147,7 +136,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         """The middle of the range of y."""
         return self._fitted_response.middle
 
-    def _in_units(self, read: Weights) -> Weights:
+    def _in_units(self, read: WeightPosterior) -> WeightPosterior:
         half = self._fitted_response.half
         square = half**2
         return replace(
@@ -161,8 +150,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
     def sigma_interval(self, level: float = 0.95) -> tuple[float, float]:
         """Ends (low, high) of the credible interval of `sigma_`, the privacy noise counted in.
 
-        It is an interval of the standard deviation of errors that count at most `sigma_reach_`. With
-        solver="sufficient_statistics" errors count in full, and their sampling is taken to be that of normal ones.
+        It is an interval of the standard deviation of errors that count at most `sigma_reach_`.
 
         Args:
             level: probability inside, in (0, 1).
@@ -229,12 +217,12 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         """From the error of half the range to 0."""
         return -1.0, 0.0
 
-    def _head(self, per: str, noise_aware: bool) -> Head:
+    def _head(self, per: str, noise_aware: bool) -> TableHead:
         low, high = self.sigma_interval()
         model = f"Linear regression on {self._coefficients.columns}; sigma {self.sigma_:.4g} [{low:.4g}, {high:.4g}]"
         if self.sigma_reach_ < self._fitted_response.half:
             model += f", errors counted up to {self.sigma_reach_:.4g}"
-        return Head(model, "response", per, self._prior, noise_aware, self.privacy_)
+        return TableHead(model, "response", per, self._prior, noise_aware, self.privacy_)
 
     @property
     def _prior(self) -> str:

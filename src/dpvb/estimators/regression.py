@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from dpvb.core.plan import Plan
 from dpvb.data.shards import paths_of
 from dpvb.data.tables.columns import INDICATOR
-from dpvb.data.tables.design import Design, SparseDesignRows
+from dpvb.data.tables.design import Design
 from dpvb.data.tables.matrices import as_matrix
 from dpvb.data.tables.response import BOUNDS, Response
 from dpvb.data.tables.schema import Schema
@@ -32,9 +32,7 @@ from dpvb.estimators.base import (
     generator,
     unbounded,
 )
-from dpvb.estimators.coefficient_forecast import of_coefficients
-from dpvb.estimators.coefficient_prior import Frame, known_of
-from dpvb.estimators.coefficients import Coefficients
+from dpvb.estimators.coefficients import Coefficients, Frame, earlier_data, of_coefficients
 from dpvb.estimators.earlier import Fitted, kept
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import check_names, in_order, places, schema_of
@@ -43,26 +41,119 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
 from dpvb.models.regression import tuned
-from dpvb.models.regression.base_rate import is_shifted
-from dpvb.models.regression.declared import Declared
+from dpvb.models.regression.diagonal import FirstOrderDiagonal
 from dpvb.models.regression.first_order import FirstOrder
-from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
-from dpvb.models.regression.foreseen import Scores
-from dpvb.models.regression.known import Known
-from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.regression.polya_gamma import PolyaGamma
-from dpvb.models.regression.predictive import tail
-from dpvb.models.regression.slants import NO_PRODUCTS
-from dpvb.models.regression.weights import Weights
+from dpvb.models.regression.foreseen import ScoreFacts
+from dpvb.models.regression.likelihood import Likelihood, tail
+from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
+from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
 from dpvb.results import exports
-from dpvb.results.coefficients import Coefficient, CoefficientTable, Head, Summary
+from dpvb.results.coefficients import Coefficient, CoefficientTable, Summary, TableHead
 from dpvb.results.figures import Facts, Figure, Intervals
 from dpvb.results.forecast import Forecast
 
 _READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d", "slant_3k")
-SOLVERS = ("first_order", "sufficient_statistics", "paper")
 COVARIANCES = ("full", "diagonal")
 ESTIMATES = ("posterior", "mode")
+
+
+@dataclass(frozen=True)
+class FittedColumns:
+    """The columns that a regression was fitted with, by which it reads rows for predictions; public.
+
+    Attributes:
+        kind: name of the estimator, for messages.
+        names: of the features, where the rows had names.
+        width: number of features.
+        schema: of a table, or of ranges; None: rows had one norm.
+        constant: the intercept's constant in a delivered row; 0: there is none.
+        row_norm: what features were divided by.
+    """
+
+    kind: str
+    names: tuple[str, ...] | None
+    width: int
+    schema: Schema | None
+    constant: float
+    row_norm: float
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of all features."""
+        return self.names or places(self.width)
+
+    def check(self, width: int, expected: int | None = None) -> None:
+        """Check the number of columns of some rows.
+
+        Raises:
+            DataFormatError: for another number.
+        """
+        expected = self.width if expected is None else expected
+        if width != expected:
+            raise DataFormatError(f"X has {width} features, but {self.kind} is expecting {expected} features as input.")
+
+    def table(self, X: Records, schema: Schema) -> Table:
+        """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
+        if isinstance(X, Table):
+            return X
+        if _is_named(X) or any(column.kind not in ("numeric", "spline") for column in schema.own_columns):
+            return Table(X, schema)
+        matrix = as_matrix(X)
+        self.check(matrix.width, len(schema.own_columns))
+        return in_order(matrix, schema)
+
+    def visible(self, X: Records) -> AnyDesign:
+        """Rows that the caller may see, brought to the public norm as private ones are.
+
+        Raises:
+            DataFormatError: for rows of other columns.
+        """
+        if self.schema is not None:
+            features = replace(self.schema, target=None, group=None)
+            table = self.table(X, features)
+            if replace(table.schema, target=None, group=None) != features:
+                raise DataFormatError("the table's schema is not the one that the model was fitted with.")
+            return table.features(fit_intercept=self.constant > 0, sparse_rows=True)
+        if isinstance(X, Table):
+            raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
+        check_names(column_names(X), self.names)
+        return Design(X, row_norm=self.row_norm, intercept=self.constant, sparse_rows=sparse.issparse(X))
+
+    def chunks(self, design: AnyDesign) -> Iterator[Any]:
+        """Chunks of rows, whose width is checked."""
+        self.check(design.width - (self.constant > 0))
+        return (chunk.rows for chunk in design.chunks())
+
+    def to_facts(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "features": None if self.names is None else list(self.names),
+            "width": self.width,
+            "schema": None if self.schema is None else self.schema.to_json(),
+            "constant": self.constant,
+            "row_norm": self.row_norm,
+        }
+
+    @classmethod
+    def from_facts(cls, kind: str, facts: Mapping[str, Any]) -> FittedColumns:
+        """Inverse of `to_facts`.
+
+        Raises:
+            ValueError: for features of another number; and whatever facts that do not fit raise.
+        """
+        names, schema = facts["features"], facts["schema"]
+        columns = cls(
+            kind,
+            None if names is None else tuple(map(str, names)),
+            int(facts["width"]),
+            None if schema is None else Schema.from_json(schema),
+            check_number("constant", facts["constant"], low=0, high=1, closed="left"),
+            check_number("row_norm", facts["row_norm"], low=0, closed="neither"),
+        )
+        widths = {columns.width, *([] if names is None else [len(names)])}
+        if len(widths | (set() if columns.schema is None else {columns.schema.width})) > 1:
+            raise ValueError("features of another number")
+        return columns
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -76,31 +167,30 @@ class Regression(PrivateEstimator):
     Args:
         low, high: public range of each column of a plain X, numbers or (n_features,), in its units: values outside are
             clipped, and columns are scaled as the numeric ones of a `dpvb.Schema`.
-        row_norm: in their place, a public bound on the norm of a row of a plain X, its intercept included, in its
-            units: longer rows are scaled back to it, in fit and in every prediction. For columns of one unit.
+        row_norm: public bound on the norm of a row of a plain X, intercept included, in units of X, if low and high are
+            not given: longer rows are scaled back to it, in fit and in every prediction. For columns of one unit.
         fit_intercept: whether every row gets a constant.
         intercept_value: that constant over row_norm, in (0, 1); the features' norm is at most
             √(1 - intercept_value²)·row_norm. Small values leave room for the features, large ones measure the
             intercept better.
-        column_bound: beside row_norm, a bound on the absolute values of a column, a number or (n_features,), in the
-            units of X. Not given: row_norm.
-        numeric: beside row_norm, the columns that are numbers rather than indicators, as their places, or True for all;
-            their centres and spreads are released, so that neither bounds nor units matter. A schema says it itself,
-            and columns with low and high are numbers.
+        column_bound: public bound on the absolute values of each column, a number or (n_features,), in units of X, if
+            row_norm is given. Not given: row_norm.
+        numeric: the columns that are numbers rather than indicators, as their places, or True for all, if row_norm is
+            given: their centres and spreads are released, so that neither bounds nor units matter. A schema declares
+            its numbers itself, and columns with low and high are numbers.
         alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1. Not given: a column's own spread
             is its unit, and an indicator's value.
-        prior: what is known beside it (solver="first_order" and a full covariance only): a fit of the same kind to
-            other people, or the path of its file, whose rows count like more rows; or coefficients of a public study by
-            the names of `coefficients`, with mean and standard deviation, {"age": (0.03, 0.01)}, or the path of a .json
-            file.
-        public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
+        prior: data known before the fit (full covariance only): a fit of the same kind to other people, or the path of
+            its file, whose rows count like more rows; or coefficients of a public study by the names of `coefficients`,
+            with mean and standard deviation, {"age": (0.03, 0.01)}, or the path of a .json file.
+        public_prior: states that the rows of an earlier fit were public, or of people who are not in these data.
         estimate: "posterior", or "mode", private expectation maximisation: the point where the posterior of predictions
             is highest, with no uncertainty of it in predictions, and without intervals.
 
     Attributes:
         coef_, intercept_: posterior means in the units of X, (n_features,) and a number; of a table, per unit of a
             number (where the schema transforms it, of the transformed number) and per category.
-        coef_std_, intercept_std_: posterior standard deviations, the privacy noise counted in; None of a mode.
+        coef_std_, intercept_std_: posterior standard deviations, which include the privacy noise; None for a mode.
         privacy_: the privacy statement of the fit.
         n_iter_, n_features_in_, feature_names_: steps, and number and names of the features.
     """
@@ -144,8 +234,8 @@ class Regression(PrivateEstimator):
         """The prior of the table, in words."""
 
     @abstractmethod
-    def _model(self, design: AnyDesign, schema: Schema | None, known: tuple[Known, ...]) -> Any:
-        """The model that the parameters name, beside what is known; its own defaults stand for None."""
+    def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Any:
+        """The model of the parameters, which gets normal likelihoods by earlier data, if there are any."""
 
     @abstractmethod
     def _said_of_response(self, schema: Schema | None) -> dict[str, str]:
@@ -156,15 +246,15 @@ class Regression(PrivateEstimator):
     def _said_of_parameters(self) -> str:
         """What it takes for public of the parameters."""
 
-    def _known(
+    def _earlier(
         self, design: AnyDesign, names: tuple[str, ...] | None, schema: Schema | None
-    ) -> tuple[tuple[Known, ...], str]:
-        """What is known of the weights beside the rows, and where it comes from, in words."""
+    ) -> tuple[tuple[NormalLikelihood, ...], str]:
+        """Normal likelihoods of the weights from `prior`, and their source in words."""
         if self.prior is None:
             return (), ""
         names = names or places(design.width - (design.intercept > 0))
         frame = Frame(design.intercept, design.row_norm, names, schema, self._response_of(schema))
-        return known_of(self, self.prior, frame, public=self.public_prior)
+        return earlier_data(self, self.prior, frame, public=self.public_prior)
 
     @property
     def _sparse_rows(self) -> bool:
@@ -246,7 +336,7 @@ class Regression(PrivateEstimator):
         return self._coefficients.curve(head, column, at, reference, given or {}, level, exp)
 
     @abstractmethod
-    def _head(self, per: str, noise_aware: bool) -> Head:
+    def _head(self, per: str, noise_aware: bool) -> TableHead:
         """What a table says above its rows."""
 
     @overload
@@ -286,8 +376,8 @@ class Regression(PrivateEstimator):
         scales: tuple[tuple[float, float], ...] = ()
         if self.schema_ is not None:
             whole = [*self.coefficients(per="range")]
-            known = [row for row in whole if not row.note] or whole
-            most = max(max(abs(row.low), abs(row.high)) for row in known)
+            clear = [row for row in whole if not row.note] or whole
+            most = max(max(abs(row.low), abs(row.high)) for row in clear)
             units = [row.std / one.std if one.std else 1.0 for row, one in zip(table, whole, strict=True)]
             scales = tuple((-most * unit, most * unit) for unit in units)
             how = " Numbers are per unit of a column; the pictures are per whole declared range, so that rows compare."
@@ -355,8 +445,8 @@ class Regression(PrivateEstimator):
         schema = X.schema if isinstance(X, Table) else None
         design = self._private(X, y, trials, group, self.row_norm, beside)
         names = X.feature_names if isinstance(X, Table) else column_names(X)
-        known, told = self._known(design, names, schema)
-        model = self._model(design, schema, known)
+        earlier, source = self._earlier(design, names, schema)
+        model = self._model(design, schema, earlier)
         public = {
             "columns" if schema is None else stated: f"{design.width} columns"
             + (", the intercept's included" if design.intercept else "")
@@ -364,16 +454,16 @@ class Regression(PrivateEstimator):
             "row_norm": f"rows divided by {design.row_norm:g} and clipped to norm 1, the intercept's constant being "
             f"{design.intercept:g}",
             **self._said_of_response(schema),
-            **({"prior": f"the prior: {told}"} if told else {}),
+            **({"prior": f"the prior: {source}"} if source else {}),
             "parameters": self._said_of_parameters,
         }
+        width, kind = design.width - (design.intercept > 0), type(self).__name__
+        columns = FittedColumns(kind, names, width, schema, design.intercept, design.row_norm)
         notes = {
-            "names": names,
-            "told": told,
-            "width": design.width - (design.intercept > 0),
+            "columns": columns,
             "schema": schema,
             "constant": design.intercept,
-            "row_norm": design.row_norm,
+            "prior": source,
             "target": schema.target if schema is not None and y is None else None,
         }
         return self._task(model, design, model.schedule, public, notes)
@@ -382,27 +472,26 @@ class Regression(PrivateEstimator):
         """Keep the posterior."""
         notes = task.notes
         self.n_iter_ = notes["steps"]
-        self._set_columns(notes["names"], notes["width"], notes["schema"])
-        self._shift, self._told = self._shift_of(task.model), notes["told"]
+        self._set_columns(notes["columns"])
+        self._shift, self._prior_source = self._shift_of(task.model), notes["prior"]
         weights, table = task.model.weights(q), task.model.table(q)
         if self.estimate == "mode":
             weights, table = weights.point(), replace(weights.point(), data=table.data)
         weights, table = self._in_units(weights), self._in_units(table)
-        self._set_posterior(weights, table, notes["constant"], notes["row_norm"])
+        self._set_posterior(weights, table)
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        scores = self._scores(task.model)
-        return super()._forecast(task, plan, n) if scores is None else of_coefficients(task, plan, n, *scores)
+        return of_coefficients(task, plan, n, *self._scores(task.model))
 
-    def _scores(self, model: Any) -> tuple[Scores, str] | None:
-        """What a model's scores are like, and the unit of its effects; None for one that releases no scores."""
-        return None
+    @abstractmethod
+    def _scores(self, model: Any) -> tuple[ScoreFacts, str]:
+        """What a model's scores are like, and the unit of its effects."""
 
     def _shift_of(self, model: Any) -> float:
         """What ψ has beside the weights of a model."""
         return 0.0
 
-    def _in_units(self, read: Weights) -> Weights:
+    def _in_units(self, read: WeightPosterior) -> WeightPosterior:
         """A reading of the posterior in the units of the response."""
         return read
 
@@ -419,12 +508,13 @@ class Regression(PrivateEstimator):
     def _psi_of(self, rows: Any) -> Floats:
         """ψ of each clean row at the posterior mean, from that row alone, bit for bit."""
         mean_d = self._weights.mean_d
-        if isinstance(rows, SparseDesignRows):
-            row_j = np.repeat(np.arange(len(rows.y_n)), np.diff(rows.indptr))
-            weights = rows.values * mean_d[rows.indices]
+        x_nd = rows.matrix(len(mean_d))
+        if not isinstance(x_nd, np.ndarray):
+            row_j = np.repeat(np.arange(len(rows.y_n)), np.diff(x_nd.indptr))
+            weights = x_nd.data * mean_d[x_nd.indices]
             psi_n: Floats = np.bincount(row_j, weights=weights, minlength=len(rows.y_n)).astype(np.float64)
         else:
-            psi_n = linear.dot(rows.x_nd, mean_d)
+            psi_n = linear.dot(x_nd, mean_d)
         return psi_n + self._shift + (0.0 if rows.offset_n is None else rows.offset_n)
 
     def _bounded(self, X: Records) -> Any:
@@ -434,20 +524,20 @@ class Regression(PrivateEstimator):
             ParameterError: a matrix without a bound, or with two; low or high that are no ranges; ranges or
                 numeric for a table; numeric beside low and high.
         """
-        given = [name for name in ("low", "high", "row_norm") if getattr(self, name) is not None]
-        ranges = [name for name in given if name != "row_norm"]
+        bounds = [name for name in ("low", "high", "row_norm") if getattr(self, name) is not None]
+        ranges = [name for name in bounds if name != "row_norm"]
         if isinstance(X, Table):
             if said := ranges + ["numeric"] * (self.numeric is not None):
                 raise ParameterError(f"{said[0]} must be None with a table, whose schema says what its columns are.")
             return X
-        if given == ["row_norm"]:
+        if bounds == ["row_norm"]:
             return X
-        if given == ["low", "high"] and self.numeric is not None:
+        if bounds == ["low", "high"] and self.numeric is not None:
             raise ParameterError("numeric must be None with low and high, with which every column is a number.")
-        if given != ["low", "high"]:
+        if bounds != ["low", "high"]:
             raise unbounded(
                 "low and high or row_norm",
-                " and ".join(given) or "none",
+                " and ".join(bounds) or "none",
                 "low= and high=, the range of each column that you know without looking at the data, such as "
                 "low=[18, 0], high=[90, 500_000] for ages and incomes",
                 "a dpvb.Table with a dpvb.Schema, which says the same of named columns, and has categories",
@@ -467,7 +557,7 @@ class Regression(PrivateEstimator):
         row_norm: float | None,
         beside: Mapping[str, Any] | None = None,
     ) -> AnyDesign:
-        """Private rows in the form that the solver reads."""
+        """Private rows in the form that the model reads."""
         return self._rows_of(X, y, trials, group, row_norm, self._response, beside)
 
     def _rows_of(
@@ -512,20 +602,21 @@ class Regression(PrivateEstimator):
             low_d = -high_d
         first = np.zeros(int(constant > 0))
         low_d, high_d = (np.append(first, np.where(numeric_d, end_d, 0.0)) for end_d in (low_d, high_d))
-        known = schema is not None or self.column_bound is not None
+        has_units = schema is not None or self.column_bound is not None
         products_p3 = NO_PRODUCTS if schema is None or constant == 0 else 1 + schema.products
-        return Declared(low_d, high_d, np.append(first + 1.0, unit_d), known, products_p3)
+        return Declared(low_d, high_d, np.append(first + 1.0, unit_d), has_units, products_p3)
 
-    def _set_columns(self, names: tuple[str, ...] | None, width: int, schema: Schema | None) -> None:
+    def _set_columns(self, columns: FittedColumns) -> None:
         """Number, names and units of the features."""
-        self.schema_, self.n_features_in_, self._named = schema, width, names is not None
-        self.feature_names_ = names or places(width)
+        self._columns, self.schema_ = columns, columns.schema
+        self.n_features_in_, self.feature_names_ = columns.width, columns.feature_names
 
-    def _set_posterior(self, weights: Weights, table: Weights, constant: float, row_norm: float) -> None:
+    def _set_posterior(self, weights: WeightPosterior, table: WeightPosterior) -> None:
         """Keep both readings of the posterior in the model's units, and show the table's in those of X."""
-        self._weights, self._table, self._constant, self._row_norm = weights, table, constant, row_norm
-        self._first = int(constant > 0)
-        self._coefficients = Coefficients(table, constant, row_norm, self.feature_names_, self.schema_, self._shift)
+        self._weights, self._table, columns = weights, table, self._columns
+        self._coefficients = Coefficients(
+            table, columns.constant, columns.row_norm, columns.feature_names, columns.schema, self._shift
+        )
         self.coef_, self.intercept_ = self._shown(self._coefficients.normal.mean_r)
         stds: tuple[Any, Any] = self._stds() if table.covariance.any() else (None, None)
         self.coef_std_, self.intercept_std_ = stds
@@ -552,7 +643,7 @@ class Regression(PrivateEstimator):
         number, indicator = tuned.TABLE_TAU, tuned.UNIT_EFFECT * tuned.TABLE_TAU
         if self.schema_ is None and self.column_bound is None:
             indicator *= tuned.UNKNOWN_UNIT
-        beside = f"; beside it, {self._told}" if self._told else ""
+        beside = f"; beside it, {self._prior_source}" if self._prior_source else ""
         return (
             f"N(0, {number:g}²) for a standard deviation of a number, N(0, {indicator:g}²) for any other column, "
             f"{mean} for the mean{unit}{beside}"
@@ -580,11 +671,11 @@ class Regression(PrivateEstimator):
         read = self._table if table else self._weights
         parts = [(np.empty(0), np.empty(0)), *(self._moments(x_nd, read) for x_nd in self._rows(X))]
         mean_n, variance_n = (np.concatenate(part) for part in zip(*parts, strict=True))
-        for name, given in (("offset", offset), ("exposure", exposure)):
-            mean_n = mean_n if given is None else mean_n + _of_rows(name, given, len(mean_n))
+        for name, value in (("offset", offset), ("exposure", exposure)):
+            mean_n = mean_n if value is None else mean_n + _of_rows(name, value, len(mean_n))
         return mean_n, variance_n
 
-    def _moments(self, x_nd: Any, read: Weights) -> tuple[Floats, Floats]:
+    def _moments(self, x_nd: Any, read: WeightPosterior) -> tuple[Floats, Floats]:
         """Mean and variance of ψ for clean rows, by a reading of the posterior."""
         mean_n = np.asarray(x_nd @ read.mean_d) + self._shift
         covariance = read.covariance
@@ -599,31 +690,10 @@ class Regression(PrivateEstimator):
     def _rows(self, X: Records) -> Iterator[Any]:
         """Rows as the model reads them, dense or sparse."""
         self._check_fitted()
-        for rows in self._chunks(self._visible(X)):
+        for rows in self._columns.chunks(self._columns.visible(X)):
             if np.isnan(rows.y_n).any():
                 raise DataFormatError("X has rows that hold NaN or infinity, for which nothing can be predicted.")
-            yield _matrix(rows, len(self._weights.mean_d))
-
-    def _chunks(self, design: AnyDesign) -> Iterator[Any]:
-        """Chunks of rows of the fitted width."""
-        self._check_width(design.width - self._first, self.n_features_in_)
-        return (chunk.rows for chunk in design.chunks())
-
-    def _check_width(self, width: int, expected: int) -> None:
-        if width != expected:
-            raise DataFormatError(
-                f"X has {width} features, but {type(self).__name__} is expecting {expected} features as input."
-            )
-
-    def _tabled(self, X: Records, schema: Schema) -> Table:
-        """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
-        if isinstance(X, Table):
-            return X
-        if _is_named(X) or any(column.kind not in ("numeric", "spline") for column in schema.own_columns):
-            return Table(X, schema)
-        matrix = as_matrix(X)
-        self._check_width(matrix.width, len(schema.own_columns))
-        return in_order(matrix, schema)
+            yield rows.matrix(len(self._weights.mean_d))
 
     def _measured(
         self, X: Records, y: Responses, trials: Any, public: bool, offset: Any = None, exposure: Any = None
@@ -637,35 +707,22 @@ class Regression(PrivateEstimator):
         self._check_public(public)
         self._check_fitted()
         if self.schema_ is not None:
-            X = self._tabled(X, self.schema_)
-        beside = {name: given for name, given in (("offset", offset), ("exposure", exposure)) if given is not None}
+            X = self._columns.table(X, self.schema_)
+        beside = {name: value for name, value in (("offset", offset), ("exposure", exposure)) if value is not None}
         if y is not None:
             _check_beside(replace(self._given_response, max_weight=None), beside)
         d, empty = len(self._weights.mean_d), np.empty(0)
         parts = [(empty, empty, empty, empty, empty)]
-        for rows in self._chunks(self._private(X, y, trials, None, self._row_norm, beside)):
+        for rows in self._columns.chunks(self._private(X, y, trials, None, self._columns.row_norm, beside)):
             if np.isnan(rows.y_n).any():
                 raise DataFormatError(
                     "public rows must not hold NaN, infinity, or a response outside the declared ones."
                 )
-            mean_n, variance_n = self._moments(_matrix(rows, d), self._weights)
+            mean_n, variance_n = self._moments(rows.matrix(d), self._weights)
             offset_n = np.zeros(len(mean_n)) if rows.offset_n is None else rows.offset_n
             parts.append((mean_n + offset_n, variance_n, rows.y_n, rows.trials_n, offset_n))
         mean_n, variance_n, y_n, trials_n, offset_n = map(np.concatenate, zip(*parts, strict=True))
         return mean_n, variance_n, y_n, trials_n, offset_n
-
-    def _visible(self, X: Records) -> AnyDesign:
-        """Rows that the caller may see, brought to the public norm as private ones are."""
-        if self.schema_ is not None:
-            features = replace(self.schema_, target=None, group=None)
-            table = self._tabled(X, features)
-            if replace(table.schema, target=None, group=None) != features:
-                raise DataFormatError("the table's schema is not the one that the model was fitted with.")
-            return table.features(fit_intercept=self._constant > 0, sparse_rows=True)
-        if isinstance(X, Table):
-            raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
-        check_names(column_names(X), self.feature_names_ if self._named else None)
-        return Design(X, row_norm=self._row_norm, intercept=self._constant, sparse_rows=sparse.issparse(X))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -681,35 +738,31 @@ class Regression(PrivateEstimator):
         arrays |= {f"{start}data_precision": data.precision for start, data in said.items()}
         arrays |= {f"{start}data_pull_d": data.pull_d for start, data in said.items()}
         facts = {
-            "features": list(self.feature_names_) if self._named else None,
-            "width": self.n_features_in_,
-            "schema": None if self.schema_ is None else self.schema_.to_json(),
-            "constant": self._constant,
-            "row_norm": self._row_norm,
+            **self._columns.to_facts(),
             "steps": self.n_iter_,
             "shift": self._shift,
-            "told": self._told,
+            "told": self._prior_source,
         }
         return arrays, facts
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.n_iter_, width = int(facts["steps"]), int(facts["width"])
-        constant = check_number("constant", facts["constant"], low=0, high=1, closed="left")
-        row_norm = check_number("row_norm", facts["row_norm"], low=0, closed="neither")
+        self.n_iter_, columns = int(facts["steps"]), FittedColumns.from_facts(type(self).__name__, facts)
         if "table_mean_d" in arrays:
             # Files of before have the diagonal of the prior's covariance.
             named = {name: name.replace("prior", "prior" if "prior" in arrays else "prior_d") for name in _READING}
             present = [name for name in _READING if name in arrays or name == "prior"]  # Some came later.
-            found: Any = [{name: arrays[start + named[name]] for name in present} for start in ("", "table_")]
-            weights, table = (Weights(**read) for read in found)
+            parts: Any = [{name: arrays[start + named[name]] for name in present} for start in ("", "table_")]
+            weights, table = (WeightPosterior(**read) for read in parts)
             if "data_pull_d" in arrays:
                 weights, table = (
-                    replace(read, data=Known(arrays[start + "data_precision"], arrays[start + "data_pull_d"]))
+                    replace(
+                        read, data=NormalLikelihood(arrays[start + "data_precision"], arrays[start + "data_pull_d"])
+                    )
                     for start, read in (("", weights), ("table_", table))
                 )
         else:  # Of a file of format 1.
-            weights = table = Weights.alone(*(arrays[name] for name in _READING[:3]))
-        d = width + (constant > 0)
+            weights = table = WeightPosterior.alone(*(arrays[name] for name in _READING[:3]))
+        d = columns.width + (columns.constant > 0)
         for read in (weights, table):
             vectors = {part.shape for part in (read.mean_d, read.unseen_d, read.centre_d)}
             shape = read.covariance.shape
@@ -723,13 +776,9 @@ class Regression(PrivateEstimator):
                 raise ValueError("what the data say, of another shape")
             if not slanted or vectors != {(d,)} or shape != read.naive_covariance.shape or not shapes <= {(d,), (d, d)}:
                 raise ValueError("a posterior of another shape")
-        self._shift, self._told = check_number("shift", facts.get("shift", 0.0)), str(facts.get("told", ""))
-        names, schema = facts["features"], facts["schema"]
-        names = None if names is None else tuple(map(str, names))
-        self._set_columns(names, width, None if schema is None else Schema.from_json(schema))
-        if len(self.feature_names_) != width or (self.schema_ is not None and self.schema_.width != width):
-            raise ValueError("features of another number")
-        self._set_posterior(domains.checked(weights), domains.checked(table), constant, row_norm)
+        self._shift, self._prior_source = check_number("shift", facts.get("shift", 0.0)), str(facts.get("told", ""))
+        self._set_columns(columns)
+        self._set_posterior(domains.checked(weights), domains.checked(table))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -743,16 +792,13 @@ class BinomialLikelihoodRegression(Regression):
     The parameters that are not named here are those of `Regression`, and so are the attributes.
 
     Args:
-        solver: "first_order" (curvature once, then scores), "sufficient_statistics" (Pólya-Gamma augmentation,
-            second moments released at each step) or "paper" (the same as published; for comparison).
-        covariance: "full", or "diagonal" for features in the thousands ("first_order" only).
+        covariance: "full", or "diagonal" for features in the thousands.
         max_offset: public bound, in (0, 50], on the absolute value of an offset, which is added to a row's log odds or
-            log mean; farther ones are cut to it ("first_order" only). Not given: rows have no offset.
+            log mean; farther ones are cut to it. Not given: rows have no offset.
         max_weight: public bound, in (0, 1e9], on a row's weight; larger ones are cut to it, and the noise grows with
             it. Not given: rows have no weights.
     """
 
-    solver: str = "first_order"
     covariance: str = "full"
     max_offset: float | None = None
     max_weight: float | None = None
@@ -783,10 +829,9 @@ class BinomialLikelihoodRegression(Regression):
         group: Iterable[object] | None = None,
     ) -> Task:
         """What a fit to private rows would do."""
-        check_choice("solver", self.solver, SOLVERS)
         check_choice("covariance", self.covariance, COVARIANCES)
         beside = {"exposure": exposure, "offset": offset, "weights": weights}
-        beside = {name: given for name, given in beside.items() if given is not None}
+        beside = {name: value for name, value in beside.items() if value is not None}
         if y is not None:
             _check_beside(self._response, beside)
         return self._task_of(X, y, trials, group, beside)
@@ -807,70 +852,53 @@ class BinomialLikelihoodRegression(Regression):
 
     @property
     def _said_of_parameters(self) -> str:
-        forms = f"solver {self.solver!r}, covariance {self.covariance!r}, estimate {self.estimate!r}"
-        return f"{forms}, the plan and all other parameters"
+        return f"covariance {self.covariance!r}, estimate {self.estimate!r}, the plan and all other parameters"
 
-    def _head(self, per: str, noise_aware: bool) -> Head:
+    def _head(self, per: str, noise_aware: bool) -> TableHead:
         likelihood = self._likelihood
         model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {self._coefficients.columns}"
-        return Head(
+        return TableHead(
             model, "log rate" if likelihood.is_count else "log odds", per, self._prior, noise_aware, self.privacy_
         )
 
-    def _scores(self, model: Any) -> tuple[Scores, str] | None:
-        if not isinstance(model, (FirstOrder, FirstOrderDiagonal)):
-            return None
-        unit, scores = "log rate" if model.likelihood.is_count else "log odds", Scores.of(model.likelihood)
+    def _scores(self, model: Any) -> tuple[ScoreFacts, str]:
+        unit, scores = "log rate" if model.likelihood.is_count else "log odds", ScoreFacts.of(model.likelihood)
         if isinstance(model, FirstOrderDiagonal):
             scores = replace(scores, power=tuned.DIAGONAL_SCALE_POWER, shrink=tuned.DIAGONAL_SCALE_SHRINK)
         return scores, unit
 
     def quality(self, rows: Any) -> Floats:
         """Log-likelihood of each row at the posterior mean, times its weight."""
-        found_n = self._fitted_likelihood.log_probability(self._psi_of(rows), rows.y_n, rows.trials_n)
-        return found_n if rows.weight_n is None else found_n * rows.weight_n
+        score_n = self._fitted_likelihood.log_probability(self._psi_of(rows), rows.y_n, rows.trials_n)
+        return score_n if rows.weight_n is None else score_n * rows.weight_n
 
     def quality_range(self, model: Any) -> tuple[float, float]:
         """From four times the score of a uniform guess to 0, for a row of the largest weight."""
         return -4.0 * math.log1p(model.likelihood.max_y) * (self.max_weight or 1.0), 0.0
 
-    def _model(self, design: AnyDesign, schema: Schema | None, known: tuple[Known, ...]) -> Any:
+    def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Any:
         width = design.width
-        given: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
+        fields: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
         if self.num_steps is not None:
-            given["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
-        if self._likelihood.learns_dispersion and (self.solver, self.covariance) != ("first_order", "full"):
+            fields["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        if self.covariance == "full":
+            return FirstOrder(width, **fields, declared=self._declared(design, schema), earlier=earlier)
+        if self._likelihood.learns_dispersion:
             raise ParameterError(
-                "dispersion must be a number, unless solver='first_order' and covariance='full' learn it, got None. "
-                "dpvb.select chooses among several."
+                "dispersion must be a number, unless covariance='full' learns it, got None. dpvb.select chooses among "
+                "several."
             )
-        if self.solver == "first_order" and self.covariance == "full":
-            return FirstOrder(width, **given, declared=self._declared(design, schema), known=known)
-        if known:
-            raise ParameterError("prior must be None, unless solver='first_order' and covariance='full'.")
-        if self.solver == "first_order":
-            bound = _largest(schema) if schema is not None else self.column_bound
-            if bound is not None:
-                given["column_bound"] = _column_bound(bound, design)
-            return FirstOrderDiagonal(width, **given, declared=self._declared(design, schema))
-        if self.covariance == "diagonal":
-            raise ParameterError("covariance='diagonal' needs solver='first_order'; the other solvers are full.")
-        if self._likelihood.kind == "poisson":
-            raise ParameterError(f"solver must be 'first_order' for Poisson counts, got {self.solver!r}.")
-        if is_shifted(self._likelihood):
-            raise ParameterError(
-                f"solver must be 'first_order' for rows with an offset or an exposure, got {self.solver!r}, whose "
-                "statistics do not hold them."
-            )
-        variant: Literal["paper", "corrected"] = "paper" if self.solver == "paper" else "corrected"
-        is_private = check_number("epsilon", self.epsilon, low=0, closed="right") < np.inf
-        return PolyaGamma(width, variant=variant, average=is_private, mode=self.estimate == "mode", **given)
+        if earlier:
+            raise ParameterError("prior must be None, unless covariance='full'.")
+        bound = _largest(schema) if schema is not None else self.column_bound
+        if bound is not None:
+            fields["column_bound"] = _column_bound(bound, design)
+        return FirstOrderDiagonal(width, **fields, declared=self._declared(design, schema))
 
     @property
     def _prior(self) -> str:
-        if self.alpha is not None or self.solver != "first_order":
-            alpha = "learnt" if self.alpha is None else f"{self.alpha:g}"
-            return f"N(0, I/alpha) for the weights of rows of norm 1, alpha {alpha}"
+        if self.alpha is not None:
+            return f"N(0, I/alpha) for the weights of rows of norm 1, alpha {self.alpha:g}"
         return self._spread_prior(
             "", "nearly flat" if self.covariance == "diagonal" else f"N(base rate, {tuned.INTERCEPT_STD:g}²)"
         )
@@ -928,10 +956,14 @@ def _places(numeric: Any, width: int) -> NDArray[np.bool_]:
     """
     if numeric is None or isinstance(numeric, (bool, np.bool_)):
         return np.full(width, bool(numeric))
-    given = np.asarray(numeric)
+    places = np.asarray(numeric)
     chosen = np.zeros(width, dtype=np.bool_)
-    if given.ndim == 1 and (given.size == 0 or given.dtype.kind in "iu") and np.all((given >= 0) & (given < width)):
-        chosen[given.astype(np.intp)] = True
+    if (
+        places.ndim == 1
+        and (places.size == 0 or places.dtype.kind in "iu")
+        and np.all((places >= 0) & (places < width))
+    ):
+        chosen[places.astype(np.intp)] = True
         return chosen
     raise ParameterError(f"numeric must be True, False or places of columns from 0 to {width - 1}, got {numeric!r}.")
 
@@ -951,10 +983,3 @@ def _column_bound(bound: Any, design: AnyDesign) -> Floats:
         raise ParameterError(f"column_bound must be a positive number, or {width} of them, one a feature.")
     bound_d = np.clip(bound_d / design.row_norm, 1e-6, 1.0)
     return np.concatenate([[design.intercept], bound_d]) if design.intercept > 0 else bound_d
-
-
-def _matrix(rows: Any, width: int) -> Any:
-    """Clean rows as a matrix, dense or sparse."""
-    if isinstance(rows, SparseDesignRows):
-        return sparse.csr_array((rows.values, rows.indices, rows.indptr), shape=(len(rows.y_n), width))
-    return rows.x_nd

@@ -40,7 +40,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dpvb import accounting
-from dpvb.core.blocks import swap_ratio
 from dpvb.core.grids import Party, grids_of
 from dpvb.core.plan import Plan, calibrated, check_budget
 from dpvb.guards.errors import ParameterError, PrivacyError, check_choice, check_integer, check_number
@@ -222,8 +221,7 @@ class Trust:
             grids = grids_of(release, num_examples, self.party)
             numbers = sum(math.prod(block.packed_shape) for block in release.blocks.values())
             fine = min(self.party.noise_share * release.noise_std(name) / grids[name].step for name in grids) ** 2 / 2
-            ratio = swap_ratio(release.blocks) if plan.neighboring_relation == "replace_one" else 1.0
-            cost = ratio**2 / (2 * noise**2)
+            cost = release.event().sensitivity(plan.neighboring_relation) ** 2 / (2 * noise**2)
             total += cost
             if _RATIO * self.num_clients * numbers / fine > 0.01 * _MORE * cost:
                 raise ParameterError(

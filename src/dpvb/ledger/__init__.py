@@ -224,11 +224,11 @@ class Ledger:
             charged = pricing.charged(rows, state, facts.name)
         cost = pricing.as_cost(plan, facts)
         price = state.price(facts.name, state.units(facts.name, cost, normal=normal))
-        within = price.spent <= facts.cap
+        within = price.counted <= facts.cap
         sole = not within and pricing.is_sole(price, cost, facts)
         alone = cost.epsilon(facts.delta)
         scale, largest = pricing.largest(state, facts, cost, normal=normal)
-        total = alone if sole else as_epsilon(price.spent)
+        total = alone if sole else as_epsilon(price.counted)
         fixed = pricing.if_fixed(state, facts, charged, cost)
         return Quote(
             dataset=facts.name,
@@ -357,8 +357,8 @@ class Ledger:
                 body["owner"] = _hash(self._session.tokens[run])
             cost_units = state.units(dataset, cost, normal=normal)
             price = state.price(dataset, cost_units)
-            sole = price.spent > facts.cap and pricing.is_sole(price, cost, facts)
-            if sole or price.spent <= facts.cap:
+            sole = price.counted > facts.cap and pricing.is_sole(price, cost, facts)
+            if sole or price.counted <= facts.cap:
                 if sole:
                     body["epsilon"] = cost.epsilon(facts.delta, expected=facts.epsilon)
                 return self._append(

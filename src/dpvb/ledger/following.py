@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpvb.guards.errors import LedgerError
 from dpvb.ledger import turns
 from dpvb.ledger.head import Head
-from dpvb.ledger.state import WAY_OUT, State, check_hash, set_back
+from dpvb.ledger.state import WAY_OUT, State, check_hash, costs_more_now, set_back
 from dpvb.ledger.store import Store, Transaction
 
 
@@ -24,12 +24,22 @@ def kept_head(store: Store) -> Head:
 def begun(head: Head, store: Store, rows: Transaction) -> State:
     """The state at a head; of a shared store, with the first charge of each data set looked up.
 
+    Charges that cost more by today's accountant than when they were written are looked up as well.
+
     Raises:
         LedgerError: if the head is another ledger's, or its rows are not there.
     """
     if head.uuid != store.uuid:
         raise LedgerError(f"the head is that of another ledger. {WAY_OUT}")
-    return State.at(head, rows.row, rows.first_charge if store.shared else None)
+    state = State.at(head, rows.row, rows.first_charge if store.shared else None)
+    for name in state.charges:
+        for seq, _ in rows.forms(name):
+            one = rows.row(seq)
+            if one is not None and costs_more_now(one):
+                for entry in rows.of_form(one.form):
+                    if (entry.dataset, entry.kind) == (name, "charge") and entry.seq <= head.seq:
+                        state.recount(check_hash(entry))
+    return state
 
 
 def caught_up(state: State, rows: Transaction) -> tuple[State, dict[int, str]]:

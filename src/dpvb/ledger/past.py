@@ -70,6 +70,8 @@ class Past:
     def back(self, unstarted: Cost) -> Units:
         """What comes back for releases that never began: of a Gaussian that covers a plan, nothing or all of it."""
         found = spending.refund_units(unstarted)
+        if self.planned:  # An earlier version may have charged less for them than they would cost now.
+            found = tuple(min(back, most) for back, most in zip(found, self.planned, strict=False))
         if self.first is None or len(self.first.cost_units) <= len(found):
             return found
         charged = from_dict(self.first.facts["cost"])

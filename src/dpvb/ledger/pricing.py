@@ -68,7 +68,7 @@ def is_sole(price: Price, cost: Cost, facts: Dataset) -> bool:
 
 def left(state: State, name: str) -> int:
     """What may still be spent, in units."""
-    return 0 if state.sole(name) else max(0, state.datasets[name].cap - state.price(name).spent)
+    return 0 if state.sole(name) else max(0, state.datasets[name].cap - state.price(name).counted)
 
 
 def spent(state: State, name: str) -> float:
@@ -77,7 +77,7 @@ def spent(state: State, name: str) -> float:
         cap = state.datasets[name].epsilon
         said = [fact(entry, "epsilon") for entry in found]
         return max(one if isinstance(one, float) and 0 <= one <= cap else cap for one in said)
-    return as_epsilon(state.price(name).spent)
+    return as_epsilon(state.price(name).counted)
 
 
 def num_more(rows: Transaction, state: State, name: str) -> int | None:
@@ -87,10 +87,11 @@ def num_more(rows: Transaction, state: State, name: str) -> int | None:
         return None
     if state.sole(name):
         return 0
-    units = check_hash(plan).cost_units
+    said = check_hash(plan).cost_units
+    units = spending.add(said, state.beyond(plan) or (0,) * len(said))
 
     def spent_by(number: int) -> int:
-        return state.price(name, tuple(min(number * part, spending.SATURATED) for part in units)).spent
+        return state.price(name, tuple(min(number * part, spending.SATURATED) for part in units)).counted
 
     return bisect_right(range(1, MOST_MORE + 1), state.datasets[name].cap, key=spent_by)
 
@@ -105,7 +106,7 @@ def noise_scale(state: State, facts: Dataset, cost: Cost, target: int, *, normal
 
         def rise(scale: float) -> int:
             units = state.units(facts.name, cost.scaled(scale), normal=normal)
-            return state.price(facts.name, units).spent - before.spent
+            return state.price(facts.name, units).counted - before.counted
 
         return spending.least_scale(rise, target)
     if not isinstance(cost, Composition):
@@ -136,7 +137,7 @@ def over(state: State, facts: Dataset, cost: Cost, price: Price, *, normal: bool
     return BudgetError(
         f"{facts.name!r} has epsilon = {as_epsilon(left(state, facts.name)):.4g} of {facts.epsilon:g} left at delta = "
         f"{facts.delta:g}; with this plan (epsilon = {cost.epsilon(facts.delta):.4g} by itself) the total would be "
-        f"{as_epsilon(price.spent):.4g}. Nothing was spent. {way_out(most, scale)}{hint}"
+        f"{as_epsilon(price.counted):.4g}. Nothing was spent. {way_out(most, scale)}{hint}"
     )
 
 

@@ -7,8 +7,9 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
 from dpvb.accounting import filter as spending
-from dpvb.accounting.costs import Cost
+from dpvb.accounting.costs import Composition, Cost
 from dpvb.accounting.forms import from_dict
+from dpvb.accounting.selection import Selection
 from dpvb.guards.errors import LedgerError, ParameterError
 from dpvb.ledger.chain import COSTS, Entry, canonical, genesis
 from dpvb.ledger.facts import Dataset
@@ -26,13 +27,15 @@ class Price:
 
     Attributes:
         totals: of the data set after it.
-        spent: the filter's epsilon after it, the worst of the parts that it concerns.
+        spent: the filter's epsilon after it by what the rows say, the worst of the parts that it concerns.
+        counted: the same with what charges of earlier versions cost by today's accountant; it decides.
         favoured: index of the order that carries most of delta.
         first: whether neither the data set nor its whole or any of its parts has been charged before.
     """
 
     totals: Units
     spent: int
+    counted: int
     favoured: int
     first: bool
 
@@ -50,6 +53,7 @@ class State:
         favoured: for each whole data set that was charged, the order that carries most of delta.
         widths: for each of these, how many numbers its costs have: one for each order, and two more where the rule for
             Gaussians counts as well.
+        understated: for each data set, what its charges cost by today's accountant beyond what their rows say.
         shared: whether others may append. What they claim is then calculated anew, and an odd row stops nobody.
     """
 
@@ -61,6 +65,7 @@ class State:
     charges: dict[str, Entry] = field(default_factory=dict)
     favoured: dict[str, int] = field(default_factory=dict)
     widths: dict[str, int] = field(default_factory=dict)
+    understated: dict[str, Units] = field(default_factory=dict)
     shared: bool = False
 
     def __post_init__(self) -> None:
@@ -112,6 +117,7 @@ class State:
             charges=dict(self.charges),
             favoured=dict(self.favoured),
             widths=dict(self.widths),
+            understated=dict(self.understated),
         )
 
     def head(self) -> Head:
@@ -175,14 +181,38 @@ class State:
         if favoured is None:
             orders = cost[: len(spending.ORDERS)]
             favoured = spending.favoured_order(orders, epsilon=facts.cap, delta=facts.delta)
-        spent = 0
+        spent = counted = 0
         for line in self.lines(name):
             total = cost
             for one in line:
                 total = spending.add(total, self.totals(one))
             if any(total):
                 spent = max(spent, spending.counted_units(total, favoured, facts.delta))
-        return Price(spending.add(self.totals(name), cost), spent, favoured, first)
+            for one in line:
+                total = spending.add(total, self.understated.get(one, (0,) * len(total)))
+            if any(total):
+                counted = max(counted, spending.counted_units(total, favoured, facts.delta))
+        return Price(spending.add(self.totals(name), cost), spent, counted, favoured, first)
+
+    def recount(self, entry: Entry) -> None:
+        """Note what a charge costs by today's accountant beyond what its row says; a row itself is never changed."""
+        more = self.beyond(entry)
+        if any(more):
+            self.understated[entry.dataset] = spending.add(self.understated.get(entry.dataset, (0,) * len(more)), more)
+
+    def beyond(self, entry: Entry) -> Units:
+        """What a charge costs by today's accountant beyond what its row says.
+
+        A refund gives back what was charged, and nothing follows a charge by its own epsilon: of both it is nothing.
+        """
+        if costs_more_now(entry):
+            with suppress(*_ODD):  # What somebody else wrote counts with its cost.
+                cost = from_dict(entry.facts["cost"])
+                today = self.units(entry.dataset, cost, normal=fact(entry, "normal") is True)
+                more = tuple(max(0, now - then) for now, then in zip(today, entry.cost_units, strict=True))
+                if max(today[: len(spending.ORDERS)]) < spending.SATURATED:  # No ledger takes a plan without noise.
+                    return more
+        return ()
 
     def sole(self, name: str) -> list[Entry]:
         """The charges that hold by their own epsilon only, and that nothing can follow."""
@@ -273,6 +303,7 @@ class State:
         whole = self.family(entry.dataset)[0]
         self.favoured.setdefault(whole, price.favoured)
         self.widths.setdefault(whole, len(cost))
+        self.recount(entry)
         return odd
 
     def _odd_charge(self, entry: Entry, price: Price) -> str:
@@ -296,6 +327,25 @@ class State:
         except _ODD:
             return "its contents are not what a ledger writes"
         return ""
+
+
+def costs_more_now(entry: Entry) -> bool:
+    """Whether a charge may have been written by a version that found a lower cost than today's accountant.
+
+    Up to version 0.2 the distance of two contributions stood for the distance of one from none, and fixed-size batches
+    were accounted as if they had no empty places.
+    """
+    try:
+        cost = from_dict(entry.facts["cost"])
+    except _ODD:
+        return False
+    plans = cost.alternatives if isinstance(cost, Selection) else [cost]
+    return entry.kind == "charge" and any(
+        event.sampler == "fixed_size" or (event.swap_ratio < 1 and event.sampling_prob < 1)
+        for plan in plans
+        if isinstance(plan, Composition)
+        for event in plan.events
+    )
 
 
 def check_registration(facts: Dataset, state: State) -> None:

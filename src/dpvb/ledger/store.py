@@ -65,6 +65,10 @@ class Transaction(ABC):
         """The first charge of a data set."""
         return self._one("dataset = ? AND totals <> '' ORDER BY seq LIMIT 1", dataset)
 
+    def of_form(self, form: str) -> list[Entry]:
+        """The charges and refunds of this form, in order."""
+        return self._where("form = ? AND totals <> '' ORDER BY seq", form)
+
     def events(self, body: str) -> list[Entry]:
         """The events that say this and nothing else, in order."""
         return self._where("kind = 'event' AND body = ? ORDER BY seq", body)

@@ -2,7 +2,12 @@
 
     β = A z,   z ~ N(·, Σ),         a contrast:  l·β ~ N(l·E[β], l A Σ Aᵀ lᵀ)
 
-Whatever is made of such a table costs no privacy.
+Whatever is calculated from such a table costs no privacy. The difference of two tables, whose fits may have seen the
+same people, bounds its variance:
+
+    β = x - y,   Std β ≤ Std x + Std y,     for independent fits   Var β = Var x + Var y
+
+The bound holds for every linear combination of rows, and some dependence reaches it (Cauchy and Schwarz).
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +30,8 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_number
 from dpvb.guards.strangers import printable
 from dpvb.results import exports, pictures
+from dpvb.results.figures import Intervals
 from dpvb.results.statement import PrivacyStatement
-
-if TYPE_CHECKING:
-    from dpvb.results.difference import Sum
 
 _WIDTH = 110
 _MOST_NAMES = 40
@@ -128,8 +131,60 @@ def _variances(map_rd: sparse.csr_array, covariance: Floats) -> Floats:
         return np.maximum(np.ravel(map_rd.multiply(map_rd @ covariance).sum(axis=1)), 0.0)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Sum:
+    """The sum of two normal vectors; public.
+
+    Attributes:
+        first, second: the two, (r,) each.
+        independent: whether they are; else nothing is known of it, and variances are the largest that there can be.
+    """
+
+    first: Normal | Sum
+    second: Normal | Sum
+    independent: bool
+
+    def turned(self, matrix_sr: Any) -> Sum:
+        """The coefficients Mβ of a matrix M, (s, r)."""
+        return replace(self, first=self.first.turned(matrix_sr), second=self.second.turned(matrix_sr))
+
+    @property
+    def mean_r(self) -> Floats:
+        """Posterior means, (r,)."""
+        return self.first.mean_r + self.second.mean_r
+
+    @property
+    def variance_r(self) -> Floats:
+        """Posterior variances, (r,), or what they are at most."""
+        return self._added(self.first.variance_r, self.second.variance_r)
+
+    @property
+    def prior_r(self) -> Floats:
+        """The same under the prior."""
+        return self._added(self.first.prior_r, self.second.prior_r)
+
+    @property
+    def covariance_rr(self) -> Floats:
+        """The joint posterior covariance, (r, r).
+
+        Raises:
+            ParameterError: unless both are independent.
+        """
+        if not self.independent:
+            raise ParameterError(
+                "two fits to the same people have no joint covariance that is known: contrast() bounds the interval of "
+                "any combination. Of disjoint people compare with disjoint=True."
+            )
+        return self.first.covariance_rr + self.second.covariance_rr
+
+    def _added(self, one_r: Floats, other_r: Floats) -> Floats:
+        """Var(x + y), or its bound (√Var x + √Var y)², which no dependence exceeds."""
+        with np.errstate(over="ignore"):
+            return one_r + other_r if self.independent else np.square(np.sqrt(one_r) + np.sqrt(other_r))
+
+
 @dataclass(frozen=True)
-class Head:
+class TableHead:
     """What a table says above its rows; public.
 
     Attributes:
@@ -151,7 +206,7 @@ class Head:
     noise_aware: bool
     statement: PrivacyStatement
     against: str = ""
-    minus: Head | None = None
+    minus: TableHead | None = None
     disjoint: bool = False
 
     def lines(self) -> list[str]:
@@ -161,11 +216,11 @@ class Head:
         if statement.counts is not None:
             parts.append(f"{statement.counts.say(statement.unit).capitalize()} (95 % intervals).")
         parts.append(f"Prior: {self.prior}.")
-        own = [line for part in parts for line in textwrap.wrap(printable(part), _WIDTH, subsequent_indent="    ")]
+        lines = [line for part in parts for line in textwrap.wrap(printable(part), _WIDTH, subsequent_indent="    ")]
         if self.minus is None:
-            return own
+            return lines
         first, *others = self.minus.lines()
-        return [*own, f"Minus: {first}", *others, *textwrap.wrap(_PEOPLE[self.disjoint], _WIDTH)]
+        return [*lines, f"Minus: {first}", *others, *textwrap.wrap(_PEOPLE[self.disjoint], _WIDTH)]
 
     @property
     def promise(self) -> tuple[float, float]:
@@ -203,7 +258,7 @@ class CoefficientTable(Sequence[Coefficient]):
     reference_r: NDArray[np.bool_]
     unseen_d: Floats
     centre_r: Floats
-    head: Head
+    head: TableHead
     level: float = 0.95
     exp: bool = False
 
@@ -219,7 +274,7 @@ class CoefficientTable(Sequence[Coefficient]):
 
     @property
     def scale(self) -> str:
-        """What a row is: a `Head.scale`, or "odds ratio" or "rate ratio", or the difference or ratio of such."""
+        """What a row is: a `TableHead.scale`, or "odds ratio" or "rate ratio", or the difference or ratio of such."""
         what = _RATIOS[self.head.scale] if self.exp else self.head.scale
         return what if self.head.minus is None else f"ratio of {what}s" if self.exp else f"difference of {what}"
 
@@ -380,8 +435,18 @@ class CoefficientTable(Sequence[Coefficient]):
         if ax is not None and not hasattr(ax, "hlines"):
             raise ParameterError(f"ax must be axes of matplotlib, or None for new ones, got {ax!r}.")
         axes = pictures.new_axes(len(self)) if ax is None else ax
-        pictures.draw_forest(axes, self)
+        pictures.draw_forest(axes, self.figure)
         return axes
+
+    @property
+    def figure(self) -> Intervals:
+        """The intervals of all rows but the intercept, which has another unit; 0 is no effect, or among ratios 1."""
+        return Intervals(
+            title=f"{self.scale}, {100 * self.level:g} % intervals",
+            rows=tuple((row.name, row.mean, row.low, row.high, row.note) for row in self if row.name != "intercept"),
+            reference=1.0 if self.exp else 0.0,
+            log=self.exp,
+        )
 
     @property
     def _facts(self) -> dict[str, Any]:
@@ -474,12 +539,47 @@ class Summary(str):
     @classmethod
     def of(cls, table: CoefficientTable) -> Summary:
         """The text of a table."""
-        made = cls(table)
-        made.table = table
-        return made
+        summary = cls(table)
+        summary.table = table
+        return summary
 
     def _repr_html_(self) -> str:
         return self.table._repr_html_()
+
+
+def difference(first: CoefficientTable, second: CoefficientTable, *, disjoint: bool) -> CoefficientTable:
+    """The first table's rows minus the second's, as a table; as ratios, the ratios of both.
+
+    Args:
+        first, second: of one level and one form, whose columns have the same units.
+        disjoint: whether nobody is in the data of both fits; else the table says what a std is at most.
+
+    Raises:
+        ParameterError: if scales, rows or reference levels differ, naming what does.
+    """
+    if first.scale != second.scale:
+        raise ParameterError(f"both models must have one scale, got {first.scale!r} and {second.scale!r}.")
+    if alone := sorted(set(first.lines) ^ set(second.lines)):
+        raise ParameterError(f"both models must have the same rows, but one alone has {some(alone)}.")
+    if max(len(first.lines), len(second.lines)) > len(set(first.lines)):
+        raise ParameterError("the name of a row stands for two: rename a column.")
+    place_r = [second.lines.index(name) for name in first.lines]
+    unlike = [first.lines[r] for r in np.flatnonzero(first.reference_r != second.reference_r[place_r])]
+    if unlike:
+        raise ParameterError(f"both models must have the same reference levels, but one alone has {some(unlike)}.")
+    width, other = first.matrix.shape[1], second.matrix.shape[1]
+    return replace(
+        first,
+        matrix=sparse.csr_array(sparse.hstack([first.matrix, -second.matrix[place_r]])),
+        places=Sum(
+            first.places.turned(sparse.eye_array(width + other, width)),
+            second.places.turned(sparse.eye_array(width + other, other, k=-width)),
+            disjoint,
+        ),
+        unseen_d=np.concatenate([first.unseen_d, second.unseen_d]),
+        centre_r=np.zeros(len(first.lines)),
+        head=replace(first.head, minus=second.head, disjoint=disjoint),
+    )
 
 
 def some(names: Sequence[str]) -> str:

@@ -16,9 +16,9 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DpvbError, check_path
 from dpvb.guards.strangers import printable
 from dpvb.results import metrics
+from dpvb.results.figures import Intervals
 
 if TYPE_CHECKING:
-    from dpvb.results.coefficients import CoefficientTable
     from dpvb.results.statement import PrivacyStatement
 
 _PRIVATE, _REFERENCE = "#2f6f9f", "#d9822b"
@@ -197,18 +197,18 @@ def motion_picture(
     _write(figure, path)
 
 
-def forest_picture(path: str | os.PathLike[str], table: CoefficientTable) -> None:
-    """Draw a table of coefficients as intervals, see `draw_forest`.
+def forest_picture(path: str | os.PathLike[str], intervals: Intervals) -> None:
+    """Draw estimates with their intervals, see `draw_forest`.
 
     Args:
         path: where to write; the suffix tells the format (.png, .pdf, .svg).
-        table: the coefficients.
+        intervals: the estimates.
 
     Raises:
         DpvbError: if matplotlib is not installed.
     """
-    figure = _figure_class()(figsize=_forest_size(len(table)), layout="constrained")
-    draw_forest(figure.subplots(), table)
+    figure = _figure_class()(figsize=_forest_size(len(intervals.rows)), layout="constrained")
+    draw_forest(figure.subplots(), intervals)
     _write(figure, path)
 
 
@@ -276,44 +276,44 @@ def _forest_size(rows: int) -> tuple[float, float]:
     return 7.0, min(0.28 * rows + 1.4, 500.0)
 
 
-def draw_forest(axes: Any, table: CoefficientTable) -> None:
-    """Draw a row's mean and interval on a line for each coefficient, the first one on top.
+def draw_forest(axes: Any, intervals: Intervals) -> None:
+    """Draw an estimate and its interval on a line each, the first one on top.
 
-    The intercept, which has another unit, is left out. Rows with a note are faint, and may run out of the picture: the
-    others choose its width. A line marks no effect: 0, or 1 among ratios, whose axis is logarithmic.
+    Rows with a remark are faint, and may run out of the picture: the others choose its width. A line marks the
+    reference.
 
     Args:
         axes: matplotlib's.
-        table: the coefficients.
+        intervals: the estimates; their title is that of the axis.
     """
-    rows = [row for row in table if row.name != "intercept"]
+    rows, reference, is_log = intervals.rows, intervals.reference, intervals.log
     place = np.arange(len(rows))
-    middle, low, high = (np.array([getattr(row, end) for row in rows]) for end in ("mean", "low", "high"))
-    clear = np.array([not row.note for row in rows], dtype=np.bool_)
-    none = 1.0 if table.exp else 0.0
-    if table.exp:
+    middle, low, high = (np.array([row[end] for row in rows]) for end in (1, 2, 3))
+    clear = np.array([not remark for *_, remark in rows], dtype=np.bool_)
+    if is_log:
         from matplotlib.ticker import LogFormatter
 
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(LogFormatter())
         axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.4)))
         low = np.maximum(low, math.exp(-_LARGEST_LOG))
-    axes.axvline(none, color="gray", linewidth=0.8, linestyle="--")
+    if reference is not None:
+        axes.axvline(reference, color="gray", linewidth=0.8, linestyle="--")
     shown = clear if clear.any() else ~clear
-    ends = np.concatenate([[none], low[shown], high[shown]])
-    ends = np.log(ends) if table.exp else ends
+    ends = np.concatenate([[] if reference is None else [reference], low[shown], high[shown]])
+    ends = np.log(ends) if is_log else ends
     margin = 0.05 * (ends.max() - ends.min()) or 1.0
     edges = np.array([ends.min() - margin, ends.max() + margin])
-    axes.set_xlim(*(np.exp(np.clip(edges, -_LARGEST_LOG, _LARGEST_LOG)) if table.exp else edges))
+    axes.set_xlim(*(np.exp(np.clip(edges, -_LARGEST_LOG, _LARGEST_LOG)) if is_log else edges))
     for faint, chosen in ((True, ~clear), (False, clear)):
         look = {"color": _PRIVATE, "alpha": 0.35 if faint else 1.0}
         axes.hlines(place[chosen], low[chosen], high[chosen], linewidth=1.5, **look)
         axes.plot(middle[chosen], place[chosen], "o", markersize=4, **look)
-    labels = [printable(row.name) + (f" ({row.note})" if row.note else "") for row in rows]
+    labels = [printable(name) + (f" ({remark})" if remark else "") for name, *_, remark in rows]
     axes.set_yticks(place, labels, fontsize=8, parse_math=False, usetex=False)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="x", which="both", labelsize=8)
-    axes.set_xlabel(f"{table.scale}, {100 * table.level:g} % intervals", fontsize=9)
+    axes.set_xlabel(intervals.title, fontsize=9)
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 

@@ -73,7 +73,6 @@ class PrivacyStatement:
         public: what the promise treats as known to everybody.
         num_examples: the public number of units, where there is one.
         run_id, plan_digest: public name of the run, and SHA-256 of its plan.
-        second_opinion: what an accountant of other authors finds, in words; empty in files of older versions.
         charge: the run's newest entry in the ledger that counted it, where one did.
         selection: how the result was chosen, where it was; `releases` are then the winner's own.
         against: in a federated run, against whom the promise holds; empty: against everybody.
@@ -99,7 +98,6 @@ class PrivacyStatement:
     num_examples: int | None
     run_id: str
     plan_digest: str
-    second_opinion: str = ""
     charge: ChargeFacts | None = None
     selection: SelectionFacts | None = None
     against: str = ""
@@ -129,7 +127,7 @@ class PrivacyStatement:
         if self.charge is not None:
             check_integer("seq", self.charge.seq, low=1)
         for text in [
-            *(self.unit, self.run_id, self.plan_digest, self.second_opinion, self.against),
+            *(self.unit, self.run_id, self.plan_digest, self.against),
             *(*self.public, *names, *charge, *self.remarks),
         ]:
             if not isinstance(text, str) or not text.isprintable():
@@ -174,7 +172,6 @@ class PrivacyStatement:
         check_choice("epsilon_method", epsilon_method, _METHODS)
         events, relation = plan.events(), plan.neighboring_relation
         answer = accounting.answer(events, delta=delta, neighboring_relation=relation, method=epsilon_method)
-        opinion = accounting.second_opinion(events, epsilon=answer.epsilon, delta=delta, neighboring_relation=relation)
         return cls(
             unit=plan.unit,
             neighboring_relation=relation,
@@ -189,7 +186,6 @@ class PrivacyStatement:
             num_examples=num_examples,
             run_id=run_id,
             plan_digest=plan.digest.hex(),
-            second_opinion=str(opinion),
             charge=charge,
             against=against,
             counts=counts,
@@ -275,6 +271,18 @@ class PrivacyStatement:
         """
         return accounting.true_positive_rate(self.points, false_positive_rate)
 
+    @property
+    def second_opinion(self) -> str:
+        """What dp-accounting, which shares no code with this package's accountant, finds of the releases, in words."""
+        return str(
+            accounting.second_opinion(
+                [release.event for release in self.releases],
+                epsilon=self.epsilon,
+                delta=self.delta,
+                neighboring_relation=self.neighboring_relation,
+            )
+        )
+
     def verify(self) -> None:
         """Account for the listed releases anew, at every delta: a check of a statement that came with a file.
 
@@ -289,9 +297,14 @@ class PrivacyStatement:
                 relation, method = self.neighboring_relation, self.method
                 epsilon = accounting.epsilon_of(events, delta=delta, neighboring_relation=relation, method=method)
             if epsilon > said * (1 + 1e-9):
+                earlier = (
+                    " Up to version 0.2, dpvb accounted too little for fixed-size batches: use the larger epsilon if "
+                    "the file is your own."
+                )
+                fixed = any(event.sampler == "fixed_size" for event in events)
                 raise PrivacyError(
                     f"the statement says epsilon = {said:.6g} at delta = {delta:g}, but its releases cost "
-                    f"{epsilon:.6g}. Do not trust this file."
+                    f"{epsilon:.6g}. Do not trust this file.{earlier if fixed else ''}"
                 )
 
     def to_dict(self) -> dict[str, Any]:
@@ -321,7 +334,6 @@ class PrivacyStatement:
         """
         try:
             given = {
-                "second_opinion": "",
                 "charge": None,
                 "selection": None,
                 "against": "",
@@ -437,7 +449,7 @@ class PrivacyStatement:
             "Accounting",
             [
                 f"Upper bound over {covered}; method {self.method!r}, tool: {_TOOLS[self.tool]}.",
-                *([f"Second accountant: {self.second_opinion}."] if self.second_opinion else []),
+                *([f"Second accountant: {self.second_opinion}."] if self.selection is None else []),
             ],
         )
         if self.counts is not None:

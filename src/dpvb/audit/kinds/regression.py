@@ -23,12 +23,10 @@ from dpvb.data.tables.response import Response
 from dpvb.guards.arrays import Floats
 
 _FORMS = {
-    "first_order": ("first_order", "full"),
-    "first_order, diagonal": ("first_order", "diagonal"),
-    "sufficient_statistics": ("sufficient_statistics", "full"),
-    "paper": ("paper", "full"),
-    "first_order, offset and weights": ("first_order", "full"),
-    "first_order, diagonal, offset and weights": ("first_order", "diagonal"),
+    "first_order": "full",
+    "first_order, diagonal": "diagonal",
+    "first_order, offset and weights": "full",
+    "first_order, diagonal, offset and weights": "diagonal",
 }
 # A form of one kind alone.
 _LEARNED = "first_order, learned dispersion"
@@ -46,18 +44,13 @@ _KINDS: Mapping[str, tuple[Mapping[str, Any], Response, tuple[list[float], list[
     "PoissonRegression": ({"max_count": 6}, Response("poisson", max_count=6), ([0], [99])),
     "LinearRegression": ({"y_range": (-2.0, 4.0)}, Response("numeric", low=-2.0, high=4.0), ([-1e9], [1e9])),
 }
-#: Of kinds that lack some: their forms.
-_OWN_FORMS = {
-    "PoissonRegression": tuple(form for form, (solver, _) in _FORMS.items() if solver == "first_order"),
-    "LinearRegression": ("first_order", "sufficient_statistics"),
-}
 
 
 def forms(name: str) -> Mapping[str, Callable[[], Case]]:
-    """A case for each solver."""
-    own = [*_OWN_FORMS.get(name, _FORMS)]
-    own += [_LEARNED] * (name == "NegativeBinomialRegression")
-    return {form: partial(_case, name, form) for form in own if name in _KINDS}
+    """A case for each form."""
+    names = ["first_order"] if name == "LinearRegression" else [*_FORMS]
+    names += [_LEARNED] * (name == "NegativeBinomialRegression")
+    return {form: partial(_case, name, form) for form in names if name in _KINDS}
 
 
 def designs(name: str, intercept: float, sparse_rows: bool, form: str = "first_order") -> Callable[..., Design]:
@@ -66,16 +59,16 @@ def designs(name: str, intercept: float, sparse_rows: bool, form: str = "first_o
 
     def source(matrix: Floats, group: Any = None) -> Design:
         columns = _columns(name, form, matrix)
-        own = {part: columns.pop(part) for part in ("X", "y", "trials") if part in columns}
+        main = {part: columns.pop(part) for part in ("X", "y", "trials") if part in columns}
         how: dict[str, Any] = {"intercept": intercept, "sparse_rows": sparse_rows, "group": group}
-        return Design(**own, response=response, beside=columns, **how)
+        return Design(**main, response=response, beside=columns, **how)
 
     return source
 
 
 def _bounds(name: str, form: str) -> dict[str, Any]:
     """Bounds of what stands beside the response."""
-    bounds = {bound: most for word, own in _BESIDE.items() if word in form for bound, most in own.items()}
+    bounds = {bound: most for word, caps in _BESIDE.items() if word in form for bound, most in caps.items()}
     return {"max_exposure": 7.0, **bounds} if "offset" in form and _KINDS[name][1].is_count else bounds
 
 
@@ -115,15 +108,20 @@ def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, *, fit_intercept:
     """The case of a regression: q comes from a short noisy run and is moved to where scores are largest.
 
     Args:
-        name, form: of the regression and its solver.
+        name, form: of the regression, and of its model.
         rows: hostile features.
         fit_intercept, options: parameters of the regression.
     """
-    solver, covariance = _FORMS.get(form, _FORMS["first_order"])
-    given = {"solver": solver, "fit_intercept": fit_intercept, "row_norm": 1.0}
-    given |= {} if name == "LinearRegression" else {"covariance": covariance}
-    given |= {**_KINDS[name][0], **_bounds(name, form), **({"dispersion": None} if form == _LEARNED else {}), **options}
-    estimator = getattr(estimators, name)(epsilon=1.0, delta=1e-6, **given)
+    covariance = _FORMS.get(form, "full")
+    params: dict[str, Any] = {"fit_intercept": fit_intercept, "row_norm": 1.0}
+    params |= {} if name == "LinearRegression" else {"covariance": covariance}
+    params |= {
+        **_KINDS[name][0],
+        **_bounds(name, form),
+        **({"dispersion": None} if form == _LEARNED else {}),
+        **options,
+    }
+    estimator = getattr(estimators, name)(epsilon=1.0, delta=1e-6, **params)
     source = designs(name, 0.4 if fit_intercept else 0.0, covariance == "diagonal", form)
 
     def records(rng: np.random.Generator, n: int) -> Floats:
@@ -150,8 +148,7 @@ def _case(name: str, form: str) -> Case:
     wide = replace(of_form(name, form, np.eye(WIDE), fit_intercept=False), name=f"{name}, wide", hostile=axes)
     wide = replace(wide, records=lambda rng, n: axes[rng.integers(0, WIDE, n)], begin=None)
     corners = 1e3 * np.array(list(itertools.product([-1.0, 1.0], repeat=D)))
-    own = of_form(name, form, np.vstack([HOSTILE_ROWS, corners]))
-    return replace(own, wide=wide)
+    return replace(of_form(name, form, np.vstack([HOSTILE_ROWS, corners])), wide=wide)
 
 
 def _moved(q: Any) -> Any:

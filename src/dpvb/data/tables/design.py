@@ -24,85 +24,25 @@ A faulty row is NaN throughout (dense), or has a response of NaN and no entries 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.documents.matrix_files import open_npz
 from dpvb.data.shards import Shard, Sharded, one_width, paths_of
-from dpvb.data.slabs import Integers, Which, running_total
+from dpvb.data.slabs import Which, running_total
 from dpvb.data.spelling import Floats, as_numbers
 from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_matrix, column
 from dpvb.data.tables.response import BOUNDS, LOGISTIC, Response
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import ParameterError, check_number
-
-Made = TypeVar("Made")
+from dpvb.rows.regression import DesignRows, SparseDesignRows
 
 # Entries of clean rows that are kept from pass to pass, 128 MiB; with what a model derives from them, twice that.
 _KEPT_ENTRIES = 2**24
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class DesignRows:
-    """Clean private rows; a faulty row is NaN throughout.
-
-    Attributes:
-        x_nd: features, (n, d), of norm at most 1; column 0 is the intercept's constant where there is one.
-        y_n: responses, (n,); of a number in a range its place there, in [-1, 1].
-        trials_n: numbers of trials, (n,); 1 unless the response is binomial.
-        cut_n: rows that were cut to a bound or a range, or filled in for a missing number, (n,); None: not known.
-        offset_n: what is added to ψ, (n,); None: nothing.
-        weight_n: how many rows a row counts as, (n,); None: one.
-    """
-
-    x_nd: Floats
-    y_n: Floats
-    trials_n: Floats
-    cut_n: NDArray[np.bool_] | None = None
-    offset_n: Floats | None = None
-    weight_n: Floats | None = None
-
-    def derived(self, function: Callable[[Floats, Floats], Made], matrix: Floats) -> Made:
-        """Return function(x, matrix), which is formed anew only where either is another than last time."""
-        for known, its_matrix, made in self._last:
-            if known is function and np.array_equal(its_matrix, matrix):
-                return made  # type: ignore[no-any-return]
-        fresh = function(self.x_nd, matrix)
-        self._last[:] = [(function, matrix.copy(), fresh)]
-        return fresh
-
-    @cached_property
-    def _last(self) -> list[tuple[Callable[..., Any], Floats, Any]]:
-        return []  # no field: it is no part of the data
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SparseDesignRows:
-    """Clean private rows as compressed sparse rows; a faulty row has no entries, and y and trials NaN.
-
-    Attributes:
-        indptr: row n holds entries indptr[n] to indptr[n+1], (n + 1,).
-        indices: columns, increasing in a row; column 0 is the intercept's where there is one.
-        values: entries; a row's norm is at most 1.
-        y_n: responses, (n,).
-        trials_n: numbers of trials, (n,); 1 unless the response is binomial.
-        cut_n, offset_n, weight_n: as in `DesignRows`.
-    """
-
-    indptr: Integers
-    indices: NDArray[np.int32]
-    values: Floats
-    y_n: Floats
-    trials_n: Floats
-    cut_n: NDArray[np.bool_] | None = None
-    offset_n: Floats | None = None
-    weight_n: Floats | None = None
 
 
 class Design(Held):
@@ -218,8 +158,8 @@ class Design(Held):
             np.multiply(features, scale_n[:, None], out=x_nd[:, first:])
         x_nd[:, :first] = np.where(np.isnan(scale_n), np.nan, self._intercept)[:, None]
         x_nd.flags.writeable = False
-        own = self._beside.of(which)[:2]
-        return DesignRows(x_nd, self._y_n[which], self._trials_n[which], self._cut_n[which], *own)
+        parts = self._y_n[which], self._trials_n[which], self._cut_n[which], *self._beside.of(which)[:2]
+        return DesignRows(x_nd, *parts)
 
     def _sparse_rows(self, which: Which) -> SparseDesignRows:
         scale_n = self._scale_n[which]
@@ -232,8 +172,8 @@ class Design(Held):
             indices = np.insert(indices + np.int32(1), place, np.int32(0))
             values = np.insert(values, place, self._intercept)
             indptr = indptr + running_total(usable)
-        own = self._y_n[which], self._trials_n[which], self._cut_n[which], *self._beside.of(which)[:2]
-        return SparseDesignRows(indptr, indices, values, *own)
+        parts = self._y_n[which], self._trials_n[which], self._cut_n[which], *self._beside.of(which)[:2]
+        return SparseDesignRows(indptr, indices, values, *parts)
 
 
 def _clean_responses(
@@ -279,14 +219,14 @@ def _columns(response: Response, beside: Mapping[str, object], num_rows: int) ->
     for name in beside:
         if name not in response.columns:
             raise ParameterError(f"{name} needs a public bound: give {BOUNDS[name]} as well, or leave {name} out.")
-    return {name: as_numbers(column(name, given, num_rows)) for name, given in beside.items()}
+    return {name: as_numbers(column(name, cells, num_rows)) for name, cells in beside.items()}
 
 
 def _without(entries: Entries, faulty: NDArray[np.bool_]) -> Entries:
     """The same rows, the faulty ones without entries."""
     lengths = np.diff(entries.indptr)
-    kept = ~np.repeat(faulty, lengths)
-    return Entries(running_total(np.where(faulty, 0, lengths)), entries.indices[kept], entries.values[kept])
+    sound = ~np.repeat(faulty, lengths)
+    return Entries(running_total(np.where(faulty, 0, lengths)), entries.indices[sound], entries.values[sound])
 
 
 class BinaryMatrix(Held):

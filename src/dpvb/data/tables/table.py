@@ -22,7 +22,7 @@ from dpvb.data.shards import Shard, Sharded, paths_of
 from dpvb.data.slabs import MAX_ROWS, Slab
 from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, each, identity, spelled
 from dpvb.data.tables.columns import Binary, Categorical
-from dpvb.data.tables.design import Design, DesignRows, SparseDesignRows
+from dpvb.data.tables.design import Design
 from dpvb.data.tables.matrices import SparseMatrix, column, is_arrow_table, is_frame
 from dpvb.data.tables.mixed import AnyMixed, Layout, Mixed, MixedRows, ShardedMixed
 from dpvb.data.tables.ranged import Date
@@ -31,6 +31,7 @@ from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
 from dpvb.guards.lacking import says_what_lacks
+from dpvb.rows.regression import DesignRows, SparseDesignRows
 
 _FORMATS = ("csv", "parquet")
 _WAY_OUT = "every column that is declared must be there under its name."

@@ -1,10 +1,12 @@
-"""Majorised steps with momentum from noisy scores, and a guard against steps that are too long.
+"""Majorised steps with momentum from noisy scores, and guards against steps that are too long.
 
-Everything here is post-processing of released numbers and costs no privacy. If the matrix is never released, the
-majoriser is only a guess and may be too small: then the point swings across the optimum, farther at each step. But two
-scores G, G' at points u, u' tell the curvature between them, (u' - u)ᵀ(G - G'), up to noise of known size. If that
-exceeds what momentum can bear, the descent goes back to the point of the smallest gradient, and the majoriser grows. So
-the descent is safe on any data.
+If the curvature is never released, or clipped rows hide a part of it, the majoriser may be too small: then the point
+swings across the optimum, farther at each step. But two scores G, G' at points u, u' tell the curvature between them,
+(u' - u)ᵀ(G - G'), up to noise of known size. `Descent` goes back to the point of the smallest gradient if that exceeds
+what momentum can bear, and its majoriser grows. `StepGuard` and `Steepness` let the majoriser grow where gradients grow
+or where scores show more curvature. So the descent is safe on any data.
+
+Everything here is post-processing of released numbers and costs no privacy.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import UNSEEN, Nonnegative, Nonnegatives, Positive
+from dpvb.guards.domains import UNSEEN, Nonnegative, Nonnegatives, Positive, Positives
 from dpvb.models.regression import tuned
 
 # Steps with momentum β are stable if the curvature is at most this many times the majoriser, (2 + 2β) / (1 + 2β).
@@ -132,3 +134,63 @@ class Average:
         part = 1.0 if noise == 0 else 1.0 / (1.0 + noise / self.noise)
         mean_point_d = self.point_d + part * (point_d - self.point_d)
         return Average(mean_point_d, self.score_d + part * (score_d - self.score_d), part * noise)
+
+
+@dataclass(frozen=True)
+class StepGuard:
+    """A guard against steps that are too long: growing gradients betray a majoriser below the curvature.
+
+    Attributes:
+        safety: factor of the majoriser; it is doubled when gradients grow.
+        least: smallest mean squared gradient so far; it is doubled with the safety factor.
+    """
+
+    safety: Positive = 1.0
+    least: Nonnegative = UNSEEN
+
+    def after(self, size: float) -> StepGuard:
+        """The guard after a step from a mean squared gradient of this size."""
+        if size > tuned.GRADIENT_GROWTH * self.least:
+            return StepGuard(2.0 * self.safety, 2.0 * self.least)
+        return StepGuard(self.safety, min(self.least, size))
+
+
+@dataclass(frozen=True)
+class Steepness:
+    """Directions in which two scores show more curvature than the majoriser: rows too long to count hid it.
+
+    Attributes:
+        factor_e: factors of the majoriser.
+        point_e, score_e: the last point, and the score there.
+        noise_e: noise variance of that score.
+    """
+
+    factor_e: Positives
+    point_e: Floats
+    score_e: Floats
+    noise_e: Nonnegatives
+
+    @classmethod
+    def start(cls, point_e: Floats) -> Steepness:
+        """Before any score."""
+        return cls(np.ones(len(point_e)), point_e, 0 * point_e, np.full(len(point_e), UNSEEN))
+
+    def seen(self, point_e: Floats, score_e: Floats, noise_e: Floats, upper_e: Floats) -> Steepness:
+        """After a score, where the majoriser, these factors included, is upper_e.
+
+        Without noise every row counts in full, and nothing is hidden.
+        """
+        if not noise_e.any():
+            return self
+        moved_e, bent_e = point_e - self.point_e, self.score_e - score_e
+        measured, allowed = float(moved_e @ bent_e), float(upper_e @ moved_e**2)
+        noise = math.hypot(*(np.sqrt(np.minimum(self.noise_e + noise_e, UNSEEN)) * moved_e))  # squares may overflow
+        factor_e = self.factor_e
+        if measured > tuned.BEARABLE * allowed + tuned.CURVATURE_STD * noise:
+            beyond_e = np.maximum(moved_e * bent_e - upper_e * moved_e**2, 0.0)
+            # Where the excess is spread over many directions, the steepest one still stands for them.
+            steep_e = beyond_e >= min(tuned.STEEP_SHARE * beyond_e.sum(), beyond_e.max())
+            measured, allowed = float(steep_e @ (moved_e * bent_e)), float(steep_e @ (upper_e * moved_e**2))
+            growth = tuned.CURVATURE_MARGIN * measured / max(allowed, 1e-3 * measured)
+            factor_e = np.where(steep_e, growth, 1.0) * factor_e
+        return Steepness(factor_e, point_e, score_e, noise_e)

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression import curvature, tuned
-from dpvb.models.regression.declared import Declared
+from dpvb.models.regression import tuned
 from dpvb.models.regression.likelihood import Likelihood
+from dpvb.models.regression.moments import edge
+from dpvb.models.regression.scaling import Declared
 
 # Benchmark `forecasts` chose these: a bound on counts over their mean, which few rows exceed; the curvature of a row of
 # log odds; noise of scores of counts and of numbers over that of the plan, with what clips and curvatures lose; and how
@@ -35,7 +36,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Scores:
+class ScoreFacts:
     """What the scores of a model are like.
 
     Attributes:
@@ -56,21 +57,21 @@ class Scores:
     loss: float = 1.0
 
     @classmethod
-    def of(cls, likelihood: Likelihood) -> Scores:
+    def of(cls, likelihood: Likelihood) -> ScoreFacts:
         """Those of labels or counts; a typical count is an eighth of the largest, and half of the trials are made."""
         if likelihood.is_count:
-            known = likelihood.at(1.0)
-            typical = float(known.information(np.array(likelihood.max_count / _OVER)))
-            return cls(typical, typical, steep=2.0 * known.steepest, loss=_COUNTS)
+            counts = likelihood.at(1.0)
+            typical = float(counts.information(np.array(likelihood.max_count / _OVER)))
+            return cls(typical, typical, steep=2.0 * counts.steepest, loss=_COUNTS)
         size = max(likelihood.max_size / 2, 1.0)
         return cls(_CURVATURE * size, 0.25 * likelihood.max_size, size)
 
 
 #: Scores of numbers, in standard deviations of their errors.
-LINEAR = Scores(1.0, 1.0, loss=_NUMBERS)
+LINEAR = ScoreFacts(1.0, 1.0, loss=_NUMBERS)
 
 
-def stds(columns: Declared, constant: float, seen_2d: Floats, n: float, noise: Noise, scores: Scores) -> Floats:
+def stds(columns: Declared, constant: float, seen_2d: Floats, n: float, noise: Noise, scores: ScoreFacts) -> Floats:
     """Posterior standard deviation of each column's effect, (d,).
 
     A number's effect is that of one standard deviation of it, an indicator's that of being there.
@@ -93,7 +94,7 @@ def stds(columns: Declared, constant: float, seen_2d: Floats, n: float, noise: N
     full_d = n * moment_d
     square_d = full_d**scores.power
     square_d *= float(np.sum(full_d / square_d)) / float(np.sum(full_d)) / scores.shrink**2
-    hidden_d = curvature.edge(len(size_d), noise.last * scores.steep) * square_d
+    hidden_d = edge(len(size_d), noise.last * scores.steep) * square_d
     if of_score > 0 and numeric_d.any():
         seen = float(np.quantile(full_d / square_d, tuned.ROOM_QUANTILE))
         room = tuned.ROOM_NOISE * seen / (of_score**2 * 0.25 / scores.steepest)

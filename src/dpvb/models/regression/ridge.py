@@ -1,24 +1,99 @@
 """Normal posteriors of weights m under a prior of unknown width: N(m_0, τ²·slopes + fixed), τ on a grid.
 
 Input is a noisy score at a point, with its derivative. τ has a weak log-normal prior. Vectors (e,) are in an eigenbasis
-of the rows. Everything here is post-processing and costs no privacy.
+of the rows. An earlier release of other people, or a public study, adds a normal likelihood of the weights,
+
+    log p(data | m) = -½ mᵀ P m + hᵀ m + constant.
+
+Precisions P and pulls h of disjoint people add up. Everything here is public, and post-processing costs no privacy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from dpvb.guards.arrays import Floats
+from dpvb.guards.domains import UNSEEN, Covariance, Nonnegatives
 from dpvb.models.regression import tuned
-from dpvb.models.regression.curvature import RowMoments
-from dpvb.models.regression.declared import Declared
-from dpvb.models.regression.known import Known
-from dpvb.models.regression.scaling import Scaling
+from dpvb.models.regression.moments import RowMoments
+from dpvb.models.regression.scaling import Declared, Scaling
+
+
+@dataclass(frozen=True)
+class NormalLikelihood:
+    """A normal likelihood of the weights; public.
+
+    Attributes:
+        precision: P, (d, d), or its diagonal, (d,), in coordinates of the reader.
+        pull_d: h, (d,).
+    """
+
+    precision: Covariance
+    pull_d: Floats
+
+    @classmethod
+    def nothing(cls, width: int) -> NormalLikelihood:
+        """The likelihood of no data, for so many weights."""
+        return cls(np.zeros((width, width)), np.zeros(width))
+
+    def joined(self, other: NormalLikelihood) -> NormalLikelihood:
+        """The likelihood of the data of both."""
+        return NormalLikelihood(self.precision + other.precision, self.pull_d + other.pull_d)
+
+    def turned(self, matrix_de: Floats, origin_d: Floats) -> NormalLikelihood:
+        """The likelihood of z, where the weights are matrix z + origin."""
+        pull_d = self.pull_d - self.precision @ origin_d
+        return NormalLikelihood(matrix_de.T @ self.precision @ matrix_de, matrix_de.T @ pull_d)
+
+
+@dataclass(frozen=True)
+class WeightPosterior:
+    """q(m) = N(mean, covariance) over the weights, as read from releases; public.
+
+    Attributes:
+        mean_d: posterior means.
+        covariance: posterior covariance, (d, d), or its diagonal, (d,), with which includes the privacy noise.
+        naive_covariance: the covariance without the privacy noise; for comparison.
+        prior: prior covariance, (d, d), or its diagonal, (d,); domains.UNSEEN where it is not stated.
+        unseen_d: 1 for a column whose spread was not seen for noise, else 0.
+        centre_d: released centres of numeric columns, and 0 for others. A diagonal covariance holds about them: weights
+            of x - centre and of the constant are independent, once the slants are off x.
+        data: normal likelihood of the weights by the data, those of an earlier release included, in the model's unit of
+            the response; None: the form of the model has none that a later fit can use.
+        slant_3k: rows, columns and values of S where a diagonal covariance is one of weights of x - S x, (3, k).
+    """
+
+    mean_d: Floats
+    covariance: Covariance
+    naive_covariance: Covariance
+    prior: Covariance
+    unseen_d: Nonnegatives
+    centre_d: Floats
+    data: NormalLikelihood | None = None
+    slant_3k: Floats = field(default_factory=lambda: np.zeros((3, 0)))
+
+    @property
+    def slants(self) -> sparse.csr_array:
+        """S, (d, d)."""
+        (row, column, value), width = self.slant_3k, len(self.mean_d)
+        return sparse.csr_array((value, (row.astype(np.intp), column.astype(np.intp))), shape=(width, width))
+
+    def point(self) -> WeightPosterior:
+        """The weights of highest density alone, as if they were certain."""
+        return replace(self, covariance=0.0 * self.covariance, naive_covariance=0.0 * self.naive_covariance)
+
+    @classmethod
+    def alone(cls, mean_d: Floats, covariance: Floats, naive_covariance: Floats) -> WeightPosterior:
+        """A posterior whose prior is not stated: its variance counts as infinite."""
+        zero_d = np.zeros(len(mean_d))
+        return cls(mean_d, covariance, naive_covariance, np.full(len(mean_d), UNSEEN), zero_d, zero_d)
+
 
 #: The grid of τ.
 TAUS = tuple(np.geomspace(tuned.TAU_LOW, tuned.TAU_HIGH, tuned.NUM_TAUS).tolist())
@@ -26,7 +101,7 @@ TAUS = tuple(np.geomspace(tuned.TAU_LOW, tuned.TAU_HIGH, tuned.NUM_TAUS).tolist(
 
 @dataclass(frozen=True)
 class NoisyScore:
-    """A score G of the log likelihood, in coordinates z = s∘(m - m_0), with all that is known of its error; public.
+    """A score G of the log likelihood, in coordinates z = s∘(m - m_0), and its error; public.
 
     Attributes:
         score_e: G.
@@ -34,7 +109,7 @@ class NoisyScore:
         variance_ee: variance of the score between samples.
         steep_e: factors of that variance in minus the derivative of the score.
         noise: variance of the privacy noise in each coordinate of the score, a number or (e,); or its covariance.
-        known: what is known of z beside it.
+        beside: normal likelihoods of z from other people.
     """
 
     score_e: Floats
@@ -42,7 +117,7 @@ class NoisyScore:
     variance_ee: Floats
     steep_e: Floats
     noise: float | Floats
-    known: Sequence[Known] = ()
+    beside: Sequence[NormalLikelihood] = ()
 
     @property
     def slope_ee(self) -> Floats:
@@ -50,19 +125,19 @@ class NoisyScore:
         root_e = np.sqrt(self.steep_e)
         return np.asarray(root_e[:, None] * self.variance_ee * root_e)
 
-    def information(self) -> Known:
-        """What the score, and whatever is known beside it, say of z: its pull is P times the Newton point."""
+    def information(self) -> NormalLikelihood:
+        """Normal likelihood of z by the score and `beside`: its pull is P times the Newton point."""
         slope_ee = self.slope_ee
         noise_ee = self.noise if np.ndim(self.noise) == 2 else np.diag(self.noise + np.zeros(len(slope_ee)))
         gain_ee = np.linalg.solve(self.variance_ee + noise_ee, slope_ee).T
         precision_ee = gain_ee @ slope_ee
         newton_e = self.score_e + slope_ee @ self.offset_e
-        found = Known(0.5 * (precision_ee + precision_ee.T), gain_ee @ newton_e)
-        return reduce(Known.joined, self.known, found)
+        of_score = NormalLikelihood(0.5 * (precision_ee + precision_ee.T), gain_ee @ newton_e)
+        return reduce(NormalLikelihood.joined, self.beside, of_score)
 
 
 @dataclass(frozen=True)
-class Prior:
+class WeightPrior:
     """The prior of the weights m: N(m_0, τ²·slopes + fixed), covariances (e, e); public.
 
     Attributes:
@@ -74,7 +149,7 @@ class Prior:
     taus: tuple[float, ...] = TAUS
 
     @classmethod
-    def of(cls, width_d: Floats, mean_d: Floats, constant_d: Floats, sd: float, taus: tuple[float, ...]) -> Prior:
+    def of(cls, width_d: Floats, mean_d: Floats, constant_d: Floats, sd: float, taus: tuple[float, ...]) -> WeightPrior:
         """Columns add log odds of mean 0 over rows; the mean log odds have a standard deviation sd of their own.
 
         Args:
@@ -87,10 +162,10 @@ class Prior:
         slopes_dd = (centred_dd * width_d**2) @ centred_dd.T
         return cls(slopes_dd, sd**2 * np.outer(constant_d, constant_d), taus)
 
-    def turned(self, matrix_de: Floats) -> Prior:
+    def turned(self, matrix_de: Floats) -> WeightPrior:
         """The prior of the weights matrixᵀ(m - m_0)."""
         slopes_ee, fixed_ee = (matrix_de.T @ part @ matrix_de for part in (self.slopes_ee, self.fixed_ee))
-        return Prior(slopes_ee, fixed_ee, self.taus)
+        return WeightPrior(slopes_ee, fixed_ee, self.taus)
 
     def covariance(self, tau: float) -> Floats:
         """The covariance at τ, positive definite in spite of rounding."""
@@ -109,7 +184,7 @@ def of_columns(
     intercept: float,
     alpha: float | None,
     intercept_std: float,
-) -> Prior:
+) -> WeightPrior:
     """The prior of m - m_0 in the eigenbasis, by the columns' own spreads.
 
     Args:
@@ -125,14 +200,14 @@ def of_columns(
     basis_de, drift = moments.basis_de, np.outer(drift_e, drift_e)
     if alpha is not None:
         forth_dd = np.linalg.inv(scaling.back(declared, intercept)).T @ basis_de
-        return Prior(np.zeros_like(drift), forth_dd.T @ forth_dd / alpha + drift, (1.0,))
+        return WeightPrior(np.zeros_like(drift), forth_dd.T @ forth_dd / alpha + drift, (1.0,))
     constant_d, mean_d = basis_de @ moments.constant_e, basis_de @ moments.mean_e
     free_d = np.where(np.arange(len(width_d)) < (intercept > 0), 0.0, width_d)
-    prior = Prior.of(free_d, mean_d, constant_d, intercept_std, taus).turned(basis_de)
+    prior = WeightPrior.of(free_d, mean_d, constant_d, intercept_std, taus).turned(basis_de)
     return replace(prior, fixed_ee=prior.fixed_ee + drift)
 
 
-def best_scale(point_e: Floats, variance_e: Floats, prior: Prior) -> float:
+def best_scale(point_e: Floats, variance_e: Floats, prior: WeightPrior) -> float:
     """τ of highest density, given estimates (e,) of m - m_0 with independent errors of variances (e,)."""
     if len(prior.taus) == 1:
         return prior.taus[0]
@@ -156,16 +231,16 @@ def inverse(matrix_ee: Floats) -> tuple[Floats, float]:
     return cho_solve(root, np.eye(len(matrix_ee))), 2.0 * float(np.sum(np.log(np.diag(root[0]))))
 
 
-def posterior(score: NoisyScore, prior: Prior) -> tuple[Floats, Floats]:
+def posterior(score: NoisyScore, prior: WeightPrior) -> tuple[Floats, Floats]:
     """Mean (e,) and covariance (e, e) of z by a Newton step from a score, averaged over τ if it is unknown."""
-    found = score.information()
+    likelihood = score.information()
     fits, means, covariances = [], [], []
     for tau in prior.taus:
         precision_ee, log_variance = inverse(prior.covariance(tau))
-        covariance_ee, log_precision = inverse(precision_ee + found.precision)
-        means.append(covariance_ee @ found.pull_d)
+        covariance_ee, log_precision = inverse(precision_ee + likelihood.precision)
+        means.append(covariance_ee @ likelihood.pull_d)
         covariances.append(covariance_ee)
-        fits.append(0.5 * float(found.pull_d @ means[-1]) - 0.5 * (log_variance + log_precision))
+        fits.append(0.5 * float(likelihood.pull_d @ means[-1]) - 0.5 * (log_variance + log_precision))
     log_weight_a = np.array(fits) + _log_prior(prior.taus)
     weight_a = np.exp(log_weight_a - np.max(log_weight_a))
     weight_a /= weight_a.sum()
@@ -175,7 +250,7 @@ def posterior(score: NoisyScore, prior: Prior) -> tuple[Floats, Floats]:
     return mean_e, np.asarray(covariance_ee)
 
 
-def honest(score: NoisyScore, prior: Prior, error_ee: Floats, doubt_e: Floats) -> NoisyScore:
+def honest(score: NoisyScore, prior: WeightPrior, error_ee: Floats, doubt_e: Floats) -> NoisyScore:
     """The score where the curvature was read with errors of these mean squares, (e, e), and the slope with (e,).
 
     Error times way from the score's point, to z or to the mean of z, is noise of the score; repetition finds its size.

@@ -1,31 +1,279 @@
-"""Numeric columns in units of their own spread: two cheap releases make a range that is far too wide cost little.
+"""Numeric columns in units of their own spread: with two cheap releases, a range that is far too wide costs little.
 
 A numeric column has a public range; u = (x - low) / (high - low) is in [0, 1]. Before anything else are released
 
     means     Σ (1, u)          û = Σu / Σ1
     spread    Σ √|u - û|        σ̂ = (Σ√|u - û| / (Σ1 · E√|z|))²,    z standard normal
 
-The square root makes small spreads legible: a spread of 1/300 of the range gives 0.05 a row. From then on a model has
-the rows x̂ = κ (u - û) / σ̂, other columns as they are, and its posterior goes back to x by a public linear map. A column
-that is a product is taken about the means of its factors first (`declared`). All of this is public or released; what is
-made of it costs no privacy.
+The square root makes small spreads legible: a spread of 1/300 of the range gives 0.05 per row. From then on the model
+reads rows x̂ = κ (u - û) / σ̂, other columns as they are, and its posterior goes back to x by a public linear map.
+
+A column that is the product uv of two others is centred as (u - û)(v - v̂), which is within ±1, too: then its spread,
+and the prior of its weight, depend on no range. That product is far smaller than the columns, and so far harder to see.
+For independent factors the mean roots multiply, and the mean, a covariance, is 0. Both are guesses, which the releases
+correct by as much as they are more precise.
+
+Everything here is public or released. What is calculated from it costs no privacy.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.forms import MeasuredRows, turned
+from dpvb.core.forms import MeasuredRows, Rows, turned
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positive, Positives
-from dpvb.models.regression import products, tuned
-from dpvb.models.regression.declared import Declared
-from dpvb.models.regression.products import ROOT_NORMAL
-from dpvb.models.regression.slants import Slants
+from dpvb.guards.errors import ParameterError, check_integer, check_number
+from dpvb.models.regression import tuned
+
+#: No column is a product of others.
+NO_PRODUCTS = np.empty((0, 3), dtype=np.intp)
+
+
+class Slants(NamedTuple):
+    """A sparse matrix S: x - S x has products about the means of their factors.
+
+    Attributes:
+        product_k, factor_k: row and column of each entry, (k,).
+        share_k: the entries.
+    """
+
+    product_k: NDArray[np.intp]
+    factor_k: NDArray[np.intp]
+    share_k: Floats
+
+    def off(self, x_nr: Floats, read_r: NDArray[np.intp]) -> Floats:
+        """X - S x of rows x, (n, r), each entry by itself; read_r, increasing, has the columns that they hold."""
+        slanted_nr = x_nr.copy()
+        places = np.searchsorted(read_r, self.product_k), np.searchsorted(read_r, self.factor_k)
+        for product, factor, share in zip(*places, self.share_k, strict=True):
+            slanted_nr[:, product] -= share * x_nr[:, factor]
+        return slanted_nr
+
+    @classmethod
+    def of(cls, slant_dd: Floats) -> Slants:
+        """The matrix S from its dense form, (d, d)."""
+        product_k, factor_k = np.nonzero(slant_dd)
+        return cls(product_k, factor_k, slant_dd[product_k, factor_k])
+
+    def dense(self, width: int) -> Floats:
+        """S, (d, d)."""
+        slant_dd = np.zeros((width, width))
+        slant_dd[self.product_k, self.factor_k] = self.share_k
+        return slant_dd
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What is public about the columns of rows of norm 1; vectors (d,), in the units of these rows.
+
+    Attributes:
+        low_d, high_d: range of each numeric column; equal ends where a column is not numeric.
+        unit_d: the value of a column that is not numeric which counts as one; for an indicator, its value.
+        has_units: whether these units are those of the columns, and not a guess.
+        products_p3: numeric columns that are products of two others in places u, and these two, (p, 3); rows then have
+            a constant in column 0.
+
+    Raises:
+        ParameterError: for vectors of different lengths, ends out of order, units that are not positive, or products of
+            what is no column.
+    """
+
+    low_d: Floats
+    high_d: Floats
+    unit_d: Positives
+    has_units: bool = True
+    products_p3: NDArray[np.intp] = field(default_factory=lambda: NO_PRODUCTS)
+
+    def __post_init__(self) -> None:
+        same = self.low_d.shape == self.high_d.shape == self.unit_d.shape
+        if not (same and np.all(self.low_d <= self.high_d) and np.all(self.unit_d > 0)):
+            raise ParameterError("declared must hold ranges low ≤ high and positive units, one of each a column.")
+        places = self.products_p3.ravel()
+        inside = self.products_p3.shape[1:] == (3,) and np.all((places > 0) & (places < len(self.unit_d)))
+        if not inside or self.low_d[places].any() or (self.high_d > self.unit_d)[places].any():
+            raise ParameterError(
+                "products must hold the places of columns and their two factors, (p, 3), from 1 on; all of these are "
+                "indicators or numbers from 0 to their unit."
+            )
+
+    @classmethod
+    def plain(cls, width: int) -> Declared:
+        """No numeric column, and nothing known of units: 1 is a guess."""
+        return cls(np.zeros(width), np.zeros(width), np.ones(width), has_units=False)
+
+    @property
+    def numeric_j(self) -> NDArray[np.intp]:
+        """The numeric columns."""
+        return np.flatnonzero(self.high_d > self.low_d)
+
+    @property
+    def read_r(self) -> NDArray[np.intp]:
+        """The columns that are read for the numeric ones: these, and the factors of products."""
+        return np.unique(np.append(self.numeric_j, self.products_p3))
+
+    @property
+    def _numeric_r(self) -> NDArray[np.intp]:
+        """The places of the numeric columns among those that are read."""
+        return np.searchsorted(self.read_r, self.numeric_j)
+
+    @property
+    def reach_d(self) -> Floats:
+        """Length of the range of each column, of one that is not numeric its unit, (d,)."""
+        return np.where(self.high_d > self.low_d, self.high_d - self.low_d, self.unit_d)
+
+    def places(self, x_nr: Floats) -> Floats:
+        """Places u of the columns that are read, (n, r), each entry by itself."""
+        return np.clip((x_nr - self.low_d[self.read_r]) / self.reach_d[self.read_r], 0.0, 1.0)
+
+    def slants(self, mean_d: Floats) -> Slants:
+        """What is taken off each product so that it is one about the means of its factors, but for a constant.
+
+        (u - û)(v - v̂) = uv - v̂u - ûv + ûv̂.
+
+        Args:
+            mean_d: û of the columns that are read in the units of x, 0 for others, (d,).
+        """
+        product_p, first_p, second_p = self.products_p3.T
+        share_d, size_p = mean_d / self.unit_d, self.unit_d[product_p]
+        shares = (share_d[second_p] * size_p / self.unit_d[first_p], share_d[first_p] * size_p / self.unit_d[second_p])
+        return Slants(np.tile(product_p, 2), np.append(first_p, second_p), np.concatenate(shares))
+
+    def offsets(self, mean_d: Floats) -> Floats:
+        """What is taken off numeric columns after `slants`, in the units of x, (d,): û, or what leaves a product."""
+        product_p, first_p, second_p = self.products_p3.T
+        offset_d, share_d = np.where(self.high_d > self.low_d, mean_d, 0.0), mean_d / self.unit_d
+        offset_d[product_p] = -self.unit_d[product_p] * share_d[first_p] * share_d[second_p]
+        return offset_d
+
+    def roots(self, x_nr: Floats, mean_d: Floats) -> Floats:
+        """√|u - û| of the numeric columns, (n, j), of a product √|(u - û)(v - v̂)|.
+
+        Args:
+            x_nr: the columns that are read for them, (n, r).
+            mean_d: û in the units of x.
+        """
+        numeric_j, low_r = self.numeric_j, self.low_d[self.read_r]
+        inside_nr = np.clip(x_nr, low_r, low_r + self.reach_d[self.read_r])
+        away_nj = self.slants(mean_d).off(inside_nr, self.read_r)[:, self._numeric_r] - self.offsets(mean_d)[numeric_j]
+        return np.sqrt(np.minimum(np.abs(away_nj) / self.reach_d[numeric_j], 1.0))
+
+    @property
+    def blocks(self) -> dict[str, Block]:
+        """The two releases; none without a numeric column."""
+        wide, read = len(self.numeric_j), len(self.read_r)
+        means = Block((1 + read,), math.sqrt(1 + read), "nonnegative", "first")
+        return {"means": means, "spread": Block((wide,), math.sqrt(wide), "nonnegative", "second")} if wide else {}
+
+    def budget(self, then: float) -> dict[str, float]:
+        """Parts of the budget for both and for the release after them, which has the part `then`."""
+        if not self.blocks:
+            return {"first": then}
+        return {"first": tuned.MEANS_BUDGET, "second": tuned.SPREAD_BUDGET, "third": then}
+
+    def contributions(
+        self, x_nr: Floats, sound_n: Floats, mean_d: Floats, blocks: Mapping[str, Block]
+    ) -> Contributions:
+        """What rows add to the releases by the columns that are read; a row whose response is NaN adds nothing."""
+        sound_n1 = np.where(np.isnan(sound_n), np.nan, 1.0)[:, None]
+        if "means" in blocks:
+            return {"means": Rows(np.hstack([sound_n1, self.places(x_nr) * sound_n1]))}
+        return {"spread": Rows(self.roots(x_nr, mean_d) * sound_n1)}
+
+    def size(self, constant: float) -> float:
+        """κ, which leaves a typical row inside norm 1, the intercept's constant included."""
+        room = tuned.NUMERIC_SHARE * (1 - constant**2) / max(len(self.numeric_j), 1)
+        return min(tuned.NUMERIC_SIZE * constant, math.sqrt(room)) if constant > 0 else math.sqrt(room)
+
+
+def check_fields(
+    n_features: int, num_steps: int, intercept: float, alpha: float | None, declared: Declared | None
+) -> None:
+    """Check what the first-order models have in common.
+
+    Raises:
+        ParameterError: for a field outside its range.
+    """
+    check_integer("n_features", n_features, low=1, high=10**7)
+    check_integer("num_steps", num_steps, low=1, high=10**7)
+    check_number("intercept", intercept, low=0, high=1, closed="left")
+    check_number("alpha", 1.0 if alpha is None else alpha, low=1e-6, high=1e6)
+    if declared is not None and len(declared.unit_d) != n_features:
+        raise ParameterError(f"declared must speak of {n_features} columns, got {len(declared.unit_d)}.")
+
+
+#: E√|z| of a standard normal z.
+ROOT_NORMAL = 2**0.25 * math.gamma(0.75) / math.sqrt(math.pi)
+
+
+class ReleasedMeans(NamedTuple):
+    """What the first release says: the columns, û in the units of x, (d,), and its std as a part of the range."""
+
+    declared: Declared
+    mean_d: Floats
+    error: float
+
+
+def product_spreads(
+    means: ReleasedMeans, root_j: Floats, sd_j: Floats, spread_j: Floats, low_j: Floats
+) -> tuple[Floats, Floats]:
+    """Spreads of numeric columns and their low ends, (j,) each, with those of products.
+
+    Args:
+        means: the first release.
+        root_j, sd_j: mean roots of numeric columns, and std of their noise.
+        spread_j, low_j: spreads and their low ends as of columns that are no products.
+    """
+    numeric_j, (product_p, first_p, second_p) = means.declared.numeric_j, means.declared.products_p3.T
+    root_d, low_d = _roots_of_indicators(means)
+    root_d[numeric_j], low_d[numeric_j] = (ROOT_NORMAL * np.sqrt(end_j) for end_j in (spread_j, low_j))
+    guess_p, least_p = root_d[first_p] * root_d[second_p], low_d[first_p] * low_d[second_p]
+    place_p = np.searchsorted(numeric_j, product_p)
+    doubt_p = np.hypot(tuned.PRODUCT_DOUBT * guess_p, (guess_p - least_p) / tuned.LOW_STD)
+    gain_p = doubt_p**2 / (doubt_p**2 + sd_j[place_p] ** 2 + 1e-300)
+    read_p = guess_p + gain_p * (root_j[place_p] - guess_p)
+    lowest_p = np.maximum(read_p - tuned.LOW_STD * np.sqrt(gain_p) * sd_j[place_p], np.minimum(least_p, read_p))
+    spread_j, low_j = spread_j.copy(), low_j.copy()
+    for part_j, part_p in ((spread_j, read_p), (low_j, lowest_p)):
+        part_j[place_p] = np.maximum((part_p / ROOT_NORMAL) ** 2, tuned.LEAST_SPREAD)
+    return spread_j, low_j
+
+
+def _roots_of_indicators(means: ReleasedMeans) -> tuple[Floats, Floats]:
+    """Mean root √|u - p| of columns that are 0 or 1, whose mean is p, and its low end, (d,)."""
+    error = min(means.error, 0.5)
+    share_d = np.clip(means.mean_d / means.declared.unit_d, error, 1.0 - error)
+    root_d = share_d * np.sqrt(1.0 - share_d) + (1.0 - share_d) * np.sqrt(share_d)
+    sd_d = 0.5 * error / np.sqrt(share_d * (1.0 - share_d) + 1e-300)
+    return root_d, np.maximum(root_d - tuned.LOW_STD * sd_d, tuned.LEAST_ROOT * root_d)
+
+
+def product_centres(means: ReleasedMeans, spread_j: Floats) -> tuple[Floats, Floats]:
+    """Centres of numeric columns in the units of x, products among them, and their stds as a part of the range, (d,).
+
+    Args:
+        means: the first release.
+        spread_j: spreads of numeric columns; that of a product bounds its covariance.
+    """
+    declared, (product_p, first_p, second_p) = means.declared, means.declared.products_p3.T
+    share_d, centre_d = means.mean_d / declared.unit_d, declared.offsets(means.mean_d)
+    spread_p = spread_j[np.searchsorted(declared.numeric_j, product_p)]
+    noise_p = means.error * np.sqrt(1.0 + share_d[first_p] ** 2 + share_d[second_p] ** 2)
+    gain_p = spread_p**2 / (spread_p**2 + noise_p**2 + 1e-300)
+    covariance_p = share_d[product_p] - share_d[first_p] * share_d[second_p]
+    centre_d[product_p] += gain_p * covariance_p * declared.unit_d[product_p]
+    error_d = np.full(len(centre_d), means.error)
+    error_d[product_p] = np.sqrt(gain_p) * noise_p
+    return centre_d, error_d
 
 
 @dataclass(frozen=True)
@@ -63,7 +311,7 @@ class Scaling:
     def start(cls, declared: Declared) -> Scaling:
         """Rows as they are; one unit moves the log odds by about 2τ (Gelman et al. 2008)."""
         zero_d, width_d = np.zeros(len(declared.unit_d)), tuned.UNIT_EFFECT / declared.unit_d
-        wide_d = width_d * (1.0 if declared.known else tuned.UNKNOWN_UNIT)
+        wide_d = width_d * (1.0 if declared.has_units else tuned.UNKNOWN_UNIT)
         return cls(
             zero_d, 0.0, 1.0, zero_d, zero_d, np.ones(len(zero_d)), width_d, wide_d, np.ones(len(zero_d)), zero_d
         )
@@ -97,9 +345,9 @@ class Scaling:
         low_j = np.clip(np.sqrt(np.maximum(lowest_j, 0.0)), least_j, spread_j)
         centre_d, error_d = declared.offsets(self.mean_d), np.full(len(self.mean_d), self.error)
         if len(declared.products_p3):
-            read = products.Means(declared, self.mean_d, self.error)
-            spread_j, low_j = products.spreads(read, root_j, sd_j, spread_j, low_j)
-            centre_d, error_d = products.centres(read, spread_j)
+            read = ReleasedMeans(declared, self.mean_d, self.error)
+            spread_j, low_j = product_spreads(read, root_j, sd_j, spread_j, low_j)
+            centre_d, error_d = product_centres(read, spread_j)
         typical_j = range_j * spread_j
         if constant == 0:
             typical_j = np.hypot(typical_j, self.mean_d[numeric_j])

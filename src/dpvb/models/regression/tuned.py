@@ -27,7 +27,7 @@ LEAST_VARIANCE_RATIO = 0.03  # least value of c: the average of 4p(1-p) over row
 LEAST_XI_RATIO = 0.1  # least value of c^ξ: the average of 4⟨ξ⟩/b over rows by length², which is at most 1
 LAST_FLOOR = 0.2  # floor of the eigenvalues of the curvature at the mean: this fraction of the least guessed one
 
-# --- curvature: `logistic`, `coverage` --------------------------------------------------------------------------------
+# --- moments: `logistic`, `coverage` ----------------------------------------------------------------------------------
 MEAN_EXPLAINS = 0.9  # largest fraction of a column's second moment that its mean may explain
 CONSTANT_EXPLAINS = 0.999  # the same for a constant column
 SCALE_POWER = 0.75  # coordinates are scaled by λ^(SCALE_POWER / 2) / SCALE_SHRINK: a typical row then has norm about 1,
@@ -38,11 +38,15 @@ FLOOR_OF_MEDIAN = 0.05  # floor of the eigenvalues: this fraction of the median 
 FLOOR_OF_STD = 0.1  # and this many std more
 LEAST_TRACE = 0.2  # least trace, as a fraction of the trace of the eigenvalues after their floor
 COLLINEAR_SHARE = 0.2  # least share of directions far below their guess that makes columns collinear
-FACTOR_ROUNDS, LEAST_UNIQUE = 60, 0.02  # rounds that find common factors; least part of a column that is its own
+FACTOR_ROUNDS = 60  # iterations that estimate common factors of collinear columns
+LEAST_UNIQUE = 0.02  # least part of a column's variance that common factors do not explain
 SEEN_ENTRY = 4.2  # std by which an entry of second moments stands out alone: that of about 100 columns' largest chance
 LEAST_MOMENT = 0.7  # least eigenvalue of second moments that were read so, in std
-GUESS_STD, GUESS_LOW, GUESS_HIGH = 0.35, -6.0, 0.3  # log of curvature over its guess: std where the guess was seen,
-LEAST_HIDDEN, MOST_HIDDEN = 0.02, 0.9  # range where it may have been hidden, and limits of the probability of that
+GUESS_STD = 0.35  # std of the log of a curvature over its guess, where an earlier release showed the guess
+GUESS_LOW = -6.0  # lower end of that log where noise may have hidden the guess
+GUESS_HIGH = 0.3  # upper end of that log there
+LEAST_HIDDEN = 0.02  # least probability that noise hid the guess
+MOST_HIDDEN = 0.9  # largest probability of that
 TILT_FLOOR = 0.2  # floor of the eigenvalues of a guessed curvature: this fraction of the least guess without tilt
 TABLE_FLOOR = 0.05  # floor of the eigenvalues of the table's curvature: this fraction of the least on its diagonal
 TABLE_CORRELATION = 0.1  # std of a discarded entry before the noise is looked at, over the mean of the diagonal
@@ -56,7 +60,8 @@ MEANS_BUDGET = 0.02  # part of Σμ² for the means of numeric columns, once
 SPREAD_BUDGET = 0.02  # part of Σμ² for their spreads, once
 NUMERIC_SIZE = 0.4  # κ over the intercept's constant: std of a numeric column in the rows of the model
 NUMERIC_SHARE = 0.48  # the most that all numeric columns may add to the typical squared norm of a row
-LEAST_SPREAD, LARGEST_SPREAD = 1e-6, 0.5  # of a column, as a part of its range
+LEAST_SPREAD = 1e-6  # least spread of a column, as a part of its range
+LARGEST_SPREAD = 0.5  # largest spread of a column, as a part of its range
 SPREAD_ERRORS = 0.25  # least spread, in std of the noise of a mean
 LOW_STD = 1.64  # std of noise by which the low end of a spread lies below it
 CERTAIN_STD = 3.0  # std by which the variance of a column must stand out of the noise to be certain as it was read
@@ -75,7 +80,9 @@ LARGEST_ROOM = 3.0  # largest factor by which scales make room
 ROOM_QUANTILE = 0.1  # of the directions, by information
 
 # --- ridge: `logistic`, `coverage` ------------------------------------------------------------------------------------
-TAU_LOW, TAU_HIGH, NUM_TAUS = 0.02, 3.0, 11  # grid of τ, geometric: std of the log odds that a column adds
+TAU_LOW = 0.02  # least τ of the geometric grid; τ is the std of the log odds that a column adds
+TAU_HIGH = 3.0  # largest τ of the grid
+NUM_TAUS = 11  # number of τ in the grid
 TAU_MEDIAN = 0.35  # median of the prior of τ
 TAU_SPREAD = 1.0  # standard deviation of log τ
 ROUNDING = 1e-13  # eigenvalues below this part of the largest are rounding
@@ -90,13 +97,15 @@ LAST_DISPERSION = 1.0  # and beside the curvature at the mean,
 DISPERSION_BUDGET = 0.04  # where this part of Σμ² is added for it
 COUNT_REACH = 0.5  # longest step of a path of counts: root mean square over rows of the change of the log mean
 COUNT_PATH_STD = 0.5  # the same of the mean log mean along the path: the released sum of the counts tells it about
-TABLE_ROUNDS, TABLE_DAMPING = 8, 0.5  # rounds that find the error of the curvature at the mean, and their damping
-BEARABLE = 1.1  # curvature over majoriser above which the majoriser grows; points that go to and fro without end show
-# (2 + 2β) / (1 + 2β), 1.37 at the largest momentum β
+TABLE_ROUNDS = 8  # iterations that estimate the noise of the score by errors of the curvature at the mean
+TABLE_DAMPING = 0.5  # damping of these iterations
+# Curvature over majoriser above which the majoriser grows. Two-cycles of the iteration show a ratio of
+# (2 + 2β) / (1 + 2β), 1.37 at the largest momentum β, so the threshold must be below.
+BEARABLE = 1.1
 STEEP_SHARE = 0.1  # least share in what exceeds it of a direction in which it grows
 GRADIENT_GROWTH = 4.0  # growth of the mean squared gradient, over its least value, after which the majoriser is doubled
 
-# --- first_order_diagonal, columns: `logistic` (icd, 2,788 columns), `coverage_diagonal` (95 % intervals) -------------
+# --- diagonal: `logistic` (icd, 2,788 columns), `coverage_diagonal` (95 % intervals) ----------------------------------
 DIAGONAL_COUNT_BUDGET = 0.02  # part of Σμ² for the two counts, once
 DIAGONAL_SECOND_BUDGET = 0.1  # part of Σμ² for the second moments, once
 DIAGONAL_SCALE_POWER = 0.4  # columns are scaled by D^(DIAGONAL_SCALE_POWER / 2) / DIAGONAL_SCALE_SHRINK, for the same
@@ -122,35 +131,27 @@ CURVATURE_STD = 3.0  # std by which a measured curvature must exceed what moment
 SAFETY_GROWTH = 4.0  # least factor by which the majoriser then grows
 CURVATURE_MARGIN = 2.0  # the new majoriser, as a multiple of the measured curvature
 
-# --- polya_gamma, precision: `logistic` (sufficient statistics), `negative_binomial` ----------------------------------
-STATISTIC_BUDGET = 0.3  # part of Σμ² for S_1, which is released once
-NEWEST_WEIGHT = 0.5  # least weight of the newest release of S_2 in the average: older ones belong to an older q
-AHEAD = 0.8  # for the next ⟨ξ⟩, μ is moved on by this fraction of its last change
-LEAST_SQUARE = 0.5  # least ⟨mᵀm⟩ as a fraction of d/α: ⟨α⟩ at most doubles in a step
-MOST_EIGENVALUES = 1024  # columns; above, no eigenvalues are computed, for time: `polya_gamma_speed`
-LIFT_BEYOND_EDGE = 1.2  # above, every direction is lifted by this many noise edges; at 1, the most negative noise
-# eigenvalue would nearly cancel the lift
-RIDGE_GROWTH = 1.1  # growth of the ridge while the precision is not positive definite
-
-# --- linear, residuals: `linear` (R², six designs; coverage) ----------------------------------------------------------
-LINEAR_CURVATURE, LINEAR_LAST = 0.25, 0.10  # parts of Σμ² for Σ x̂ x̂ᵀ, once, and for the last release
+# --- linear: `linear` (R², six designs; coverage) ---------------------------------------------------------------------
+LINEAR_CURVATURE = 0.25  # part of Σμ² for Σ x̂ x̂ᵀ, once
+LINEAR_LAST = 0.10  # part of Σμ² for the last release
 FIRST_SCORE = 0.05  # part of the steps' budget for the first score, of y itself; the others' grow with t
 RESIDUAL_WEIGHT = 0.3  # noise budget of the histogram beside a score, as SCALAR_WEIGHT;
-EXCESS_WEIGHT, SQUARE_WEIGHT = 0.3, 0.6  # of both numbers beside the curvature at the end
+EXCESS_WEIGHT = 0.3  # noise budget of the excess of long rows beside the last curvature, as SCALAR_WEIGHT
+SQUARE_WEIGHT = 0.6  # noise budget of the squared residuals beside it
 RESIDUAL_BINS = 17  # from 2, the length of the range, down by √2
 FORGOTTEN = 2.0  # factor by which the noise variance of the histograms so far counts in the next step's mean of them
-SEEN_BIN, FAR_BIN = 2.0, 3.5  # std of noise below which a bin counts as empty, and beyond the first empty one
-CERTAIN_BIN = 5.0  # the same beyond it for σ²: one chance count there would let noise drown it, in a fit of a thousand
+SEEN_BIN = 2.0  # std of noise below which a bin counts as empty
+FAR_BIN = 3.5  # the same beyond the first empty bin
+CERTAIN_BIN = 5.0  # the same there for σ²: one chance count would hide it in noise, in one fit of a thousand
 LEAST_SEEN = 0.4  # least part of the rows that bins must show, for the clip to move
 CERTAIN_ROWS = 3.0  # std of its noise that the number of rows must reach, for residuals to have a scale
-LEAST_CLIP, NUM_CLIPS = 1.5, 16  # least clip, over a typical residual, and number of clips that are tried
+LEAST_CLIP = 1.5  # least clip, over a typical residual
+NUM_CLIPS = 16  # number of clips that are tried
 CLIP_FALL = 2.0  # largest factor by which the clip falls in a step
 CLIP_PRICE = 0.6  # part of the budget that pays for the scores
-LEAST_SHRINK, MORE_SHRINK, SHRINK_NOISE = 0.6, 0.7, 12.0  # κ = .6 + .7·mean min(1, 12 s²/(μ²λ)) divides the scales
+# κ = 0.6 + 0.7·mean min(1, 12 s²/(μ²λ)) divides the scales.
+LEAST_SHRINK = 0.6  # the first number of κ
+MORE_SHRINK = 0.7  # the second number of κ
+SHRINK_NOISE = 12.0  # the third number of κ
 LEAST_REACH = 4.0  # the least that a residual may count in σ², over a typical one: normal ones count in full
 OVERSHOOT = 0.5  # what σ² leaves of residuals beyond its clip, as the histogram shows it, counts this part of noise
-
-# --- one_release: `linear` --------------------------------------------------------------------------------------------
-RESPONSE_SIZE = 1.0  # a, by which y in [-1, 1] stands beside a row
-DELTA_ROUNDS = 3  # passes that find the variance of the released moments' errors
-LEAST_VARIANCE_STD = 0.5  # least σ², in std of the noise of Σ y² over the number of rows

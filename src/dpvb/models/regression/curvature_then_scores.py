@@ -1,0 +1,399 @@
+"""Curvature once, then scores: what the regressions that release a full matrix share; unit: a row.
+
+    m ~ N(m_0, C_τ),   scores G at points u:   G ≈ (sampling noise of variance B) + A (m - u) + (privacy noise)
+
+A is minus the derivative of the averaged score at the weights m. Numeric columns are brought to units of their own
+spread first (`scaling`). Second moments of rows x̂ are released once. They give coordinates x̃ = Uᵀx̂ / s, in which every
+step releases a score, and in which the curvature is released once more at the end.
+
+===================  =============================================================================
+paper                code
+===================  =============================================================================
+U, λ, s              moments.basis_de, eigenvalue_e, scale_e: read from Σ x̂ x̂ᵀ
+w                    weight_n = min(1, 1/‖x̃‖): bounds the score; its expectation stays 0 at the true m
+m_0                  start_e; drift_e is the direction in which it is uncertain
+u_t; ū, Ḡ            point_e; mean.point_d, mean.score_d: averages of points and of scores at them
+v                    mean.noise: variance of the averaged score, equal in all coordinates x̃
+B, A                 curvature_ee, and steep_e · curvature_ee; table_ee is B as it is read for intervals
+===================  =============================================================================
+
+The averaged scores give a Newton step at the end, which is read twice: as a posterior for predictions, and as one for
+intervals. Predictions gain from a width τ of the prior that is estimated. An interval does not: where noise hides
+scales, the estimate falls towards 0, and takes the interval with it.
+
+A linear step overlooks *saturation*: the wider log odds spread, the nearer to ½ is their probability. Over rows, the
+log odds xᵀm at weights m have a mean μ and a variance v, both read from the second moments. If they are normal, the
+mean probability is σ(κμ) with κ = (1 + πv/8)^-½ (MacKay 1992). A Newton step from a small v to a large v keeps μ,
+although κ falls: if most responses are zeros, it predicts too many ones. `saturation_shift` corrects the mean log odds.
+
+What follows a release is post-processing of released numbers and costs no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from scipy.special import expit, logit
+
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Contributions, upper_norms
+from dpvb.core.estimate import Estimate
+from dpvb.core.forms import Gram, MeasuredRows
+from dpvb.guards.arrays import Floats
+from dpvb.guards.domains import Nonnegatives, Positives, Symmetric
+from dpvb.models.regression import ridge, tuned
+from dpvb.models.regression.descent import Average
+from dpvb.models.regression.likelihood import times
+from dpvb.models.regression.moments import Reading, RowMoments, denoised, read_at_mean, read_moments, read_positive
+from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
+from dpvb.models.regression.scaling import Declared, Scaling, check_fields, mapped, measured
+from dpvb.rows.regression import DesignRows
+
+
+@dataclass(frozen=True)
+class ScoreState(ABC):
+    """State of a fit; all public. Vectors (e,) are in the eigenbasis of `moments`.
+
+    Attributes:
+        scaling: the map from rows x to the rows x̂ of all that follows.
+        start_e: m_0, the prior mean; drift_e: the direction in which it is uncertain.
+        point_e: u, where the next score is taken.
+        mean: averages of points and scores.
+        curvature_ee: variance of the averaged score between samples, in coordinates x̃, read for predictions.
+        table_ee, error_ee: the same, read for intervals, and the mean square errors of its entries.
+        doubt_e: mean square errors of minus the derivative of the averaged score, in each direction.
+        steep_e: by which factor the averaged score falls faster than `curvature_ee` says, for each direction.
+        step: number of steps.
+    """
+
+    scaling: Scaling
+    moments: RowMoments
+    start_e: Floats
+    drift_e: Floats
+    point_e: Floats
+    mean: Average
+    curvature_ee: Symmetric
+    table_ee: Symmetric
+    error_ee: Nonnegatives
+    doubt_e: Nonnegatives
+    steep_e: Positives
+    _: KW_ONLY
+    step: int = 0
+
+    @classmethod
+    def start(cls, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats, **more: Any) -> Self:
+        """The prior, before any score."""
+        mean, one_e = Average(start_e, np.zeros(len(start_e))), np.ones(len(start_e))
+        little_ee = 1e-9 * np.eye(len(start_e))
+        return cls(
+            scaling,
+            moments,
+            start_e,
+            drift_e,
+            start_e,
+            mean,
+            little_ee,
+            little_ee,
+            0 * little_ee,
+            0 * start_e,
+            one_e,
+            **more,
+        )
+
+
+@dataclass(frozen=True)
+class Readings:
+    """What the state of a fit says of the weights: where scores lead, and posteriors in the coordinates of x.
+
+    Attributes:
+        q: the state.
+        declared, intercept, alpha, earlier: as in the model.
+        size: standard deviation of the response, in which the widths of the prior are measured.
+        offset: what an average row adds to its log odds; None: ψ is not log odds, and does not saturate.
+    """
+
+    q: ScoreState
+    declared: Declared
+    intercept: float
+    alpha: float | None
+    earlier: tuple[NormalLikelihood, ...]
+    size: float = 1.0
+    offset: float | None = None
+
+    def prior(
+        self, width_d: Floats, taus: tuple[float, ...], intercept_std: float = tuned.INTERCEPT_STD
+    ) -> ridge.WeightPrior:
+        """The prior of m - m_0 in the eigenbasis.
+
+        Args:
+            width_d: standard deviation of each weight of x̂ at τ = 1, in units of `size`.
+            taus: values of τ.
+            intercept_std: standard deviation of the mean of ψ over rows, in units of `size`.
+        """
+        columns = (self.declared, self.size * width_d, taus, self.intercept, self.alpha, intercept_std * self.size)
+        return ridge.of_columns(self.q.scaling, self.q.moments, self.q.drift_e, *columns)
+
+    @cached_property
+    def back_de(self) -> Floats:
+        """The map from weights in the eigenbasis to those of x."""
+        return self.q.scaling.back(self.declared, self.intercept) @ self.q.moments.basis_de
+
+    @cached_property
+    def beside(self) -> list[NormalLikelihood]:
+        """Likelihood of m - m_0 in the eigenbasis by an earlier fit or a study, as read for predictions; or none."""
+        return [one.turned(self.back_de, self.back_de @ self.q.start_e) for one in self.earlier[:1]]
+
+    def led(self, information_e: Floats, steep_e: Floats, prior: ridge.WeightPrior) -> Floats:
+        """Where all scores so far lead under a prior, (e,).
+
+        Args:
+            information_e: variance of the averaged score between samples.
+            steep_e: minus its derivative, over that.
+            prior: of m - m_0.
+        """
+        mean, noise_e = self.q.mean, self.q.mean.noise * self.q.moments.scale_e**2
+        way_e, variance_ee = mean.point_d - self.q.start_e, np.diag(information_e)
+        score = ridge.NoisyScore(mean.score_d, way_e, variance_ee, steep_e, noise_e, self.beside)
+        return self.q.start_e + ridge.posterior(score, prior)[0]
+
+    def predictions(self) -> WeightPosterior:
+        """Posterior of the weights for predictions: τ is estimated and averaged over."""
+        prior = self.prior(self.q.scaling.width_d, ridge.TAUS).turned(np.diag(self.q.moments.scale_e))
+        return self._posterior(self._score(self.q.curvature_ee, self.earlier[:1]), prior)
+
+    def table(self) -> WeightPosterior:
+        """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
+        scaling, prior = self.q.scaling, self._prior_of_table
+        prior_dd = self.back_de @ prior.covariance(prior.taus[0]) @ self.back_de.T
+        read = self._posterior(*self.score_of_table())
+        return replace(read, prior=prior_dd, unseen_d=scaling.unseen_d, centre_d=scaling.centre_d)
+
+    @cached_property
+    def _prior_of_table(self) -> ridge.WeightPrior:
+        return self.prior(self.q.scaling.wide_d, (tuned.TABLE_TAU,))
+
+    def score_of_table(self) -> tuple[ridge.NoisyScore, ridge.WeightPrior]:
+        """The averaged score as it is read for intervals, and the prior, in the coordinates x̃."""
+        prior = self._prior_of_table.turned(np.diag(self.q.moments.scale_e))
+        score = self._score(self.q.table_ee, self.earlier[1:])
+        return ridge.honest(score, prior, self.q.error_ee, self.q.doubt_e), prior
+
+    def _posterior(self, score: ridge.NoisyScore, prior: ridge.WeightPrior) -> WeightPosterior:
+        """A Newton step from the averages, moved for saturation, in the coordinates of x."""
+        moments, scale_e = self.q.moments, self.q.moments.scale_e
+        mean_e, aware_ee = ridge.posterior(score, prior)
+        _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
+        m_e = self.q.start_e + mean_e / scale_e
+        if self.offset is not None:
+            change = float(scale_e * moments.constant_e @ score.slope_ee @ (mean_e - score.offset_e)) / moments.number
+            m_e += saturation_shift(moments, self.q.mean.point_d, m_e, change, self.offset) * moments.constant_e
+        x_de = self.back_de / scale_e
+        read = WeightPosterior.alone(self.back_de @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
+        data = score.information().turned(np.asarray(np.linalg.inv(x_de)), -scale_e * self.q.start_e)
+        return replace(read, data=data)
+
+    def _score(self, curvature_ee: Floats, earlier: tuple[NormalLikelihood, ...]) -> ridge.NoisyScore:
+        """The averaged score, in the coordinates x̃, with normal likelihoods of the weights of x."""
+        mean, scale_e, start_e = self.q.mean, self.q.moments.scale_e, self.q.start_e
+        beside = [one.turned(self.back_de / scale_e, self.back_de @ start_e) for one in earlier]
+        offset_e = scale_e * (mean.point_d - start_e)
+        return ridge.NoisyScore(mean.score_d / scale_e, offset_e, curvature_ee, self.q.steep_e, mean.noise, beside)
+
+
+@dataclass(frozen=True)
+class CurvatureThenScores(ABC):
+    """A regression that releases its curvature once, then scores; every field is public.
+
+    Attributes:
+        n_features: d, the constant column included where there is one.
+        intercept: value of column 0 in every row; 0: there is no such column.
+        num_steps: T, number of scores.
+        alpha: precision of the prior N(m_0, I/alpha) of the weights of x; None: the prior of `scaling`.
+        declared: what is public about the columns; None: no column is numeric.
+        earlier: normal likelihoods of the weights of x from an earlier fit or a study, as read for predictions and for
+            intervals; (): there are none.
+
+    Raises:
+        ParameterError: for a field outside its range.
+    """
+
+    n_features: int
+    intercept: float = 0.0
+    num_steps: int = 16
+    alpha: float | None = None
+    declared: Declared | None = None
+    earlier: tuple[NormalLikelihood, ...] = ()
+
+    #: Reads Σ x̂ x̂ᵀ beside a guess of it.
+    reading: ClassVar[Reading] = staticmethod(denoised)
+
+    def __post_init__(self) -> None:
+        check_fields(self.n_features, self.num_steps, self.intercept, self.alpha, self.declared)
+
+    @property
+    def columns(self) -> Declared:
+        """What is public about the columns."""
+        return self.declared or Declared.plain(self.n_features)
+
+    @property
+    def _constant(self) -> float:
+        """The constant that rows have when their second moments are released."""
+        return self.intercept or tuned.ADDED_CONSTANT
+
+    @property
+    def _phase(self) -> Literal["first", "third"]:
+        """The phase in which Σ x̂ x̂ᵀ is released: after centres and spreads of numeric columns."""
+        return "third" if self.columns.blocks else "first"
+
+    def _moments_block(self, size: float, weight: float = 1.0) -> Block:
+        """The block of Σ x̂ x̂ᵀ, in which rows without a constant get one; a row counts as `size` at most."""
+        wide = self.n_features + (self.intercept == 0)
+        return Block((wide, wide), size, "gram", self._phase, weight=weight)
+
+    def init(self, rng: np.random.Generator) -> Any:
+        """The prior; no randomness."""
+        zero_d, one_d = np.zeros(self.n_features), np.ones(self.n_features)
+        constant_d = np.eye(1, len(one_d))[0] / self.intercept if self.intercept > 0 else zero_d
+        moments = RowMoments(np.eye(self.n_features), one_d, one_d, one_d, constant_d, 1.0, 1.0)
+        return self._start(Scaling.start(self.columns), moments, zero_d, zero_d)
+
+    @times
+    def e_step(self, q: Any, batch: DesignRows, blocks: Mapping[str, Block]) -> Contributions:
+        """What every row contributes to the blocks asked for."""
+        scaling, columns = q.scaling, self.columns
+        if blocks.keys() <= {"means", "spread"}:
+            return columns.contributions(batch.x_nd[:, columns.read_r], batch.y_n, scaling.mean_d, blocks)
+        if "curvature" in blocks:
+            x_nd = mapped(batch.x_nd, scaling.forth(columns)) / scaling.room
+            weight_n = 1.0 / np.maximum(upper_norms(x_nd), 1.0) ** 2
+            if self.intercept == 0:
+                rest = math.sqrt(1 - tuned.ADDED_CONSTANT**2)
+                x_nd = np.hstack([np.full((len(x_nd), 1), tuned.ADDED_CONSTANT), rest * x_nd])
+            return {**self._counted(batch, weight_n), "curvature": Gram(x_nd, weight_n * self._sizes(batch))}
+        rows = batch.derived(measured, np.vstack([scaling.forth(columns), q.moments.basis_de / q.moments.scale_e]))
+        weight_n = 1.0 / np.maximum(rows.length_n, 1.0)
+        at = self._at_end if "curvature_at_mean" in blocks else self._at_step
+        return at(q, batch, rows, weight_n)
+
+    def m_step(self, s: Estimate, q: Any) -> Any:
+        """The map to x̂; coordinates; a step after each score; the curvature after the last."""
+        if "curvature_at_mean" in s.names:
+            return self._finished(s, q)
+        if "curvature" in s.names:
+            return self._stepped(s, q) if "score" in s.names else self._started(s, q)
+        return replace(q, scaling=q.scaling.read(self.columns, s, self.intercept))
+
+    def weights(self, q: Any) -> WeightPosterior:
+        """Posterior of the weights for predictions, in the coordinates of x."""
+        return self._readings(q).predictions()
+
+    def table(self, q: Any) -> WeightPosterior:
+        """Posterior of the weights for intervals, in the coordinates of x."""
+        return self._readings(q).table()
+
+    def _coordinates(self, s: Estimate, q: Any) -> tuple[Scaling, RowMoments]:
+        """The map to rows x̂ and their second moments, from the release of the curvature."""
+        sd, room, scaling = s.noise_std("curvature"), q.scaling.room, q.scaling
+        noisy_dd = room**2 * s.read("curvature")
+        if self.intercept > 0:
+            scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
+        inner = self.intercept == 0
+        moments = read_moments(noisy_dd, sd, self._constant, inner=inner, reading=type(self).reading, room=room)
+        moments = moments.roomier(self._room(s, q, moments) if sd > 0 else room)
+        if self.intercept > 0 and sd > 0:
+            scaling = scaling.certain(self.columns, noisy_dd, moments.matrix_dd, sd, self.intercept)
+        return scaling, moments
+
+    def _read_at_end(self, s: Estimate, q: Any, guess_ee: Floats, steepest: float) -> Any:
+        """With the curvature at the mean, in coordinates x̃, read twice beside its guess.
+
+        Args:
+            s, q: as in `m_step`.
+            guess_ee: the guess.
+            steepest: what the release is multiplied by.
+        """
+        noisy_ee, sd = steepest * s.read("curvature_at_mean"), steepest * s.noise_std("curvature_at_mean")
+        curvature_ee = read_positive(noisy_ee, guess_ee, sd, min(tuned.LAST_FLOOR * np.diag(guess_ee).min(), sd))
+        hidden_e = s.noise_std("curvature") / q.moments.eigenvalue_e
+        hidden_e = np.clip(hidden_e, tuned.LEAST_HIDDEN, tuned.MOST_HIDDEN)
+        table_ee, error_ee, doubt_e = read_at_mean(noisy_ee, guess_ee, hidden_e, sd)
+        if self.intercept > 0:
+            turn_ee = q.moments.shrinking(q.scaling.part_d, self.intercept)
+            table_ee = turn_ee @ table_ee @ turn_ee.T
+        return replace(q, curvature_ee=curvature_ee, table_ee=table_ee, error_ee=error_ee, doubt_e=doubt_e)
+
+    def _readings(self, q: Any, **more: Any) -> Readings:
+        """What a state says of the weights."""
+        return Readings(q, self.columns, self.intercept, self.alpha, self.earlier, **more)
+
+    @abstractmethod
+    def _start(self, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats) -> Any:
+        """The state before any score."""
+
+    @abstractmethod
+    def _sizes(self, batch: DesignRows) -> Floats:
+        """What each row counts as in Σ x̂ x̂ᵀ, (n,)."""
+
+    @abstractmethod
+    def _counted(self, batch: DesignRows, weight_n: Floats) -> Contributions:
+        """What rows add beside Σ x̂ x̂ᵀ."""
+
+    @abstractmethod
+    def _at_step(self, q: Any, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
+        """What rows add to a score, and beside it."""
+
+    @abstractmethod
+    def _at_end(self, q: Any, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
+        """What rows add to the last release."""
+
+    @abstractmethod
+    def _room(self, s: Estimate, q: Any, moments: RowMoments) -> float:
+        """By how much the scales of coordinates grow, so that fewer rows are too long."""
+
+    @abstractmethod
+    def _started(self, s: Estimate, q: Any) -> Any:
+        """The state after the release of Σ x̂ x̂ᵀ."""
+
+    @abstractmethod
+    def _stepped(self, s: Estimate, q: Any) -> Any:
+        """The state after a score."""
+
+    @abstractmethod
+    def _finished(self, s: Estimate, q: Any) -> Any:
+        """The state after the last release."""
+
+
+def saturation_shift(
+    moments: RowMoments, before_e: Floats, after_e: Floats, expected: float, offset: float = 0.0
+) -> float:
+    """Shift of the mean log odds after a step that keeps their spread alone from moving the mean probability.
+
+    The shift is capped by the change that the linear model itself predicted: if the model already accounts for
+    saturation, the shift is zero.
+
+    Args:
+        moments: moments of the rows.
+        before_e, after_e: weights before and after the step, in the eigenbasis.
+        expected: change of the mean probability by the step in the linear model.
+        offset: what rows add to their log odds, on average.
+    """
+    (mean, variance), (mean_after, variance_after) = moments.log_odds(before_e), moments.log_odds(after_e)
+    flatter = _slope(variance_after) / _slope(min(variance, variance_after))
+    mean, mean_after = mean + offset, mean_after + offset
+    by_spread = mean_after / flatter - mean_after
+    target = float(np.clip(expit(_slope(variance) * mean) + expected, 1e-9, 1.0 - 1e-9))
+    by_expectation = float(logit(target)) / _slope(variance_after) - mean_after
+    if by_spread * by_expectation <= 0.0:
+        return 0.0
+    return math.copysign(min(abs(by_spread), abs(by_expectation)), by_spread)
+
+
+def _slope(variance: float) -> float:
+    """κ."""
+    return 1.0 / math.sqrt(1.0 + math.pi / 8.0 * variance)

@@ -1,0 +1,352 @@
+"""Matrices of second moments, denoised: what stands out of the noise is used, the rest is modelled.
+
+Input is a symmetric matrix with independent normal noise of std sd on its svec coordinates. That noise alone has
+eigenvalues up to √(2d)·sd, the noise edge (Wigner 1958), which bury the small eigenvalues of a matrix of second
+moments. So a structured guess is subtracted first, and only the eigenpairs of the residual beyond the noise edge are
+used.
+
+*Nearly collinear columns*, as a number and its square, differ in directions of small eigenvalues. Beside a guess of
+independent columns, such an eigenvalue is a large negative residual, of which shrinkage by the noise edge leaves too
+little: the eigenvalue is then estimated many times too large, and the posterior is too certain. A single entry has far
+less noise than that edge. `read_collinear` chooses one of three estimators by what the release itself shows.
+
+*The curvature at the mean* is read for intervals (`read_at_mean`): its diagonal first, then the rest, then the errors
+of both. A direction that an earlier release could not see may have a curvature far below its guess. The prior includes
+this case, since an interval from a curvature that is too large would be too narrow. What is discarded as noise of the
+other entries is an error of the curvature, whose size is estimated, too.
+
+Everything here is post-processing of released numbers and costs no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+from scipy.special import expit, log_ndtr
+
+from dpvb.guards.arrays import Floats
+from dpvb.guards.domains import UNSEEN, Nonnegative, Positive, Positives
+from dpvb.models.regression import tuned
+
+#: Reads a noisy matrix beside a guess of it, at a noise std of a diagonal entry.
+Reading: TypeAlias = Callable[[Floats, Floats, float], Floats]
+#: Floor that keeps eigenvalues positive where there are no rows at all.
+TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class RowMoments:
+    """Rows as seen from Σ x xᵀ alone; public; vectors (e,) are in the eigenbasis.
+
+    Attributes:
+        basis_de, eigenvalue_e: eigenpairs of Σ x xᵀ.
+        eigenvalue_upper_e: upper bounds on the eigenvalues, by what noise may hide of them.
+        scale_e: scales s of the coordinates Uᵀx / s in which a score is released; 1 without noise.
+        constant_e: weights with xᵀ weights ≈ 1 for every row; zero if no weights do that.
+        trace: Σ ‖Uᵀx / s‖², from the raw noisy matrix, so that floors on small eigenvalues do not bias it.
+        number: number of rows.
+        room: extra factor in scale_e; it shortens rows, so that fewer exceed norm 1 and are clipped.
+    """
+
+    basis_de: Floats
+    eigenvalue_e: Positives
+    eigenvalue_upper_e: Positives
+    scale_e: Positives
+    constant_e: Floats
+    trace: Positive
+    number: Positive
+    room: Positive = 1.0
+
+    @property
+    def total(self) -> float:
+        """Sum of the eigenvalues, for rows that were divided by `room`."""
+        return float(np.sum(self.eigenvalue_e)) / self.room**2
+
+    @property
+    def measured(self) -> float:
+        """Sum of the squared norms of rows in the coordinates x̃, of which each counts as 1 at most."""
+        return min(self.trace, self.number)
+
+    @property
+    def matrix_dd(self) -> Floats:
+        """Σ x xᵀ, as it was read."""
+        return np.asarray((self.basis_de * self.eigenvalue_e) @ self.basis_de.T)
+
+    @property
+    def mean_e(self) -> Floats:
+        """Mean of the rows; zero if no weights add a constant."""
+        return self.eigenvalue_e * self.constant_e / self.number
+
+    def log_odds(self, weight_e: Floats) -> tuple[float, float]:
+        """Mean and variance of ψ over rows."""
+        mean = float((self.eigenvalue_e * self.constant_e) @ weight_e) / self.number
+        return mean, max(float(self.eigenvalue_e @ weight_e**2) / self.number - mean**2, 0.0)
+
+    def roomier(self, factor: float) -> RowMoments:
+        """The same rows in coordinates that were divided by a factor."""
+        trace, room = self.trace / factor**2, self.room * factor
+        return replace(self, scale_e=self.scale_e * factor, trace=trace, room=room)
+
+    def affordable(self, noise: float) -> float:
+        """The largest `room` for which noise of this variance stays far below the sampling variance of the score."""
+        seen = float(np.quantile(self.eigenvalue_e / self.scale_e**2, tuned.ROOM_QUANTILE))
+        return math.sqrt(float(np.clip(tuned.ROOM_NOISE * seen / noise, 1.0, tuned.LARGEST_ROOM**2)))
+
+    def shrinking(self, part_d: Floats, constant: float) -> Floats:
+        """The matrix, (e, e), that takes x̃ of a row to that of the row whose columns are shrunk about their means.
+
+        Args:
+            part_d: parts in (0, 1], 1 for the constant column 0.
+            constant: value of that column.
+        """
+        shrink_dd, basis_de = np.diag(part_d), self.basis_de
+        shrink_dd[1:, 0] = (1.0 - part_d[1:]) * (basis_de @ self.mean_e)[1:] / constant
+        return np.asarray((basis_de.T @ shrink_dd @ basis_de) * self.scale_e / self.scale_e[:, None])
+
+    def weighted(self, ratio: float, usual: float, most: float, total: float) -> Floats:
+        """Diagonal of ν Σ x̃ x̃ᵀ, (e,), in coordinates x̃ = Uᵀx / s, of trace usual·ratio·total; ν ≤ usual·most."""
+        ratio = usual * np.clip(ratio * total / self.trace, tuned.LEAST_VARIANCE_RATIO, most)
+        return np.asarray(self.eigenvalue_e / self.scale_e**2 * ratio)
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """Ratios that change slowly and are read through noise at every step: the filter of a random walk (Kalman 1960).
+
+    Attributes:
+        value: estimates of the numbers.
+        variance: variance of the error of each estimate.
+    """
+
+    value: Floats
+    variance: Nonnegative = UNSEEN
+
+    def seen(self, reading: Floats, noise: float) -> Tracked:
+        """Estimates after one more reading, of this noise variance."""
+        before = self.variance + tuned.RATIO_DRIFT**2
+        gain = before / (before + noise)
+        return Tracked(self.value + gain * (reading - self.value), gain * noise)
+
+
+def read_moments(
+    noisy_dd: Floats, sd: float, constant: float, *, inner: bool, reading: Reading | None = None, room: float = 1.0
+) -> RowMoments:
+    """Read the second moments of rows whose column 0 is a constant.
+
+    Args:
+        noisy_dd: noisy Σ x xᵀ, (d, d); public.
+        sd: noise std of a diagonal entry.
+        constant: value of column 0, in (0, 1).
+        inner: whether column 0 was added for this reading alone; the other columns had then been multiplied by
+            √(1 - constant²), and the moments are those of the other columns before that.
+        reading: of the matrix beside a guess; None: `denoised`.
+        room: what the rows had been divided by, when they were rounded to integers.
+    """
+    guess_dd, sum_d, number = _independent(noisy_dd, sd, constant)
+    read_dd = (reading or denoised)(noisy_dd, guess_dd, sd)
+    # Noise can make an eigenvalue look smaller by up to the noise edge.
+    hidden = tuned.HIDDEN_EDGE * edge(len(read_dd), sd)
+    if inner:
+        room = 1.0 - constant**2
+        read_dd, noisy_dd = read_dd[1:, 1:] / room, noisy_dd[1:, 1:] / room
+        sum_d, hidden = sum_d[1:] / math.sqrt(room), hidden / room
+    typical = float(np.median(np.diag(guess_dd)))
+    floor = min(tuned.FLOOR_OF_MEDIAN * typical, sd) + tuned.FLOOR_OF_STD * sd + TINY
+    # A path takes long steps along what looks flat: without noise that may be rounding alone.
+    floor += tuned.INTEGER_FLOOR * room**2 * number if sd == 0 else 0.0
+    value_e, basis_de = np.linalg.eigh(read_dd)
+    eigenvalue_e = np.maximum(value_e, floor)
+    scale_e = np.ones_like(eigenvalue_e)
+    if sd > 0:
+        scale_e = eigenvalue_e ** (tuned.SCALE_POWER / 2)
+        length2 = float(np.sum(eigenvalue_e / scale_e**2)) / float(np.sum(eigenvalue_e))
+        scale_e *= math.sqrt(length2) / tuned.SCALE_SHRINK
+    raw_e = np.einsum("de,dc,ce->e", basis_de, noisy_dd, basis_de, optimize=True)
+    trace = max(float(np.sum(raw_e / scale_e**2)), tuned.LEAST_TRACE * float(np.sum(eigenvalue_e / scale_e**2)))
+    if not inner:
+        constant_e = basis_de[0] / constant
+    else:
+        sum_e = basis_de.T @ sum_d
+        constant_e = sum_e / eigenvalue_e
+        constant_e *= float(constant_e @ sum_e) > tuned.CONSTANT_FOUND * number
+    return RowMoments(basis_de, eigenvalue_e, eigenvalue_e + hidden, scale_e, constant_e, trace, number)
+
+
+def read_positive(noisy_dd: Floats, guess_dd: Floats, sd: float, floor: float) -> Floats:
+    """Read a positive semidefinite matrix, given a guess of it; its eigenvalues are at least `floor`."""
+    value_e, vector_de = np.linalg.eigh(denoised(noisy_dd, guess_dd, sd))
+    return np.asarray((vector_de * np.maximum(value_e, floor + TINY)) @ vector_de.T)
+
+
+def edge(d: int, sd: float) -> float:
+    """Largest eigenvalue, to leading order, of symmetric (d, d) noise of std sd on its svec coordinates."""
+    return math.sqrt(2 * d) * sd
+
+
+def denoised(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
+    """The guess plus the residual, its eigenvalues shrunk: λ → sign(λ)·√(λ² - edge²) (Gavish & Donoho 2017)."""
+    value_e, vector_de = np.linalg.eigh(noisy_dd - guess_dd)
+    shrunk_e = np.sign(value_e) * np.sqrt(np.maximum(value_e**2 - edge(len(value_e), sd) ** 2, 0.0))
+    return np.asarray(guess_dd + (vector_de * shrunk_e) @ vector_de.T)
+
+
+def _independent(noisy_dd: Floats, sd: float, constant: float) -> tuple[Floats, Floats, float]:
+    """Second moments of independent columns with the means and variances that were read; column sums; row number."""
+    number = max(float(noisy_dd[0, 0]) / constant**2, sd, TINY)
+    second_d = np.maximum(np.diag(noisy_dd), sd + TINY)
+    explained_d = np.full(len(second_d), tuned.MEAN_EXPLAINS)
+    explained_d[0] = tuned.CONSTANT_EXPLAINS
+    limit_d = np.sqrt(explained_d * second_d * number)
+    sum_d = np.clip(noisy_dd[:, 0] / constant, -limit_d, limit_d)
+    sum_d[0] = limit_d[0]
+    return np.diag(second_d - sum_d**2 / number) + np.outer(sum_d, sum_d) / number, sum_d, number
+
+
+def read_collinear(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
+    """Read noisy second moments beside the guess of independent columns: by what the release itself shows of them.
+
+    If many directions have less than the guess by more than the edge of the noise, all columns are collinear, and few
+    common factors explain them. If few entries do, what is left of the guess is corrected in these alone. Else
+    eigenpairs are shrunk.
+    """
+    if sd == 0:
+        return noisy_dd
+    below = np.linalg.eigvalsh(noisy_dd - guess_dd) < -edge(len(noisy_dd), sd)
+    if float(np.mean(below)) >= tuned.COLLINEAR_SHARE:
+        return _common_factors(noisy_dd, guess_dd, sd)
+    away_dd = noisy_dd - guess_dd
+    np.fill_diagonal(away_dd, 0.0)
+    # Off the diagonal an entry has 1/√2 of the noise of one on it.
+    seen_dd = np.abs(away_dd) > tuned.SEEN_ENTRY * sd / math.sqrt(2)
+    near_dd = guess_dd + seen_dd * away_dd
+    if np.count_nonzero(seen_dd) / 2 + _numbers(noisy_dd - near_dd, sd) < _numbers(noisy_dd - guess_dd, sd):
+        value_e, vector_de = np.linalg.eigh(denoised(noisy_dd, near_dd, sd))
+        return np.asarray((vector_de * np.maximum(value_e, tuned.LEAST_MOMENT * sd)) @ vector_de.T)
+    return denoised(noisy_dd, guess_dd, sd)
+
+
+def _numbers(residual_dd: Floats, sd: float) -> int:
+    """How many numbers the eigenpairs of a residual have that stand out of the noise."""
+    return len(residual_dd) * int(
+        np.count_nonzero(np.abs(np.linalg.eigvalsh(residual_dd)) > edge(len(residual_dd), sd))
+    )
+
+
+def _common_factors(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
+    """Factors and what each column has alone add up to the released diagonal.
+
+    This is minimum residual factor analysis (Harman & Jones 1966), with factors that are shrunk by the edge of noise.
+    """
+    # The variances of the guess, about the means that it has.
+    variance_d = np.maximum(np.diag(noisy_dd) - (guess_dd[0] ** 2) / guess_dd[0, 0], 0.0) + sd + TINY
+    means_dd = np.outer(guess_dd[0], guess_dd[0]) / guess_dd[0, 0]
+    centred_dd, unique_d = noisy_dd - means_dd, variance_d
+    for _ in range(tuned.FACTOR_ROUNDS):
+        value_e, vector_de = np.linalg.eigh(centred_dd - np.diag(unique_d))
+        shrunk_e = np.sqrt(np.maximum(np.maximum(value_e, 0.0) ** 2 - edge(len(value_e), sd) ** 2, 0.0))
+        common_dd = (vector_de * shrunk_e) @ vector_de.T
+        unique_d = np.clip(np.diag(centred_dd) - np.diag(common_dd), tuned.LEAST_UNIQUE * variance_d, variance_d)
+    return np.asarray(means_dd + common_dd + np.diag(unique_d))
+
+
+# Log odds beyond this are taken for this, where a curvature must not vanish.
+_STEEPEST = 30.0
+
+
+def tilted(moments: RowMoments, guess_e: Floats, weights_e: Floats, offset: float = 0.0) -> Floats:
+    """A guess of Σ p(1-p) x̃ x̃ᵀ, (e, e), where p varies with the log odds xᵀ weights: exact for normal rows.
+
+    Args:
+        moments: moments of the rows.
+        guess_e: its diagonal if p(1-p) had nothing to do with x̃.
+        weights_e: the weights.
+        offset: what rows add to their log odds, on average.
+    """
+    mean_e = moments.mean_e
+    pull_e = moments.eigenvalue_e * weights_e / moments.number - mean_e * float(mean_e @ weights_e)
+    node_k, weight_k = np.polynomial.hermite_e.hermegauss(40)
+    psi_k = offset + float(mean_e @ weights_e) + math.sqrt(max(float(weights_e @ pull_e), 0.0)) * node_k
+    p_k = expit(np.clip(psi_k, -_STEEPEST, _STEEPEST))
+    v_k = p_k * (1 - p_k)
+    # E v x xᵀ by two integrations by parts (Stein 1981); over E v.
+    first, second = (float(weight_k @ part_k) for part_k in (v_k * (1 - 2 * p_k), v_k * (1 - 6 * v_k)))
+    first, second = first / float(weight_k @ v_k), second / float(weight_k @ v_k)
+    both_ee = np.outer(pull_e, mean_e)
+    added_ee = (first * (both_ee + both_ee.T) + second * np.outer(pull_e, pull_e)) * moments.number
+    root_e = np.sqrt(guess_e / moments.eigenvalue_e)
+    value_e, vector_ee = np.linalg.eigh(np.diag(guess_e) + root_e[:, None] * added_ee * root_e)
+    value_e = np.maximum(value_e, tuned.TILT_FLOOR * guess_e.min())
+    return np.asarray((vector_ee * (value_e * (guess_e.sum() / value_e.sum()))) @ vector_ee.T)
+
+
+def read_at_mean(noisy_ee: Floats, guess_ee: Floats, hidden_e: Floats, sd: float) -> tuple[Floats, Floats, Floats]:
+    """Read a curvature for intervals: the matrix, mean square errors of what is discarded of it and of its diagonal.
+
+    Args:
+        noisy_ee: noisy curvature, (e, e).
+        guess_ee: guess of it.
+        hidden_e: probability that the guess of a diagonal entry is far off.
+        sd: noise std of a diagonal entry.
+    """
+    d, (read_e, doubt_e) = len(guess_ee), _diagonal(np.diag(noisy_ee), np.diag(guess_ee), hidden_e, sd)
+    root_e = np.sqrt(read_e / np.diag(guess_ee))
+    guess_ee = root_e[:, None] * guess_ee * root_e
+    rest_ee = noisy_ee - guess_ee
+    np.fill_diagonal(rest_ee, 0.0)
+    value_e, vector_ee = np.linalg.eigh(rest_ee)
+    shrunk_e = np.sign(value_e) * np.sqrt(np.maximum(value_e**2 - edge(d, sd) ** 2, 0.0))
+    value_e, vector_de = np.linalg.eigh(guess_ee + (vector_ee * shrunk_e) @ vector_ee.T)
+    found_ee = (vector_de * np.maximum(value_e, tuned.TABLE_FLOOR * read_e.min())) @ vector_de.T
+    if sd == 0:
+        return found_ee, np.zeros((d, d)), doubt_e
+    away_ee = noisy_ee - found_ee
+    unexplained = float(np.sum(away_ee**2) - np.sum(np.diag(away_ee) ** 2)) - d * (d - 1) * sd**2 / 2
+    seen = (max(unexplained, 0.0) + (1 + np.count_nonzero(shrunk_e)) * d * sd**2) / d**2
+    possible_ee = tuned.TABLE_CORRELATION**2 * np.outer(read_e, read_e)
+    return found_ee, np.minimum(seen, 1.0 / (2.0 / sd**2 + 1.0 / possible_ee)), doubt_e
+
+
+def read_long(noisy_e: Floats, sd: float, curvature_e: Floats) -> tuple[Floats, Floats]:
+    """Read what long rows add to the slope of a score: factors of its variance, and mean square errors of the slope.
+
+    Args:
+        noisy_e: noisy additions to a diagonal, of noise std sd.
+        sd: that std.
+        curvature_e: the diagonal without them.
+    """
+    part_e, std_e = noisy_e / curvature_e, sd / curvature_e
+    if sd == 0:
+        return 1.0 + part_e, np.zeros_like(part_e)
+    typical = max(float(noisy_e.sum()), tuned.LEAST_LONG * math.sqrt(len(noisy_e)) * sd) / float(curvature_e.sum())
+    # Parts are exponential before they are seen, and normal but positive afterwards: few directions hold long rows.
+    middle_e = np.maximum(part_e / std_e - std_e / typical, -30.0)
+    pushed_e = np.exp(-0.5 * middle_e**2 - log_ndtr(middle_e)) / math.sqrt(2 * math.pi)
+    return 1.0 + std_e * (middle_e + pushed_e), (sd**2) * (1.0 - pushed_e * (pushed_e + middle_e))
+
+
+def _diagonal(noisy_e: Floats, guess_e: Floats, hidden_e: Floats, sd: float) -> tuple[Floats, Floats]:
+    """Positive numbers, (e,), read with noise of std sd beside a guess that may be off, and mean square errors.
+
+    Geometric posterior means; the log of number over guess is normal, or uniform where the guess was hidden by noise.
+    """
+    if sd == 0:
+        return np.maximum(noisy_e, TINY), 0 * noisy_e
+    near_e = np.log(np.maximum(noisy_e, sd) / guess_e)
+    reach_e = np.minimum(8.0 * sd / np.maximum(noisy_e, sd), 1.0)
+    wide_t = np.linspace(tuned.GUESS_LOW, -tuned.GUESS_LOW, 241)
+    t_et = np.sort(
+        np.hstack([np.tile(wide_t, (len(guess_e), 1)), near_e[:, None] + np.outer(reach_e, np.linspace(-1, 1, 81))])
+    )
+    normal_et = np.exp(-0.5 * (t_et / tuned.GUESS_STD) ** 2) / (tuned.GUESS_STD * math.sqrt(2 * math.pi))
+    uniform_et = ((t_et >= tuned.GUESS_LOW) & (t_et <= tuned.GUESS_HIGH)) / (tuned.GUESS_HIGH - tuned.GUESS_LOW)
+    prior_et = (1 - hidden_e[:, None]) * normal_et + hidden_e[:, None] * uniform_et
+    log_fit_et = -0.5 * ((noisy_e[:, None] - guess_e[:, None] * np.exp(t_et)) / sd) ** 2
+    log_weight_et = log_fit_et + np.log(np.maximum(prior_et, 1e-300))
+    weight_et = np.exp(log_weight_et - log_weight_et.max(axis=1, keepdims=True)) * np.gradient(t_et, axis=1)
+    weight_et /= weight_et.sum(axis=1, keepdims=True)
+    read_e = guess_e * np.exp((weight_et * t_et).sum(axis=1))
+    return read_e, (weight_et * (guess_e[:, None] * np.exp(t_et) - read_e[:, None]) ** 2).sum(axis=1)

@@ -1,0 +1,1 @@
+"""Published algorithms that a default of this package beats, as `dpvb.Model`s, one file an algorithm."""
