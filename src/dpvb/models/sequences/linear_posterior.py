@@ -224,12 +224,14 @@ class SystemPrior(NamedTuple):
                 mean_p[own] = np.eye(shape.k)[np.tril_indices(shape.k)]
         return cls(mean_p, precision_p)
 
-    def sees(self, x_p: Floats, inverse_pp: Floats, shape: SystemShape) -> None:
-        """Set γ_k to its mean, given the law of C."""
+    def updated(self, x_p: Floats, inverse_pp: Floats, shape: SystemShape) -> SystemPrior:
+        """The prior with γ_k at its posterior mean, given the distribution of C."""
         shown = shape.parts["shown_dk"]
         square_k = (x_p[shown] ** 2 + np.diagonal(inverse_pp)[shown]).reshape(shape.d, shape.k).sum(axis=0)
         gamma_k = np.maximum((shape.d + 2 * _SHAPE) / (square_k + 2 * _SHAPE), _LEAST_GAMMA)
-        self.precision_p[shown] = np.tile(gamma_k, shape.d)
+        precision_p = self.precision_p.copy()
+        precision_p[shown] = np.tile(gamma_k, shape.d)
+        return self._replace(precision_p=precision_p)
 
 
 def rotation_penalty(x_p: Floats, shape: SystemShape, precision_pp: Floats) -> Floats:
@@ -444,7 +446,7 @@ def fit_posterior(
         weights = [MomentWeights.at(one, x_p, b, shape) for b, one in enumerate(blocks)]
         x_p, precision_pp, score_bpe = _descended(blocks, weights, prior, x_p, shape)
         inverse_pp = np.asarray(np.linalg.inv(precision_pp + rotation_penalty(x_p, shape, precision_pp)))
-        prior.sees(x_p, inverse_pp, shape)
+        prior = prior.updated(x_p, inverse_pp, shape)
     size = len(vector_p)
     return SystemPosterior(x_p[:size], np.exp(x_p[size:]), inverse_pp, prior.precision_p, score_bpe)
 
