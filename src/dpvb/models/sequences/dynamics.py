@@ -19,12 +19,17 @@ from scipy.optimize import brentq
 
 from dpvb.guards.arrays import Floats, Ints
 
-# Symbols of a person who is drawn, and entries of a table of all windows by those of the same person: others stand for
-# longer sequences and for more people.
-_MOST_SYMBOLS, _MOST_PAIRS, _MOST_PEOPLE = 100, 1e7, 25_000
-# Share of the people who are drawn to find their lengths, and how many lengths are tried.
-_TRIED, _TRIALS = 0.1, 8
-# Windows that each kind of window has beside those that were drawn, which the clip shortens as it does all.
+# Upper limit for the symbols of a drawn person, who stands for people with longer sequences.
+_MOST_SYMBOLS = 100
+# Upper limit for the entries of a table of all pairs of windows of one person, which limits the number of people.
+_MOST_PAIRS = 1e7
+# Upper limit for the number of drawn people.
+_MOST_PEOPLE = 25_000
+# Share of the drawn people from which the distribution of lengths is found.
+_TRIED = 0.1
+# Number of lengths that are tried for it.
+_TRIALS = 8
+# Pseudo-count of each window, clipped by the average factor: it steadies windows that few draws show.
 _STEADY = 5.0
 # |λ| at which lengths are all the same.
 _STEEP = 20.0

@@ -52,14 +52,20 @@ from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior
 
-# How often people are drawn and all is read again, and steps of each reading.
-_DRAWN, _ROUNDS = 3, 30
+# Times that people are drawn and least squares is solved again.
+_DRAWN = 3
+# Largest number of Newton steps each time.
+_ROUNDS = 30
 # A reading ends where a step brings the squares down by less; drawn people have no smaller probability.
 _STILL, _LEAST_DRAWN = 1e-4, 1e-4
 # People whose influence is in memory together.
 _TOGETHER = 1000
-# Samples of each time that the law moves: the last ones tell the spread. Points of a sample, and people of it.
-_SAMPLES, _POINTS, _PEOPLE = (20, 20, 60), 80_000, 4000
+# Bootstrap samples per correction; the last set gives the standard deviations.
+_SAMPLES = (20, 20, 60)
+# Upper limit for the points of a sample.
+_POINTS = 80_000
+# Upper limit for the people of a sample.
+_PEOPLE = 4000
 # No drawn law has a smaller probability, or a smaller variance in a range of -1 to 1.
 _LEAST, _NARROW = 1e-4, 1e-4
 # More people than any data have.

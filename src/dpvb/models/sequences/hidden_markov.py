@@ -68,13 +68,19 @@ _MOST_OF_TRIPLES = 40
 _MOST_SYMBOLS = 1000
 # Share of each block in the noise: few numbers say where sequences begin.
 _STARTS, _WINDOWS = 0.3, 0.95
-# Iterations from each start; then of the best, if states are fewer than symbols. Else a fit near its start is better.
-_ROUNDS, _MOST_ROUNDS = 100, 2000
+# Iterations from each start.
+_ROUNDS = 100
+# Further iterations from the best start if K < V; for K ≥ V early stopping predicts better.
+_MOST_ROUNDS = 2000
 # Prior counts of every parameter of the laws.
 _PRIOR = 1.0
-# Windows a person's positions weigh as the root of their number; clips and weights of the blocks in the noise, tuned by
-# hand on visits of pages.
-_POWER, _PAIRS_CLIP, _SHOWN_CLIP = 0.5, 1.5, 1.7
+# In a step, the T positions of a person have the total weight √T.
+_POWER = 0.5
+# Clip of block "transitions", tuned by hand on visits of pages.
+_PAIRS_CLIP = 1.5
+# Clip of block "emissions", tuned in the same way.
+_SHOWN_CLIP = 1.7
+# Weights of the blocks in the noise of a step, tuned in the same way.
 _WEIGHTS = {"initial": 0.3, "transitions": 0.65, "emissions": 0.7}
 # Share of the budget for windows if steps follow.
 _WINDOWS_SHARE = 0.6

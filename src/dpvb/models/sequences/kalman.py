@@ -166,7 +166,7 @@ def in_blocks(indptr: Ints, value_td: Floats) -> Iterator[tuple[Ints, Floats]]:
 
 
 def _times(matrix: Floats, x_nk: Floats) -> Floats:
-    """A matrix, or each vector's own, times each vector, whose bits are its own."""
+    """Multiply each vector by a matrix (one for all, or one each), so that no result depends on the batch."""
     return np.asarray(np.add.reduce(matrix * x_nk[:, None, :], axis=2))
 
 

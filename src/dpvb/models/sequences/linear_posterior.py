@@ -42,34 +42,59 @@ from dpvb.models.sequences import kalman, linear_moments
 from dpvb.models.sequences.kalman import LinearSystem
 from dpvb.models.sequences.linear_moments import law_of_windows, slopes
 
-# What no system follows, as a part of a moment: entries that are known better do not outweigh the others.
+# δ, the relative error up to which moments are taken to fit the model: well-known entries do not outweigh the others.
 _MISFIT = 0.05
-# The number of windows is known to so much of itself.
+# Relative standard deviation of the number of windows.
 _KNOWN = 1e-4
-# Std of every number; mean and std of log R.
-_WIDE, _NOISE, _NOISE_WIDE = 1.0, -2.0, 1.5
-# Precision with which log n_b is near what was released, where nothing else says it.
+# Prior std of every number but log R.
+_WIDE = 1.0
+# Prior mean of log R.
+_NOISE = -2.0
+# Prior std of log R.
+_NOISE_WIDE = 1.5
+# Prior precision of log n_b around the released number.
 _NUMBER = 1e-2
-# Gamma prior of γ_k, worth so many columns; γ_k is at least so much.
-_SHAPE, _LEAST_GAMMA = 0.5, 0.5
-# A turn of the states is held with so much of all precision.
+# Weight of the Gamma prior of γ_k, in columns.
+_SHAPE = 0.5
+# Lower limit of γ_k.
+_LEAST_GAMMA = 0.5
+# Rotations of the state space, which data cannot see, are penalised with this multiple of the mean precision.
 _ROTATION_PENALTY = 1e3
-# People who are drawn, entries of all their moments, and points of the longest sequence.
-_PEOPLE, _ENTRIES, _LONGEST = 2000, 2**24, 128
-# Noise of a drawn column is at least such a part of all variance, so that a root exists.
+# Upper limit for the number of people who are drawn.
+_PEOPLE = 2000
+# Upper limit for the entries of the moments of all drawn people.
+_ENTRIES = 2**24
+# Points of the longest sequence that is drawn.
+_LONGEST = 128
+# Lower limit for the noise variance of a drawn column, as a share of all variance, so that a Cholesky root exists.
 _LEAST_NOISE_SHARE = 1e-9
 # A place of the histogram holds numbers of windows from 2^i to 2^(i+1); drawn people have this multiple of 2^i.
 _WITHIN = 1.4
-# Times that weights are set, and steps of Gauss and Newton for each; a gain of χ² below which they end.
-_ROUNDS, _STEPS, _GAIN = 4, 12, 1e-3
-# Damping at the start, what changes it, and how often it grows in one step.
-_DAMPING, _MORE, _LESS, _TRIES = 1e-3, 10.0, 0.04, 10
-# The clip is taken to leave a person at least so much less than all.
+# Times that weights are set.
+_ROUNDS = 4
+# Gauss-Newton steps for each set of weights.
+_STEPS = 12
+# Gain of χ² below which the steps end.
+_GAIN = 1e-3
+# Damping of the first step.
+_DAMPING = 1e-3
+# Factor by which the damping grows after a step that fails.
+_MORE = 10.0
+# Factor by which the damping shrinks after a step that succeeds.
+_LESS = 0.04
+# Failures of one step after which the iteration ends.
+_TRIES = 10
+# Upper limit for the share of a person's moments that clipping is taken to remove.
 _MOST_TAKEN = 0.95
-# Times that people are drawn, how often weights are set each time, and the deviations of all moments together below
-# which this ends. A change of what is put back is taken so much further, as the next one goes the same way.
-_TIMES, _AGAIN, _NEAR, _OVER_RELAXATION = 12, 2, 0.5, 0.5
-# What the clip leaves of a person at least, if the system is to be believed.
+# Times that people are drawn and the bias due to clipping is corrected.
+_TIMES = 12
+# Times that weights are set for each correction.
+_AGAIN = 2
+# Change of all moments together, in standard deviations, below which the correction ends.
+_NEAR = 0.5
+# Over-relaxation: each correction is extrapolated by this factor, as corrections shrink geometrically.
+_OVER_RELAXATION = 0.5
+# Share of a person's moments that clipping must leave for the correction to be made.
 _LEFT = 0.4
 
 
@@ -171,7 +196,7 @@ def linear(
 
 
 def ways(block: ReleasedMoments, x_p: Floats, shape: SystemShape) -> Floats:
-    """How windows with the constant behind them move with every number: each by such a matrix times it."""
+    """For every parameter θ_p the matrix M_p with ∂y/∂θ_p = M_p y, y being a window with the constant appended."""
     found = slopes(x_p[: shape.size], shape.k, shape.d, shape.window, starts=shape.starts, first=block.first)
     unit_f, way_pee = shape.unit_e[:-1], np.zeros((len(x_p), len(shape.unit_e), len(shape.unit_e)))
     root_ff = np.linalg.cholesky(found.cov_ff)
@@ -235,7 +260,7 @@ class SystemPrior(NamedTuple):
 
 
 def rotation_penalty(x_p: Floats, shape: SystemShape, precision_pp: Floats) -> Floats:
-    """Precision that holds turns of the states, of which moments tell nothing."""
+    """Penalty on rotations of the states, which moments do not determine."""
     way_tp = linear_moments.rotations(x_p[: shape.size], shape.k, shape.d, starts=shape.starts)
     held_pp = np.zeros_like(precision_pp)
     held_pp[: way_tp.shape[1], : way_tp.shape[1]] = way_tp.T @ way_tp
@@ -394,7 +419,7 @@ class SystemPosterior(NamedTuple):
         return np.concatenate(made)
 
     def drawn(self, covariance_pp: Floats, shape: SystemShape, number: int, rng: np.random.Generator) -> Floats:
-        """So many systems from N(θ̂, V), (number, P); no mode of theirs grows, unless one of θ̂ does."""
+        """Draw systems from N(θ̂, V), (number, P); unstable draws are scaled to spectral radius 1, or that of θ̂."""
         value_p, vector_pp = np.linalg.eigh(covariance_pp)
         root_pp = vector_pp * np.sqrt(np.maximum(value_p, 0.0))
         made_sp = self.vector_p + rng.standard_normal((number, len(value_p))) @ root_pp.T
@@ -405,7 +430,7 @@ class SystemPosterior(NamedTuple):
         return np.asarray(made_sp)
 
     def covariance(self, blocks: Sequence[ReleasedMoments], people: DrawnWindows, shape: SystemShape) -> Floats:
-        """V, of the system alone: as θ̂ moves, so does what the clip takes; what is not agreed on counts in.
+        """Covariance of θ̂ without log n_b; it includes how the bias due to clipping moves with θ̂, and its remainder.
 
         Args:
             blocks: as they were given.
