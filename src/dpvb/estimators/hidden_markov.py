@@ -116,13 +116,13 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
         rows, steps = self._visible(X, lengths), check_integer("steps", steps, low=1, high=10**6)
         state_nk = passes.last_states(self._q.chain, rows.indptr, self._values(rows))
         is_empty_n = np.diff(rows.indptr) == 0
-        made = np.empty((len(state_nk), steps, len(self.symbols_)))
+        ahead_ntv = np.empty((len(state_nk), steps, len(self.symbols_)))
         for step in range(steps):
             # Before a first symbol no step has been made.
             ahead_nk = state_nk @ self.transition_matrix_
             state_nk = np.where(is_empty_n[:, None], state_nk, ahead_nk) if step == 0 else ahead_nk
-            made[:, step] = state_nk @ self._shown
-        return made
+            ahead_ntv[:, step] = state_nk @ self._shown
+        return ahead_ntv
 
     @abstractmethod
     def _values(self, rows: Any) -> Values:
@@ -252,10 +252,10 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
     @staticmethod
     def _taken(like: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         """A part of q with the arrays of its own names, of its own shapes."""
-        own = {name: arrays[name].astype(np.float64, casting="same_kind") for name in vars(like) if name in arrays}
-        if any(np.shape(array) != np.shape(getattr(like, name)) for name, array in own.items()):
+        parts = {name: arrays[name].astype(np.float64, casting="same_kind") for name in vars(like) if name in arrays}
+        if any(np.shape(array) != np.shape(getattr(like, name)) for name, array in parts.items()):
             raise ValueError("a model of another shape")
-        return replace(like, **{name: array if array.ndim else float(array) for name, array in own.items()})
+        return replace(like, **{name: array if array.ndim else float(array) for name, array in parts.items()})
 
 
 @dataclass(eq=False, repr=False)
@@ -405,8 +405,8 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
                 f"symbols must be the counts 0, 1, .. with emissions='poisson', got {[*content.values][:8]}: give "
                 "their number, symbols=21 for counts up to 20 and more."
             )
-        given = self.estimate, self.n_init, self.power, self.clip, self.max_length
-        model = hidden_markov.HiddenMarkov(n_symbols, self.n_states, self.emissions, *given)
+        settings = self.estimate, self.n_init, self.power, self.clip, self.max_length
+        model = hidden_markov.HiddenMarkov(n_symbols, self.n_states, self.emissions, *settings)
         if self.num_steps is not None:
             return replace(model, num_steps=self.num_steps)
         pays = model.length < 3 or (self.num_examples or 0) >= _VERY_MANY
@@ -552,8 +552,8 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
 
     def _model(self) -> HiddenCells:
         """The model that the parameters name."""
-        given = self.estimate, self.n_init, self.power, self.clip, self.max_length
-        return HiddenCells(len(self._content()), self.n_states, *given)
+        settings = self.estimate, self.n_init, self.power, self.clip, self.max_length
+        return HiddenCells(len(self._content()), self.n_states, *settings)
 
     def _score_rows(self, rows: NumberRows) -> Floats:
         return self._fitted_model.score(self._q, rows)

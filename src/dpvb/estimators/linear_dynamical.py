@@ -103,10 +103,10 @@ class LinearDynamicalSystem(SequenceModel):
         self._set(task.notes["symbols"], replace(q, system=kalman.in_order(q.system)))
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        found = super()._forecast(task, plan, n)
-        [(_, part), *rest] = found.values
+        forecast = super()._forecast(task, plan, n)
+        [(_, part), *rest] = forecast.values
         return replace(
-            found,
+            forecast,
             facts=f"{len(self._content())} columns, {self.n_states} states",
             measure="noise of the moments of windows, over what a person may add to their mean",
             values=(("noise of moments", part), *rest),
@@ -114,7 +114,7 @@ class LinearDynamicalSystem(SequenceModel):
             then="a tenth or less",
             size="columns",
             parts=len(self._content()),
-            affordable=len(self._content()) * found.strength,
+            affordable=len(self._content()) * forecast.strength,
         )
 
     def quality_range(self, model: Any) -> tuple[float, float]:
@@ -129,13 +129,13 @@ class LinearDynamicalSystem(SequenceModel):
             DataFormatError: for what holds no sequences.
         """
         rows = self._visible(X, lengths)
-        found = np.empty((len(rows.value_td), self.n_states))
-        for own, x_ntd in kalman.in_blocks(rows.indptr, self._moved(rows)):
+        state_tk = np.empty((len(rows.value_td), self.n_states))
+        for places, x_ntd in kalman.in_blocks(rows.indptr, self._moved(rows)):
             mean_ntk = kalman.smoothed(self._system, x_ntd).mean_ntk
-            for row, mean_tk in zip(own, mean_ntk, strict=True):
+            for row, mean_tk in zip(places, mean_ntk, strict=True):
                 start, stop = rows.indptr[row : row + 2]
-                found[start:stop] = mean_tk[: stop - start]
-        return np.split(found, rows.indptr[1:-1])[: len(rows.indptr) - 1]
+                state_tk[start:stop] = mean_tk[: stop - start]
+        return np.split(state_tk, rows.indptr[1:-1])[: len(rows.indptr) - 1]
 
     def forecast(self, X: Records, lengths: Any = None, *, steps: int = 1, level: float = 0.95) -> Bands:
         """The points 1 to `steps` places after each sequence, with bands: as private as X, without any guarantee.
@@ -173,10 +173,10 @@ class LinearDynamicalSystem(SequenceModel):
         if self.estimate == "mode":
             raise ParameterError("estimate must be 'posterior' for intervals, got 'mode', a point: fit it again.")
         draws, lines = self._draws(), []
-        found = {what: np.array([made(one) for one in draws]) for what, made in self._columns.items()}
+        drawn_of = {what: np.array([number_of(one) for one in draws]) for what, number_of in self._columns.items()}
         for d, name in enumerate(self.columns_):
-            for what, made in self._columns.items():
-                lines.append(_line(name, what, float(made(self._system)[d]), found[what][:, d], level))
+            for what, number_of in self._columns.items():
+                lines.append(_line(name, what, float(number_of(self._system)[d]), drawn_of[what][:, d], level))
         mode_k = kalman.modes(self._system.step_kk)
         value_sk = kalman.modes_of_draws(np.array([one.step_kk for one in draws]), mode_k)
         for place, k in enumerate(np.flatnonzero(mode_k.imag >= 0)):
@@ -267,9 +267,9 @@ class LinearDynamicalSystem(SequenceModel):
             return
         table = self.intervals()
         for what in dict.fromkeys(line.name for line in table):
-            own = [line for line in table if line.name == what and math.isfinite(line.high)]
-            if own:
-                rows = tuple((str(line.group), line.mean, line.low, line.high, "") for line in own)
+            lines = [line for line in table if line.name == what and math.isfinite(line.high)]
+            if lines:
+                rows = tuple((str(line.group), line.mean, line.low, line.high, "") for line in lines)
                 yield Intervals(title=what.capitalize(), note=table.head + ".", rows=rows)
 
     def summary(self) -> str:
@@ -286,7 +286,7 @@ class LinearDynamicalSystem(SequenceModel):
 
         lines += [f"{'column':<16}" + "".join(f"  {what:<32}" for what in self._columns)]
         for d, name in enumerate(self.columns_):
-            cells = [shown(name, what, float(made(self._system)[d])) for what, made in self._columns.items()]
+            cells = [shown(name, what, float(number_of(self._system)[d])) for what, number_of in self._columns.items()]
             lines.append(f"{printable(name)[:15]:<16}" + "".join(cells))
         lines += ["", f"{'mode':<16}  {'each step times':<32}  {'period':<32}  halves in  (steps)"]
         mode_k = kalman.modes(self._system.step_kk)
@@ -340,17 +340,17 @@ class LinearDynamicalSystem(SequenceModel):
         """Means and variances of what comes after each sequence, (n, steps, D), as the system has points."""
         number, d = len(rows.indptr) - 1, len(self.columns_)
         mean_ntd, variance_ntd = np.empty((number, steps, d)), np.empty((number, steps, d))
-        for own, x_ntd in kalman.in_blocks(rows.indptr, self._moved(rows)):
-            given = kalman.filtered(system, x_ntd)
-            last_n = np.diff(rows.indptr)[own] - 1
+        for places, x_ntd in kalman.in_blocks(rows.indptr, self._moved(rows)):
+            states = kalman.filtered(system, x_ntd)
+            last_n = np.diff(rows.indptr)[places] - 1
             for place in np.unique(last_n):
                 which = last_n == place
-                laws = given.mean_ntk[which, place], given.cov_ntkk[which, place]
+                laws = states.mean_ntk[which, place], states.cov_ntkk[which, place]
                 if place < 0:  # Before a first point no step has been made.
-                    made = self._ahead_of_all(system, int(which.sum()), steps)
+                    laws_ahead = self._ahead_of_all(system, int(which.sum()), steps)
                 else:
-                    made = kalman.forecast(system, *laws, steps)
-                mean_ntd[own[which]], variance_ntd[own[which]] = made
+                    laws_ahead = kalman.forecast(system, *laws, steps)
+                mean_ntd[places[which]], variance_ntd[places[which]] = laws_ahead
         return mean_ntd, variance_ntd
 
     def _moved(self, rows: NumberRows) -> Floats:
@@ -412,7 +412,7 @@ class LinearDynamicalSystem(SequenceModel):
             raise ValueError("numbers that make no covariances")
         shown = [self.loadings_, self.offset_, self.noise_variance_]
         for one in self._draws():
-            shown += [one.step_kk, one.step_noise_kk, *(made(one) for made in self._columns.values())]
+            shown += [one.step_kk, one.step_noise_kk, *(number_of(one) for number_of in self._columns.values())]
         if not all(np.isfinite(values).all() for values in shown):
             raise ValueError("numbers that make no system")
 

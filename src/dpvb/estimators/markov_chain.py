@@ -86,8 +86,8 @@ class MarkovChain(ChainModel):
         rows, steps = self._visible(X, lengths), check_integer("steps", steps, low=1, high=10**6)
         ends = rows.indptr[1:]
         tails = [tuple(rows.code[max(a, b - self.order) : b].tolist()) for a, b in zip(rows.indptr, ends, strict=False)]
-        known = {tail: self._ahead(tail, steps) for tail in set(tails)}
-        return np.array([known[tail] for tail in tails]).reshape(len(tails), steps, len(self.symbols_))
+        ahead_of = {tail: self._ahead(tail, steps) for tail in set(tails)}
+        return np.array([ahead_of[tail] for tail in tails]).reshape(len(tails), steps, len(self.symbols_))
 
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> NDArray[Any]:
         """Draw n sequences of nobody, (n, length); they tell no more than the chain does.
@@ -162,8 +162,8 @@ class MarkovChain(ChainModel):
     def _unbent(self) -> tuple[Floats, Floats]:
         """What follows each symbol, (V, V), and the law of the chain's order, as the table of intervals has them."""
         model, q = replace(self._fitted_model, estimate="posterior"), self._q
-        found = markov_chain.bias_corrected(model, q, generator("rng", 0)).chain if self._shortened else q
-        return model.law(found, 1), model.law(found)
+        corrected = markov_chain.bias_corrected(model, q, generator("rng", 0)).chain if self._shortened else q
+        return model.law(corrected, 1), model.law(corrected)
 
     def summary(self) -> str:
         """The symbols in the order of their shares: how often, how many times in a row, and what follows.
@@ -213,15 +213,15 @@ class MarkovChain(ChainModel):
     def _ahead(self, tail: tuple[int, ...], steps: int) -> Floats:
         """Laws of the symbols after these last ones, (steps, V)."""
         laws = [self.initial_, *self._laws]
-        found: list[Floats] = []
+        laws_ahead: list[Floats] = []
         state = np.zeros((len(self.symbols_),) * len(tail))
         state[tail] = 1.0
         for _ in range(steps):
             law = laws[state.ndim]
             joint = state[..., None] * law
-            found.append(joint.reshape(-1, len(self.symbols_)).sum(axis=0))
+            laws_ahead.append(joint.reshape(-1, len(self.symbols_)).sum(axis=0))
             state = joint if joint.ndim <= self.order else joint.sum(axis=0)
-        return np.array(found)
+        return np.array(laws_ahead)
 
     def _set(self, symbols: Sequence[Any], q: markov_chain.Chain) -> None:
         """Keep q, and show it."""

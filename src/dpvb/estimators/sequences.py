@@ -181,10 +181,10 @@ class SequenceModel(PrivateEstimator):
         Raises:
             PrivacyError, DataFormatError: as `score_samples`.
         """
-        found = self.score(X, lengths, public=public)
+        score = self.score(X, lengths, public=public)
         if self.named_columns is not None:
-            return {"log_likelihood_of_a_point": found}
-        return {"log_likelihood_of_a_symbol": found, "perplexity": float(np.exp(-found))}
+            return {"log_likelihood_of_a_point": score}
+        return {"log_likelihood_of_a_symbol": score, "perplexity": float(np.exp(-score))}
 
     def _scores(self, rows: Any) -> Floats:
         """Log-probability of each sequence, in units of the columns."""

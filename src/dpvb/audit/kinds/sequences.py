@@ -64,8 +64,8 @@ def sequences(matrix: Floats, group: Any = None, width: int = WIDTH) -> Sequence
     """A matrix as sequences: the first column is the length of each, and one that is no length leaves nothing."""
     matrix = np.asarray(matrix, dtype=np.float64)
     length_n = np.clip(np.nan_to_num(matrix[:, 0], posinf=0.0, neginf=0.0), 0, matrix.shape[1] - 1).astype(np.int64)
-    own = [row[1 : 1 + length] for row, length in zip(matrix, length_n, strict=True)]
-    return Symbols(width).sequences(own, group=group)
+    parts = [row[1 : 1 + length] for row, length in zip(matrix, length_n, strict=True)]
+    return Symbols(width).sequences(parts, group=group)
 
 
 def of_order(order: int) -> Case:
@@ -112,18 +112,18 @@ def points(matrix: Floats, group: Any = None, bounds: Mapping[str, Any] | None =
     """A matrix as sequences: the first column is the length of each, and one that is no length leaves nothing."""
     matrix = np.asarray(matrix, dtype=np.float64)
     length_n = np.clip(np.nan_to_num(matrix[:, 0], posinf=0.0, neginf=0.0), 0, _POINTS).astype(np.int64)
-    own = [row[1 : 1 + _COLUMNS * long].reshape(long, _COLUMNS) for row, long in zip(matrix, length_n, strict=True)]
-    return Numbers(_COLUMNS, **(bounds or {})).sequences(own, group=group)
+    parts = [row[1 : 1 + _COLUMNS * long].reshape(long, _COLUMNS) for row, long in zip(matrix, length_n, strict=True)]
+    return Numbers(_COLUMNS, **(bounds or {})).sequences(parts, group=group)
 
 
 def of_points(emissions: str) -> Case:
     """The case of a hidden Markov model of bits or numbers."""
     bounds: Mapping[str, Any] = {"low": -1.0, "high": 1.0} if emissions == "gaussian" else {}
-    given: dict[str, Any] = {"columns": _COLUMNS, "n_init": 1, **bounds, **BUDGET, "max_length": _POINTS}
+    chosen: dict[str, Any] = {"columns": _COLUMNS, "n_init": 1, **bounds, **BUDGET, "max_length": _POINTS}
     estimator = (
-        GaussianHiddenMarkovModel(3, **given)
+        GaussianHiddenMarkovModel(3, **chosen)
         if emissions == "gaussian"
-        else HiddenMarkovModel(3, emissions=emissions, **given)
+        else HiddenMarkovModel(3, emissions=emissions, **chosen)
     )
     every = np.array([(0, 0), (1, 1), (-1, -1), (0, 1), (0.125, 0.25), (1e300, -1e300), (np.nan, 1), (1e-300, 0.5)])
     constant: Floats = np.tile(every, (1, _POINTS))
@@ -143,8 +143,8 @@ def of_points(emissions: str) -> Case:
 
     source, name = partial(points, bounds=bounds), f"{type(estimator).__name__}, {emissions}"
     wide = np.column_stack([np.full(len(every), _POINTS), constant])
-    made = partial(of_estimator, name, estimator, source, records)
-    return replace(made(hostile, columns, responses=1), wide=made(wide, columns, responses=1))
+    case = partial(of_estimator, name, estimator, source, records)
+    return replace(case(hostile, columns, responses=1), wide=case(wide, columns, responses=1))
 
 
 def of_system() -> Case:

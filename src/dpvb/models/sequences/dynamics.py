@@ -70,8 +70,10 @@ def shown(state_nt: Ints, shown_kv: Floats, rng: np.random.Generator) -> Ints:
     """What hidden states show, as codes, (n, length); laws of the states in rows."""
     upto_kv, code_nt = np.cumsum(shown_kv, axis=1), np.empty_like(state_nt)
     for k, upto_v in enumerate(upto_kv):
-        own = state_nt == k
-        code_nt[own] = np.searchsorted(upto_v / upto_v[-1], rng.random(np.count_nonzero(own)), side="right")
+        in_state_nt = state_nt == k
+        code_nt[in_state_nt] = np.searchsorted(
+            upto_v / upto_v[-1], rng.random(np.count_nonzero(in_state_nt)), side="right"
+        )
     return code_nt
 
 
@@ -86,8 +88,8 @@ def drawn(initial_v: Floats, laws: list[Floats], n: int, length: int, rng: np.ra
     for t in range(length):
         law = initial_v if t == 0 else laws[min(t, len(laws)) - 1]
         ends = np.cumsum(law, axis=-1)
-        own = ends[tuple(code_nt[:, t - back] for back in range(law.ndim - 1, 0, -1))]
-        code_nt[:, t] = np.minimum((rng.random(n)[:, None] >= own).sum(axis=-1), len(law) - 1)
+        ends_nv = ends[tuple(code_nt[:, t - back] for back in range(law.ndim - 1, 0, -1))]
+        code_nt[:, t] = np.minimum((rng.random(n)[:, None] >= ends_nv).sum(axis=-1), len(law) - 1)
     return code_nt
 
 

@@ -104,7 +104,7 @@ class Read(NamedTuple):
 
     number: Floats
     variance: Floats
-    kept: Floats
+    left: Floats
     scale: Floats
 
 
@@ -139,7 +139,7 @@ def _joined(read: Read, table: int, parts: tuple[Floats, ...]) -> SlopeCells:
     """The cells of a (V, V) table of released numbers, from what is expected of a share, and its derivatives."""
     mean, on_start, on_first, on_step, on_shown = parts
     place = slice(table * mean.size, (table + 1) * mean.size)
-    size = read.kept[place] * read.scale[place]
+    size = read.left[place] * read.scale[place]
     slopes = [on_start, on_first, on_step @ free(on_step.shape[-1]), on_shown @ free(on_shown.shape[-1])]
     slope = size[:, None] * np.concatenate([one.reshape(len(size), -1) for one in slopes], axis=1)
     return SlopeCells(size * mean.ravel(), slope, read.number[place], read.variance[place])
@@ -176,13 +176,13 @@ def symbol_errors(
     laws = StepLaws(start_k, first_k, step_kk, model.shown_kv(q.chain))
     for _ in range(_DRAWN):
         people = _people(model, laws, weight / units, rng)
-        kept = np.where(of_starts, 1.0, np.append(np.zeros(v * v), people.kept(v**3)))
+        left_w = np.where(of_starts, 1.0, np.append(np.zeros(v * v), people.kept(v**3)))
         begun = np.bincount(people.code_nt[:, 0] * v + people.code_nt[:, 1], minlength=v * v) + 1.0
         squares = np.append(begun / len(people.code_nt), people.squares(v**3))
         scale = np.where(of_starts, units, weight / people.share)
         # Longer sequences than are drawn vary as more people do.
         alike = units * max(weight / units / people.weight, 1.0)
-        read = Read(number, noise + alike * squares, kept, scale)
+        read = Read(number, noise + alike * squares, left_w, scale)
         laws, gain = _fitted(laws, read)
     return StepErrors(laws.step_kk, _std(laws, read, gain, people, alike, noise * noise_aware))
 
@@ -195,8 +195,8 @@ def _people(model: HiddenMarkov, laws: StepLaws, weight: float, rng: np.random.G
     def people(number: int, length: int) -> Ints:
         return dynamics.shown(dynamics.drawn(start_k, [step_kk], number, length, rng), shown_kv, rng)
 
-    given = model.n_symbols, model.length, model.power, model.bound
-    return draw_people(people, given, model.max_length, weight, rng)
+    sizes = model.n_symbols, model.length, model.power, model.bound
+    return draw_people(people, sizes, model.max_length, weight, rng)
 
 
 def _fitted(laws: StepLaws, read: Read) -> tuple[StepLaws, Floats]:
@@ -205,12 +205,12 @@ def _fitted(laws: StepLaws, read: Read) -> tuple[StepLaws, Floats]:
     inner, slope, best = _normal(laws, read)
     for _ in range(_ROUNDS):
         moved = laws.moved(np.asarray(np.linalg.solve(inner + damping * np.eye(len(slope)), slope), dtype=np.float64))
-        found = _normal(moved, read)
-        if found[2] > best:
+        normal = _normal(moved, read)
+        if normal[2] > best:
             damping *= 10
             continue
-        drop, damping = best - found[2], max(damping / 10, 1.0)
-        laws, (inner, slope, best) = moved, found
+        drop, damping = best - normal[2], max(damping / 10, 1.0)
+        laws, (inner, slope, best) = moved, normal
         if drop < _STILL:
             break
     return laws, inner + np.eye(len(slope))
@@ -231,8 +231,8 @@ def _normal(laws: StepLaws, read: Read) -> tuple[Floats, Floats, float]:
 def _std(laws: StepLaws, read: Read, gain: Floats, people: DrawnPeople, units: float, noise: Floats) -> Floats:
     """Standard deviations of the steps."""
     k, v = laws.shown_kv.shape
-    own = slice(2 * k, 2 * k + k * (k - 1))
-    to_step = np.kron(np.eye(k), free(k)) @ cho_solve(cho_factor(gain), np.eye(len(gain)))[own]
+    steps = slice(2 * k, 2 * k + k * (k - 1))
+    to_step = np.kron(np.eye(k), free(k)) @ cho_solve(cho_factor(gain), np.eye(len(gain)))[steps]
     influence = np.vstack([(cells.slope / cells.variance[:, None]) @ to_step.T for cells in slope_cells(laws, read)])
     total, square = np.zeros(k * k), np.zeros(k * k)
     for first in range(0, len(people.code_nt), _TOGETHER):
@@ -279,7 +279,7 @@ class Law(NamedTuple):
     def moved(self, found: Law, fits: list[Law]) -> Law:
         """The law with what the fits to its people lack of the one that was found."""
         back = (np.mean(ones, axis=0) for ones in zip(*fits, strict=True))
-        return Law(*(own + one - mean for own, one, mean in zip(self, found, back, strict=True)))
+        return Law(*(law + one - mean for law, one, mean in zip(self, found, back, strict=True)))
 
     def drawn(self, n: int, length: int, rng: np.random.Generator) -> Floats:
         """Points of n people, (n, length, D)."""
@@ -297,15 +297,15 @@ def number_errors(
         rng: public randomness.
         noise_aware: whether the noise counts in the deviations.
     """
-    found = law = Law.of(q.chain)
+    fitted = law = Law.of(q.chain)
     for samples in _SAMPLES:
         sums = _Sums.of(model, q, law.sound(), rng)
         added = [sums.added(rng) for _ in range(samples)]
         fits = sums.fits(added, rng, noisy=1.0)
-        law = law.moved(found, fits)
-    told = fits if noise_aware else sums.fits(added, rng, noisy=0.0)
+        law = law.moved(fitted, fits)
+    counted = fits if noise_aware else sums.fits(added, rng, noisy=0.0)
     # The mean of the fits is no better known than from so many.
-    std_kk = np.std([fit.step_kk for fit in told], axis=0, ddof=1) * math.sqrt(1 + 1 / samples)
+    std_kk = np.std([fit.step_kk for fit in counted], axis=0, ddof=1) * math.sqrt(1 + 1 / samples)
     return StepErrors(law.step_kk, np.asarray(std_kk))
 
 
@@ -334,8 +334,8 @@ class _Sums:
             value_ntd = law.drawn(n, length, rng)
             return model.cells.placed(value_ntd.reshape(n * length, -1))[0].reshape(n, length)
 
-        given = model.n_symbols, model.length, model.power, model.bound
-        people = dynamics.draw_people(codes, given, model.max_length, weight, rng)
+        sizes = model.n_symbols, model.length, model.power, model.bound
+        people = dynamics.draw_people(codes, sizes, model.max_length, weight, rng)
         length_n = 1 + np.count_nonzero(people.weight_nm, axis=1)
         return cls(model, q, law, number * max(weight / people.weight, 1.0), length_n)
 
@@ -352,8 +352,8 @@ class _Sums:
         v, size = model.n_symbols, 3 * d * model.n_symbols
         code_t, u_td = model.cells.placed(value_ntd.reshape(n * longest, d))
         code_nt = code_t.reshape(n, longest)
-        given = v, model.length, model.power, model.bound
-        pairs = dynamics.clipped_people(code_nt, length_n, *given)
+        sizes = v, model.length, model.power, model.bound
+        pairs = dynamics.clipped_people(code_nt, length_n, *sizes)
         there_t = np.flatnonzero(np.arange(longest) < length_n[:, None])
         shown = cell_moments(code_t, u_td, there_t)
         place_tf = (there_t // longest * size)[:, None] + shown.place_tf
@@ -372,7 +372,8 @@ class _Sums:
         for sums in added:
             blocks = zip(number_b, mean, sums, noisy * self.q.noise_b, strict=True)
             shown = [
-                n * (every + wide * (own - every)) + rng.normal(0, std, own.shape) for n, every, own, std in blocks
+                n * (every + wide * (sums_of_one - every)) + rng.normal(0, std, sums_of_one.shape)
+                for n, every, sums_of_one, std in blocks
             ]
             chain = self.model.fitted(*self.model.read(shown, self.q.noise_b), self.q.chain).chain
             fits.append(Law.of(chain.permuted(_order(chain, self.q.chain))))

@@ -152,8 +152,8 @@ def start_from_cells(
     centre_kd, far_v = np.empty((0, d)), np.ones(len(x_vd))
     for chance in chance_k:
         law_v = np.cumsum(seen_v * far_v + 1e-200)
-        found = min(int(np.searchsorted(law_v, chance * law_v[-1])), len(x_vd) - 1)
-        centre_kd = np.vstack([centre_kd, x_vd[found]])
+        nearest = min(int(np.searchsorted(law_v, chance * law_v[-1])), len(x_vd) - 1)
+        centre_kd = np.vstack([centre_kd, x_vd[nearest]])
         far_v = _squares(x_vd, centre_kd).min(axis=1)
     for _ in range(_CENTRE_ROUNDS):
         own_vk = np.eye(num)[_squares(x_vd, centre_kd).argmin(axis=1)]

@@ -99,9 +99,9 @@ def filtered(system: LinearSystem, x_ntd: Floats) -> States:
 
 def smoothed(system: LinearSystem, x_ntd: Floats) -> States:
     """Laws of states given the whole of each sequence."""
-    found = filtered(system, x_ntd)
-    n, length, k = found.mean_ntk.shape
-    mean_ntk, cov_ntkk = found.mean_ntk.copy(), found.cov_ntkk.copy()
+    forward = filtered(system, x_ntd)
+    n, length, k = forward.mean_ntk.shape
+    mean_ntk, cov_ntkk = forward.mean_ntk.copy(), forward.cov_ntkk.copy()
     cross_ntkk = np.empty((n, max(length - 1, 0), k, k))
     for t in reversed(range(length - 1)):
         ahead_nk = _times(system.step_kk, mean_ntk[:, t])
@@ -111,7 +111,7 @@ def smoothed(system: LinearSystem, x_ntd: Floats) -> States:
         mean_ntk[:, t] += _times(gain_nkk, mean_ntk[:, t + 1] - ahead_nk)
         cov_ntkk[:, t] += gain_nkk @ (cov_ntkk[:, t + 1] - ahead_nkk) @ np.swapaxes(gain_nkk, 1, 2)
         cross_ntkk[:, t] = cov_ntkk[:, t + 1] @ np.swapaxes(gain_nkk, 1, 2)
-    return States(mean_ntk, cov_ntkk, cross_ntkk, found.log_n)
+    return States(mean_ntk, cov_ntkk, cross_ntkk, forward.log_n)
 
 
 def forecast(system: LinearSystem, mean_nk: Floats, cov_nkk: Floats, steps: int) -> tuple[Floats, Floats]:
@@ -156,13 +156,13 @@ def in_blocks(indptr: Ints, value_td: Floats) -> Iterator[tuple[Ints, Floats]]:
     while start < len(order):
         least = max(int(length_n[order[start]]), 1)
         alike = int(np.searchsorted(length_n[order], 2 * least, side="right")) - start
-        own = order[start : start + max(1, min(alike, _ENTRIES // (2 * least)))]
-        start += len(own)
-        place_nt = np.arange(max(int(length_n[own].max()), 1))
-        inside_nt = place_nt < length_n[own, None]
+        rows = order[start : start + max(1, min(alike, _ENTRIES // (2 * least)))]
+        start += len(rows)
+        place_nt = np.arange(max(int(length_n[rows].max()), 1))
+        inside_nt = place_nt < length_n[rows, None]
         x_ntd = np.full((*inside_nt.shape, value_td.shape[1]), np.nan)
-        x_ntd[inside_nt] = value_td[(indptr[own, None] + place_nt)[inside_nt]]
-        yield own, x_ntd
+        x_ntd[inside_nt] = value_td[(indptr[rows, None] + place_nt)[inside_nt]]
+        yield rows, x_ntd
 
 
 def _times(matrix: Floats, x_nk: Floats) -> Floats:

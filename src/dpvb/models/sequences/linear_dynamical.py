@@ -135,7 +135,7 @@ class Scales(NamedTuple):
         upto_smc[..., 0], upto_smc[..., -1] = 0.0, 1.0  # what is beyond the range counts in its end cells
         share_smc = np.diff(upto_smc, axis=2)
         square_sm = np.sum(share_smc**2, axis=2)
-        found = []
+        scales = []
         for counts_c in counts_dc:
             number = max(float(counts_c.sum()), math.sqrt(CELLS) * std, 1e-9)
             log_sm = (number * (share_smc @ counts_c) - 0.5 * number**2 * square_sm) / max(std, 1e-3 * number) ** 2
@@ -147,8 +147,8 @@ class Scales(NamedTuple):
             spread = math.sqrt(float(share_s @ (log_s - level) ** 2))
             s = math.exp(level)
             mean_std = math.hypot(math.sqrt(float(share_m @ (mean_m - mean) ** 2)), _SHAPE * s)
-            found.append((mean, s * s, mean_std, 2 * s * s * math.hypot(spread, _SHAPE)))
-        return cls(*np.array(found).T)
+            scales.append((mean, s * s, mean_std, 2 * s * s * math.hypot(spread, _SHAPE)))
+        return cls(*np.array(scales).T)
 
     def beside(self, other: Scales) -> tuple[Floats, Floats]:
         """Means and deviations from two readings, of which this one is taken where it has no noise."""
@@ -208,9 +208,9 @@ class WindowGrams:
 
     def norms(self) -> Floats:
         """Norms of the very numbers that are added; the factor covers the rounding of squares and their sum."""
-        given = self._given
-        out_u = np.empty(len(given[3]) - 1)
-        passes_numba.gram_norms(*given, out_u)
+        arguments = self._given
+        out_u = np.empty(len(arguments[3]) - 1)
+        passes_numba.gram_norms(*arguments, out_u)
         entries = (self.length * self.value_td.shape[1] + 1) ** 2
         return np.asarray(out_u * (1.0 + (entries + 16) * 2.0**-52))
 
@@ -352,8 +352,8 @@ class LinearDynamical:
             }
         with np.errstate(over="ignore", invalid="ignore"):
             x_td = (x_td - q.mean_d) / (q.scale_d * math.sqrt(self.width - 1))
-        made = WindowGrams(batch.indptr, x_td, self.window, self.max_length, _WINDOW)
-        return {name: replace(made, starts=name == "starts") for name in blocks}
+        windows = WindowGrams(batch.indptr, x_td, self.window, self.max_length, _WINDOW)
+        return {name: replace(windows, starts=name == "starts") for name in blocks}
 
     def m_step(self, s: Estimate, q: LinearPosterior) -> LinearPosterior:
         """The scales; then the moments, and the systems that they speak for."""
@@ -363,15 +363,15 @@ class LinearDynamical:
         if self._starts:
             start, start_std = s.read("starts"), s.noise_std("starts")
         q = replace(q, pooled=pooled, start=start, pooled_std=pooled_std, start_std=start_std)
-        found = linear_moments.best(self.grams(q), self.n_states, self.n_features, rounds=_ROUNDS)
-        q = replace(q, system=kalman.in_order(found.system))
+        fit = linear_moments.best(self.grams(q), self.n_states, self.n_features, rounds=_ROUNDS)
+        q = replace(q, system=kalman.in_order(fit.system))
         if self.estimate == "mode":
             return q
         blocks = [ReleasedMoments("pooled", q.pooled, pooled_std), ReleasedMoments("start", start, start_std)][
             : 1 + self._starts
         ]
-        given = q.share_l, self.blocks["windows"].bound, len(q.drawn_sp)
-        return replace(q, **unclipped_posterior(blocks, self.shape, q.system, *given))
+        sizes = q.share_l, self.blocks["windows"].bound, len(q.drawn_sp)
+        return replace(q, **unclipped_posterior(blocks, self.shape, q.system, *sizes))
 
     def _scales(self, s: Estimate, q: LinearPosterior) -> LinearPosterior:
         """Scales from moments and cells, and the shares of the lengths."""
@@ -393,7 +393,7 @@ class LinearDynamical:
         log_n = np.zeros(len(rows.indptr) - 1)
         scale_d = q.scale_d * self.reach
         x_td = (rows.value_td - q.mean_d * self.reach) / scale_d
-        for own, x_ntd in kalman.in_blocks(rows.indptr, x_td):
+        for row_n, x_ntd in kalman.in_blocks(rows.indptr, x_td):
             seen_nd = np.count_nonzero(~np.isnan(x_ntd), axis=1)
-            log_n[own] = kalman.filtered(q.system, x_ntd).log_n - np.add.reduce(seen_nd * np.log(scale_d), axis=1)
+            log_n[row_n] = kalman.filtered(q.system, x_ntd).log_n - np.add.reduce(seen_nd * np.log(scale_d), axis=1)
         return log_n

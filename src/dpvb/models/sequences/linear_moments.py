@@ -71,7 +71,7 @@ def parts(k: int, d: int, *, starts: bool) -> Iterator[tuple[str, slice]]:
 
 def vector_length(k: int, d: int, *, starts: bool) -> int:
     """How many numbers a system has."""
-    return sum(own.stop - own.start for _, own in parts(k, d, starts=starts))
+    return sum(place.stop - place.start for _, place in parts(k, d, starts=starts))
 
 
 def packed(system: LinearSystem, *, starts: bool) -> Floats:
@@ -90,15 +90,15 @@ def packed(system: LinearSystem, *, starts: bool) -> Floats:
 
 def unpacked(vector_p: Floats, k: int, d: int, *, starts: bool) -> LinearSystem:
     """The system of a vector."""
-    made = {name: vector_p[own] for name, own in parts(k, d, starts=starts)}
-    for name in set(_ROOTS) & made.keys():
-        root_kk = lower_root(made[name], k)
-        made[name] = root_kk @ root_kk.T
-    made |= {"step_kk": made["step_kk"].reshape(k, k), "shown_dk": made["shown_dk"].reshape(d, k)}
-    made |= {"noise_d": np.exp(made["noise_d"]), "pooled_kk": np.eye(k)}
+    part_of = {name: vector_p[place] for name, place in parts(k, d, starts=starts)}
+    for name in set(_ROOTS) & part_of.keys():
+        root_kk = lower_root(part_of[name], k)
+        part_of[name] = root_kk @ root_kk.T
+    part_of |= {"step_kk": part_of["step_kk"].reshape(k, k), "shown_dk": part_of["shown_dk"].reshape(d, k)}
+    part_of |= {"noise_d": np.exp(part_of["noise_d"]), "pooled_kk": np.eye(k)}
     if not starts:
-        made |= {"start_k": made["pooled_k"], "start_kk": made["pooled_kk"]}
-    return LinearSystem(**made)
+        part_of |= {"start_k": part_of["pooled_k"], "start_kk": part_of["pooled_kk"]}
+    return LinearSystem(**part_of)
 
 
 def lower_root(lower_t: Floats, k: int) -> Floats:
@@ -124,18 +124,18 @@ def rotations(vector_p: Floats, k: int, d: int, *, starts: bool) -> Floats:
     for way_p, i, j in zip(way_tp, *np.triu_indices(k, 1), strict=True):
         turn_kk = np.zeros((k, k))
         turn_kk[i, j], turn_kk[j, i] = -1.0, 1.0
-        for name, own in place.items():
+        for name, where in place.items():
             value = getattr(system, name)
             if name in _ROOTS:
-                moved_kk, slope_tkk = turn_kk @ value, root_slopes(vector_p[own], k)
+                moved_kk, slope_tkk = turn_kk @ value, root_slopes(vector_p[where], k)
                 moved_kk = moved_kk + moved_kk.T
-                way_p[own] = np.linalg.lstsq(slope_tkk.reshape(-1, k * k).T, moved_kk.ravel(), rcond=None)[0]
+                way_p[where] = np.linalg.lstsq(slope_tkk.reshape(-1, k * k).T, moved_kk.ravel(), rcond=None)[0]
             elif name == "step_kk":
-                way_p[own] = (turn_kk @ value - value @ turn_kk).ravel()
+                way_p[where] = (turn_kk @ value - value @ turn_kk).ravel()
             elif name == "shown_dk":
-                way_p[own] = -(value @ turn_kk).ravel()
+                way_p[where] = -(value @ turn_kk).ravel()
             elif name in ("pooled_k", "start_k"):
-                way_p[own] = turn_kk @ value
+                way_p[where] = turn_kk @ value
     return way_tp
 
 
@@ -161,11 +161,11 @@ def law_of_windows(
     k = len(first_k)
     mean_e, cov_ee = np.empty(length * k), np.empty((length * k, length * k))
     for t in range(length):
-        own = slice(t * k, (t + 1) * k)
-        mean_e[own], cov_ee[own, own] = first_k, first_kk
+        block = slice(t * k, (t + 1) * k)
+        mean_e[block], cov_ee[block, block] = first_k, first_kk
         for s in range(t + 1, length):
-            ahead_kk = system.step_kk @ cov_ee[(s - 1) * k : s * k, own]
-            cov_ee[s * k : (s + 1) * k, own], cov_ee[own, s * k : (s + 1) * k] = ahead_kk, ahead_kk.T
+            ahead_kk = system.step_kk @ cov_ee[(s - 1) * k : s * k, block]
+            cov_ee[s * k : (s + 1) * k, block], cov_ee[block, s * k : (s + 1) * k] = ahead_kk, ahead_kk.T
         first_k, first_kk = (
             system.step_kk @ first_k,
             system.step_kk @ first_kk @ system.step_kk.T + system.step_noise_kk,
@@ -304,29 +304,29 @@ def in_units(gram: Floats, std: float, unit_e: Floats, least: float) -> Floats:
         least: eigenvalues are at least so much of the noise.
     """
     number = max(float(gram[-1, -1]), std, 1e-9) * unit_e[-1] ** 2
-    found = gram * np.outer(unit_e, unit_e)
-    found[-1, -1] = number
-    return floored_moments(found, max(least * std * float(np.max(unit_e[:-1])) ** 2, _LEAST_SHARE * number))
+    gram_ee = gram * np.outer(unit_e, unit_e)
+    gram_ee[-1, -1] = number
+    return floored_moments(gram_ee, max(least * std * float(np.max(unit_e[:-1])) ** 2, _LEAST_SHARE * number))
 
 
 def em_step(grams: Grams, system: LinearSystem) -> SystemFit:
     """One iteration of EM, and the windows' log-likelihood before it."""
     pooled = expected_states(grams.pooled, system, system.pooled_k, system.pooled_kk)
-    found = [pooled]
+    states = [pooled]
     if grams.start is not None:
-        found.append(expected_states(grams.start, system, system.start_k, system.start_kk))
-    start, number = found[-1], sum(part.number for part in found)
+        states.append(expected_states(grams.start, system, system.start_k, system.start_kk))
+    start, number = states[-1], sum(part.number for part in states)
     state_ee, seen_de, before_kk, after_kk, cross_kk = (
-        np.add.reduce([getattr(part, name) for part in found])
+        np.add.reduce([getattr(part, name) for part in states])
         for name in ("state_ee", "seen_de", "before_kk", "after_kk", "cross_kk")
     )
-    square_d = np.add.reduce([part.square_d for part in found])
+    square_d = np.add.reduce([part.square_d for part in states])
     times = float(state_ee[-1, -1])
     shown_de = np.linalg.solve(state_ee, seen_de.T).T
     step_kk = np.linalg.solve(before_kk, cross_kk.T).T
     least = kalman.LEAST_VARIANCE * float(square_d.mean()) / times
     noise_d = np.maximum((square_d - np.sum(shown_de * seen_de, axis=1)) / times, least)
-    made = LinearSystem(
+    new = LinearSystem(
         step_kk=step_kk,
         step_noise_kk=kalman.floored((after_kk - step_kk @ cross_kk.T) / max(times - number, 1e-300)),
         shown_dk=shown_de[:, :-1],
@@ -337,22 +337,22 @@ def em_step(grams: Grams, system: LinearSystem) -> SystemFit:
         pooled_k=pooled.first_k,
         pooled_kk=pooled.first_kk,
     )
-    return SystemFit(made, sum(part.log for part in found) / grams.number)
+    return SystemFit(new, sum(part.log for part in states) / grams.number)
 
 
 def fit(grams: Grams, system: LinearSystem, *, rounds: int) -> SystemFit:
     """The system after some iterations."""
-    found = SystemFit(system, -math.inf)
+    latest = SystemFit(system, -math.inf)
     for _ in range(rounds):
-        found = em_step(grams, found.system)
-    return found
+        latest = em_step(grams, latest.system)
+    return latest
 
 
 def best(grams: Grams, n_states: int, width: int, *, rounds: int) -> SystemFit:
     """The most likely system that is found from several starts."""
     starts = (from_directions(grams, n_states, width, *start) for start in _STARTS)
-    found = max((fit(grams, start, rounds=_FIRST_ROUNDS) for start in starts), key=lambda one: one.log)
-    return fit(grams, found.system, rounds=rounds)
+    best_fit = max((fit(grams, start, rounds=_FIRST_ROUNDS) for start in starts), key=lambda one: one.log)
+    return fit(grams, best_fit.system, rounds=rounds)
 
 
 def from_directions(

@@ -183,30 +183,30 @@ def linear(
     """Derivatives of a block's expected moments by all numbers, and what is left of the moments, both weighted."""
     size, unit_f = len(x_p), shape.unit_e[:-1]
     vector_p, number = x_p[: shape.size], math.exp(log_number(x_p, b, shape))
-    found = slopes(vector_p, shape.k, shape.d, shape.window, starts=shape.starts, first=block.first)
-    mean_f, mean_pf, e = found.mean_f / unit_f, found.mean_pf / unit_f, len(unit_f) + 1
+    law_slopes = slopes(vector_p, shape.k, shape.d, shape.window, starts=shape.starts, first=block.first)
+    mean_f, mean_pf, e = law_slopes.mean_f / unit_f, law_slopes.mean_pf / unit_f, len(unit_f) + 1
     moved_pee = np.zeros((size, e, e))
     own_pee = moved_pee[: len(vector_p)]
     turned_pff = mean_pf[:, :, None] * mean_f
-    own_pee[:, :-1, :-1] = found.cov_pff / np.outer(unit_f, unit_f) + turned_pff + turned_pff.swapaxes(1, 2)
+    own_pee[:, :-1, :-1] = law_slopes.cov_pff / np.outer(unit_f, unit_f) + turned_pff + turned_pff.swapaxes(1, 2)
     own_pee[:, :-1, -1] = own_pee[:, -1, :-1] = mean_pf / shape.unit_e[-1]
-    expected_ee = expected(mean_f, found.cov_ff / np.outer(unit_f, unit_f), shape)
+    expected_ee = expected(mean_f, law_slopes.cov_ff / np.outer(unit_f, unit_f), shape)
     moved_pee[shape.size + b] = expected_ee + block.taken
     return own.of(number * moved_pee), own.of(block.gram - number * (expected_ee + block.taken))
 
 
 def ways(block: ReleasedMoments, x_p: Floats, shape: SystemShape) -> Floats:
     """For every parameter θ_p the matrix M_p with ∂y/∂θ_p = M_p y, y being a window with the constant appended."""
-    found = slopes(x_p[: shape.size], shape.k, shape.d, shape.window, starts=shape.starts, first=block.first)
+    law_slopes = slopes(x_p[: shape.size], shape.k, shape.d, shape.window, starts=shape.starts, first=block.first)
     unit_f, way_pee = shape.unit_e[:-1], np.zeros((len(x_p), len(shape.unit_e), len(shape.unit_e)))
-    root_ff = np.linalg.cholesky(found.cov_ff)
+    root_ff = np.linalg.cholesky(law_slopes.cov_ff)
     back_ff = np.linalg.inv(root_ff)
-    half_pff = np.tril(back_ff @ found.cov_pff @ back_ff.T)
+    half_pff = np.tril(back_ff @ law_slopes.cov_pff @ back_ff.T)
     at = np.arange(len(unit_f))
     half_pff[:, at, at] /= 2
     moved_pff = root_ff @ half_pff @ back_ff
     way_pee[: shape.size, :-1, :-1] = moved_pff * (unit_f / unit_f[:, None])
-    way_pee[: shape.size, :-1, -1] = (found.mean_pf - moved_pff @ found.mean_f) / unit_f * shape.unit_e[-1]
+    way_pee[: shape.size, :-1, -1] = (law_slopes.mean_pf - moved_pff @ law_slopes.mean_f) / unit_f * shape.unit_e[-1]
     return way_pee
 
 
@@ -242,11 +242,11 @@ class SystemPrior(NamedTuple):
     def of(cls, x_p: Floats, shape: SystemShape) -> SystemPrior:
         """Wide laws; those of the numbers of windows are around the start."""
         mean_p, precision_p = x_p.copy(), np.full(len(x_p), _NUMBER)
-        for name, own in shape.parts.items():
-            precision_p[own] = (_NOISE_WIDE if name == "noise_d" else _WIDE) ** -2
-            mean_p[own] = _NOISE if name == "noise_d" else 0.0
+        for name, place in shape.parts.items():
+            precision_p[place] = (_NOISE_WIDE if name == "noise_d" else _WIDE) ** -2
+            mean_p[place] = _NOISE if name == "noise_d" else 0.0
             if name == "start_kk":
-                mean_p[own] = np.eye(shape.k)[np.tril_indices(shape.k)]
+                mean_p[place] = np.eye(shape.k)[np.tril_indices(shape.k)]
         return cls(mean_p, precision_p)
 
     def updated(self, x_p: Floats, inverse_pp: Floats, shape: SystemShape) -> SystemPrior:
@@ -269,8 +269,8 @@ def rotation_penalty(x_p: Floats, shape: SystemShape, precision_pp: Floats) -> F
 
 def growth(x_p: Floats, shape: SystemShape) -> tuple[float, Floats]:
     """By how much the largest mode grows over L steps, beside 1, and its derivatives: states that grow are rare."""
-    own, slope_p = shape.parts["step_kk"], np.zeros(len(x_p))
-    step_kk = x_p[own].reshape(shape.k, shape.k)
+    place, slope_p = shape.parts["step_kk"], np.zeros(len(x_p))
+    step_kk = x_p[place].reshape(shape.k, shape.k)
     if not np.isfinite(step_kk).all():
         return math.inf, slope_p
     value_k, vector_kk = np.linalg.eig(step_kk)
@@ -279,7 +279,7 @@ def growth(x_p: Floats, shape: SystemShape) -> tuple[float, Floats]:
     if not size > 1.0:
         return 0.0, slope_p
     left_k = np.linalg.pinv(vector_kk)[most]
-    slope_p[own] = shape.longest * np.real(np.outer(left_k, vector_kk[:, most]) * value_k[most].conj() / size).ravel()
+    slope_p[place] = shape.longest * np.real(np.outer(left_k, vector_kk[:, most]) * value_k[most].conj() / size).ravel()
     return shape.longest * (size - 1.0), slope_p
 
 
@@ -368,22 +368,22 @@ def draw_windows(
         for begin in range(0, number, step):
             x_ntd = drawn_smoothly(system, min(step, number - begin), windows + window - 1, rng)
             y_nte = _windows(x_ntd, window) / unit_e
-            own = y_nte[:, :1], y_nte
-            for made, gone, one_nte in zip(clipped, lost, own, strict=True):
+            windows_bnte = y_nte[:, :1], y_nte
+            for clipped_b, gone, one_nte in zip(clipped, lost, windows_bnte, strict=True):
                 plain_ne = (np.swapaxes(one_nte, 1, 2) @ one_nte).reshape(len(x_ntd), -1) / one_nte.shape[1]
                 left_n = np.minimum(1.0, clip / np.linalg.norm(plain_ne, axis=1))
-                made.append(plain_ne * left_n[:, None])
-                gone.append(made[-1] - plain_ne)
+                clipped_b.append(plain_ne * left_n[:, None])
+                gone.append(clipped_b[-1] - plain_ne)
     return DrawnWindows(*([np.concatenate(part) for part in parts[::-1]] for parts in (clipped, lost)))
 
 
 def _windows(x_ntd: Floats, window: int) -> Floats:
     """All windows of sequences with a one behind each, (n, windows, W D + 1)."""
     number, points, d = x_ntd.shape
-    made = np.ones((number, points - window + 1, window * d + 1))
+    window_nte = np.ones((number, points - window + 1, window * d + 1))
     for t in range(points - window + 1):
-        made[:, t, :-1] = x_ntd[:, t : t + window].reshape(number, -1)
-    return made
+        window_nte[:, t, :-1] = x_ntd[:, t : t + window].reshape(number, -1)
+    return window_nte
 
 
 class SystemPosterior(NamedTuple):
@@ -409,24 +409,24 @@ class SystemPosterior(NamedTuple):
 
     def shown(self, blocks: Sequence[ReleasedMoments], shape: SystemShape) -> Floats:
         """Expected moments of all blocks, over the deviations of noise and of people."""
-        made = []
+        expected_b = []
         for b, block in enumerate(blocks):
             mean_f, cov_ff = law(block, self.vector_p, shape)
             number = float(self.number_b[b])
             size_f = np.diagonal(cov_ff)
             std_ff = np.sqrt(2 * number * np.outer(size_f, size_f) + block.std**2 + 1e-300)
-            made.append((number * (cov_ff + np.outer(mean_f, mean_f)) / std_ff).ravel())
-        return np.concatenate(made)
+            expected_b.append((number * (cov_ff + np.outer(mean_f, mean_f)) / std_ff).ravel())
+        return np.concatenate(expected_b)
 
     def drawn(self, covariance_pp: Floats, shape: SystemShape, number: int, rng: np.random.Generator) -> Floats:
         """Draw systems from N(θ̂, V), (number, P); unstable draws are scaled to spectral radius 1, or that of θ̂."""
         value_p, vector_pp = np.linalg.eigh(covariance_pp)
         root_pp = vector_pp * np.sqrt(np.maximum(value_p, 0.0))
         made_sp = self.vector_p + rng.standard_normal((number, len(value_p))) @ root_pp.T
-        own = shape.parts["step_kk"]
-        own_s, every_skk = _radius(self.vector_p[own].reshape(1, shape.k, -1)), made_sp[:, own]
+        steps = shape.parts["step_kk"]
+        own_s, every_skk = _radius(self.vector_p[steps].reshape(1, shape.k, -1)), made_sp[:, steps]
         grown_s = _radius(every_skk.reshape(number, shape.k, -1)) / np.maximum(own_s, 1.0)
-        made_sp[:, own] /= np.maximum(grown_s, 1.0)[:, None]
+        made_sp[:, steps] /= np.maximum(grown_s, 1.0)[:, None]
         return np.asarray(made_sp)
 
     def covariance(self, blocks: Sequence[ReleasedMoments], people: DrawnWindows, shape: SystemShape) -> Floats:
@@ -464,7 +464,7 @@ def fit_posterior(
     vector_p = linear_moments.packed(kalman.in_order(system), starts=shape.starts)
     of_one = shape.unit_e[-1] ** -2
     kept_b = [of_one + max(float(np.ravel(one.taken)[-1]), -_MOST_TAKEN * of_one) for one in blocks]
-    number_b = [max(one.gram[-1, -1], one.std, 1e-9) / kept for one, kept in zip(blocks, kept_b, strict=True)]
+    number_b = [max(one.gram[-1, -1], one.std, 1e-9) / left for one, left in zip(blocks, kept_b, strict=True)]
     x_p = np.append(vector_p, np.log(number_b))
     prior = SystemPrior.of(x_p, shape)
     for _ in range(rounds):
@@ -486,12 +486,12 @@ def _descended(
         grown, slope_p = growth(x_p, shape)
         precision_pp, ascent_p = precision_pp + np.outer(slope_p, slope_p), ascent_p - grown * slope_p
         score_bpe = []
-        for b, (block, own) in enumerate(zip(blocks, weights, strict=True)):
-            slope_pee, left_ee = linear(block, own, x_p, b, shape)
+        for b, (block, weight) in enumerate(zip(blocks, weights, strict=True)):
+            slope_pee, left_ee = linear(block, weight, x_p, b, shape)
             flat_pe = slope_pee.reshape(len(x_p), -1)
             precision_pp = precision_pp + flat_pe @ flat_pe.T
             ascent_p = ascent_p + flat_pe @ left_ee.ravel()
-            made_pee = own.basis_ee @ (slope_pee * own.weight_ee) @ own.basis_ee.T
+            made_pee = weight.basis_ee @ (slope_pee * weight.weight_ee) @ weight.basis_ee.T
             score_bpe.append(made_pee.reshape(len(x_p), -1))
         if step == _STEPS:
             break
@@ -515,9 +515,9 @@ def _lost(
     """χ² of the moments and of the prior; no number is infinite."""
     with np.errstate(all="ignore"):
         lost = float(prior.precision_p @ (x_p - prior.mean_p) ** 2) + growth(x_p, shape)[0] ** 2
-        for b, (block, own) in enumerate(zip(blocks, weights, strict=True)):
+        for b, (block, weight) in enumerate(zip(blocks, weights, strict=True)):
             expected_ee = expected(*law(block, x_p, shape), shape) + block.taken
-            left_ee = own.of(block.gram - np.exp(log_number(x_p, b, shape)) * expected_ee)
+            left_ee = weight.of(block.gram - np.exp(log_number(x_p, b, shape)) * expected_ee)
             lost += float(np.sum(left_ee**2))
     return lost if math.isfinite(lost) else math.inf
 
@@ -546,24 +546,24 @@ def unclipped_posterior(
         draws: S.
     """
     # The same people each time: so they end where they agree with the system.
-    given = share_l, shape.window, shape.unit_e, clip
-    found, moved = fit_posterior(blocks, shape, system), np.inf
-    people = draw_windows(found.system(shape), *given, np.random.default_rng(0))
+    sizes = share_l, shape.window, shape.unit_e, clip
+    posterior, moved = fit_posterior(blocks, shape, system), np.inf
+    people = draw_windows(posterior.system(shape), *sizes, np.random.default_rng(0))
     for _ in range(_TIMES):
         if people.left(shape.unit_e[-1]) < _LEFT:
             break
         with_more = [_further(one, taken_e) for one, taken_e in zip(blocks, people.taken_be, strict=False)]
-        other = fit_posterior(with_more, shape, found.system(shape), _AGAIN)
-        before, moved = moved, float(np.linalg.norm(other.shown(with_more, shape) - found.shown(blocks, shape)))
+        other = fit_posterior(with_more, shape, posterior.system(shape), _AGAIN)
+        before, moved = moved, float(np.linalg.norm(other.shown(with_more, shape) - posterior.shown(blocks, shape)))
         if not moved < before:  # Noise, or a clip that takes nearly all: what is put back has no end.
             break
-        blocks, found = with_more, other
-        people = draw_windows(found.system(shape), *given, np.random.default_rng(0))
+        blocks, posterior = with_more, other
+        people = draw_windows(posterior.system(shape), *sizes, np.random.default_rng(0))
         if moved < _NEAR:
             break
-    variance_pp = found.covariance(blocks, people, shape)
-    drawn_sp = found.drawn(variance_pp, shape, draws, np.random.default_rng(1))
-    return {"system": found.system(shape), "drawn_sp": drawn_sp}
+    variance_pp = posterior.covariance(blocks, people, shape)
+    drawn_sp = posterior.drawn(variance_pp, shape, draws, np.random.default_rng(1))
+    return {"system": posterior.system(shape), "drawn_sp": drawn_sp}
 
 
 def _further(block: ReleasedMoments, taken_e: Floats) -> ReleasedMoments:

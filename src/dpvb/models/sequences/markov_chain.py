@@ -151,11 +151,11 @@ class MarkovChain:
 
     def e_step(self, q: Chain, batch: SequenceRows, blocks: Mapping[str, Block]) -> Contributions:
         """Counts of windows, whatever q is."""
-        made = {
+        counts = {
             "first": WindowCounts(batch, 1, self.n_symbols, 1, 0.0),
             "": WindowCounts(batch, self.order + 1, self.n_symbols, self.max_length, self.power),
         }
-        return {name: made["first" if name == "first" else ""] for name in blocks}
+        return {name: counts["first" if name == "first" else ""] for name in blocks}
 
     def m_step(self, s: Estimate, q: Chain) -> Chain:
         """What was released, read once."""
@@ -242,7 +242,7 @@ class Corrected(NamedTuple):
     """A chain without what a clip bends, what the clip leaves of each window, and the people who told that."""
 
     chain: Chain
-    kept: Floats
+    left: Floats
     people: DrawnPeople
 
 
@@ -253,14 +253,14 @@ def bias_corrected(model: MarkovChain, q: Chain, rng: np.random.Generator) -> Co
         model, q: as fitted.
         rng: public randomness.
     """
-    shape, persons, found = q.windows.shape, max(float(q.first_v.sum()), 1.0), q
+    shape, persons, corrected = q.windows.shape, max(float(q.first_v.sum()), 1.0), q
     for _ in range(_DRAWN):
-        people = _people(model, found, float(q.windows.sum()) / persons, rng)
-        kept = people.kept(q.windows.size).reshape(shape)
-        windows = q.windows / kept
+        people = _people(model, corrected, float(q.windows.sum()) / persons, rng)
+        left = people.kept(q.windows.size).reshape(shape)
+        windows = q.windows / left
         pairs_vv = windows if model.order == 1 else (windows.sum(axis=2) + windows.sum(axis=0)) / 2
-        found = replace(q, windows=windows, pairs_vv=pairs_vv)
-    return Corrected(found, kept, people)
+        corrected = replace(q, windows=windows, pairs_vv=pairs_vv)
+    return Corrected(corrected, left, people)
 
 
 def corrected_law(model: MarkovChain, q: Chain, rng: np.random.Generator, noise_std: float) -> TransitionLaw:
@@ -271,12 +271,12 @@ def corrected_law(model: MarkovChain, q: Chain, rng: np.random.Generator, noise_
         rng: public randomness.
         noise_std: σ; 0 leaves the noise out of account.
     """
-    found, kept, people = bias_corrected(model, q, rng)
+    corrected, left, people = bias_corrected(model, q, rng)
     persons = max(float(q.first_v.sum()), 1.0)
-    law, total = model.law(found), found.windows.sum(axis=-1, keepdims=True) + model.prior_weight
-    noise = (noise_std / kept) ** 2
+    law, total = model.law(corrected), corrected.windows.sum(axis=-1, keepdims=True) + model.prior_weight
+    noise = (noise_std / left) ** 2
     noise = noise * (1 - 2 * law) + law**2 * noise.sum(axis=-1, keepdims=True)
-    one_nm = people.weight_nm / kept.ravel()[people.place_nm]
+    one_nm = people.weight_nm / left.ravel()[people.place_nm]
     sample = persons * _covariance(people, law, one_nm, one_nm)
     # A larger probability is shortened more: of its change so much is seen.
     seen = _covariance(people, law, one_nm, np.sign(one_nm)) * persons / np.maximum(law * (1 - law) * total, 1e-150)
@@ -291,8 +291,8 @@ def _people(model: MarkovChain, q: Chain, weight: float, rng: np.random.Generato
     def people(number: int, length: int) -> Ints:
         return dynamics.drawn(model.initial(q), laws, number, length, rng)
 
-    given = model.n_symbols, model.order + 1, model.power, model.bound
-    return draw_people(people, given, model.max_length, weight, rng)
+    sizes = model.n_symbols, model.order + 1, model.power, model.bound
+    return draw_people(people, sizes, model.max_length, weight, rng)
 
 
 def _covariance(people: DrawnPeople, law: Floats, x_nm: Floats, y_nm: Floats) -> Floats:
@@ -305,5 +305,5 @@ def _covariance(people: DrawnPeople, law: Floats, x_nm: Floats, y_nm: Floats) ->
         *(one_nm * of_row for one_nm, of_row in zip((y_nm, x_nm), beside, strict=True)),
     ]
     both, x_row, y_row = (people.summed(one_nm, law.size).reshape(law.shape) for one_nm in added)
-    found = both - law * (x_row + y_row) + law**2 * x_row.sum(axis=-1, keepdims=True)
-    return np.asarray(np.maximum(found, 0.0) / len(people.place_nm))
+    product = both - law * (x_row + y_row) + law**2 * x_row.sum(axis=-1, keepdims=True)
+    return np.asarray(np.maximum(product, 0.0) / len(people.place_nm))

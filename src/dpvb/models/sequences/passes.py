@@ -106,9 +106,9 @@ def distinct(emissions: Emissions, value_t: Values) -> tuple[Values, Ints]:
 
 def _forward(chain: StateChain, bounds_s: Ints, value_t: Values, *, expected: bool) -> tuple[Floats, Floats]:
     """Log-likelihoods, and laws of last states."""
-    laws, given, log_t = _met(chain, bounds_s, value_t, expected=expected)
+    laws, sequences, log_t = _met(chain, bounds_s, value_t, expected=expected)
     log_s, last_sk = np.zeros(len(bounds_s) - 1), np.tile(laws.start_k, (len(bounds_s) - 1, 1))
-    passes_numba.forward(*given, laws.start_k, np.ascontiguousarray(laws.step_kk.T), log_s, last_sk)
+    passes_numba.forward(*sequences, laws.start_k, np.ascontiguousarray(laws.step_kk.T), log_s, last_sk)
     return log_s + _added(log_t, bounds_s), last_sk
 
 
@@ -116,11 +116,11 @@ def _passed(
     chain: StateChain, bounds_s: Ints, value_t: Values, weight_s: Floats, *, expected: bool
 ) -> tuple[Floats, Floats]:
     """Weighted laws of the state at every position, (T, K), and the sum of those of pairs, (K, K)."""
-    laws, given, _ = _met(chain, bounds_s, value_t, expected=expected)
+    laws, sequences, _ = _met(chain, bounds_s, value_t, expected=expected)
     k, num, step_kk = chain.emissions.n_states, len(bounds_s) - 1, np.ascontiguousarray(laws.step_kk)
     gamma_tk, pair_ukk = np.zeros((len(value_t), k)), np.zeros((1, k, k))
     each = weight_s, np.zeros(num, np.int64), gamma_tk, pair_ukk, np.zeros(num, np.bool_)
-    passes_numba.passes(*given, laws.start_k, step_kk, np.ascontiguousarray(step_kk.T), *each)
+    passes_numba.passes(*sequences, laws.start_k, step_kk, np.ascontiguousarray(step_kk.T), *each)
     return gamma_tk, pair_ukk[0]
 
 
@@ -201,8 +201,8 @@ class Walk:
             if number in self._kept:
                 yield slice(low, high), self._kept[number]
                 continue
-            own = slice(first[low], first[high])
-            part = self._passed(order[own], length_s[own], first[low : high + 1] - first[low])
+            sequences = slice(first[low], first[high])
+            part = self._passed(order[sequences], length_s[sequences], first[low : high + 1] - first[low])
             if number < _KEPT:
                 self._kept[number] = part
             yield slice(low, high), part
@@ -212,12 +212,12 @@ class Walk:
         place_t = np.repeat(self.indptr[sequence_s] - bounds[:-1], length_s) + np.arange(bounds[-1])
         shown, k, num = self.show(place_t), len(self.laws.start_k), len(first_u) - 1
         order_s = passes_numba.longest_first(bounds, _between(bounds, shown.place_tf[:, 0] >= 0) > 0)
-        found = np.zeros((len(place_t), k)), np.zeros((num, k, k)), np.zeros(len(length_s), np.bool_)
+        results = np.zeros((len(place_t), k)), np.zeros((num, k, k)), np.zeros(len(length_s), np.bool_)
         step_kk = np.ascontiguousarray(self.laws.step_kk)
         laws, owner_s = (step_kk, np.ascontiguousarray(step_kk.T)), np.repeat(np.arange(num), np.diff(first_u))
-        given = order_s, bounds, shown.row_t, shown.likelihood_rk, self.laws.start_k, *laws
-        passes_numba.passes(*given, np.ones(len(length_s)), owner_s, *found)
-        return _Part(first_u, bounds, shown, *found)
+        sequences = order_s, bounds, shown.row_t, shown.likelihood_rk, self.laws.start_k, *laws
+        passes_numba.passes(*sequences, np.ones(len(length_s)), owner_s, *results)
+        return _Part(first_u, bounds, shown, *results)
 
 
 @dataclass(frozen=True)
@@ -252,21 +252,21 @@ class StateSums:
     def norms(self) -> Floats:
         """Exact norms, with room for rounding."""
         out_u = np.empty(len((self.walk.units or each(self.walk.indptr))[1]) - 1)
-        for own, part in self.walk.parts():
+        for users, part in self.walk.parts():
             if self.kind == "pairs":
-                passes_numba.pair_norms(*self._pairs(part), out_u[own])
+                passes_numba.pair_norms(*self._pairs(part), out_u[users])
             else:
                 scratch = np.zeros((1 if self.kind == "firsts" else self.shape[0], self.shape[-1]))
-                passes_numba.shown_norms(*self._shown(part), scratch, out_u[own])
+                passes_numba.shown_norms(*self._shown(part), scratch, out_u[users])
         return out_u * _ROOM
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
         """Truncate what persons add, pair by pair of states or position by position, and add it."""
-        for own, part in self.walk.parts():
+        for users, part in self.walk.parts():
             if self.kind == "pairs":
-                passes_numba.add_pairs(*self._pairs(part), weights[own], grid.step, out)
+                passes_numba.add_pairs(*self._pairs(part), weights[users], grid.step, out)
             else:
-                passes_numba.add_shown(*self._shown(part), weights[own], grid.step, out.reshape(-1, self.shape[-1]))
+                passes_numba.add_shown(*self._shown(part), weights[users], grid.step, out.reshape(-1, self.shape[-1]))
 
     def _pairs(self, part: _Part) -> tuple[Floats, Floats]:
         number_s = np.where(part.possible_s, np.diff(part.bounds) - 1, 0)

@@ -313,12 +313,12 @@ def em_step(windows: Windows, chain: ChainT, value_v: Values, *, expected: bool)
 
 def fit_windows(windows: Windows, chain: ChainT, value_v: Values, *, rounds: int, expected: bool) -> Fit[ChainT]:
     """The posterior after so many iterations, or fewer where they bring nothing any more."""
-    found = Fit(chain, -np.inf)
+    latest = Fit(chain, -np.inf)
     for _ in range(rounds):
-        before, found = found.log, em_step(windows, found.chain, value_v, expected=expected)
-        if abs(found.log - before) < _TOLERANCE:
+        before, latest = latest.log, em_step(windows, latest.chain, value_v, expected=expected)
+        if abs(latest.log - before) < _TOLERANCE:
             break
-    return found
+    return latest
 
 
 class _Counts(NamedTuple):
