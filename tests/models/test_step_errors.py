@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpvb
-from dpvb.models.sequences import dynamics, errors, markov_chain
+from dpvb.models.sequences import dynamics, errors
 from dpvb.models.sequences.errors import StepLaws
 
 STEP = np.array([[0.8, 0.15, 0.05], [0.1, 0.7, 0.2], [0.3, 0.1, 0.6]])
@@ -94,7 +94,7 @@ def test_a_chain_loses_what_its_clip_bends() -> None:
     code_nt = dynamics.drawn(np.full(3, 1 / 3), [pair], 20_000, 12, rng)
     for order in (1, 2):
         fitted = dpvb.MarkovChain(3, order=order, clip=0.8, max_length=12, **EXACT).fit(code_nt)
-        law, std = markov_chain.corrected_law(fitted._fitted_model, fitted._q, np.random.default_rng(0), 0.0)
+        law, std = fitted._fitted_model.corrected_law(fitted._q, np.random.default_rng(0), 0.0)
         # Of a seed; .03 is more than four deviations of every probability.
         np.testing.assert_allclose(law, np.broadcast_to(pair, law.shape), atol=0.03)
         assert (std < 0.01).all()

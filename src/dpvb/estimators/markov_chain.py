@@ -147,7 +147,7 @@ class MarkovChain(ChainModel):
         reach = float(ndtri(0.5 + level / 2))
         noise_std = q.windows_std if noise_aware else 0.0
         if self._shortened:
-            law, std = markov_chain.corrected_law(model, q, generator("rng", rng), noise_std)
+            law, std = model.corrected_law(q, generator("rng", rng), noise_std)
         else:
             weight = markov_chain.window_weight(float(q.windows.sum()), float(q.first_v.sum()), model.power)
             law = model.law(q)
@@ -162,7 +162,7 @@ class MarkovChain(ChainModel):
     def _unbent(self) -> tuple[Floats, Floats]:
         """What follows each symbol, (V, V), and the law of the chain's order, as the table of intervals has them."""
         model, q = replace(self._fitted_model, estimate="posterior"), self._q
-        corrected = markov_chain.bias_corrected(model, q, generator("rng", 0)).chain if self._shortened else q
+        corrected = model.bias_corrected(q, generator("rng", 0)).chain if self._shortened else q
         return model.law(corrected, 1), model.law(corrected)
 
     def summary(self) -> str:

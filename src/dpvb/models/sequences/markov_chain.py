@@ -199,6 +199,52 @@ class MarkovChain:
         # Added in order: the bits of a sequence are its own.
         return np.asarray(np.bincount(row_t, weights=found_t, minlength=len(rows.indptr) - 1), dtype=np.float64)
 
+    def bias_corrected(self, q: Chain, rng: np.random.Generator) -> Corrected:
+        """What is lost of each window is put back.
+
+        Args:
+            q: as fitted.
+            rng: public randomness.
+        """
+        shape, persons, corrected = q.windows.shape, max(float(q.first_v.sum()), 1.0), q
+        for _ in range(_DRAWN):
+            people = self._people(corrected, float(q.windows.sum()) / persons, rng)
+            left = people.kept(q.windows.size).reshape(shape)
+            windows = q.windows / left
+            pairs_vv = windows if self.order == 1 else (windows.sum(axis=2) + windows.sum(axis=0)) / 2
+            corrected = replace(q, windows=windows, pairs_vv=pairs_vv)
+        return Corrected(corrected, left, people)
+
+    def corrected_law(self, q: Chain, rng: np.random.Generator, noise_std: float) -> TransitionLaw:
+        """The law of a chain whose clip shortens many, without what that bends.
+
+        Args:
+            q: as fitted.
+            rng: public randomness.
+            noise_std: σ; 0 leaves the noise out of account.
+        """
+        corrected, left, people = self.bias_corrected(q, rng)
+        persons = max(float(q.first_v.sum()), 1.0)
+        law, total = self.law(corrected), corrected.windows.sum(axis=-1, keepdims=True) + self.prior_weight
+        noise = (noise_std / left) ** 2
+        noise = noise * (1 - 2 * law) + law**2 * noise.sum(axis=-1, keepdims=True)
+        one_nm = people.weight_nm / left.ravel()[people.place_nm]
+        sample = persons * _covariance(people, law, one_nm, one_nm)
+        # A larger probability is shortened more: of its change so much is seen.
+        seen = _covariance(people, law, one_nm, np.sign(one_nm)) * persons / np.maximum(law * (1 - law) * total, 1e-150)
+        std = np.sqrt(np.maximum(noise + sample, 0.0)) / np.maximum(total, 1e-150) / np.clip(seen, _LEAST_SEEN, 1.0)
+        return TransitionLaw(law, std)
+
+    def _people(self, q: Chain, weight: float, rng: np.random.Generator) -> DrawnPeople:
+        """People of the chain, whose windows weigh so much on average."""
+        laws = [self.law(q, order) for order in range(1, self.order + 1)]
+
+        def people(number: int, length: int) -> Ints:
+            return dynamics.drawn(self.initial(q), laws, number, length, rng)
+
+        sizes = self.n_symbols, self.order + 1, self.power, self.bound
+        return draw_people(people, sizes, self.max_length, weight, rng)
+
     def _mixed(self, counts: Floats, lower: Floats) -> Floats:
         """Conditional probabilities from counts and a chain of lower order, which has so much weight."""
         weight = max(self.prior_weight, 1e-9 * float(counts.max(initial=0.0)), 1e-250)
@@ -244,55 +290,6 @@ class Corrected(NamedTuple):
     chain: Chain
     left: Floats
     people: DrawnPeople
-
-
-def bias_corrected(model: MarkovChain, q: Chain, rng: np.random.Generator) -> Corrected:
-    """What is lost of each window is put back.
-
-    Args:
-        model, q: as fitted.
-        rng: public randomness.
-    """
-    shape, persons, corrected = q.windows.shape, max(float(q.first_v.sum()), 1.0), q
-    for _ in range(_DRAWN):
-        people = _people(model, corrected, float(q.windows.sum()) / persons, rng)
-        left = people.kept(q.windows.size).reshape(shape)
-        windows = q.windows / left
-        pairs_vv = windows if model.order == 1 else (windows.sum(axis=2) + windows.sum(axis=0)) / 2
-        corrected = replace(q, windows=windows, pairs_vv=pairs_vv)
-    return Corrected(corrected, left, people)
-
-
-def corrected_law(model: MarkovChain, q: Chain, rng: np.random.Generator, noise_std: float) -> TransitionLaw:
-    """The law of a chain whose clip shortens many, without what that bends.
-
-    Args:
-        model, q: as fitted.
-        rng: public randomness.
-        noise_std: σ; 0 leaves the noise out of account.
-    """
-    corrected, left, people = bias_corrected(model, q, rng)
-    persons = max(float(q.first_v.sum()), 1.0)
-    law, total = model.law(corrected), corrected.windows.sum(axis=-1, keepdims=True) + model.prior_weight
-    noise = (noise_std / left) ** 2
-    noise = noise * (1 - 2 * law) + law**2 * noise.sum(axis=-1, keepdims=True)
-    one_nm = people.weight_nm / left.ravel()[people.place_nm]
-    sample = persons * _covariance(people, law, one_nm, one_nm)
-    # A larger probability is shortened more: of its change so much is seen.
-    seen = _covariance(people, law, one_nm, np.sign(one_nm)) * persons / np.maximum(law * (1 - law) * total, 1e-150)
-    std = np.sqrt(np.maximum(noise + sample, 0.0)) / np.maximum(total, 1e-150) / np.clip(seen, _LEAST_SEEN, 1.0)
-    return TransitionLaw(law, std)
-
-
-def _people(model: MarkovChain, q: Chain, weight: float, rng: np.random.Generator) -> DrawnPeople:
-    """People of the chain, whose windows weigh so much on average."""
-    laws = [model.law(q, order) for order in range(1, model.order + 1)]
-
-    def people(number: int, length: int) -> Ints:
-        return dynamics.drawn(model.initial(q), laws, number, length, rng)
-
-    sizes = model.n_symbols, model.order + 1, model.power, model.bound
-    return draw_people(people, sizes, model.max_length, weight, rng)
 
 
 def _covariance(people: DrawnPeople, law: Floats, x_nm: Floats, y_nm: Floats) -> Floats:
