@@ -31,14 +31,14 @@ from dpvb.core.noise import InsecureNoise  # noqa: E402
 from dpvb.core.plan import Mechanism, Release  # noqa: E402
 from dpvb.core.sampling import FullBatch, Poisson  # noqa: E402
 from dpvb.data import BagOfWords  # noqa: E402
-from dpvb.models.topics.lda import LDA  # noqa: E402
+from dpvb.models.topics.lda import LDAModel  # noqa: E402
 
 NUM_TOPICS, WORKERS, FASTER, OVERHEAD = 100, 2, 1.6, 0.2
 #: A batch without units: what a step costs beside its E-step.
 EMPTY = Poisson(1e-12)
 
 
-def work_of(model: LDA, sampler) -> Work:
+def work_of(model: LDAModel, sampler) -> Work:
     q = model.init(np.random.default_rng(0))
     release = Release(model.blocks, Mechanism(sampler, 1.0))
     words = InsecureNoise(0).words(step=0, purpose="sampling")
@@ -119,7 +119,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     corpus = sparse.csr_array(sparse.load_npz(Path(os.environ["DPVB_DATA"]) / "wikipedia" / "bow.npz"))
     source = BagOfWords(corpus[: options.rows])
-    model = LDA(NUM_TOPICS, source.width)
+    model = LDAModel(NUM_TOPICS, source.width)
     print("## One owner, several processes\n")
     print(
         f"E-step of {options.rows:,} Wikipedia documents, {source.width:,} terms, K = {NUM_TOPICS}, with clip and "

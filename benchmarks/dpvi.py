@@ -25,7 +25,7 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data.tables.numbers import Numbers
 from dpvb.models.gradients.density import Density
-from dpvb.models.gradients.model import Variational
+from dpvb.models.gradients.variational import Variational
 
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / "build" / "dpvi.jsonl"

@@ -123,10 +123,10 @@ def train(x: sp.csr_matrix, steps: int, step: Callable[..., tuple[np.ndarray, np
 
 
 def perplexity(x: sp.csr_matrix, lambda_vk: np.ndarray) -> float:
-    """exp of the negative ELBO a word, local inference by the float64 NumPy path at a tight tolerance."""
+    """exp of the negative ELBO a word, local inference in float64 at a tight tolerance."""
     indptr, indices, counts = arrays(x)
     b_vk = exp_elog(lambda_vk)
-    *_, gamma_nk = kernel.local_step(indptr, indices, counts, b_vk, ALPHA, tol=1e-6, max_iter=2000, engine="numpy")
+    *_, gamma_nk = kernel.local_step(indptr, indices, counts, b_vk, ALPHA, tol=1e-6, max_iter=2000)
     bound = 0.0
     for n, gamma_k in enumerate(gamma_nk):
         row = slice(indptr[n], indptr[n + 1])

@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import time
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from scipy import sparse
 
 import dpvb
 from benchmarks.exactness import PLAIN
+from benchmarks.float64 import Float64Network, Float64Topics
 from benchmarks.peers import protocol
 from dpvb import federated
 from dpvb.core import loop
@@ -42,17 +43,17 @@ EXAMPLES, VISIBLE, HIDDEN = 300, 10, 3
 
 
 class PlainTopics(dpvb.LDA):
-    """The NumPy path in float64."""
+    """Topics in float64."""
 
     def _model(self, *facts, **parts):
-        return replace(super()._model(*facts, **parts), engine="numpy")
+        return Float64Topics(**vars(super()._model(*facts, **parts)))
 
 
 class PlainNetwork(dpvb.SigmoidBeliefNetwork):
-    """The NumPy path in float64."""
+    """Weights in float64."""
 
     def _model(self, width):
-        return replace(super()._model(width), engine="numpy")
+        return Float64Network(**vars(super()._model(width)))
 
 
 def logistic(**params) -> dpvb.LogisticRegression:

@@ -11,7 +11,7 @@ from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
-from dpvb.models.topics.lda import LDA
+from dpvb.models.topics.lda import LDAModel
 
 NUM_TERMS, NUM_TOPICS, NUM_DOCUMENTS, STEPS = 2_000, 10, 20_000, 25
 
@@ -29,7 +29,7 @@ def main() -> None:
     )
     print("| fixed_work | worst record / typical record | asked |\n|---|---|---|")
     for fixed_work in (True, False):
-        model = LDA(NUM_TOPICS, NUM_TERMS, fixed_work=fixed_work)
+        model = LDAModel(NUM_TOPICS, NUM_TERMS, fixed_work=fixed_work)
         q = model.init(np.random.default_rng(1))
         release = Release({"counts": model.blocks["counts"]}, Mechanism(FullBatch(), 1.0))
         plan = Plan([release] * STEPS)

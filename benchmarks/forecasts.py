@@ -90,7 +90,7 @@ def coefficients(spread: dict[str, float]) -> Callable[..., float]:
 def least_share(model: Any, rows: Any) -> float:
     released = model._moments
     d = len(released.mean_d)
-    edge = reading.edge(released.noise, d) / float(np.trace(released.second_dd))
+    edge = reading.noise_edge(released.noise, d) / float(np.trace(released.second_dd))
     return min(math.hypot(edge, 2 * math.sqrt(d / released.count) / d), 1.0)
 
 

@@ -67,7 +67,9 @@ TIMES: list[Any] = [
     *(date(2020, 1, 1), datetime(2020, 1, 1, 10), datetime(2020, 1, 1, 10, tzinfo=UTC), time(12, 30), timedelta(1)),
     *(np.datetime64("2020-01", "M"), np.datetime64("2020-01-01"), np.datetime64(1, "ns"), np.datetime64("12000-01-01")),
     *(np.timedelta64(1, "h"), np.timedelta64(3600, "s"), np.timedelta64(1, "ns"), np.datetime64("NaT")),
+    *(np.datetime64(2, "ns"), np.datetime64(1500, "ps"), np.datetime64(1, "us"), datetime(1970, 1, 1, 0, 0, 0, 1)),
 ]
+CELLS += ["1970-01-01T00:00:00.000000001", "1970-01-01T00:00:00.0000000015Z", "1970-01-01T01:00:00.000001+01:00"]
 CELLS += ["2020-01-01", "2020-01-01 10:00:00", "12:30", "1 days 00:00:00", "#N/A", b"\xff", *TIMES]
 
 
@@ -374,12 +376,13 @@ def events_of_csv(given: Input) -> Callable[[Any], Any]:
 
 
 def events(given: Input, **how: Any) -> Callable[[Any], Any]:
-    """Events of persons, with moments or in order, at once or by files of their own."""
+    """Events of persons, with moments or in order, in one part or in several, at once or by files of their own."""
     from dpvb.data import Events
     from dpvb.data.sequences.symbols import Symbols
 
     symbols, when = Symbols(("a", "1", "b")), given.option(1, [None, "text"])
     how |= {"person": "id", "symbol": "kind", "time": when, "stream": given.option(2, [False, True])}
+    how["sequence"] = given.option(3, [None, "part"])
     return lambda data: Events(data, **how).sequences(symbols)
 
 
@@ -415,6 +418,69 @@ def write_table(given: Input) -> Write:
     return write
 
 
+def part(record: Sequence[bytes]) -> str:
+    """Which of a few parts an event belongs to."""
+    return f"part {len(record[-1]) % 4}"
+
+
+def write_events(given: Input) -> Write:
+    """A long table, in one file or in two."""
+
+    def write(records: Sequence[list[bytes]], folder: Path) -> Any:
+        number = given.option(4, [1, 2])
+        paths = []
+        for place in range(number):
+            rows = [["text", "id", "kind", "part"]]
+            for record in (r for r in records if len(r[0]) % number == place):
+                rows += [[*(field.decode("latin-1") for field in (*record, b"", b"", b"")[:3]), part(record)]]
+            content = csv_bytes(rows, given, dialect(given)["separator"])
+            paths += [packed(folder / f"{place}.csv", content, given)]
+        return paths if number > 1 else paths[0]
+
+    return write
+
+
+def write_inferred(given: Input) -> Write:
+    """A long table in two files of the types that Arrow infers from the cells of each."""
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    times = MOMENTS[: given.option(4, [4, len(CLOSE) + 1, len(MOMENTS)])]
+
+    def write(records: Sequence[list[bytes]], folder: Path) -> Any:
+        for place in (0, 1):
+            rows = [["text", "id", "kind", "part"]]
+            for record in (r for r in records if len(r[-1]) % 2 == place):
+                when, _, symbol = (field[0] if field else 0 for field in (*record, b"", b"")[:3])
+                rows += [[times[when % len(times)], text(record, 1), "a1bc"[symbol % 4], part(record)]]
+            out = io.StringIO(newline="")
+            csv.writer(out).writerows(rows)
+            content = out.getvalue().encode("utf-8", "replace")
+            # Ids are texts: what a writer loses is nobody's here.
+            kinds = {"id": pyarrow.string(), "kind": pyarrow.string()}
+            table = pyarrow.csv.read_csv(
+                io.BytesIO(content), convert_options=pyarrow.csv.ConvertOptions(column_types=kinds)
+            )
+            pq.write_table(table, folder / f"{place}.parquet", row_group_size=given.option(1, [1, 2, 100]))
+        return [folder / "0.parquet", folder / "1.parquet"]
+
+    return write
+
+
+#: Texts of moments, of which a writer makes columns of types; the first few differ in nanoseconds, or are odd.
+CLOSE = [".000000001", ".0000005", ".000000002", ".000000003", ".0000000004"]
+MOMENTS = [
+    *(f"2020-01-01T00:00:00{rest}" for rest in CLOSE),
+    "odd",
+    "2020-01-01T00:00:00Z",
+    "2020-01-01",
+    "",
+    "7",
+    "0.1",
+]
+MOMENTS += ["2019-12-31T23:59:59.999999999", "2020-01-01 01:00+01:00", "1e5", "12:30", "2020-01-01T00:00:00.000000002Z"]
+
+
 def cells(record: Sequence[bytes]) -> list[Any]:
     """A cell of each field."""
     first = [part[0] if part else 0 for part in (*record, b"", b"", b"")[:WIDTH]]
@@ -429,6 +495,7 @@ def columns_of(given: Input) -> Write:
 
     def write(records: Sequence[list[bytes]], folder: Path) -> Any:
         lists = columns([cells(r) for r in records])
+        lists["part"] = [part(r) for r in records]
         if form == "lists":
             return lists
         if form == "arrays":
@@ -625,7 +692,8 @@ CHECKS: dict[str, Check] = {
     "law table of csv": law(write_table, table_of_csv),
     "law table in memory": law(columns_of, table),
     "law matrix in memory": law(matrix_of, design),
-    "law events of csv": law(write_table, events_of_csv),
+    "law events of csv": law(write_events, events_of_csv),
+    "law events of types that are inferred": law(write_inferred, events),
     "law events in memory": law(columns_of, events),
     "law sequences in memory": law(sequences_of, sequences),
     "law csv, any body": body("x.csv", b"id,text\n", any_documents(**WORDS)),
@@ -655,6 +723,8 @@ def seeds() -> list[bytes]:
         b'"',
         b"\x1f\x8b\x08",
         b"1.0",
+        b"2020-01-01T00:00:00.000000001",
+        b"2020-01-01 02:00+02:00",
     ]
     parts += [
         b"[1, {}]",

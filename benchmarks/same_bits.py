@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,22 @@ def location(theta: Any, x: Any) -> Any:
     return -0.5 * ((x - theta) ** 2).sum()
 
 
+def table(dpvb: Any) -> Any:
+    """A table of a number, a count and a category."""
+    columns = (
+        dpvb.data.Numeric("age", low=0, high=100),
+        dpvb.data.Numeric("visits", low=0, high=9),
+        dpvb.data.Categorical("job", ("a", "b", "c"), unseen=False, missing=False),
+    )
+    cells = {"age": 50 + 10 * rows[:, 0], "visits": np.minimum(trials, 9), "job": np.array(["a", "b", "c"])[trials % 3]}
+    return dpvb.data.Table(cells, dpvb.data.Schema(columns))
+
+
 def fits() -> Iterator[tuple[str, Callable[[], Any]]]:
     """Every fit, by its name."""
     import dpvb
+
+    given: dict[str, Any] = {**BUDGET, "low": -3.0, "high": 3.0}
 
     def topics(fitting: dict[str, Any] | None = None, **options: Any) -> Callable[[], Any]:
         return lambda: dpvb.LDA(3, public_vocabulary=True, **STEPS, **options).fit(counts, **(fitting or {}))
@@ -69,11 +83,14 @@ def fits() -> Iterator[tuple[str, Callable[[], Any]]]:
         estimator = getattr(dpvb, name)(**BUDGET, **caps[name], **bounds, **options)
         return lambda: estimator.fit(rows, responses[name], *more, **(fitting or {}))
 
-    def network(form: str, **options: Any) -> Callable[[], Any]:
-        return lambda: dpvb.SigmoidBeliefNetwork(3, form=form, **STEPS, **options).fit(binary)
+    def network(**options: Any) -> Callable[[], Any]:
+        return lambda: dpvb.SigmoidBeliefNetwork(3, **STEPS, **options).fit(binary)
 
     def gradients(guide: str, **options: Any) -> Callable[[], Any]:
         return lambda: dpvb.DPVI(location, parameters=4, guide=guide, **STEPS, **options).fit(rows)
+
+    def factors(name: str) -> Any:
+        return getattr(dpvb, name)(2, **given).fit(rows)
 
     def federated(trust: str) -> Callable[[], Any]:
         shards = [(rows[part], responses["LogisticRegression"][part]) for part in np.arange(60).reshape(3, 20)]
@@ -104,9 +121,20 @@ def fits() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield f"{logistic}, Poisson batches", regression(logistic, **POISSON)
     yield f"{logistic}, persons", regression(logistic, {"group": persons})
     yield f"{logistic}, diagonal, persons", regression(logistic, {"group": persons}, covariance="diagonal")
-    for form in ("first_order", "six_blocks", "paper"):
-        yield f"SigmoidBeliefNetwork, {form}", network(form)
-    yield "SigmoidBeliefNetwork, Poisson batches", network("first_order", **POISSON)
+    yield "SigmoidBeliefNetwork, first_order", network()
+    yield "SigmoidBeliefNetwork, Poisson batches", network(**POISSON)
+    for name in ("FactorAnalysis", "PCA"):
+        yield name, partial(factors, name)
+    yield "GaussianMixture", lambda: dpvb.GaussianMixture(3, **given, num_steps=3, random_state=0).fit(rows)
+    yield "Mixture, pairs", lambda: dpvb.Mixture(3, counts="visits", check_share=0.2, **STEPS).fit(table(dpvb))
+    yield "NaiveBayes", lambda: dpvb.NaiveBayes(response="job", counts="visits", **BUDGET).fit(table(dpvb))
+    words = [f"w{v}" for v in range(12)]
+    yield (
+        "NaiveBayes, documents",
+        lambda: dpvb.NaiveBayes(vocabulary=words, classes=(0, 1), **BUDGET).fit(
+            counts, responses["LogisticRegression"]
+        ),
+    )
     if "DPVI" in dpvb.audit.NAMES:
         for guide in ("mean_field", "full_rank", "point"):
             yield f"DPVI, {guide}", gradients(guide)

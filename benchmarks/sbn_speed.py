@@ -19,7 +19,7 @@ from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data.tables.design import BinaryMatrix
-from dpvb.models.belief_network.first_order import SBN
+from dpvb.models.belief_network.sbn import SBN
 
 S, J, K, REPEATS = 3_200, 784, 100, 7
 

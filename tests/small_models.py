@@ -37,9 +37,13 @@ from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
+from dpvb.data.tables.design import Design
+from dpvb.estimators import private
 from dpvb.guards.arrays import Floats
-from dpvb.models.topics.lda import LDA
+from dpvb.models.topics.lda import LDAModel
+from dpvb.papers.belief_network import VIPSNetwork
 from dpvb.papers.polya_gamma import PolyaGamma
+from dpvb.papers.private_em import PrivateEM
 
 __all__ = ["CASES", "NAMES", "TOYS_FIRST", "Case", "Curvature", "D", "Location", "Table", "one_of_each"]
 __all__ += ["difference", "in_steps", "relative_norm", "squared", "table"]
@@ -134,16 +138,35 @@ def of_paper(model: PolyaGamma) -> cases.Case:
     return replace(case, name="PolyaGamma", model=model, begin=begin, fit=fit, of_width=None)
 
 
+def of_paper_network() -> cases.Case:
+    """The papers' belief network, fitted by `dpvb.Private` to binary rows."""
+    case = sbn.of_width()
+    model = dpvb.Private(VIPSNetwork(3, sbn.VISIBLE, start_std=1.0, num_steps=2), epsilon=1.0, delta=1e-6)
+    columns = {"columns": lambda matrix: {"X": sbn.binary(matrix)}}
+    return cases.of_estimator("VIPSNetwork", model, sbn.binary, case.records, case.hostile, **columns)
+
+
+def of_paper_factors() -> cases.Case:
+    """The papers' factor analysis, fitted by `dpvb.Private` to rows of norm 1."""
+    model = dpvb.Private(PrivateEM(D, 2, num_steps=2), row_norm=1.0, epsilon=1.0, delta=1e-6)
+    return cases.of_estimator("PrivateEM", model, unit_rows, table_records, HOSTILE_ROWS)
+
+
+def unit_rows(matrix: Floats, group: Any = None) -> Any:
+    """Rows as `dpvb.Private` gives them to a model."""
+    return private.Rows(Design(matrix, row_norm=1.0, group=group))
+
+
 #: Two ranges that hold part of the values, and an indicator.
 SOME_NUMBERS: Any = {"numeric": [0, 1], "column_bound": 0.3}
 PLAIN: Any = {"length_rule": "resample", "count_power": 1.0, "background": False, "word_power": 0.0}
-OF_NUMPY = LDA(3, TERMS, clip=0.1, max_iter=5, engine="numpy", **PLAIN)
+PLAIN_TOPICS = LDAModel(3, TERMS, clip=0.1, max_iter=5, **PLAIN)
 CASES = [
     Case("location", Location(), table, table_records, HOSTILE_ROWS),
     Case("curvature", Curvature(), table, table_records, HOSTILE_ROWS),
     Case("curvature_joint", Curvature(), table, table_records, HOSTILE_ROWS, clip="joint"),
-    Case("lda", LDA(3, TERMS, clip=0.1, max_iter=20), bags, documents, HOSTILE_DOCUMENTS),
-    Case("lda_numpy", OF_NUMPY, bags, documents, HOSTILE_DOCUMENTS),
+    Case("lda", LDAModel(3, TERMS, clip=0.1, max_iter=20), bags, documents, HOSTILE_DOCUMENTS),
+    Case("lda_plain", PLAIN_TOPICS, bags, documents, HOSTILE_DOCUMENTS),
     *by_phase(
         "first_order",
         regression.of_form("LogisticRegression", "first_order"),
@@ -191,25 +214,22 @@ CASES = [
     *by_phase("mixed", mixture.of_table(), {"step": 0.55, "last": 0.9999}),
     *by_phase("classes_gaussian", naive_bayes.of_table("gaussian"), {"first": 0.98}),
     *by_phase("classes_words", naive_bayes.of_words(), {"first": 0.9999}),
-    *by_phase("network", sbn.of_form("first_order"), {"first": 0.5, "step": 0.5}),
+    *by_phase("network", sbn.of_width(), {"first": 0.5, "step": 0.5}),
     *(
         by_phase("gradients", dpvi.of_guide("mean_field"), {"step": 0.9999, "last": 0.9999})
         if "DPVI" in AUDITED
         else []
     ),
-    *by_phase("network_blocks", sbn.of_form("six_blocks"), {"step": 0.45}),
-    *by_phase("network_paper", sbn.of_form("paper"), {"step": 0.3}),
-    *by_phase(
-        "factors", factors.of_solver("FactorAnalysis", "three_releases"), {"first": 0.6, "second": 0.9, "last": 0.9}
-    ),
+    *by_phase("network_paper", of_paper_network(), {"step": 0.3}),
+    *by_phase("factors", factors.of_kind("FactorAnalysis"), {"first": 0.6, "second": 0.9, "last": 0.9}),
     *by_phase("chain", sequences.of_order(2), {"first": 0.9999}),
     *by_phase("hidden_markov", sequences.of_emissions("categorical"), {"first": 0.9999}),
     # All states are alike at the start, so that no state is certain.
     *by_phase("hidden_steps", sequences.of_emissions("categorical", 2), {"step": 0.85}),
     *by_phase("hidden_cells", sequences.of_points("gaussian"), {"first": 0.9}),
     *by_phase("linear_dynamical", sequences.of_system(), {"first": 0.5, "second": 0.5}),
-    *by_phase("components", factors.of_solver("PCA", "three_releases"), {"first": 0.9999}),
-    *by_phase("factors_paper", factors.of_solver("FactorAnalysis", "paper"), {"step": 0.3}),
+    *by_phase("components", factors.of_kind("PCA"), {"first": 0.9999}),
+    *by_phase("factors_paper", of_paper_factors(), {"step": 0.3}),
 ]
 NAMES = [case.name for case in CASES]
 #: For laws of the wall, which hold whatever the model is: the toys every day, the others in the slow suite.

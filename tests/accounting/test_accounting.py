@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 from dpvb import accounting
 from dpvb.accounting import Event
@@ -443,6 +444,8 @@ def sampled_plan():
     return phased({"counts": Block((3,), 1.0)}, Poisson(0.05), [1.0] * 20)
 
 
+@kills("accountant", "the second accountant not heard")
+@edit("accounting/independent.py", "if opinion.lower > epsilon:", "if opinion.lower > 2 * epsilon:")
 def test_a_plan_with_too_little_noise_is_stopped_before_any_data(monkeypatch):
     """An accountant that asks for 4 % too little noise is contradicted; the sound one is not."""
     from dpvb.accounting import independent
@@ -569,6 +572,12 @@ def test_tiny_delta_and_its_explanation():
     assert exact.used == "exact gaussian"
 
 
+@kills("accountant", "no noise read as no loss")
+@edit(
+    "accounting/answers.py",
+    'return Answer(math.inf, delta, name, "no noise"',
+    'return Answer(0.0, delta, name, "no noise"',
+)
 def test_no_noise_is_no_privacy():
     for method in ("pld", "renyi", "moments"):
         assert by(method, 0.1, 0.0, 1, 1e-5) == math.inf

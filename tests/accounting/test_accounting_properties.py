@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import edit, kills
 
 from dpvb import accounting
 from dpvb.accounting import Event
@@ -186,6 +187,8 @@ def test_bad_arguments_give_a_typed_error_that_names_them(name, value):
             function(**arguments)
 
 
+@kills("accountant", "NaN passes the check of public numbers", "nan")
+@edit("guards/errors.py", "    if not inside:\n", "    if not inside and number == number:\n")
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, -math.inf, True, "1", None])
 def test_bad_targets(value):
     plan = {"sampling_prob": 0.1, "num_steps": 10, "delta": 1e-5}
@@ -230,6 +233,8 @@ def check_calibration(plan: dict) -> None:
     assert achieved >= 0.995 * plan["epsilon"], (plan, sigma, achieved)
 
 
+@kills("calibration", "calibration ends on the far side of its target")
+@edit("accounting/calibration.py", "    return high, slope\n", "    return (high if math.isnan(low) else low), slope\n")
 def test_calibration_lands_below_and_near_the_target():
     rng = np.random.default_rng(2)
     for _ in range(8):

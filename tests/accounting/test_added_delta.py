@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import edit, kills
 from postgresql_server import Server
 
 from dpvb import accounting
@@ -48,6 +49,8 @@ def charge(ledger: Ledger, run: str, *events: Event) -> None:
 # --- one plan -----------------------------------------------------------------------------------------------
 
 
+@kills("factor", "what names add to delta is in no plan's epsilon")
+@edit("accounting/answers.py", "answer(noise, delta=delta - added, **how)", "answer(noise, delta=delta, **how)")
 @pytest.mark.parametrize("method", ["pld", "renyi", "moments"])
 @pytest.mark.parametrize("others", [[], [FULL], [SAMPLED]], ids=["alone", "full", "sampled"])
 def test_noise_has_what_the_releases_leave_of_delta(others: list[Event], method: str) -> None:
@@ -116,6 +119,12 @@ def test_a_gaussian_covers_such_a_plan_but_for_what_it_adds(others: list[Event])
         assert worst <= (left_out + (1 - left_out) * gaussian.delta(m, epsilon)) * (1 + 1e-4)
 
 
+@kills("releases", "a plan that adds to delta counts by Rényi orders, which do not see it")
+@edit(
+    "accounting/costs.py",
+    "event.noise_multiplier == 0 or event.added_delta for event",
+    "event.noise_multiplier == 0 for event",
+)
 def test_no_order_has_a_cost_for_it() -> None:
     units = spending.covered_units(cost(FINDS), epsilon=2 * 10**9, delta=DELTA, normal=True)
     assert set(units[:-2]) == {spending.SATURATED}
@@ -170,6 +179,8 @@ def test_so_it_is_where_others_append(postgresql: Server) -> None:
             never_beyond_the_cap(ledger, given)
 
 
+@kills("releases", "what plans add to delta is not charged")
+@edit("accounting/covering.py", "return m, left_out + added", "return m, left_out")
 def test_a_tenth_of_a_caps_delta_is_kept_for_all_that_plans_add(tmp_path: Path) -> None:
     with book(tmp_path / "budget.db") as ledger:
         charge(ledger, "first", shown(5e-7))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import edit, kills
 
 from dpvb import accounting
 from dpvb.accounting import Event
@@ -130,6 +131,18 @@ def test_the_second_opinion_holds_for_any_step(step):
         assert true <= delta * (1 + 1e-3)
 
 
+@kills("neighbours", "the second opinion takes a ratio below one for an empty place")
+@edit(
+    "accounting/independent.py",
+    '    return 1.0, 1.0 - event.swap_ratio if relation == "replace_one" else 0.0\n',
+    "    return event.swap_ratio, 0.0\n",
+)
+@kills("neighbours", "a unit that is not drawn is forgotten under replace-one")
+@edit(
+    "accounting/events.py",
+    '        one_from_none = 1.0 if relation == "add_or_remove_one" or self.sampling_prob < 1 else 0.0\n',
+    '        one_from_none = 1.0 if relation == "add_or_remove_one" else 0.0\n',
+)
 @pytest.mark.parametrize(
     ("event", "relation", "claimed"),
     [
@@ -146,6 +159,12 @@ def test_a_ratio_below_one_is_contradicted_where_it_stands_for_a_unit_that_is_ab
     assert accounting.epsilon_of([event], delta=1e-6, neighboring_relation=relation) > 2 * claimed
 
 
+@kills("neighbours", "a fixed-size batch without empty places")
+@edit(
+    "accounting/events.py",
+    'Pair("swapped" if event._takes_a_place(relation) and q < 1',
+    'Pair("swapped" if relation == "replace_one" and q < 1',
+)
 @pytest.mark.parametrize("ratio", [0.05, 0.5, 1.0, 1.1, 2.0])
 def test_a_fixed_size_batch_has_one_epsilon_under_both_relations(ratio):
     """To fill an empty place is to replace nothing."""
@@ -161,6 +180,12 @@ def test_a_fixed_size_batch_has_one_epsilon_under_both_relations(ratio):
     assert add > nothing
 
 
+@kills("neighbours", "the distance of two contributions for that of one from none")
+@edit(
+    "accounting/events.py",
+    '        one_from_none = 1.0 if relation == "add_or_remove_one" or self.sampling_prob < 1 else 0.0\n',
+    "        one_from_none = 0.0 if self._takes_a_place(relation) else 1.0\n",
+)
 @pytest.mark.parametrize(
     ("sampler", "relation", "ratio", "sensitivity"),
     [
@@ -182,6 +207,12 @@ def test_a_unit_that_can_be_absent_counts_with_all_of_its_contribution(sampler, 
     assert Mechanism(sampler, 1.0).sensitivity(relation, ratio) == sensitivity
 
 
+@kills("neighbours", "Wang et al. with batches that are nearer than an empty place")
+@edit(
+    "accounting/papers.py",
+    'event.sensitivity("replace_one") / event.noise_multiplier',
+    "event.swap_ratio / event.noise_multiplier",
+)
 def test_wang_counts_a_unit_that_is_not_drawn():
     by = {"delta": 1e-5, "neighboring_relation": "replace_one", "method": "wang"}
     near, far = (accounting.epsilon_of([Event("fixed_size", 0.05, 1.2, 10, ratio)], **by) for ratio in (0.1, 1.0))

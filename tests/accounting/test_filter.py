@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import edit, kills
 from scipy.special import ndtr
 
 from dpvb.accounting import Event, NeighboringRelation, costs
@@ -89,6 +90,8 @@ def test_conversion_constant() -> None:
 # ---------------------------------------------------------------- whole numbers
 
 
+@kills("accountant", "charges of a ledger rounded down")
+@edit("accounting/filter.py", "return math.ceil(units)", "return math.floor(units)")
 def test_gaussian_costs_are_the_closed_form_rounded_up() -> None:
     for noise, steps in ((0.7, 1), (3.0, 17), (250.0, 1000), (1e6, 1)):
         units = spending.cost_units(one(1.0, noise, steps))
@@ -368,6 +371,8 @@ def test_gaussians_spend_the_least_epsilon_of_three_quarters_of_delta(noise: flo
     assert found * spending.UNIT == pytest.approx(one(1.0, noise, steps).epsilon(0.75 * delta), rel=1e-8, abs=2e-9)
 
 
+@kills("accountant", "a Gaussian that leaves out as much as it likes")
+@edit("accounting/filter.py", "if left_out > _LEFT_OUT * 10**9:", "if left_out > 10**18:")
 def test_what_gaussians_spend_has_no_gaps() -> None:
     cost = spending.cost_units(one(1.0, 1.0))[-1]
     assert spending.gaussian_units(0, 0, 1e-5) == 0
@@ -377,6 +382,12 @@ def test_what_gaussians_spend_has_no_gaps() -> None:
     assert found[-1] < spending.gaussian_units(cost, 10**8 + 1, 1e-5) == spending.SATURATED
 
 
+@kills("accountant", "all of delta twice, for Gaussians and for the orders")
+@edit(
+    "accounting/filter.py",
+    "left = 1 - _OF_GAUSSIANS - _LEFT_OUT if beside_gaussians else Decimal(1)",
+    "left = Decimal(1)",
+)
 def test_the_orders_beside_gaussians_have_what_is_left_of_delta() -> None:
     """0.15 = 1 - 3/4 - 1/10."""
     with mpmath.workdps(60):

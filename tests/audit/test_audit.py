@@ -26,6 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import scipy.stats
+from planted import edit, kills
 from small_models import HOSTILE_ROWS, Location, table_records
 from typer.testing import CliRunner
 
@@ -165,6 +166,9 @@ class Nearest(dpvb.Model):
         return q
 
 
+@kills("records", "an audit that takes no record on the edge of a decision", "3")
+@edit("audit/neighbours.py", "> _JUMP:\n            step", "> 1e300:\n            step")
+@edit("audit/neighbours.py", "for tied in [q, *ties(q)]:", "for tied in [q]:")
 @pytest.mark.parametrize("width", [2, 3, 64])
 def test_a_nearest_centre_that_blas_decides_is_found(width: int) -> None:
     """One-hot rows show no last bit, but where two centres are as near: the records lie there by design."""
@@ -180,6 +184,8 @@ def test_a_nearest_centre_that_blas_decides_is_found(width: int) -> None:
 ROWS_SEEN = 0
 
 
+@kills("records", "an audit that asks about each record once", "the process ends")
+@edit("audit/neighbours.py", "if twice else alone", "if False else alone")
 @pytest.mark.parametrize("until", ["the release ends", "the process ends"])
 def test_state_from_the_26th_row_on_is_found(until: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the first 25 rows that it meets it halves what a row adds."""
@@ -242,6 +248,12 @@ class Narrow(Location):
         return {name: replace(block, domain="nonnegative") for name, block in super().blocks.items()}
 
 
+@kills("queries", "negative entries of a nonnegative block kept")
+@edit(
+    "core/clipped_sums.py",
+    'return nonnegative(contribution) if block.domain == "nonnegative" else contribution',
+    "return contribution",
+)
 def test_a_declared_domain_that_does_not_hold_costs_accuracy_and_no_privacy() -> None:
     """Nonnegative blocks have the swap ratio √2, which the wall makes true."""
     assert not records(replace(SOUND, model=Narrow()))
@@ -758,6 +770,10 @@ class Betrayed(Location):
         return made
 
 
+@kills("queries", "an audit of hostile q that hears of no fault")
+@edit("audit/queries.py", "not found.faults and max(", "max(")
+@kills("queries", "an audit of hostile q that passes whatever it measures")
+@edit("audit/queries.py", "not found.faults and max(found.norm, found.distance) <= 1", "not found.faults")
 @pytest.mark.parametrize("fault", ["", "understates", "mixes"])
 def test_a_model_that_breaks_the_law_at_hostile_q_is_found(fault: str) -> None:
     found = findings(queries.check_queries(replace(SOUND, model=Betrayed(fault=fault)), 100))
@@ -805,6 +821,10 @@ def write_lines(records: Any, folder: Path) -> Path:
     return path
 
 
+@kills("readers", "an audit of readers that hears no warning and no refusal")
+@edit("audit/readers.py", "if one.face != other.face:", "if False:")
+@kills("readers", "an audit of readers that lets a record change any number of units")
+@edit("audit/readers.py", "if max(more, less) > 1:", "if min(more, less) > 10**6:")
 @pytest.mark.parametrize(
     "fault", ["", "takes records apart", "refuses", "warns", "scales by the largest", "shows its length"]
 )

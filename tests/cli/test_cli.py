@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from scipy import io, sparse
 from typer.testing import CliRunner
 
@@ -223,7 +224,7 @@ def test_plan_of_replaced_documents_in_words() -> None:
 
 @pytest.mark.parametrize("sampler", [FullBatch(), Poisson(0.2)])
 def test_epsilon_spent_so_far(sampler: Any) -> None:
-    release = Release(lda.LDA(2, 5).blocks, Mechanism(sampler, 4.0))
+    release = Release(lda.LDAModel(2, 5).blocks, Mechanism(sampler, 4.0))
     plan = Plan([release] * 40)
     epsilon = plan.epsilon(1e-5)
     spending = terminal.spent_so_far(plan, epsilon, 1e-5)
@@ -307,6 +308,8 @@ def test_rows_of_a_folder_carry_the_names_of_its_files(tmp_path: Path, fitted: P
         assert stored["proportions"] == pytest.approx(expected)
 
 
+@kills("leaks", "rows of documents for all to read")
+@edit("guards/own.py", 'flags, 0o600), "wb+")', 'flags, 0o644), "wb+")')
 @pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
 @pytest.mark.parametrize("ending", ["csv", "npz"])
 def test_rows_of_documents_are_their_owners_alone(ending: str, tmp_path: Path, fitted: Path) -> None:

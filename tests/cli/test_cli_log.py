@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from test_cli import run
 from test_cli_stops import COUNTED, events, fitting, folder, stopped
 
@@ -35,6 +36,8 @@ def call(tmp_path: Path) -> list[object]:
     return ["fit", "logistic", *data, "--epsilon", "1", "--delta", "1e-5", "--log-file", tmp_path / "run.jsonl"]
 
 
+@kills("names", "others read when a command made its releases")
+@edit("cli/log.py", "_file = os.open(path, flags, 0o600)", "_file = os.open(path, flags, 0o644)")
 def test_a_log_has_what_is_said_and_each_release_in_order(tmp_path: Path, call: list[object]) -> None:
     before = datetime.now(UTC)
     said = run(*call, "--quiet")
@@ -70,6 +73,8 @@ def test_a_refusal_is_an_error_in_the_log_and_lines_are_added(tmp_path: Path, ca
     assert len(lines(tmp_path / "run.jsonl")) == number + 3
 
 
+@kills("names", "a log follows a link to a file of somebody else's choice")
+@edit("cli/log.py", ' | getattr(os, "O_NOFOLLOW", 0)', "")
 def test_a_log_that_cannot_be_written_is_refused_or_left(tmp_path: Path, call: list[object]) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "run.jsonl")
     for path in (tmp_path, tmp_path / "none" / "run.jsonl", tmp_path / "link"):

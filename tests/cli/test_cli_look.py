@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from test_cli import run
 
 import dpvb
@@ -69,6 +70,8 @@ def people(tmp_path: Path) -> tuple[Path, Path]:
     return data, schema
 
 
+@kills("leaks", "faults of private data as shares")
+@edit("cli/faults.py", "    return SHARES[1 if 2 * count <= total else 2]", '    return f"{count / total:.0%}"')
 def test_faults_of_a_table_are_said_in_words(people: tuple[Path, Path]) -> None:
     data, schema = people
     code, shown = on_terminal("look", data, "--schema", schema)
@@ -140,6 +143,12 @@ def test_persons_of_texts_who_are_nobody_are_faults(tmp_path: Path) -> None:
     assert found == (5, {"texts": ["few", "none", "none"], "who: names nobody": ["most", "", ""]})
 
 
+@kills("leaks", "the share of words that a list knows")
+@edit(
+    "data/documents/vocabulary.py",
+    "        return self._find_all(str.lower(text))",
+    "        return [token for token in self._find_all(str.lower(text)) if token in self._id_of]",
+)
 def test_the_share_of_words_that_a_list_knows_is_not_said(tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("apple\npear\nplum\n")
     for vocabulary in (["apple", "pear", "plum"], ["nothing"]):
@@ -213,6 +222,8 @@ def test_words_of_shares(count: int, total: int, word: str) -> None:
     assert faults._word(count, total) == word
 
 
+@kills("leaks", "a look without a typed yes")
+@edit("cli/faults.py", '!= "yes":', '== "no":')
 @pytest.mark.parametrize("said", ["y\n", "YES\n", "yes, please\n", "\x04"])
 def test_only_a_typed_yes_goes_on(people: tuple[Path, Path], ledger: Path, said: str) -> None:
     data, schema = people
@@ -224,6 +235,12 @@ def test_only_a_typed_yes_goes_on(people: tuple[Path, Path], ledger: Path, said:
     assert len(dpvb.Ledger(ledger).entries()) == before
 
 
+@kills("leaks", "faults of private data in a pipe")
+@edit(
+    "cli/faults.py",
+    "if not is_terminal(sys.stdin, sys.stdout, sys.stderr):",
+    "if not any(map(is_terminal, (sys.stdin, sys.stdout, sys.stderr))):",
+)
 @pytest.mark.parametrize("stream", ["stdin", "stdout", "both"])
 def test_pipes_and_files_are_refused(people: tuple[Path, Path], stream: str, tmp_path: Path) -> None:
     data, schema = people

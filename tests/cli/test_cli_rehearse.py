@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from scipy import sparse
 from test_cli import refuse, run
 
@@ -139,6 +140,8 @@ def test_what_a_fit_refuses_its_rehearsal_refuses(tmp_path: Path) -> None:
     refuse(tmp_path, "already there", "fit", "logistic", tmp_path / "people.csv", *given)
 
 
+@kills("crashes", "a rehearsal that is charged")
+@edit("estimators/base.py", "        if not rehearses:\n", "        if True:\n")
 @pytest.mark.parametrize("charged", [False, True])
 def test_a_rehearsal_has_the_plan_of_its_fit_and_charges_nothing(ledger: Path, tmp_path: Path, charged: bool) -> None:
     """A later plan has the noise that the ledger's filter asks for, and so has its rehearsal."""
@@ -172,6 +175,10 @@ def test_a_ledger_says_whether_the_fit_would_fit(ledger: Path, tmp_path: Path) -
         model.fit(np.zeros((3, 2)), [0, 1, 0])
 
 
+@kills("leaks", "a rehearsal that promises what it never did")
+@edit("results/statement.py", "return not self.rehearsal and self.secret_noise", "return self.secret_noise")
+@kills("leaks", "a rehearsal that is saved as a model")
+@edit("estimators/base.py", "        if self.privacy_.rehearsal:\n", "        if False:\n")
 def test_a_rehearsal_is_taken_for_no_fit(tmp_path: Path) -> None:
     rehearsed = dpvb.LogisticRegression(**BOUNDED).rehearse(width=2, num_rows=50)
     statement = rehearsed.privacy_

@@ -16,6 +16,7 @@ from typing import Any
 import killed_fit
 import numpy as np
 import pytest
+from planted import edit, kills
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from test_cli import run
@@ -129,6 +130,10 @@ SECRETS = [
 ]
 
 
+@kills("leaks", "a password in the query of an address")
+@edit("ledger/address.py", "return bool(separator) and unquote(name) in _PUBLIC and", "return bool(separator) and")
+@kills("leaks", "a password in an estimator's repr")
+@edit("ledger/address.py", "return repr(without_password(str(self)))", "return repr(str(self))")
 @pytest.mark.parametrize(("address", "shown"), SECRETS)
 def test_a_ledgers_address_is_kept_without_its_secrets(address: str, shown: str, tmp_path: Path) -> None:
     assert without_password(address) == shown
@@ -192,6 +197,8 @@ def test_a_call_is_kept_for_its_owner_and_shown_when_it_is_made_again(folder: Pa
         assert part in said
 
 
+@kills("names", "a kept call that belongs to no run")
+@edit("cli/fit.py", "    resumption.check_run(checkpoint, call)\n", "")
 def test_a_call_that_no_fit_left_is_not_made(folder: Path, interrupted: Path) -> None:
     """Whatever is in the file: no data are read, no file is written, nothing is spent."""
     place, kept = interrupted / "command.json", (interrupted / "command.json").read_bytes()
@@ -259,6 +266,9 @@ def test_a_call_that_the_first_version_kept_is_made_again(folder: Path) -> None:
     assert dpvb.load(folder / "m.dpvb").fit_intercept is False
 
 
+@kills("names", "a kept call that others can write")
+@edit("cli/resumption.py", "        check_own_folder(folder)\n        call =", "        call =")
+@edit("runs/checkpoint.py", "            own.check_own_folder(self.path)\n", "")
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes are those of POSIX")
 def test_a_folder_of_somebody_else_is_not_resumed(folder: Path, interrupted: Path) -> None:
     call, manifest = interrupted / "command.json", interrupted / "run.json"
@@ -293,6 +303,8 @@ def test_a_folder_of_somebody_else_is_not_resumed(folder: Path, interrupted: Pat
     run("resume", interrupted)
 
 
+@kills("names", "a kept call that replaces files")
+@edit("cli/fit.py", '"overwrite": overwrite}', '"overwrite": (overwrite := overwrite or given["overwrite"])}')
 def test_a_resumed_fit_never_replaces_a_file_by_itself(folder: Path) -> None:
     (folder / "m.dpvb").write_text("of the owner")
     killed(arguments(folder, "--overwrite"), "after the data are read", 1)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from test_cli import refuse, run
 from test_cli_look import on_terminal
 
@@ -80,6 +81,8 @@ def test_nothing_behind_the_first_line_decides_anything(tmp_path: Path) -> None:
     assert (one.stdout, one.stderr) == (other.stdout, other.stderr)
 
 
+@kills("leaks", "a person's row in the place of a header written into a schema")
+@edit("data/tables/dictionary.py", "        if doubt and not sure:\n", "        if False:\n")
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -223,6 +226,8 @@ def test_ranges_that_a_dictionary_leaves_open_are_null(tmp_path: Path) -> None:
     assert facts["target"] == {"name": "visits", "kind": "negative_binomial", "max_count": 9}
 
 
+@kills("leaks", "statistics of the data taken for what was declared of them")
+@edit("data/tables/dictionary.py", "    return _plain(head) in _HEADS.keys() | _DECLARED\n", "    return True\n")
 @pytest.mark.parametrize(
     "head",
     [
@@ -258,6 +263,8 @@ def test_so_must_what_stands_around_a_table_schema(tmp_path: Path) -> None:
         refuse(tmp_path, "'stats' of 'the table'. --yes must state", "schema", "--dictionary", tmp_path / "d.json")
 
 
+@kills("leaks", "a person's row of plain words written into a schema unasked")
+@edit("cli/schema.py", "    if not (sure or asked):\n", "    if False:\n")
 def test_on_a_terminal_a_typed_yes_says_what_the_first_line_is(tmp_path: Path) -> None:
     data = tmp_path / "t.csv"
     data.write_text("Ann,private,no\n1,2,3\n")

@@ -22,6 +22,7 @@ import pytest
 from cluster_queries import SECRET, Failing, Named, Unpackable, Unpicklable, Waiting, faults_of_chunks, ones
 from hypothesis import given
 from hypothesis import strategies as st
+from planted import edit, kills
 from scipy import sparse
 
 import dpvb
@@ -506,6 +507,8 @@ def spilled(folder: Path) -> dict[Path, bytes]:
     raise AssertionError("nothing was spilled")
 
 
+@kills("names", "rows that a worker of Dask spills for all to read")
+@edit("cluster/dask.py", "                os.umask(0o077)", "                os.umask(0o022)")
 @pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
 def test_what_workers_of_dask_spill_is_their_users_alone(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
@@ -537,6 +540,27 @@ def test_what_workers_of_dask_spill_is_their_users_alone(tmp_path: Path) -> None
         os.umask(before)
 
 
+@kills("names", "a worker of Dask whose folder others may replace")
+@edit("cluster/dask.py", "            check_closed_folder(worker.local_directory)\n", "")
+@pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
+def test_a_worker_whose_folder_others_may_write_is_refused(tmp_path: Path) -> None:
+    """A worker unpickles what it has spilled: who can put another folder in its place runs code there."""
+    distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
+    (tmp_path / "of all").mkdir()
+    (tmp_path / "of all").chmod(0o777)
+    with (
+        dask.config.set({"temporary-directory": str(tmp_path / "of all")}),
+        distributed.LocalCluster(n_workers=1, **DASK) as workers,
+        distributed.Client(workers) as client,
+        pytest.raises(ParameterError, match="others may write to it"),
+        spread(Design(X, Y), None, client),
+    ):
+        pass
+
+
+@kills("names", "a cluster that whoever reaches it can read")
+@edit("cluster/dask.py", 'if protocol not in ("tls", "inproc") and', 'if protocol not in ("tls", "tcp", "inproc") and')
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_a_cluster_that_strangers_could_reach_is_refused(host: str, secure: bool) -> None:
@@ -600,6 +624,8 @@ if __name__ == "__main__":
 """
 
 
+@kills("names", "code beside the data in worker processes")
+@edit("cluster/local.py", "*filter(os.path.isabs, sys.path)", "*sys.path")
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks at what processes were started with")
 def test_worker_processes_run_no_code_of_the_current_folder(tmp_path: Path) -> None:
     """Whatever a module there is called: its place is on nobody's path, as it is not on the installed program's."""

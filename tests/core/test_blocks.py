@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from planted import edit, kills
 from scipy import optimize
 
 from dpvb.core.blocks import Block, pack_symmetric, swap_ratio, triangle, unpack_symmetric
@@ -48,6 +49,8 @@ def test_packing_loses_nothing(a: np.ndarray) -> None:
     assert np.array_equal(Block(a.shape, 1.0, "psd").unpack(packed), a)
 
 
+@kills("factor", "off-diagonal noise halved once too often")
+@edit("core/blocks.py", "slice(d, None)), math.sqrt(0.5))", "slice(d, None)), 0.5)")
 @pytest.mark.parametrize("shape", [(1, 1), (4, 4), (2, 3, 3)])
 def test_noise_parts_are_iid_noise_on_svec(shape: tuple[int, ...]) -> None:
     """Exactly: each packed entry once, with the std that unit noise on svec leaves on the matrix entry."""
@@ -126,6 +129,14 @@ def _random_contribution(rng: np.random.Generator, block: Block) -> np.ndarray:
     return flat if norm == 0 else flat * (block.bound / norm) * rng.choice([1.0, 1.0, 0.3])
 
 
+@kills("neighbours", "the distance √2 on a model's word that its matrices are positive semidefinite")
+@edit(
+    "core/blocks.py",
+    'block.domain in ("nonnegative", "gram") for',
+    'block.domain in ("nonnegative", "psd", "gram") for',
+)
+@kills("factor", "swap ratio of nonnegative blocks taken as 1")
+@edit("core/blocks.py", "return math.sqrt(2.0) if certain", "return 1.0 if certain")
 @pytest.mark.parametrize(
     ("blocks", "ratio", "attained"),
     [

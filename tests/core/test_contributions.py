@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from planted import edit, kills
 from small_models import D
 
 from dpvb.core.blocks import triangle
 from dpvb.core.contributions import Contribution, Grid, upper_norms
 from dpvb.core.forms import Gram, Kron, MeasuredRows, Rows, ScaledRows, SparseRows, grouped
 from dpvb.models.topics import kernel as kernel
-from dpvb.models.topics.factored import Factored
+from dpvb.models.topics.kernel import Factored
 
 MARGIN = 1.0 - 2.0**-20
 GRID = Grid(2.0**-34, 1.0)
@@ -70,16 +71,16 @@ def make_gram(rng: np.random.Generator, n: int) -> Gram:
     return Gram(x, rng.random(n))
 
 
-def make_factored(rng: np.random.Generator, n: int, engine: str = "numpy", dtype: type = np.float64) -> Factored:
+def make_factored(rng: np.random.Generator, n: int, dtype: type = np.float64) -> Factored:
     """Documents over 9 words and 4 topics, from the kernel's own local step."""
     counts = rng.poisson(0.7, (n, 9)) * 10.0 ** rng.uniform(-4, 4, (n, 1))
     beta = rng.dirichlet(np.full(9, 0.3), 4).T.astype(dtype)
     indptr = np.concatenate([[0], np.cumsum((counts > 0).sum(axis=1))])
     indices = np.nonzero(counts)[1].astype(np.int32)
     theta, ratio, norm, _ = kernel.local_step(
-        indptr, indices, counts[counts > 0], beta, np.full(4, 0.1), max_iter=20, engine=engine, threads=1
+        indptr, indices, counts[counts > 0], beta, np.full(4, 0.1), max_iter=20, threads=1
     )
-    return Factored(indptr, indices, ratio, theta, beta, norm, engine=engine)  # type: ignore[arg-type]
+    return Factored(indptr, indices, ratio, theta, beta, norm)
 
 
 Maker = Callable[[np.random.Generator, int], Contribution]
@@ -91,7 +92,7 @@ MAKERS: dict[str, tuple[Maker, tuple[int, ...], bool]] = {
     "kron": (make_kron, (2, 3), False),
     "gram": (make_gram, (D * (D + 1) // 2,), True),
     "factored": (make_factored, (9, 4), False),
-    "factored_compiled": (lambda rng, n: make_factored(rng, n, "numba", np.float32), (9, 4), False),
+    "factored_compiled": (lambda rng, n: make_factored(rng, n, np.float32), (9, 4), False),
 }
 FORMS = pytest.mark.parametrize("form", MAKERS)
 
@@ -133,6 +134,12 @@ def clipped_weights(contribution: Contribution, bound: float = 1.0) -> np.ndarra
         return np.where(usable, MARGIN / np.maximum(np.where(usable, norms, 0.0) / bound, MARGIN), 0.0)
 
 
+@kills("norms", "the norm of a scaled row without its scale")
+@edit(
+    "core/forms.py",
+    "np.abs(self.scale_n) * self.rows.length_n * (1.0 + 2.0**-50)",
+    "self.rows.length_n * (1.0 + 2.0**-50)",
+)
 @FORMS
 def test_the_law(form: str) -> None:
     maker, shape, symmetric = MAKERS[form]
@@ -232,7 +239,7 @@ def subset(contribution: Contribution, rows: np.ndarray) -> Contribution:
         return SparseRows(indptr, indices, np.concatenate([np.empty(0), *(contribution.values[s] for s in spans)]))
     ratio = np.concatenate([np.empty(0), *(contribution.ratio[s] for s in spans)])
     theta, norm = contribution.theta[rows], contribution.norm[rows]
-    return Factored(indptr, indices, ratio, theta, contribution.beta, norm, contribution.engine)
+    return Factored(indptr, indices, ratio, theta, contribution.beta, norm)
 
 
 @FORMS
@@ -502,6 +509,12 @@ def test_group_law(form: str) -> None:
     np.testing.assert_allclose(single.norms(), contribution.norms(), rtol=1e-6)
 
 
+@kills("records", "norm bound that knows the size of the batch")
+@edit(
+    "core/forms.py",
+    "np.bincount(self.unit_of_row, minlength=self.num_units) * 2.0**-52",
+    "len(self.unit_of_row) * 2.0**-40",
+)
 @FORMS
 @given(others=st.integers(0, 40), seed=st.integers(0, 2**32 - 1))
 def test_a_persons_sum_does_not_depend_on_the_other_persons(form: str, others: int, seed: int) -> None:
@@ -559,6 +572,8 @@ def test_many_rows_of_one_person_stay_within_one_bound(form: str, copies: int) -
         assert math.sqrt(full_square(steps, symmetric)) * GRID.step > 0.99
 
 
+@kills("norms", "repeated places of a sparse unit")
+@edit("core/forms.py", "return np.where(faulty, np.inf, norm_n)", "return norm_n")
 @pytest.mark.parametrize("places", [[1, 1], [2, 1], [-1, 2], [0, 0], [-(2**31), 0]])
 def test_sparse_units_with_repeated_or_negative_places_are_dropped(places: list[int]) -> None:
     """Their norm would be another than that of what is added; other units keep theirs."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from scipy import sparse
 from small_models import table
 
@@ -41,6 +42,8 @@ def counted(matrix: np.ndarray, plan: Plan, group: Any = None, seed: int = 0) ->
     return estimate.counts
 
 
+@kills("norms", "a unit counts twice")
+@edit("core/clipped_sums.py", "np.count_nonzero(units) * int(", "2 * np.count_nonzero(units) * int(")
 @pytest.mark.parametrize("clip", ["block", "joint"])
 def test_without_noise_both_counts_are_exact(clip: Any) -> None:
     """Rows that add nothing do not count; rows over the bound are shortened, one at the bound is not."""
@@ -76,6 +79,8 @@ def test_the_counts_take_a_hundredth_of_the_budget_and_leave_the_shares_of_the_o
         with_counts({"counted": Block((1,), 1.0)})
 
 
+@kills("norms", "joint clipping forgets what the counts take")
+@edit("core/clipped_sums.py", "np.sqrt(np.sum(squares, axis=0) / share)", "np.sqrt(np.sum(squares, axis=0))")
 def test_joint_clipping_leaves_room_for_the_counts() -> None:
     """Every unit at the joint bound and counted twice over: the scaled concatenation has norm 1 at most."""
     blocks = {"a": Block((2,), 1.0), "b": Block((1,), 3.0)}

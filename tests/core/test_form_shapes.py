@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from small_models import table
 
 from dpvb.audit.integers import relative_norm
@@ -86,6 +87,10 @@ def forms(block: Block, kind: Any, value: float) -> Iterator[Callable[[int], Any
             yield lambda n, own=own: SparseRows(np.arange(n + 1) * 3, np.tile(own, n), of((), kind, value)(3 * n))
 
 
+@kills("norms", "norms are found in the numbers' own narrow type")
+@edit("core/forms.py", "np.asarray(self.indices), floats(self.values)", "np.asarray(self.indices), self.values")
+@kills("norms", "statistics of another shape than their block's are stretched")
+@edit("core/clipped_sums.py", "answer[name].of_block(block, num_rows)", "answer[name]")
 @pytest.mark.parametrize("block", [Block(shape, 1.0) for shape in SHAPES] + [PSD, Block((3, 3), 1.0, "gram")], ids=str)
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: np.dtype(kind).str)
 def test_no_form_of_any_type_or_shape_reaches_past_its_bound(kind: Any, block: Block) -> None:
@@ -94,6 +99,8 @@ def test_no_form_of_any_type_or_shape_reaches_past_its_bound(kind: Any, block: B
     assert added
 
 
+@kills("norms", "the upper half of a matrix is summed, and its norm is that of the full one")
+@edit("core/forms.py", "values = 0.5 * values + 0.5 * np.swapaxes(values, -1, -2)", "values = values + 0.0")
 def test_a_matrix_that_is_not_symmetric_counts_by_its_mean_halves() -> None:
     """The upper triangle travels: a norm of the full matrix, of which the lower half is empty, would be too small."""
     upper = np.triu(np.ones((3, 3)), 1)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
+from planted import edit, kills
 from small_models import NAMES, TOYS_FIRST, Case, D, Table, difference, squared, table
 
 from dpvb.audit.integers import same
@@ -24,6 +25,7 @@ from dpvb.core.grids import Party, grids_of
 from dpvb.core.noise import InsecureNoise, SecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch, Poisson
+from dpvb.core.source import Nobody
 from dpvb.core.wall import Conceal, Wall, gathered
 from dpvb.errors import ParameterError, PrivacyError
 from dpvb.federated.keys import Identity
@@ -77,7 +79,7 @@ def added(shares: list[Sums]) -> Sums:
 
 def empty_walls(plan: Plan, party: Party, count: int, secure: bool = False) -> list[Sums]:
     """Shares of parties without data: noise alone."""
-    sources: list[Table] = [Table(np.zeros((0, 1)))] * count
+    sources: list[Any] = [Nobody()] * count
     noise = [SecureNoise() if secure else InsecureNoise(m) for m in range(count)]
     walls: list[Wall[Any]] = [Wall(s, plan, noise=n, party=party) for s, n in zip(sources, noise, strict=True)]
     return [wall.share(lambda rows: {}, plan.releases[0], bare)[0] for wall in walls]
@@ -86,6 +88,8 @@ def empty_walls(plan: Plan, party: Party, count: int, secure: bool = False) -> l
 # --- exact sums ---------------------------------------------------------------------------------------------
 
 
+@kills("parties", "masks added by both of a pair", "location")
+@edit("federated/masks.py", "part -= _sum_of_next(self._subtracted", "part += _sum_of_next(self._subtracted")
 @EVERY_MODEL
 def test_shares_without_noise_add_up_to_the_sums_of_all_data(case: Case) -> None:
     """Any split, an empty party among them, masked or not: every bit of the sums of one wall with all records."""
@@ -157,6 +161,12 @@ _COUNT = 100_000
 _WITHIN = 0.012
 
 
+@kills("parties", "the noise of missing clients counted on")
+@edit(
+    "federated/trust.py",
+    "return self.num_clients - self.tolerated - self.colluders",
+    "return self.num_clients - self.colluders",
+)
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_noise_of_a_sum_under_secure_aggregation(missing: int) -> None:
     """Five clients, of whom one may be missing and one collude: σ is left without two, and it is what is stated."""
@@ -174,6 +184,12 @@ def test_noise_of_a_sum_under_secure_aggregation(missing: int) -> None:
     assert scipy.stats.kstest(noise, "norm").pvalue > FALSE_ALARM
 
 
+@kills("parties", "no noise of a client that trusts nobody")
+@edit(
+    "core/wall.py",
+    "else self.__party.noise_share\n",
+    "else self.__party.noise_share * (self.__party.num_parties > 1)\n",
+)
 def test_noise_of_a_sum_without_trust() -> None:
     """Each client's sum has all of the noise, and the sum of five √5 times as much."""
     trust = Trust("none", 5)
@@ -190,6 +206,8 @@ def test_noise_of_a_sum_without_trust() -> None:
     assert abs(total.read("a").std() / total.noise_std("a") - 1) < _WITHIN
 
 
+@kills("parties", "a trusted server that forgets its noise")
+@edit("core/wall.py", "sums if noise is None else _with_noise(noise, sums, release, step, plan, grids, 1.0)", "sums")
 def test_noise_of_a_sum_at_a_trusted_server() -> None:
     """Clients add none, the server adds σ, whatever their number."""
     trust = Trust("trusted_server", 5)
@@ -287,7 +305,7 @@ def test_a_share_under_other_masks_tells_nothing_of_the_first() -> None:
     masks = Masks(identities[0], {identity.name: identity.public for identity in identities})
     shares = []
     for request in (bytes(32), bytes(31) + b"\1"):
-        wall: Wall[Any] = Wall(Table(np.zeros((0, 1))), plan, noise=InsecureNoise(0), party=party)
+        wall: Wall[Any] = Wall(Nobody(), plan, noise=InsecureNoise(0), party=party)
         conceal = partial(masks.conceal, request)
         shares.append(wall.share(lambda rows: {}, plan.releases[0], conceal)[0]["a"])
     octets = (shares[0] - shares[1]).view(np.uint8).reshape(size, 8)
@@ -312,6 +330,8 @@ def test_the_integers_have_room_for_all_parties(num_parties: int, num_examples: 
         assert largest + 12 * (deviation + 1) < 2**63
 
 
+@kills("parties", "room for one party's sums alone")
+@edit("core/grids.py", "capacity = parties * (_CAPACITY if", "capacity = (_CAPACITY if")
 def test_the_largest_sums_of_all_parties_do_not_wrap() -> None:
     """64 parties with 2¹⁶ records at the bound each, and a public number of that size: the very sum comes out."""
     num_parties, units = 64, 2**16

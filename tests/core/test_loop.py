@@ -21,6 +21,7 @@ from dpvb.core.plan import Mechanism, Plan, Release, phased
 from dpvb.core.released import Released
 from dpvb.core.sampling import FullBatch, Poisson
 from dpvb.core.schedule import constant, robbins_monro
+from dpvb.core.source import Nobody
 from dpvb.core.wall import Wall
 from dpvb.errors import ParameterError, PrivacyError, WallError
 
@@ -35,7 +36,7 @@ BLOCKS = {
 def releases(count: int, *, q: float = 1.0, noise: float = 1.0, seed: int = 0) -> list[Released]:
     """Noisy releases of an empty data set: arbitrary values of known variance."""
     release = Release(BLOCKS, Mechanism(FullBatch() if q == 1 else Poisson(q), noise))
-    wall: Wall[Any] = Wall(Table(np.zeros((0, 1))), Plan([release] * count), noise=InsecureNoise(seed))
+    wall: Wall[Any] = Wall(Nobody(), Plan([release] * count), noise=InsecureNoise(seed))
     return [wall.release(lambda rows: {}, release) for _ in range(count)]
 
 
@@ -84,7 +85,7 @@ def test_projection_on_reading_is_unbiased_where_projection_at_each_step_is_not(
     """Pure noise, 40 steps, 4,000 entries: the clamped accumulator rises, the linear one stays within 5 sigma of 0."""
     blocks = {"part": Block((4000,), 1.0, "nonnegative")}
     release = Release(blocks, Mechanism(FullBatch(), 1.0))
-    wall: Wall[Any] = Wall(Table(np.zeros((0, 1))), Plan([release] * 40), noise=InsecureNoise(3))
+    wall: Wall[Any] = Wall(Nobody(), Plan([release] * 40), noise=InsecureNoise(3))
     by = {name: Estimate.empty(blocks, name) for name in ("read", "step")}  # type: ignore[arg-type]
     for _ in range(40):
         released = wall.release(lambda rows: {}, release)

@@ -19,6 +19,7 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
+from planted import edit, kills
 from small_models import table
 
 from dpvb.core.blocks import Block
@@ -57,6 +58,12 @@ def draws(sampler: Sampler, n: int, steps: int, seed: int = 0) -> np.ndarray:
 # --- Poisson ------------------------------------------------------------------------------------------------
 
 
+@kills("rate", "Poisson threshold rounded up")
+@edit(
+    "core/sampling.py",
+    "np.uint64(math.floor(math.ldexp(self.sampling_prob, 64)))",
+    "np.uint64(math.floor(math.ldexp(self.sampling_prob, 64)) + 1)",
+)
 @given(st.floats(2.0**-64, 1.0, exclude_max=True))
 def test_poisson_rate_is_never_above_q(q: float) -> None:
     """Exactly: words below ⌊q·2⁶⁴⌋ are in, the others out, and ⌊q·2⁶⁴⌋/2⁶⁴ ≤ q."""
@@ -105,6 +112,8 @@ def test_fixed_size_draws_every_subset_alike(size: int, n: int) -> None:
         assert scipy.stats.chisquare(list(subsets.values())).pvalue > FALSE_ALARM
 
 
+@kills("rate", "fixed-size batches drawn above their rate")
+@edit("core/sampling.py", "places = max(self.num_examples, count())", "places = max(self.batch_size, count())")
 def test_fixed_size_pads_and_never_exceeds_its_rate() -> None:
     """N ≤ N₀ leaves empty places, N > N₀ draws from all N: in both cases every unit has probability S/max(N, N₀)."""
     bits = stream(9)
@@ -173,6 +182,14 @@ def freshness(included: np.ndarray) -> dict[str, float]:
     }
 
 
+@kills("sampler", "shuffled epochs accounted as Poisson", "poisson")
+@edit(
+    "core/sampling.py",
+    "return lambda m: bits(m) < threshold",
+    "turn, period = next(_TURNS), round(1 / self.sampling_prob)\n"
+    "        return lambda m: (np.arange(m) + turn) % period == 0\n",
+)
+@edit("core/sampling.py", "#: Says, chunk after chunk", "_TURNS = iter(range(10**9))\n#: Says, chunk after chunk")
 @pytest.mark.parametrize("sampler", [Poisson(Q), FixedSize(int(N * Q), N)], ids=["poisson", "fixed_size"])
 def test_batches_are_fresh(sampler: Sampler) -> None:
     """Inclusion counts spread as independent draws do, and one batch says nothing of the next."""
@@ -243,6 +260,8 @@ def test_events_of_a_plan_are_counted() -> None:
 # --- releases -----------------------------------------------------------------------------------------------
 
 
+@kills("factor", "noise of a block forgets the block's weight")
+@edit("core/plan.py", "self.blocks[name].bound / self.weights[name]", "self.blocks[name].bound")
 def test_noise_is_shared_by_the_weights() -> None:
     blocks = {"a": Block((2,), 3.0), "b": Block((4,), 0.5)}
     even = Release(blocks, Mechanism(FullBatch(), 2.0))
@@ -385,6 +404,8 @@ def test_a_calibrated_plan_meets_its_target(sampler: Sampler, relation: Any) -> 
     assert plan.neighboring_relation == relation
 
 
+@kills("neighbours", "add/remove factor used under replace-one")
+@edit("accounting/events.py", 'return relation == "replace_one" or self.sampler', "return self.sampler")
 def test_full_batch_calibration_is_the_gaussian_one() -> None:
     """J steps of Δ = √2 at σ cost the analytic Gaussian mechanism at μ = √(2J)/σ (Balle & Wang 2018)."""
     relative = phased(BLOCKS, FullBatch(), [1.0] * 8, neighboring_relation="replace_one")

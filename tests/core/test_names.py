@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
+from planted import edit, kills
 
 from dpvb.core import names
 from dpvb.core.blocks import Block
@@ -52,6 +53,8 @@ def alone(t: int, place: int = 0) -> str:
 # --- what a unit adds ---------------------------------------------------------------------------------------
 
 
+@kills("norms", "all names of a unit count, however many there are")
+@edit("core/names.py", "given = order[np.arange(len(unit)) - first_n[unit] < most]", "given = order")
 @pytest.mark.parametrize("t", [1, 2, 3, 7, 99, 100, 101, 300])
 def test_the_names_of_a_unit_have_norm_one_at_most_and_a_hundred_at_most_count(t: int) -> None:
     weights = [weight for weight in added([alone(t)]).values() if weight]
@@ -61,6 +64,12 @@ def test_the_names_of_a_unit_have_norm_one_at_most_and_a_hundred_at_most_count(t
     assert one**2 * (1 - 1e-6) < sum(weight**2 for weight in weights) <= one**2
 
 
+@kills("rows", "a person's name counts once for each row that has it")
+@edit(
+    "core/names.py",
+    "np.divmod(np.unique(unit * num_names + rows.indices), num_names)",
+    "np.divmod(np.sort(unit * num_names + rows.indices), num_names)",
+)
 def test_a_person_gives_a_name_once() -> None:
     many = added(["cat dog", "cat", "cat cat", "dog"], group=["a"] * 4)
     assert many == added(["cat dog"])
@@ -86,6 +95,12 @@ def test_one_unit_more_changes_the_totals_by_its_own_weights_and_those_alone(gro
         assert sum(weight**2 for weight in given) <= 2**60
 
 
+@kills("records", "the names that units give are drawn for all of them at once")
+@edit(
+    "core/names.py",
+    "order = np.lexsort((words(len(unit), used), unit))",
+    "order = np.lexsort((words(num_names)[name], unit))",
+)
 def test_units_draw_their_names_apart() -> None:
     """Two units with the same 300 names: the same hundred by chance with probability 1e-82."""
     found = added([alone(300)] * 2)
@@ -121,6 +136,10 @@ def passes(mechanism: Threshold, grid: Grid, t: int, s: int) -> float:
     return float(-np.expm1(s * scipy.stats.norm.logcdf(reach)))
 
 
+@kills("factor", "a threshold for the one name of a unit that gives one, and not for its hundred")
+@edit("core/names.py", "t = np.arange(1.0, self.most_names + 1)", "t = np.ones(1)")
+@kills("low bits", "a threshold for names that forgets that the noise is rounded")
+@edit("core/names.py", "return math.ceil(self.threshold", "return math.floor(self.threshold")
 @pytest.mark.parametrize("step", [2.0**-36, 2.0**-3, 2.0**-1, 1.0])
 @pytest.mark.parametrize("delta", [1e-9, 5e-7, 0.01, 0.3])
 @pytest.mark.parametrize("noise", [0.0, 0.3, 0.9, 4.0, 30.0])
@@ -145,6 +164,10 @@ def test_names_that_a_unit_alone_has_leave_as_seldom_as_is_charged(noise: float,
         assert shown >= scipy.stats.binom.ppf(FALSE_ALARM / 2, units, delta)
 
 
+@kills("public facts", "names leave in the order of the data")
+@edit(
+    "core/names.py", "sorted(np.flatnonzero(total).tolist(), key=names.__getitem__)", "np.flatnonzero(total).tolist()"
+)
 def test_names_leave_in_the_order_of_the_alphabet_whatever_the_order_of_the_data() -> None:
     texts = ["pear apple", "apple fig", "fig pear date"] * 40
     release = release_of(1.0, added_delta=1e-6)
@@ -261,6 +284,8 @@ def laid_otherwise() -> list[Plan]:
     ]
 
 
+@kills("sampler", "names of all units leave by a release that is charged as one of a batch")
+@edit("core/names.py", 'if release != covered or plan.neighboring_relation != "add_or_remove_one":', "if False:")
 @pytest.mark.parametrize("place", range(6))
 def test_names_leave_only_as_the_proof_has_it(place: int) -> None:
     """A sampled batch would be charged less than all units, and less noise than the threshold's would let more pass."""

@@ -23,6 +23,7 @@ import scipy.special
 import scipy.stats
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
+from planted import edit, kills
 
 from dpvb.core import noise
 from dpvb.core.noise import InsecureNoise, NoiseSource, SecureNoise, noise_bound
@@ -372,6 +373,12 @@ def test_uniform_words_are_uniform_and_apart() -> None:
 # --- no other generator, no sharing between processes -------------------------------------------------------
 
 
+@kills("generators", "noise from a 32-bit seed")
+@edit(
+    "core/noise.py",
+    "return secrets.token_bytes(32)",
+    "return np.random.default_rng(int.from_bytes(secrets.token_bytes(4))).bytes(32)",
+)
 def test_no_ordinary_generator_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **kwargs: object) -> None:
         raise AssertionError("an ordinary generator was called")
@@ -399,6 +406,8 @@ def report_draws(channel: Any, fresh: bool) -> None:
     channel.close()
 
 
+@kills("reused noise", "a forked process keeps its parent's secret", "fork-False")
+@edit("core/noise.py", 'self._origin.check("this source of noise")', "pass")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize(("method", "fresh"), [("fork", False), ("fork", True), ("spawn", True)])
 def test_processes_never_share_a_draw(method: str, fresh: bool) -> None:
@@ -429,6 +438,13 @@ def test_processes_never_share_a_draw(method: str, fresh: bool) -> None:
 # --- time ---------------------------------------------------------------------------------------------------
 
 
+@kills("time", "large draws take more rounds")
+@edit(
+    "core/noise.py",
+    "    sign = (words & np.uint64(1)).view(np.int64)\n",
+    "    for _ in range(round(64 * magnitude[0] / std)):\n        np.rint(u)\n"
+    "    sign = (words & np.uint64(1)).view(np.int64)\n",
+)
 def test_time_of_a_draw_does_not_tell_its_size() -> None:
     """Correlation of |noise| and time over 5,000 scalar draws, each the fastest of four, slowest tenth cut.
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
+from planted import edit, kills
 from small_models import (
     CASES,
     NAMES,
@@ -42,6 +43,7 @@ from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.released import Receipt, Released
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.schedule import constant
+from dpvb.core.source import Nobody
 from dpvb.core.wall import Wall
 from dpvb.errors import ParameterError, PrivacyError, WallError
 
@@ -112,6 +114,13 @@ def test_releases_are_granted_in_the_plans_order_and_once() -> None:
     assert asked == [0, 2] * 3  # A release asks for no rows first.
 
 
+@kills("crashes", "charge after the look")
+@edit("core/wall.py", "            self.__step += 1\n", "")
+@edit(
+    "core/wall.py",
+    "        noise_std = {name: release.noise_std(name) for",
+    "        self.__step += 1\n        noise_std = {name: release.noise_std(name) for",
+)
 def test_the_charge_comes_before_the_look_and_stands() -> None:
     plan = plain(steps=2, size=D)
     wall: Wall[Any] = Wall(table(np.ones((2, D))), plan)
@@ -167,6 +176,12 @@ def test_receipts_name_the_run_the_step_and_the_plan() -> None:
 # --- nothing but the noise ----------------------------------------------------------------------------------
 
 
+@kills("empty batch", "no noise where the batch is empty", "block-location")
+@edit(
+    "core/wall.py",
+    "        for part, ratio in block.noise_parts():\n",
+    "        for part, ratio in block.noise_parts() if sums[name].any() else ():\n",
+)
 @EVERY_MODEL
 @pytest.mark.parametrize("clip", ["block", "joint"])
 def test_an_empty_corpus_is_pure_noise(case: Case, clip: str) -> None:
@@ -187,6 +202,14 @@ def test_an_empty_corpus_is_pure_noise(case: Case, clip: str) -> None:
             assert np.array_equal(in_steps(released, release)[name], expected)
 
 
+@kills("stopping", "training ends when a private sum vanishes", "poisson-location")
+@edit(
+    "core/wall.py",
+    "        if isinstance(self.__source, Spread):\n",
+    "        found = work.sums(self.__source.chunks(), work.draw(int)).values()\n"
+    "        if not any(total.any() for total in found):\n"
+    "            self.__step = len(self.__plan)\n        if isinstance(self.__source, Spread):\n",
+)
 @EVERY_MODEL
 @pytest.mark.parametrize("sampler", [Poisson(0.1), FixedSize(1, 10)], ids=["poisson", "fixed_size"])
 def test_empty_batches_are_releases_like_any_other(case: Case, sampler: Any) -> None:
@@ -211,6 +234,8 @@ def test_empty_batches_are_releases_like_any_other(case: Case, sampler: Any) -> 
     assert abs(squares / count - 1) < 5 * math.sqrt(2 / count)
 
 
+@kills("factor", "noise 2 % too small")
+@edit("core/wall.py", "grids[name].step * ratio\n", "grids[name].step * ratio * 0.98\n")
 @pytest.mark.parametrize("size", [0, 1, 1000])
 @pytest.mark.parametrize("secure", [True, False])
 def test_noise_std_is_right_at_every_batch_size(size: int, secure: bool) -> None:
@@ -232,7 +257,7 @@ def test_noise_std_of_every_block_and_weight(clip: Any) -> None:
     d = 346  # d(d+1)/2 = 60,031 packed coordinates
     blocks = {"a": Block((60_000,), 2.0), "m": Block((d, d), 5.0, "psd")}
     release = Release(blocks, Mechanism(Poisson(0.5), 3.0), {"a": 0.6, "m": 0.8}, clip)
-    wall: Wall[Any] = Wall(Table(np.zeros((0, 1))), Plan([release]), noise=InsecureNoise(5))
+    wall: Wall[Any] = Wall(Nobody(), Plan([release]), noise=InsecureNoise(5))
     released = wall.release(lambda rows: {}, release)
     assert abs(released.total["a"].std() / (3.0 * 2.0 / 0.6) - 1) < 0.015
     row, column = triangle(d)
@@ -241,6 +266,8 @@ def test_noise_std_of_every_block_and_weight(clip: Any) -> None:
     assert abs(matrix[row == column].std() - 1) < 5 / math.sqrt(2 * d)
 
 
+@kills("reused noise", "the same secret in every run")
+@edit("core/noise.py", "return secrets.token_bytes(32)", "return bytes(32)")
 def test_neighbours_never_share_noise() -> None:
     """SecureNoise, same plan and q: the difference of two runs is noise of twice the variance, not the difference."""
     count = 20_000
@@ -254,12 +281,18 @@ def test_neighbours_never_share_noise() -> None:
         assert abs((totals[i] - totals[j]).var() / 2 - 1) < 5 * math.sqrt(2 / count)
 
 
+@kills("reused noise", "one key for all draws of a run")
+@edit(
+    "core/noise.py",
+    "return secrets.token_bytes(32)",
+    'return bytes(vars(self).setdefault("_key", secrets.token_bytes(32)))',
+)
 def test_equal_sums_of_two_blocks_and_steps_get_their_own_noise() -> None:
     count = 20_000
     blocks = {"a": Block((count,), 1.0), "b": Block((count,), 1.0)}
     plan = Plan([Release(blocks, Mechanism(FullBatch(), 1.0))] * 2)
     for noise in (SecureNoise(), InsecureNoise(2)):
-        wall: Wall[Any] = Wall(Table(np.zeros((0, 1))), plan, noise=noise)
+        wall: Wall[Any] = Wall(Nobody(), plan, noise=noise)
         draws = [total for release in plan for total in wall.release(lambda rows: {}, release).total.values()]
         correlations = np.corrcoef(draws)[np.triu_indices(4, 1)]
         assert np.abs(correlations).max() < 5.5 / math.sqrt(count)
@@ -268,6 +301,12 @@ def test_equal_sums_of_two_blocks_and_steps_get_their_own_noise() -> None:
 # --- integers -----------------------------------------------------------------------------------------------
 
 
+@kills("low bits", "noise added in floating point, off the grid", "1.0-location")
+@edit(
+    "core/wall.py",
+    "self.__grids[step][name].units(ints) for",
+    "self.__grids[step][name].units(ints) + np.random.default_rng().normal(0.0, 1e-6, ints.shape) for",
+)
 @EVERY_MODEL
 @pytest.mark.parametrize("noise", [0.0, 1e-3, 1.0, 1e6])
 def test_a_release_is_an_exact_multiple_of_its_grid(case: Case, noise: float) -> None:
@@ -306,7 +345,7 @@ def test_a_sum_beyond_its_room_wraps_as_a_function_of_the_noisy_sum() -> None:
     plan = plain(noise=1.0)
     release = plan.releases[0]
     grid = grids_of(release, None)["a"]
-    empty: Wall[Any] = Wall(Table(np.zeros((0, 1))), plan, noise=InsecureNoise(1))
+    empty: Wall[Any] = Wall(Nobody(), plan, noise=InsecureNoise(1))
     noise = in_steps(empty.release(lambda rows: {}, release), release)
 
     class Block64:
@@ -342,6 +381,12 @@ def test_too_many_units_for_the_integers_are_refused_before_the_run() -> None:
             start(too_many)
 
 
+@kills("sums", "no room for the sum asked of the grid")
+@edit(
+    "core/grids.py",
+    "max(std * share / _NOISE_STEPS, bound * capacity / 2.0**62)",
+    "std * share / _NOISE_STEPS or bound * 2.0**-62",
+)
 @pytest.mark.parametrize("noise", [0.0, 1e-9, 1.0, 1e12])
 @pytest.mark.parametrize("bound", [2.0**-400, 1e-9, 1.0, 1e9, 2.0**400])
 @pytest.mark.parametrize("num_examples", [None, 10**9, 2**40])
@@ -355,6 +400,8 @@ def test_the_grid_leaves_room_and_resolution(noise: float, bound: float, num_exa
     assert grid.step <= max(release.noise_std("a") * 2.0**-32, bound * 2.0**-15)
 
 
+@kills("sampler", "every chunk meets the same random words")
+@edit("core/clipped_sums.py", "            position += count\n", "            position = count\n")
 def test_sums_do_not_depend_on_chunks() -> None:
     rng = np.random.default_rng(3)
     case = CASES[1]
@@ -417,6 +464,8 @@ def test_persons_are_drawn_whole() -> None:
 # --- errors -------------------------------------------------------------------------------------------------
 
 
+@kills("errors", "what fails whatever the data are taken for a unit's own failure")
+@edit("core/clipped_sums.py", "            if not asked:", "            if False:")
 @pytest.mark.parametrize(
     "query",
     [
@@ -484,6 +533,30 @@ class FragileRows(Rows):
             raise RuntimeError("a secret")
 
 
+@kills("errors", "a unit that breaks off leaves what it had added")
+@edit("core/clipped_sums.py", "            added = self._added(batch)\n", "            self._added(batch, sums)\n")
+@edit("core/clipped_sums.py", "        for name, total in added.items():\n            sums[name] += total\n", "")
+@edit("core/clipped_sums.py", "def _added(self, batch: Chunk[Batch])", "def _added(self, batch, sums=None)")
+@edit(
+    "core/clipped_sums.py",
+    "        sums = zeros(release)\n        for",
+    "        sums = zeros(release) if sums is None else sums\n        for",
+)
+@kills("errors", "a unit that cannot be computed takes those behind it along")
+@edit("core/clipped_sums.py", "                    self._add(", "                    if not self._add(")
+@edit(
+    "core/clipped_sums.py",
+    "np.arange(batch.num_units) == n), sums)\n",
+    "np.arange(batch.num_units) == n), sums):\n                        break\n",
+)
+@kills("errors", "a unit that cannot be computed takes its batch along")
+@edit("core/clipped_sums.py", "for n in range(batch.num_units):  # A unit", "for n in range(0):  # A unit")
+@kills("errors", "a unit that cannot be computed ends the release")
+@edit(
+    "core/clipped_sums.py",
+    "                raise\n            return False\n",
+    "                raise\n            raise\n",
+)
 @pytest.mark.parametrize(
     ("place", "persons"), [("e_step", False), ("norms", False), ("sum", False), ("e_step", True), ("norms", True)]
 )
@@ -558,6 +631,12 @@ class PanicError(BaseException):
     """What extensions in other languages raise: no Exception."""
 
 
+@kills("errors", "what extensions raise comes out")
+@edit(
+    "core/clipped_sums.py",
+    "except BaseException as error:\n            if isinstance(error, STOPS):\n                raise\n",
+    "except Exception:\n",
+)
 @pytest.mark.parametrize("error", [PanicError, MemoryError, RecursionError, GeneratorExit])
 def test_whatever_a_computation_raises_ends_behind_the_wall(error: type[BaseException]) -> None:
     def query(rows: Any) -> Any:
@@ -576,6 +655,12 @@ def test_whatever_a_computation_raises_ends_behind_the_wall(error: type[BaseExce
         wall.release(query, plan.releases[0])
 
 
+@kills("leaks", "who stops a fit sees what was going on")
+@edit(
+    "core/wall.py",
+    "end = next((kind() for kind in STOPS if isinstance(error, kind)), end)",
+    "if isinstance(error, STOPS):\n            raise",
+)
 def test_who_stops_a_fit_sees_nothing_of_what_was_going_on() -> None:
     """Ctrl-C while units are gone through one by one: the interruption knows no error of a unit."""
     calls = 0
@@ -598,6 +683,8 @@ def test_who_stops_a_fit_sees_nothing_of_what_was_going_on() -> None:
     assert caught.value.__cause__ is None
 
 
+@kills("leaks", "who stops a fit while noise is drawn holds the sums")
+@edit("core/wall.py", "    except BaseException as error:\n        end", "    except Exception as error:\n        end")
 def test_who_stops_a_fit_while_noise_is_drawn_holds_no_sum() -> None:
     class Stopped(InsecureNoise):
         def gaussian(self, *args: Any, **options: Any) -> Any:
@@ -635,6 +722,8 @@ class Remembers:
         return q
 
 
+@kills("leaks", "rows meet the very model and q that the M-step reads")
+@edit("core/loop.py", "deepcopy((model, domains.checked(q)))", "(model, domains.checked(q))")
 def test_what_an_e_step_writes_into_q_or_the_model_reaches_nobody() -> None:
     model, plan = Remembers(), Plan([Release({"a": Block((D,), 1.0)}, Mechanism(FullBatch(), 1.0))] * 2)
     wall: Wall[Any] = Wall(table(np.ones((4, D))), plan)
@@ -643,6 +732,8 @@ def test_what_an_e_step_writes_into_q_or_the_model_reaches_nobody() -> None:
     np.testing.assert_array_equal(q, 0.0)
 
 
+@kills("leaks", "log records pass the wall")
+@edit("core/wall.py", "with silence(logs=True):", "with silence():")
 def test_no_log_record_leaves_a_computation(caplog: pytest.LogCaptureFixture) -> None:
     def query(rows: Any) -> Any:
         logging.getLogger("model").error("income %s", rows.sum())
@@ -664,6 +755,8 @@ class Slow(tuple):  # type: ignore[type-arg]
         return super().__getitem__(place)
 
 
+@kills("crashes", "threads that race for a release")
+@edit("core/wall.py", "        with self.__turn:\n", "        if True:\n")
 def test_threads_that_race_for_a_release_get_it_once() -> None:
     plan = plain(size=1)
     object.__setattr__(plan, "releases", Slow(plan.releases))

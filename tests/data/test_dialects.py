@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from planted import edit, kills
 
 import dpvb
 from dpvb.data import Binary, Categorical, Numeric, Schema, Table, Target, open_documents
@@ -111,6 +112,12 @@ def test_a_declared_text_that_a_decimal_comma_makes_a_number_is_refused(tmp_path
         Table(path, Schema(columns, target), separator=";")
 
 
+@kills("readers", "a byte that is nothing in the encoding of a CSV file fails the file")
+@edit(
+    "data/csv_files.py",
+    "        except UnicodeDecodeError:\n            return UNREADABLE\n",
+    "        except TypeError:\n            return UNREADABLE\n",
+)
 def test_bytes_that_are_no_text_reach_their_own_field(tmp_path: Path) -> None:
     """0x81 is nothing in cp1252."""
     (tmp_path / "t.csv").write_bytes(b"c;y\n\xe9;1\n\x81;1\n\xe9;0\n")

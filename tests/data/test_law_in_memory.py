@@ -32,6 +32,7 @@ import pytest
 import scipy.sparse
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from planted import edit, kills
 
 from dpvb.audit.readers import units_of
 from dpvb.choosing.ranges import _Column
@@ -306,6 +307,35 @@ def opened(door: Any, column: Any) -> tuple[Counter[bytes], Any]:
         return units_of(source), look(source) if not isinstance(source, _Column) else source.unit
 
 
+@kills("leaks", "a complex number in an array warns", "numbers")
+@edit(
+    "data/spelling.py",
+    "    with silence():\n        if not isinstance(cells, np.ndarray):",
+    "    if True:\n        if not isinstance(cells, np.ndarray):",
+)
+@edit(
+    "data/spelling.py", "np.where(cells.imag == 0, cells.real, np.nan).astype(np.float64)", "cells.astype(np.float64)"
+)
+@kills("readers", "the text of a number is a document where a column became text", "texts")
+@edit("data/spelling.py", 'stripped == "nan" or _number_of_text(stripped) is not None', 'stripped == "nan"')
+@kills("readers", "labels and categories compared as they are written alone", "labels")
+@edit("data/spelling.py", "            name = label(cell)\n", "            name = str(cell)\n")
+@kills("readers", "numbers that one text made text are unknown", "numbers")
+@edit(
+    "data/spelling.py",
+    "    if kind is str or kind is bytes:\n",
+    "    if kind is str:\n        return math.nan\n    if kind is bytes:\n",
+)
+@kills("readers", "one complex number makes unknown what stands beside it", "numbers")
+@edit("data/spelling.py", "np.where(cells.imag == 0, cells.real, np.nan)", "np.full(cells.shape, np.nan)")
+@kills("readers", "arrays of text refused, which one cell made text", "numbers")
+@edit(
+    "data/tables/matrices.py",
+    "    return DenseMatrix(real(array))\n",
+    '    if array.dtype.kind in "SU":\n'
+    '        raise DataFormatError(f"X must be a matrix of numbers, got {array.dtype}. {_WAY_OUT}")\n'
+    "    return DenseMatrix(real(array))\n",
+)
 @pytest.mark.parametrize("door", DOORS)
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(st.lists(cells, min_size=2, max_size=5), cells, st.sampled_from(WRITERS))
@@ -389,6 +419,8 @@ def test_one_cell_changes_no_other_person(column: list[Any], cell: Any, writer: 
     assert rows_of_persons(before) == rows_of_persons(after)
 
 
+@kills("readers", "the first row of a list decides how wide all others are")
+@edit("data/tables/matrices.py", "key=lambda one: (lengths[one], one is not None, -(one or 0))", "key=lambda one: 0")
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     st.integers(1, 3).flatmap(
@@ -458,6 +490,8 @@ def test_values_of_a_sparse_matrix_of_any_type(
 # ---------------------------------------------------------------- one number, however it is written
 
 
+@kills("readers", "truth values among texts are no numbers")
+@edit("data/spelling.py", "    if value in _TRUTH:\n        return _TRUTH[value]\n", "")
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.integers() | st.floats(allow_nan=False) | st.booleans())
 def test_a_number_and_its_texts_are_one(value: Any) -> None:
@@ -485,6 +519,8 @@ def test_decimals_are_spelled_exactly(value: Decimal, zeros: int) -> None:
     assert Decimal(str(spelled(value))) == value
 
 
+@kills("persons", "two ids of two parts each that read alike together")
+@edit("data/spelling.py", 'f"{len(member)}:{member}" for member', "member for member")
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.text("12:x", min_size=2, max_size=6), st.integers(1, 5), st.integers(1, 5))
 def test_persons_of_several_parts_are_one_where_all_their_parts_are(whole: str, one: int, other: int) -> None:
@@ -637,6 +673,12 @@ def test_labels_of_rows_say_nothing() -> None:
             Table(made([1.0, 2.0, 3.0]), schema)
 
 
+@kills("readers", "a list of labels in the type that NumPy infers from all of them")
+@edit(
+    "data/tables/matrices.py",
+    "    if isinstance(values, (list, tuple)):\n        array = _objects(values)\n",
+    "    if isinstance(values, (list, tuple)):\n        array = np.asarray(values)\n",
+)
 def test_columns_of_lists_of_one_and_of_tuples_are_read_whatever_their_lengths() -> None:
     """Of lists of one length NumPy makes a dimension, of two lengths cells: a longer one is its own row's fault."""
     plain = units_of(Design(X[:3], [0, 1, 0]))
@@ -718,6 +760,12 @@ def test_a_process_that_converts_fewer_digits_raises_nothing() -> None:
         sys.set_int_max_str_digits(before)
 
 
+@kills("leaks", "an odd cell asked for its number, and warning")
+@edit(
+    "data/spelling.py",
+    "    if kind is np.ndarray and cell.ndim == 0:",
+    '    if hasattr(kind, "__float__"):\n        return float(cell)\n    if kind is np.ndarray and cell.ndim == 0:',
+)
 @given(cells)
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_no_cell_says_anything(cell: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 from dpvb.data import Events
 from dpvb.data.sequences.numbers import Numbers
@@ -138,6 +139,8 @@ def test_an_odd_cell_reaches_its_own_person_alone(column: str, stream: bool, cap
     assert capsys.readouterr() == ("", "")
 
 
+@kills("errors", "an odd object in the place of a sequence of numbers asked what it is")
+@edit("data/sequences/numbers.py", "issubclass(type(one), np.ndarray) else", "isinstance(one, np.ndarray) else")
 def test_an_odd_sequence_or_point_is_its_own_alone() -> None:
     lists = [*PEOPLE.values()]
     odd: list[Any] = [

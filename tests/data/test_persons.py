@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import edit, kills
 
 from dpvb.audit.readers import units_of
 from dpvb.core.noise import InsecureNoise
@@ -29,7 +30,7 @@ from dpvb.data.persons import by_person, elsewhere, newcomers, read_ids
 from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError, ParameterError
 from dpvb.models.regression.first_order import FirstOrder
-from dpvb.models.topics.lda import LDA
+from dpvb.models.topics.lda import LDAModel
 
 WORDS = ("a", "b", "c", "d", "e")
 SCHEMA = Schema((Numeric("v", 0, 4),), Target("y"), group="who")
@@ -50,6 +51,24 @@ rows_of_persons = st.lists(st.tuples(ids, st.integers(0, 4)), max_size=12)
 # ---------------------------------------------------------------- one spelling
 
 
+@kills("persons", "letters of two codings make another person")
+@edit("data/spelling.py", 'unicodedata.normalize("NFC", value)', "value")
+@kills("persons", "zeros behind an id make another person")
+@edit("data/spelling.py", 'or "0", fraction.rstrip("0")', 'or "0", fraction')
+@kills("persons", "zeros before an id make another person")
+@edit("data/spelling.py", 'whole.lstrip("0") or "0"', "whole")
+@kills("persons", "an id as text and the same as a number are two persons")
+@edit(
+    "data/persons.py",
+    "else numbers.setdefault(name, len(numbers))",
+    "else numbers.setdefault(f'{type(cell)} {name}', len(numbers))",
+)
+@kills("persons", "each row of nobody is a person")
+@edit(
+    "data/persons.py",
+    "return -1 if name is None else numbers.setdefault(name, len(numbers))",
+    "return numbers.setdefault(name or str(len(numbers)) + chr(0), len(numbers))",
+)
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(rows_of_persons, st.lists(st.tuples(st.sampled_from(NOBODY), st.integers(0, 4)), max_size=3), st.randoms())
 def test_spellings_of_an_id_are_one_person_and_nobody_is_none(rows: Any, unknown: Any, random: Any) -> None:
@@ -73,6 +92,18 @@ def test_spellings_of_an_id_are_one_person_and_nobody_is_none(rows: Any, unknown
         assert units_of(source) == units_of(expected)
 
 
+@kills("persons", "the texts of missing values name a person")
+@edit("data/spelling.py", "or name.casefold() in _NOBODY else name", "else name")
+@kills("persons", "a number that rounding made of several ids names one person")
+@edit("data/spelling.py", "    if _is_vague(_plain(cell)):\n", "    if False:\n")
+@kills("persons", "all ids that cannot be decoded name one person")
+@edit("data/spelling.py", "return None if name is None or name == UNREADABLE or", "return None if name is None or")
+@kills("persons", "rows of nobody are a person")
+@edit(
+    "data/persons.py",
+    "return -1 if name is None else numbers.setdefault(name, len(numbers))",
+    "return numbers.setdefault(str(name), len(numbers))",
+)
 @pytest.mark.parametrize(
     "missing", [*NOBODY, pd.NA, pd.NaT, float("nan"), b"\xff", [1], {}, 2.0**53, 2.0**60, ("x", None)]
 )
@@ -84,6 +115,8 @@ def test_rows_of_nobody_are_left_out_of_the_order(missing: Any) -> None:
     assert [part.tolist() for part in by_person([missing] * 3, 3)] == [[], [], [0]]
 
 
+@kills("persons", "equal cells of two types asked once, as the first one is")
+@edit("data/spelling.py", "key = (kind, cell)  # 1 and True are equal, but two texts", "key = cell")
 def test_equal_cells_of_two_types_are_asked_for_their_names_one_by_one() -> None:
     """A whole number beyond 2^53 names somebody, the float that is equal to it nobody, whichever comes first."""
     for forms in ([2**60, 2.0**60], [2.0**60, 2**60], [True, 1, 2.0**60, 1.0, 2**60, 2**60]):
@@ -162,6 +195,17 @@ def first_files(files: Sequence[Rows]) -> list[tuple[Any, int]]:
     return kept
 
 
+@kills("persons", "a person in two files refused")
+@edit(
+    "data/persons.py",
+    "        found.append(Elsewhere(",
+    '        if own & seen:\n            raise DataFormatError("A person has rows in two files.")\n'
+    "        found.append(Elsewhere(",
+)
+@kills("persons", "persons of the last file but one forgotten")
+@edit("data/persons.py", "        seen |= own\n", "        seen = own\n")
+@kills("persons", "a person in files of two formats is two units")
+@edit("data/persons.py", "hashlib.blake2b(name.encode(", "hashlib.blake2b(f'{type(cell)} {name}'.encode(")
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.sampled_from([as_jsonl, as_csv, *PARQUET]), file_rows), min_size=2, max_size=3))
 def test_a_person_in_several_files_of_documents_is_one_unit(tmp_path_factory: Any, files: Any) -> None:
@@ -174,6 +218,8 @@ def test_a_person_in_several_files_of_documents_is_one_unit(tmp_path_factory: An
     assert units_of(source) == units_of(expected)
 
 
+@kills("persons", "rows of a person count once in each file of a table")
+@edit("data/tables/table.py", "group=others.left(table._held.group)", "group=table._held.group")
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.sampled_from([as_csv, *PARQUET]), file_rows), min_size=2, max_size=3))
 def test_a_person_in_several_files_of_a_table_is_one_unit(tmp_path_factory: Any, files: Any) -> None:
@@ -188,6 +234,8 @@ def test_a_person_in_several_files_of_a_table_is_one_unit(tmp_path_factory: Any,
     assert source.unit == "person"
 
 
+@kills("persons", "persons of earlier months who count again where files are read")
+@edit("data/persons.py", '_ids("seen", earlier)', '_ids("seen", ())')
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     st.lists(st.tuples(st.sampled_from([as_jsonl, as_csv, *PARQUET]), file_rows), min_size=1, max_size=2),
@@ -263,6 +311,8 @@ def test_a_person_moves_a_sum_of_rows_by_one_bound_at_most(forms: list[Any], dat
     assert moved(model, "score", *designs) <= 1.0 + 1e-6
 
 
+@kills("persons", "documents of a person count once in each file")
+@edit("data/documents/files.py", "group=group if others is None else others.left(group)", "group=group")
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.sampled_from([as_jsonl, as_csv, *PARQUET]), file_rows), min_size=2, max_size=3), st.data())
 def test_a_person_moves_a_sum_over_files_by_one_bound_at_most(tmp_path_factory: Any, files: Any, data: Any) -> None:
@@ -275,4 +325,4 @@ def test_a_person_moves_a_sum_over_files_by_one_bound_at_most(tmp_path_factory: 
     for name, content in (("without", files), ("with", with_person)):
         paths = [write(folder / f"{name}{n}", rows) for n, (write, rows) in enumerate(content)]
         sources.append(open_documents(paths, vocabulary=WORDS, group_column="who"))
-    assert moved(LDA(2, len(WORDS)), "words", *sources) <= 1.0 + 1e-6
+    assert moved(LDAModel(2, len(WORDS)), "words", *sources) <= 1.0 + 1e-6

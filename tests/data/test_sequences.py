@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 from dpvb.audit.readers import units_of
 from dpvb.data import Events
@@ -98,6 +99,14 @@ def test_all_forms_of_long_tables_are_the_same_units(stream: bool, tmp_path: Pat
     assert events(tmp_path / "semicolons.csv", stream=stream, separator=";") == EXPECTED
 
 
+@kills("persons", "persons of a streamed table told apart by their parts alone")
+@edit("data/sequences/events.py", 'for name in ("person", "part"))', 'for name in ("part", "part"))')
+def test_persons_of_one_file_of_a_streamed_table_are_several_units() -> None:
+    """Among 100 persons in 64 files some share a file, whatever the key of the digests is."""
+    people = {f"person {number}": [number % 3, 0] for number in range(100)}
+    assert len(events(table(people), stream=True)) == len(people)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_moments_are_numbers_or_dates_and_parts_make_several_sequences(stream: bool) -> None:
     days = table() | {"time": [f"2020-01-{1 + t:02d}" for t in table()["time"]]}
@@ -120,6 +129,8 @@ class Unruly:
 ODD: list[Any] = [None, np.nan, np.inf, -1, 10**400, b"\xff", "", "opera", Unruly(), [], {}, (1, 2), "NaN", 1e300, "\0"]
 
 
+@kills("readers", "a symbol that nobody has declared is the last one")
+@edit("data/sequences/symbols.py", "unseen=-1, missing=-1", "unseen=len(self) - 1, missing=-1")
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("column", ["person", "time", "symbol"])
 def test_an_odd_cell_reaches_its_own_person_alone(column: str, stream: bool, capsys: Any) -> None:
@@ -161,6 +172,8 @@ def test_another_row_changes_the_sequences_of_its_own_persons_alone(stream: bool
         assert len(changed) <= 2
 
 
+@kills("errors", "an odd object in the place of a sequence asked what it is")
+@edit("data/sequences/content.py", "    if issubclass(type(one), np.", "    if issubclass(one.__class__, np.")
 def test_an_odd_sequence_in_a_list_is_one_without_symbols() -> None:
     lists = [[SYMBOLS.values[code] for code in codes] for codes in PEOPLE.values()]
     for odd in (None, "news", 3, Unruly(), {}, np.zeros((2, 2)), np.float64(1)):
@@ -169,6 +182,8 @@ def test_an_odd_sequence_in_a_list_is_one_without_symbols() -> None:
         assert units(SYMBOLS.sequences([*lists, ["news", cell, "weather"]])) == sorted([*EXPECTED, ((0, -1, 2),)])
 
 
+@kills("readers", "an array of sequences in the shape that all of them happen to have")
+@edit("data/sequences/content.py", "        data = _apart(data)\n", "")
 @pytest.mark.parametrize("content", [Symbols("a,b"), Numbers(1, -1, 1), Numbers(2, -1, 1)], ids=["a", "x", "xy"])
 def test_one_odd_sequence_makes_another_shape_of_an_array_of_objects_and_nothing_else(content: Any) -> None:
     """NumPy makes as many dimensions as all sequences have; of lists with lengths, as all places have."""
@@ -189,6 +204,10 @@ def test_numbers_are_symbols_whatever_type_one_of_them_made_of_all() -> None:
     assert numbers.codes(np.array([0, 3, -1, np.nan, 0.5, 1e300])).tolist() == [0, -1, -1, -1, -1, -1]
 
 
+@kills("generators", "persons of a streamed table by digests without a secret key")
+@edit("data/sequences/events.py", "key = secrets.token_bytes(32)", "key = bytes(32)")
+@kills("leaks", "files of a streamed table that others may read")
+@edit("data/sequences/events.py", "os.O_EXCL, 0o600", "os.O_EXCL, 0o644")
 def test_files_of_a_streamed_table_are_this_users_alone_and_go_away() -> None:
     source = Events(table(), time="time", stream=True).sequences(SYMBOLS)
     assert isinstance(source, Partitioned)
@@ -222,6 +241,8 @@ def test_a_forked_process_leaves_the_files_of_its_parent() -> None:
     assert units(source) == EXPECTED
 
 
+@kills("leaks", "files of a streamed table stay where its reading was broken off")
+@edit("data/sequences/events.py", "            undone.callback(self._removed)", "            pass")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, DataFormatError, OSError])
 def test_a_table_that_is_not_read_to_its_end_leaves_no_files(error: Any, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import edit, kills
 from scipy.interpolate import BSpline, CubicSpline, make_interp_spline
 
 from dpvb.data import Binary, Categorical, Date, Interaction, Numeric, Schema, Spline, Table, Target
@@ -225,6 +226,14 @@ def test_a_date_is_the_time_since_its_epoch_in_whatever_form(cell: Any, days: fl
         assert found * 2.0 * 3652 == pytest.approx(days, abs=1e-8)
 
 
+@kills("readers", "what is no date refused, and shown")
+@edit(
+    "data/tables/ranged.py",
+    "    return _UNREAD if found is None else found\n",
+    "    if found is None and cell is not None:\n"
+    '        raise ParameterError(f"no date: {cell}")\n'
+    "    return _UNREAD if found is None else found\n",
+)
 @pytest.mark.parametrize(
     "cell",
     [
@@ -267,6 +276,15 @@ def test_dates_are_read_beside_a_decimal_comma(tmp_path: Any) -> None:
 # ---------------------------------------------------------------- the law of readers
 
 
+@kills("public facts", "the range of a column read off its cells")
+@edit(
+    "data/tables/ranged.py",
+    "        value_n, (low_k, high_k) = self.numbers(cells), self.ends\n",
+    "        value_n = self.numbers(cells)\n"
+    "        low_k, high_k = self.ends\n"
+    "        seen_nk = self.functions(np.clip(value_n, *self.range))\n"
+    "        low_k = np.minimum(high_k - 1e-9, np.fmin.reduce(seen_nk))\n",
+)
 @pytest.mark.parametrize("name", ["age", "day", "work", "member", "gain"])
 @pytest.mark.parametrize("value", [math.inf, b"\xff", Hostile(), "1234567,8", 10**400], ids=lambda v: repr(v)[:12])
 def test_a_fault_in_a_cell_of_any_kind_silences_its_row_alone(name: str, value: Any, capfd: Any) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 import dpvb
 from dpvb.core.noise import InsecureNoise
 from dpvb.data import BagOfWords
 from dpvb.errors import FewTopicsWarning, ParameterError
-from dpvb.estimators import above_noise
-from dpvb.models.topics import lda, reading
+from dpvb.estimators.lda import final_std, topic_deviations
+from dpvb.models.topics import lda
 
 TERMS = 300
 #: The noise of these fits is fixed, so that no test has a false alarm.
@@ -47,13 +48,13 @@ def fixed_noise(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def test_the_noise_of_a_plan_is_that_of_the_fit() -> None:
     fitted = model(3, epsilon=1.0, learning_offset=2.0, learning_decay=0.8).fit(documents(2, n=40))
     task = fitted.task(documents(2, n=40))
-    std = above_noise.final_std(fitted._calibrated(task.plan), task.rho)
+    std = final_std(fitted._calibrated(task.plan), task.rho)
     np.testing.assert_allclose(fitted._q.sum_std_v * fitted._q.word_weight_v, std, rtol=1e-9)
 
 
 def test_a_forecast_is_in_proportion_to_documents_and_against_topics() -> None:
     one = model(10, epsilon=1.0, num_steps=20).expect(2_000, 7_702)
-    assert 6 < one.strength * reading.detectable(lda.LDA(10, 7_702)) < 9
+    assert 6 < one.strength * lda.LDAModel(10, 7_702).detectable < 9
     assert one.needed == pytest.approx(2_000 / one.strength, rel=1e-3)
     assert one.affordable == pytest.approx(10 * one.strength)
     assert one.values == (("topics above the noise", 0.0),)
@@ -65,11 +66,11 @@ def test_a_forecast_is_in_proportion_to_documents_and_against_topics() -> None:
 
 def test_detectable_energy_is_ten_deviations_of_noise() -> None:
     """V squares of noise add up to V ± √(2V)."""
-    assert reading.detectable(lda.LDA(2, 7_702)) ** 2 == pytest.approx(10 * math.sqrt(2 * 7_702))
+    assert lda.LDAModel(2, 7_702).detectable ** 2 == pytest.approx(10 * math.sqrt(2 * 7_702))
 
 
 def test_deviations_are_energy_over_size() -> None:
-    topics = lda.LDA(2, 4)
+    topics = lda.LDAModel(2, 4)
     background, sd = np.array([0.1, 0.2, 0.3, 0.4]), 0.01
     off = np.array([1.0, 0.0, 0.0, -0.25])
     q = topics.topics(np.ones((4, 2)), background, np.ones(4))
@@ -77,7 +78,7 @@ def test_deviations_are_energy_over_size() -> None:
     length = np.linalg.norm(background)
     assert off @ background == pytest.approx(0.0)
     expected = [-3 / (5 * length / sd), ((off / sd) @ (off / sd) - 3) / (3 * length / sd)]
-    np.testing.assert_allclose(above_noise.deviations(topics, q), expected, rtol=1e-9)
+    np.testing.assert_allclose(topic_deviations(topics, q), expected, rtol=1e-9)
 
 
 def test_topics_that_are_there_stand_above_the_noise(fixed_noise: int) -> None:
@@ -123,6 +124,13 @@ def test_a_fit_of_persons_is_compared_with_persons(fixed_noise: int) -> None:
     assert fitted.topics_above_noise_ >= 4
 
 
+@kills("public facts", "a forecast of topics that counts the private documents")
+@edit("estimators/lda.py", "if self.num_examples is None or task.model.means:", "if task.model.means:")
+@edit(
+    "estimators/lda.py",
+    "self._forecast(task, plan, self.num_examples)",
+    "self._forecast(task, plan, max(task.source.count(), 1))",
+)
 def test_a_warning_comes_before_anything_is_spent_where_the_number_is_public() -> None:
     """The fit is stopped at its first release."""
 
@@ -145,7 +153,7 @@ def test_auto_takes_as_many_topics_as_are_clear() -> None:
     given: dict[str, Any] = {"num_examples": 3_000}
     chosen = model("auto", **given)
     one = model(1, **given).expect(3_000, TERMS)
-    expected = one.strength * reading.detectable(lda.LDA(1, TERMS)) // 100
+    expected = one.strength * lda.LDAModel(1, TERMS).detectable // 100
     assert expected > 1
     fitted = chosen.fit(matrix)
     assert len(fitted.components_) == expected
@@ -154,6 +162,13 @@ def test_auto_takes_as_many_topics_as_are_clear() -> None:
         assert len(model("auto", num_examples=20).fit(matrix).components_) == 1
 
 
+@kills("public facts", "a number of topics that is chosen by the number of private documents")
+@edit("estimators/lda.py", "if self.num_examples is None or self.epsilon == math.inf:", "if False:")
+@edit(
+    "estimators/lda.py",
+    "signal_of_plan(one, plan, schedule.rho, self.num_examples)",
+    "above_noise.signal(one, plan, schedule.rho, max(source.count(), 1))",
+)
 @pytest.mark.parametrize(
     "options", [{}, {"num_examples": 3_000, "epsilon": math.inf}, {"n_components": "many"}, {"n_components": 0}]
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 import dpvb
 from dpvb import federated
@@ -212,6 +213,8 @@ def test_the_statement_adds_what_the_earlier_release_spent(first: dpvb.LogisticR
     assert "said to be public" in " ".join(str(model(prior=naked, public_prior=True).fit(table(30)).privacy_).split())
 
 
+@kills("releases", "a release behind a prior's own prior that the statement leaves out")
+@edit("estimators/earlier.py", "for said in past.public if _EARLIER in said", "for said in ()")
 def test_the_statement_names_all_releases_behind_a_prior(first: dpvb.LogisticRegression, tmp_path: Path) -> None:
     """Whoever is in all three data sets can add up three losses; that the prior's own rows are public hides none."""
     second = model(prior=first, epsilon=2.0).fit(table(start=N))

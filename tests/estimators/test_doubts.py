@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 import dpvb
 from dpvb.accounting import Event, doubts
@@ -60,6 +61,12 @@ def test_what_is_forecast_of_the_count_is_what_the_fit_then_says() -> None:
     assert float(forecast.replace(",", "")) == pytest.approx(float(said.replace(",", "")), rel=0.05)
 
 
+@kills("public facts", "a warning that knows how many rows there are")
+@edit(
+    "estimators/base.py",
+    "            num_units=self.num_examples,\n            events=",
+    "            num_units=task.source.count(),\n            events=",
+)
 def test_what_is_said_does_not_depend_on_the_data() -> None:
     said = []
     for rows in (300, 299, 0):

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from scipy.special import chdtri
 
 import dpvb
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError
-from dpvb.models.factors.moments import Moments
+from dpvb.models.factors.three_releases import SecondMoments
 from dpvb.results import model_file
 
 KINDS = (dpvb.FactorAnalysis, dpvb.PCA)
@@ -96,6 +97,8 @@ def test_an_earlier_release_makes_moments_more_precise_and_is_named(first: Any, 
     assert "an earlier release, which promised each row behind it" in " ".join(str(again.privacy_).split())
 
 
+@kills("releases", "moments of an earlier release whose noise is dropped")
+@edit("models/factors/three_releases.py", "share * other.noise)", "0.0)")
 @pytest.mark.parametrize("noises", [(0.3, 0.1), (0.02, 0.02), (0.1, 0.0)])
 def test_joined_moments_know_their_noise_and_weigh_by_it(noises: tuple[float, float]) -> None:
     """Of so many rows that noise alone is left: 10,000 entries have the std that is said, which is the least there is.
@@ -105,7 +108,7 @@ def test_joined_moments_know_their_noise_and_weigh_by_it(noises: tuple[float, fl
     rng, found = np.random.default_rng(0), []
     for _ in range(2_000):
         one, other = (
-            Moments(np.zeros(D), np.ones(D), 1.0, 0.0, np.diag(1 + sd * rng.standard_normal(D)), sd, 1e12)
+            SecondMoments(np.zeros(D), np.ones(D), 1.0, 0.0, np.diag(1 + sd * rng.standard_normal(D)), sd, 1e12)
             for sd in noises
         )
         joined = one.joined(other)
@@ -133,9 +136,6 @@ def test_what_does_not_fit_is_refused_by_name(first: Any, tmp_path: Path) -> Non
     refused("'x0' differs", low=[-9.0] * (D - 1) + [-80.0])
     refused("prior must be of the same rows", low=None, high=None, row_norm=100.0)
     refused("prior must be a fitted dpvb.PCA", dpvb.PCA)
-    refused("prior must be None, unless solver='three_releases'", solver="paper")
-    paper = dpvb.FactorAnalysis(2, **RANGES, epsilon=1.0, solver="paper").fit(people(200))
-    refused("prior must be a fit with solver='three_releases'", prior=paper)
     refused("prior must hold loadings, noise_variance, mean, rows", prior={"loadings": LOADINGS})
     refused(r"prior\['loadings'\] must be K x 5 finite numbers", prior={**study, "loadings": LOADINGS[:, :4]})
     refused(r"prior\['mean'\] must be 5 finite numbers", prior={**study, "mean": [math.nan] * D})
@@ -153,6 +153,8 @@ def test_what_does_not_fit_is_refused_by_name(first: Any, tmp_path: Path) -> Non
         dpvb.PCA(2, **{**norm, "row_norm": 60.0}, prior=plain).fit(x)
 
 
+@kills("releases", "moments of the same data set as prior of its next factors")
+@edit("estimators/factors.py", '    check_release("prior", model, fit, public=public)\n', "")
 def test_the_ledger_knows_whose_prior_it_is(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("x", epsilon=4.0, delta=1e-3, unit="row", neighboring_relation="add_or_remove_one")

@@ -222,14 +222,15 @@ def test_directions_are_hidden_as_was_said(fixed_noise: None) -> None:
 
     rng = np.random.default_rng(1)
     fitted = made("PCA").fit(rng.normal(0, 0.5, (4_000, 12)))
-    edge = reading.edge(fitted._moments.noise, 12) / np.trace(fitted._moments.second_dd)
+    edge = reading.noise_edge(fitted._moments.noise, 12) / np.trace(fitted._moments.second_dd)
     assert close(made("PCA").expect(4_000, 12).values[0][1], float(np.hypot(edge, 2 * math.sqrt(12 / 4_000) / 12)))
 
 
 @pytest.mark.parametrize("noise", [0.001, 0.004, 0.008, 0.04])
 def test_components_keep_as_much_as_noise_leaves(noise: float) -> None:
     """Against drawn matrices: what the leading directions hold of the variance, those that no noise would show."""
-    from dpvb.models.factors import foreseen, reading
+    from dpvb.models.factors import reading
+    from dpvb.models.factors.reading import captured
 
     rng, d, k = np.random.default_rng(2), 100, 3
     own_d = np.repeat([0.5 / k, 0.5 / (d - k)], [k, d - k])
@@ -238,9 +239,9 @@ def test_components_keep_as_much_as_noise_leaves(noise: float) -> None:
         noise_dd = rng.standard_normal((d, d)) * noise
         value_e, vector_de = np.linalg.eigh(np.diag(own_d) + (noise_dd + noise_dd.T) / math.sqrt(2))
         held_e = (vector_de**2 * own_d[:, None]).sum(axis=0)
-        seen = value_e - own_d[-1] > reading.edge(math.sqrt(2) * noise, d)
+        seen = value_e - own_d[-1] > reading.noise_edge(math.sqrt(2) * noise, d)
         kept.append(held_e[seen][-k:].sum() / 0.5)
-    assert foreseen.captured(d, k, math.sqrt(2) * noise) == pytest.approx(np.mean(kept), abs=0.03)
+    assert captured(d, k, math.sqrt(2) * noise) == pytest.approx(np.mean(kept), abs=0.03)
 
 
 def test_groups_are_as_many_as_was_said(fixed_noise: None) -> None:

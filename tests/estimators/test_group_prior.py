@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from sklearn.base import clone
 from test_cli import run
 
@@ -118,6 +119,8 @@ def test_priors_that_do_not_fit_are_refused_by_name(first: dpvb.Mixture) -> None
     refused("without secret noise", prior=bare)
 
 
+@kills("releases", "groups of the same people as a prior")
+@edit("estimators/mixture.py", '    check_release("prior", model, fit, public=fit.public_prior)\n', "")
 def test_a_release_of_the_same_people_is_no_prior(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=4.0, delta=1e-5)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from scipy.special import expit
 
 import dpvb
@@ -163,6 +164,18 @@ def test_a_row_with_a_fault_beside_its_count_is_no_row(name: str, faults: list[f
     np.testing.assert_array_equal(numbers(fitted("PoissonRegression", texts, covariance=covariance)), sound)
 
 
+@kills("norms", "exposures of rows without their bound", "exposure-2.0")
+@edit(
+    "data/tables/response.py",
+    "found[name] = np.clip(value_n, -bound, bound)",
+    'found[name] = np.clip(value_n, -bound, np.inf if name == "exposure" else bound)',
+)
+@kills("norms", "weights of rows without their bound", "weights-2.0")
+@edit(
+    "data/tables/response.py",
+    "found[name] = np.clip(value_n, -bound, bound)",
+    'found[name] = np.clip(value_n, -bound, np.inf if name == "weights" else bound)',
+)
 @pytest.mark.parametrize(("name", "bound"), [("exposure", 2.0), ("offset", 1.0), ("weights", 2.0)])
 def test_what_is_beyond_its_bound_counts_as_the_bound(name: str, bound: float) -> None:
     data = rows("PoissonRegression", n=300)
@@ -174,6 +187,8 @@ def test_what_is_beyond_its_bound_counts_as_the_bound(name: str, bound: float) -
     assert not np.allclose(one, numbers(fitted("PoissonRegression", data)), rtol=1e-3)
 
 
+@kills("norms", "weights of rows applied twice")
+@edit("models/regression/likelihood.py", "scale_n=form.scale_n * weight_n)", "scale_n=form.scale_n * weight_n**2)")
 @EVERY_KIND
 @pytest.mark.parametrize("form", ["first_order, offset and weights", "first_order, diagonal, offset and weights"])
 def test_no_row_exceeds_the_bounds_whatever_stands_beside_it(kind: str, form: str) -> None:
@@ -190,6 +205,8 @@ def test_no_row_exceeds_the_bounds_whatever_stands_beside_it(kind: str, form: st
     assert max(reached) <= 1 + 1e-4
 
 
+@kills("factor", "noise for rows that count once where they weigh more")
+@edit("models/regression/likelihood.py", "bound=most * block.bound", "bound=block.bound")
 def test_the_bound_of_the_weights_makes_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every block of rows that count five times has five times the bound."""
     for covariance in ("full", "diagonal"):

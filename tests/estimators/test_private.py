@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 import dpvb
 from dpvb.core.schedule import Schedule
@@ -205,6 +206,8 @@ def test_a_model_that_only_no_data_make_fail_is_fitted(members: dict[str, Any]) 
     assert np.isfinite(model.q_).all()
 
 
+@kills("leaks", "a tryout on the private rows")
+@edit("estimators/private.py", "return source, Rows(zeros)", "return source, source")
 def test_a_tryout_looks_at_no_row_of_the_data() -> None:
     seen = []
 
@@ -298,6 +301,8 @@ class Other(Sum):
         return {"s": dpvb.Rows(-batch)}
 
 
+@kills("crashes", "a run continued with another model")
+@edit("estimators/base.py", '"others": others, "learned": declared(model)}', '"others": {}, "learned": {}}')
 @pytest.mark.parametrize(
     ("changed", "name"),
     [
@@ -431,6 +436,8 @@ def _again(stored: model_file.StoredModel, path: Path, **facts: Any) -> Any:
     return dpvb.load(path)
 
 
+@kills("code", "a start as large as a model file says")
+@edit("estimators/private.py", "        self.q_ = domains", "        self.model.init(None)\n        self.q_ = domains")
 def test_a_file_makes_nothing_that_is_larger_than_itself(stored: Any, tmp_path: Path) -> None:
     """With a k of 10⁹ the model's own start would take 8·10¹⁸ bytes."""
     found = _again(stored, tmp_path / "m.dpvb", fields={**stored.facts["fields"], "k": 10**9})
@@ -487,6 +494,8 @@ def test_what_a_class_of_others_raises_is_a_fault_of_the_file_and_who_stops_it_s
         _again(stored, path, fields={"prior": "stop"})
 
 
+@kills("code", "a module asked for what a model file names")
+@edit("guards/strangers.py", "vars(sys.modules[module]).get(name) if", "getattr(sys.modules[module], name, None) if")
 def test_no_module_runs_code_for_what_a_file_says(stored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lazy, asked = types.ModuleType("lazy"), []
     lazy.__getattr__ = asked.append  # type: ignore[method-assign,assignment]

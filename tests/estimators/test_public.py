@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from planted import edit, kills
 from scipy import io, sparse
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
@@ -56,6 +57,8 @@ FORMS: dict[str, Any] = {
 }
 
 
+@kills("public facts", "columns that private texts have named, without a question")
+@edit("estimators/lda.py", "if source.vocabulary is None and not self.public_vocabulary:", "if False:")
 @pytest.mark.parametrize("form", FORMS)
 def test_counts_without_names_are_refused_before_the_charge_unless_their_columns_are_public(
     form: str, ledger: Path, tmp_path: Path
@@ -207,6 +210,8 @@ LONG: dict[str, tuple[Any, tuple[Any, ...], str, str]] = {
 }
 
 
+@kills("public facts", "a longest row that is declared as it was measured, and nothing is said of it")
+@edit("estimators/base.py", '("low", "high", "y_range", "row_norm"), ("max', '("low", "high", "y_range"), ("max')
 @pytest.mark.parametrize("name", LONG)
 def test_a_range_that_looks_computed_is_spoken_of_and_its_ends_are_not_shown(name: str) -> None:
     model, rows, said, what = LONG[name]

@@ -2,9 +2,11 @@
 
 import inspect
 import warnings
+from typing import ClassVar
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate, learning_curve, validation_curve
@@ -168,6 +170,8 @@ SEARCHES = {
 }
 
 
+@kills("choices", "a search that pays for a fit before its score is refused")
+@edit("estimators/base.py", 'if not hasattr(estimator, "privacy_"):', "if False:")
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("kind", [dpvb.LogisticRegression, dpvb.LDA, dpvb.SigmoidBeliefNetwork, dpvb.DPVI])
 def test_what_scores_fits_of_private_rows_is_refused_before_the_first_charge(ledger, kind, search):
@@ -184,6 +188,36 @@ def test_in_a_pipeline_too_nothing_is_charged_for_a_score(ledger):
     with pytest.raises(TypeError, match="score"):
         cross_val_score(make_pipeline(MaxAbsScaler(), model), X, X[:, 0] > 0)
     assert dpvb.Ledger(ledger).remaining("a").num_charges == 0
+
+
+class Heard(dpvb.LogisticRegression):
+    """Keeps what is asked of the class's instances, in order, but for names that begin with an underscore."""
+
+    asked: ClassVar[list[str]] = []
+
+    def __getattribute__(self, name):
+        if not name.startswith("_") and name in {"fit", "score", "predict", "predict_proba", "decision_function"}:
+            Heard.asked.append(name)
+        return super().__getattribute__(name)
+
+
+def test_a_scorer_of_ones_own_asks_what_a_person_asks_who_predicts_so_that_its_fits_are_charged(ledger):
+    """Two settings in two folds, and the fit of the better one: five charges, as docs/how-to/settings.md says."""
+    X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
+    y = (X[:, 0] > 0).astype(int)
+    model = Heard(epsilon=0.1, delta=1e-7, low=-1, high=1, num_steps=2, ledger=str(ledger), dataset="a")
+    Heard.asked.clear()
+    cross_val_score(model, X, y, cv=2, scoring="roc_auc", error_score="raise")
+    searched = {*Heard.asked}
+    Heard.asked.clear()
+    for half in (slice(0, 20), slice(20, 40)):
+        copy = clone(model).fit(X[half], y[half])
+        assert copy.decision_function(X).shape == (40,)
+        assert copy.predict_proba(X).shape == (40, 2)
+    assert searched <= {*Heard.asked}
+    assert dpvb.Ledger(ledger).remaining("a").num_charges == 4
+    GridSearchCV(model, {"num_steps": [2, 3]}, cv=2, scoring="roc_auc", error_score="raise").fit(X, y)
+    assert dpvb.Ledger(ledger).remaining("a").num_charges == 9
 
 
 @pytest.mark.parametrize("regression", REGRESSIONS, ids=lambda e: type(e).__name__)
@@ -223,6 +257,8 @@ def test_pipeline_with_a_fixed_vocabulary_fits_texts():
     assert {word for topic in direct.topics(4) for word in topic} == set(words)
 
 
+@kills("choices", "private rows scored because nobody said that they were")
+@edit("estimators/base.py", "if public is not True:", "if public is None:")
 def test_score_is_refused_unless_the_caller_says_public():
     fitted = dpvb.LDA(2, **EXAMPLE).fit(corpus())
     for call in (fitted.score, fitted.perplexity):

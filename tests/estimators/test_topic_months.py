@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from test_topic_prior import TOPICS, documents, model
 
 import dpvb
@@ -36,6 +37,8 @@ def noise_of(monkeypatch: pytest.MonkeyPatch) -> Any:
     return seeded
 
 
+@kills("factor", "sums of months that forget the noise of the earlier ones")
+@edit("models/topics/lda.py", "math.hypot(std, self.earlier.words_std)", "std")
 @pytest.mark.parametrize("num_steps", [0, 2])
 def test_sums_of_months_are_those_of_each_added_up(known: dpvb.LDA, num_steps: int, noise_of: Any) -> None:
     """Word totals to the last bit; their noise, and that of the topics' sums, as of independent releases."""
@@ -77,6 +80,10 @@ def test_every_month_is_better_than_the_one_before(known: dpvb.LDA, noise_of: An
     assert all(later < before for before, later in itertools.pairwise(values))
 
 
+@kills("persons", "ids of an earlier month in another spelling")
+@edit("data/persons.py", "None if identity(cell) in known else cell", "None if cell in known else cell")
+@kills("persons", "a person of an earlier month who counts again in a later one")
+@edit("data/persons.py", "None if identity(cell) in known else cell", "cell")
 def test_whoever_was_seen_adds_nothing_and_nothing_says_so(known: dpvb.LDA, noise_of: Any) -> None:
     """The same bits as without these persons' documents; ids are compared in one spelling."""
     matrix, persons = documents(40, seed=3), np.arange(40) // 2

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 import dpvb
 from dpvb import federated
 from dpvb.core.noise import InsecureNoise
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError
 from dpvb.models.topics import prior
-from dpvb.models.topics.prior import Prior
+from dpvb.models.topics.prior import TopicPrior
 
 TERMS, TOPICS = 120, 6
 WORDS = tuple(f"w{chr(97 + v // 26)}{chr(97 + v % 26)}" for v in range(TERMS))
@@ -55,10 +56,12 @@ def fixed_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- the start ----------------------------------------------------------------------------------------------
 
 
-def made_up(seed: int = 3) -> tuple[Prior, np.ndarray, np.ndarray]:
+def made_up(seed: int = 3) -> tuple[TopicPrior, np.ndarray, np.ndarray]:
     """A prior, how many words of each topic there are, and their totals."""
     rng = np.random.default_rng(seed)
-    known = Prior(np.maximum(known_topics(), 1e-6) / np.maximum(known_topics(), 1e-6).sum(axis=0), np.full(6, 1 / 6))
+    known = TopicPrior(
+        np.maximum(known_topics(), 1e-6) / np.maximum(known_topics(), 1e-6).sum(axis=0), np.full(6, 1 / 6)
+    )
     c_k = np.array([4e4, 2e4, 1e4, 5e3, 0.0, 0.0])
     return known, c_k, known.topics_vk @ c_k + 20.0 * rng.standard_normal(TERMS)
 
@@ -66,7 +69,7 @@ def made_up(seed: int = 3) -> tuple[Prior, np.ndarray, np.ndarray]:
 def test_the_usage_is_the_least_of_what_it_minimises() -> None:
     """At the weights that it implies, the gradient vanishes where a topic is used, and points outwards elsewhere."""
     known, truth, t_v = made_up()
-    c_k = prior.usage(known, t_v, 20.0)
+    c_k = known.usage(t_v, 20.0)
     w_v = 1 / (20.0**2 + (0.7 * known.topics_vk @ c_k) ** 2)
     usual_k = t_v.sum() * known.usage_k
     gradient_k = known.topics_vk.T @ (w_v * (known.topics_vk @ c_k - t_v))
@@ -81,10 +84,10 @@ def test_the_usage_is_the_least_of_what_it_minimises() -> None:
 def test_exact_totals_leave_the_prior_as_it_is() -> None:
     known, _, _ = made_up()
     t_v = known.topics_vk @ (1e5 * known.usage_k)
-    c_k = prior.usage(known, t_v, 0.0)
+    c_k = known.usage(t_v, 0.0)
     np.testing.assert_allclose(c_k, 1e5 * known.usage_k, rtol=1e-9)
     b_v = prior.words(known.topics_vk @ c_k, t_v, 0.0)
-    np.testing.assert_allclose(prior.around(known, c_k, b_v), known.topics_vk, rtol=1e-6)
+    np.testing.assert_allclose(known.adapted(c_k, b_v), known.topics_vk, rtol=1e-6)
 
 
 def test_words_follow_the_totals_where_they_were_seen_and_the_prior_elsewhere() -> None:
@@ -190,6 +193,8 @@ def test_persons_and_federations_take_a_prior(public_model: dpvb.LDA) -> None:
 # --- what is asked and said ---------------------------------------------------------------------------------
 
 
+@kills("releases", "a prior without noise that nobody called public")
+@edit("estimators/earlier.py", "if not (statement.private or public):", "if False:")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -219,6 +224,8 @@ def test_a_rehearsal_and_what_is_no_fit_are_no_priors() -> None:
         model(prior=model(n_components=2)).fit(documents(20))
 
 
+@kills("releases", "a prior without noise that is public because it has none")
+@edit("estimators/earlier.py", "public or statement.published", 'public or statement.epsilon == float("inf")')
 def test_documents_that_were_said_to_be_public_make_a_public_prior(tmp_path: Path) -> None:
     """Whoever fits them says so, and the file keeps it; of a fit that says nothing it is asked again."""
     plain = model(n_components=TOPICS, epsilon=math.inf)
@@ -275,6 +282,8 @@ def test_files_of_a_prior(tmp_path: Path) -> None:
         model(prior=tmp_path / "bad.dpvb").fit(documents(20))
 
 
+@kills("releases", "an earlier release whose cost the statement does not add")
+@edit("estimators/earlier.py", "past.epsilon + fit.epsilon:.6g", "fit.epsilon:.6g")
 def test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom(public_model: dpvb.LDA) -> None:
     first = model(n_components=TOPICS, epsilon=0.5, delta=1e-6).fit(documents(40))
     second = model(prior=first, num_steps=0, provenance={"prior": "the first half of the year"}).fit(documents(40))
@@ -286,6 +295,10 @@ def test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom(public
     assert "6 topics of a model whose data are said to be public" in " ".join(str(public.privacy_).split())
 
 
+@kills("releases", "a release of the same data set as prior of its next fit")
+@edit(
+    "estimators/earlier.py", '    if charge.dataset == dataset:\n        return "same" if whole else "namesake"\n', ""
+)
 def test_a_prior_of_the_same_data_set_is_refused_before_the_charge(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         for name in ("notes", "letters"):

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from wire import decode, encode, offered
 
 import dpvb
+from benchmarks.float64 import Float64Network, Float64Topics
 from dpvb import federated
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import ORDERS, add, cost_units
@@ -207,17 +209,17 @@ def test_trust_models_without_noise_are_one_fit() -> None:
 
 
 class PlainTopics(dpvb.LDA):
-    """The NumPy path in float64, ordinary variational Bayes."""
+    """Topics in float64, ordinary variational Bayes."""
 
     def _model(self, *facts: Any, **parts: Any) -> Any:
-        return dataclasses.replace(super()._model(*facts, **parts), engine="numpy")
+        return Float64Topics(**vars(super()._model(*facts, **parts)))
 
 
 class PlainNetwork(dpvb.SigmoidBeliefNetwork):
-    """The NumPy path in float64."""
+    """Weights in float64."""
 
     def _model(self, width: int) -> Any:
-        return dataclasses.replace(super()._model(width), engine="numpy")
+        return Float64Network(**vars(super()._model(width)))
 
 
 def topics(**options: Any) -> Any:
@@ -398,6 +400,8 @@ def test_a_client_that_leaves_ends_a_run_that_may_miss_none(trust: str, schedule
         assert isinstance(decode(client.answer(encode(made.offer("next")))), Accepted)  # the old run is over
 
 
+@kills("parties", "a sum with a share missing taken for the sum", "3")
+@edit("federated/server.py", "if len(shares) == len(present) or not trust.secure:", "if shares:")
 @pytest.mark.parametrize("step", [0, 1, 3, ROUNDS - 1])
 def test_secure_aggregation_goes_on_without_a_client_that_may_be_missing(step: int, ledger: Path) -> None:
     """The attempt with the lost client is another release of those who stay, and charged to them alone."""
@@ -626,6 +630,31 @@ def test_an_acceptance_that_is_none_ends_the_run(how: str, schedule: str) -> Non
 # --- hostile servers ----------------------------------------------------------------------------------------
 
 
+@kills("crashes", "a request known by all but those who are asked", "none")
+@edit(
+    "federated/client.py",
+    "digest = self._shared.digest(data := bytes(data))\n",
+    "digest = self._shared.digest(data := bytes(data))\n"
+    "        try:\n"
+    "            found = messages.decode(data, self._form_of_q.classes)\n"
+    "        except DpvbError:\n"
+    "            found = None\n"
+    "        if isinstance(found, Request):\n"
+    "            found = Request(found.offer, found.step, found.attempt, (self.name,), found.q)\n"
+    "            digest = messages.digest(messages.encode(found, self._form_of_q.classes))\n",
+)
+@kills("crashes", "a repeated request answered with fresh noise", "none")
+@edit(
+    "federated/client.py",
+    "known = self._memory.reply(digest)\n                return",
+    "known = None\n                return",
+)
+@edit("federated/client.py", "return attempts[min(attempts)] != digest", "return True")
+@edit(
+    "federated/membership.py",
+    "known = digest in memory.begun(self.offer).get(request.step, {}).values()",
+    "known = False",
+)
 @pytest.mark.parametrize("trust", TRUST)
 def test_what_no_honest_server_asks_is_refused_for_nothing(trust: str, ledger: Path) -> None:
     """Other steps, other people, another q, before and after a run: refused, and charged to nobody."""
@@ -700,6 +729,12 @@ def _moved(q: Any) -> Any:
     )
 
 
+@kills("crashes", "another attempt at a federated release for nothing", "none")
+@edit(
+    "federated/membership.py",
+    "journal = None if self._run is None else self._run.repeated(request.step, digest)",
+    "journal = None",
+)
 @pytest.mark.parametrize("trust", ["none", "secure_aggregation"])
 def test_another_attempt_is_another_release(trust: str, ledger: Path) -> None:
     """Asked again in other words: other noise, other masks, and a charge of its own for everybody who answers."""

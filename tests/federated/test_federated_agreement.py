@@ -13,7 +13,7 @@ import pytest
 from small_models import CASES, NAMES
 
 from dpvb.models.declared import declared
-from dpvb.models.topics.lda import LDA
+from dpvb.models.topics.lda import LDAModel
 
 
 def density(theta: Any, x: Any, scale: float = 1.0) -> Any:
@@ -97,5 +97,5 @@ def test_a_model_is_told_by_its_declared_fields(case: Any) -> None:
 
 
 def test_each_field_is_told_by_itself() -> None:
-    one, other = declared(LDA(2, 5)), declared(LDA(3, 5))
+    one, other = declared(LDAModel(2, 5)), declared(LDAModel(3, 5))
     assert [name for name in one if one[name] != other[name]] == ["n_components"]

@@ -23,6 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from killed_client import MARKS, killed, script
+from planted import edit, kills
 from scipy.stats import chi2
 from small_models import NAMES, TOYS_FIRST, D, Location, table
 from wire import decode, encode, offered
@@ -53,7 +54,7 @@ from dpvb.federated.shared import Shared
 from dpvb.federated.trust import Trust
 from dpvb.ledger import Ledger
 from dpvb.models.declared import declared
-from dpvb.models.topics.lda import LDA
+from dpvb.models.topics.lda import LDAModel
 from dpvb.runs.checkpoint import Checkpoint, Seal
 from dpvb.version import __version__
 
@@ -288,6 +289,14 @@ def test_fewer_clients_than_planned_still_have_the_claimed_noise() -> None:
     assert chi2.ppf(1 - 5e-8, 4000) / 1.5 < low  # With a third of the noise missing it would be seen.
 
 
+@kills("parties", "requests with any number of participants")
+@edit("federated/client.py", "if trust.secure and len(request.participants) < trust.least:", "if False:")
+@kills("parties", "a server that leaves out as many as may be missing or collude")
+@edit(
+    "federated/client.py",
+    "len(request.participants) < trust.least:",
+    "len(request.participants) < trust.least - (trust.colluders or 0):",
+)
 @pytest.mark.parametrize("num_clients", [3, 4, 5, 6])
 def test_whomever_a_server_leaves_out_enough_noise_is_asked_for(num_clients: int) -> None:
     """Every F and C, and every set of participants: a client answers those alone that leave out F at most."""
@@ -310,6 +319,12 @@ def test_whomever_a_server_leaves_out_enough_noise_is_asked_for(num_clients: int
                 assert f"at least {num_clients - tolerated} must take part" in reason(answer)
 
 
+@kills("parties", "no client taken to collude where nothing is said")
+@edit(
+    "federated/trust.py",
+    'return int(trust == "secure_aggregation") if colluders is None else colluders',
+    "return colluders or 0",
+)
 @pytest.mark.parametrize(("every", "present"), [("ab", "ab"), ("abc", "ab"), ("abc", "abc"), ("abcd", "abc")])
 def test_a_server_that_leaves_one_out_and_works_with_another_finds_the_promised_noise(every: str, present: str) -> None:
     """The last one present adds no noise, and who is not is not asked: the others' noise is the plan's, by default.
@@ -641,6 +656,8 @@ def test_malformed_messages_are_refused_whatever_they_are(data: st.DataObject) -
         assert "offers, requests and farewells" in reason(tell(client, other))
 
 
+@kills("queries", "a server's q asked whatever its form")
+@edit("federated/form_of_q.py", "if not any(_fits(form, own) for own in self._forms) or not", "if not")
 def test_a_q_of_another_form_is_refused_before_its_release_is_begun(ledger: Path) -> None:
     """An array with a row of its own for every row of data would undo the clipping of each by itself."""
     made = party()
@@ -709,7 +726,13 @@ def test_the_q_of_a_strangers_model_travels_and_nothing_else_is_made_of_a_messag
         for q in (weapon, Place(weapon), [weapon], {"q": weapon}):
             told = reason(tell(client, asked(offer, 0, q=q)))
             assert "names the class 'test_federated_client:Weapon'" in told
-        for q in (LDA(2, D).init(np.random.default_rng(0)), made.offer(), Place(made.offer()), Place(Place(Q)), Q):
+        for q in (
+            LDAModel(2, D).init(np.random.default_rng(0)),
+            made.offer(),
+            Place(made.offer()),
+            Place(Place(Q)),
+            Q,
+        ):
             assert reason(tell(client, asked(offer, 0, q=q)))
         assert not MADE
         share(tell(client, asked(offer, 0, q=Place(Q))))
@@ -717,10 +740,19 @@ def test_the_q_of_a_strangers_model_travels_and_nothing_else_is_made_of_a_messag
         assert spent(ledger) == costs(made.plan)
 
 
+@kills("queries", "a server's q asked whatever numbers it holds")
+@edit("federated/form_of_q.py", "if (fault := domains.outside(q)) is not None:", "if fault := None:")
+@edit(
+    "federated/membership.py",
+    "query = loop.query(self._owner.task.model, request.q, self.plan.releases[request.step])",
+    "query = partial(\n"
+    "            self._owner.task.model.e_step, request.q, blocks=self.plan.releases[request.step].blocks\n"
+    "        )",
+)
 @pytest.mark.parametrize("trust", ["none", "secure_aggregation"])
 def test_a_q_outside_its_domain_is_refused_and_nothing_is_spent(trust: str, ledger: Path) -> None:
     """Numbers that are not finite, and signs that its class does not declare: of any form that is the model's own."""
-    model = LDA(2, D)
+    model = LDAModel(2, D)
     task = task_of(np.ones((5, D)), model, source=BagOfWords)
     made = party(trust, tasks=dict.fromkeys("abc", task))
     q = model.init(np.random.default_rng(0))
@@ -915,6 +947,16 @@ class Answers:
         assert len(places) == len(set(places))
 
 
+@kills("crashes", "a release given anew whose answer made room for others")
+@edit("federated/membership.py", "if self._position > step:\n            raise", "if False:\n            raise")
+@edit(
+    "federated/membership.py",
+    "return wall.share(query, self.plan.releases[step], conceal)",
+    "return self._behind(self.plan, None).share(query, self.plan.releases[0], conceal)",
+)
+@kills("crashes", "answers to offers that make room for others")
+@edit("federated/memory.py", "return (self._answers if offered else self._replies)", "return self._replies")
+@edit("federated/memory.py", "            self._answers[offer] = answer\n", "            self.keep(offer, answer)\n")
 @given(
     words=st.lists(st.sampled_from(SPOKEN), min_size=10, max_size=40),
     kept=st.sampled_from([0, 400, 2000]),
@@ -937,6 +979,8 @@ def test_what_was_answered_once_is_answered_the_same_or_not_at_all(
         assert all(client.answer(data) == answer for data, answer in accepted.items())
 
 
+@kills("crashes", "an offer accepted anew whose answer is gone")
+@edit("federated/client.py", "if digest in earlier:", "if earlier.pop(digest, None) is None and False:")
 @given(
     words=st.lists(st.sampled_from([*SPOKEN, *[("restart",), ("vanish",)] * 5]), min_size=4, max_size=16),
 )
@@ -1059,6 +1103,10 @@ def _relative() -> Plan:
     return phased(Location().blocks, FullBatch(), [1.0] * 5, unit="row")
 
 
+@kills("crashes", "masks used again after a restart that nobody counts")
+@edit("federated/client.py", "if trust.secure and current.restarted and self._owner.ledger is None:", "if False:")
+@kills("crashes", "masks used again from a folder that was set back")
+@edit("federated/membership.py", "self._may_repeat_masks |= self._run.has_lost", "pass")
 @pytest.mark.parametrize("trust", ["secure_aggregation", "none"])
 @pytest.mark.parametrize("counted", [True, False])
 @pytest.mark.parametrize("when", ["accepted", "answered once", "answered twice"])
@@ -1135,6 +1183,8 @@ DAMAGE: dict[str, Any] = {
 }
 
 
+@kills("crashes", "masks used again by a client that begins its run anew")
+@edit("federated/membership.py", "if is_new and self.restarted and owner.federation.trust.secure:", "if False:")
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_folder_hides_no_two_sums_alike(damage: str, ledger: Path, tmp_path: Path) -> None:
     """Whatever of it is lost: what was masked once is given as it was or not at all, and the folder is left."""
@@ -1179,6 +1229,8 @@ def test_answers_that_are_removed_while_a_client_runs_bring_no_masks_back(
             assert answer == given[step] or reason(decode(answer))
 
 
+@kills("crashes", "a forked client that answers", "False-False")
+@edit("federated/client.py", 'try:\n                self._origin.check("this client")\n', "try:\n")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("counted", [True, False])
 @pytest.mark.parametrize("lasting", [True, False])
@@ -1259,6 +1311,12 @@ def test_a_hostile_folder_is_refused_by_name(what: str, tmp_path: Path) -> None:
         made.client(folder=folder)
 
 
+@kills("crashes", "an attempt that is charged though it cannot be bound")
+@edit(
+    "federated/membership.py",
+    "        memory.begin(self.offer, request.step, request.attempt, digest)\n        journal =",
+    "        journal =",
+)
 def test_an_attempt_is_bound_before_it_is_charged(
     ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1318,6 +1376,8 @@ def test_nothing_is_decided_by_the_data_of_a_client_that_goes_on(ledger: Path, t
     assert spent(ledger) == costs(made.plan)
 
 
+@kills("parties", "masks used again by a client that forgot what it said")
+@edit("federated/client.py", "request.nonces.get(self.name) != current.nonce", "current.nonce is None")
 def test_a_client_that_forgot_what_it_said_never_uses_masks_again() -> None:
     """Without a folder, the same keys and other data: the same request is refused, and what it may ask is unrelated."""
     made, given = party("secure_aggregation"), []

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from planted import edit, kills
 from small_models import CASES
 
 from dpvb.audit import kinds
@@ -42,10 +43,10 @@ from dpvb.federated.messages import (
     encode,
 )
 from dpvb.federated.trust import Trust
-from dpvb.models.belief_network.beta_normal import Scales
+from dpvb.models.belief_network.beta_normal import WeightScales
 from dpvb.models.declared import declared
 from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.topics.lda import LDA, Topics
+from dpvb.models.topics.lda import LDAModel, Topics
 
 HEX = "ab" * 32
 MESSAGES = "dpvb.federated.messages"
@@ -160,7 +161,7 @@ def test_order_of_keys_and_layout_of_arrays_leave_no_trace() -> None:
         np.array([1], dtype=np.int32),
         np.zeros(1, dtype="<f8,<i8"),
         np.float16(1),
-        np.matrix([[1.0]]),
+        np.zeros((1, 1)).view(np.matrix),
         np.ma.masked_array([1.0]),
         np.zeros((0, 2**31)),
         lambda: 0,
@@ -212,6 +213,12 @@ def test_a_class_travels_where_both_sides_have_listed_it() -> None:
                 decode(encode(content, known), other)
 
 
+@kills("queries", "a class of any kind made from a message")
+@edit(
+    "federated/messages.py",
+    "for kind in (*classes, *_MESSAGES) if _fields(kind) is not None}",
+    "for kind in (*classes, *_MESSAGES)}",
+)
 @pytest.mark.parametrize("kind", [Changing, Deriving, np.ndarray, dict, type])
 def test_what_is_no_frozen_dataclass_or_named_tuple_is_never_made(kind: Any) -> None:
     """Also where a list has it."""
@@ -225,6 +232,14 @@ def test_what_is_no_frozen_dataclass_or_named_tuple_is_never_made(kind: Any) -> 
             encode(kind(), [kind])
 
 
+@kills("queries", "a class that a message names, taken from whatever is loaded")
+@edit(
+    "federated/messages.py",
+    "kind = self._known.get(form[0])",
+    'place, _, own = form[0].partition(":")\n'
+    "        kind = vars(__import__(place, fromlist=[own])).get(own) if place.isidentifier() else None\n"
+    "        kind = kind or self._known.get(form[0])",
+)
 def test_a_name_is_looked_up_and_never_imported() -> None:
     """A module that was not loaded is not loaded for a message, and one that was gives no class."""
     sys.modules.pop("this", None)
@@ -234,6 +249,8 @@ def test_a_name_is_looked_up_and_never_imported() -> None:
     assert "this" not in sys.modules
 
 
+@kills("queries", "a stranger's class that takes the name of a message")
+@edit("federated/messages.py", "for kind in (*classes, *_MESSAGES)", "for kind in (*_MESSAGES, *classes)")
 def test_nobody_takes_the_name_of_another_class() -> None:
     Forged: Any = make_dataclass("Refusal", ["request", "reason"], frozen=True)
     Forged.__module__ = MESSAGES
@@ -275,7 +292,7 @@ def test_limits_hold_on_both_sides() -> None:
 
 # --- hostile bytes ------------------------------------------------------------------------------------------
 
-KNOWN = (Topics, Likelihood, Scales)
+KNOWN = (Topics, Likelihood, WeightScales)
 WHOLE = encode(
     Request(
         HEX,
@@ -469,7 +486,7 @@ OFFER = Offer(
     version="0.1.0",
     run="run-1",
     kind="LDA",
-    model=declared(LDA(3, 12)),
+    model=declared(LDAModel(3, 12)),
     columns=("some", "words"),
     multipliers=(1.0, 2.0, math.inf),
     trust="secure_aggregation",

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from test_federated import (
     EVERY_RUN,
     ROUNDS,
@@ -141,6 +142,9 @@ def test_a_server_that_dies_at_any_call_is_taken_over(
     assert calls > 3 * ROUNDS
 
 
+@kills("crashes", "a trusted server noises a sum twice", "4-trusted_server-synchronous")
+@edit("core/wall.py", "total = recorded(journal, step, release, np.float64)", "total = None")
+@edit("federated/record.py", "INSERT INTO releases", "INSERT OR REPLACE INTO releases")
 @EVERY_RUN
 @pytest.mark.parametrize("life", [4, 9])
 def test_servers_that_die_all_the_time_charge_nobody_twice(
@@ -179,6 +183,8 @@ def test_who_was_missed_then_is_missed_again(
         assert same(q, found[0][0])
 
 
+@kills("crashes", "a trusted server that forgets for whom it waited in vain, and noises another sum", "4-after")
+@edit("federated/record.py", "if self._has_looked:", "if False:")
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_a_trusted_server_noises_no_second_sum_of_a_step(
@@ -319,6 +325,8 @@ except DpvbError as error:
 """
 
 
+@kills("crashes", "a second server drops the locks of the first")
+@edit("federated/record.py", "os.O_RDWR | os.O_CREAT | os.O_EXCL", "os.O_RDWR | os.O_CREAT")
 def test_a_second_server_in_the_process_lets_no_other_process_in(tmp_path: Path) -> None:
     """Closing any descriptor of a file would drop the locks of all of this process's databases on it."""
     look = [sys.executable, "-c", LOOK, str(tmp_path / "server")]

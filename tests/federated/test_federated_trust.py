@@ -13,6 +13,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from planted import edit, kills
 from small_models import NAMES, TOYS_FIRST, Case
 
 from dpvb.core.blocks import Block, swap_ratio
@@ -144,6 +145,8 @@ def test_a_granted_plan_keeps_the_proofs_condition(
 # --- which noise --------------------------------------------------------------------------------------------
 
 
+@kills("parties", "a client's share of noise one in M")
+@edit("federated/trust.py", "/ math.sqrt(self._honest))", "/ self._honest)")
 @pytest.mark.parametrize(
     ("num_clients", "tolerated", "colluders"),
     [(2, 0, 0), (2, 0, 1), (3, 1, 1), (3, 0, 1), (10, 0, 0), (10, 5, 3), (1000, 17, 20)],
@@ -164,6 +167,14 @@ def subsets(names: Iterable[int], most: int) -> Iterator[frozenset[int]]:
         yield from map(frozenset, itertools.combinations(names, size))
 
 
+@kills("parties", "as many colluders as take part, and nobody's noise left")
+@edit("federated/trust.py", "if self.secure and self._honest < 1:", "if self.secure and self._honest < 0:")
+@kills("parties", "the noise of colluding clients counted on")
+@edit(
+    "federated/trust.py",
+    "return self.num_clients - self.tolerated - self.colluders",
+    "return self.num_clients - max(self.tolerated, self.colluders)",
+)
 @pytest.mark.parametrize("num_clients", [3, 4, 5, 6])
 def test_the_noise_suffices_whoever_is_missing_and_whoever_colludes(num_clients: int) -> None:
     """Every F and C, every F clients that a server leaves out, and every C that work with it: σ, and no more than σ.

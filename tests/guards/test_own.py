@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from planted import edit, kills
 
 from dpvb.errors import CheckpointError
-from dpvb.guards.own import check_own_folder, locked, new_own, open_own, read_own, write_own
+from dpvb.guards.own import check_closed_folder, check_own_folder, locked, new_own, open_own, read_own, write_own
 
 HOLDER = """
 import sys, time
@@ -62,6 +63,8 @@ def test_writing_replaces_a_link_and_leaves_what_it_leads_to(tmp_path: Path) -> 
     assert read_own(tmp_path / "kept") == b"new"
 
 
+@kills("names", "a file of mine that others can write")
+@edit("guards/own.py", '0o077 if secret else 0o022, "a file"', '0o007 if secret else 0o002, "a file"')
 @posix
 @pytest.mark.parametrize("bit", [0o040, 0o020, 0o010, 0o004, 0o002, 0o001])
 def test_a_file_with_access_for_others_is_refused(tmp_path: Path, bit: int) -> None:
@@ -78,6 +81,8 @@ def test_a_file_with_access_for_others_is_refused(tmp_path: Path, bit: int) -> N
         assert read_own(path, secret=False) == b""
 
 
+@kills("names", "a link that somebody laid")
+@edit("guards/own.py", "if os.path.islink(path):", "if not path:")
 @posix
 def test_only_regular_files_that_are_no_links_are_read(tmp_path: Path) -> None:
     write_own(tmp_path / "kept", b"")
@@ -120,6 +125,8 @@ def test_only_folders_that_are_no_links_are_taken(tmp_path: Path) -> None:
         check_own_folder(tmp_path / "nowhere")
 
 
+@kills("names", "a file of somebody else's that root believes")
+@edit("guards/own.py", "if found.st_uid != os.geteuid():", "if found.st_uid != os.geteuid() and os.geteuid():")
 @root
 def test_what_belongs_to_somebody_else_is_refused_even_to_root(tmp_path: Path) -> None:
     write_own(tmp_path / "file", b"")
@@ -144,3 +151,44 @@ def test_one_process_holds_a_lock_until_it_closes_it_or_dies(tmp_path: Path) -> 
             locked(path)
         other.kill()
     locked(path).close()
+
+
+@posix
+def test_a_folder_is_closed_if_nobody_else_can_put_anything_into_it_or_in_its_place(tmp_path: Path) -> None:
+    folder = tmp_path / "above" / "folder"
+    folder.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(folder)
+    for place in (folder, tmp_path / "link"):
+        check_closed_folder(place)
+    for bits in (0o020, 0o002):
+        for open_ in (folder, folder.parent):
+            open_.chmod(0o755 | bits)
+            for place in (folder, tmp_path / "link"):
+                with pytest.raises(CheckpointError, match="others may write"):
+                    check_closed_folder(place)
+            open_.chmod(0o755)
+    folder.parent.chmod(0o1777)  # Sticky: what is not theirs stays where it is.
+    check_closed_folder(folder)
+    folder.chmod(0o1777)
+    with pytest.raises(CheckpointError, match="others may write"):
+        check_closed_folder(folder)
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    for nowhere in ("circle", "missing"):
+        with pytest.raises(CheckpointError, match="cannot be looked at"):
+            check_closed_folder(tmp_path / nowhere)
+
+
+@root
+def test_a_folder_below_or_behind_that_of_another_user_is_not_closed(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    (theirs / "folder").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(theirs)
+    os.chown(theirs, 12345, -1)
+    for place in (theirs, theirs / "folder", tmp_path / "link" / "folder"):
+        with pytest.raises(CheckpointError, match="belongs to user 12345"):
+            check_closed_folder(place)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "their link").symlink_to(tmp_path / "mine")
+    os.lchown(tmp_path / "their link", 12345, -1)
+    with pytest.raises(CheckpointError, match="belongs to user 12345"):
+        check_closed_folder(tmp_path / "their link")

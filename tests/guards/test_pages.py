@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from planted import edit, kills
 from read_html import Page
 
 import dpvb
@@ -18,6 +19,8 @@ HOSTILE = ["<script>alert(1)</script>", "\" onload='x'", "&lt;", "-->", "</td></
 texts = st.one_of(st.sampled_from(HOSTILE), st.text())
 
 
+@kills("names", "a name runs in the notebook that shows it")
+@edit("guards/pages.py", "return escape(printable(text))", "return text")
 @given(st.lists(st.tuples(texts, st.lists(texts, min_size=1, max_size=3)), max_size=4), texts)
 def test_a_table_is_well_formed_and_its_cells_are_the_texts(rows, head) -> None:
     page = Page(pages.table(rows, head=[head, head], numbers=[1], faint=[0]))
@@ -46,6 +49,8 @@ COMMANDS = "\x1b]0;x\x07\u202e<b>\r"
 BUDGET: Any = {"epsilon": 1.0, "delta": 1e-6, "max_length": 6}
 
 
+@kills("names", "a symbol that a terminal obeys in the summary of a chain")
+@edit("estimators/markov_chain.py", "{printable(str(self.symbols_[a]))[:15]:<16}", "{self.symbols_[a]:<16}")
 @pytest.mark.parametrize(
     "model",
     [

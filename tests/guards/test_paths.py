@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,21 @@ from typing import Any
 import pytest
 
 import dpvb
-from dpvb.data import Schema
+from dpvb.data import Events, Schema, Table, open_documents
 from dpvb.data.tables.ranged import Numeric
-from dpvb.errors import ParameterError
-from dpvb.federated.config import Agreement, ClientConfig, ServerConfig
+from dpvb.errors import DpvbError, ParameterError
+from dpvb.federated.certificates import Certificate
+from dpvb.federated.config import Agreement, ClientConfig, ServerConfig, _Table
 from dpvb.federated.keys import Identity
 from dpvb.guards.errors import check_path
 from dpvb.ledger import Ledger
 from dpvb.ledger.verify import verify_export
-from dpvb.results import model_file, pictures
+from dpvb.results import exports, model_file, pictures
+from dpvb.runs.checkpoint import Checkpoint
 
 SCHEMA = Schema((Numeric("age", 0, 1),))
+
+CERTIFICATE = Certificate.generate("localhost")
 
 
 @pytest.mark.parametrize("odd", [5, True, None, b"a", "", 1.0, ["a"]])
@@ -57,6 +62,76 @@ CALLS: dict[str, Callable[[Any, int], object]] = {
     "checkpoint": lambda chain, place: dpvb.MarkovChain(2, epsilon=1, delta=1e-6, checkpoint=place).fit([[0]]),
     "ledger": lambda chain, place: Ledger(place),
 }
+
+
+def lda(**given: Any) -> Any:
+    return dpvb.LDA(2, epsilon=1, delta=1e-6, **given)
+
+
+def logistic(**given: Any) -> Any:
+    return dpvb.LogisticRegression(epsilon=1, delta=1e-6, low=0, high=1, **given)
+
+
+def charged(place: Any) -> object:
+    return dpvb.MarkovChain(2, epsilon=1, delta=1e-6, ledger=place, dataset="a").fit([[0]])
+
+
+#: What else takes a path, or reads a text as one.
+READS: dict[str, Callable[[Any, Any], object]] = {
+    "table": lambda chain, place: Table(place, SCHEMA),
+    "tables": lambda chain, place: Table([place], SCHEMA),
+    "table larger than memory": lambda chain, place: Table(place, SCHEMA, stream=True),
+    "texts": lambda chain, place: open_documents(place, vocabulary=["a"]),
+    "texts of several files": lambda chain, place: open_documents([place], vocabulary=["a"]),
+    "words": lambda chain, place: open_documents("notes.txt", vocabulary=place),
+    "words of a fit": lambda chain, place: lda(vocabulary=place).fit(["a"]),
+    "words to leave out": lambda chain, place: lda(vocabulary="private", stop_words=place).fit(["a"]),
+    "prior of topics": lambda chain, place: lda(vocabulary=["a"], prior=place).fit(["a"]),
+    "prior of coefficients": lambda chain, place: logistic(prior=place).fit([[0.0]], [0]),
+    "texts of a fit": lambda chain, place: lda(vocabulary=["a"]).fit(place),
+    "table of a fit": lambda chain, place: logistic().fit(place, [0]),
+    "events": lambda chain, place: Events(place),
+    "events of a fit": lambda chain, place: dpvb.MarkovChain(2, epsilon=1, delta=1e-6).fit(place),
+    "coefficients": lambda chain, place: exports.write(place, "", overwrite=False),
+    "ledger of a fit": lambda chain, place: charged(place),
+    "run": lambda chain, place: Checkpoint(place),
+    "plot": lambda chain, place: chain.plot(place),
+    "certificate": lambda chain, place: CERTIFICATE.save(place),
+    "key of a configuration": lambda chain, place: _Table({"key": place}, Path("x.toml")).path("key"),
+}
+#: Texts that no file of this system has as its path.
+ODD = {"null": "a\0b", "empty": "", "surrogate": "a\ud800b", "long name": "a" * 300, "long path": "a/" * 3_000}
+NAMED = re.compile(
+    "(path|path_or_url|data|vocabulary|stop_words|prior|ledger|checkpoint|X|Documents|x.toml: key) must "
+)
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("name", sorted((CALLS | READS).keys() - {"checkpoint"}))
+def test_a_text_that_is_no_path_is_refused_by_its_parameters_name(
+    chain: Any, name: str, odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("a")
+    before = {*os.listdir(tmp_path)} | {"memory.db", "memory.db.head"}  # A ledger that is to be exported.
+    with pytest.raises(DpvbError, match=NAMED):
+        (CALLS | READS)[name](chain, ODD[odd])
+    assert {*os.listdir(tmp_path)} <= before
+
+
+# Texts may lie in a folder, a run has one, and Matplotlib adds the ending of its format to a name that has none.
+FOLDERS = {"texts", "texts of several files", "run", "checkpoint", "key of a configuration", "picture"}
+
+
+@pytest.mark.parametrize("name", sorted((CALLS | READS).keys() - FOLDERS))
+def test_a_folder_in_place_of_a_file_is_refused(
+    chain: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("a")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(DpvbError):
+        (CALLS | READS)[name](chain, "folder")
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 from dpvb.guards.silence import silence
 
@@ -37,6 +38,10 @@ def overlapping(inside_second, *, logs: bool = False) -> None:
     assert not failed, failed
 
 
+@kills("leaks", "silence of each thread by itself")
+@edit("guards/silence.py", "with _warnings, np.errstate", "with _without_warnings(), np.errstate")
+@kills("leaks", "silence that ends with the first of two threads")
+@edit("guards/silence.py", "if self._users == 0 and self._made is not None:", "if self._made is not None:")
 def test_the_first_thread_that_leaves_takes_no_silence_away():
     shown: list[int] = []
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from planted import edit, kills
 
 import dpvb
 from dpvb.cli import terminal
@@ -59,6 +60,10 @@ HOSTILE = [
 ]
 
 
+@kills("code", "half a surrogate pair in JSON")
+@edit("guards/strangers.py", 'one.encode("utf-8")  #', 'one.encode("utf-8", "replace")  #')
+@kills("code", "objects of JSON that name a key twice")
+@edit("guards/strangers.py", "    if len(found) != len(pairs):\n", "    if len(found) > len(pairs):\n")
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:20])
 def test_json_that_readers_could_take_for_different_things_is_refused(text: str) -> None:
     for one in (text, text.encode()):
@@ -111,6 +116,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> model_file.StoredModel:
     return model_file.load(path)
 
 
+@kills("code", "a ledger that a model file chooses")
+@edit("estimators/base.py", "if foreign := params.keys() & OF_THE_RUN:", "if foreign := params.keys() & ():")
 @pytest.mark.parametrize("value", ["somewhere", None])
 @pytest.mark.parametrize("name", ["ledger", "dataset", "checkpoint", "resume"])
 def test_a_model_file_says_nothing_of_later_fits(
@@ -160,6 +167,10 @@ def assert_harmless(written: str) -> None:
     assert "\r" not in written.replace("\r\n", "")
 
 
+@kills("leaks", "commands to a terminal")
+@edit(
+    "cli/terminal.py", 'typer.echo("\\n".join(map(printable, text.split("\\n"))), err=err)', "typer.echo(text, err=err)"
+)
 def test_the_doors_to_a_terminal_let_no_command_out(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.echo(f"{COMMANDS}\n{COMMANDS}")
     terminal.remark(f"{COMMANDS}\n{COMMANDS}")

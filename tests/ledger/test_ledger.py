@@ -28,6 +28,7 @@ import mpmath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import edit, kills
 
 import dpvb
 from dpvb.accounting import Event, costs
@@ -415,6 +416,8 @@ def test_processes_race_for_the_cap(ledger: Ledger, number: int) -> None:
     ledger.verify()
 
 
+@kills("crashes", "two writers look before either writes")
+@edit("ledger/sqlite.py", '"BEGIN IMMEDIATE" if write else "BEGIN"', '"BEGIN"')
 def test_nobody_writes_between_a_look_and_its_charge(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     looked, written, checked = threading.Event(), threading.Event(), pricing.check_promise
     other, slow = copy.copy(ledger), threading.get_ident()
@@ -721,6 +724,8 @@ def mounted(lines: str, place: Path) -> str:
     return lines.replace("%", os.fsdecode(name))
 
 
+@kills("names", "a network drive at a folder that is not ASCII")
+@edit("ledger/sqlite.py", "os.fsencode(point))", 'point.encode("latin-1", "replace"))')
 @pytest.mark.parametrize("folder", FOLDERS, ids=ascii)
 def test_network_drives_are_seen_whatever_their_folder_is_called(folder: str) -> None:
     place = Path("/mnt") / folder
@@ -733,6 +738,8 @@ def test_network_drives_are_seen_whatever_their_folder_is_called(folder: str) ->
     assert in_file.file_system(place / "budget.db", over) == "tmpfs"
 
 
+@kills("names", "a network drive of a host or of an unknown program")
+@edit("ledger/sqlite.py", "return kind in _NETWORK or", "return kind in _NETWORK and")
 def test_kinds_of_network_drives() -> None:
     assert [kind for kind in NETWORK if not in_file.is_network(kind)] == []
     assert [kind for kind in LOCAL if in_file.is_network(kind)] == []
@@ -857,6 +864,8 @@ def edited(path: Path, *statements: str) -> None:
     head.write_bytes(in_file._doubled(kept.of_file(hashlib.sha256(path.read_bytes()).hexdigest())))
 
 
+@kills("crashes", "a row of a ledger taken without a look at its hash")
+@edit("ledger/state.py", "if entry.hash != entry.digest_of_row:", "if not entry.hash:")
 @pytest.mark.parametrize(
     ("statements", "found"),
     [
@@ -946,6 +955,13 @@ def test_a_lost_log(path: Path, tmp_path: Path) -> None:
             assert found.remaining("notes").num_charges == 5 + 5 * closed_before
 
 
+@kills("crashes", "a restored backup taken for the ledger")
+@edit(
+    "ledger/following.py",
+    "state = State.at(head, rows.row, rows.first_charge if store.shared else None)",
+    "from dpvb.ledger.verify import walk\n\n    return walk(store.uuid, rows.since(1))",
+)
+@edit("ledger/state.py", "    if head.uuid != uuid:\n", "    if True:\n        return\n    if head.uuid != uuid:\n")
 def test_a_restored_backup(path: Path, tmp_path: Path) -> None:
     with Ledger(path) as made:
         made.register("notes", **FACTS)

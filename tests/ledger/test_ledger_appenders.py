@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from planted import edit, kills
 from postgresql_server import Server
 from test_ledger_postgresql import PEOPLE, appender, charge, cost, database, role
 
@@ -271,6 +272,12 @@ def forged(end: State) -> dict[str, list[Entry]]:
     }
 
 
+@kills("crashes", "PostgreSQL: rows of a run on another data set than its first charge")
+@edit("ledger/schema.py", "IF one.dataset <> beginning.dataset THEN", "IF false THEN")
+@kills("crashes", "PostgreSQL: a refund beyond what its run was charged")
+@edit("ledger/schema.py", "(SELECT min(part) FROM parts) >= 0 AND ", "")
+@kills("crashes", "PostgreSQL: a body that two readers read in two ways")
+@edit("ledger/schema.py", "(SELECT count(*) FROM regexp_matches(bones, '\":', 'g')) = (", "0 <= (")
 def test_what_dpvb_never_writes_is_refused(team: Team) -> None:
     with psycopg.connect(team.theirs, autocommit=True) as connection:
         for words, entries in forged(state(connection)).items():
@@ -319,6 +326,8 @@ def test_what_has_begun_or_was_done_again_never_comes_back(team: Team) -> None:
     team.keeper.verify()
 
 
+@kills("crashes", "PostgreSQL: a refund beyond what counts as infinite")
+@edit("ledger/schema.py", "SELECT least({SATURATED}, sum(part)", "SELECT greatest(0, sum(part)")
 def test_no_more_comes_back_than_counts_as_infinite(team: Team) -> None:
     """Readers cut what a run was charged there; whatever is asked back above it stops nobody."""
     much = canonical([spending.SATURATED + 1] * len(spending.ORDERS))
@@ -339,6 +348,10 @@ def test_no_more_comes_back_than_counts_as_infinite(team: Team) -> None:
     charge(team.keeper, "last")
 
 
+@kills("crashes", "PostgreSQL: the writer is who the client says")
+@edit("ledger/schema.py", "NEW.writer := current_user;", "NEW.writer := coalesce(NEW.writer, current_user);")
+@kills("crashes", "PostgreSQL: a run that anybody may end or take back")
+@edit("ledger/schema.py", "(beginning.writer = current_user OR", "(true OR")
 def test_the_writer_is_who_wrote(team: Team) -> None:
     """Whatever a client sends: a row says which role appended it, and that role's runs are nobody else's."""
     with psycopg.connect(team.theirs, autocommit=True) as connection:
@@ -497,6 +510,14 @@ def mutate(team: Team, seed: int, number: int) -> tuple[int, int]:
     return number - taken, taken
 
 
+@kills("crashes", "PostgreSQL: one row that no reader takes", "0")
+@edit(
+    "ledger/schema.py",
+    "WHEN (NEW.kind IN ('event', 'charge', 'sole', 'refund')) IS NOT TRUE THEN 'it has an unknown kind'",
+    "WHEN (NEW.kind IN ('event', 'charge', 'sole', 'refund')) IS NOT TRUE THEN NULL",
+)
+@edit("ledger/schema.py", "ELSE dpvb.charge_fault(NEW, facts)", "WHEN 'charge' THEN NULL")
+@edit("ledger/schema.py", "IF NEW.kind <> 'event' AND fault IS NULL THEN", "IF NEW.kind = 'charge' THEN")
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_row_is_changed_it_is_refused_or_stops_nobody(team: Team, seed: int) -> None:
     refused, taken = mutate(team, seed, 150)
@@ -544,6 +565,12 @@ def test_wrong_claims_stop_nobody_and_lower_nothing(team: Team) -> None:
     charge(team.keeper, "last")
 
 
+@kills(
+    "crashes",
+    "PostgreSQL: a cost that nobody can calculate stops who asks what remains",
+    "fixed_size-1e-300-1e+100-1e-300",
+)
+@edit("ledger/pricing.py", "            except ODD:\n", "            except LookupError:\n")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(
     ("sampler", "prob", "noise", "ratio"),
@@ -634,6 +661,13 @@ _PLANTED = [
 ]
 
 
+@kills("crashes", "PostgreSQL: operators of the caller's decide in the triggers")
+@edit(
+    "ledger/schema.py",
+    '            f" SET search_path = {_PATH} AS $body${body}$body$"',
+    '            f" AS $body${body}$body$"',
+)
+@edit("ledger/schema.py", 'body, False, f"search_path={_PATH}", "plpgsql")', 'body, False, None, "plpgsql")')
 def test_nothing_that_a_session_can_change_decides_in_the_triggers(team: Team) -> None:
     """Operators, functions and tables of the caller's, in a schema of its own and in the temporary one."""
     team.server.execute(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted import edit, kills
 from test_ledger import FACTS, charge, in_child, plan
 
 from dpvb.errors import LedgerError, ParameterError
@@ -154,6 +155,8 @@ def test_objects_and_processes_have_one_history(
     assert len(names) == most_charges(tmp_path)
 
 
+@kills("crashes", "the database opened beside SQLite, whose locks are dropped by that")
+@edit("ledger/sqlite.py", "sha256(fresh.serialize())", "sha256(self._path.read_bytes())")
 def test_nothing_but_sqlite_opens_the_database(path: Path) -> None:
     """Closing any other descriptor of it would drop the locks of the whole process."""
     opened: list[str] = []
@@ -228,6 +231,12 @@ def test_files_that_are_replaced_while_they_are_open(
         assert {entry.run for entry in found.entries() if entry.kind == "charge"} >= set(names)
 
 
+@kills("crashes", "a file replaced while it is open, and nobody looks")
+@edit(
+    "ledger/sqlite.py",
+    "return bool(self._places) and (_identity(self._path)",
+    "return False and (_identity(self._path)",
+)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_look_at_replaced_files_says_so(path: Path, way: Callable[[Path], None]) -> None:
     with Ledger(path) as ledger:
@@ -252,6 +261,10 @@ def test_opened_again_it_goes_on(path: Path) -> None:
         ledger.verify()
 
 
+@kills("crashes", "a log that was taken away written over its successor")
+@edit(
+    "ledger/sqlite.py", "        if self._is_moved():\n            # SQLite", "        if False:\n            # SQLite"
+)
 def test_a_process_whose_log_was_taken_away_leaves_the_file_alone(path: Path, processes: Any) -> None:
     """What it has of the old log is never written over what others do meanwhile; acknowledged charges stay."""
     first, *others = [processes(path) for _ in range(3)]
@@ -279,6 +292,12 @@ def test_a_reader_goes_on_while_writers_come_and_go(path: Path) -> None:
             reader.verify()
 
 
+@kills("crashes", "what a user has seen of a ledger forgotten")
+@edit(
+    "ledger/__init__.py",
+    "        if seen is not None:\n            self._check_kept(seen",
+    "        if False:\n            self._check_kept(seen",
+)
 def test_a_copy_that_goes_its_own_way(path: Path, tmp_path: Path) -> None:
     """Two copies side by side, by one user: whoever is second is told, and so is every later look."""
     (tmp_path / "copy").mkdir()
@@ -299,6 +318,8 @@ def test_a_copy_that_goes_its_own_way(path: Path, tmp_path: Path) -> None:
         Ledger(tmp_path / "copy" / "budget.db")
 
 
+@kills("crashes", "a head taken for a chain's own by its number")
+@edit("ledger/sqlite.py", "        check_kept(kept, self.uuid, None if row is None else row.hash, RESTORE)\n", "")
 @pytest.mark.parametrize("number", [0, 1, 3])
 def test_a_head_settles_between_two_histories(path: Path, tmp_path: Path, number: int) -> None:
     """Two files that went apart have one head: it acknowledges rows of one of them only."""
@@ -322,6 +343,8 @@ def test_a_head_settles_between_two_histories(path: Path, tmp_path: Path, number
     mine.close()
 
 
+@kills("crashes", "a forked process that goes on with its parent's runs")
+@edit("ledger/session.py", "session.tokens.clear()", "pass")
 def test_a_forked_process_does_not_go_on_with_its_parents_runs(path: Path) -> None:
     with Ledger(path) as ledger:
         charge(ledger, "run")
@@ -346,6 +369,8 @@ def test_a_forked_process_does_not_go_on_with_its_parents_runs(path: Path) -> No
         assert ledger.history("its own")[-1].state == "finished"
 
 
+@kills("crashes", "a run that everybody may end")
+@edit("ledger/__init__.py", "elif token is None or _hash(token) != owner:", "elif token is None:")
 @pytest.mark.parametrize(
     "way", [copy.copy, lambda ledger: pickle.loads(pickle.dumps(ledger)), lambda ledger: Ledger(ledger.url)]
 )
@@ -436,6 +461,8 @@ def test_where_nothing_can_be_remembered_it_is_said_once(
     assert said.count("\n") == 1
 
 
+@kills("crashes", "a ledger's file with two names")
+@edit("ledger/sqlite.py", "if links != 1 or points &", "if points &")
 def test_a_file_with_another_name_is_refused(tmp_path: Path) -> None:
     """Under two names a file has two logs and two heads: a hard link, and a file that is mounted by itself."""
     with Ledger(tmp_path / "budget.db") as made:
@@ -464,6 +491,12 @@ def test_a_file_that_is_mounted_by_itself_is_refused(
         Ledger(tmp_path / "budget.db")
 
 
+@kills("crashes", "a look at a copy taken for what its user has seen")
+@edit(
+    "ledger/__init__.py",
+    "            if not self._read_only:\n                self._keep",
+    "            if True:\n                self._keep",
+)
 def test_a_look_at_a_copy_does_not_speak_for_the_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What somebody else charged in a copy is looked at, and not taken for what this user has seen."""
     original, copy = tmp_path / "budget.db", tmp_path / "copy.db"
@@ -508,3 +541,30 @@ def test_what_a_user_has_seen_lies_in_no_folder_of_chance(
         made.register("notes", **FACTS)
     assert len(list((tmp_path / "home").glob(".local/state/dpvb/heads/*"))) == 1
     assert not (tmp_path / place.split("/")[0]).exists()
+
+
+@kills("names", "a ledger's head that others may write")
+@edit("ledger/sqlite.py", "        os.fchmod(descriptor, stat.S_IMODE(found.st_mode))\n", "")
+@pytest.mark.parametrize("umask", [0, 0o002, 0o022, 0o027, 0o077])
+@pytest.mark.parametrize("mode", [None, 0o600, 0o660, 0o666])
+def test_every_file_beside_a_ledger_has_its_mode(tmp_path: Path, umask: int, mode: int | None) -> None:
+    """Of a new ledger, of one in use, and of one that was signed; whatever the umask is on that day."""
+    path = tmp_path / "budget.db"
+    before = os.umask(umask)
+    try:
+        if mode is not None:  # Whoever keeps it has made room for it, or has changed its mode since.
+            path.touch()
+            path.chmod(mode)
+        with Ledger(path) as ledger:
+            ledger.register("notes", unit="document", neighboring_relation="add_or_remove_one", epsilon=3, delta=1e-6)
+            in_use = {one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
+        closed = {one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
+        os.umask(0)
+        with Ledger(path):
+            pass
+        later = {one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert {"budget.db", "budget.db.head"} == closed.keys() == later.keys() < in_use.keys()
+    expected = 0o644 & ~umask if mode is None else mode
+    assert {*in_use.values(), *closed.values(), *later.values()} == {expected}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted import edit, kills
 from postgresql_server import Server, running
 
 from dpvb.accounting.costs import Composition
@@ -68,6 +69,8 @@ def rows(ledger: Ledger) -> list[Entry]:
     return found
 
 
+@kills("crashes", "PostgreSQL: the head is what a client says")
+@edit("ledger/schema.py", "    NEW := OLD;\n", "")
 def test_nobody_moves_the_head_but_to_the_last_row(ledger: Ledger, postgresql: Server) -> None:
     """Whoever updates it: the owner, or a role that may append."""
     query = "SELECT * FROM dpvb.head"
@@ -229,6 +232,8 @@ def maker(postgresql: Server, url: str) -> str:
     return postgresql.url(database(url), name, name)
 
 
+@kills("crashes", "PostgreSQL: a ledger that somebody else made beforehand")
+@edit("ledger/postgresql.py", "        if not believed:\n", "        if not owner:\n")
 def test_a_ledger_that_somebody_else_made_beforehand_is_refused(postgresql: Server, url: str, maker: str) -> None:
     """By the administrator, by the database's owner and by another role that may make schemas."""
     with Ledger(maker) as trap:
@@ -472,6 +477,10 @@ def test_a_standby_that_lags_is_found_out_by_who_has_seen_more() -> None:
                 Ledger(url)
 
 
+@kills("crashes", "PostgreSQL: a commit that did not wait for its standby")
+@edit(
+    "ledger/postgresql.py", "                if self._warnings:\n", "                if self._warnings and not write:\n"
+)
 def test_a_commit_that_did_not_wait_for_its_standby_is_not_acknowledged() -> None:
     """Nor is one whose connection is cut; asked again, the charge is acknowledged, once, when the standby has it."""
     with running() as server:
@@ -626,6 +635,8 @@ OF_ANOTHER_FORM = [
 ]
 
 
+@kills("leaks", "a password in the refusal of an address")
+@edit("ledger/address.py", "return bool(_MEANT.search(place))", 'return place.startswith("postgresql://")')
 @pytest.mark.parametrize("address", OF_ANOTHER_FORM)
 def test_addresses_of_another_form_are_refused_and_not_shown(address: str | Path) -> None:
     """Whoever asks: a ledger of one's own, a fit."""

@@ -23,12 +23,10 @@ from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError, ParameterError, PrivacyError
-from dpvb.models.gradients.curvature import Regression
 from dpvb.models.gradients.density import Density
-from dpvb.models.gradients.gradients import Gradients
-from dpvb.models.gradients.model import Iterate, Variational
+from dpvb.models.gradients.gradients import Gradients, SingleRows
 from dpvb.models.gradients.numpyro_model import NumPyro
-from dpvb.models.gradients.rows import SingleRows
+from dpvb.models.gradients.variational import CurvatureRegression, Variational, VariationalState
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -58,7 +56,7 @@ def gaussian(precision: np.ndarray) -> Callable[[Any, Any], Any]:
 
 def fitted(
     model: Variational, x_nd: np.ndarray, y_n: np.ndarray | None = None, *, noise: float = 0.0, seed: int = 1
-) -> Iterate:
+) -> VariationalState:
     plan = phased(model.blocks, FullBatch(), [noise] * model.num_steps, shares={"first": 0.05, "last": 0.05})
     wall = Wall(Numbers(x_nd, y_n).cut(1000), plan, noise=InsecureNoise(3))
     q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(seed))
@@ -218,7 +216,7 @@ def test_the_regression_is_least_squares_where_the_guess_is_free() -> None:
     points = rng.standard_normal((40, 2))
     scores = -points @ matrix + 0.1 * rng.standard_normal((40, 2))
     for full in (False, True):
-        found = Regression.start(2, full=full)
+        found = CurvatureRegression.start(2, full=full)
         for t in range(40):
             found = found.joined(points[t], scores[t], -points[t], 1.0 / (t + 1))
         assert found.point_p == pytest.approx(points.mean(axis=0))
@@ -256,7 +254,7 @@ def test_draws_come_in_opposite_pairs_and_from_the_seed_alone() -> None:
     assert np.array_equal(after.draw_p, -start.draw_p)
 
 
-def loop_step(q: Iterate) -> Iterate:
+def loop_step(q: VariationalState) -> VariationalState:
     from dataclasses import replace
 
     return replace(q, step=q.step + 1)

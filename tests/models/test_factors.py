@@ -7,12 +7,18 @@ import warnings
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from sklearn import decomposition as plainly
 
 import dpvb
-from dpvb.models.factors import lengths, posterior, reading
-from dpvb.models.factors.moments import Moments
-from dpvb.models.factors.three_releases import ThreeReleases
+from dpvb.models.factors import posterior, reading
+from dpvb.models.factors.three_releases import (
+    SecondMoments,
+    ThreeReleases,
+    chosen_radius,
+    length_edges,
+    lengths_in_bins,
+)
 from dpvb.rows.regression import DesignRows
 
 D = 6
@@ -31,6 +37,20 @@ def table(n: int, seed: int, d: int = D, k: int = 2) -> np.ndarray:
 ADVERSARIAL = np.vstack([np.eye(D), -np.eye(D), np.full((1, D), D**-0.5), np.zeros((1, D)), np.eye(D) * 1e-200])
 
 
+@kills("norms", "second moments are in other scales than the radius")
+@edit(
+    "models/factors/three_releases.py",
+    "np.ascontiguousarray((y_nd - q.mean_d) / q.scale_d)\n            length_n = upper_norms(z_nd)",
+    "np.ascontiguousarray((y_nd - q.mean_d) / q.scale_d)\n            length_n = upper_norms(y_nd)",
+)
+@kills("norms", "the constant beside a row leaves no room for it")
+@edit("models/factors/three_releases.py", "Rows(_beside(_C, _REST * y_nd))", "Rows(_beside(_C, y_nd))")
+@kills("norms", "rows of a factor model are not shortened to the radius")
+@edit(
+    "models/factors/three_releases.py",
+    "z_nd *= (1.0 / np.maximum(length_n, q.radius))[:, None]",
+    "z_nd *= 1.0 / q.radius",
+)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
 def test_every_block_reaches_its_bound_and_never_passes_it(seed: int, gamma: float) -> None:
@@ -39,7 +59,7 @@ def test_every_block_reaches_its_bound_and_never_passes_it(seed: int, gamma: flo
     x_nd = np.vstack([ADVERSARIAL, random / np.linalg.norm(random, axis=1)[:, None] * rng.uniform(0, 1, (500, 1))])
     model = ThreeReleases(D, gamma)
     scale_d = np.exp(rng.normal(size=D))
-    q = Moments(rng.normal(size=D), scale_d, 0.5, 0.0, np.zeros((D, D)), 1.0, 1.0)
+    q = SecondMoments(rng.normal(size=D), scale_d, 0.5, 0.0, np.zeros((D, D)), 1.0, 1.0)
     largest = {}
     for phase in ("first", "second", "last"):
         asked = {name: block for name, block in model.blocks.items() if block.phase == phase}
@@ -68,9 +88,9 @@ def test_an_outlier_of_a_million_is_as_long_as_the_norm() -> None:
 
 
 def test_every_length_has_one_bin_and_the_largest_the_last() -> None:
-    edge_b = lengths.edges(np.full(D, 0.1), np.ones(D))
+    edge_b = length_edges(np.full(D, 0.1), np.ones(D))
     length_n = np.append(np.geomspace(1e-9, 1e9, 500), [0.0, math.nan, math.inf])
-    binned = lengths.in_bins(length_n, edge_b)
+    binned = lengths_in_bins(length_n, edge_b)
     assert (binned[:501].sum(axis=1) == 1).all()
     assert np.isnan(binned[501:]).all()
     assert (np.diff(binned[:500].argmax(axis=1)) >= 0).all()
@@ -80,14 +100,14 @@ def test_every_length_has_one_bin_and_the_largest_the_last() -> None:
 def test_without_noise_the_radius_holds_every_row() -> None:
     found = np.zeros(64)
     found[[40, 50, 55]] = [1000, 10, 1]
-    radius = lengths.chosen(found, 0.0, np.zeros(D), np.ones(D), 0.0)
+    radius = chosen_radius(found, 0.0, np.zeros(D), np.ones(D), 0.0)
     assert radius.lost == 0
-    assert radius.radius >= lengths.edges(np.zeros(D), np.ones(D))[55]
+    assert radius.radius >= length_edges(np.zeros(D), np.ones(D))[55]
 
 
 def test_more_noise_never_lengthens_the_radius() -> None:
     found = np.random.default_rng(0).uniform(100, 1000, 64)
-    radii = [lengths.chosen(found, 1.0, np.zeros(D), np.ones(D), noise).radius for noise in np.geomspace(1e-6, 1, 30)]
+    radii = [chosen_radius(found, 1.0, np.zeros(D), np.ones(D), noise).radius for noise in np.geomspace(1e-6, 1, 30)]
     assert (np.diff(radii) <= 0).all()
     assert radii[-1] < radii[0]
 

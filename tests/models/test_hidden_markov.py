@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from scipy import stats
 from scipy.special import betaln, gammaln
 
@@ -461,6 +462,8 @@ def test_starts_and_windows_are_what_is_released() -> None:
     np.testing.assert_allclose(wide.pooled, pairs, atol=1e-6)
 
 
+@kills("rows", "each of a person's sequences begins with the weight of one")
+@edit("models/sequences/hidden_markov.py", "self.n_symbols + 1, 2, 0.0)", "self.n_symbols + 1, 2, 1.0)")
 def test_sequences_of_a_person_are_one_unit() -> None:
     """Starts are a mean over the person's sequences, and windows count together under one clip."""
     data = rows([0, 0, 0, 0], [1, 0], [2])
@@ -469,6 +472,8 @@ def test_sequences_of_a_person_are_one_unit() -> None:
     assert q.pooled[0, 0, 0] == pytest.approx(1.5, rel=1e-5)
 
 
+@kills("errors", "a symbol beyond the public ones counted as the end of a sequence")
+@edit("models/sequences/starts.py", "np.where((rows.code >= 0) & (rows.code < n_symbols), rows.code, -1)", "rows.code")
 def test_a_symbol_as_large_as_the_end_of_a_sequence_is_a_gap() -> None:
     """Whoever makes rows without a reader cannot write where ends are counted."""
     assert released(HiddenMarkov(3, 2), rows([0, 3], [3])).start_ww.sum() == pytest.approx(0.0, abs=1e-6)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import edit, kills
 from sklearn.mixture import GaussianMixture
 
 from dpvb.core import loop
@@ -74,6 +75,14 @@ def sums_of(own: Any, weights: Floats | None = None) -> dict[str, Floats]:
     return found
 
 
+@kills("records", "sums over states that go on from one person to the next")
+@edit("models/sequences/kernel_steps_numba.py", "sum_vk[v, k] = 0.0\n", "sum_vk[v, k] *= 0.5\n")
+@kills("rows", "each of a person's sequences passed as a person of its own")
+@edit(
+    "models/sequences/steps.py",
+    "self._of = unit_of_row, replace(self, units=by_unit(unit_of_row, num_units),",
+    "self._of = unit_of_row, replace(self, units=None,",
+)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("estimate", ["posterior", "mode"])
 def test_a_persons_sums_are_those_of_the_plain_passes(kind: str, estimate: str) -> None:
@@ -207,6 +216,12 @@ def test_a_long_sequence_of_many_states_stays_finite() -> None:
     assert sums_of(whole)["transitions"].sum() == pytest.approx(9_999**0.5, rel=1e-6)
 
 
+@kills("norms", "pairs of states that are added without the weight that their norm has")
+@edit(
+    "models/sequences/kernel_steps_numba.py",
+    "scale = weight_u[u] * share_u[u] / step\n",
+    "scale = weight_u[u] / step\n",
+)
 @settings(max_examples=40, deadline=None)
 @given(
     lengths=st.lists(st.integers(0, 12), min_size=1, max_size=6),
@@ -229,6 +244,8 @@ def test_no_person_reaches_beyond_the_proven_bounds(lengths: list[int], seed: in
         assert norm <= (1 + 1e-5) * np.linalg.norm(found) + 1e-9
 
 
+@kills("queries", "passes over sequences with probabilities below zero")
+@edit("models/sequences/steps.py", "Laws(*(np.maximum(law, 0.0) for law in self.laws))", "self.laws")
 def test_at_laws_below_zero_no_sum_is_negative() -> None:
     """No M-step makes such a q. Behind its refusal two persons are no farther apart than √2, as is accounted."""
     rng, own = np.random.default_rng(10), model(estimate="mode")
@@ -260,6 +277,12 @@ def test_a_constant_sequence_of_one_certain_state_attains_the_bounds(length: int
             assert reached[name] == pytest.approx(block.bound, rel=1e-6)
 
 
+@kills("records", "pairs of states that stay in a lane for the next sequence")
+@edit(
+    "models/sequences/kernel_numba.py",
+    "        pair_kkn[:] = 0.0\n",
+    "        if begin == 0:\n            pair_kkn[:] = 0.0\n",
+)
 def test_sums_are_the_same_bits_in_any_order_and_any_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     rng, own = np.random.default_rng(7), model()
     data, q = rows("categorical", rng, [*rng.integers(0, 9, 150)]), drawn(own, rng)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import digamma, gammaln
 
+from benchmarks.float64 import Float64Topics
 from dpvb.core import loop
 from dpvb.core.estimate import Estimate
 from dpvb.core.noise import InsecureNoise
@@ -21,19 +22,18 @@ from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.errors import ParameterError
-from dpvb.models.topics.documents import to_length
-from dpvb.models.topics.lda import LDA, Topics
+from dpvb.models.topics.lda import LDAModel, Topics, to_length
 
 TIGHT: dict[str, Any] = {"tol": 1e-8, "max_iter": 2000}
 
 
-def plain(n_components: int, n_terms: int, **options: Any) -> LDA:
+def plain(n_components: int, n_terms: int, kind: type[LDAModel] = LDAModel, **options: Any) -> LDAModel:
     """The textbook model: the statistic is the expected counts, and λ = η + their sum."""
     textbook = {"length_rule": "rescale", "count_power": 1.0, "background": False, "word_power": 0.0, "mass": 1.0}
-    return LDA(n_components, n_terms, **{**textbook, "clip": 0.03, "doc_topic_prior": 0.02, **options})
+    return kind(n_components, n_terms, **{**textbook, "clip": 0.03, "doc_topic_prior": 0.02, **options})
 
 
-def topics(model: LDA, lambda_vk: np.ndarray) -> Topics:
+def topics(model: LDAModel, lambda_vk: np.ndarray) -> Topics:
     return model.topics(lambda_vk)
 
 
@@ -42,7 +42,7 @@ def rows(matrix: np.ndarray) -> Any:
     return chunk.rows
 
 
-def released(model: LDA, matrix: np.ndarray, q: Topics, noise: float = 0.0) -> np.ndarray:
+def released(model: LDAModel, matrix: np.ndarray, q: Topics, noise: float = 0.0) -> np.ndarray:
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), noise))])
     wall: Wall[Any] = Wall(BagOfWords(np.asarray(matrix, dtype=np.float64)), plan, noise=InsecureNoise(1))
     return wall.release(partial(model.e_step, q, blocks=model.blocks), plan.releases[0]).total["counts"]
@@ -94,14 +94,14 @@ def plain_step(
     return eta + total
 
 
-@pytest.mark.parametrize(("engine", "tolerance"), [("numpy", 1e-6), ("numba", 1e-5)])
-def test_one_full_batch_step_is_one_plain_step(engine: Any, tolerance: float) -> None:
+@pytest.mark.parametrize(("kind", "tolerance"), [(Float64Topics, 1e-6), (LDAModel, 1e-5)])
+def test_one_full_batch_step_is_one_plain_step(kind: Any, tolerance: float) -> None:
     """Relative L1 of λ - η, no noise and no clipping, documents of many lengths, one of them empty."""
     rng = np.random.default_rng(1)
     matrix = corpus(rng)
     matrix[3] = 0.0
     matrix[:10] *= 7
-    model = plain(5, 30, clip=1.0, document_length=200.0, engine=engine, doc_topic_prior=0.1, **TIGHT)
+    model = plain(5, 30, clip=1.0, document_length=200.0, kind=kind, doc_topic_prior=0.1, **TIGHT)
     q = model.init(rng)
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))])
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
@@ -115,7 +115,7 @@ def test_one_full_batch_step_is_one_plain_step(engine: Any, tolerance: float) ->
 def test_several_noiseless_steps_are_plain_variational_bayes() -> None:
     rng = np.random.default_rng(2)
     matrix = corpus(rng)
-    model = plain(3, 30, clip=1.0, document_length=60.0, engine="numpy", doc_topic_prior=0.1, **TIGHT)
+    model = plain(3, 30, clip=1.0, document_length=60.0, kind=Float64Topics, doc_topic_prior=0.1, **TIGHT)
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))] * 5)
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
     q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(3))
@@ -130,7 +130,13 @@ def test_several_noiseless_steps_at_the_mode_are_expectation_maximisation(eta: f
     """The start is below 1, where the mean stands for the mode; from the first step on every λ is above η."""
     rng = np.random.default_rng(2)
     matrix = corpus(rng)
-    options: dict[str, Any] = {"clip": 1.0, "document_length": 60.0, "engine": "numpy", "doc_topic_prior": 0.1, **TIGHT}
+    options: dict[str, Any] = {
+        "clip": 1.0,
+        "document_length": 60.0,
+        "kind": Float64Topics,
+        "doc_topic_prior": 0.1,
+        **TIGHT,
+    }
     model = plain(3, 30, mode=True, topic_word_prior=eta, **options)
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))] * 5)
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
@@ -154,7 +160,7 @@ def topics_term(lambda_vk: np.ndarray, eta: float) -> float:
 def test_the_bound_never_falls_without_noise() -> None:
     rng = np.random.default_rng(4)
     matrix = corpus(rng)
-    model = plain(3, 30, clip=1.0, document_length=60.0, engine="numpy", doc_topic_prior=0.1, **TIGHT)
+    model = plain(3, 30, clip=1.0, document_length=60.0, kind=Float64Topics, doc_topic_prior=0.1, **TIGHT)
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))] * 12)
     bounds: list[float] = []
 
@@ -172,7 +178,7 @@ def test_the_bound_is_scikit_learns_without_the_topics_term() -> None:
     rng = np.random.default_rng(5)
     matrix = corpus(rng)
     matrix[7] = 0.0
-    model = plain(4, 30, engine="numpy", doc_topic_prior=0.3, topic_word_prior=0.2, **TIGHT)
+    model = plain(4, 30, kind=Float64Topics, doc_topic_prior=0.3, topic_word_prior=0.2, **TIGHT)
     q = topics(model, rng.gamma(1.0, 5.0, (30, 4)) + 0.1)
     theirs = LatentDirichletAllocation(
         4, doc_topic_prior=0.3, topic_word_prior=0.2, max_iter=1, max_doc_update_iter=20_000, mean_change_tol=1e-8
@@ -192,7 +198,7 @@ def test_the_bound_is_the_definition(topics: Any) -> None:
     """ELBO of one document with every term written out, after the same local iterations; one value a document."""
     rng = np.random.default_rng(6)
     matrix = corpus(rng, n=3)
-    model = plain(3, 30, engine="numpy", doc_topic_prior=0.4, **TIGHT)
+    model = plain(3, 30, kind=Float64Topics, doc_topic_prior=0.4, **TIGHT)
     q = model.init(rng)
     total_k = q.lambda_vk.sum(axis=0)
     elog_beta = digamma(q.lambda_vk) - digamma(total_k) if topics != "mean" else np.log(q.lambda_vk / total_k)
@@ -212,9 +218,9 @@ def test_the_bound_is_the_definition(topics: Any) -> None:
 
 def test_the_papers_worked_example() -> None:
     """L = V = K = 2, a = 0.1, s = [[1, 0], [1, 0]]: norm √2, so the clipped statistic is s·0.2/√2."""
-    for engine in ("numpy", "numba"):
-        model = plain(2, 2, clip=0.1, document_length=2.0, doc_topic_prior=1e-6, engine=engine)  # type: ignore[arg-type]
-        dtype = np.float32 if engine == "numba" else np.float64
+    for kind in (Float64Topics, LDAModel):
+        model = plain(2, 2, clip=0.1, document_length=2.0, doc_topic_prior=1e-6, kind=kind)
+        dtype = np.float32 if kind is LDAModel else np.float64
         beta_vk = np.array([[0.5, 1e-25], [0.5, 1e-25]], dtype=dtype)
         q = Topics(np.ones((2, 2)), beta_vk, None, np.ones(2), model.topics(np.ones((2, 2))).alpha_k)
         total = released(model, np.array([[1.0, 1.0]]), q)
@@ -222,10 +228,10 @@ def test_the_papers_worked_example() -> None:
         np.testing.assert_allclose(total, expected, atol=2e-6 * 0.2)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "numba"])
-def test_one_word_documents_attain_the_swap_ratio(engine: Any) -> None:
+@pytest.mark.parametrize("kind", [Float64Topics, LDAModel])
+def test_one_word_documents_attain_the_swap_ratio(kind: Any) -> None:
     """At the papers' K = 50 and a = 0.1 they are always clipped: two on different words are √2·aL apart."""
-    model = plain(50, 20, clip=0.1, engine=engine)
+    model = plain(50, 20, clip=0.1, kind=kind)
     q = model.init(np.random.default_rng(0))
     one, other = (released(model, np.eye(20)[[word]] * count, q) for word, count in ((3, 1.0), (11, 40.0)))
     bound = 0.1 * 500
@@ -293,9 +299,9 @@ def test_resampled_words_follow_the_documents_own_frequencies() -> None:
 
 
 @pytest.mark.parametrize("rule", ["rescale", "resample", "truncate"])
-@pytest.mark.parametrize("engine", ["numpy", "numba"])
-def test_empty_documents_add_nothing(rule: Any, engine: Any) -> None:
-    model = plain(3, 6, length_rule=rule, engine=engine)
+@pytest.mark.parametrize("kind", [Float64Topics, LDAModel])
+def test_empty_documents_add_nothing(rule: Any, kind: Any) -> None:
+    model = plain(3, 6, length_rule=rule, kind=kind)
     q = model.init(np.random.default_rng(0))
     for n in (0, 1, 5):
         assert not released(model, np.zeros((n, 6)), q).any()
@@ -308,11 +314,11 @@ def test_empty_documents_add_nothing(rule: Any, engine: Any) -> None:
 # --- invariances --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", ["numpy", "numba"])
-def test_names_of_topics_and_words_do_not_matter(engine: Any) -> None:
+@pytest.mark.parametrize("kind", [Float64Topics, LDAModel])
+def test_names_of_topics_and_words_do_not_matter(kind: Any) -> None:
     rng = np.random.default_rng(9)
     matrix = corpus(rng, n=15)
-    model = plain(4, 30, clip=0.2, engine=engine, **TIGHT)
+    model = plain(4, 30, clip=0.2, kind=kind, **TIGHT)
     q = model.init(rng)
     total = released(model, matrix, q)
     names, words = rng.permutation(4), rng.permutation(30)
@@ -323,7 +329,7 @@ def test_names_of_topics_and_words_do_not_matter(engine: Any) -> None:
 def test_doubling_a_document_changes_nothing_after_rescaling() -> None:
     rng = np.random.default_rng(10)
     matrix = corpus(rng, n=10)
-    model = plain(4, 30, engine="numpy")
+    model = plain(4, 30, kind=Float64Topics)
     q = model.init(rng)
     np.testing.assert_allclose(released(model, matrix * 8.0, q), released(model, matrix, q), rtol=1e-9, atol=1e-9)
 
@@ -334,7 +340,14 @@ def test_the_statistic_keeps_the_documents_mass(seed: int) -> None:
     rng = np.random.default_rng(seed)
     matrix = rng.poisson(1.0, (3, 8)).astype(np.float64)
     model = plain(
-        3, 8, clip=1.0, document_length=1e3, length_rule="truncate", engine="numpy", doc_topic_prior=0.3, max_iter=30
+        3,
+        8,
+        clip=1.0,
+        document_length=1e3,
+        length_rule="truncate",
+        kind=Float64Topics,
+        doc_topic_prior=0.3,
+        max_iter=30,
     )
     q = model.init(rng)
     np.testing.assert_allclose(released(model, matrix, q).sum(axis=1), matrix.sum(axis=0), atol=1e-5)
@@ -347,9 +360,9 @@ def test_the_statistic_keeps_the_documents_mass(seed: int) -> None:
 # --- powers, weights, word totals ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("engine", "tolerance"), [("numpy", 1e-6), ("numba", 1e-5)])
+@pytest.mark.parametrize(("kind", "tolerance"), [(Float64Topics, 1e-6), (LDAModel, 1e-5)])
 @pytest.mark.parametrize("power", [0.5, 1.0])
-def test_powers_and_weights_scale_each_words_part_of_the_statistic(engine: Any, tolerance: float, power: float) -> None:
+def test_powers_and_weights_scale_each_words_part_of_the_statistic(kind: Any, tolerance: float, power: float) -> None:
     """s_vk = w_v c_v^p φ_vk with φ of the plain document: the local step does not see p or w."""
     rng = np.random.default_rng(20)
     matrix = corpus(rng, n=12)
@@ -359,7 +372,7 @@ def test_powers_and_weights_scale_each_words_part_of_the_statistic(engine: Any, 
         "document_length": 200.0,
         "length_rule": "truncate",
         "doc_topic_prior": 0.1,
-        "engine": engine,
+        "kind": kind,
         **TIGHT,
     }
     model = plain(4, 30, count_power=power, **options)
@@ -379,7 +392,7 @@ def test_powers_and_weights_scale_each_words_part_of_the_statistic(engine: Any, 
 def test_word_totals_are_clipped_sums_of_powers() -> None:
     rng = np.random.default_rng(21)
     matrix = corpus(rng, n=25) * rng.integers(1, 6, (25, 1))
-    model = LDA(3, 30, document_length=1e5)
+    model = LDAModel(3, 30, document_length=1e5)
     bound = model.blocks["words"].bound
     release = Release({"words": model.blocks["words"]}, Mechanism(FullBatch(), 0.0))
     wall: Wall[Any] = Wall(BagOfWords(matrix), Plan([release]))
@@ -395,7 +408,7 @@ def test_a_first_release_of_words_is_the_start() -> None:
     """Background, word weights and topics from the word totals alone; the weights are undone on reading."""
     rng = np.random.default_rng(22)
     matrix = corpus(rng, n=200)
-    model = LDA(3, 30, word_power=0.3, doc_topic_prior=0.1, clip=1.0, document_length=60.0)
+    model = LDAModel(3, 30, word_power=0.3, doc_topic_prior=0.1, clip=1.0, document_length=60.0)
     plan = phased(model.blocks, FullBatch(), [0.0])
     seen: list[Topics] = []
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
@@ -414,7 +427,7 @@ def test_a_first_release_of_words_is_the_start() -> None:
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-def estimate_of(model: LDA, matrix: np.ndarray, noise: float) -> Estimate:
+def estimate_of(model: LDAModel, matrix: np.ndarray, noise: float) -> Estimate:
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), noise))])
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan, noise=InsecureNoise(4))
     q = model.init(np.random.default_rng(0))
@@ -487,7 +500,7 @@ def test_the_better_reads_are_closer_to_the_truth(read: Any) -> None:
 )
 def test_bad_fields_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ParameterError):
-        LDA(**{"n_components": 2, "n_terms": 3, **fields})
+        LDAModel(**{"n_components": 2, "n_terms": 3, **fields})
 
 
 def test_the_start_is_public_and_repeatable() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import statsmodels.api as sm
+from planted import edit, kills
 from scipy.stats import binom
 from sklearn.linear_model import BayesianRidge
 
@@ -136,6 +137,16 @@ def strained(d: int, length: float = 100.0, **changed: Any) -> LinearState:
     return replace(q, moments=moments, **changed)
 
 
+@kills("norms", "squares of residuals left unclipped")
+@edit(
+    "models/regression/linear.py",
+    "np.minimum(np.abs(residual_n) / q.reach, 1.0) ** 2",
+    "(np.abs(residual_n) / q.reach) ** 2",
+)
+@kills("norms", "the excess of long rows left unclipped")
+@edit("models/regression/linear.py", "np.clip(rows.length_n - 1.0, 0.0, 1.0)", "np.maximum(rows.length_n - 1.0, 0.0)")
+@kills("norms", "residuals of a linear regression left unclipped")
+@edit("models/regression/linear.py", "np.clip(residual_n / q.clip, -1.0, 1.0)", "residual_n / q.clip")
 def test_no_row_exceeds_a_bound_at_any_query_and_some_rows_reach_each() -> None:
     rng, d = np.random.default_rng(5), 6
     x_nd = rng.standard_normal((4_000, d)) * 10.0 ** rng.uniform(-9, 0, (4_000, 1))
@@ -336,6 +347,13 @@ def test_what_tells_a_number_from_its_square_is_read_among_a_hundred_columns() -
     assert abs(kept - true) < 3 * sd < plain - true
 
 
+@kills("factor", "the histogram of residuals left out of a step's joint norm")
+@edit(
+    "core/plan.py",
+    "length = math.sqrt(math.fsum(block.weight**2 for block in self.blocks.values()))",
+    "length = math.sqrt(math.fsum(b.weight**2 for n, b in self.blocks.items() if n != 'residual'))",
+)
+@edit("core/plan.py", "> 1.0 + 1e-12:", "> 1e9:")
 def test_all_blocks_of_a_release_share_one_unit_of_noise() -> None:
     """Bounds over noise add up in squares to 1/σ², the histogram, the excess and the counts of units included."""
     model = Linear(4, intercept=COLUMN)

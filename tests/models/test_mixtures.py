@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from scipy.integrate import quad
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm, poisson
@@ -23,21 +24,21 @@ from dpvb.core.forms import nonnegative
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.data import Binary, Categorical, Date, Numeric, Schema, Spline, Table, Target
-from dpvb.data.tables.mixed import Layout, MixedRows
+from dpvb.data.tables.mixed import Layout
 from dpvb.errors import DataFormatError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError
-from dpvb.models.mixtures import categorical, splitting, updates
-from dpvb.models.mixtures.columns import Columns
-from dpvb.models.mixtures.components import Components, Posterior
-from dpvb.models.mixtures.mixture import Mixture
-from dpvb.models.mixtures.spread import drawn, spread
+from dpvb.models.mixtures import categorical
+from dpvb.models.mixtures.components import Components, MixedColumns, MixturePosterior, ReleasedSums
+from dpvb.models.mixtures.mixture import MixtureModel
+from dpvb.models.mixtures.pairs import Pairs
 from dpvb.results import model_file
+from dpvb.rows.mixed import MixedRows
 
-MIXED = Columns(numbers=3, gaps=(2,), max_counts=(9.0,), sizes=(3, 2, 2))
+MIXED = MixedColumns(numbers=3, gaps=(2,), max_counts=(9.0,), sizes=(3, 2, 2))
 #: Largest norms: of r, of r ⊗ onehot over √D, and of the scores.
 LARGEST = {"count": 1.0, "categories": math.sqrt(3), "scores": 1.0}
 
 
-def rows(rng: np.random.Generator, n: int, columns: Columns, scale: float = 0.4) -> MixedRows:
+def rows(rng: np.random.Generator, n: int, columns: MixedColumns, scale: float = 0.4) -> MixedRows:
     """Made-up rows, a tenth of the gaps missing."""
     x_nd = np.clip(scale * rng.standard_normal((n, columns.numbers)), -1, 1)
     code_nj = rng.integers([*columns.sizes], size=(n, len(columns.sizes)))
@@ -49,7 +50,7 @@ def rows(rng: np.random.Generator, n: int, columns: Columns, scale: float = 0.4)
     return MixedRows(x_nd, count_np, code_nj, np.ones(n), np.zeros(n, dtype=np.bool_))
 
 
-def somewhere(rng: np.random.Generator, model: Mixture, k: int, spread: float = 0.5) -> Posterior:
+def somewhere(rng: np.random.Generator, model: MixtureModel, k: int, spread: float = 0.5) -> MixturePosterior:
     """A q whose components lie apart."""
     q, columns = model.init(rng), model.columns
     d, v, p = columns.numbers, sum(columns.sizes), len(columns.max_counts)
@@ -67,7 +68,7 @@ def somewhere(rng: np.random.Generator, model: Mixture, k: int, spread: float = 
     return replace(q, now=now, home=home)
 
 
-def sums(model: Mixture, q: Posterior, batch: MixedRows) -> updates.Released:
+def sums(model: MixtureModel, q: MixturePosterior, batch: MixedRows) -> ReleasedSums:
     """What a release without noise and clipping to the bound would hold, added in floating point."""
     blocks = {name: block for name, block in model.blocks.items() if block.phase == "step"}
     found = model.e_step(q, batch, blocks)
@@ -79,7 +80,7 @@ def sums(model: Mixture, q: Posterior, batch: MixedRows) -> updates.Released:
     score_ku = np.zeros((k, 0))
     if "scores" in found:
         score_ku = summed(found["scores"], np.ones(len(batch.sound_n)), k)
-    return updates.Released(count_k, cell_kv, score_ku, 0.0, 0.0, 0.0)
+    return ReleasedSums(count_k, cell_kv, score_ku, 0.0, 0.0, 0.0)
 
 
 def summed(scores: Any, weight_n: np.ndarray, k: int) -> np.ndarray:
@@ -98,12 +99,14 @@ def each(scores: Any, k: int) -> np.ndarray:
 # --- the bound of a row -------------------------------------------------------------------------------------
 
 
+@kills("factor", "one category a row in the bound of all columns")
+@edit("models/mixtures/mixture.py", "bound, shape = math.sqrt(len(self.columns.sizes)), (", "bound, shape = 1.0, (")
 @pytest.mark.parametrize("k", [1, 2, 7])
 @pytest.mark.parametrize("seed", range(4))
 def test_no_row_passes_a_bound_and_some_reach_it(k: int, seed: int) -> None:
     """Ordinary and hostile rows at q near and far: each block's norm, and that of all of them by their weights."""
     rng = np.random.default_rng(seed)
-    model = Mixture(k, MIXED)
+    model = MixtureModel(k, MIXED)
     batch = rows(rng, 400, MIXED)
     batch.x_nd[:50] *= 10.0 ** rng.uniform(-300, 300, (50, 3))
     batch.count_np[:50] = 10.0 ** rng.uniform(0, 300, (50, 1))
@@ -124,29 +127,38 @@ def test_no_row_passes_a_bound_and_some_reach_it(k: int, seed: int) -> None:
     assert 0.99 < finite_n.max() <= 1 + 1e-9
 
 
-@pytest.mark.parametrize("columns", [MIXED, Columns(numbers=2), Columns(sizes=(2, 5)), Columns(max_counts=(7.0,))])
-def test_blocks_share_one_unit_of_sensitivity(columns: Columns) -> None:
+@kills("factor", "weights of a release whose squares do not add up to 1")
+@edit("core/plan.py", "name: block.weight / length for", "name: min(block.weight, 1.0) for")
+@edit("core/plan.py", "> 1.0 + 1e-12", "> 1e9")
+@pytest.mark.parametrize(
+    "columns", [MIXED, MixedColumns(numbers=2), MixedColumns(sizes=(2, 5)), MixedColumns(max_counts=(7.0,))]
+)
+def test_blocks_share_one_unit_of_sensitivity(columns: MixedColumns) -> None:
     """Of every release: squares of the weights, the counts of units included, add up to 1."""
-    model = Mixture(3, columns)
+    model = MixtureModel(3, columns)
     plan = phased(model.blocks, FullBatch(), [1.0, 1.0], shares=model.schedule.budget, clip="joint")
     assert len(plan) == 5
     for release in plan:
         assert math.fsum(weight**2 for weight in release.weights.values()) == pytest.approx(1.0, abs=1e-12)
 
 
+@kills("norms", "scores of one group declared in the place of those of all")
+@edit("models/mixtures/scores.py", "for norm_n in self._clipped[1]:", "for norm_n in self._clipped[1][:1]:")
 def test_scores_that_are_summed_have_the_norm_that_is_declared() -> None:
     rng = np.random.default_rng(3)
-    model = Mixture(4, MIXED)
+    model = MixtureModel(4, MIXED)
     batch, q = rows(rng, 60, MIXED), somewhere(rng, model, 4)
     found = model.e_step(q, batch, {name: b for name, b in model.blocks.items() if b.phase == "step"})
     scores: Any = found["scores"]
     np.testing.assert_allclose(scores.norms(), np.linalg.norm(each(scores, 4).reshape(60, -1), axis=1), rtol=1e-9)
 
 
-@pytest.mark.parametrize("columns", [MIXED, Columns(3, covariance="diagonal"), Columns(4), Columns(max_counts=(9.0,))])
-def test_scores_are_those_of_the_formula(columns: Columns) -> None:
+@pytest.mark.parametrize(
+    "columns", [MIXED, MixedColumns(3, covariance="diagonal"), MixedColumns(4), MixedColumns(max_counts=(9.0,))]
+)
+def test_scores_are_those_of_the_formula(columns: MixedColumns) -> None:
     """Row by row and component by component, gaps among them, each clipped by itself."""
-    rng, model = np.random.default_rng(3), Mixture(3, columns)
+    rng, model = np.random.default_rng(3), MixtureModel(3, columns)
     q, batch = somewhere(rng, model, 3), rows(rng, 40, columns)
     found: Any = model.e_step(q, batch, {n: b for n, b in model.blocks.items() if b.phase == "step"})["scores"]
     (a1, a2), d = columns.clip.scales, columns.numbers
@@ -167,7 +179,7 @@ def test_scores_are_those_of_the_formula(columns: Columns) -> None:
 
 def test_sums_are_exact_however_many_rows_are_added_at_a_time() -> None:
     """More rows than are looked at side by side, on a coarse grid and on one where few of them fill 53 bits."""
-    rng, model = np.random.default_rng(3), Mixture(2, MIXED)
+    rng, model = np.random.default_rng(3), MixtureModel(2, MIXED)
     q, batch = somewhere(rng, model, 2), rows(rng, 700, MIXED)
     blocks = {name: block for name, block in model.blocks.items() if block.phase == "step"}
     for grid in (Grid(2.0**-20, 1.0), Grid(2.0**-46, 1.0)):
@@ -183,8 +195,8 @@ def test_sums_are_exact_however_many_rows_are_added_at_a_time() -> None:
 @pytest.mark.parametrize("layout", ["C", "F"])
 def test_a_row_has_its_own_bits_however_a_reader_lays_rows_out(layout: Any) -> None:
     """So many columns and components that sums of eight and more round by their order."""
-    rng, columns = np.random.default_rng(3), Columns(9, (), (9.0,) * 20, (3, 2))
-    model, n = Mixture(17, columns), 30
+    rng, columns = np.random.default_rng(3), MixedColumns(9, (), (9.0,) * 20, (3, 2))
+    model, n = MixtureModel(17, columns), 30
     q, own = somewhere(rng, model, 17), rows(rng, n, columns)
     batch = MixedRows(*(np.asarray(part, order=layout) for part in own.parts))
     blocks = {name: block for name, block in model.blocks.items() if block.phase == "step"}
@@ -195,9 +207,15 @@ def test_a_row_has_its_own_bits_however_a_reader_lays_rows_out(layout: Any) -> N
         np.testing.assert_array_equal(together[name].of_block(block, n).norms(), np.concatenate(norms))
 
 
+@kills("norms", "groups clipped by the sum over all of them")
+@edit(
+    "models/mixtures/scores.py",
+    "factor_kn = np.maximum(norm_kn, 1.0)",
+    "factor_kn = np.maximum(self.r_kn * norm_kn, 1.0)",
+)
 def test_each_component_is_clipped_by_itself() -> None:
     """A row far from a component pulls it by its responsibility times 1, however far another component is."""
-    model = Mixture(2, Columns(numbers=1))
+    model = MixtureModel(2, MixedColumns(numbers=1))
     q = somewhere(np.random.default_rng(0), model, 2)
     now = replace(q.now, mean_kd=np.array([[0.0], [1.0]]), root_kdd=np.array([[[0.01]], [[1.0]]]))
     batch = rows(np.random.default_rng(1), 50, model.columns)
@@ -206,9 +224,11 @@ def test_each_component_is_clipped_by_itself() -> None:
     assert (np.linalg.norm(each(scores, 2), axis=2) <= scores.r_kn.T * (1 + 1e-9) + 1e-150).all()
 
 
+@kills("factor", "one pair a row in the bound of the tables of all pairs")
+@edit("models/mixtures/pairs.py", "return math.sqrt(len(self.places))", "return 1.0")
 def test_a_row_has_one_cell_of_each_pair_of_columns_whatever_it_holds() -> None:
     """Ordinary rows, gaps, and numbers and counts beyond their ranges: the norm is the bound, and never more."""
-    model = Mixture(2, MIXED, check=0.1)
+    model = MixtureModel(2, MIXED, check=0.1)
     block = model.blocks["pairs"]
     assert block.bound == pytest.approx(math.sqrt(6 * 5 / 2))
     batch = rows(np.random.default_rng(0), 200, MIXED)
@@ -244,8 +264,8 @@ def test_steps_without_noise_and_clipping_are_those_of_scikit_learn(kind: str, p
         [rng.normal([-0.3, 0, 0.1], 0.1, (150, 3)), rng.normal([0.2, 0.3, -0.1], [0.1, 0.2, 0.1], (200, 3))]
     )
     x_nd[:, 1] += 0.5 * x_nd[:, 0]
-    columns = Columns(numbers=3, covariance=kind, clip_factor=1e8)
-    model = Mixture(3, columns, estimate="mode", prior=0.0)
+    columns = MixedColumns(numbers=3, covariance=kind, clip_factor=1e8)
+    model = MixtureModel(3, columns, estimate="mode", prior=0.0)
     q = somewhere(rng, model, 3)
     root_kdd = np.tile(0.2 * np.eye(3), (3, 1, 1))
     q = replace(q, now=replace(q.now, mean_kd=x_nd[[0, 160, 340]], root_kdd=root_kdd))
@@ -255,7 +275,7 @@ def test_steps_without_noise_and_clipping_are_those_of_scikit_learn(kind: str, p
     precision = np.linalg.inv(q.now.root_kdd @ np.swapaxes(q.now.root_kdd, 1, 2))
     start["precisions_init"] = precision if peer == "full" else np.diagonal(precision, axis1=1, axis2=2)
     for _ in range(25):
-        q = updates.step(q, sums(model, q, batch), columns, 1.0, 0.0)
+        q = replace(model, prior=0.0).component_step(q, sums(model, q, batch), 1.0)
     other = peers.GaussianMixture(3, covariance_type=peer, reg_covar=0, tol=0, max_iter=25, **start)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -272,7 +292,7 @@ def test_steps_without_noise_and_clipping_are_those_of_scikit_learn(kind: str, p
 def test_the_density_is_the_sum_over_all_components() -> None:
     """Against the densities of SciPy, one row and one component at a time, missing entries among them."""
     rng = np.random.default_rng(6)
-    model = Mixture(3, MIXED)
+    model = MixtureModel(3, MIXED)
     q, batch = somewhere(rng, model, 3), rows(rng, 30, MIXED)
     now, found = q.now, []
     probability_kv = categorical.normalised(now.expected_kv, MIXED.sizes)
@@ -291,8 +311,8 @@ def test_the_density_is_the_sum_over_all_components() -> None:
 
 def test_expected_logarithms_are_those_of_the_posteriors() -> None:
     """Dirichlet weights and tables, by draws of 4·10⁵; false alarms below 1e-6 (7 standard errors), seed 8."""
-    columns = Columns(sizes=(3,))
-    model = Mixture(2, columns)
+    columns = MixedColumns(sizes=(3,))
+    model = MixtureModel(2, columns)
     rng = np.random.default_rng(8)
     q, batch = somewhere(rng, model, 2), rows(rng, 3, columns)
     exact_nk = model.log_joint(q.now, batch, expected=True)
@@ -305,7 +325,7 @@ def test_expected_logarithms_are_those_of_the_posteriors() -> None:
 
 
 def test_clip_constants_are_those_of_quadrature() -> None:
-    clip = Columns(numbers=1).clip
+    clip = MixedColumns(numbers=1).clip
     a1, a2 = clip.scales
 
     def mean(function: Any) -> float:
@@ -324,14 +344,14 @@ def test_clip_constants_are_those_of_quadrature() -> None:
 
 def test_clipping_is_undone_for_gaussian_rows() -> None:
     """A fixed point at the mean and the variance of 2·10⁵ rows, to 3 and to 6 standard errors; seed 9."""
-    columns = Columns(numbers=2)
-    model = Mixture(1, columns, prior=0.0)
+    columns = MixedColumns(numbers=2)
+    model = MixtureModel(1, columns, prior=0.0)
     rng = np.random.default_rng(9)
     x_nd = 0.1 * rng.standard_normal((200_000, 2))
     q, batch = model.init(rng), replace(rows(rng, 200_000, columns), x_nd=x_nd)
     q = replace(q, home=replace(q.home, number_k=np.array([2e5])), now=replace(q.now, number_k=np.array([2e5])))
     for _ in range(20):
-        q = updates.step(q, sums(model, q, batch), columns, 1.0, 0.0)
+        q = replace(model, prior=0.0).component_step(q, sums(model, q, batch), 1.0)
     covariance = q.now.root_kdd[0] @ q.now.root_kdd[0].T
     np.testing.assert_allclose(q.now.mean_kd[0], 0, atol=0.001)
     np.testing.assert_allclose(covariance / 0.01, np.eye(2), atol=0.02)
@@ -339,13 +359,13 @@ def test_clipping_is_undone_for_gaussian_rows() -> None:
 
 def test_relabelled_components_and_sums_give_relabelled_components() -> None:
     rng = np.random.default_rng(10)
-    model = Mixture(4, MIXED)
+    model = MixtureModel(4, MIXED)
     q, batch, order = somewhere(rng, model, 4), rows(rng, 200, MIXED), np.array([2, 0, 3, 1])
     released = replace(sums(model, q, batch), count_std=3.0, cell_std=2.0, score_std=1.0)
     noisy = replace(released, score_ku=released.score_ku + rng.standard_normal(released.score_ku.shape))
     turned = {name: getattr(noisy, name)[order] for name in ("count_k", "cell_kv", "score_ku")}
-    one = updates.step(q, noisy, MIXED, 0.5, 1.0).now.taken(order)
-    two = updates.step(replace(q, now=q.now.taken(order)), replace(noisy, **turned), MIXED, 0.5, 1.0).now
+    one = model.component_step(q, noisy, 0.5).now.taken(order)
+    two = model.component_step(replace(q, now=q.now.taken(order)), replace(noisy, **turned), 0.5).now
     for name, array in vars(one).items():
         np.testing.assert_allclose(getattr(two, name), array, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(model.score(q, batch), model.score(replace(q, now=q.now.taken(order)), batch), rtol=1e-9)
@@ -532,6 +552,8 @@ def test_chance_in_fidelity_is_that_of_noise_and_of_drawing() -> None:
     assert 0.3 < score_n.std() < 1.5
 
 
+@kills("public facts", "rows set beside what was released, whoever stands behind them")
+@edit("estimators/mixture.py", "        if synthetic is not True:", "        if False:")
 def test_private_rows_and_no_rows_have_no_fidelity() -> None:
     cells = people(50)
     model = dpvb.Mixture(1, **KINDS, **EXACT, num_steps=1).fit(Table(cells, SCHEMA))
@@ -548,13 +570,18 @@ def test_private_rows_and_no_rows_have_no_fidelity() -> None:
 
 def test_two_groups_start_along_the_axis_on_which_rows_spread_most() -> None:
     """Of 100 random starts every one has its groups at least a standard deviation apart on that axis."""
-    model, root_dd = Mixture(2, Columns(numbers=3)), np.array([[0.1, 0, 0], [0.2, 0.4, 0], [0.0, 0.1, 0.05]])
+    model, root_dd = MixtureModel(2, MixedColumns(numbers=3)), np.array([[0.1, 0, 0], [0.2, 0.4, 0], [0.0, 0.1, 0.05]])
     value_d, vector_dd = np.linalg.eigh(root_dd @ root_dd.T)
     for seed in range(100):
         q = model.init(np.random.default_rng(seed))
         q = replace(q, home=replace(q.home, root_kdd=root_dd[None]))
-        apart = np.diff(splitting.split(q, 2, model.columns).mean_kd @ vector_dd[:, -1])
+        apart = np.diff(model.split(q, 2).mean_kd @ vector_dd[:, -1])
         assert abs(apart[0]) > math.sqrt(value_d[-1])
+
+
+def test_tables_of_pairs_have_ten_bins_of_each_number() -> None:
+    """As docs/mixtures.md says; a gap has a bin of its own, and small counts one for each value."""
+    assert Pairs(MixedColumns(numbers=2, gaps=(1,), max_counts=(4.0, 99.0), sizes=(3, 2))).sizes == (10, 11, 5, 10, 3)
 
 
 def test_weights_are_drawn_as_they_are_uncertain() -> None:
@@ -562,13 +589,13 @@ def test_weights_are_drawn_as_they_are_uncertain() -> None:
 
     That is eight standard errors of a sample variance; seed 0.
     """
-    columns, number_k = Columns(numbers=1), np.array([300.0, 150.0, 50.0])
-    model = Mixture(3, columns)
+    columns, number_k = MixedColumns(numbers=1), np.array([300.0, 150.0, 50.0])
+    model = MixtureModel(3, columns)
     q = somewhere(np.random.default_rng(0), model, 3)
     q = replace(q, now=replace(q.now, number_k=number_k), sums=replace(q.sums, count_std=8.0, share=1.0, releases=1.0))
-    now, of = spread(q, columns)
+    now, of = MixtureModel(1, columns).variances(q)
     rng = np.random.default_rng(0)
-    sizes = np.array([drawn(now, of, columns, rng).number_k for _ in range(4_000)])
+    sizes = np.array([now.drawn(of, columns, rng).number_k for _ in range(4_000)])
     weights = sizes / sizes.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(weights.var(axis=0), of.weight_k, rtol=0.18)
 
@@ -639,6 +666,9 @@ def test_a_file_keeps_everything_that_a_mixture_says(tmp_path: Any) -> None:
     np.testing.assert_array_equal(loaded.predict(two_groups()), plain.predict(two_groups()))
 
 
+@kills("strangers", "groups of a file with a covariance that is none")
+@edit("estimators/mixture.py", "or not (diagonal_kd > 0).all()", "")
+@edit("estimators/mixture.py", "if not all(np.isfinite(one).all() for one in checked):", "if False:")
 def test_a_file_with_a_covariance_that_is_none_is_refused(tmp_path: Any) -> None:
     path = tmp_path / "g.dpvb"
     dpvb.GaussianMixture(2, **RANGES, epsilon=1.0, delta=1e-6).fit(two_groups()).save(path)
@@ -726,8 +756,8 @@ def test_without_rows_the_prior_is_left() -> None:
     noisy = dpvb.GaussianMixture(4, **RANGES, epsilon=0.01, delta=1e-6, random_state=0).fit(np.empty((0, 2)))
     assert noisy.weights_.sum() == pytest.approx(1.0)
     assert np.isfinite(noisy.means_).all()
-    columns = Mixture(4, Columns(numbers=2)).columns
-    assert [splitting.kept(np.array([n]), 4, math.inf, columns) for n in (-500.0, 0.0, 59.0, 60.0)] == [1, 1, 1, 2]
+    columns = MixtureModel(4, MixedColumns(numbers=2)).columns
+    assert [MixtureModel(4, columns).kept(n, math.inf) for n in (-500.0, 0.0, 59.0, 60.0)] == [1, 1, 1, 2]
 
 
 @pytest.mark.filterwarnings("ignore::dpvb.errors.DpvbWarning")
@@ -737,6 +767,8 @@ def test_few_rows_keep_few_groups_unless_told() -> None:
     assert len(dpvb.GaussianMixture(20, **RANGES, **EXACT, prune=False).fit(x_nd).weights_) == 20
 
 
+@kills("NaN", "a faulty row that counts in a mixture")
+@edit("models/mixtures/mixture.py", "            r_kn *= batch.sound_n\n", "")
 @pytest.mark.filterwarnings("ignore::dpvb.errors.DpvbWarning")
 def test_a_faulty_row_adds_nothing() -> None:
     x_nd = two_groups(60)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from scipy import sparse
 from scipy.special import logsumexp
 from scipy.stats import nbinom, t
@@ -17,13 +18,25 @@ import dpvb
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.data import BagOfWords, Binary, Categorical, Date, Numeric, Schema, Table, Target
+from dpvb.data.documents.count_rows import taken
 from dpvb.data.documents.labelled import labelled
-from dpvb.data.tables.mixed import MixedRows
 from dpvb.errors import DataFormatError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError
-from dpvb.models.mixtures import bins, moments, words
-from dpvb.models.mixtures.columns import Columns
-from dpvb.models.mixtures.naive_bayes import NaiveBayes
+from dpvb.models.mixtures.components import MixedColumns
+from dpvb.models.mixtures.naive_bayes import (
+    NaiveBayesModel,
+    bin_codes,
+    bin_sizes,
+    bins_together,
+    log_count,
+    log_number,
+    log_words,
+    merged_bins,
+    number_posterior,
+    numbers_in_bins,
+    rate_posterior,
+)
 from dpvb.results import model_file
+from dpvb.rows.mixed import MixedRows
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpvb.errors.DpvbWarning")
 
@@ -70,9 +83,9 @@ def documents(n: int = 900, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 # --- the bound of a row -------------------------------------------------------------------------------------
 
 MODELS = {
-    "bins": NaiveBayes(3, Columns(numbers=2, gaps=(1,), max_counts=(9.0,), sizes=(3, 2)), 4),
-    "gaussian": NaiveBayes(3, Columns(numbers=2, gaps=(1,), max_counts=(9.0,), sizes=(3, 2)), 0),
-    "words": NaiveBayes(3, Columns(), num_words=30, clip=2.0),
+    "bins": NaiveBayesModel(3, MixedColumns(numbers=2, gaps=(1,), max_counts=(9.0,), sizes=(3, 2)), 4),
+    "gaussian": NaiveBayesModel(3, MixedColumns(numbers=2, gaps=(1,), max_counts=(9.0,), sizes=(3, 2)), 0),
+    "words": NaiveBayesModel(3, MixedColumns(), num_words=30, clip=2.0),
 }
 #: Largest norms: three columns of categories beside the label, or two; x and x² of two numbers, and a count.
 LARGEST = {
@@ -96,6 +109,10 @@ def batch_of(kind: str, rng: np.random.Generator, n: int = 300) -> Any:
     return MixedRows(x_nd, count_np, code_nj, np.ones(n), np.zeros(n, dtype=np.bool_))
 
 
+@kills("norms", "a bound of categories that forgets the bins of numbers")
+@edit(
+    "models/mixtures/naive_bayes.py", "bound = math.sqrt(len(self.sizes))", "bound = math.sqrt(len(self.columns.sizes))"
+)
 @pytest.mark.parametrize("kind", MODELS)
 def test_no_row_of_a_known_class_passes_a_bound_and_some_reach_it(kind: str) -> None:
     model, rng = MODELS[kind], np.random.default_rng(1)
@@ -115,6 +132,8 @@ def test_labels_and_columns_share_one_unit_of_sensitivity(kind: str) -> None:
     assert release.weights["count"] ** 2 == pytest.approx(0.04 * 0.99)
 
 
+@kills("NaN", "a document with an unknown label that counts in a class")
+@edit("data/documents/labelled.py", "unseen=-1, missing=-1", "unseen=0, missing=-1")
 def test_a_document_without_a_declared_label_is_no_row() -> None:
     """Nor is one with a label that is no label, and no other row changes."""
     counts, y = documents(30)
@@ -126,6 +145,9 @@ def test_a_document_without_a_declared_label_is_no_row() -> None:
     np.testing.assert_array_equal(one.class_prior_, two.class_prior_)
 
 
+@kills("NaN", "a faulty row that counts in its class")
+@edit("models/mixtures/naive_bayes.py", "(self.n_classes,)) * batch.sound_n[:, None]", "(self.n_classes,))")
+@edit("models/mixtures/naive_bayes.py", "np.repeat(batch.sound_n, width)", "np.ones(n * width)")
 def test_a_row_of_no_class_or_with_a_fault_adds_nothing() -> None:
     cells = people(60)
     more = {name: np.concatenate([values, values[:3]]) for name, values in cells.items()}
@@ -199,7 +221,9 @@ def test_predictions_average_over_the_posteriors() -> None:
     """Student's t of a normal-gamma posterior, and a negative binomial of a gamma one, by the books' formulas."""
     rng = np.random.default_rng(4)
     x_n, c_n, prior = rng.normal(0.2, 0.1, 12), rng.poisson(3.0, 12), 1.0
-    found = moments.numbers(np.array([[x_n.sum()]]), np.array([[np.square(x_n).sum()]]), np.array([[12.0]]), 0.0, prior)
+    found = number_posterior(
+        np.array([[x_n.sum()]]), np.array([[np.square(x_n).sum()]]), np.array([[12.0]]), 0.0, prior
+    )
     middle = x_n.sum() / 13
     wide = (np.square(x_n).sum() + 0.25) / 13 - middle**2
     # κ₀ = 1 and ν₀ = 2 about all rows: μ_n, κ_n, ν_n and ν_n σ_n² (Gelman et al., section 3.3).
@@ -209,24 +233,24 @@ def test_predictions_average_over_the_posteriors() -> None:
     scale = math.sqrt(square / freedom * (1 + 1 / kappa))
     at = np.array([[-0.3], [0.2], [0.9]])
     exact = t.logpdf(at[:, 0], freedom, mean, scale)
-    np.testing.assert_allclose(moments.log_number(at, found, predictive=True)[:, 0], exact, rtol=1e-9)
-    rates = moments.rates(np.array([[float(c_n.sum())]]), np.array([12.0]), np.zeros(1), np.array([20.0]), prior)
+    np.testing.assert_allclose(log_number(at, found, predictive=True)[:, 0], exact, rtol=1e-9)
+    rates = rate_posterior(np.array([[float(c_n.sum())]]), np.array([12.0]), np.zeros(1), np.array([20.0]), prior)
     start = (c_n.sum() + math.sqrt(20)) / 13
     shape, rate = c_n.sum() + prior * start, 12 + prior
     counts = np.array([[0.0], [3.0], [11.0]])
     exact = nbinom.logpmf(counts[:, 0], shape, rate / (rate + 1))
-    np.testing.assert_allclose(moments.log_count(counts, rates, predictive=True)[:, 0], exact, rtol=1e-9)
+    np.testing.assert_allclose(log_count(counts, rates, predictive=True)[:, 0], exact, rtol=1e-9)
 
 
 def test_noise_draws_a_class_to_all_rows_and_widens_it() -> None:
     """From no noise to much: the mean, the variance and the rate go to those of all rows, the errors grow."""
     first_kd, number_kd = np.array([[40.0], [-20.0]]), np.array([[100.0], [100.0]])
     second_kd = np.array([[20.0], [10.0]])
-    quiet, loud = (moments.numbers(first_kd, second_kd, number_kd, std, 1.0) for std in (0.0, 45.0))
+    quiet, loud = (number_posterior(first_kd, second_kd, number_kd, std, 1.0) for std in (0.0, 45.0))
     assert loud.error_kd.min() > 5 * quiet.error_kd.max()
     assert abs(loud.mean_kd - 0.1).max() < abs(quiet.mean_kd - 0.1).max() / 2
     np.testing.assert_array_equal(quiet.noise_kd, 0)
-    few = moments.rates(np.array([[300.0], [30.0]]), np.full(2, 100.0), np.array([50.0]), np.array([9.0]), 1.0)
+    few = rate_posterior(np.array([[300.0], [30.0]]), np.full(2, 100.0), np.array([50.0]), np.array([9.0]), 1.0)
     assert 0.3 < few.mean_kp[1, 0] < few.mean_kp[0, 0] < 3.0
 
 
@@ -265,9 +289,9 @@ def test_units_of_a_number_change_nothing_but_units() -> None:
 def test_a_number_is_the_category_of_its_bin() -> None:
     """And a missing one is a category of its own, where the column may have gaps."""
     x_nd = np.array([[-1.0, -1.0], [-0.5, np.nan], [0.999, 1.0], [1.0, 0.0]])
-    assert bins.sizes(2, (1,), 4) == (4, 5)
-    np.testing.assert_array_equal(bins.codes(x_nd, (1,), 4), [[0, 0], [1, 4], [3, 3], [3, 2]])
-    drawn = bins.drawn(np.array([[0, 4], [3, 3]]), 4, np.random.default_rng(0))
+    assert bin_sizes(2, (1,), 4) == (4, 5)
+    np.testing.assert_array_equal(bin_codes(x_nd, (1,), 4), [[0, 0], [1, 4], [3, 3], [3, 2]])
+    drawn = numbers_in_bins(np.array([[0, 4], [3, 3]]), 4, np.random.default_rng(0))
     assert -1 <= drawn[0, 0] < -0.5 < 0.5 <= drawn[1, 0] <= 1
     assert np.isnan(drawn[0, 1])
     cells = people(400)
@@ -279,10 +303,10 @@ def test_a_number_is_the_category_of_its_bin() -> None:
 
 def test_bins_that_noise_would_drown_are_brought_together() -> None:
     """As many as lift a class above twice the noise of a bin, but four are left; sums stay what they were."""
-    assert [bins.coarser(1000.0, std, 64) for std in (0.0, 7.0, 8.0, 20.0, 1e9)] == [1, 1, 2, 8, 16]
-    assert bins.coarser(0.0, 1.0, 7) == 1
+    assert [bins_together(1000.0, std, 64) for std in (0.0, 7.0, 8.0, 20.0, 1e9)] == [1, 1, 2, 8, 16]
+    assert bins_together(0.0, 1.0, 7) == 1
     cell_kv = np.arange(20.0).reshape(2, 10)
-    made_kv = bins.merged(cell_kv, 1, 8, 4)
+    made_kv = merged_bins(cell_kv, 1, 8, 4)
     np.testing.assert_array_equal(made_kv[0], [0, 2.5, 2.5, 2.5, 2.5, 6.5, 6.5, 6.5, 6.5, 9])
     np.testing.assert_array_equal(made_kv.sum(axis=1), cell_kv.sum(axis=1))
     cells, schema = people(300), Schema((Numeric("age", 0, 100), Categorical("kind", ("x", "y", "z"))))
@@ -335,7 +359,7 @@ def test_a_row_has_its_own_bits_in_every_batch() -> None:
     model = dpvb.NaiveBayes(vocabulary=VOCABULARY, classes=(0, 1), **NOISY).fit(counts, y)
     source = labelled(BagOfWords(counts), y, (0, 1))
     rows = next(iter(source.chunks())).rows
-    one = [model.quality(rows.take(slice(n, n + 1))) for n in range(40)]
+    one = [model.quality(taken(rows, slice(n, n + 1))) for n in range(40)]
     np.testing.assert_array_equal(model.quality(rows), np.concatenate(one))
     np.testing.assert_allclose(model.quality(rows), model.predict_log_proba(counts)[np.arange(40), y])
 
@@ -345,13 +369,15 @@ def test_long_documents_weigh_less_in_the_fit_and_in_predictions() -> None:
     p_kw = np.random.default_rng(7).uniform(0.01, 0.6, (2, 50))
     batch = next(iter(BagOfWords((np.arange(50) < 36).astype(float)[None]).chunks())).rows
     none = np.log1p(-p_kw).sum(axis=1)
-    whole, half = (words.log_probability(batch, p_kw, bound)[0] - none for bound in (6.0, 3.0))
+    whole, half = (log_words(batch, p_kw, bound)[0] - none for bound in (6.0, 3.0))
     np.testing.assert_allclose(half, whole / 2, rtol=1e-12)
 
 
 # --- fits with noise ----------------------------------------------------------------------------------------
 
 
+@kills("NaN", "a row with an undeclared label that makes a class of its own")
+@edit("estimators/naive_bayes.py", "answer = replace(answer, unseen=False, missing=False)", "pass")
 def test_classes_of_a_mixed_table_are_learnt_and_sampled_in_its_types() -> None:
     cells = people(3000)
     for numbers in ("bins", "gaussian"):
@@ -406,6 +432,8 @@ def test_a_file_keeps_everything_that_the_classes_say(tmp_path: Any) -> None:
         assert again.predict(rows).tolist() == model.predict(rows).tolist()
 
 
+@kills("strangers", "classes of a file whose tables have another shape")
+@edit("estimators/naive_bayes.py", 'raise ValueError("classes of another shape")', "pass")
 def test_a_file_with_rates_that_are_none_is_refused(tmp_path: Any) -> None:
     path = tmp_path / "m.dpvb"
     dpvb.NaiveBayes(**OPTIONS, **NOISY).fit(Table(people(), SCHEMA)).save(path)
@@ -504,6 +532,8 @@ def test_a_person_of_many_rows_counts_as_one() -> None:
     np.testing.assert_allclose(alone.class_prior_, copies.class_prior_, rtol=1e-6)
 
 
+@kills("persons", "persons of labelled documents who become as many units as they have documents")
+@edit("data/documents/labelled.py", 'if documents.unit == "person":', "if False:")
 def test_documents_that_are_grouped_already_are_refused() -> None:
     """Their rows have another order than the labels, and their persons would be lost."""
     counts, y = documents(4)

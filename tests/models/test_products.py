@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 from dpvb.core import loop
 from dpvb.core.noise import InsecureNoise
@@ -114,6 +115,12 @@ def test_hostile_rows_stay_within_every_bound(model: Any) -> None:
     assert model.blocks["spread"].bound == pytest.approx(2.0)
 
 
+@kills("records", "products about the means of their batch")
+@edit(
+    "models/regression/scaling.py",
+    "        slanted_nr = x_nr.copy()\n",
+    "        slanted_nr = x_nr - x_nr.mean(axis=0)\n",
+)
 @pytest.mark.parametrize("model", [FULL, DIAGONAL])
 def test_a_row_contributes_the_same_alone_to_the_last_bit(model: Any) -> None:
     q, x_nd = released(model, epsilon=1.0), records(np.random.default_rng(7), 33)

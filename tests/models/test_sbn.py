@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import mpmath
@@ -14,20 +13,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from test_sklearn import EXCLUDED, FAULTS
 
 import dpvb
-from dpvb.core import loop
-from dpvb.core.blocks import Block, triangle
+from benchmarks.float64 import Float64Network
 from dpvb.core.contributions import Grid
-from dpvb.core.plan import phased
-from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant
-from dpvb.core.wall import Wall
-from dpvb.data.tables.design import BinaryMatrix
 from dpvb.errors import DataFormatError, ParameterError, PrivacyError
 from dpvb.models.belief_network import kernel as kernel
-from dpvb.models.belief_network.beta_normal import Scales
-from dpvb.models.belief_network.first_order import SBN, Network
-from dpvb.models.belief_network.moments import HiddenMoments
-from dpvb.models.belief_network.six_blocks import SBNBlocks
+from dpvb.models.belief_network.beta_normal import WeightScales
+from dpvb.models.belief_network.sbn import SBN, Network
 
 K, J = 4, 18
 
@@ -45,7 +36,7 @@ def first_order(seed: int, hidden: int = K, visible: int = J) -> Network:
     rng = np.random.default_rng(seed)
     w_kj = rng.normal(size=(hidden, visible))
     mean_k = rng.uniform(0.2, 0.8, hidden)
-    return Network(w_kj, rng.normal(size=visible), mean_k, 100.0, Scales.start(hidden, visible))
+    return Network(w_kj, rng.normal(size=visible), mean_k, 100.0, WeightScales.start(hidden, visible))
 
 
 def summed(contribution: Any, n: int, shape: tuple[int, ...], step: float = 2.0**-40) -> np.ndarray:
@@ -58,7 +49,7 @@ def summed(contribution: Any, n: int, shape: tuple[int, ...], step: float = 2.0*
 @pytest.mark.parametrize("block", ["gradient", "bias"])
 def test_released_derivatives_are_those_of_the_bound(block: str) -> None:
     """Central differences in W and c of the examples' bounds at fixed q(z) and ξ, W about the mean hidden units."""
-    model, q, y_nj = SBN(K, J, engine="numpy"), first_order(1), drawn(2, 25)
+    model, q, y_nj = Float64Network(K, J), first_order(1), drawn(2, 25)
     pi_nk, _, _ = model.local(q, y_nj, model.sweeps)
     _, at_nj = kernel.second_moments(q.w_kj, np.empty((0, J)), q.c_j, np.zeros(1), pi_nk)
 
@@ -86,78 +77,11 @@ def test_the_norm_of_a_gradient_is_that_of_the_printed_algebra() -> None:
     np.testing.assert_allclose(score.norms(), np.sqrt(square_n), rtol=1e-5)
 
 
-def test_moments_are_those_of_the_explicit_matrices() -> None:
-    rng = np.random.default_rng(5)
-    xi_nj, pi_nk = rng.uniform(0, 0.25, (700, 5)), rng.random((700, 3))
-    pairs = pi_nk[:, :, None] * pi_nk[:, None, :]
-    pairs[:, range(3), range(3)] = pi_nk
-    full = xi_nj[:, :, None, None] * pairs[:, None]
-    moments = HiddenMoments(xi_nj, pi_nk)
-    exact = np.sqrt((full**2).sum(axis=(1, 2, 3)))
-    assert (moments.norms() >= exact * (1 - 1e-15)).all()
-    np.testing.assert_allclose(moments.norms(), exact, rtol=1e-12)
-    row, column = triangle(3)
-    np.testing.assert_allclose(summed(moments, 700, (5, 6)), full.sum(0)[:, row, column], rtol=1e-3)
-
-
-@dataclass(frozen=True)
-class Unclipped(SBNBlocks):
-    """Bounds that no vector reaches."""
-
-    @property
-    def blocks(self) -> dict[str, Block]:
-        return {name: replace(block, bound=10 * block.bound) for name, block in super().blocks.items()}
-
-
-def test_six_blocks_raise_the_evidence_bound_at_every_step() -> None:
-    y_nj = drawn(6, 200, hidden=3, visible=8)
-    model = Unclipped(3, 8, num_examples=200, sweeps=60, start_std=1.0)
-    plan = phased(model.blocks, FullBatch(), [0.0] * 12)
-    bounds = []
-
-    def watch(t: int, q: Any) -> None:
-        if t > 1:  # the first release sets the offsets alone
-            pi_nk, _, _ = model.local(q, y_nj, 60)
-            bounds.append(model.bound(q, y_nj, pi_nk).sum() + model.parameter_bound(q))
-
-    wall = Wall(BinaryMatrix(y_nj), plan, num_examples=200)
-    q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0), on_step=watch)
-    assert (np.diff(bounds) > -1e-3).all()  # float32 local steps, sums truncated to a grid
-    assert bounds[-1] > bounds[0] + 10
-    pi_nk, _, _ = model.local(q, y_nj, 60)
-    likelihood = np.zeros(200)
-    for z in np.ndindex(2, 2, 2):
-        psi_j = np.array(z) @ q.w_kj + q.c_j
-        row_n = (y_nj * psi_j - np.logaddexp(0, psi_j)).sum(axis=1)
-        likelihood += np.exp(row_n + (np.array(z) * q.b_k - np.logaddexp(0, q.b_k)).sum())
-    # The bound averages over q(W) besides, which can only lower it by Jensen's inequality up to the weights' spread.
-    assert model.bound(q, y_nj, pi_nk).sum() < np.log(likelihood).sum()
-
-
-def test_an_m_step_of_six_blocks_raises_the_bound_at_fixed_hidden_units() -> None:
-    y_nj = drawn(7, 150, hidden=3, visible=6)
-    model = Unclipped(3, 6, num_examples=150, engine="numpy")
-    plan = phased(model.blocks, FullBatch(), [0.0] * 4)
-    wall = Wall(BinaryMatrix(y_nj), plan, num_examples=150)
-    q, s = model.init(np.random.default_rng(0)), dpvb.core.estimate.Estimate.empty(model.blocks)
-    for release in plan:
-        s = s.update(wall.release(partial(model.e_step, q, blocks=release.asked), release), 1.0)
-        new = model.m_step(s, q)
-        if "xi" in release.blocks:
-            pi_nk, _, _ = model.local(q, y_nj, model.sweeps)
-            _, at_nj = kernel.second_moments(q.w_kj, q.v_kj, q.c_j, q.c_var_j, pi_nk)
-            both = [model.bound(at, y_nj, pi_nk, at_nj).sum() for at in (q, new)]
-            if (q.c_var_j > 0).all():
-                both = [value + model.parameter_bound(at) for value, at in zip(both, (q, new), strict=True)]
-                assert both[1] > both[0]
-        q = new
-
-
 def test_scales_rise_to_a_bound_on_the_evidence_of_a_weight() -> None:
     """K = J = 1: p(ζ) = log ζ / (π² √ζ (ζ - 1)), so p(w) is one integral."""
     for w in (0.05, 1.0, 8.0):
         square = np.array([[w * w]])
-        scales, bounds = Scales.start(1, 1), []
+        scales, bounds = WeightScales.start(1, 1), []
         for _ in range(60):
             scales = scales.update(square)
             bounds.append(scales.bound(square))
@@ -171,18 +95,12 @@ def test_scales_rise_to_a_bound_on_the_evidence_of_a_weight() -> None:
         assert evidence - 3 < bounds[-1] < evidence
 
 
-def test_noiseless_first_order_learns_what_the_blocks_learn() -> None:
+def test_without_noise_a_network_predicts_better_than_independent_columns() -> None:
     y_nj, held_out = np.split(drawn(11, 900), [600])
-    found = {}
-    for form, num_steps in (("first_order", 40), ("six_blocks", 20)):
-        fitted = dpvb.SigmoidBeliefNetwork(
-            K, epsilon=np.inf, delta=1e-5, form=form, num_steps=num_steps, clip=5.0, random_state=1
-        ).fit(y_nj)
-        found[form] = fitted.score(held_out, public=True)
+    model = dpvb.SigmoidBeliefNetwork(K, epsilon=np.inf, delta=1e-5, num_steps=40, clip=5.0, random_state=1).fit(y_nj)
     mean_j = np.clip(y_nj.mean(axis=0), 0.01, 0.99)
     independent = (held_out * np.log(mean_j) + (1 - held_out) * np.log1p(-mean_j)).sum(axis=1).mean()
-    assert found["first_order"] > independent + 0.5
-    assert found["first_order"] > found["six_blocks"] - 0.3
+    assert model.score(held_out, public=True) > independent + 0.5
 
 
 def fitted(**options: Any) -> Any:
@@ -190,10 +108,9 @@ def fitted(**options: Any) -> Any:
     return dpvb.SigmoidBeliefNetwork(K, **given).fit(drawn(12, 100))
 
 
-@pytest.mark.parametrize("form", ["first_order", "six_blocks", "paper"])
 @pytest.mark.parametrize("num_examples", [None, 100])
-def test_what_a_fit_gives_survives_its_file(form: str, num_examples: int | None, tmp_path: Any) -> None:
-    model = fitted(form=form, num_examples=num_examples)
+def test_what_a_fit_gives_survives_its_file(num_examples: int | None, tmp_path: Any) -> None:
+    model = fitted(num_examples=num_examples)
     y_nj = drawn(13, 20)
     assert model.components_.shape == (K, J)
     assert model.transform(y_nj).shape == (20, K)
@@ -210,10 +127,8 @@ def test_what_a_fit_gives_survives_its_file(form: str, num_examples: int | None,
     assert loaded.score(y_nj, public=True) == model.score(y_nj, public=True)
 
 
-@pytest.mark.parametrize("form", ["first_order", "six_blocks", "paper"])
-def test_noise_alone_ends_in_finite_weights(form: str) -> None:
-    """With far more noise than data, matrices of noise are inverted at weights of any size."""
-    model = dpvb.SigmoidBeliefNetwork(20, epsilon=0.01, delta=1e-5, form=form, num_steps=40, random_state=3)
+def test_noise_alone_ends_in_finite_weights() -> None:
+    model = dpvb.SigmoidBeliefNetwork(20, epsilon=0.01, delta=1e-5, num_steps=40, random_state=3)
     model.fit(drawn(14, 30))
     assert np.isfinite(model.components_).all()
     assert np.isfinite(model.reconstruct(drawn(15, 5))).all()
@@ -283,7 +198,6 @@ def test_public_faults_are_typed_errors() -> None:
         with pytest.raises(DataFormatError, match="other than 0 and 1"):
             model.reconstruct(rows)
     faults = [
-        {"form": "third"},
         {"num_steps": 0},
         {"clip": 0.0},
         {"sweeps": 0},

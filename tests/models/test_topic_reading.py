@@ -15,8 +15,7 @@ from dpvb.core.schedule import robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.models import empirical_bayes
-from dpvb.models.topics import reading
-from dpvb.models.topics.lda import LDA
+from dpvb.models.topics.lda import LDAModel
 
 
 @pytest.mark.parametrize("strong", [False, True])
@@ -31,14 +30,14 @@ def test_one_prior_reads_all_steps_of_a_plan(strong: bool, monkeypatch: pytest.M
 
     monkeypatch.setattr(empirical_bayes, "estimated_prior", watched)
     monkeypatch.setitem(empirical_bayes.READS, "estimated_prior", watched)
-    model = LDA(3, 40, num_steps=16)
+    model = LDAModel(3, 40, num_steps=16)
     matrix = np.random.default_rng(0).poisson(1.0, (500, 40))
     # The averages of the last steps have about a third of one step's noise.
-    noise = 500 * 0.2 / 3 / reading.detectable(model) * (1.5 if strong else 6.0)
+    noise = 500 * 0.2 / 3 / model.detectable * (1.5 if strong else 6.0)
     plan = phased(model.blocks, FullBatch(), [noise] * 16)
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan, noise=InsecureNoise(2))
     q, _ = loop.fit(model, wall, plan, rho=robbins_monro(1.0, 0.6), rng=np.random.default_rng(1))
     assert found == [strong] * 16
     assert q.sum_std_v is not None
-    clear = reading.signal(model, 500, float(q.sum_std_v[0] * q.word_weight_v[0])) >= reading.detectable(model)
+    clear = model.signal(500, float(q.sum_std_v[0] * q.word_weight_v[0])) >= model.detectable
     assert clear is strong

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dpvb
-from dpvb.models.factors import unshrunk
+from dpvb.models.factors.posterior import nearest_factors
 
 D, K = 10, 3
 PSI_D = np.linspace(0.3, 0.8, D)
@@ -21,7 +21,7 @@ def loadings() -> np.ndarray:
 @pytest.mark.parametrize("sd", [1e-9, 0.01])
 def test_moments_of_a_factor_model_are_told_apart_exactly(sd: float) -> None:
     loading_dk = loadings()
-    found = unshrunk.nearest(loading_dk @ loading_dk.T + np.diag(PSI_D), sd, 20_000.0, K)
+    found = nearest_factors(loading_dk @ loading_dk.T + np.diag(PSI_D), sd, 20_000.0, K)
     np.testing.assert_allclose(np.abs(found.loading_dk), np.abs(loading_dk), atol=5e-3)
     np.testing.assert_allclose(found.unique_d, PSI_D, atol=5e-3)
 
@@ -31,7 +31,7 @@ def test_what_is_left_of_moments_is_least() -> None:
     rng = np.random.default_rng(0)
     noise_dd = rng.normal(0, 0.05, (D, D))
     second_dd = loadings() @ loadings().T + np.diag(PSI_D) + noise_dd + noise_dd.T
-    found = unshrunk.nearest(second_dd, 0.1, 20_000.0, K)
+    found = nearest_factors(second_dd, 0.1, 20_000.0, K)
     root_dd = np.sqrt(np.outer(*[np.hypot(found.unique_d, 0.1 * 100.0)] * 2))
 
     def misfit(loading_dk: np.ndarray, unique_d: np.ndarray) -> float:

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 import dpvb
 from dpvb.guards.strangers import printable
@@ -15,6 +16,8 @@ from dpvb.results.pictures import topics_picture
 WORDS = ["$\\frac$", "$x^", "$$", "\\input{/etc/passwd}", "100%", "<script>", "a\x1b]0;b\u202e", "_^{}&#~"]
 
 
+@kills("leaks", "words of a picture that are mathematics")
+@edit("results/pictures.py", ", parse_math=False)", ")")
 @pytest.mark.parametrize("usetex", [False, True])
 def test_words_in_a_picture_are_words(tmp_path: Path, usetex: bool) -> None:
     """No mathematics and no LaTeX, whatever the words are and whatever the user's own pictures look like."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from planted import edit, kills
 from scipy.stats import norm
 
 from dpvb import accounting
@@ -291,6 +292,8 @@ def test_a_statement_that_claims_too_little_is_found_out():
         PrivacyStatement.from_dict(facts).verify()
 
 
+@kills("strangers", "a curve that nobody accounts for anew")
+@edit("results/statement.py", "for delta, said in self.points:", "for delta, said in self.points[:1]:")
 @pytest.mark.parametrize("place", [0, -1])
 def test_a_curve_that_claims_too_little_is_found_out(place):
     """By one point of a curve alone an attack would seem hopeless."""

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from planted import edit, kills
 
 from dpvb.errors import ModelFileError, ParameterError
 from dpvb.results import model_file
@@ -202,6 +203,13 @@ class Exploit:
         return os.mkdir, ("code-was-run",)
 
 
+@kills("code", "arrays of a model file unpickled")
+@edit(
+    "results/model_file.py",
+    '    shape, dtype = tuple(entry["shape"]), entry["dtype"]\n',
+    "    with archive.open(info) as member:\n        return np.load(member, allow_pickle=True)\n"
+    '    shape, dtype = tuple(entry["shape"]), entry["dtype"]\n',
+)
 @pytest.mark.parametrize("listed", [{"shape": [1], "dtype": "|O"}, {"shape": [1], "dtype": "<f8"}])
 def test_pickled_objects_are_never_run(tmp_path, monkeypatch, listed):
     monkeypatch.chdir(tmp_path)

@@ -24,6 +24,7 @@ import killed_fit
 import numpy as np
 import pytest
 from killed_fit import POINTS, STEPS, data, model
+from planted import edit, kills
 from scipy.stats import chisquare
 from sklearn.base import clone
 from small_models import table
@@ -108,6 +109,12 @@ def plan(path: Path) -> Iterator[list[Plan]]:
     Run.__init__ = made  # type: ignore[method-assign]
 
 
+@kills("leaks", "the token of a run left in its folder", "before the end-part of the cap")
+@edit(
+    "runs/run.py",
+    "        self._writes = False\n        if self._checkpoint is not None:",
+    "        self._writes = False\n        if self._checkpoint is None:",
+)
 @pytest.mark.parametrize("epsilon", [1.0, 4.0], ids=["part of the cap", "the whole cap"])
 @pytest.mark.parametrize("point", POINTS)
 def test_a_fit_killed_anywhere_goes_on(
@@ -141,6 +148,8 @@ def _released(path: Path) -> list[Any]:
         return [entry for entry in found.entries() if entry.state == "released"]
 
 
+@kills("crashes", "a release that is on record and lost made again for nothing")
+@edit("runs/run.py", 'if (step, "") in self._released and', "if False and")
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(bytes(100))])
 def test_a_release_on_record_whose_bytes_are_lost_is_charged_again(
     damage: Any, path: Path, tmp_path: Path, plan: list[Plan]
@@ -161,6 +170,14 @@ def test_a_release_on_record_whose_bytes_are_lost_is_charged_again(
     assert [total is None for total in found] == [False, True, True] + [False] * (len(found) - 3)
 
 
+@kills("crashes", "the key of a release left beside it")
+@edit(
+    "runs/checkpoint.py",
+    "        return Seal(hashlib.sha256(sealed)",
+    '        own.write_own(self.path / "release.key", key.hex().encode())\n        return Seal(hashlib.sha256(sealed)',
+)
+@kills("crashes", "a release that can be read before it is on record")
+@edit("runs/checkpoint.py", "sealed = AESGCM(key).encrypt(_NONCE, packed, None)", "sealed = packed")
 def test_what_is_sealed_and_not_on_record_tells_nothing(path: Path, tmp_path: Path) -> None:
     """Whoever sees every file and every row of a process that died sees bytes without their key."""
     killed(path, tmp_path / "run", "after the release is sealed", 2)
@@ -253,6 +270,8 @@ def test_an_interruption_just_after_the_charge_gives_all_of_it_back(
         assert 0 <= left <= charged * 4e-9 + 2 or charged >= 2**60  # Costs are rounded up, refunds down.
 
 
+@kills("crashes", "a mark that speaks of its first step alone")
+@edit("runs/run.py", "step=self._started - 1)", "step=step)")
 def test_nothing_that_has_begun_comes_back_in_the_middle_of_a_fit(path: Path) -> None:
     """By the interface, and by the holder of the token, after every step."""
     refused = 0
@@ -284,6 +303,8 @@ def _reports(path: Path, folder: Path) -> None:
             (folder / "said").write_text(str(error))
 
 
+@kills("crashes", "two processes at work in one folder")
+@edit("runs/checkpoint.py", 'self._lock = own.locked(self.path / "lock")', "pass")
 def test_two_processes_in_one_folder_are_one_run(path: Path, tmp_path: Path) -> None:
     """One runs, and the other is told so; the same within one process."""
     with Ledger(path) as one, Ledger(path) as two:
@@ -318,6 +339,12 @@ def test_an_older_attempt_is_fenced_off(path: Path, tmp_path: Path, monkeypatch:
         np.testing.assert_array_equal((newest.recorded(0) or {})["a"], TOTAL["a"])
 
 
+@kills("crashes", "a history that is read before the fence")
+@edit(
+    "runs/run.py",
+    "                history = self._ledger.history(self.name)  # From now on",
+    "                # From now on",
+)
 def test_what_is_put_on_record_while_another_attempt_begins_is_not_made_again(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,6 +365,8 @@ def test_what_is_put_on_record_while_another_attempt_begins_is_not_made_again(
         np.testing.assert_array_equal((new.recorded(0) or {})["a"], TOTAL["a"])
 
 
+@kills("crashes", "a release taken for what something else asked for")
+@edit("runs/run.py", "key=seal.key, request=request or None)", "key=seal.key, request=None)")
 def test_each_release_is_given_for_what_asked_for_it(tmp_path: Path) -> None:
     """The plan's, and two beyond it, in any order of deaths: each is charged once, and never taken for another."""
     sums = {name: {"a": np.full(2, float(number))} for number, name in enumerate(("", "first", "second"))}
@@ -364,6 +393,11 @@ def test_each_release_is_given_for_what_asked_for_it(tmp_path: Path) -> None:
             assert len(charges(ledger.history(run.name))) == 3
 
 
+@kills("crashes", "a forked child gives back what its parent was charged", "False")
+@edit("runs/run.py", "if not self._writes or not self._origin.is_here:", "if not self._writes:")
+@edit("ledger/session.py", "session.tokens.clear()", "pass")
+@kills("crashes", "a forked child goes on with its parent's fit", "False")
+@edit("core/forks.py", "return self._num_forks == _num_forks", "return True")
 @pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fit_goes_on_in_one_process_after_a_fork(counted: bool, path: Path, tmp_path: Path) -> None:
@@ -401,6 +435,8 @@ def test_a_fit_goes_on_in_one_process_after_a_fork(counted: bool, path: Path, tm
     assert not [entry for entry in history if entry.kind == "refund" or entry.state == "abandoned"]
 
 
+@kills("strangers", "a checkpoint in a folder that somebody else made")
+@edit("runs/checkpoint.py", "            own.check_own_folder(self.path)\n", "")
 def test_a_folder_of_a_stranger_is_refused(path: Path, tmp_path: Path) -> None:
     """Nothing that another user could have written is believed, and nothing is charged."""
     if os.geteuid() != 0:
@@ -462,6 +498,12 @@ def test_a_run_that_knows_fewer_parameters_goes_on_and_one_that_knows_others_doe
     assert len(charges(rows(path))) == 1
 
 
+@kills("leaks", "checkpoints hold sums without noise")
+@edit(
+    "core/wall.py",
+    "self.__journal.record(step, total)",
+    "self.__journal.record(step, {n: 1.0 * ints for n, ints in self._sums(query, release, step).items()})",
+)
 def test_an_ended_run_is_read_again_and_spends_nothing(path: Path, tmp_path: Path) -> None:
     checkpoint = tmp_path / "run"
     fitted = model(path, checkpoint).fit(*data())
@@ -513,6 +555,12 @@ def _fit(estimator: Any) -> float:
     return float(estimator.fit(*data()).coef_[0, 0])
 
 
+@kills("choices", "fits of the same plan share one charge")
+@edit(
+    "runs/run.py",
+    "self.name, token, checkpoint = secrets.token_hex(16)",
+    "self.name, token, checkpoint = self._plan.digest.hex()",
+)
 def test_every_copy_of_an_estimator_is_charged_once_a_fit(path: Path) -> None:
     with Ledger(path) as ledger:
         one = model(ledger, None, epsilon=0.1)
@@ -594,6 +642,13 @@ def test_a_ledger_is_asked_before_the_data_and_the_result_is_recorded_before_it_
     assert order == ["begin", "read", "record"]
 
 
+@kills("crashes", "a plan beyond the cap granted")
+@edit("ledger/__init__.py", "if sole or price.counted <= facts.cap:", "if sole or price.counted > 0:")
+@edit(
+    "ledger/state.py",
+    'return "it is over the cap" if price.spent > self.datasets[entry.dataset].cap else ""',
+    'return ""',
+)
 def test_budget_beyond_the_cap_is_refused_before_the_data_are_read(path: Path) -> None:
     class Unread:
         shape = (60, 2)

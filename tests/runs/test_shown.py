@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 import dpvb
 from dpvb.runs.shown import notebook_line
@@ -64,6 +65,13 @@ def test_a_fit_elsewhere_is_silent(shell: object, monkeypatch: pytest.MonkeyPatc
     assert lines == []
 
 
+@kills("leaks", "a notebook shows each run of a selection")
+@edit(
+    "choosing/select.py",
+    "    q, estimate = loop.fit(task.model, wall, choice.plans[c],",
+    "    from dpvb.runs.shown import notebook_line\n\n    notebook_line()\n"
+    "    q, estimate = loop.fit(task.model, wall, choice.plans[c],",
+)
 def test_how_many_runs_a_selection_made_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ipython(monkeypatch, SimpleNamespace(kernel=object()))
     rng = np.random.default_rng(0)

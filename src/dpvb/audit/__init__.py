@@ -68,6 +68,7 @@ def audit(*subjects: str | Case, workers: int = 1, found: Found = lambda check: 
             take(_model(forms(name)[form]()))
     for case in own:
         take(_model(case))
+        take(neighbours.check_largest(case))
     return Report(tuple(done))
 
 

@@ -22,6 +22,7 @@ from dpvb.core.noise import NoiseSource, SecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.released import Released
 from dpvb.core.sampling import FullBatch, Sampler
+from dpvb.core.source import Nobody
 from dpvb.core.wall import Wall
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import PrivacyError
@@ -121,7 +122,7 @@ def _quantile(tests: int) -> float:
 def nothing_but_noise(release: Release, noise: NoiseSource) -> Released:
     """What a wall releases of no data."""
     plan = Plan([release])
-    wall: Wall[Floats] = Wall(Matrix(np.empty((0, 1))), plan, noise=noise)
+    wall: Wall[Floats] = Wall(Nobody(), plan, noise=noise)
     return wall.release(lambda rows: {}, release)
 
 

@@ -30,8 +30,8 @@ class Matrix:
         return len(self.x) if self.person is None else int(self.person.max(initial=-1)) + 1
 
     def chunks(self) -> Iterator[Chunk[Floats]]:
-        """All units, in order."""
-        for start in range(0, self.count(), self.chunk):
+        """All units, in order; one chunk of no units if there are none."""
+        for start in range(0, max(1, self.count()), self.chunk):
             stop = min(start + self.chunk, self.count())
             if self.person is None:
                 yield Chunk(slice(start, stop), None, stop - start, self.x.__getitem__)

@@ -32,6 +32,7 @@ from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Plan, Release
 from dpvb.core.released import Released
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
+from dpvb.core.source import LARGEST_BATCH
 from dpvb.core.wall import Wall
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import WallError
@@ -49,6 +50,8 @@ _COPIES = (1, 2, 100)
 #: Of the check of bits: features, records in a batch, batches of each size, and bits of a bound in steps of the grid;
 #: records of one large batch, which is asked for in small ones too.
 _WIDTHS, _SIZES, _BATCHES, _BITS, _MANY = (3, 64), (1, 2, 7, 20), 3, 56, 48
+# Sizes of smaller batches in which the records of the largest batch are asked about, and how many of them alone.
+_PARTS, _ALONE = (64, 600, 3000), 512
 #: Of the records on the edge of a decision: ways that are halved, a jump that is one, records on both sides of it.
 _WAYS, _JUMP, _BESIDE = 10, 2.0**-10, 16
 _WORDS: Mapping[str, str] = {"add_or_remove_one": "add or remove", "replace_one": "replace"}
@@ -147,7 +150,7 @@ class Look:
         return self._check("order and size of a batch", f"{trials} orders and cuts, equal bit for bit", None)
 
     def persons(self, copies: Sequence[int] = _COPIES) -> Check:
-        """A person with many rows, malformed ones among them, counts once, and the same beside any others."""
+        """A person with many rows, malformed ones among them, counts once, whatever rows of others lie among these."""
         others, none = self.case.records(self.rng, 5), self.records[:0]
         hostile = self.records[self.rng.permutation(len(self.records))[:8]]
         for number in copies:
@@ -155,8 +158,9 @@ class Look:
                 own = np.tile(record, (number, 1))
                 own[number // 2 :] = self.case.records(self.rng, number - number // 2)
                 own[0] = record
-                with_person = np.concatenate([np.arange(5), np.full(number, 5)])
-                change = self._change(np.vstack([others, own]), others, with_person, np.arange(5))
+                among = np.arange(5) * number // 4
+                with_person = np.insert(np.full(number, 5), among, np.arange(5))
+                change = self._change(np.insert(own, among, others, axis=0), others, with_person, np.arange(5))
                 alone = self._change(own, none, np.zeros(number, dtype=np.int64), np.arange(0))
                 self._compare(change, alone, "a person adds something else beside others")
         measured = f"{' and '.join(map(str, copies))} rows: largest change {self.largest:.6f} C"
@@ -241,6 +245,45 @@ def check_bits(case: Case) -> Check:
     sizes = (*_SIZES, _MANY)
     measured = "; ".join(dict.fromkeys(faults)) or f"batches of {sizes} records, {columns} columns: equal bit for bit"
     return Check(case.name, "bits of a record", not faults, measured, "exactly")
+
+
+def check_largest(case: Case) -> Iterator[Check]:
+    """What records add in the largest batch that a release hands out, and no records in a batch of none.
+
+    The same records are asked about in batches of several sizes, and the first of them one by one.
+    """
+    for part in [case] if case.phase is not None else case.parts():
+        q, release = part.start(), part.plan().releases[0]
+        batch = part.records(np.random.default_rng(26), LARGEST_BATCH)
+        faults = list[str]()
+        try:
+            none = _in_parts(part, q, release, batch[:0], 1)
+            for records, size, others in ((batch[:_ALONE], _ALONE, (1,)), (batch, LARGEST_BATCH, _PARTS)):
+                norms, sums = _in_parts(part, q, release, records, size)
+                for other in others:
+                    own_norms, own_sums = _in_parts(part, q, release, records, other)
+                    if not all(np.array_equal(norms[name], own_norms[name], equal_nan=True) for name in norms):
+                        faults.append("a record has another norm in a larger batch")
+                    if not same(sums, own_sums):
+                        faults.append("a record adds other bits in a larger batch")
+        except Exception:
+            faults.append("the computation fails on ordinary records")
+        else:
+            if not is_zero(none[1]):
+                faults.append("a batch of no records adds something")
+        sizes = ", ".join(map(str, (0, 1, *_PARTS, LARGEST_BATCH)))
+        measured = "; ".join(dict.fromkeys(faults)) or f"batches of {sizes} records: equal bit for bit"
+        yield Check(part.name, "the largest batch", not faults, measured, "exactly")
+
+
+def _in_parts(
+    case: Case, q: Any, release: Release, matrix: Floats, size: int
+) -> tuple[dict[str, Floats], dict[str, Ints]]:
+    """Norms and sums as `_computed` gives them, of `size` records at a time, whatever the source's chunks are."""
+    starts = range(0, max(1, len(matrix)), size)
+    found = [_computed(case, q, release, matrix[start : start + size], size) for start in starts]
+    norms = {name: np.concatenate([own[name] for own, _ in found]) for name in release.asked}
+    return norms, {name: np.add.reduce([own[name] for _, own in found]) for name in found[0][1]}
 
 
 def _faults_of_bits(

@@ -12,7 +12,7 @@ import numpy as np
 from dpvb.core.contributions import Contributions
 from dpvb.core.forms import Rows
 from dpvb.core.noise import Words
-from dpvb.core.source import Chunk, Source
+from dpvb.core.source import Chunk, Source, pieces
 from dpvb.guards.arrays import Bools, Floats
 
 Units = TypeVar("Units")
@@ -65,6 +65,12 @@ def contributions(score: Score, score_range: tuple[float, float], chunk: Chunk[A
 
     The middle takes nothing from the comparison, as all candidates are scored on the same units, and halves the norm.
     """
+    values = [_values(score, score_range, piece) for piece in pieces(chunk)]
+    return {"score": Rows(np.concatenate(values)[:, None])}
+
+
+def _values(score: Score, score_range: tuple[float, float], chunk: Chunk[Any]) -> Floats:
+    """The scores of a chunk's units."""
     low, high = score_range
     value_n = np.clip(score(chunk.rows), low, high) - (low + high) / 2
     if chunk.unit_of_row is not None:
@@ -73,4 +79,4 @@ def contributions(score: Score, score_range: tuple[float, float], chunk: Chunk[A
         with np.errstate(invalid="ignore"):
             total = np.bincount(unit, weights=value_n[sound], minlength=units)
             value_n = total / np.bincount(unit, minlength=units)
-    return {"score": Rows(value_n[:, None])}
+    return np.asarray(value_n)

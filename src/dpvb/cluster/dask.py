@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +14,9 @@ from typing import Any, final
 import numpy as np
 
 from dpvb.cluster.engine import Answered, PartMissing, Task, answered, opened, packed, shared_out
-from dpvb.guards.errors import ParameterError
+from dpvb.guards.errors import DpvbError, ParameterError
+from dpvb.guards.imports import check_numba
+from dpvb.guards.own import check_closed_folder
 
 # The data of a fit are larger than what Dask thinks wise to send; saying so would tell how large.
 _SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
@@ -58,7 +61,10 @@ class DaskEngine:
         if not self._addresses:
             raise ParameterError("the Dask client of cluster has no workers; start some, or use cluster='local:2'.")
         _check_doors(client)
-        client.register_plugin(_closed_spills(), name="dpvb-closed-spills")
+        try:
+            client.register_plugin(_closed_spills(), name="dpvb-closed-spills")
+        except DpvbError as error:
+            raise ParameterError(f"A worker of cluster cannot be used. {error}") from error
         self._dealt: list[tuple[int, ...]] = []
         self._parts: dict[int, Any] = {}
         self._model: Any = None
@@ -182,19 +188,32 @@ def _is_loopback(host: str) -> bool:
 
 
 def _closed_spills() -> Any:
-    """A plugin that keeps what workers write from other users of their machines; also what later workers write."""
+    """A plugin that keeps what workers write from other users of their machines; also what later workers write.
+
+    What a worker has spilled, it unpickles: its folder must be one that nobody else can write.
+    """
     from distributed import WorkerPlugin
 
     driver = os.getpid()
 
     class ClosedSpills(WorkerPlugin):
         def setup(self, worker: Any) -> None:
+            check_numba()
+            _close(os.path.dirname(worker.local_directory))
             for folder, _, _ in os.walk(worker.local_directory):
                 os.chmod(folder, 0o700)
+            check_closed_folder(worker.local_directory)
             if os.getpid() != driver:  # A worker in the caller's own process would take the caller's files with it.
                 os.umask(0o077)
 
     return ClosedSpills()
+
+
+def _close(folder: str) -> None:
+    """Close this user's folder of workers to other writers, as it is after a umask that is open."""
+    found = os.stat(folder)
+    if hasattr(os, "geteuid") and found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX:
+        os.chmod(folder, stat.S_IMODE(found.st_mode) & ~0o022)
 
 
 def _release(*futures: Any) -> None:

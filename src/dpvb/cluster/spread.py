@@ -11,7 +11,7 @@ import numpy as np
 from dpvb.cluster.engine import Engine, PartMissing, Task, map_reduce
 from dpvb.core.clipped_sums import Spread, Work
 from dpvb.core.sampling import drawn
-from dpvb.core.source import Chunk, Source
+from dpvb.core.source import Chunk, Source, chunks_of
 from dpvb.guards.arrays import Batch, Bools, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError
 from dpvb.version import __version__
@@ -135,7 +135,7 @@ def _sums(parts: Mapping[int, Source[Any]], work: Work[Any], own: Mapping[int, P
         if source.count() != place.num_units:
             raise PartMissing  # A file has changed, and the words of the batch would meet other units.
         draw = work.draw(source.count, place.start) if place.chosen is None else drawn(place.chosen)
-        _add(total, work.sums(source.chunks(), draw))
+        _add(total, work.sums(chunks_of(source), draw))
     return total
 
 

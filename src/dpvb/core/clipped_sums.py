@@ -21,7 +21,7 @@ from dpvb.core.counting import COUNTED, SHORTENED, TOLERANCE
 from dpvb.core.forms import grouped, is_gram, nonnegative
 from dpvb.core.plan import Release
 from dpvb.core.sampling import Draw
-from dpvb.core.source import Chunk, CutRows
+from dpvb.core.source import LARGEST_BATCH, Chunk, CutRows, is_shipped, num_rows, pieces
 from dpvb.guards.arrays import Batch, Bools, Ints
 
 # Norms are clipped to this share of the bound, so that rounding a product cannot reach past the bound itself.
@@ -53,6 +53,11 @@ class Work(Generic[Batch]):
     grids: Mapping[str, Grid]
     words: Callable[..., NDArray[np.uint64]]
 
+    @property
+    def _model(self) -> object:
+        """The model of which the query is a method; None: the query is not recognised as one."""
+        return getattr(getattr(self.query, "func", self.query), "__self__", None)
+
     def draw(self, count: Callable[[], int], start: int = 0) -> Draw:
         """Start the batch at unit number `start`: word n decides on unit n, in whatever process that is."""
         position = start
@@ -68,16 +73,20 @@ class Work(Generic[Batch]):
         """Exact integer sums of the clipped contributions of the units that are drawn.
 
         A function of the arguments alone. Sums of parts add up to the sums of the whole, bit for bit.
+
+        Args:
+            chunks: at least one (see `source.chunks_of`): the first one is asked about none of its units, too.
+            draw: says who is in the batch.
         """
         sums, asked = zeros(self.release), False
         for chunk in chunks:
             if not asked:  # What fails for no units fails for everybody, whatever the data are; else no failure shows.
                 self._added(chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)))
                 asked = True
-            batch = chunk.select(draw(chunk.num_units))
-            if batch.num_units and not self._add(batch, sums):
-                for n in range(batch.num_units):  # A unit that cannot be computed by itself adds nothing.
-                    self._add(batch.select(np.arange(batch.num_units) == n), sums)
+            for batch in pieces(chunk.select(draw(chunk.num_units))):
+                if batch.num_units and not self._add(batch, sums):
+                    for n in range(batch.num_units):  # A unit that cannot be computed by itself adds nothing.
+                        self._add(batch.select(np.arange(batch.num_units) == n), sums)
         return sums
 
     def _add(self, batch: Chunk[Batch], sums: Mapping[str, Ints]) -> bool:
@@ -98,10 +107,12 @@ class Work(Generic[Batch]):
         A unit whose norm is not a finite number adds nothing at all: NaN passes every comparison, so it is taken out
         before weights are formed. Where a unit's norm is 0 nothing of it is read: no entry can speak for it.
         """
+        length = num_rows(batch)
+        if length > LARGEST_BATCH and not is_shipped(self._model):  # One unit; whether it is depends on it alone.
+            raise ValueError(f"a model of one's own is asked about at most {LARGEST_BATCH} rows at once")
         release, rows, num_units = self.release, batch.rows, batch.num_units
         answer = self.query(rows)
-        num_rows = num_units if batch.unit_of_row is None else len(batch.unit_of_row)
-        found = {name: answer[name].of_block(block, num_rows) for name, block in release.asked.items()}
+        found = {name: answer[name].of_block(block, length) for name, block in release.asked.items()}
         if batch.unit_of_row is not None:
             found = {name: grouped(rows, batch.unit_of_row, num_units) for name, rows in found.items()}
         own = {name: _in_domain(found[name], block) for name, block in release.asked.items()}

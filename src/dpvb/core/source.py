@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, final, runtime_checkable
 
+import numpy as np
+
+from dpvb.data.slabs import MAX_ROWS, running_total, spans
 from dpvb.guards.arrays import Batch_co, Bools, Ints
+
+#: Most rows that a model of one's own is handed at once: as many as a chunk of this package's sources has at most. The
+#: audit asks such a model about exactly this number of rows.
+LARGEST_BATCH: Final = MAX_ROWS
 
 
 class Chunk(Protocol[Batch_co]):
@@ -31,10 +39,65 @@ class Source(Protocol[Batch_co]):
     """Private data, read chunk by chunk; a unit is never split over chunks."""
 
     def chunks(self) -> Iterator[Chunk[Batch_co]]:
-        """All units, in a fixed order."""
+        """All units, in a fixed order; one chunk of no units if there are none."""
 
     def count(self) -> int:
         """Number of units; private under add/remove."""
+
+
+@final
+@dataclass(frozen=True)
+class Nobody:
+    """Public data of no units, for whatever is to be tried without any.
+
+    Attributes:
+        given: a chunk of no units, about which the model is asked; nothing: the model is not asked at all.
+    """
+
+    given: tuple[Any, ...] = ()
+
+    def chunks(self) -> Iterator[Any]:
+        """None of any unit."""
+        return iter(self.given)
+
+    def count(self) -> int:
+        """None."""
+        return 0
+
+
+def chunks_of(source: Any) -> Iterator[Chunk[Any]]:
+    """Yield the chunks of a source, at least one: if the source yields none, the chunk that its `empty()` returns.
+
+    If it did not, a model that fails on an empty batch would distinguish no units from one unit.
+    """
+    chunk = None
+    for chunk in source.chunks():
+        yield chunk
+    if chunk is None and hasattr(type(source), "empty"):
+        yield source.empty()
+
+
+def is_shipped(thing: object) -> bool:
+    """Whether a model or a source is of a class of this package; whatever is not recognised is somebody's own."""
+    return type(thing).__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def num_rows(chunk: Chunk[Any]) -> int:
+    """Number of rows of a chunk."""
+    return chunk.num_units if chunk.unit_of_row is None else len(chunk.unit_of_row)
+
+
+def pieces(chunk: Chunk[Any]) -> Iterator[Chunk[Any]]:
+    """Yield the units of a chunk in order, with at most LARGEST_BATCH rows at once unless one unit alone has more."""
+    if num_rows(chunk) <= LARGEST_BATCH:
+        yield chunk
+        return
+    rows_of_unit = np.ones(chunk.num_units, np.int64)
+    if chunk.unit_of_row is not None:
+        rows_of_unit = np.bincount(chunk.unit_of_row, minlength=chunk.num_units)
+    first, unit = running_total(rows_of_unit), np.arange(chunk.num_units)
+    for start, stop in spans(np.zeros(first[-1] + 1, np.int64), first):  # The number of entries is of no account.
+        yield chunk.select((unit >= start) & (unit < stop))
 
 
 @runtime_checkable

@@ -27,7 +27,7 @@ from dpvb.core.journal import Journal, Unrecorded, recorded
 from dpvb.core.noise import NoiseSource, SecureNoise
 from dpvb.core.plan import Plan, Release
 from dpvb.core.released import SEAL, Receipt, Released
-from dpvb.core.source import Source
+from dpvb.core.source import Source, chunks_of
 from dpvb.guards.arrays import Batch, Ints
 from dpvb.guards.errors import PrivacyError, WallError
 from dpvb.guards.silence import silence
@@ -180,7 +180,7 @@ class Wall(Generic[Batch]):
         work = Work(query, release, self.__grids[step], self.__noise.words(step=step, purpose="sampling"))
         if isinstance(self.__source, Spread):
             return self.__source.sums(work, step)
-        return work.sums(self.__source.chunks(), work.draw(self.__source.count))
+        return work.sums(chunks_of(self.__source), work.draw(self.__source.count))
 
 
 def _behind(computation: Callable[[], Sums]) -> Sums:

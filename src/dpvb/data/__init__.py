@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpvb.data.documents.bag_of_words import BagOfWords, Stream, as_source, in_memory
-from dpvb.data.documents.count_rows import CountRows, DocumentSource
+from dpvb.data.documents.count_rows import DocumentSource
 from dpvb.data.documents.files import open_documents
 from dpvb.data.documents.vocabulary import check_vocabulary
 from dpvb.data.documents.word_lists import stop_words, words
@@ -15,6 +15,7 @@ from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import Schema, Target
 from dpvb.data.tables.table import Table
 from dpvb.data.units import Chunk
+from dpvb.rows.documents import CountRows
 from dpvb.rows.regression import DesignRows, SparseDesignRows
 
 # The shorter name is older, and stays.

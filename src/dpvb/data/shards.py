@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from dpvb.guards.errors import DataFormatError
+from dpvb.guards.errors import DataFormatError, check_path
 
 #: Files of these formats may be given as a folder, too.
 FOLDER_FORMATS = (".npz", ".parquet")
@@ -82,21 +82,26 @@ def one_width(widths: Iterable[int]) -> int:
     return found.pop()
 
 
-def paths_of(data: object) -> list[Path] | None:
+def paths_of(data: object, name: str = "X") -> list[Path] | None:
     """The files that a list of paths, or a folder of shards, stands for; None for anything else.
 
+    Args:
+        data: private data in any form.
+        name: of the parameter that holds them.
+
     Raises:
+        ParameterError: a text that is no path.
         DataFormatError: an empty list, or a file that is named twice.
     """
     if isinstance(data, (str, os.PathLike)):
-        folder = Path(data)
+        folder = check_path(name, data)
         if not folder.is_dir():
             return None
         paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in FOLDER_FORMATS)
         return paths or None
     if not isinstance(data, (list, tuple)) or not all(isinstance(one, (str, os.PathLike)) for one in data):
         return None
-    paths = [Path(one) for one in data]
+    paths = [check_path(name, one) for one in data]
     if not paths:
         raise DataFormatError("A list of files must name at least one.")
     if len({path.resolve() for path in paths}) < len(paths):

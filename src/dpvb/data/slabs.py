@@ -120,12 +120,15 @@ def spans(
 ) -> Iterator[tuple[int, int]]:
     """Yield consecutive ranges of units that keep MAX_ROWS and MAX_ENTRIES where a single unit allows it.
 
-    `unit_start` holds the first row of each unit and the number of rows; None: each row is a unit.
+    `unit_start` holds the first row of each unit and the number of rows; None: each row is a unit. Without units there
+    is one range, 0 to 0.
     """
     max_entries = MAX_ENTRIES if max_entries is None else max_entries
     entry_start = indptr if unit_start is None else indptr[unit_start]
     num_units = len(entry_start) - 1
     start = 0
+    if not num_units:
+        yield 0, 0
     while start < num_units:
         if unit_start is None:
             stop = start + MAX_ROWS

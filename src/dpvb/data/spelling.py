@@ -30,7 +30,7 @@ Categories and labels are compared in this spelling without regard to capital le
 Ids are not: "aB" and "Ab" may be two persons.
 
 Nothing here raises or warns. A subclass is read by the methods of its base, and of the classes that hold times only
-those of Python, NumPy and pandas are asked: what a private object brings along is not called.
+those of Python, NumPy, pandas and dateutil are asked: what a private object brings along is not called.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ _EXACT_TYPES = frozenset({str, bool, int, float, complex, Decimal, Fraction})
 _REMEMBERED = frozenset({str, bytes, int, bool, float})
 # Those of whose objects the offset from UTC is asked for.
 _TIME_ZONES = (timezone, ZoneInfo)
+# pandas and Arrow read the times of these zones, and keep them in UTC where a whole column has such times.
+_DATEUTIL_ZONES = ("tzutc", "tzoffset", "tzfile", "tzlocal", "tzstr", "tzrange")
 # Python converts no longer whole numbers to text and back, unless it is told to.
 _MOST_DIGITS = 4300
 # From here on, floating point tells whole numbers apart no longer.
@@ -457,8 +459,15 @@ def _spelled_object(cell: object) -> str | None:
         return None if np.isnat(value) else _spelled_text(f"{value}-01" if value.dtype == "M8[Y]" else str(value))
     if issubclass(kind, datetime) and kind.__name__ != "NaTType":  # pandas' NaT is a datetime
         zone = cast(Any, datetime.tzinfo).__get__(value)
-        return _spelled_text(datetime.isoformat(value)) if zone is None or type(zone) in _TIME_ZONES else None
+        return _spelled_text(datetime.isoformat(value)) if zone is None or _is_time_zone(type(zone)) else None
     return _spelled_text(date.isoformat(value)) if issubclass(kind, date) and not issubclass(kind, datetime) else None
+
+
+def _is_time_zone(kind: type) -> bool:
+    """Whether a class is one whose objects are asked for the offset from UTC."""
+    return kind in _TIME_ZONES or any(
+        kind is getattr(sys.modules.get("dateutil.tz"), name, None) for name in _DATEUTIL_ZONES
+    )
 
 
 def _is_vague(value: _Plain) -> bool:

@@ -45,19 +45,31 @@ def time_of_text(value: str) -> str | None:
     return None if found is None else _spelled_moment(*found.groups(default=""))
 
 
-def microseconds(value: str | None) -> int | None:
-    """Microseconds from 1970 to a moment in the spelling of `time_of_text`, cut to 2^62; None: it is no moment.
+def instant(value: str | None) -> tuple[int, int, float] | None:
+    """A moment in the spelling of `time_of_text`, or None.
 
-    A moment of a time zone counts in UTC, one without as it is written.
+    A moment of a time zone is read in UTC, one without as it is written.
+
+    Returns:
+        day, microsecond, rest: days since 1970, microseconds since midnight, and the rest in microseconds.
     """
     value = (value or "").removesuffix("Z")
     found = None if time_of_text(value) != value else _MOMENT.fullmatch(value)
     if found is None:
         return None
     year, month, day, hour, minute, second, fraction, *_ = found.groups(default="")
-    days = int(np.datetime64(f"{year}-{month}-{day}", "D").astype(np.int64))
-    seconds = 86400 * days + 3600 * int(hour or 0) + 60 * int(minute or 0) + int(second or 0)
-    return max(-(2**62), min(10**6 * seconds + int(fraction[:6].ljust(6, "0")), 2**62))
+    seconds = _seconds(hour, minute, second)
+    return (
+        _day(year, month, day),
+        10**6 * seconds + int(fraction[:6].ljust(6, "0")),
+        float(f"0.{fraction[6:]}"),
+    )
+
+
+def microseconds(value: str | None) -> int | None:
+    """Whole microseconds from 1970 to a moment in the spelling of `time_of_text`, cut to 2^62, or None."""
+    found = instant(value)
+    return None if found is None else max(-(2**62), min(86400 * 10**6 * found[0] + found[1], 2**62))
 
 
 def _spelled_moment(*parts: str) -> str | None:
@@ -71,11 +83,23 @@ def _spelled_moment(*parts: str) -> str | None:
     if zone not in ("", "Z"):
         minutes, seconds = (int(part or 0) for part in offset)
         east = 3600 * int(zone[1:]) + 60 * minutes + seconds
-        moment = np.datetime64(f"{year}-{month}-{day}T{clock[:5]}:{second or '00'}") - int(f"{zone[0]}{east}")
-        return time_of_text(f"{moment}.{fraction}Z")
+        days, rest = divmod(_seconds(hour, minute, second) - int(f"{zone[0]}{east}"), 86400)
+        # By days: seconds of far years overflow.
+        date = np.datetime64(_day(year, month, day) + days, "D")
+        return time_of_text(f"{date}T{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}.{fraction}Z")
     sign, years = ("-", -int(year)) if int(year) < 0 else ("", int(year))
     clock = "" if clock == "00:00" else f"T{clock}"
     return f"{sign}{years:04d}-{month}-{day}{clock}{zone}"
+
+
+def _day(year: str, month: str, day: str) -> int:
+    """Days from 1970 to a date."""
+    return int(np.datetime64(f"{year}-{month}-{day}", "D").astype(np.int64))
+
+
+def _seconds(hour: str, minute: str, second: str) -> int:
+    """Seconds since midnight."""
+    return 3600 * int(hour or 0) + 60 * int(minute or 0) + int(second or 0)
 
 
 def _days(year: int, month: int) -> int:

@@ -407,22 +407,28 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         clip: Literal["block", "joint"] = "block",
     ) -> Task:
         """The task of a model that lays out its plan so; `public` says by names what the promise takes for public."""
-        relation: Any = self.neighboring_relation
-        plan = phased(
-            model.blocks,
-            self._sampler(),
-            schedule.noise,
-            shares=schedule.budget,
-            neighboring_relation=relation,
-            unit=source.unit,
-            clip=clip,
-        )
+        plan = self._relative_plan(model, source.unit, schedule, clip)
         stepped = any(block.phase == "step" for block in model.blocks.values())
         notes = {"steps": len(schedule.noise) if stepped else 0, **notes}
         if self.num_examples is not None:
             number = check_integer("num_examples", self.num_examples, low=1)
             public = {"num_examples": f"number of {source.unit}s {number}", **public}
         return Task(model, source, plan, schedule.rho, schedule.projection, self._stated(public), notes)
+
+    def _relative_plan(
+        self, model: Any, unit: str, schedule: Schedule, clip: Literal["block", "joint"] = "block"
+    ) -> Plan:
+        """Return the releases of a model, with noise relative to each other."""
+        relation: Any = self.neighboring_relation
+        return phased(
+            model.blocks,
+            self._sampler(),
+            schedule.noise,
+            shares=schedule.budget,
+            neighboring_relation=relation,
+            unit=unit,
+            clip=clip,
+        )
 
     def _stated(self, public: Mapping[str, str]) -> list[str]:
         """What the promise takes for public, each with its source: a known one, or the stated one.

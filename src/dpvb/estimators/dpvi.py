@@ -18,23 +18,27 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.noise_of_means import stds_of
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
-from dpvb.models.gradients import model as variational
 from dpvb.models.gradients import tuned
-from dpvb.models.gradients.density import Density
-from dpvb.models.gradients.extra import optional
+from dpvb.models.gradients.density import Density, optional
 from dpvb.models.gradients.numpyro_model import NumPyro
+from dpvb.models.gradients.variational import Variational
 from dpvb.results.figures import Figure, Intervals
 from dpvb.results.forecast import Forecast, two_digits
 
-# Steps of a fit, at least, and passes over the data where batches are smaller.
 #: Ends of a 95 % interval, in standard deviations.
 _NORMAL_95 = 1.959964
-_STEPS, _PASSES = 200, 20
-# Standard deviation of a parameter, over that of its prior, that is worth a fit; square of a gradient over that of the
-# clip, as benchmark `forecasts` shows it.
-_WORTH, _INFORMATIVE = 0.1, 0.35
-# Draws of the posterior by which rows are scored, and rows that are scored at a time.
-_DRAWS, _SCORED = 64, 4096
+# Steps of a fit, at least.
+_STEPS = 200
+# Passes over the data, with smaller batches.
+_PASSES = 20
+# Standard deviation of a parameter, over that of its prior, that is worth a fit.
+_WORTH = 0.1
+# Square of a gradient over that of the clip; benchmark `forecasts` chose it.
+_INFORMATIVE = 0.35
+# Draws of the posterior by which rows are scored.
+_DRAWS = 64
+# Rows that are scored at a time.
+_SCORED = 4096
 
 
 @dataclass(eq=False, repr=False)
@@ -84,11 +88,11 @@ class DPVI(PrivateEstimator):
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; the density is tried first, on public rows."""
-        given = Numbers(X, y, group=group)
-        model = self._model(given.features, given.responses)
+        numbers = Numbers(X, y, group=group)
+        model = self._model(numbers.features, numbers.responses)
         # Of a chunk about as many rows are in a batch as are computed together. They are tried here, before any cost.
         sampling_prob = self._sampler().sampling_prob
-        rows = given.cut(math.floor(model.gradients.batch_size * (0.9 / sampling_prob if sampling_prob < 1 else 1)))
+        rows = numbers.cut(math.floor(model.gradients.batch_size * (0.9 / sampling_prob if sampling_prob < 1 else 1)))
         shares = {"first": tuned.LAST_BUDGET, "last": tuned.LAST_BUDGET}
         responses = "" if rows.responses is None else f" and {max(rows.responses, 1)} responses"
         public = {
@@ -183,14 +187,14 @@ class DPVI(PrivateEstimator):
             return jax.scipy.special.logsumexp(log_p) - math.log(number)
 
         compiled = jax.jit(jax.vmap(of_row))
-        found = [np.empty(0)]
+        scores = [np.empty(0)]
         for chunk in rows.chunks():
             parts = chunk.rows
             if any(np.isnan(part).any() for part in parts):
                 raise DataFormatError("X or y has rows with NaN, infinity or no number, which have no density.")
             for i in range(0, len(parts[0]), _SCORED):
-                found.append(np.asarray(compiled(*(part[i : i + _SCORED] for part in parts))))
-        return np.concatenate(found)
+                scores.append(np.asarray(compiled(*(part[i : i + _SCORED] for part in parts))))
+        return np.concatenate(scores)
 
     @fitted_only
     def score(self, X: Records, y: Responses = None, *, public: bool = False) -> float:
@@ -199,8 +203,8 @@ class DPVI(PrivateEstimator):
         Raises:
             PrivacyError: unless public=True says that X is not private.
         """
-        found = self.score_samples(X, y, public=public)
-        return float(found.mean()) if len(found) else 0.0
+        score_n = self.score_samples(X, y, public=public)
+        return float(score_n.mean()) if len(score_n) else 0.0
 
     def _density(self, features: int, responses: int | None) -> Density:
         """The density that the parameters name, tried on public rows."""
@@ -215,14 +219,14 @@ class DPVI(PrivateEstimator):
         assert self.numpyro_model is not None
         return NumPyro(self.numpyro_model, features, responses).density()
 
-    def _model(self, features: int, responses: int | None) -> variational.Variational:
+    def _model(self, features: int, responses: int | None) -> Variational:
         """The model that the parameters name."""
         num_steps, sampling_prob = self.num_steps, self._sampler().sampling_prob
         if num_steps is None:
             num_steps = _STEPS if sampling_prob == 1 else max(_STEPS, math.ceil(_PASSES / sampling_prob))
-        given = {"clip": self.clip, "learning_rate": self.learning_rate, "start_scale": self.start_scale}
+        options = {"clip": self.clip, "learning_rate": self.learning_rate, "start_scale": self.start_scale}
         density = self._density(features, responses)
-        return variational.Variational(density, self.guide, num_steps, row_by_row=self.row_by_row, **given)  # type: ignore[arg-type]
+        return Variational(density, self.guide, num_steps, row_by_row=self.row_by_row, **options)  # type: ignore[arg-type]
 
     def _draws(self, n: int, rng: Any) -> Floats:
         """Flat draws from the posterior, (n, P)."""

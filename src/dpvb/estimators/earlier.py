@@ -10,7 +10,7 @@ from typing import Any
 
 from dpvb.data.tables.schema import Schema
 from dpvb.estimators.base import PrivateEstimator, load
-from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
+from dpvb.guards.errors import DataFormatError, ParameterError, check_path, reason_of
 from dpvb.results.facts import ChargeFacts
 from dpvb.runs.counted import AnyLedger, opened
 
@@ -28,7 +28,9 @@ class Fitted:
 
 def kept(value: Any) -> Any:
     """What an estimator keeps of a parameter that may be a model or a path: a saved model holds no folder's name."""
-    return Fitted(value) if isinstance(value, PrivateEstimator) else Path(value) if type(value) is str else value
+    return (
+        Fitted(value) if isinstance(value, PrivateEstimator) else Path(value) if type(value) is str and value else value
+    )
 
 
 def opened_prior(prior: Any, example: str) -> Any:
@@ -43,7 +45,7 @@ def opened_prior(prior: Any, example: str) -> Any:
     """
     if not isinstance(prior, (str, os.PathLike)):
         return prior.model if isinstance(prior, Fitted) else prior
-    path = Path(prior)
+    path = check_path("prior", prior)
     if path.suffix != ".json":
         return load(path)
     try:

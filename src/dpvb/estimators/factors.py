@@ -15,32 +15,42 @@ from scipy.special import ndtri
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb.core.plan import Plan
+from dpvb.data.shards import paths_of
+from dpvb.data.tables.columns import INDICATOR, Binary, Categorical
+from dpvb.data.tables.design import Design
+from dpvb.data.tables.matrices import as_matrix
+from dpvb.data.tables.ranged import Date, Numeric
 from dpvb.data.tables.schema import Schema
-from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
-from dpvb.estimators.earlier import Fitted, kept
-from dpvb.estimators.factor_prior import known_of
+from dpvb.data.tables.table import AnyDesign, Table
+from dpvb.estimators.base import (
+    BY_RELEASE,
+    ONE_UNIT,
+    PrivateEstimator,
+    Task,
+    column_names,
+    fitted_only,
+    generator,
+    unbounded,
+)
+from dpvb.estimators.earlier import Fitted, check_columns, check_release, kept, opened_prior, told
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.measured import Columns, no_rows
 from dpvb.estimators.noise_of_means import stds_of
+from dpvb.estimators.ranges import check_names, in_order, places, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
-from dpvb.models.factors import foreseen, posterior, reading, tuned, uncertainty, unshrunk
-from dpvb.models.factors.moments import Moments
-from dpvb.models.factors.paper import PaperFactors
-from dpvb.models.factors.posterior import Factors
-from dpvb.models.factors.three_releases import ThreeReleases
+from dpvb.models.factors import posterior, reading, tuned
+from dpvb.models.factors.posterior import FactorErrors, FactorPosterior, factor_errors, moment_errors, nearest_factors
+from dpvb.models.factors.reading import captured, least_share, noise_of_moments
+from dpvb.models.factors.three_releases import SecondMoments, ThreeReleases
 from dpvb.results import pictures
 from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.forecast import Forecast
 
-SOLVERS = ("three_releases", "paper")
 ESTIMATES = ("posterior", "mode")
 # A share of the variance that is worth a direction of its own.
 _WORTH = 0.1
-# Rounds of the papers' iteration.
-_ROUNDS = 10
 # A row's score over the number of columns: from that of a uniform guess to that of columns with std .02 of their range.
 _SCORES = (0.0, 3.0)
 
@@ -51,8 +61,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
 
     `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a `dpvb.Table`, whose target is not read. A
     plain X needs a public bound, low and high or row_norm. A row that holds NaN, infinity or no number counts as no
-    row, silently. The parameters of the budget and the ledger are those of `PrivateEstimator`; num_steps and batches
-    are for solver="paper" alone.
+    row, silently. The parameters of the budget and the ledger are those of `PrivateEstimator`; there are no
+    steps.
 
     Args:
         n_components: largest number of factors K; those that the data do not need are switched off. Not given: as many
@@ -62,8 +72,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         row_norm: in their place, a public bound on the norm of a row of a plain X, in its units: longer rows are scaled
             back to it. For columns of one unit.
         estimate: "posterior" (variational Bayes) or "mode" (the point that expectation maximisation ends at).
-        solver: "three_releases", or "paper" (expectation maximisation with noise in every round; for comparison).
-        prior: what is known beside the rows ("three_releases" only): a fit of the same kind to other people, or the
+        prior: what is known beside the rows: a fit of the same kind to other people, or the
             path of its file, whose rows count like more rows; or what a public study found, {"loadings": (K,
             n_features), "noise_variance": as the attribute, "mean": (n_features,), "rows": how many it is worth}, or
             the path of a .json file.
@@ -85,7 +94,6 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     high: float | Sequence[float] | NDArray[Any] | None = None
     row_norm: float | None = None
     estimate: str = "posterior"
-    solver: str = "three_releases"
     prior: PrivateEstimator | Fitted | Mapping[str, Any] | Path | str | None = None
     public_prior: bool = False
 
@@ -99,23 +107,23 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         super().__setattr__(name, kept(value) if name == "prior" else value)
 
     @abstractmethod
-    def _read(self, q: Moments, prior_d: Floats, number: int | None) -> tuple[Factors, Floats]:
+    def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
         """Loadings and unique variances from second moments, and the directions of factors, (d, K)."""
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored."""
-        columns = Columns.of(X, self.low, self.high, self.row_norm)
-        known, told = (
-            (None, "") if self.prior is None else known_of(self, self.prior, columns, public=self.public_prior)
+        columns = MeasuredColumns.of(X, self.low, self.high, self.row_norm)
+        earlier, source = (
+            (None, "") if self.prior is None else known_moments(self, self.prior, columns, public=self.public_prior)
         )
-        model = self._model(columns, known)
+        model = self._model(columns, earlier)
         rows = columns.private(X, group)
         ranges = "" if columns.schema is None else ", their ranges and categories"
         public = {
             "columns": f"{columns.width} columns{ranges}",
             "row_norm": f"rows no longer than {columns.reach:g}, in units of their ranges where they have ranges",
-            **({"prior": f"the prior: {told}"} if told else {}),
-            "parameters": f"solver {self.solver!r}, estimate {self.estimate!r}, the plan and all other parameters",
+            **({"prior": f"the prior: {source}"} if source else {}),
+            "parameters": f"estimate {self.estimate!r}, the plan and all other parameters",
         }
         return self._task(model, rows, model.schedule, public, {"columns": columns})
 
@@ -123,30 +131,22 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         """Keep the posterior."""
         self.n_iter_, self._columns = task.notes["steps"], task.notes["columns"]
         prior_d = self._columns.prior_d / self._columns.reach**2
-        if isinstance(q, Moments):
-            found, direction_dk = self._read(q, prior_d / q.scale_d**2, self._number(self._columns.width))
-            self._moments: Moments | None = q
-            self._keep(q.mean_d, q.scale_d, found, direction_dk)
-            return
-        self._moments = None
-        zero_kk = np.zeros((self.n_components or 0,) * 2)
-        found = posterior.turned(q.loading_dk, q.unique_d, zero_kk)
-        length_k = np.maximum(np.linalg.norm(found.loading_dk, axis=0), 1e-300)
-        self._keep(q.mean_d, np.ones(len(q.mean_d)), found, found.loading_dk / length_k)
+        factors, direction_dk = self._read(q, prior_d / q.scale_d**2, self._number(self._columns.width))
+        self._keep(q, factors, direction_dk)
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        if not isinstance(task.model, ThreeReleases):
-            return super()._forecast(task, plan, n)
         d = task.model.n_features
         noise, of_lengths = stds_of(plan, "gram")[-1], sum(stds_of(plan, "length"))
-        share = foreseen.least_share(d, noise, of_lengths, n)
+        share = least_share(d, noise, of_lengths, n)
         most = min(d, math.floor(1 / share) if share > 0 else d)
         number, also = self._number(d), ""
         values = [("least share of the variance", share), ("directions at most", float(most))]
         if number is not None and number < d:
-            kept = foreseen.captured(d, number, foreseen.noise_of_moments(noise, of_lengths, n))
-            values.append(("variance that components keep", kept))
-            also = f"; {number} that hold half of it keep {100 * kept:.3g} % of what they capture without noise"
+            captured_share = captured(d, number, noise_of_moments(noise, of_lengths, n))
+            values.append(("variance that components keep", captured_share))
+            also = (
+                f"; {number} that hold half of it keep {100 * captured_share:.3g} % of what they capture without noise"
+            )
         return Forecast(
             num_units=n,
             unit=task.plan.unit,
@@ -176,8 +176,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
 
     def quality_range(self, model: Any) -> tuple[float, float]:
         """From the score of a uniform guess to that of columns whose std is .02 of their range."""
-        width = model.rows.n_features if isinstance(model, PaperFactors) else model.n_features
-        return _SCORES[0] * width, _SCORES[1] * width
+        return _SCORES[0] * model.n_features, _SCORES[1] * model.n_features
 
     def get_covariance(self) -> Floats:
         """Covariance of the columns under the model, (n_features, n_features), in the units of X."""
@@ -226,8 +225,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         Raises:
             PrivacyError: unless public=True says that X is not private.
         """
-        found = self.score_samples(X, public=public)
-        return float(found.mean()) if len(found) else 0.0
+        score_n = self.score_samples(X, public=public)
+        return float(score_n.mean()) if len(score_n) else 0.0
 
     def evaluate(self, X: Records, y: None = None, *, public: bool = False) -> dict[str, float]:
         """Log-density of a public row, see `score`.
@@ -278,7 +277,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         reach, q = _reach(level), self._released()
         covariance_dd = self._found.covariance_dd
         unit_dd = np.outer(self._unit_d, self._unit_d)
-        margin_dd = reach * uncertainty.moment_errors(covariance_dd, q.noise, q.count, q.lost) * unit_dd
+        margin_dd = reach * moment_errors(covariance_dd, q.noise, q.count, q.lost) * unit_dd
         return q.second_dd * unit_dd - margin_dd, q.second_dd * unit_dd + margin_dd
 
     def facts_for_report(self) -> Iterator[Figure]:
@@ -295,56 +294,46 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         )
 
     @property
-    def _centre(self) -> Factors:
+    def _centre(self) -> FactorPosterior:
         """Where intervals of loadings are centred."""
         return self._found
 
-    def _errors(self, found: Factors) -> uncertainty.Errors:
+    def _errors(self, at: FactorPosterior) -> FactorErrors:
         """Standard deviations of what was found."""
         q = self._released()
         released = q.noise, q.count, q.lost
-        return uncertainty.errors(found.loading_dk, found.unique_d, *released, isotropic=self._isotropic)
+        return factor_errors(at.loading_dk, at.unique_d, *released, isotropic=self._isotropic)
 
-    def _released(self) -> Moments:
+    def _released(self) -> SecondMoments:
         self._check_fitted()
-        if self._moments is None:
-            raise ParameterError("solver must be 'three_releases' for intervals, got 'paper', whose noise is unknown.")
         return self._moments
 
-    def _model(self, columns: Columns, known: Moments | None = None) -> Any:
+    def _model(self, columns: MeasuredColumns, earlier: SecondMoments | None = None) -> ThreeReleases:
         """The model that the parameters name."""
         check_choice("estimate", self.estimate, ESTIMATES)
         width, reach = columns.width, columns.reach
         origin_d = None if columns.schema is None else columns.centre_d / columns.row_norm
-        number = self._number(width)
-        rounds = _ROUNDS if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**6)
-        rows = ThreeReleases(width, self._gamma, origin_d, reach / columns.row_norm, known)
-        if check_choice("solver", self.solver, SOLVERS) == "three_releases":
-            return rows
-        if known is not None:
-            raise ParameterError("prior must be None, unless solver='three_releases', got 'paper'.")
-        if number is None:
-            raise ParameterError("n_components must be a number with solver='paper', got None.")
-        return PaperFactors(rows, number, columns.prior_d / reach**2, rounds, self._isotropic)
+        self._number(width)  # refuses what is out of range
+        return ThreeReleases(width, self._gamma, origin_d, reach / columns.row_norm, earlier)
 
     def _number(self, width: int) -> int | None:
         if self.n_components is None:
             return None
         return min(check_integer("n_components", self.n_components, low=1, high=10**6), width)
 
-    def _keep(self, mean_d: Floats, scale_d: Floats, found: Factors, direction_dk: Floats) -> None:
+    def _keep(self, q: SecondMoments, factors: FactorPosterior, direction_dk: Floats) -> None:
         """Show what was found, in units of z, in those of X."""
         unit_d, origin_d = self._columns.units
-        self._mean_d, self._scale_d, self._found, self._direction_dk = mean_d, scale_d, found, direction_dk
-        self._unit_d = scale_d * self._columns.reach / unit_d
-        self.mean_ = (mean_d * self._columns.reach + self._columns.centre_d) / unit_d + origin_d
-        self.loadings_ = (found.loading_dk * self._unit_d[:, None]).T
-        self._unique_d = found.unique_d * self._unit_d**2
+        self._moments, self._found, self._direction_dk = q, factors, direction_dk
+        self._unit_d = q.scale_d * self._columns.reach / unit_d
+        self.mean_ = (q.mean_d * self._columns.reach + self._columns.centre_d) / unit_d + origin_d
+        self.loadings_ = (factors.loading_dk * self._unit_d[:, None]).T
+        self._unique_d = factors.unique_d * self._unit_d**2
         self.n_components_, self.n_features_in_ = len(self.loadings_), self._columns.width
         self.feature_names_, self.schema_ = self._columns.feature_names, self._columns.schema
         self._show()
 
-    def _variances(self, noise_variance: Floats, columns: Columns) -> Floats:
+    def _variances(self, noise_variance: Floats, columns: MeasuredColumns) -> Floats:
         """Unique variances (n_features,), in the units of X, of what `noise_variance_` would be."""
         return noise_variance
 
@@ -385,32 +374,26 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays = {f"found_{name}": value for name, value in vars(self._found).items()}
-        arrays |= {"mean_d": self._mean_d, "scale_d": self._scale_d, "direction_dk": self._direction_dk}
-        facts = {**self._columns.to_facts(), "steps": self.n_iter_, "moments": None}
-        if self._moments is not None:
-            arrays["second_dd"] = self._moments.second_dd
-            facts["moments"] = {name: float(vars(self._moments)[name]) for name in _SCALARS}
-        return arrays, facts
+        arrays |= {name: getattr(self._moments, name) for name in _VECTORS}
+        arrays["direction_dk"] = self._direction_dk
+        moments = {name: float(getattr(self._moments, name)) for name in _SCALARS}
+        return arrays, {**self._columns.to_facts(), "steps": self.n_iter_, "moments": moments}
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.n_iter_, self._columns = int(facts["steps"]), Columns.from_facts(facts)
+        self.n_iter_, self._columns = int(facts["steps"]), MeasuredColumns.from_facts(facts)
         d, k = arrays["found_loading_dk"].shape
         shapes = {"d": (d,), "k": (k,), "dk": (d, k), "dd": (d, d)}
         if d != self._columns.width or any(a.shape != shapes[name.rsplit("_", 1)[-1]] for name, a in arrays.items()):
             raise ValueError("loadings of another shape")
         names = ("loading_dk", "unique_d", "strength_k", "error_k")
-        found = Factors(**{name: arrays[f"found_{name}"] for name in names})
-        if not ((found.unique_d > 0).all() and (arrays["scale_d"] >= 1 / _MOST).all()):
+        factors = FactorPosterior(**{name: arrays[f"found_{name}"] for name in names})
+        if not ((factors.unique_d > 0).all() and (arrays["scale_d"] >= 1 / _MOST).all()):
             raise ValueError("variances that are not positive")
         if any((np.abs(array) > _MOST).any() for array in arrays.values()):
             raise ValueError("numbers that no fit has")
-        self._moments = None
-        if facts["moments"] is not None:
-            scalars = {name: check_number(name, facts["moments"][name], low=0, high=_MOST) for name in _SCALARS}
-            vectors = {name: arrays[name] for name in ("mean_d", "scale_d", "second_dd")}
-            read: dict[str, Any] = {**scalars, **vectors}
-            self._moments = domains.checked(Moments(**read))
-        self._keep(arrays["mean_d"], arrays["scale_d"], found, arrays["direction_dk"])
+        moments: dict[str, Any] = {name: arrays[name] for name in _VECTORS}
+        moments |= {name: check_number(name, facts["moments"][name], low=0, high=_MOST) for name in _SCALARS}
+        self._keep(domains.checked(SecondMoments(**moments)), factors, arrays["direction_dk"])
 
 
 def _reach(level: float) -> float:
@@ -418,8 +401,9 @@ def _reach(level: float) -> float:
     return float(-ndtri((1 - check_number("level", level, low=0, high=1, closed="neither")) / 2))
 
 
+_VECTORS = ("mean_d", "scale_d", "second_dd")
 _SCALARS = ("radius", "lost", "noise", "count")
-# Larger numbers of a file would make numbers of a fit infinite that has it as its prior, after its charge.
+# Upper limit for numbers read from a file: a prior with larger ones would overflow a fit that was already charged.
 _MOST = 1e30
 
 
@@ -441,18 +425,18 @@ class FactorAnalysis(FactorModel):
     _gamma: ClassVar[float] = tuned.FACTORS_GAMMA
     _isotropic: ClassVar[bool] = False
 
-    def _read(self, q: Moments, prior_d: Floats, number: int | None) -> tuple[Factors, Floats]:
+    def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
         read = reading.split(q.second_dd, q.noise, q.count, prior_d)
-        found = posterior.factors(read, q.count, number, prior_d, is_point=self.estimate == "mode")
-        return found, found.loading_dk
+        factors = posterior.factors(read, q.count, number, prior_d, is_point=self.estimate == "mode")
+        return factors, factors.loading_dk
 
     @property
-    def _centre(self) -> Factors:
-        q, found = self._released(), self._found
+    def _centre(self) -> FactorPosterior:
+        q, shrunk = self._released(), self._found
         if q.noise == 0 or self.n_components_ == 0:  # Nothing was shrunk for noise, or there is nothing.
-            return found
-        near = unshrunk.nearest(q.second_dd, q.noise, q.count, self.n_components_)
-        sign_k = np.where((near.loading_dk * found.loading_dk).sum(axis=0) < 0, -1.0, 1.0)
+            return shrunk
+        near = nearest_factors(q.second_dd, q.noise, q.count, self.n_components_)
+        sign_k = np.where((near.loading_dk * shrunk.loading_dk).sum(axis=0) < 0, -1.0, 1.0)
         return replace(near, loading_dk=near.loading_dk * sign_k)
 
     def _show(self) -> None:
@@ -496,17 +480,16 @@ class PCA(FactorModel):
 
     def facts_for_report(self) -> Iterator[Figure]:
         """What each component explains, and the loadings."""
-        if self._moments is not None:
-            low_k, high_k = self.explained_variance_interval()
-            yield Intervals(
-                title="Explained variances",
-                note="95 % intervals, the privacy noise counted in.",
-                rows=tuple(
-                    (f"component {k}", float(self.explained_variance_[k]), float(low_k[k]), float(high_k[k]), "")
-                    for k in range(self.n_components_)
-                ),
-                reference=0.0,
-            )
+        low_k, high_k = self.explained_variance_interval()
+        yield Intervals(
+            title="Explained variances",
+            note="95 % intervals, the privacy noise counted in.",
+            rows=tuple(
+                (f"component {k}", float(self.explained_variance_[k]), float(low_k[k]), float(high_k[k]), "")
+                for k in range(self.n_components_)
+            ),
+            reference=0.0,
+        )
         yield from super().facts_for_report()
 
     def scree(self, ax: Any = None, level: float = 0.95) -> Any:
@@ -527,14 +510,14 @@ class PCA(FactorModel):
         pictures.draw_scree(axes, self.explained_variance_, low_k, high_k, self.noise_variance_)
         return axes
 
-    def _read(self, q: Moments, prior_d: Floats, number: int | None) -> tuple[Factors, Floats]:
+    def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
         value_e, basis_de = posterior.spectrum(q.second_dd, q.noise, q.count, float(prior_d.mean()))
-        found = posterior.components(value_e, basis_de, q.count, number, is_point=self.estimate == "mode")
-        direction_dk = basis_de[:, : found.loading_dk.shape[1]]
+        factors = posterior.components(value_e, basis_de, q.count, number, is_point=self.estimate == "mode")
+        direction_dk = basis_de[:, : factors.loading_dk.shape[1]]
         place_k = np.abs(direction_dk).argmax(axis=0)
-        return found, direction_dk * np.where(direction_dk[place_k, np.arange(len(place_k))] < 0, -1.0, 1.0)
+        return factors, direction_dk * np.where(direction_dk[place_k, np.arange(len(place_k))] < 0, -1.0, 1.0)
 
-    def _variances(self, noise_variance: Floats, columns: Columns) -> Floats:
+    def _variances(self, noise_variance: Floats, columns: MeasuredColumns) -> Floats:
         return np.asarray(noise_variance / np.square(columns.units[0]))
 
     def _show(self) -> None:
@@ -554,3 +537,258 @@ class PCA(FactorModel):
         """Rows, in the units of X, whose factors are those given, (rows, K)."""
         self._check_fitted()
         return np.asarray(np.asarray(X, dtype=np.float64) @ (self.components_ * self.scale_) + self.mean_)
+
+
+# What is known of columns together before a factor model is fitted: an earlier release of other people, or a study.
+
+
+_NAMES = ("loadings", "noise_variance", "mean", "rows")
+
+
+def known_moments(
+    fit: PrivateEstimator, prior: Any, columns: MeasuredColumns, *, public: bool
+) -> tuple[SecondMoments, str]:
+    """What a prior says of the moments of a fit's rows, and where it comes from and what it cost whom, in words.
+
+    Args:
+        fit: the estimator that is to be fitted.
+        prior: a fitted estimator of its class, a mapping of `_NAMES`, or the path of a file of either.
+        columns: of the rows.
+        public: whether the rows behind a model were public.
+
+    Raises:
+        ParameterError: for another prior, or one of other columns; see `check_release`.
+        DataFormatError, ModelFileError: for a file that cannot be read.
+    """
+    model = opened_prior(prior, '{"loadings": [[0.5, 0.2]], "noise_variance": [1, 1], "mean": [0, 0], "rows": 1000}')
+    if isinstance(model, Mapping):
+        moments = _stated(fit, model, columns)
+        return moments, f"loadings, variances and means that are worth {moments.count:g} rows"
+    if type(model) is not type(fit) or not hasattr(model, "_moments"):
+        raise ParameterError(
+            f"prior must be a fitted dpvb.{type(fit).__name__}, a mapping of {', '.join(_NAMES)}, or a file of either, "
+            f"got {type(model).__name__}."
+        )
+    check_release("prior", model, fit, public=public)
+    check_columns(model, columns.feature_names, columns.schema)
+    row_norm = model._columns.row_norm
+    if row_norm != columns.row_norm:
+        raise ParameterError(f"prior must have the row_norm of the fit, {columns.row_norm:g}; its own is {row_norm:g}.")
+    return model._moments, f"moments of {told(model, fit, public=public)}"
+
+
+def _stated(fit: Any, study: Mapping[Any, Any], columns: MeasuredColumns) -> SecondMoments:
+    """Moments of as many rows as a public study is worth.
+
+    Raises:
+        ParameterError: for other names, shapes or numbers than those of a factor model of the columns.
+    """
+    if set(study) != set(_NAMES):
+        raise ParameterError(f"prior must hold {', '.join(_NAMES)} and nothing else, got {', '.join(map(str, study))}.")
+    width, (unit_d, origin_d) = columns.width, columns.units
+    loading_kd = _numbers("loadings", study["loadings"], (None, width))
+    mean_d = _numbers("mean", study["mean"], (width,))
+    noise_variance = _numbers(
+        "noise_variance", study["noise_variance"], () if np.isscalar(study["noise_variance"]) else (width,)
+    )
+    if not (noise_variance > 0).all():
+        raise ParameterError("prior['noise_variance'] must be positive.")
+    rows = check_number("prior['rows']", study["rows"], low=1, high=1e15)
+    unique_d = np.broadcast_to(fit._variances(noise_variance, columns), (width,))
+    scale_d = unit_d / columns.reach
+    second_dd = np.outer(scale_d, scale_d) * (loading_kd.T @ loading_kd + np.diag(unique_d))
+    place_d = ((mean_d - origin_d) * unit_d - columns.centre_d) / columns.reach
+    # Rows have norm 1 at most: a study in other units might make numbers of a fit infinite, after its charge.
+    if not (np.trace(second_dd) <= 1e3 and np.abs(place_d).max() <= 1e3):
+        raise ParameterError("prior must be in the units of the columns: it is far beyond their ranges or row_norm.")
+    return SecondMoments(place_d, np.ones(width), 1.0, 0.0, second_dd, 0.0, rows)
+
+
+def _numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Floats:
+    """An array of finite numbers; None in a shape: any size.
+
+    Raises:
+        ParameterError: for anything else.
+    """
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.full(1, np.nan)
+    fits = array.ndim == len(shape) and all(asked in (None, had) for asked, had in zip(shape, array.shape, strict=True))
+    if not (fits and (np.abs(array) <= 1e100).all()):
+        said = " x ".join("K" if size is None else str(size) for size in shape) or "1"
+        raise ParameterError(f"prior[{name!r}] must be {said} finite numbers, got {values!r}.")
+    return array
+
+
+# Columns of rows without a response: what is public about them, and how rows become private units of bounded length.
+#
+# A feature f is what a schema makes of a cell, or the number itself where rows have one public norm. No row is longer
+# than its ranges allow, so that none is shortened but where row_norm says it.
+
+
+@dataclass(frozen=True)
+class MeasuredColumns:
+    """What is public about the columns; vectors are (d,), in units of the features.
+
+    Attributes:
+        names: of the columns, where the rows say them.
+        width: their number d.
+        schema: of a table, or of ranges; None: rows have a norm in common.
+        row_norm: by which private rows are divided; no row is longer.
+    """
+
+    names: tuple[str, ...] | None
+    width: int
+    schema: Schema | None
+    row_norm: float
+
+    @classmethod
+    def of(cls, X: Records, low: Any, high: Any, row_norm: float | None) -> MeasuredColumns:
+        """The columns of private rows.
+
+        Raises:
+            ParameterError: a matrix without a bound, or with two; low or high that are no ranges; a table with either,
+                or with columns that are neither numbers nor categories.
+        """
+        bounds = {"low": low, "high": high, "row_norm": row_norm}
+        named = [name for name, value in bounds.items() if value is not None]
+        if isinstance(X, Table):
+            if named:
+                raise ParameterError(f"{named[0]} must be None with a table, whose schema says what its columns are.")
+            return cls.of_schema(X.schema, named=True)
+        width, names = as_matrix(X).width, column_names(X)
+        if named == ["row_norm"]:
+            return cls(names, width, None, check_number("row_norm", row_norm, low=1e-100, high=1e100))
+        if named != ["low", "high"]:
+            raise unbounded(
+                "low and high or row_norm",
+                " and ".join(named) or "none",
+                "low= and high=, the range of each column that you know without looking at the data",
+                "a dpvb.Table with a dpvb.Schema, which says the same of named columns, and has categories",
+                ONE_UNIT,
+                BY_RELEASE,
+            )
+        return cls.of_schema(schema_of(names, width, low, high), named=names is not None)
+
+    @classmethod
+    def of_schema(cls, schema: Schema, *, named: bool) -> MeasuredColumns:
+        """The columns of a schema, whose target is none of them.
+
+        Raises:
+            ParameterError: for a column that is neither a number nor a category.
+        """
+        for column in schema.columns:
+            if not isinstance(column, (Numeric, Date, Binary, Categorical)):
+                raise ParameterError(
+                    f"columns must be numbers, dates and categories, got the {column.kind} {column.name!r}: leave it "
+                    "out. A factor model finds by itself how columns act together."
+                )
+        squares = [1.0 if column.numeric else INDICATOR**2 for column in schema.own_columns]
+        norm = math.sqrt(math.fsum(squares)) * (1.0 + 1e-12)
+        untargeted = replace(schema, target=None)
+        return cls(schema.feature_names if named else None, schema.width, untargeted, norm)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of all columns."""
+        return self.names or places(self.width)
+
+    @property
+    def centre_d(self) -> Floats:
+        """The middle of each column: that of a range; of categories, where all are as likely."""
+        return np.zeros(self.width) if self.schema is None else self._each(lambda width: 1 / max(width, 2))
+
+    @property
+    def reach(self) -> float:
+        """The length that a row can have about the middle."""
+        if self.schema is None:
+            return self.row_norm
+        columns = self.schema.own_columns
+        squares = [1 / 4 if c.numeric else INDICATOR**2 * (1 - 1 / c.width if c.width > 1 else 1 / 4) for c in columns]
+        return max(math.sqrt(math.fsum(squares)) * (1.0 + 1e-12), INDICATOR / 2)
+
+    @property
+    def prior_d(self) -> Floats:
+        """Prior mean of a variance: that of a number which is uniform in the range, or in a ball of rows."""
+        if self.schema is None:
+            return np.full(self.width, self.row_norm**2 / (3 * self.width))
+        return np.square(self._each(lambda width: 1.0)) / 12
+
+    @property
+    def units(self) -> tuple[Floats, Floats]:
+        """What 1 of each column adds to its feature, and the number at which the feature is 0."""
+        if self.schema is None:
+            return np.ones(self.width), np.zeros(self.width)
+        scales, origins = zip(*(column.units for column in self.schema.own_columns), strict=True)
+        return np.concatenate(scales), np.concatenate(origins)
+
+    def _each(self, share: Any) -> Floats:
+        """A share of each feature's range, by the number of features of its column."""
+        assert self.schema is not None
+        parts = [(1.0 if c.numeric else INDICATOR) * np.full(c.width, share(c.width)) for c in self.schema.own_columns]
+        return np.concatenate(parts)
+
+    def private(self, X: Records, group: Iterable[object] | None) -> AnyDesign:
+        """Private rows; features over row_norm."""
+        if self.schema is None:
+            return Design(X, row_norm=self.row_norm, group=group)
+        return self._table(X).design(fit_intercept=False, group=group, labelled=False, row_norm=self.row_norm)
+
+    def visible(self, X: Records) -> AnyDesign:
+        """Rows that the caller may see, brought to the public bounds as private ones are.
+
+        Raises:
+            DataFormatError: for rows of other columns.
+        """
+        if isinstance(X, Table):
+            untargeted = replace(X.schema, target=None, group=None)
+            if self.schema is None or untargeted != replace(self.schema, group=None):
+                raise DataFormatError("the table's schema is not the one that the model was fitted with.")
+        if self.schema is None:
+            check_names(column_names(X), self.names)
+            design: AnyDesign = self.private(X, None)
+        else:
+            design = self._table(X).features(fit_intercept=False, row_norm=self.row_norm)
+        if design.width != self.width:
+            raise DataFormatError(f"X has {design.width} features, but {self.width} features are expected as input.")
+        return design
+
+    def _table(self, X: Records) -> Table:
+        """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
+        assert self.schema is not None
+        if isinstance(X, Table):
+            return X
+        if isinstance(X, Mapping) or column_names(X) is not None or paths_of(X) is not None:
+            return Table(X, replace(self.schema, group=None))
+        matrix, columns = as_matrix(X), self.schema.own_columns
+        if not all(column.numeric for column in columns):
+            raise DataFormatError("rows with categories must be a dpvb.Table, or have names of columns.")
+        if matrix.width != len(columns):
+            raise DataFormatError(f"X has {matrix.width} features, but {len(columns)} features are expected as input.")
+        return in_order(matrix, self.schema)
+
+    def to_facts(self) -> dict[str, Any]:
+        """As JSON has it."""
+        named = None if self.names is None else list(self.names)
+        schema = None if self.schema is None else self.schema.to_json()
+        return {"features": named, "width": self.width, "schema": schema, "row_norm": self.row_norm}
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> MeasuredColumns:
+        """Inverse of `to_facts`."""
+        names = None if facts["features"] is None else tuple(map(str, facts["features"]))
+        if facts["schema"] is not None:
+            return cls.of_schema(Schema.from_json(facts["schema"]), named=names is not None)
+        width = int(facts["width"])
+        if names is not None and len(names) != width:
+            raise ValueError("names of another number")
+        return cls(names, width, None, check_number("row_norm", facts["row_norm"], low=1e-100, high=1e100))
+
+
+def no_rows(schema: Schema | None, width: int | None) -> dict[str, Any]:
+    """No row, of a table with a schema or of so many columns."""
+    if schema is None:
+        return {"X": np.empty((0, width or 0))}
+    names = [column.name for column in schema.own_columns] + [schema.group] * (schema.group is not None)
+    return {"X": Table({str(name): np.empty(0) for name in names}, schema)}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
@@ -13,22 +15,24 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.special import ndtr
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 
+from dpvb.core import loop
 from dpvb.core.journal import Journal
 from dpvb.core.plan import Plan
-from dpvb.core.schedule import SHARES, Schedule, robbins_monro
+from dpvb.core.schedule import SHARES, Schedule, StepSize, robbins_monro
+from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
 from dpvb.data.documents import word_lists
 from dpvb.data.documents.bag_of_words import check_words
 from dpvb.data.documents.texts import Texts
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.data.persons import newcomers
-from dpvb.estimators import above_noise, private_words
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
-from dpvb.estimators.earlier import Fitted, kept
+from dpvb.estimators import private_words
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator, load
+from dpvb.estimators.earlier import Fitted, check_release, kept, told
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.topic_prior import Known
 from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.errors import (
@@ -38,9 +42,11 @@ from dpvb.guards.errors import (
     check_choice,
     check_integer,
     check_number,
+    check_path,
+    reason_of,
 )
-from dpvb.models.topics import lda, reading
-from dpvb.models.topics.prior import Prior
+from dpvb.models.topics.lda import EarlierTopics, LDAModel, Topics
+from dpvb.models.topics.prior import TopicPrior
 from dpvb.results import metrics
 from dpvb.results.figures import Bars, Figure
 from dpvb.results.forecast import Forecast
@@ -48,10 +54,18 @@ from dpvb.runs.run import Run
 
 #: What a file holds of q beside the topics.
 _ARRAYS = ("alpha_k", "background_v", "word_weight_v", "words_v", "sum_vk", "sum_std_v")
-# Signals of a prior's topics, by a plan of few steps, below which the word totals are all that is released, and above
-# which many steps are; shares of the word totals.
-_NOTHING, _MUCH, _FEW, _MANY = 4.0, 8.0, 3, 8
-_FEW_SHARE, _MANY_SHARE = 0.6, 0.3
+# Signal of a prior's topics, by a plan of few steps, below which word totals alone are released.
+_NOTHING = 4.0
+# Signal from which a plan of many steps is made.
+_MUCH = 8.0
+# Number of few steps.
+_FEW = 3
+# Number of many steps.
+_MANY = 8
+# Share of the budget for word totals in a plan of few steps.
+_FEW_SHARE = 0.6
+# Share of the budget for word totals in a plan of many steps.
+_MANY_SHARE = 0.3
 #: Words of a topic that a report shows.
 _WORDS_OF_A_REPORT = 12
 #: Signal of each topic from which on its words are clear; benchmark `topics` (n_components="auto") chose it.
@@ -184,11 +198,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         Raises:
             ParameterError: for parameters that do not go together; public documents have no budget and no ledger.
         """
-        known, earlier = self._known(self.prior, public=self.public_prior), self._known(self.earlier)
+        prior, earlier = self._known(self.prior, public=self.public_prior), self._known(self.earlier)
         if type(public) is not bool:
             raise ParameterError(f"public must be True or False, got {public!r}.")
         if public:
-            self._check_public_fit(known, earlier)
+            self._check_public_fit(prior, earlier)
         if seen is not None:
             if group is None:
                 raise ParameterError(
@@ -207,15 +221,15 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 "vocabulary must be 'private' for documents that were opened so, or open them with it."
             )
         names = column_names(X)
-        named = names if known is None or names is not None else known.vocabulary()
+        named = names if prior is None or names is not None else prior.vocabulary()
         words = named if self.vocabulary is None else self.vocabulary
         source = as_source(X, vocabulary=words, token_pattern=self.token_pattern, group=group)
-        hint, given = (
+        hint, number_of_topics = (
             "Or 'auto', with num_examples= or prior=.",
             1 if self.n_components == "auto" else self.n_components,
         )
         self._model(
-            source.width, check_integer("n_components", given, low=1, hint=hint)
+            source.width, check_integer("n_components", number_of_topics, low=1, hint=hint)
         )  # refuses what is out of range
         if source.vocabulary is None and not self.public_vocabulary:
             raise ParameterError(
@@ -224,8 +238,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 "a model shows them. CountVectorizer(vocabulary=words).transform(private_texts) has columns that "
                 "were fixed without looking: name them with vocabulary=words, or say public_vocabulary=True."
             )
-        around = None if known is None else known.aligned(source.vocabulary, source.width)
-        if around is not None and known is not None and known.model is not None:
+        around = None if prior is None else prior.aligned(source.vocabulary, source.width)
+        if around is not None and prior is not None and prior.model is not None:
             model, schedule = self._around(source, around)
         elif self.earlier is not None:
             raise ParameterError("prior must be a model where earlier= is given: both months are read around it.")
@@ -234,13 +248,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             number = self._number_of_topics(source, schedule)
             model = self._model(source.width, number, around=around, num_steps=len(schedule.noise))
         listed = " without names" if source.vocabulary is None else word_lists.told(source.vocabulary)
-        start = "" if known is None else f"; {known.told(self)}"
+        start = "" if prior is None else f"; {prior.told(self)}"
         start += "" if earlier is None else f"; sums of {earlier.told(self)}"
         facts = {"vocabulary": f"the vocabulary, {source.width} terms{listed}", **self._public(model, start)}
         notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names, "published": public}
         return self._task(model, source, schedule, facts, notes)
 
-    def _check_public_fit(self, *known: Known | None) -> None:
+    def _check_public_fit(self, *priors: KnownTopics | None) -> None:
         """Raise ParameterError unless nothing private enters a fit to public documents, and nothing counts it."""
         said = "with public=: public documents need no noise, and spend nothing."
         if self.epsilon != math.inf:
@@ -248,7 +262,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         for name in ("ledger", "noise_multiplier"):
             if getattr(self, name) is not None:
                 raise ParameterError(f"{name} must be left out {said}")
-        if not all(one is None or one.public for one in known):
+        if not all(one is None or one.public for one in priors):
             raise ParameterError(
                 "prior and earlier must be public with public=, got a release of private documents: others would take "
                 "the fit for public, and so what it knows of them. Give the release to the private fit as its prior."
@@ -288,7 +302,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         rho = robbins_monro(self.learning_offset, self.learning_decay)
         return Schedule((1.0,) * num_steps, budget, rho, self.projection)  # type: ignore[arg-type]
 
-    def _public(self, model: lda.LDA, start: str = "") -> dict[str, str]:
+    def _public(self, model: LDAModel, start: str = "") -> dict[str, str]:
         """What the promise takes for public of a model."""
         sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
         return {
@@ -299,7 +313,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             "parameters": "the plan, the random start and all other parameters",
         }
 
-    def take(self, task: Task, q: lda.Topics) -> None:
+    def take(self, task: Task, q: Topics) -> None:
         """Keep the topics."""
         self.n_features_in_, self.vocabulary_ = task.notes["width"], task.notes["vocabulary"]
         self.n_iter_ = task.notes["steps"]
@@ -312,15 +326,15 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 return task, plan
             width = check_integer("width", columns["width"], low=1)
             return task._replace(model=replace(task.model, n_terms=width)), plan
-        own = clone(self).set_params(**_ANY_WORDS, provenance=None, ledger=None, dataset=None, checkpoint=None)
-        if (known := self._known(self.prior, public=self.public_prior)) is not None and known.model is None:
-            own.prior = None  # Frequencies of words change no plan.
+        copy = clone(self).set_params(**_ANY_WORDS, provenance=None, ledger=None, dataset=None, checkpoint=None)
+        if (prior := self._known(self.prior, public=self.public_prior)) is not None and prior.model is None:
+            copy.prior = None  # Frequencies of words change no plan.
         width = check_integer("width", columns["width"], low=1)
-        task = own.task(**own.no_rows(schema=None, vocabulary=None, width=width))
-        return task, own._calibrated(task.plan)
+        task = copy.task(**copy.no_rows(schema=None, vocabulary=None, width=width))
+        return task, copy._calibrated(task.plan)
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        return above_noise.of_topics(above_noise.signal(task.model, plan, task.rho, n), task.plan.unit)
+        return topic_forecast(signal_of_plan(task.model, plan, task.rho, n), task.plan.unit)
 
     @property
     def above_noise_(self) -> Bools:
@@ -335,12 +349,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             model = self._fitted_model
             if model.means:
                 raise ParameterError("above_noise_ must be asked of a fit without prior=: its topics are the prior's.")
-            own = clone(self).set_params(n_components=model.n_components, **_ANY_WORDS)
-            task = own.set_params(prior=None, earlier=None, provenance=None).task(
-                **own.no_rows(schema=None, vocabulary=None, width=self.n_features_in_)
+            copy = clone(self).set_params(n_components=model.n_components, **_ANY_WORDS)
+            task = copy.set_params(prior=None, earlier=None, provenance=None).task(
+                **copy.no_rows(schema=None, vocabulary=None, width=self.n_features_in_)
             )
             plan, rng = replace(task.plan, unit=self.privacy_.unit), generator("random_state", self.random_state)
-            self._above_noise: Bools | None = above_noise.above(model, self._q, plan, task.rho, task.projection, rng)
+            self._above_noise: Bools | None = topics_above_noise(model, self._q, plan, task.rho, task.projection, rng)
         assert self._above_noise is not None
         return self._above_noise
 
@@ -366,7 +380,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         tokens_n = np.bincount(row_j, weights=rows.counts, minlength=rows.num_rows)
         return np.asarray(self._fitted_model.bound(self._q, rows) / tokens_n)
 
-    def quality_range(self, model: lda.LDA) -> tuple[float, float]:
+    def quality_range(self, model: LDAModel) -> tuple[float, float]:
         """From 3/2 to 1/2 of the score of a uniform guess."""
         guess = math.log(max(model.n_terms, 2))
         return -1.5 * guess, -0.5 * guess
@@ -476,12 +490,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def _look_back(self, task: Task) -> None:
         model, q = self._fitted_model, self._q
-        std = above_noise.noise_std(q)
-        if (
-            std > 0
-            and not model.means
-            and reading.signal(model, q.num_units, std) < above_noise.PLENTY * reading.detectable(model)
-        ):
+        std = noise_of_topics(q)
+        if std > 0 and not model.means and model.signal(q.num_units, std) < PLENTY * model.detectable:
             number, of = self.topics_above_noise_, model.n_components
             which = f" ({', '.join(map(str, np.flatnonzero(self.above_noise_)))})" if number else ""
             said = f"{number} of {of} topics stand above the noise{which}; noise alone could make any of the others"
@@ -493,12 +503,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             if 2 * number < of:
                 warnings.warn(f"{said}{_WAY_OUT}", FewTopicsWarning, stacklevel=3)
 
-    def _known(self, what: Any, *, public: bool = False) -> Known | None:
+    def _known(self, what: Any, *, public: bool = False) -> KnownTopics | None:
         """What a parameter says of topics."""
         name = "prior" if what is self.prior else "earlier"
-        return None if what is None else Known.of(what, name, self, public=public)
+        return None if what is None else KnownTopics.of(what, name, self, public=public)
 
-    def _around(self, source: Any, around: Prior) -> tuple[lda.LDA, Schedule]:
+    def _around(self, source: Any, around: TopicPrior) -> tuple[LDAModel, Schedule]:
         """Model and schedule around known topics: the fewer documents, the fewer releases beside the word totals."""
         number = len(around.usage_k)
         if self.n_components not in ("auto", number):
@@ -513,7 +523,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             alike = ("clip", "document_length", "length_rule", "count_power")
             parts["earlier"] = earlier.sums({name: getattr(self, name) for name in alike})
 
-        def laid(num_steps: int) -> tuple[lda.LDA, Schedule]:
+        def laid(num_steps: int) -> tuple[LDAModel, Schedule]:
             share = _FEW_SHARE if num_steps <= _FEW else _MANY_SHARE
             schedule = Schedule((1.0,) * num_steps, {**SHARES, "first": share}, rho=robbins_monro(0.0, 1.0))
             return self._model(source.width, number, **parts, iterates=num_steps > 0), schedule
@@ -523,8 +533,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         model, schedule = laid(_FEW)
         if self.num_examples is None:
             return model, schedule
-        plan = self._calibrated(clone(self).set_params(provenance=None)._task(model, source, schedule, {}, {}).plan)
-        signal = above_noise.signal(model, plan, schedule.rho, self.num_examples).over_noise
+        plan = self._calibrated(self._relative_plan(model, source.unit, schedule))
+        signal = signal_of_plan(model, plan, schedule.rho, self.num_examples).over_noise
         return laid(0 if signal < _NOTHING else _FEW if signal < _MUCH else _MANY)
 
     def _number_of_topics(self, source: Any, schedule: Schedule) -> int:
@@ -537,15 +547,15 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 "the noise and a public number of documents."
             )
         one = self._model(source.width, 1)
-        plan = self._calibrated(clone(self).set_params(provenance=None)._task(one, source, schedule, {}, {}).plan)
-        signal = above_noise.signal(one, plan, schedule.rho, self.num_examples).over_noise
+        plan = self._calibrated(self._relative_plan(one, source.unit, schedule))
+        signal = signal_of_plan(one, plan, schedule.rho, self.num_examples).over_noise
         return int(min(max(signal // _CLEAR, 1), source.width))
 
-    def _model(self, width: int, n_components: int, **parts: Any) -> lda.LDA:
+    def _model(self, width: int, n_components: int, **parts: Any) -> LDAModel:
         """The model that the parameters name; its own defaults stand for None."""
-        given: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
-        given["mode"] = check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode"
-        return lda.LDA(
+        options: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
+        options["mode"] = check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode"
+        return LDAModel(
             n_components,
             width,
             doc_topic_prior=self.doc_topic_prior,
@@ -559,7 +569,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             tol=self.tol,
             max_iter=self.max_iter,
             fixed_work=self.fixed_work,
-            **{name: value for name, value in given.items() if value is not None},
+            **{name: value for name, value in options.items() if value is not None},
             **parts,
         )
 
@@ -584,7 +594,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             tokens += float(rows.counts.sum())
         return bound, tokens
 
-    def _set_topics(self, model: lda.LDA, q: lda.Topics) -> None:
+    def _set_topics(self, model: LDAModel, q: Topics) -> None:
         self._fitted_model, self._q = model, q
         self._above_noise = None
         self.components_ = q.lambda_vk.T
@@ -624,8 +634,284 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         if not fits or not (lambda_vk > 0).all():
             raise ValueError("topics of another shape, or not of Dirichlet parameters")
         # Files of earlier versions hold the topics alone.
-        known: dict[str, Any] = {name: arrays[name] for name in _ARRAYS if name in arrays}
-        known |= {name: float(facts.get(name, 0.0)) for name in ("words_std", "num_units")}
-        self._set_topics(model, domains.checked(replace(model.topics(lambda_vk), **known)))
+        releases: dict[str, Any] = {name: arrays[name] for name in _ARRAYS if name in arrays}
+        releases |= {name: float(facts.get(name, 0.0)) for name in ("words_std", "num_units")}
+        self._set_topics(model, domains.checked(replace(model.topics(lambda_vk), **releases)))
         above = facts.get("above_noise")
         self._above_noise = None if above is None else np.array(above, dtype=bool).reshape(k)
+
+
+# What is known of topics before a fit: topics of a model, or frequencies of words; where from, and at what cost.
+
+
+# Added to every word's frequency, as a share of the mean one: a list may lack a word that documents have.
+_SMOOTHING = 0.02
+
+
+@dataclass(frozen=True)
+class KnownTopics:
+    """A public or an earlier prior.
+
+    Attributes:
+        model: whose topics they are; None for words with frequencies.
+        frequency: of words; empty for a model.
+        listed: which list's they are, if it ships with dpvb.
+        public: whether it says nothing of anybody who is private.
+    """
+
+    model: Any
+    frequency: Mapping[str, float]
+    listed: str = ""
+    public: bool = True
+
+    @classmethod
+    def of(cls, prior: Any, name: str, fit: PrivateEstimator, *, public: bool) -> KnownTopics:
+        """What a parameter names: a fitted model, words with frequencies, or the path of a file of either.
+
+        Args:
+            prior, name: the parameter.
+            fit: the estimator that is to be fitted.
+            public: whether a model's documents were public.
+
+        Raises:
+            ParameterError: for anything else, or a model that promises nothing to those behind it; or of this data set.
+            DataFormatError, ModelFileError: for a file that cannot be read.
+        """
+        if word_lists.is_name(prior):
+            listed = f"the public list {str(prior)!r} of dpvb ({word_lists.SOURCE})"
+            return cls(None, word_lists.frequencies(prior), listed)
+        if isinstance(prior, (str, os.PathLike)):
+            path = check_path(name, prior)
+            prior = load(path) if path.suffix == ".dpvb" or zipfile.is_zipfile(path) else _frequencies(path)
+        if isinstance(prior, Mapping):
+            return cls(None, _checked(prior))
+        prior = prior.model if isinstance(prior, Fitted) else prior
+        if not isinstance(getattr(prior, "_q", None), Topics):
+            raise ParameterError(
+                f"{name} must be a fitted dpvb.LDA, a mapping of words to frequencies, or a file of either, got "
+                f"{type(prior).__name__}."
+            )
+        check_release(name, prior, fit, public=public)
+        return cls(prior, {}, public=public or prior.privacy_.published)
+
+    def vocabulary(self) -> tuple[str, ...] | None:
+        """The words of a model's terms, where they have names."""
+        return None if self.model is None else self.model.vocabulary_
+
+    def aligned(self, vocabulary: tuple[str, ...] | None, width: int, number: int | None = None) -> TopicPrior:
+        """The prior for the terms of a fit, and for so many topics.
+
+        Raises:
+            ParameterError: for other terms or topics than the prior's.
+        """
+        if number is not None and (self.model is None or len(self.model.components_) != number):
+            raise ParameterError(f"earlier must be a fit of {number} topics, as many as the prior has.")
+        if self.model is None:
+            if vocabulary is None:
+                raise ParameterError(
+                    "vocabulary must name the terms, so that the prior's frequencies find their words."
+                )
+            f_v = np.array([self.frequency.get(word, 0.0) for word in vocabulary])
+            f_v += _SMOOTHING * f_v.mean() + (f_v.sum() == 0)
+            return TopicPrior((f_v / f_v.sum())[:, None], np.ones(1))
+        words = self.model.vocabulary_
+        if self.model.n_features_in_ != width or (None not in (words, vocabulary) and words != vocabulary):
+            number = len(set(words or ()) ^ set(vocabulary or ()))
+            differing = f"{number} words differ" if number else f"it has {self.model.n_features_in_} terms, not {width}"
+            if number == 0 and self.model.n_features_in_ == width:
+                differing = "the words stand in another order"
+            raise ParameterError(f"prior must have the vocabulary of the fit; {differing}.")
+        lambda_vk = self.model._q.lambda_vk
+        size_k = lambda_vk.sum(axis=0)
+        return TopicPrior(lambda_vk / size_k, size_k / size_k.sum())
+
+    def sums(self, alike: Mapping[str, Any]) -> EarlierTopics:
+        """What was released of the people behind an earlier model.
+
+        Args:
+            alike: parameters that both fits must have alike, by name.
+
+        Raises:
+            ParameterError: for other parameters, or a file that does not hold what was released.
+        """
+        for name, value in alike.items():
+            if getattr(self.model, name) != value:
+                raise ParameterError(
+                    f"{name} must be {getattr(self.model, name)!r}, as in the fit that earlier= names."
+                )
+        q = self.model._q
+        if not self.model._fitted_model.means or q.words_v is None:
+            raise ParameterError("earlier must be a fit with prior=, whose file holds what was released.")
+        std = 0.0 if q.sum_std_v is None else float(q.sum_std_v[0])
+        return EarlierTopics(q.words_v, q.words_std, q.sum_vk, std, q.num_units)
+
+    def told(self, fit: PrivateEstimator) -> str:
+        """Where it comes from, and what it cost whom, in words, for the statement of a fit."""
+        if self.model is None:
+            return f"word frequencies of {self.listed or f'a public list of {len(self.frequency)} words'}"
+        return f"{len(self.model.components_)} topics of {told(self.model, fit, public=self.public)}"
+
+
+def _frequencies(path: Path) -> dict[str, float]:
+    """Words and frequencies of a text file, one word a line.
+
+    Raises:
+        DataFormatError: for a file that cannot be read, or a line that is not a word and a number.
+    """
+    try:
+        lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return {word: float(number) for word, number in lines}
+    except OSError as error:
+        raise DataFormatError(f"{path}: {reason_of(error)}.") from None
+    except ValueError:
+        raise DataFormatError(f"{path}: each line must be a word and its frequency, in UTF-8.") from None
+
+
+def _checked(frequency: Mapping[Any, Any]) -> dict[str, float]:
+    """Words with frequencies.
+
+    Raises:
+        ParameterError: for others than texts with finite numbers of 0 or more, one of them positive.
+    """
+    try:
+        plain = {word: float(number) for word, number in frequency.items()}
+    except (TypeError, ValueError):
+        plain = {}
+    sound = all(isinstance(word, str) and 0 <= number < math.inf for word, number in plain.items())
+    if not sound or not sum(plain.values()) > 0:
+        raise ParameterError("prior must map words to frequencies: finite numbers of 0 or more, some of them positive.")
+    return plain
+
+
+# Which topics stand above the noise: what public facts let one expect, and what a fit to no topics at all shows.
+#
+# Nothing here reads private data. Noise shapes topics in the first steps, and documents follow these topics later, so
+# that sums of noise alone follow no chi-square distribution. Topics are therefore compared with those of the same plan
+# on documents drawn from the released word frequencies, which have no topics.
+
+
+# Tuned by hand; benchmark `topics` shows what they do.
+# Words of a document that is drawn.
+_DRAWN_LENGTH = 60
+# Factor over the largest deviation of the documents without topics.
+_MARGIN = 1.25
+# Part of the detectable signal below which no topic can stand out.
+_HOPELESS = 1 / 8
+# Multiple of the detectable signal above which the test runs only when it is asked for.
+PLENTY = 3.0
+# Standard deviation of the logarithms of topics' sizes.
+_SIZE_SPREAD = 0.5
+
+
+@dataclass(frozen=True)
+class Signal:
+    """What public facts say of topics and their noise.
+
+    Attributes:
+        model: the topic model.
+        num_units: number of documents or persons: a public one, or a released one.
+        over_noise: norm of a topic's expected sum off the background, over the noise std of an entry.
+        detectable: the same from which on a topic stands above the noise.
+    """
+
+    model: LDAModel
+    num_units: float
+    over_noise: float
+    detectable: float
+
+
+def signal_of_plan(model: LDAModel, plan: Plan, rho: StepSize, num_units: float) -> Signal:
+    """The signal of so many units under a calibrated plan."""
+    over_noise = model.signal(num_units, final_std(plan, rho))
+    return Signal(model, num_units, over_noise, model.detectable)
+
+
+def topic_forecast(signal: Signal, unit: str) -> Forecast:
+    """How many topics stand above the noise, where sizes of topics differ as they usually do."""
+    strength, number = signal.over_noise / signal.detectable, signal.model.n_components
+    above = number * (
+        float(ndtr(math.log(strength) / _SIZE_SPREAD)) if 0 < strength < math.inf else float(strength > 0)
+    )
+    few = "none" if strength < 1 / 3 else "few" if strength < 1 else "most"
+    return Forecast(
+        num_units=signal.num_units,
+        unit=unit,
+        facts=f"{signal.model.n_terms:,} words, {number} topics",
+        measure="topics above the noise",
+        values=(("topics above the noise", round(above, 1)),),
+        expected=f"{few} of {number} topics above the noise",
+        strength=strength,
+        then="most",
+        size="topics",
+        parts=number,
+        affordable=number * strength,
+    )
+
+
+def final_std(plan: Plan, rho: StepSize) -> float:
+    """Noise std of an entry of the topics' sums at the end of a plan; see `core.estimate`."""
+    variance = mass = 0.0
+    for t, release in enumerate(plan, start=1):
+        if "counts" in release.blocks:
+            fresh = release.noise_std("counts") / release.mechanism.sampler.sampling_prob
+            variance = rho(t) ** 2 * fresh**2 + (1 - rho(t)) ** 2 * variance
+            mass = rho(t) + (1 - rho(t)) * mass
+    return math.sqrt(variance) / mass
+
+
+def topics_above_noise(
+    model: LDAModel, q: Topics, plan: Plan, rho: StepSize, projection: Any, rng: np.random.Generator
+) -> Bools:
+    """Which topics deviate more from the background than any that the same plan finds where there are no topics, (K,).
+
+    Args:
+        model, q: a fit, with what was released.
+        plan: its releases; the noise may be relative.
+        rho, projection: as in the fit.
+        rng: of the documents that are drawn.
+    """
+    if q.sum_vk is None or q.sum_std_v is None:
+        raise ParameterError("above_noise_ must be asked of a model whose file holds its sums: fit the model again.")
+    if not (std := noise_of_topics(q)) > 0:
+        return np.ones(model.n_components, dtype=bool)
+    if model.signal(q.num_units, std) < _HOPELESS * model.detectable:
+        return np.zeros(model.n_components, dtype=bool)
+    plan = plan.scaled(std / final_std(plan, rho))
+    wall = Wall(_without_topics(q, max(round(q.num_units), 1), plan.unit, rng), plan)
+    null, _ = loop.fit(model, wall, plan, rho=rho, rng=rng, projection=projection)
+    return np.asarray(topic_deviations(model, q) > _MARGIN * topic_deviations(model, null).max())
+
+
+def noise_of_topics(q: Topics) -> float:
+    """Noise std of an entry of what was released of the topics; 0 where nothing was."""
+    return 0.0 if q.sum_std_v is None else float(q.sum_std_v[0] * q.word_weight_v[0])
+
+
+def topic_deviations(model: LDAModel, q: Topics) -> Floats:
+    """Energy of each topic's released sum off the background, over its part in the background, (K,).
+
+    Both are in units of the noise; energy is less what noise is expected to add. Where there are no topics, the energy
+    of what documents followed grows with the sum's size: the ratio of both is alike for large sums and small ones.
+    """
+    assert q.sum_vk is not None
+    assert q.sum_std_v is not None
+    y_vk, b_v = q.sum_vk / q.sum_std_v[:, None], _background(q) / q.sum_std_v
+    size_k = b_v @ y_vk / (b_v @ b_v)
+    energy_k = ((y_vk - np.outer(b_v, size_k)) ** 2).sum(axis=0) - (len(b_v) - 1)
+    return np.asarray(energy_k / np.maximum(size_k * np.linalg.norm(b_v), model.detectable))
+
+
+def _background(q: Topics) -> Floats:
+    """Word probabilities: those that were released first, or those of all topics together."""
+    if q.background_v is not None:
+        return q.background_v
+    row_v = np.maximum(q.lambda_vk.sum(axis=1), 1e-300)
+    return np.asarray(row_v / row_v.sum())
+
+
+def _without_topics(q: Topics, number: int, unit: str, rng: np.random.Generator) -> BagOfWords:
+    """So many documents, or persons of one document, of words drawn independently by their released frequencies."""
+    word_j = np.searchsorted(np.cumsum(_background(q))[:-1], rng.random(number * _DRAWN_LENGTH), side="right")
+    row_j = np.repeat(np.arange(number), _DRAWN_LENGTH)
+    counts = sparse.coo_array((np.ones(len(word_j)), (row_j, word_j)), shape=(number, len(q.lambda_vk))).tocsr()
+    return BagOfWords(counts, group=np.arange(number) if unit == "person" else None)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import logsumexp, ndtri
+from scipy.special import logsumexp
 
 from dpvb.core.plan import Plan
 from dpvb.data.tables.matrices import as_matrix
-from dpvb.data.tables.mixed import Layout, MixedRows
+from dpvb.data.tables.mixed import Layout
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
 from dpvb.estimators.base import (
@@ -25,27 +27,38 @@ from dpvb.estimators.base import (
     column_names,
     fitted_only,
     generator,
+    load,
     unbounded,
 )
-from dpvb.estimators.earlier import Fitted, kept
-from dpvb.estimators.fidelity import compared
+from dpvb.estimators.earlier import Fitted, check_release, kept, told
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.group_prior import known_of
 from dpvb.estimators.noise_of_means import stds_of
 from dpvb.estimators.ranges import check_names, in_order, schema_of
+from dpvb.estimators.tables import TableModel, columns_of, public_schema, sound_rows
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError, check_choice, check_integer, check_number
-from dpvb.models.mixtures import categorical, mixture, splitting, tuned
-from dpvb.models.mixtures.columns import Columns
-from dpvb.models.mixtures.components import Components
-from dpvb.models.mixtures.marginals import Marginals, marginals
-from dpvb.models.mixtures.rows import drawn_rows
-from dpvb.models.mixtures.spread import Spread, drawn, spread
-from dpvb.results.fidelity import FidelityTable
-from dpvb.results.figures import Figure
+from dpvb.guards.errors import (
+    DataFormatError,
+    ParameterError,
+    PrivacyError,
+    check_choice,
+    check_integer,
+    check_number,
+    check_path,
+)
+from dpvb.models.mixtures import categorical, tuned
+from dpvb.models.mixtures.components import (
+    Components,
+    ComponentVariances,
+    EarlierGroups,
+    Marginals,
+    MixedColumns,
+)
+from dpvb.models.mixtures.mixture import MixtureModel
+from dpvb.models.mixtures.pairs import Pairs
+from dpvb.results.fidelity import FidelityTable, Marginal, Pair
 from dpvb.results.forecast import Forecast
-from dpvb.results.groups import GroupTable, Line, head
+from dpvb.rows.mixed import MixedRows
 
 _COVARIANCES = {"full": "full", "diag": "diagonal"}
 # Nats above a uniform guess, for each column, at which a row's score is cut when settings are chosen.
@@ -55,7 +68,7 @@ _SEVERAL = 2
 
 
 @dataclass(eq=False, repr=False)
-class Mixture(PrivateEstimator):
+class Mixture(TableModel):
     """Groups, densities and synthetic rows of a table, under (ε, δ)-differential privacy.
 
     Rows come from groups; within one, numbers are Gaussian, counts are Poisson, and every category has a probability.
@@ -93,8 +106,6 @@ class Mixture(PrivateEstimator):
 
     n_components: int = 20
     _: KW_ONLY
-    counts: str | Sequence[str] = ""
-    missing: str | Sequence[str] = ""
     prune: bool = True
     covariance_type: str = "full"
     estimate: str = "posterior"
@@ -104,10 +115,11 @@ class Mixture(PrivateEstimator):
     clip: float = tuned.CLIP
     check_share: float = 0.0
 
-    declares: ClassVar[tuple[str, ...]] = ("schema",)
     reads: ClassVar[str | None] = "table"
     command: ClassVar[str | None] = "mixture"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "groups"}
+    _called: ClassVar[str] = "a mixture"
+    _groups_are: ClassVar[str] = "groups"
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, kept(value) if name == "prior" else value)
@@ -115,17 +127,15 @@ class Mixture(PrivateEstimator):
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored."""
         table, names = self._table(X)
-        layout = self._layout(table.schema)
-        model, told = self._model(layout), ""
+        layout = self._whole_layout(table.schema)
+        model, source = self._model(layout), ""
         if self.prior is not None:
-            known, told = known_of(self, self.prior, table.schema, layout, model.columns)
-            model = replace(model, known=known, n_components=len(known.share_k), prune=False)
-        parts = {"numbers": layout.numbers, "counts": layout.counts, "categorical columns": layout.choices}
+            groups, source = earlier_groups(self, self.prior, table.schema, layout, model.columns)
+            model = replace(model, earlier=groups, n_components=len(groups.share_k), prune=False)
         public = {
-            "schema": ", ".join(f"{len(own)} {name}" for name, own in parts.items() if own)
-            + ", their ranges and categories",
+            "schema": public_schema(layout),
             "n_components": f"at most {model.n_components} groups",
-            **({"prior": f"the prior: {told}"} if told else {}),
+            **({"prior": f"the prior: {source}"} if source else {}),
             "parameters": "the plan, the random directions of the start and all other parameters",
         }
         notes = {"schema": table.schema, "names": names}
@@ -135,17 +145,16 @@ class Mixture(PrivateEstimator):
         """Keep the groups, the largest first."""
         self.n_iter_ = task.notes["steps"]
         self._set_schema(task.notes["schema"], task.notes["names"])
-        now, of = spread(q, task.model.columns, task.model.known)
+        now, of = task.model.variances(q)
         order = np.argsort(-now.number_k, kind="stable")
-        self._set_groups(now.taken(order), of.taken(order), marginals(q, task.model.columns))
+        self._set_groups(now.taken(order), of.taken(order), task.model.marginals(q))
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        model: mixture.Mixture = task.model
+        model: MixtureModel = task.model
         [noise] = stds_of(plan, "count_third")
-        mu = splitting.precision(noise, 3, model.columns)  # "first" to "third".
-        allowed = splitting.allowed(n, mu, model.columns)
-        number = splitting.kept(np.array([n]), model.n_components, mu, model.columns)
-        number = number if model.prune else model.n_components
+        mu = model.run_precision(noise)
+        allowed = model.allowed(n, mu)
+        number = model.kept(n, mu) if model.prune else model.n_components
         return Forecast(
             num_units=n,
             unit=task.plan.unit,
@@ -159,12 +168,6 @@ class Mixture(PrivateEstimator):
             parts=model.n_components,
             affordable=allowed,
         )
-
-    def no_rows(self, *, schema: Schema | None, vocabulary: Any, width: int | None) -> dict[str, Any]:
-        """No row of a table with a schema."""
-        if schema is None:
-            raise ParameterError("a mixture needs a schema, what is public about the columns of its table.")
-        return {"X": Table({name: np.empty(0) for name in schema.read_columns}, schema)}
 
     def quality(self, rows: Any) -> Floats:
         """Log-density of each row, of numbers scaled to [-1, 1]."""
@@ -213,8 +216,8 @@ class Mixture(PrivateEstimator):
         Raises:
             PrivacyError: unless public=True says that X is not private.
         """
-        found = self.score_samples(X, public=public)
-        return float(found.mean()) if len(found) else 0.0
+        score_n = self.score_samples(X, public=public)
+        return float(score_n.mean()) if len(score_n) else 0.0
 
     def sample(self, n: int = 1, rng: Any = None, *, parameters: Literal["mean", "draw"] = "mean") -> Any:
         """Draw n rows of nobody: columns by name, in the schema's types; they tell no more than the groups do.
@@ -227,48 +230,27 @@ class Mixture(PrivateEstimator):
         """
         return self._layout_.cells(self._drawn(n, rng, parameters)[0])
 
-    def groups(self, level: float = 0.95, *, noise_aware: bool = True) -> GroupTable:
-        """Shares, means, rates and probabilities of all groups, each with an interval.
+    @property
+    def _num_groups(self) -> int:
+        return len(self.weights_)
 
-        Args:
-            level: probability inside an interval, in (0, 1).
-            noise_aware: False leaves the privacy noise out of account; for comparison only.
-        """
-        self._check_fitted()
-        level = check_number("level", level, low=0, high=1, closed="neither")
-        reach, of, now = float(ndtri(0.5 + level / 2)), self._spread, self._now
-        start = "" if noise_aware else "naive_"
+    def _estimates(self, *, noise_aware: bool) -> Iterator[tuple[int, str, float, float, tuple[float, float]]]:
+        of, now, start, unit = self._spread, self._now, "" if noise_aware else "naive_", (0.0, 1.0)
         weight_k, mean_k, probability_kv = (getattr(of, f"{start}{part}") for part in _PARTS)
         half_d = self._layout_.scale[1]
         variance_kd = np.diagonal(now.root_kdd @ np.swapaxes(now.root_kdd, 1, 2), axis1=1, axis2=2) * half_d**2
-        names = [(column.name, place) for place, column in enumerate(self._layout_.numbers)]
-        found: list[tuple[int, str, float, float, tuple[float, float]]] = []
-        for k in range(len(now.number_k)):
-            found.append((k, "share", self.weights_[k], math.sqrt(weight_k[k]), (0.0, 1.0)))
-            for name, d in names:
+        for k in range(self._num_groups):
+            yield k, "share", float(self.weights_[k]), math.sqrt(weight_k[k]), unit
+            for d, number in enumerate(self._layout_.numbers):
                 std = math.sqrt(variance_kd[k, d] * mean_k[k])
-                found.append((k, name, self.means_[k, d], std, (-math.inf, math.inf)))
-            for p, column in enumerate(self._layout_.counts):
-                rate = self.rates_[k, p]
-                found.append((k, column.name, rate, math.sqrt(rate * mean_k[k]), (0.0, math.inf)))
+                yield k, number.name, float(self.means_[k, d]), std, (-math.inf, math.inf)
+            for p, count in enumerate(self._layout_.counts):
+                rate = float(self.rates_[k, p])
+                yield k, count.name, rate, math.sqrt(rate * mean_k[k]), (0.0, math.inf)
             for name, places in self._places.items():
                 for place, label in zip(range(places.start, places.stop), self._labels[name], strict=True):
-                    std = math.sqrt(probability_kv[k, place])
-                    found.append(
-                        (
-                            k,
-                            f"{name}={'<missing>' if label is None else label}",
-                            self._probability_kv[k, place],
-                            std,
-                            (0.0, 1.0),
-                        )
-                    )
-        lines = tuple(Line.within(k, name, float(mean), std, reach, ends) for k, name, mean, std, ends in found)
-        return GroupTable(lines, head(len(now.number_k), "groups", level, noise_aware))
-
-    def facts_for_report(self) -> Iterator[Figure]:
-        """Each group's numbers, with their intervals."""
-        yield from self.groups().figures()
+                    said = f"{name}={'<missing>' if label is None else label}"
+                    yield k, said, float(self._probability_kv[k, place]), math.sqrt(probability_kv[k, place]), unit
 
     def fidelity(self, rows: Records, *, synthetic: bool = False) -> FidelityTable:
         """Synthetic rows beside what was released of the private ones: single columns, and pairs if they were paid for.
@@ -305,8 +287,8 @@ class Mixture(PrivateEstimator):
         number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
         check_choice("parameters", parameters, ("mean", "draw"))
         columns = self._fitted_model.columns
-        now = self._now if parameters == "mean" else drawn(self._now, self._spread, columns, draw)
-        x_nd, count_np, code_nj, k_n = drawn_rows(now, columns, number, draw)
+        now = self._now if parameters == "mean" else self._now.drawn(self._spread, columns, draw)
+        x_nd, count_np, code_nj, k_n = now.sample(columns, number, draw)
         whole_n = np.ones(number)
         return MixedRows(x_nd, count_np, code_nj, whole_n, whole_n < 0), k_n
 
@@ -323,21 +305,18 @@ class Mixture(PrivateEstimator):
             )
         return X, tuple(column.name for column in X.schema.own_columns)
 
-    def _layout(self, schema: Schema) -> Layout:
-        return Layout.of(schema, _names("counts", self.counts), _names("missing", self.missing))
-
-    def _model(self, layout: Layout) -> mixture.Mixture:
+    def _model(self, layout: Layout) -> MixtureModel:
         """The model that the parameters name."""
         kind = _COVARIANCES[check_choice("covariance_type", self.covariance_type, (*_COVARIANCES,))]
         clip = check_number("clip", self.clip, low=1e-2, high=1e9)
         layout.check_squares()
-        columns = Columns(len(layout.numbers), layout.gap_places, layout.max_counts, layout.sizes, kind, clip)
+        columns = columns_of(layout, kind, clip)
         if not isinstance(self.prune, (bool, np.bool_)):
             raise ParameterError(f"prune must be True or False, got {self.prune!r}.")
         prior = check_number("prior_weight", self.prior_weight, low=0, high=1e9)
         steps = None if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**6)
         check = check_number("check_share", self.check_share, low=0, high=0.5)
-        return mixture.Mixture(self.n_components, columns, bool(self.prune), self.estimate, prior, steps, None, check)
+        return MixtureModel(self.n_components, columns, bool(self.prune), self.estimate, prior, steps, None, check)
 
     def _visible(self, X: Records) -> MixedRows:
         """Rows that the caller may see, as the model reads them."""
@@ -345,11 +324,7 @@ class Mixture(PrivateEstimator):
         table = X if isinstance(X, Table) else Table(X, replace(self.schema_, group=None))
         if replace(table.schema, group=None) != replace(self.schema_, group=None):
             raise DataFormatError("the table's schema is not the one that the model was fitted with.")
-        parts = [chunk.rows for chunk in table.mixed(self._layout_, group=None).chunks()]
-        rows = MixedRows.joined(parts or [self._layout_.none])
-        if np.isnan(rows.sound_n).any():
-            raise DataFormatError("X has rows that their schema calls faulty, for which nothing can be inferred.")
-        return rows
+        return sound_rows(table, self._layout_)
 
     def _log_joint(self, rows: MixedRows) -> Floats:
         return self._fitted_model.log_joint(self._now, rows)
@@ -359,7 +334,7 @@ class Mixture(PrivateEstimator):
             return np.asarray(logsumexp(self._log_joint(rows), axis=1) * rows.sound_n)
 
     def _set_schema(self, schema: Schema, names: tuple[str, ...] | None) -> None:
-        self.schema_, self._layout_, self._named = schema, self._layout(schema), names is not None
+        self.schema_, self._layout_, self._named = schema, self._whole_layout(schema), names is not None
         self._fitted_model = self._model(self._layout_)
         self.n_features_in_ = len(schema.own_columns)
         self._labels: dict[str, list[Any]] = {one.name: self._layout_.labels(one) for one in self._layout_.choices}
@@ -367,7 +342,7 @@ class Mixture(PrivateEstimator):
         starts = categorical.starts(self._layout_.sizes)
         self._places = dict(zip(self._labels, starts, strict=True))
 
-    def _set_groups(self, now: Components, of: Spread, seen: Marginals) -> None:
+    def _set_groups(self, now: Components, of: ComponentVariances, seen: Marginals) -> None:
         """Keep the components, and show them in the columns' units."""
         self._now, self._spread, self._marginals = now, of, seen
         middle_d, half_d = self._layout_.scale
@@ -378,7 +353,7 @@ class Mixture(PrivateEstimator):
         self.covariances_ = covariance_kdd if is_full else np.diagonal(covariance_kdd, axis1=1, axis2=2).copy()
         self.rates_ = now.rate_kp
         self._probability_kv = categorical.normalised(now.expected_kv, self._layout_.sizes)
-        self.probabilities_ = {name: self._probability_kv[:, own] for name, own in self._places.items()}
+        self.probabilities_ = {name: self._probability_kv[:, places] for name, places in self._places.items()}
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays = {**vars(self._now), **vars(self._spread), **vars(self._marginals)}
@@ -386,35 +361,34 @@ class Mixture(PrivateEstimator):
             "schema": self.schema_.to_json(),
             "named": self._named,
             "steps": self.n_iter_,
-            "counts": [*_names("counts", self.counts)],
-            "missing": [*_names("missing", self.missing)],
+            **self._roles(),
         }
         return arrays, facts
 
     @np.errstate(all="ignore")  # what overflows is found at the end
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.n_iter_ = int(facts["steps"])
-        self.counts, self.missing = (tuple(map(str, facts[name])) for name in ("counts", "missing"))
+        self._restore_roles(facts)
         schema = Schema.from_json(facts["schema"])
         self._set_schema(schema, ("",) if facts["named"] else None)
         columns = self._fitted_model.columns
         lengths = {"k": len(arrays["number_k"]), "d": columns.numbers, "p": len(columns.max_counts)}
         lengths |= {"v": sum(columns.sizes), "1": 1, "c": self._fitted_model.pairs.length if self.check_share else 0}
-        kinds: tuple[Any, ...] = Components, Spread, Marginals
-        made = [kind(**{name: arrays[name] for name in kind.__annotations__}) for kind in kinds]
-        for part in made:
+        kinds: tuple[Any, ...] = Components, ComponentVariances, Marginals
+        parts = [kind(**{name: arrays[name] for name in kind.__annotations__}) for kind in kinds]
+        for part in parts:
             for name, array in vars(part).items():
                 if array.shape != tuple(lengths[axis] for axis in name.rsplit("_", 1)[-1]):
                     raise ValueError("groups of another shape")
         diagonal_kd = np.diagonal(arrays["root_kdd"], axis1=1, axis2=2)
         if not lengths["k"] or not (arrays["number_k"] > 0).all() or not (diagonal_kd > 0).all():
             raise ValueError("groups without rows or variances")
-        self._set_groups(*map(domains.checked, made))
+        self._set_groups(*map(domains.checked, parts))
         shapes = ((1, columns.numbers), (1, len(columns.max_counts)), (1, len(columns.sizes)))
         x_1d, count_1p, code_1j = map(np.zeros, shapes)
         row = MixedRows(x_1d, count_1p, code_1j.astype(np.int64), np.ones(1), np.zeros(1, dtype=np.bool_))
-        known = self._fitted_model.log_joint(self._now, row), np.square(self._now.root_kdd).sum()
-        if not all(np.isfinite(one).all() for one in known):
+        checked = self._fitted_model.log_joint(self._now, row), np.square(self._now.root_kdd).sum()
+        if not all(np.isfinite(one).all() for one in checked):
             raise ValueError("groups that say nothing of a row in the middle of all ranges")
 
     def __sklearn_tags__(self) -> Any:
@@ -469,8 +443,8 @@ class GaussianMixture(Mixture):
         self._check_fitted()
         if isinstance(X, Table):
             raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
-        known = tuple(column.name for column in self.schema_.own_columns)
-        check_names(column_names(X), known if self._named else None)
+        names = tuple(column.name for column in self.schema_.own_columns)
+        check_names(column_names(X), names if self._named else None)
         matrix = _dense(X)
         if matrix.width != self.n_features_in_:
             raise DataFormatError(
@@ -483,19 +457,6 @@ class GaussianMixture(Mixture):
 _PARTS = ("weight_k", "mean_k", "probability_kv")
 
 
-def _names(parameter: str, given: Any) -> tuple[str, ...]:
-    """Names of columns from a list of texts, or from one text with commas between.
-
-    Raises:
-        ParameterError: for anything else.
-    """
-    if isinstance(given, str):
-        return tuple(name.strip() for name in given.split(",") if name.strip())
-    if isinstance(given, Sequence) and all(isinstance(name, str) for name in given):
-        return tuple(given)
-    raise ParameterError(f"{parameter} must be names of columns, as a list or with commas between, got {given!r}.")
-
-
 def _dense(X: Records) -> Any:
     """A matrix of numbers.
 
@@ -505,3 +466,161 @@ def _dense(X: Records) -> Any:
     if sparse.issparse(X):
         raise DataFormatError("sparse input is not supported: Gaussians have no zeros to leave out. Give X.toarray().")
     return as_matrix(X)
+
+
+# What is known of groups before a fit: those of a public model, or of an earlier release of other people.
+
+
+def earlier_groups(
+    fit: Any, prior: Any, schema: Schema, layout: Layout, columns: MixedColumns
+) -> tuple[EarlierGroups, str]:
+    """Groups that a prior has, and where they come from and what they cost whom, in words.
+
+    Args:
+        fit: the estimator that is to be fitted.
+        prior: a fitted estimator of its class, or the path of its file.
+        schema, layout, columns: what is declared of the rows.
+
+    Raises:
+        ParameterError: for another prior, or one of other columns, or of more groups; see `check_release`.
+        ModelFileError: for a file that cannot be read.
+    """
+    prior = load(check_path("prior", prior)) if isinstance(prior, (str, os.PathLike)) else prior
+    model = prior.model if isinstance(prior, Fitted) else prior
+    if type(model) is not type(fit) or not isinstance(model, PrivateEstimator) or not hasattr(model, "privacy_"):
+        raise ParameterError(
+            f"prior must be a fitted dpvb.{type(fit).__name__} or a file of one, got {type(model).__name__}."
+        )
+    check_release("prior", model, fit, public=fit.public_prior)
+    earlier: Any = model
+    _check_columns(earlier, schema, layout, fit.covariance_type)
+    number = len(earlier.weights_)
+    if number > fit.n_components:
+        raise ParameterError(
+            f"n_components must be {number} at least, the groups of the prior, got {fit.n_components}."
+        )
+    groups = earlier._now.as_earlier(earlier._spread, columns, fit.prior_weight)
+    return groups, f"{number} groups of {told(earlier, fit, public=fit.public_prior)}"
+
+
+def _check_columns(model: Any, schema: Schema, layout: Layout, covariance: str) -> None:
+    """Check that a model's columns are those of the rows.
+
+    Raises:
+        ParameterError: naming the first that is not.
+    """
+    ours, theirs = ({one.name: one for one in part.own_columns} for part in (schema, model.schema_))
+    differing = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+    if schema.target != model.schema_.target:
+        differing.append(next(part.name for part in (schema.target, model.schema_.target) if part is not None))
+    if not differing and layout.order != model._layout_.order:
+        differing = ["their order"]
+    if differing:
+        raise ParameterError(
+            f"prior must have the columns of the fit, each with its range or categories: {differing[0]!r} differs."
+        )
+    counts = tuple(column.name for column in layout.counts), tuple(column.name for column in model._layout_.counts)
+    gaps = layout.gaps, model._layout_.gaps
+    for role, (asked, other) in (("counts", counts), ("missing", gaps)):
+        if asked != other:
+            raise ParameterError(f"{role} must be {', '.join(other) or 'none'}, as in the prior, got {asked}.")
+    if covariance != model.covariance_type:
+        raise ParameterError(f"covariance_type must be {model.covariance_type!r}, the prior's, got {covariance!r}.")
+
+
+# Synthetic rows beside what a mixture released of the private ones: column by column, and two columns at a time.
+
+
+# Mean of |N(0, 1)|.
+_MEAN_SIZE = math.sqrt(2 / math.pi)
+
+
+def compared(
+    layout: Layout, columns: MixedColumns, labels: dict[str, list[Any]], of: Marginals, rows: MixedRows
+) -> FidelityTable:
+    """The table of synthetic rows; in units of the columns, or of the transformed ones.
+
+    Args:
+        layout, columns, labels: what is public of the columns.
+        of: what was released.
+        rows: synthetic, at least one.
+    """
+    lines = [*_numbers(layout, of, rows), *_categories(labels, columns, of, rows)]
+    pairs: list[Pair] = []
+    if len(of.cell_c):
+        lines += _bins(layout, Pairs(columns), of, rows)
+        pairs = [*_pairs(layout, Pairs(columns), of, rows)]
+    number = len(rows.sound_n)
+    return FidelityTable(
+        tuple(lines),
+        tuple(pairs),
+        f"{number:,} synthetic rows beside what was released; chance: the privacy noise, and the drawing of the rows",
+    )
+
+
+def _numbers(layout: Layout, of: Marginals, rows: MixedRows) -> Iterator[Marginal]:
+    """Means of numbers and counts."""
+    middle_d, half_d = layout.scale
+    for place, column in enumerate(layout.numbers):
+        x_n = rows.x_nd[~np.isnan(rows.x_nd[:, place]), place]
+        mean, half = (float(x_n.mean()) if len(x_n) else 0.0), float(half_d[place])
+        std = math.hypot(of.mean_std_d[place], _error(x_n)) * half
+        middle = float(middle_d[place])
+        yield Marginal(column.name, middle + half * float(of.mean_d[place]), std, middle + half * mean)
+    for place, column in enumerate(layout.counts):
+        count_n = rows.count_np[:, place]
+        std = math.hypot(of.rate_std_p[place], _error(count_n))
+        yield Marginal(column.name, float(of.rate_p[place]), std, float(count_n.mean()))
+
+
+def _categories(
+    labels: dict[str, list[Any]], columns: MixedColumns, of: Marginals, rows: MixedRows
+) -> Iterator[Marginal]:
+    """Shares of all categories."""
+    found_v = categorical.one_hot(rows.code_nj, columns.sizes).mean(axis=0)
+    names = [f"{name}={label}" for name, values in labels.items() for label in values]
+    yield from _shares(names, of.share_v, of.share_std_v, found_v, len(rows.sound_n))
+
+
+def _bins(layout: Layout, pairs: Pairs, of: Marginals, rows: MixedRows) -> Iterator[Marginal]:
+    """Shares of the bins of numbers and counts, from the tables of two columns."""
+    code_nj, (middle_d, half_d) = pairs.codes(rows), layout.scale
+    for place, column in enumerate((*layout.numbers, *layout.counts)):
+        size = pairs.sizes[place]
+        cell_v, factor = pairs.margin(of.cell_c, place)
+        std_v = np.full(size, factor * of.cell_std_1[0] / of.number_1[0])
+        if place < len(layout.numbers):
+            bins = size - (column.name in layout.gaps)
+            edges = (middle_d[place] + half_d[place] * np.linspace(-1, 1, bins + 1)).tolist()
+            ends = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(edges)] + ["missing"] * (size - bins)
+        else:
+            most = layout.max_counts[place - len(layout.numbers)]
+            starts = [math.ceil(step * (most + 1) / size) for step in range(size + 1)]
+            ends = [f"{low} to {high - 1}" for low, high in pairwise(starts)]
+        names = [f"{column.name}: {end}" for end in ends]
+        found_v = np.bincount(code_nj[:, place], minlength=size) / len(code_nj)
+        yield from _shares(names, cell_v / of.number_1, std_v, found_v, len(code_nj))
+
+
+def _pairs(layout: Layout, pairs: Pairs, of: Marginals, rows: MixedRows) -> Iterator[Pair]:
+    """Distances of the tables of two columns, the largest beyond chance first."""
+    names = [column.name for column in (*layout.numbers, *layout.counts, *layout.choices)]
+    number, share_c = len(rows.sound_n), pairs.counted(rows) / len(rows.sound_n)
+    released_c, std = of.cell_c / of.number_1, of.cell_std_1[0] / of.number_1[0]
+    distances: list[Pair] = []
+    for (i, j), cells in zip(pairs.places, pairs.tables, strict=True):
+        std_c = np.sqrt(std**2 + share_c[cells] * (1 - share_c[cells]) / number)
+        distance = 0.5 * float(np.abs(released_c[cells] - share_c[cells]).sum())
+        distances.append(Pair(f"{names[i]} × {names[j]}", distance, 0.5 * _MEAN_SIZE * float(std_c.sum())))
+    yield from sorted(distances, key=lambda pair: pair.by_chance - pair.distance)
+
+
+def _shares(names: list[str], released_v: Floats, std_v: Floats, found_v: Floats, number: int) -> Iterator[Marginal]:
+    drawn_v = found_v * (1 - found_v) / number
+    for name, released, std, share, drawn in zip(names, released_v, std_v, found_v, drawn_v, strict=True):
+        yield Marginal(name, float(released), math.sqrt(std**2 + drawn), float(share))
+
+
+def _error(value_n: Floats) -> float:
+    """Standard error of a mean of drawn values."""
+    return float(value_n.std()) / math.sqrt(len(value_n)) if len(value_n) else 0.0

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtri
+from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 
 from dpvb.core.plan import Plan
@@ -21,24 +21,29 @@ from dpvb.data.documents.labelled import labelled
 from dpvb.data.spelling import Categories
 from dpvb.data.tables.columns import Binary, Categorical, check_categories
 from dpvb.data.tables.matrices import column
-from dpvb.data.tables.mixed import Layout, MixedRows, shown
+from dpvb.data.tables.mixed import Layout, shown
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
-from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
+from dpvb.estimators.base import Task, fitted_only, generator
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.mixture import _names
 from dpvb.estimators.noise_of_means import middle, stds_of
+from dpvb.estimators.tables import TableModel, clean_rows, columns_of, names_of, public_schema, sound_rows
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.models.mixtures import bins, categorical, foreseen, naive_bayes, tuned, words
-from dpvb.models.mixtures.classes import Classes
-from dpvb.models.mixtures.columns import Columns
-from dpvb.models.mixtures.moments import Numbers, Rates
+from dpvb.models.mixtures import categorical, tuned
+from dpvb.models.mixtures.components import MixedColumns
+from dpvb.models.mixtures.naive_bayes import (
+    Classes,
+    NaiveBayesModel,
+    NumberPosterior,
+    RatePosterior,
+    numbers_in_bins,
+    split_labels,
+)
 from dpvb.results import metrics
-from dpvb.results.figures import Figure
 from dpvb.results.forecast import Forecast, two_digits
-from dpvb.results.groups import GroupTable, Line, head
+from dpvb.rows.mixed import MixedRows
 
 # Words of a class that a table of documents shows.
 _WORDS = 20
@@ -51,7 +56,7 @@ _ROUNDING = 1e-6
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
     """Naive Bayes of a table or of documents, under (ε, δ)-differential privacy, from one release.
 
     Within a class columns are independent of each other. `fit` takes a private `dpvb.Table`, one of whose columns is
@@ -92,8 +97,6 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     response: str | None = None
     numbers: str = "bins"
     bins: int = tuned.BINS
-    counts: str | Sequence[str] = ""
-    missing: str | Sequence[str] = ""
     classes: Sequence[Any] | str | None = None
     vocabulary: Sequence[str] | str | None = None
     clip: float = tuned.WORDS
@@ -101,9 +104,10 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     alpha: float | None = None
     estimate: str = "posterior"
 
-    declares: ClassVar[tuple[str, ...]] = ("schema",)
     reads: ClassVar[str | None] = "labelled"
     command: ClassVar[str | None] = "naive-bayes"
+    _called: ClassVar[str] = "naive Bayes"
+    _groups_are: ClassVar[str] = "classes"
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do.
@@ -140,10 +144,8 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             )
         layout, answer = self._layouts(table.schema)
         model = self._model(len(Layout.labels(answer)), layout, 0)
-        parts = {"numbers": layout.numbers, "counts": layout.counts, "categorical columns": layout.choices}
         public = {
-            "schema": ", ".join(f"{len(own)} {name}" for name, own in parts.items() if own)
-            + ", their ranges and categories",
+            "schema": public_schema(layout),
             "classes": f"the {model.n_classes} classes",
             "parameters": "the plan and all other parameters",
         }
@@ -159,7 +161,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         cells, words_, count = ((stds_of(plan, name) or [0.0])[0] for name in ("categories", "words", "count"))
         row, share = n / k, 1 / k
         share_std = math.sqrt(share * (1 - share) / n + (1 - share) * (count / n) ** 2)
-        probability_j, std_j, plain_j = foreseen.probabilities(model, row, cells, words_)
+        probability_j, std_j, plain_j = model.foreseen(row, cells, words_)
         strength = middle(probability_j / plain_j) / _TOLD
         columns = f"{model.num_words:,} words" if model.num_words else f"{len(model.sizes)} columns"
         return Forecast(
@@ -177,18 +179,12 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             affordable=k * strength,
         )
 
-    def no_rows(self, *, schema: Schema | None, vocabulary: Any, width: int | None) -> dict[str, Any]:
-        """No row of a table with a schema."""
-        if schema is None:
-            raise ParameterError("naive Bayes needs a schema, what is public about the columns of its table.")
-        return {"X": Table({name: np.empty(0) for name in schema.read_columns}, schema)}
-
     def quality(self, rows: Any) -> Floats:
         """Log-probability of each row's own label."""
         model = self._fitted_model
         with np.errstate(all="ignore"):
             if model.num_words:
-                r_nk = words.split(rows, model.num_words, model.n_classes)[0]
+                r_nk = split_labels(rows, model.num_words, model.n_classes)[0]
                 code_n, sound_n = r_nk.argmax(axis=1), np.where(r_nk.any(axis=1), 1.0, np.nan)
             else:
                 code_n, sound_n = rows.code_nj[:, 0], rows.sound_n
@@ -243,14 +239,14 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         log_nk = self.predict_log_proba(X)
         code_n = self._codes(X, y, len(log_nk))
         own_n = log_nk[np.arange(len(code_n)), code_n]
-        found = {
+        measures = {
             "log_likelihood": float(own_n.mean()) if len(own_n) else 0.0,
             "accuracy": float(np.mean(log_nk.argmax(axis=1) == code_n)) if len(own_n) else 1.0,
         }
         if len(self.classes_) == 2:
             y_n, p_n = code_n.astype(np.float64), np.exp(log_nk[:, 1])
-            found |= {"auc": metrics.auc(y_n, p_n), "calibration_error": metrics.calibration_error(y_n, p_n)}
-        return found
+            measures |= {"auc": metrics.auc(y_n, p_n), "calibration_error": metrics.calibration_error(y_n, p_n)}
+        return measures
 
     def sample(self, n: int = 1, rng: Any = None) -> Any:
         """Draw n rows of nobody: columns by name, the class among them, in the schema's types.
@@ -271,7 +267,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         code_nj = categorical.drawn_codes(categorical.normalised(q.expected_kv, model.sizes), k_n, model.sizes, draw)
         if model.num_bins:
             start = len(layout.choices)
-            x_nd = bins.drawn(code_nj[:, start:], model.num_bins, draw)
+            x_nd = numbers_in_bins(code_nj[:, start:], model.num_bins, draw)
             lacks_nj = np.isnan(x_nd[:, list(layout.gap_places)]).astype(np.int64)
             code_nj = np.hstack([code_nj[:, :start], lacks_nj])
         else:
@@ -282,26 +278,14 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         rows = MixedRows(np.clip(x_nd, -1, 1), count_np, np.column_stack([k_n, code_nj]), whole_n, whole_n < 0)
         return _with(layout, self._answer).cells(rows)
 
-    def groups(self, level: float = 0.95, *, noise_aware: bool = True) -> GroupTable:
-        """Share, means, rates and probabilities of each class, each with an interval; of documents its telling words.
+    @property
+    def _num_groups(self) -> int:
+        return len(self.classes_)
 
-        Args:
-            level: probability inside an interval, in (0, 1).
-            noise_aware: False leaves the privacy noise out of account; for comparison only.
-        """
-        self._check_fitted()
-        level = check_number("level", level, low=0, high=1, closed="neither")
-        reach, aware = float(ndtri(0.5 + level / 2)), float(noise_aware)
-        lines = tuple(
-            Line.within(label, name, mean, std, reach, ends)
-            for k, label in enumerate(map(str, self.classes_.tolist()))
-            for name, mean, std, ends in self._numbers_of(k, aware)
-        )
-        return GroupTable(lines, head(len(self.classes_), "classes", level, noise_aware))
-
-    def facts_for_report(self) -> Iterator[Figure]:
-        """Each class's numbers, or its telling words, with intervals."""
-        yield from self.groups().figures()
+    def _estimates(self, *, noise_aware: bool) -> Iterator[tuple[str, str, float, float, tuple[float, float]]]:
+        for k, label in enumerate(map(str, self.classes_.tolist())):
+            for numbers in self._numbers_of(k, float(noise_aware)):
+                yield label, *numbers
 
     def _numbers_of(self, k: int, aware: float) -> Iterable[tuple[str, float, float, tuple[float, float]]]:
         """Name, mean, standard deviation and range of every number of a class."""
@@ -319,12 +303,12 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                 yield self.vocabulary_[w], float(p_w[w]), float(std_w[w]), unit
             return
         half_d = self._layout.scale[1]
-        for d, own in enumerate(self._layout.numbers if not model.num_bins else ()):
+        for d, feature in enumerate(self._layout.numbers if not model.num_bins else ()):
             spread = math.sqrt(q.numbers.error_kd[k, d] - (1 - aware) * q.numbers.noise_kd[k, d])
-            yield own.name, float(self.means_[k, d]), half_d[d] * spread, (-math.inf, math.inf)
-        for p, own in enumerate(self._layout.counts):
+            yield feature.name, float(self.means_[k, d]), half_d[d] * spread, (-math.inf, math.inf)
+        for p, feature in enumerate(self._layout.counts):
             spread = math.sqrt(q.rates.error_kp[k, p] - (1 - aware) * q.rates.noise_kp[k, p])
-            yield own.name, float(self.rates_[k, p]), spread, (0.0, math.inf)
+            yield feature.name, float(self.rates_[k, p]), spread, (0.0, math.inf)
         total_v = categorical.totals(q.expected_kv, model.sizes)[k]
         for (name, labels), places in zip(self._labels.items(), categorical.starts(model.sizes), strict=True):
             for label, p_v, total, noise in zip(
@@ -344,8 +328,8 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                 "X must be a dpvb.Table, one of whose columns is the class; or documents, with vocabulary= and "
                 "classes=, the labels that there are, fixed without looking at the documents."
             )
-        given = _names("classes", self.classes) if isinstance(self.classes, str) else self.classes
-        classes = check_categories("y", "classes", given)
+        labels = names_of("classes", self.classes) if isinstance(self.classes, str) else self.classes
+        classes = check_categories("y", "classes", labels)
         if len(classes) < 2:
             raise ParameterError(f"classes must be two labels at least, got {list(classes)!r}.")
         return classes
@@ -359,7 +343,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         name, target = self.response, schema.target
         if name is None and target is None:
             raise ParameterError("response must name the column of classes where the schema has no target.")
-        whole = Layout.of(schema, _names("counts", self.counts), _names("missing", self.missing))
+        whole = self._whole_layout(schema)
         answer = next(
             (choice for choice in whole.choices if choice.name == (name or getattr(target, "name", ""))), None
         )
@@ -374,22 +358,20 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             answer = replace(answer, missing=None)
         if len(whole.order) == 1:
             raise ParameterError("the schema must have a column beside that of the classes.")
-        own = tuple(choice for choice in whole.choices if choice.name != answer.name)
-        return replace(whole, choices=own, order=tuple(one for one in whole.order if one != answer.name)), answer
+        others = tuple(choice for choice in whole.choices if choice.name != answer.name)
+        return replace(whole, choices=others, order=tuple(one for one in whole.order if one != answer.name)), answer
 
-    def _model(self, number: int, layout: Layout | None, width: int) -> naive_bayes.NaiveBayes:
+    def _model(self, number: int, layout: Layout | None, width: int) -> NaiveBayesModel:
         """The model that the parameters name."""
         check_choice("numbers", self.numbers, ("bins", "gaussian"))
         if not isinstance(self.lengths, (bool, np.bool_)):
             raise ParameterError(f"lengths must be True or False, got {self.lengths!r}.")
-        columns = Columns()
-        if layout is not None:
-            columns = Columns(len(layout.numbers), layout.gap_places, layout.max_counts, layout.sizes)
+        columns = MixedColumns() if layout is None else columns_of(layout)
         if layout is not None and self.numbers == "gaussian":
             layout.check_squares()
         number_of_bins = check_integer("bins", self.bins, low=2, high=10**4) if self.numbers == "bins" else 0
         prior = (tuned.WORD_ALPHA if width else tuned.ALPHA) if self.alpha is None else self.alpha
-        return naive_bayes.NaiveBayes(
+        return NaiveBayesModel(
             number, columns, number_of_bins, width, self.clip, bool(self.lengths), prior, self.estimate
         )
 
@@ -410,10 +392,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         if isinstance(X, Table) and not {*layout.order} <= {*X.schema.read_columns}:
             raise DataFormatError("the table's schema is not the one that the model was fitted with.")
         table = X if isinstance(X, Table) else Table(X, _without(self.schema_, self._answer.name))
-        rows = MixedRows.joined([chunk.rows for chunk in table.mixed(layout).chunks()] or [layout.none])
-        if np.isnan(rows.sound_n).any():
-            raise DataFormatError("X has rows that their schema calls faulty, for which nothing can be inferred.")
-        return rows
+        return sound_rows(table, layout)
 
     def _codes(self, X: Records, y: Responses, number: int) -> NDArray[np.int64]:
         """The place of each row's label.
@@ -423,8 +402,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """
         if y is None and self.schema_ is not None:
             table = X if isinstance(X, Table) else Table(X, self.schema_)
-            parts = [chunk.rows for chunk in table.mixed(_with(self._layout, self._answer)).chunks()]
-            rows = MixedRows.joined(parts or [_with(self._layout, self._answer).none])
+            rows = clean_rows(table, _with(self._layout, self._answer))
             code_n = np.where(np.isnan(rows.sound_n), -1, rows.code_nj[:, 0])
         elif y is None:
             raise DataFormatError("requires y to be passed, but the target y is None: the label of each document.")
@@ -452,15 +430,15 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         self.rates_ = q.rates.mean_kp
         self._labels = {one.name: Layout.labels(one) for one in self._layout.choices}
         if model.num_bins:
-            for own, middle, half in zip(self._layout.numbers, middle_d, half_d, strict=True):
-                edges = shown(own, middle + half * np.linspace(-1, 1, model.num_bins + 1))
+            for feature, middle, half in zip(self._layout.numbers, middle_d, half_d, strict=True):
+                edges = shown(feature, middle + half * np.linspace(-1, 1, model.num_bins + 1))
                 ends = [f"{low} to {high}" for low, high in pairwise(edges)]
-                self._labels[own.name] = [*ends, *["missing"] * (own.name in self._layout.gaps)]
+                self._labels[feature.name] = [*ends, *["missing"] * (feature.name in self._layout.gaps)]
         else:
             self._labels |= {f"{name} missing": ["no", "yes"] for name in self._layout.gaps}
         probability_kv = categorical.normalised(q.expected_kv, model.sizes)
         starts = zip(self._labels, categorical.starts(model.sizes), strict=True)
-        self.probabilities_ = {name: probability_kv[:, own] for name, own in starts}
+        self.probabilities_ = {name: probability_kv[:, feature] for name, feature in starts}
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         q = self._q
@@ -472,13 +450,12 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             "vocabulary": None if self.vocabulary_ is None else [*self.vocabulary_],
             "classes": self.classes_.tolist(),
             "number_std": q.number_std,
-            "counts": [*_names("counts", self.counts)],
-            "missing": [*_names("missing", self.missing)],
+            **self._roles(),
         }
         return arrays, facts
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.counts, self.missing = (tuple(map(str, facts[name])) for name in ("counts", "missing"))
+        self._restore_roles(facts)
         schema = None if facts["schema"] is None else Schema.from_json(facts["schema"])
         terms = None if facts["vocabulary"] is None else check_vocabulary(facts["vocabulary"])
         classes = check_categories("y", "classes", facts["classes"])
@@ -492,11 +469,13 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                 raise ValueError("classes of another shape")
         parts = {
             start: kind(**{name: arrays[f"{start}_{name}"] for name in kind.__annotations__})
-            for start, kind in (("numbers", Numbers), ("rates", Rates))
+            for start, kind in (("numbers", NumberPosterior), ("rates", RatePosterior))
         }
         std = check_number("number_std", facts["number_std"], low=0, high=1e100)
-        own = {name: arrays[name] for name in ("number_k", "expected_kv", "cell_noise_kv", "word_kw", "word_noise_kw")}
-        q = Classes(**own, **parts, number_std=std)  # type: ignore[arg-type]
+        tables = {
+            name: arrays[name] for name in ("number_k", "expected_kv", "cell_noise_kv", "word_kw", "word_noise_kw")
+        }
+        q = Classes(**tables, **parts, number_std=std)  # type: ignore[arg-type]
         most_p, least_k, rate_kp = model.columns.most_p, q.number_k / _LEAST_ROWS, q.rates.mean_kp
         least_kp = rate_kp / (tuned.LEAST_RATE * np.minimum(most_p, 1.0))
         over = max(part.max(initial=0.0) for part in (np.abs(q.numbers.mean_kd), rate_kp / most_p))
@@ -511,7 +490,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return tags
 
 
-def _log_proba(model: naive_bayes.NaiveBayes, q: Classes, rows: Any) -> Floats:
+def _log_proba(model: NaiveBayesModel, q: Classes, rows: Any) -> Floats:
     """Log-probabilities of the classes of rows, each from its own numbers alone."""
     log_nk = model.log_joint(q, rows)
     return np.asarray(log_nk - logsumexp(log_nk, axis=1, keepdims=True))

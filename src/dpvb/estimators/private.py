@@ -11,13 +11,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.core.source import LARGEST_BATCH, Nobody, is_shipped
 from dpvb.data import Design
 from dpvb.estimators.base import BY_RELEASE, ONE_UNIT, PrivateEstimator, Task, column_names, named, unbounded
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.tryout import said, try_out
 from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats, Ints
-from dpvb.guards.errors import ModelFileError, ParameterError, check_integer
+from dpvb.guards.errors import ModelFileError, ParameterError, check_choice, check_integer
 from dpvb.guards.strangers import imported, misfit
 from dpvb.models.base import Model
 from dpvb.models.declared import told
@@ -30,16 +31,19 @@ class Private(PrivateEstimator):
 
     `fit` takes private rows X, (rows, features): NumPy, SciPy sparse or a DataFrame. `e_step` gets them as an
     array of float64, divided by row_norm, none longer than 1; a row that holds NaN, infinity or no number is NaN
-    throughout, and counts as no row. A source of another kind is taken as it is: an object with `chunks()`, `count()`
-    and `unit` (see `dpvb.core.source`).
+    throughout, and counts as no row. A source of another kind is taken as it is: one of `dpvb.data`, or an object with
+    `chunks()`, `count()`, `unit` and `empty()`, a chunk of no units (see `dpvb.core.source`). `e_step` is given at most
+    `dpvb.testing.LARGEST_BATCH` rows at once, 8,192. If a person has more rows, the first 8,192 are included; a unit of
+    a source of another kind that has more is ignored.
 
     Args:
         model: a `dpvb.Model`, a frozen dataclass.
         row_norm: a public bound on the norm of a row, in the units of X, which only a source of another kind can do
             without; longer rows are scaled back to it.
-        clip: "block" clips every block to its own bound; "joint" all blocks of a release by one factor, so that
-            statistics of which the ratio matters shrink alike. The two differ where a unit is beyond a bound, as a
-            person's sum of rows may be.
+        clip: "joint" clips all blocks of a release by one factor, so that their ratios stay as they are; "block" clips
+            each block to its own bound. The two differ if a unit exceeds a bound, for example a person with several
+            rows. None (default): "block" if each row is a unit, "joint" otherwise: with group=, and with a source of
+            another kind.
 
     Attributes:
         q_: what the model's last `m_step` returned.
@@ -50,7 +54,7 @@ class Private(PrivateEstimator):
     model: Any = None
     _: KW_ONLY
     row_norm: float | None = None
-    clip: Literal["block", "joint"] = "block"
+    clip: Literal["block", "joint"] | None = None
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored.
@@ -70,7 +74,7 @@ class Private(PrivateEstimator):
         }
         notes = {"width": getattr(source, "width", None), "names": column_names(X)}
         with said("the plan of its blocks and its schedule"):
-            task = self._task(model, source, schedule, public, notes, self.clip)
+            task = self._task(model, source, schedule, public, notes, self._clip(source))
         with said("its score_range"):
             scored = model.is_scored
         try_out(task, nobody, partial(_keep, model), partial(_scores, model) if scored else None)
@@ -117,11 +121,25 @@ class Private(PrivateEstimator):
             )
         return replace(self.model, num_steps=num_steps)
 
-    def _source(self, X: Records, group: Iterable[object] | None) -> tuple[Any, Any]:
+    def _clip(self, source: Any) -> Literal["block", "joint"]:
+        """How units are clipped: one factor for all blocks, unless each row is known to be a unit."""
+        if self.clip is not None:
+            check_choice("clip", self.clip, ("block", "joint"))
+            return self.clip
+        return "block" if isinstance(source, Rows) and source.unit == Design.row else "joint"
+
+    def _source(self, X: Any, group: Iterable[object] | None) -> tuple[Any, Any]:
         """The rows that are given, and a row of zeros that is nobody's."""
         if all(hasattr(type(X), name) for name in ("chunks", "count")) and hasattr(X, "unit"):
             if group is not None:
                 raise ParameterError("group must be None with a source: it says itself what its units are.")
+            if hasattr(type(X), "empty"):
+                return X, Nobody((X.empty(),))
+            if not is_shipped(X):
+                raise ParameterError(
+                    f"X must be a source with a method empty() that returns a chunk of no units, and "
+                    f"{type(X).__name__} has none. Each release asks the model about no rows, even if there are none."
+                )
             return X, Nobody()
         if self.row_norm is None:
             raise unbounded(
@@ -186,7 +204,7 @@ class Rows:
 
     def chunks(self) -> Iterator[RowsChunk]:
         """All units once."""
-        return map(RowsChunk, self.design.chunks())
+        return map(_of_design, self.design.chunks())
 
 
 @dataclass(frozen=True)
@@ -215,16 +233,16 @@ class RowsChunk:
         return RowsChunk(self.chunk.select(units))
 
 
-class Nobody:
-    """No rows: of what kind those of a source of the user's own are is not known."""
+def _of_design(chunk: Any) -> RowsChunk:
+    """A chunk of a design, with the first LARGEST_BATCH rows of a person who has more."""
+    if chunk.unit_of_row is None or len(chunk.unit_of_row) <= LARGEST_BATCH:
+        return RowsChunk(chunk)
+    # Such a chunk is one person alone.
+    return RowsChunk(replace(chunk, which=_first(chunk.which), unit_of_row=_first(chunk.unit_of_row), kept=None))
 
-    def chunks(self) -> Iterator[Any]:
-        """None."""
-        return iter(())
 
-    def count(self) -> int:
-        """None."""
-        return 0
+def _first(rows: Any) -> Any:
+    return slice(rows.start, rows.start + LARGEST_BATCH) if isinstance(rows, slice) else rows[:LARGEST_BATCH]
 
 
 def _keep(model: Model, q: Any) -> None:
@@ -237,8 +255,14 @@ def _scores(model: Model, q: Any, rows: Any) -> Floats:
     """The model's score of each row.
 
     Raises:
-        ValueError: for anything but a number for each row.
+        ValueError: for anything but a number for each row, and for more than LARGEST_BATCH rows of another kind than
+            an array's.
     """
+    if len(rows) > LARGEST_BATCH:
+        if isinstance(rows, np.ndarray):
+            starts = range(0, len(rows), LARGEST_BATCH)
+            return np.concatenate([_scores(model, q, rows[start : start + LARGEST_BATCH]) for start in starts])
+        raise ValueError(f"a model of one's own is asked about at most {LARGEST_BATCH} rows at once")
     value = np.asarray(model.score(q, rows))
     if value.shape != (len(rows),) or value.dtype.kind not in "biuf":
         raise ValueError(

@@ -46,24 +46,24 @@ def is_private(vocabulary: object) -> bool:
     return isinstance(vocabulary, (str, os.PathLike)) and os.fspath(vocabulary) == PRIVATE
 
 
-def stop_words(given: Any) -> tuple[frozenset[str], str]:
+def stop_words(asked: Any) -> tuple[frozenset[str], str]:
     """Public words that are not looked for, and which they are, in words.
 
     Args:
-        given: a language, a file, words, or None.
+        asked: a language, a file, words, or None.
 
     Raises:
         ParameterError, DataFormatError: for anything else.
     """
-    if given is None:
+    if asked is None:
         return frozenset(), "none"
-    if isinstance(given, (str, os.PathLike)):
-        if not os.path.isfile(given):
+    if isinstance(asked, (str, os.PathLike)):
+        if not os.path.isfile(asked):
             hint = "Or give words, or a file with one a line."
-            name = check_choice("stop_words", os.fspath(given), word_lists.LANGUAGES, hint=hint)
+            name = check_choice("stop_words", os.fspath(asked), word_lists.LANGUAGES, hint=hint)
             return word_lists.stop_words(name), name
-        given = check_vocabulary(given)
-    listed: list[Any] = [*given] if isinstance(given, Iterable) else [None]
+        asked = check_vocabulary(asked)
+    listed: list[Any] = [*asked] if isinstance(asked, Iterable) else [None]
     if not all(isinstance(word, str) and word for word in listed):
         raise ParameterError("stop_words must hold nonempty strings, or name a language or a file with one a line.")
     words = frozenset(map(str.lower, listed))  # As texts are, before they are taken apart.
@@ -108,8 +108,8 @@ def laid(task: Task, *, delta: float, part: float | None) -> Task:
         )
     delta = check_number("delta", delta, low=0, high=1, closed="neither")
     hint = "It is a part of delta; the noise has the rest."
-    given = delta * PART_OF_DELTA if part is None else part
-    added = check_number("vocabulary_delta", given, low=0, high=delta, closed="neither", hint=hint)
+    part_of_delta = delta * PART_OF_DELTA if part is None else part
+    added = check_number("vocabulary_delta", part_of_delta, low=0, high=delta, closed="neither", hint=hint)
     noise = task.plan.releases[0].mechanism.noise_multiplier
     releases = [release_of(noise, added_delta=added), *task.plan.releases[1:]]
     return task._replace(plan=replace(task.plan, releases=releases))
@@ -156,12 +156,12 @@ def found(task: Task, plan: Plan, run: Run | None, num_examples: int | None) -> 
     )
     model = replace(task.model, n_terms=number)
     shapes = {name: block.shape for name, block in model.blocks.items()}
-    known: dict[int, Any] = {}
+    plans: dict[int, Any] = {}
     for release in plan:
-        if id(release) not in known:
-            own = {name: replace(b, shape=shapes.get(name, b.shape)) for name, b in release.blocks.items()}
-            known[id(release)] = replace(release, blocks=own)
-    plan = replace(plan, releases=[known[id(release)] for release in plan])
+        if id(release) not in plans:
+            blocks = {name: replace(b, shape=shapes.get(name, b.shape)) for name, b in release.blocks.items()}
+            plans[id(release)] = replace(release, blocks=blocks)
+    plan = replace(plan, releases=[plans[id(release)] for release in plan])
     notes = {**task.notes, "width": number, "vocabulary": words.names}
     source = task.source.over(words.names)
     task = task._replace(model=model, source=source, public=[said, *task.public], notes=notes)

@@ -23,32 +23,33 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
-from dpvb.models.belief_network import first_order, foreseen, kernel, six_blocks
-from dpvb.models.belief_network.beta_normal import Scales
+from dpvb.models.belief_network import kernel
+from dpvb.models.belief_network.beta_normal import WeightScales
+from dpvb.models.belief_network.sbn import SBN, Network
 from dpvb.results import metrics
 from dpvb.results.figures import Figure, Grid, Images
 from dpvb.results.forecast import Forecast, two_digits
 
-FORMS = ("first_order", "six_blocks", "paper")
 # Rounds over the hidden units of a row that is transformed or scored: more than in a step of the fit.
 _SWEEPS = 15
-# Noise in a weight with which images can be told from it, and about the noise of the steps alone that comes to it.
-_TOLD, _CLEAR = 0.5, 0.1
+# Standard deviation of the noise in a weight up to which pictures of weights are readable.
+_READABLE = 0.5
+# Standard deviation of the noise of the steps at which a weight's noise reaches _READABLE, as other weights add to it.
+_STEPS = 0.1
 # Share of the budget for Σ y and the number of examples, which are released once.
 _FIRST = 0.0225
-# Full-batch steps, τ0 and κ of the step sizes, ridge, sweeps. "noisy": first order below this ε; "paper": as published.
+# Epsilon below which a fit is planned for much noise.
 _NOISY = 0.7
-_PLANNED: dict[str, Mapping[str, Any]] = {
-    "first_order": {"num_steps": 14, "offset": 0.0, "decay": 0.25, "ridge": 1.0, "sweeps": 2},
-    "noisy": {"num_steps": 8, "offset": 0.0, "decay": 0.5, "ridge": 2.0, "sweeps": 3},
-    "six_blocks": {"num_steps": 4, "offset": 0.0, "decay": 0.5, "ridge": 1.0, "sweeps": 3},
-    "paper": {"offset": 1024.0, "decay": 0.7, "ridge": 0.0, "sweeps": 3},
-}
-# Passes over the data, and most steps, where batches are smaller.
-_PASSES, _MOST_STEPS = 5, 150
-# Of a fitted network, what a model file holds: the prior's scales matter to no prediction.
-_FIRST_ORDER_ARRAYS = ("w_kj", "level_j", "mean_k")
-_BLOCK_ARRAYS = ("w_kj", "v_kj", "c_j", "c_var_j", "b_k", "b_var_k")
+# Planned number of full-batch steps, τ0 and κ of the step sizes, ridge and sweeps; benchmark `mnist` chose them.
+_PLANNED: Mapping[str, Any] = {"num_steps": 14, "offset": 0.0, "decay": 0.25, "ridge": 1.0, "sweeps": 2}
+# The same below _NOISY.
+_PLANNED_NOISY: Mapping[str, Any] = {"num_steps": 8, "offset": 0.0, "decay": 0.5, "ridge": 2.0, "sweeps": 3}
+# Passes over the data, with smaller batches.
+_PASSES = 5
+# Largest number of steps, with smaller batches.
+_MOST_STEPS = 150
+# Arrays of a fitted network in a model file: the prior's scales matter to no prediction.
+_ARRAYS = ("w_kj", "level_j", "mean_k")
 
 
 @dataclass(eq=False, repr=False)
@@ -58,21 +59,19 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     `fit` takes private rows X of zeros and ones, (rows, J): NumPy or SciPy sparse, or a list or folder of .npz files of
     SciPy's. A row with any other entry, or with NaN, counts as no row, silently. The parameters of the budget, the
     batches and the ledger are those of `PrivateEstimator`; num_examples=None: their number is released with a part of
-    the budget; num_steps=None: few large steps reconstruct best, "paper" makes one pass.
+    the budget; num_steps=None: few large steps reconstruct best.
 
     Args:
         n_components: number of hidden units K.
-        form: "first_order" (derivatives of the bound are released), "six_blocks" (second moments, clipped) or "paper"
-            (seven blocks bounded by their worst case, as published; for comparison).
         threshold: entries above it count as 1, the others as 0; without it they must be 0 or 1.
-        clip: factor on the bounds of the scores ("first_order"); 1 suits networks that reconstruct most of a row.
+        clip: factor on the bounds of the scores; 1 suits networks that reconstruct most of a row.
         sweeps: rounds over the hidden units of a row in the fit; planned if not given.
         ridge: how strongly noise shortens a step, or shrinks what is read; planned if not given.
         learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ; planned if not
             given.
-        start_std, start_mean: the start: std of the weights, probability of the hidden units ("first_order").
-        estimate: "posterior", or "mode", private expectation maximisation: weights are points of highest density. The
-            first-order form has points already: there the prior alone counts their variances.
+        start_std, start_mean: the start: std of the weights, probability of the hidden units.
+        estimate: "posterior", or "mode", private expectation maximisation: weights are points of highest density.
+            Weights are points in both cases; with "posterior" the prior includes their variances.
 
     Attributes:
         components_: weights W, (K, J): row k is the image that hidden unit k draws.
@@ -83,7 +82,6 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
 
     n_components: int = 100
     _: KW_ONLY
-    form: str = "first_order"
     threshold: float | None = None
     clip: float = 1.0
     sweeps: int | None = None
@@ -106,7 +104,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         decay = robbins_monro(*self._learning())
         public = {
             "columns": f"{rows.width} visible units",
-            "n_components": f"{model.n_components} hidden units, form {self.form!r}, estimate {self.estimate!r}",
+            "n_components": f"{model.n_components} hidden units, estimate {self.estimate!r}",
             "threshold": "entries are 0 or 1"
             if self.threshold is None
             else f"entries are 1 above {self.threshold:g}, else 0",
@@ -116,7 +114,6 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
             (1.0,) * self._num_steps(),
             {"first": _FIRST, "last": _FIRST},
             lambda t: min(decay(max(t - released_first, 1)), 1.0),
-            "step" if self.form == "paper" else "read",
         )
         return self._task(model, rows, schedule, public, {"width": rows.width, "names": column_names(X)})
 
@@ -126,12 +123,10 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         self._set_network(task.model, q)
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        if self.form != "first_order":
-            return super()._forecast(task, plan, n)
-        model: first_order.SBN = task.model
-        std = foreseen.noise_of_weights(model, stds_of(plan, "gradient"), task.rho, n)
+        model: SBN = task.model
+        std = model.noise_of_weights(stds_of(plan, "gradient"), task.rho, n)
         # By the steps alone: plans that differ are compared, too.
-        strength, std = _CLEAR / std if std > 0 else math.inf, foreseen.seen(model, std)
+        strength, std = _STEPS / std if std > 0 else math.inf, model.visible_noise(std)
         return Forecast(
             num_units=n,
             unit=task.plan.unit,
@@ -140,7 +135,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
             values=(("noise in a weight", std),),
             expected=f"noise of {two_digits(std)} in weights, which are about 1 where a hidden unit draws something",
             strength=strength,
-            then=f"{_TOLD:g}",
+            then=f"{_READABLE:g}",
             size="hidden units",
             parts=model.n_components,
             affordable=model.n_components * strength**2,
@@ -251,32 +246,31 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
                 values=tuple(map(tuple, self.components_[order].tolist())),
             )
 
-    def _model(self, width: int) -> Any:
+    def _model(self, width: int) -> SBN:
         """The model that the parameters name."""
-        check_choice("form", self.form, FORMS)
-        sweeps = self._planned()["sweeps"] if self.sweeps is None else self.sweeps
-        given: dict[str, Any] = {"num_examples": self.num_examples, "sweeps": sweeps, "start_std": self.start_std}
-        given["mode"] = check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode"
-        given["ridge"] = self._planned()["ridge"] if self.ridge is None else self.ridge
-        if self.form == "first_order":
-            return first_order.SBN(self.n_components, width, clip=self.clip, start_mean=self.start_mean, **given)
-        variant = "paper" if self.form == "paper" else "clipped"
-        return six_blocks.SBNBlocks(self.n_components, width, variant=variant, **given)  # type: ignore[arg-type]
+        planned = self._planned()
+        return SBN(
+            self.n_components,
+            width,
+            num_examples=self.num_examples,
+            clip=self.clip,
+            sweeps=planned["sweeps"] if self.sweeps is None else self.sweeps,
+            ridge=planned["ridge"] if self.ridge is None else self.ridge,
+            start_std=self.start_std,
+            start_mean=self.start_mean,
+            mode=check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode",
+        )
 
     def _planned(self) -> Mapping[str, Any]:
-        """What stands for None: by the form, and by epsilon."""
-        if self.form != "first_order":
-            return _PLANNED[self.form]
+        """Values of parameters that are None, by epsilon."""
         epsilon = check_number("epsilon", self.epsilon, low=0, closed="right")
-        return _PLANNED["noisy" if epsilon < _NOISY else "first_order"]
+        return _PLANNED_NOISY if epsilon < _NOISY else _PLANNED
 
     def _num_steps(self) -> int:
-        """Number of steps: given, or planned from the form, epsilon and the sampler."""
+        """Number of steps: given, or planned from epsilon and the sampler."""
         if self.num_steps is not None:
             return check_integer("num_steps", self.num_steps, low=1, high=10**6)
         sampling_prob = self._sampler().sampling_prob
-        if self.form == "paper":
-            return math.ceil(1 / sampling_prob)
         few: int = self._planned()["num_steps"]
         return few if sampling_prob == 1 else max(few, min(math.ceil(_PASSES / sampling_prob), _MOST_STEPS))
 
@@ -288,8 +282,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
 
     def _local(self, rows: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
         """⟨z⟩, ⟨ξ⟩ and ⟨ψ⟩ of rows that the caller may see."""
-        found = self._fitted_model.local(self._q, rows, max(self._fitted_model.sweeps, _SWEEPS))
-        pi_nk, xi_nj, psi_nj = (part.astype(np.float64) for part in found)
+        expected = self._fitted_model.local(self._q, rows, max(self._fitted_model.sweeps, _SWEEPS))
+        pi_nk, xi_nj, psi_nj = (part.astype(np.float64) for part in expected)
         return pi_nk, xi_nj, psi_nj
 
     def _inferred(self, X: Records, infer: Callable[[NDArray[Any]], Floats], width: int) -> Floats:
@@ -313,7 +307,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
                 )
             yield rows
 
-    def _set_network(self, model: Any, q: Any) -> None:
+    def _set_network(self, model: SBN, q: Network) -> None:
         self._fitted_model, self._q = model, q
         self.components_, self.visible_bias_, self.hidden_bias_ = q.w_kj, q.c_j, q.b_k
 
@@ -328,18 +322,15 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         return int(self.components_.shape[0])
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        names = _FIRST_ORDER_ARRAYS if self.form == "first_order" else _BLOCK_ARRAYS
-        arrays = {name: getattr(self._q, name) for name in names}
+        arrays = {name: getattr(self._q, name) for name in _ARRAYS}
         return arrays, {"width": self.n_features_in_, "steps": self.n_iter_, "count": self._q.count}
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.n_iter_, self.n_features_in_ = int(facts["steps"]), int(facts["width"])
         model, num_hidden = self._model(self.n_features_in_), self.n_components
-        names = _FIRST_ORDER_ARRAYS if self.form == "first_order" else _BLOCK_ARRAYS
         lengths = {"k": (num_hidden,), "j": (self.n_features_in_,), "kj": (num_hidden, self.n_features_in_)}
-        if any(arrays[name].shape != lengths[name.rsplit("_", 1)[-1]] for name in names):
+        if any(arrays[name].shape != lengths[name.rsplit("_", 1)[-1]] for name in _ARRAYS):
             raise ValueError("weights of another shape")
-        rest = {"scales": Scales.start(num_hidden, self.n_features_in_), "count": float(facts["count"])}
-        made = first_order.Network if self.form == "first_order" else six_blocks.NetworkPosterior
-        q = domains.checked(made(**{name: arrays[name] for name in names}, **rest))  # type: ignore[arg-type]
-        self._set_network(model, q)
+        scales, count = WeightScales.start(num_hidden, self.n_features_in_), float(facts["count"])
+        parts: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
+        self._set_network(model, domains.checked(Network(**parts, scales=scales, count=count)))

@@ -96,7 +96,9 @@ def _fit(
         q = model.init(generator("seed", 0))
     if (fault := domains.outside(q)) is not None:
         raise ParameterError(f"model must start from a q that the wall answers: {fault}.")
-    batches = [batch for chunk in nobody.chunks() for batch in (chunk, chunk.select(np.zeros(1, dtype=np.bool_)))]
+    batches = [
+        batch for chunk in nobody.chunks() for batch in (chunk, chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)))
+    ]
     s = Estimate.empty(model.blocks, task.projection)
     for t, release in enumerate(plan, start=1):
         for batch in batches:
@@ -144,7 +146,9 @@ def _ask(task: Task, q: Any, release: Release, batch: Chunk[Any]) -> None:
 
 
 def _rows(batch: Chunk[Any], task: Task) -> str:
-    return f"{'a row of zeros' if batch.num_units else 'no rows'}, with {task.notes['width']} features as in X,"
+    width = task.notes["width"]
+    columns = "" if width is None else f", with {width} features as in X,"
+    return f"{'a row of zeros' if batch.num_units else 'no rows'}{columns}"
 
 
 def _shown(form: object) -> str:

@@ -49,6 +49,7 @@ from dpvb.guards.errors import (
     WallError,
     check_integer,
 )
+from dpvb.guards.imports import check_numba
 from dpvb.guards.strangers import say
 from dpvb.ledger import Ledger
 from dpvb.models.declared import declared
@@ -98,6 +99,7 @@ class Client:
         self.name: Final = check_name(name)
         self._federation = federation
         self._max_attempts = check_integer("max_attempts", max_attempts, low=1, high=100)
+        check_numba()
         check_account(ledger, dataset)
         if name not in federation.participants:
             raise ParameterError(f"name must be one of the participants {sorted(federation.participants)}.")

@@ -347,7 +347,12 @@ class _Table:
     def path(self, key: str, default: Any = _NEEDED) -> Any:
         """A path, made absolute."""
         value = self.take(key, str, default)
-        return default if value is default else self.folder / Path(value).expanduser()
+        if value is default:
+            return default
+        try:
+            return self.folder / check_path(self.where(key), value).expanduser()
+        except RuntimeError as error:  # "~name" of nobody.
+            raise ParameterError(f"{self.where(key)}: {str(error).rstrip('.')}, got {value!r}.") from error
 
     def word_list(self, key: str) -> Path | str | None:
         """The name of a list that ships with the package, or a path."""

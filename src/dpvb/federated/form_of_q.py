@@ -7,7 +7,7 @@ no other row: an array that is one row of q for each row of data, or is shorter 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final, final
 
@@ -17,6 +17,7 @@ from dpvb.core import loop
 from dpvb.core.estimate import Estimate
 from dpvb.core.model import Model
 from dpvb.core.plan import Plan, Release
+from dpvb.core.source import Nobody, chunks_of
 from dpvb.core.wall import Wall
 from dpvb.estimators.base import Task, generator
 from dpvb.federated.messages import classes_in
@@ -74,22 +75,12 @@ class FormOfQ:
         return all(release.asked.keys() <= answer.keys() for answer in answers)
 
     def _empty_batch(self) -> list[Any]:
-        """A batch of no rows, in a list; none where the data have no chunk at all."""
+        """A batch of no rows, in a list; none where a source of the user's own has no chunk at all."""
         if self._no_rows is None:
             with silence(logs=True):
-                first = next(iter(self._task.source.chunks()), None)
+                first = next(chunks_of(self._task.source), None)
                 self._no_rows = [] if first is None else [first.select(np.zeros(first.num_units, dtype=np.bool_)).rows]
         return self._no_rows
-
-
-class _Nothing:
-    """No data."""
-
-    def chunks(self) -> Iterator[Any]:
-        return iter(())
-
-    def count(self) -> int:
-        return 0
 
 
 def _rehearsed(model: Model[Any, Any], plan: Plan) -> tuple[tuple[Any, ...], frozenset[type]]:
@@ -100,7 +91,7 @@ def _rehearsed(model: Model[Any, Any], plan: Plan) -> tuple[tuple[Any, ...], fro
         if kinds[tuple(release.blocks)] <= _REHEARSED:
             kept.append(release)
     plan = replace(plan, releases=kept)
-    wall: Wall[Any] = Wall(_Nothing(), plan)
+    wall: Wall[Any] = Wall(Nobody(), plan)
     with silence(logs=True):
         s, qs = Estimate.empty(model.blocks), [model.init(generator("seed", 0))]
         for release in plan.releases[:-1]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 from pathlib import Path
 from typing import Literal
+
+# A file that no path of such a form can lead to, whatever lies on the disk.
+_NO_PATHS = (errno.ENAMETOOLONG, errno.ELOOP)
+#: A path that is wrong may be of any length; a message shows so many characters.
+_SHOWN = 80
 
 
 class DpvbError(Exception):
@@ -137,12 +143,22 @@ def check_choice(name: str, value: object, choices: tuple[str, ...], *, hint: st
 def check_path(name: str, value: object) -> Path:
     """Return where a public argument says that a file or a folder is; a number, which `open` takes too, says no place.
 
+    Whether something is there, and what, is for the caller to find out.
+
     Raises:
-        ParameterError: naming the parameter and the value.
+        ParameterError: naming the parameter and the value, also for a text that no file of this system can have as its
+            path: one with a null character or half of a surrogate pair, too long a name, links in a circle.
     """
     place = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(place, str) or not place:
         raise ParameterError(f"{name} must be a path, as text or as pathlib has it, got {value!r}.")
+    try:
+        os.stat(place)
+    except (OSError, ValueError) as error:
+        if isinstance(error, ValueError) or error.errno in _NO_PATHS:
+            reason = "null character or surrogate" if isinstance(error, ValueError) else error.strerror
+            shown = f"{ascii(place)[:_SHOWN]}..." if len(ascii(place)) > _SHOWN else ascii(place)
+            raise ParameterError(f"{name} must be a path that a file can have, got {shown} ({reason}).") from None
     return Path(place)
 
 

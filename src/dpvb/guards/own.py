@@ -101,6 +101,41 @@ def check_own_folder(path: str | os.PathLike[str]) -> None:
         raise CheckpointError(f"{Path(path)}: cannot be read ({error.strerror}).") from error
 
 
+def check_closed_folder(path: str | os.PathLike[str]) -> None:
+    """Refuse a folder into which somebody else could put a file, or in whose place they could put another one.
+
+    It and every folder above it belong to this user or to root, and nobody else may write them; a folder above it may
+    be sticky, as `/tmp` is, where others cannot move what is not theirs. A link on the way is followed by these rules.
+
+    Args:
+        path: a folder.
+
+    Raises:
+        CheckpointError: if it is not such a folder, or cannot be looked at.
+    """
+    if not _POSIX:
+        return
+    here = Path(os.path.abspath(path))
+    try:
+        os.stat(here)  # Links in a circle end here.
+        for place in (here, *here.parents):
+            found = os.lstat(place)
+            if stat.S_ISLNK(found.st_mode):
+                check_closed_folder(place.parent / os.readlink(place))
+            elif found.st_mode & 0o022 and (place == here or not found.st_mode & stat.S_ISVTX):
+                raise CheckpointError(
+                    f"{place}: has mode {stat.S_IMODE(found.st_mode):04o}, so that others may write to it. If nobody "
+                    "did, close it (chmod go-w); else remove it."
+                )
+            if found.st_uid not in (0, os.geteuid()):
+                raise CheckpointError(
+                    f"{place}: belongs to user {found.st_uid}, who may change it, and this process runs as user "
+                    f"{os.geteuid()}. Name a folder of your own."
+                )
+    except OSError as error:
+        raise CheckpointError(f"{here}: cannot be looked at ({error.strerror}).") from error
+
+
 @contextmanager
 def new_own(path: str | os.PathLike[str], *, new: bool = False) -> Iterator[IO[bytes]]:
     """Write a file that is this user's alone, whole or not at all.

@@ -1,20 +1,62 @@
-"""How loops are compiled: without the interpreter's lock, and kept on disk where that is possible."""
+"""How loops are compiled: without the interpreter's lock, and kept on disk where that is possible.
+
+Numba unpickles what it finds in the folder of its cache: whoever can write there runs code in the process that holds
+the rows. So a cache is used only where nobody else can: beside the sources, from where Python itself takes compiled
+code, or in a folder that is closed to others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
-import numba
+from dpvb.guards.errors import CheckpointError
+from dpvb.guards.imports import import_numba
+from dpvb.guards.own import check_closed_folder
+from dpvb.guards.strangers import say
 
 # nnan and ninf are left out: a NaN must reach the clip.
 FLAGS = {"contract", "reassoc", "nsz"}
+_UMASK = threading.Lock()
 
 
 def compiled(function: Callable[..., Any], fastmath: set[str] | bool = FLAGS) -> Any:
-    """Compile with the on-disk cache, or without where no cache directory can be written."""
+    """Compile with the on-disk cache, or without where no cache directory can be written, or others could write it."""
+    numba = import_numba()
     options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
     try:
-        return numba.njit(cache=True, **options)(function)
+        with _closed_to_writers():
+            made = numba.njit(cache=True, **options)(function)
     except RuntimeError:
         return numba.njit(**options)(function)
+    # With NUMBA_DISABLE_JIT=1 it is the function itself.
+    folder = made.stats.cache_path if hasattr(made, "stats") else ""
+    beside = os.path.join(os.path.dirname(function.__code__.co_filename), "__pycache__")
+    return made if folder in ("", beside) or _is_closed(folder) else numba.njit(**options)(function)
+
+
+@contextmanager
+def _closed_to_writers() -> Iterator[None]:
+    """Folders that are made in this block are closed to other writers, whatever the umask is."""
+    with _UMASK:
+        before = os.umask(0o022)
+        os.umask(before | 0o022)
+        try:
+            yield
+        finally:
+            os.umask(before)
+
+
+@cache
+def _is_closed(folder: str) -> bool:
+    """Whether nobody else can put a file into a folder; if somebody can, that is said once."""
+    try:
+        check_closed_folder(folder)
+    except CheckpointError as error:
+        say(f"the cache of numba is not used, so that each run compiles anew: others could put code into it. {error}")
+        return False
+    return True

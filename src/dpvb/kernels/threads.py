@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from dpvb.guards.errors import check_integer
+from dpvb.guards.imports import import_numba
 
 
 def num_threads(threads: int | None) -> int:
@@ -16,9 +17,7 @@ def num_threads(threads: int | None) -> int:
     """
     if threads is not None:
         return check_integer("threads", threads, low=1)
-    import numba
-
-    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+    return int(import_numba().config.NUMBA_NUM_THREADS)
 
 
 def spread(task: Callable[[int], None], parts: range, threads: int) -> None:

@@ -7,7 +7,7 @@ import re
 from typing import final
 from urllib.parse import unquote
 
-from dpvb.guards.errors import ParameterError
+from dpvb.guards.errors import ParameterError, check_path
 
 _HOST = r"(?:[^@/?#:,\[\]]*|\[[0-9A-Fa-f:.]*\])(?::\d*)?"
 _ADDRESS = re.compile(
@@ -41,15 +41,12 @@ def checked_place(path_or_url: object) -> str:
     """
     if isinstance(path_or_url, str) and path_or_url.startswith(("postgresql://", "postgres://")):
         return path_or_url
-    place = os.fspath(path_or_url) if isinstance(path_or_url, (str, os.PathLike)) else None
-    if not isinstance(place, str) or not place:
-        raise ParameterError(f"path_or_url must be a path or begin with 'postgresql://', got {path_or_url!r}.")
-    if is_address(place):
+    if isinstance(path_or_url, (str, os.PathLike)) and is_address(str(os.fspath(path_or_url))):
         raise ParameterError(
             "path_or_url must be a path or begin with 'postgresql://', got an address of another form. It is not "
             "shown, as it may hold a password."
         )
-    return os.path.realpath(place)
+    return os.path.realpath(check_path("path_or_url", path_or_url))
 
 
 def without_password(place: str) -> str:

@@ -24,6 +24,7 @@ import os
 import re
 import secrets
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -46,6 +47,8 @@ _PLACE = 4096
 # Overwriting in place changes no facts of a file that need to be durable.
 _SYNC = getattr(os, "fdatasync", os.fsync)
 _NAMES = ", ".join(COLUMNS)
+# With which SQLite makes a database, but for the bits that the umask takes.
+_MODE = 0o644
 # Files that this process had open with a log that is no longer there.
 _abandoned: set[_Identity | None] = set()
 _TYPES = {int: "INTEGER", str: "TEXT"}
@@ -300,7 +303,8 @@ class SqliteStore:
     def _replace_head(self, content: bytes, *, new: bool = False) -> None:
         temporary = self._head_path.with_name(f".{self._head_path.name}.{secrets.token_hex(8)}")
         try:
-            with open(temporary, "xb") as file:
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "wb") as file:
+                _open_to_the_same(file.fileno(), self._path)
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -469,6 +473,15 @@ def _entry(values: Sequence[object]) -> Entry:
     if any(type(value) is not kind for value, kind in zip(values, COLUMNS.values(), strict=True)):
         raise LedgerError(f"a row is damaged: a column has another type than it was written with. {WAY_OUT}")
     return Entry(*values)  # type: ignore[arg-type]
+
+
+def _open_to_the_same(descriptor: int, database: Path) -> None:
+    """Give a file the mode, the group and, as root, the owner of the database beside it, as SQLite does for its own."""
+    with suppress(FileNotFoundError):
+        found = os.stat(database)
+        with suppress(PermissionError):
+            os.fchown(descriptor, found.st_uid if os.geteuid() == 0 else -1, found.st_gid)
+        os.fchmod(descriptor, stat.S_IMODE(found.st_mode))
 
 
 def _identity(place: Path | int) -> _Identity | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, DpvbError, check_target, reason_of
+from dpvb.guards.imports import import_apart
 from dpvb.guards.strangers import printable
 from dpvb.version import __version__
 
@@ -114,8 +115,7 @@ def for_arviz(names: Sequence[str], draws_cdr: Floats, statement: PrivacyStateme
     """
     if find_spec("arviz_base") is None:
         raise DpvbError("to_arviz needs arviz-base: pip install '.[arviz]' in dpvb's source folder.")
-    import arviz_base
-
+    arviz_base = import_apart("arviz_base")
     facts = {"inference_library": "dpvb", "inference_library_version": __version__, "privacy": str(statement)}
     return arviz_base.from_dict(
         {"posterior": {"coef": draws_cdr}},

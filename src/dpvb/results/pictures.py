@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DpvbError, check_path
+from dpvb.guards.imports import import_apart
 from dpvb.guards.strangers import printable
 from dpvb.results import metrics
 from dpvb.results.figures import Intervals
@@ -248,10 +249,8 @@ def new_axes(rows: int) -> Any:
     Raises:
         DpvbError: if matplotlib is not installed.
     """
-    _figure_class()
-    from matplotlib import pyplot
-
-    return pyplot.subplots(figsize=_forest_size(rows), layout="constrained")[1]
+    _matplotlib()
+    return import_apart("matplotlib.pyplot").subplots(figsize=_forest_size(rows), layout="constrained")[1]
 
 
 def draw_scree(axes: Any, explained_k: Floats, low_k: Floats, high_k: Floats, rest: float) -> None:
@@ -342,8 +341,18 @@ def _draw_curve(axes: Any, statement: PrivacyStatement) -> None:
 
 
 def _figure_class() -> Any:
-    if find_spec("matplotlib") is None:
-        raise DpvbError("Pictures need matplotlib: pip install '.[plot]' in dpvb's source folder.")
+    _matplotlib()
     from matplotlib.figure import Figure
 
     return Figure
+
+
+def _matplotlib() -> None:
+    """Import matplotlib with the user's settings, and none of the current folder.
+
+    Raises:
+        DpvbError: if it is not installed.
+    """
+    if find_spec("matplotlib") is None:
+        raise DpvbError("Pictures need matplotlib: pip install '.[plot]' in dpvb's source folder.")
+    import_apart("matplotlib")

@@ -11,7 +11,8 @@ from typing import Any
 from dpvb.accounting import Event
 from dpvb.accounting.answers import METHODS
 from dpvb.core.plan import Plan
-from dpvb.guards.errors import CheckpointError, LedgerError, ParameterError, check_choice
+from dpvb.guards.errors import CheckpointError, LedgerError, ParameterError, check_choice, check_path
+from dpvb.guards.imports import check_numba
 from dpvb.guards.strangers import say
 from dpvb.ledger import Ledger, is_address
 from dpvb.runs.checkpoint import Checkpoint
@@ -42,8 +43,10 @@ def counted(
         epsilon, delta: what is said to be spent if nobody counts it.
 
     Raises:
-        ParameterError: if one of ledger and dataset is missing, or a checkpoint has no ledger.
+        ParameterError: if one of ledger and dataset is missing, or a checkpoint has no ledger; and if numba takes
+            settings from the current folder.
     """
+    check_numba()
     check_account(ledger, dataset)
     if ledger is None or dataset is None:
         if checkpoint is not None:
@@ -132,7 +135,7 @@ def opened(ledger: AnyLedger) -> Iterator[Ledger]:
         yield ledger
         return
     place = os.fspath(ledger)
-    if not is_address(place) and not os.path.exists(place):
+    if not is_address(place) and not check_path("ledger", place).exists():
         raise LedgerError(f"there is no ledger {place!r}. Make it first: dpvb.Ledger(path) or `dpvb ledger init`.")
     with Ledger(ledger) as own:
         yield own

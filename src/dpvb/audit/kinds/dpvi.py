@@ -14,7 +14,7 @@ from dpvb.audit.cases import HOSTILE_ROWS, WIDE, Case, D, of_estimator, table_re
 from dpvb.data.tables.numbers import Numbers
 from dpvb.estimators.dpvi import DPVI
 from dpvb.guards.arrays import Floats
-from dpvb.models.gradients.model import GUIDES
+from dpvb.models.gradients.variational import GUIDES
 
 
 def forms(name: str) -> Mapping[str, Callable[[], Case]]:

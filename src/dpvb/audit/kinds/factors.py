@@ -22,8 +22,8 @@ from dpvb.guards.arrays import Floats
 
 
 def forms(name: str) -> Mapping[str, Callable[[], Case]]:
-    """A case for each solver."""
-    return {solver: partial(_case, name, solver) for solver in factors.SOLVERS}
+    """The one case."""
+    return {"three_releases": partial(_case, name)}
 
 
 def rows(matrix: Floats, group: Any = None) -> Design:
@@ -31,10 +31,10 @@ def rows(matrix: Floats, group: Any = None) -> Design:
     return Design(matrix, group=group)
 
 
-def of_solver(name: str, solver: str, width: int = D) -> Case:
+def of_kind(name: str, width: int = D) -> Case:
     """The case of a factor model of rows of norm 1: q comes from a noisy run over ordinary rows."""
     hostile = HOSTILE_ROWS if width == D else np.eye(width) * 1e3
-    estimator = getattr(factors, name)(min(2, width), solver=solver, row_norm=1.0, epsilon=1.0, delta=1e-6)
+    estimator = getattr(factors, name)(min(2, width), row_norm=1.0, epsilon=1.0, delta=1e-6)
     records = partial(table_records, width=width)
 
     def begin(seed: int) -> Any:
@@ -43,10 +43,10 @@ def of_solver(name: str, solver: str, width: int = D) -> Case:
         wall: Wall[Any] = Wall(rows(records(np.random.default_rng(seed), 200)), plan, noise=InsecureNoise(seed))
         return loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(seed))[0]
 
-    case = of_estimator(f"{name}, {solver}", estimator, rows, records, hostile, begin=begin)
-    return replace(case, of_width=partial(of_solver, name, solver))
+    case = of_estimator(name, estimator, rows, records, hostile, begin=begin)
+    return replace(case, of_width=partial(of_kind, name))
 
 
-def _case(name: str, solver: str) -> Case:
-    wide = replace(of_solver(name, solver, WIDE), name=f"{name}, {solver}, wide", begin=None)
-    return replace(of_solver(name, solver), wide=wide)
+def _case(name: str) -> Case:
+    wide = replace(of_kind(name, WIDE), name=f"{name}, wide", begin=None)
+    return replace(of_kind(name), wide=wide)

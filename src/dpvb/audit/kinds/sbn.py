@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dpvb.audit.cases import Case, of_estimator
 from dpvb.data.tables.design import BinaryMatrix
-from dpvb.estimators.sbn import FORMS, SigmoidBeliefNetwork
+from dpvb.estimators.sbn import SigmoidBeliefNetwork
 from dpvb.guards.arrays import Floats
 
 #: Visible units, and those of the wide model, each of which is a canary's own.
@@ -19,8 +18,8 @@ VISIBLE, _WIDE = 6, 400
 
 
 def forms(name: str) -> Mapping[str, Callable[[], Case]]:
-    """A case for each form."""
-    return {form: partial(_case, form) for form in FORMS}
+    """The one case."""
+    return {"scores": _case}
 
 
 def binary(matrix: Floats, group: Any = None) -> BinaryMatrix:
@@ -28,7 +27,7 @@ def binary(matrix: Floats, group: Any = None) -> BinaryMatrix:
     return BinaryMatrix(matrix, group=group)
 
 
-def of_form(form: str, width: int = VISIBLE, clip: float = 0.05) -> Case:
+def of_width(width: int = VISIBLE, clip: float = 0.05) -> Case:
     """The case of a belief network of three hidden units."""
 
     def records(rng: np.random.Generator, n: int) -> Floats:
@@ -36,11 +35,11 @@ def of_form(form: str, width: int = VISIBLE, clip: float = 0.05) -> Case:
 
     axes = np.eye(width)
     hostile = np.vstack([np.zeros(width), np.ones(width), axes, 1 - axes, np.full(width, 0.5)])
-    estimator = SigmoidBeliefNetwork(3, form=form, clip=clip, start_std=1.0, epsilon=1.0, delta=1e-6)
-    case = of_estimator(f"SigmoidBeliefNetwork, {form}", estimator, binary, records, hostile)
-    return replace(case, responses=width, of_width=partial(of_form, form))
+    estimator = SigmoidBeliefNetwork(3, clip=clip, start_std=1.0, epsilon=1.0, delta=1e-6)
+    case = of_estimator("SigmoidBeliefNetwork", estimator, binary, records, hostile)
+    return replace(case, responses=width, of_width=of_width)
 
 
-def _case(form: str) -> Case:
-    wide = replace(of_form(form, _WIDE, 1.0), name=f"SigmoidBeliefNetwork, {form}, wide", hostile=np.eye(_WIDE))
-    return replace(of_form(form), wide=wide)
+def _case() -> Case:
+    wide = replace(of_width(_WIDE, 1.0), name="SigmoidBeliefNetwork, wide", hostile=np.eye(_WIDE))
+    return replace(of_width(), wide=wide)

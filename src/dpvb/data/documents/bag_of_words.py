@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from dpvb.data.documents.count_rows import CountRows, DocumentSource, clean, clean_slabs, concatenate
+from dpvb.data.documents.count_rows import DocumentSource, clean, clean_slabs, concatenate, taken
 from dpvb.data.documents.vocabulary import MISSING_VOCABULARY, TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
 from dpvb.data.slabs import MAX_ENTRIES, MAX_WIDTH, Integers, Slab, Which, slab_of_sparse, slab_of_triples
 from dpvb.data.spelling import cells_of, document, real
 from dpvb.data.tables.matrices import array_of, as_matrix, holds_rows, is_column
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
+from dpvb.rows.documents import CountRows
 
 
 class BagOfWords(Held):
@@ -101,7 +103,7 @@ class BagOfWords(Held):
         self._vocabulary = vocabulary
         units = Units(rows.indptr, group)
         which, self._units = units.part(0, units.count())
-        self._rows = rows.take(which)
+        self._rows = taken(rows, which)
 
     def __repr__(self) -> str:
         return f"BagOfWords(width={self.width}, unit={self.unit!r})"
@@ -118,10 +120,10 @@ class BagOfWords(Held):
 
     def chunks(self) -> Iterator[Chunk[CountRows]]:
         """Yield all units once; the arrays are views."""
-        return self._units.chunks(self._rows.take, max_entries=MAX_ENTRIES)
+        return self._units.chunks(partial(taken, self._rows), max_entries=MAX_ENTRIES)
 
     def _keep(self, which: Which) -> None:
-        self._rows = self._rows.take(which)
+        self._rows = taken(self._rows, which)
 
 
 class Stream:
@@ -185,8 +187,11 @@ class Stream:
 
     def chunks(self) -> Iterator[Chunk[CountRows]]:
         """Yield all documents once."""
+        rows = None
         for rows in clean_slabs(self._slabs(), self._width):
-            yield Chunk(slice(0, rows.num_rows), None, rows.num_rows, rows.take)
+            yield Chunk(slice(0, rows.num_rows), None, rows.num_rows, partial(taken, rows))
+        if rows is None:
+            yield from BagOfWords(np.empty((0, self._width))).chunks()
 
     def parts(self, number: int) -> list[BagOfWords]:
         """The same documents in order, read once and held, in at most so many sources of their own."""

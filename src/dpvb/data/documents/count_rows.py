@@ -21,56 +21,17 @@ The two bounds keep every later product and quotient of a count finite in float6
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
-from dpvb.data.slabs import Integers, Slab, Which, places, running_total, spans, stacked
+from dpvb.data.slabs import Slab, Which, places, running_total, spans, stacked
 from dpvb.data.spelling import as_numbers
 from dpvb.data.units import Chunk
+from dpvb.rows.documents import CountRows
 
 MAX_COUNT = 2.0**40
 MIN_COUNT = 2.0**-40
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class CountRows:
-    """Documents as compressed sparse rows of counts; private.
-
-    Ids in a row increase strictly and lie in 0..width-1; counts lie in [2^-40, 2^40].
-
-    Attributes:
-        indptr: row n holds entries indptr[n] to indptr[n+1], shape (rows + 1,), int64.
-        indices: word ids, shape (entries,), int32.
-        counts: how often each word occurs, shape (entries,), float64.
-        width: number of vocabulary terms; public.
-    """
-
-    indptr: Integers
-    indices: NDArray[np.int32]
-    counts: NDArray[np.float64]
-    width: int
-
-    def __repr__(self) -> str:
-        return f"CountRows(width={self.width})"
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows; private under add/remove."""
-        return len(self.indptr) - 1
-
-    def csr(self) -> sparse.csr_array[Any]:
-        """Return the rows as a SciPy array that shares their memory."""
-        shape = (self.num_rows, self.width)
-        return sparse.csr_array((self.counts, self.indices, self.indptr), shape=shape)
-
-    def take(self, rows: Which) -> CountRows:
-        """Return the rows with these numbers, in this order; the entries of a range of rows are not copied."""
-        indptr, entries = places(self.indptr, rows)
-        return CountRows(indptr, self.indices[entries], self.counts[entries], self.width)
 
 
 @runtime_checkable
@@ -134,3 +95,9 @@ def clean(slab: Slab, width: int) -> CountRows:
 def concatenate(pieces: Iterable[CountRows], width: int) -> CountRows:
     """Return the rows of all pieces, in order."""
     return CountRows(*stacked(Slab(piece.indptr, piece.indices, piece.counts) for piece in pieces), width)
+
+
+def taken(rows: CountRows, which: Which) -> CountRows:
+    """Return the rows with these numbers, in this order; the entries of a range of rows are not copied."""
+    indptr, entries = places(rows.indptr, which)
+    return CountRows(indptr, rows.indices[entries], rows.counts[entries], rows.width)

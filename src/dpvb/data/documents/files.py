@@ -11,7 +11,7 @@ from typing import Any
 from dpvb.data.arrow import check_parquet
 from dpvb.data.csv_files import USUAL, Dialect, Record, check_csv, csv_records, decoded
 from dpvb.data.documents.bag_of_words import BagOfWords, Stream, in_memory
-from dpvb.data.documents.count_rows import CountRows, DocumentSource, clean_slabs, concatenate
+from dpvb.data.documents.count_rows import DocumentSource, clean_slabs, concatenate
 from dpvb.data.documents.matrix_files import OpenedFile, open_docword, open_lda_c, open_matrix_market, open_npz
 from dpvb.data.documents.text_files import folder_files, folder_records, json_records, line_records, parquet_records
 from dpvb.data.documents.texts import Texts
@@ -21,6 +21,7 @@ from dpvb.data.readable import check_readable, check_there
 from dpvb.data.shards import Shard, Sharded, one_width, paths_of
 from dpvb.data.slabs import Slab
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer
+from dpvb.rows.documents import CountRows
 
 _MATRIX_FORMATS: dict[str, Callable[[Path], OpenedFile]] = {
     "npz": open_npz,
@@ -136,7 +137,7 @@ def open_documents(
         raise ParameterError("group_column brings persons together, which needs rows in memory: leave stream out.")
     if seen is not None and group_column is None:
         raise ParameterError("group_column must say whose each document is, where seen= names persons.")
-    several = None if file_format == "folder" else paths_of(path)
+    several = None if file_format == "folder" else paths_of(path, "path")
     if several is not None and str(vocabulary) == PRIVATE:
         return _open_private(several, {**options, "stream": stream}, dialect, () if seen is None else seen)
     if several is not None:
@@ -182,7 +183,7 @@ def document_names(path: Path, file_format: str | None = None) -> list[str] | No
     Returns:
         None where documents are records, and no files of their own.
     """
-    if file_format != "folder" and (file_format is not None or not path.is_dir() or paths_of(path) is not None):
+    if file_format != "folder" and (file_format is not None or not path.is_dir() or paths_of(path, "path") is not None):
         return None
     return [os.path.relpath(name, path) for name in sorted(folder_files(path))]
 
@@ -200,7 +201,7 @@ def text_records(
     Raises:
         ParameterError: a format of counts.
     """
-    for one in (None if file_format == "folder" else paths_of(path)) or [path]:
+    for one in (None if file_format == "folder" else paths_of(path, "path")) or [path]:
         name = check_choice("file_format", file_format or _format_of(one), ("csv", *_TEXT_FORMATS))
         yield from _records(one, name, columns, dialect)
 

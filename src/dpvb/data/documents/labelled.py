@@ -13,11 +13,12 @@ import numpy as np
 
 from dpvb.data.csv_files import Dialect, check_csv, csv_records
 from dpvb.data.documents.bag_of_words import BagOfWords, in_memory
-from dpvb.data.documents.count_rows import CountRows, DocumentSource, concatenate
+from dpvb.data.documents.count_rows import DocumentSource, concatenate
 from dpvb.data.readable import check_readable
 from dpvb.data.spelling import Categories
 from dpvb.data.tables.matrices import column
 from dpvb.guards.errors import ParameterError
+from dpvb.rows.documents import CountRows
 
 
 def labelled(

@@ -9,10 +9,11 @@ from typing import final
 import numpy as np
 
 from dpvb.data.documents.bag_of_words import BagOfWords, cells_of_texts
-from dpvb.data.documents.count_rows import CountRows, clean_slabs, concatenate
+from dpvb.data.documents.count_rows import clean_slabs, concatenate
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN, OpenTokenizer
 from dpvb.data.slabs import MAX_WIDTH
 from dpvb.data.units import Chunk
+from dpvb.rows.documents import CountRows
 
 
 @final

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpvb.data.documents import word_lists
 from dpvb.data.slabs import MAX_ENTRIES, MAX_ROWS, MAX_WIDTH, Slab
-from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
+from dpvb.guards.errors import DataFormatError, ParameterError, check_path, reason_of
 
 Vocabulary: TypeAlias = "Iterable[str] | Mapping[str, int] | str | os.PathLike[str]"
 
@@ -64,7 +64,7 @@ def check_vocabulary(vocabulary: Vocabulary | None, *, width: int | None = None)
     if word_lists.is_name(vocabulary):
         words: list[Any] = [*word_lists.words(vocabulary)]
     elif isinstance(vocabulary, (str, os.PathLike)):
-        words = _read_words(vocabulary)
+        words = _read_words(check_path("vocabulary", vocabulary))
     elif isinstance(vocabulary, Mapping):
         words = _words_in_column_order(vocabulary)
     elif isinstance(vocabulary, Iterable):

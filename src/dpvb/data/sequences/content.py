@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import import_arrow
 from dpvb.data.slabs import Integers, Which, places, running_total
-from dpvb.data.spelling import Cells, as_numbers, cells_of
+from dpvb.data.spelling import Cells, Floats, as_numbers, cells_of
 from dpvb.data.tables.matrices import column, is_column, plain_row
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import DataFormatError
@@ -160,21 +160,25 @@ class Content(ABC, Generic[Rows]):
         return Sequences(self.rows(data, lengths), group)
 
 
-def arranged(person_n: Integers, part_n: Integers, time_n: NDArray[np.float64]) -> tuple[Integers, Integers, Integers]:
-    """Events as sequences, those of a person and a part in order of time, pairs (n, 2).
+def arranged(person_n: Integers, part_n: Integers, moment_n: Floats) -> tuple[Integers, Integers, Integers]:
+    """Events as sequences, those of a person and a part in order of their moments, (n, 3).
 
-    Events of equal times stay in the order in which they are given; an event of person -1 is nobody's.
+    The sequences of a person are in the order in which that person's own events begin them, whatever numbers parts
+    have. Events of equal moments stay in the order in which they are given; an event of person -1 is nobody's.
 
     Returns:
         indptr, order, person: boundaries of the sequences; the events in their order; the person of each sequence.
     """
-    order = np.lexsort((time_n[:, 1], time_n[:, 0], part_n, person_n))
+    order = np.lexsort((part_n, person_n))
     order = order[np.count_nonzero(person_n < 0) :]
-    person_n, part_n = person_n[order], part_n[order]
-    starts = np.ones(len(order), dtype=np.bool_)
-    starts[1:] = (np.diff(person_n) != 0) | (np.diff(part_n) != 0)
-    first = np.flatnonzero(starts)
-    return np.append(first, len(order)).astype(np.int64), order, person_n[first]
+    begins = np.ones(len(order), dtype=np.bool_)
+    begins[1:] = (np.diff(person_n[order]) != 0) | (np.diff(part_n[order]) != 0)
+    # The sort is stable, so that the first event of a sequence is the one that was given first.
+    begun_n = order[begins][np.cumsum(begins) - 1]
+    again = np.lexsort((*moment_n[order].T[::-1], begun_n, person_n[order]))
+    order, begun_n = order[again], begun_n[again]
+    first = np.flatnonzero(np.diff(begun_n, prepend=-1))
+    return np.append(first, len(order)).astype(np.int64), order, person_n[order[first]]
 
 
 def _apart(data: Any) -> Any:

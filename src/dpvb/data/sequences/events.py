@@ -27,13 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.csv_files import Dialect
+from dpvb.data.moments import moments
 from dpvb.data.persons import digest_of, numbered
 from dpvb.data.sequences.content import Content, Rows, Sequences, arranged
 from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.data.shards import Shard, Sharded
 from dpvb.data.slabs import Integers
-from dpvb.data.spelling import Cells, as_numbers, cells_of, each, spelled
+from dpvb.data.spelling import cells_of, each
 from dpvb.data.tables.columns import Categorical
 from dpvb.data.tables.ranged import Date, Numeric, check_name
 from dpvb.data.tables.schema import Schema
@@ -42,10 +43,7 @@ from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
 
 # Files into which a streamed table is cut.
 _FILES = 64
-_DAYS = Date("time", low="1970-01-01", high="2100-01-01", unit="days")
-_ROW = [("person", "<u8", 2), ("part", "<u8", 2), ("time", "<f8", 2)]
-# Of a whole number that float64 holds.
-_MOST_DIGITS = 308
+_ROW = [("person", "<u8", 2), ("part", "<u8", 2), ("time", "<f8", 3)]
 
 
 class _Piece(NamedTuple):
@@ -69,8 +67,10 @@ class Events:
         person: column of the person; all rows of a person are one unit.
         symbol: column of the symbols.
         values: in its place, columns of numbers, in the order of the model's; one text with commas between, too.
-        time: column by which a person's rows are ordered, numbers or dates; None: they are in order.
-        sequence: column that says which of a person's sequences a row belongs to; None: each person has one.
+        time: column by which a person's rows are ordered, numbers or dates (see `dpvb.data.moments`); rows of equal
+            times stay in order. None: all rows are in order.
+        sequence: column that says which of a person's sequences a row belongs to; the sequences are in the order of
+            that person's rows. None: each person has one.
         stream: True reads a table in bounded memory, over files of its own; for one larger than memory.
         file_format, separator, decimal, encoding: as `dpvb.Table` has them.
 
@@ -147,7 +147,7 @@ class Events:
         for piece in reader.pieces():
             persons = persons_of(piece, schema)
             parts: list[object] = [0] * len(persons) if self.sequence is None else cells_of(piece.cells[self.sequence])
-            time_n = np.zeros((len(persons), 2)) if self.time is None else _times(piece.cells[self.time])
+            time_n = np.zeros((len(persons), 3)) if self.time is None else moments(piece.cells[self.time])
             sound_n = np.isfinite(time_n[:, 0])
             own = [one if sound else None for one, sound in zip(persons, sound_n, strict=True)]
             yield _Piece(own, parts, time_n, content.of_columns(piece.cells, self._read))
@@ -232,45 +232,10 @@ def _digests(cells: Sequence[object], key: bytes) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(known), "<u8").reshape(-1, 2)[place_n]
 
 
-def _times(cells: Cells) -> NDArray[np.float64]:
-    """Moments as pairs in whose order they are, (n, 2): numbers as they are, or dates in days, and what these leave."""
-    number_n = as_numbers(cells)
-    is_date_n = np.isnan(number_n)
-    number_n[is_date_n] = _DAYS.numbers(_some(cells, is_date_n))
-    rest_n = np.zeros(len(number_n))
-    finer_n = is_date_n | (np.abs(number_n) >= 2.0**53)
-    rest_n[finer_n] = _rests(_some(cells, finer_n))
-    return np.stack([number_n, rest_n], axis=1)
-
-
-def _some(cells: Cells, mask_n: NDArray[np.bool_]) -> Cells:
-    return cells[mask_n] if isinstance(cells, np.ndarray) else [cells[n] for n in np.flatnonzero(mask_n).tolist()]
-
-
-def _rests(cells: Cells) -> NDArray[np.int64]:
-    """What float64 leaves of whole numbers, and microseconds of moments, in picoseconds."""
-    if isinstance(cells, np.ndarray) and cells.dtype.kind == "f":
-        return np.zeros(len(cells), dtype=np.int64)
-    if isinstance(cells, np.ndarray) and cells.dtype.kind == "i" and (np.abs(cells.astype(np.float64)) < 2**62).all():
-        return np.asarray(cells - cells.astype(np.float64).astype(np.int64), dtype=np.int64)
-    if isinstance(cells, np.ndarray) and cells.dtype.kind == "M" and np.datetime_data(cells.dtype) == ("ns", 1):
-        return cells.astype(np.int64) % 1000 * 1000
-    return each(cells, _rest)
-
-
-def _rest(cell: object) -> int:
-    text = spelled(cell) or ""
-    if text.removeprefix("-").isdecimal():
-        whole = int(text) if len(text) <= _MOST_DIGITS else 0
-        return max(-(2**62), min(whole - int(float(whole)), 2**62))
-    fraction = text.removesuffix("Z").partition(".")[2]
-    return int(fraction[6:18].ljust(12, "0")) if fraction.isdecimal() else 0
-
-
 def _joined(pieces: Sequence[_Piece], content: Content[Any]) -> _Piece:
     return _Piece(
         [one for piece in pieces for one in piece.persons],
         [one for piece in pieces for one in piece.parts],
-        np.concatenate([np.empty((0, 2)), *(piece.time_n for piece in pieces)]),
+        np.concatenate([np.empty((0, 3)), *(piece.time_n for piece in pieces)]),
         np.concatenate([content.encoded([]), *(piece.held_n for piece in pieces)]),
     )

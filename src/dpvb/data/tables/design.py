@@ -39,6 +39,7 @@ from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_mat
 from dpvb.data.tables.response import BOUNDS, LOGISTIC, Response
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import ParameterError, check_number
+from dpvb.rows.binary import BinaryRows
 from dpvb.rows.regression import DesignRows, SparseDesignRows
 
 # Entries of clean rows that are kept from pass to pass, 128 MiB; with what a model derives from them, twice that.
@@ -256,14 +257,14 @@ class BinaryMatrix(Held):
         """Number of columns J; public."""
         return self._matrix.width
 
-    def chunks(self) -> Iterator[Chunk[NDArray[np.float32]]]:
+    def chunks(self) -> Iterator[Chunk[BinaryRows]]:
         """Yield all units once."""
         return self._units.chunks(self._rows)
 
     def _keep(self, which: Which) -> None:
         self._matrix = self._matrix.take(which)
 
-    def _rows(self, which: Which) -> NDArray[np.float32]:
+    def _rows(self, which: Which) -> BinaryRows:
         x_nj = self._matrix.dense(which)
         ones = x_nj == 1 if self._threshold is None else x_nj > self._threshold
         sound = ones | (x_nj == 0) if self._threshold is None else np.isfinite(x_nj)
@@ -272,7 +273,7 @@ class BinaryMatrix(Held):
         return y_nj
 
 
-class ShardedBinary(Sharded[NDArray[np.float32]]):
+class ShardedBinary(Sharded[BinaryRows]):
     """Binary vectors in several files."""
 
     def __init__(self, shards: list[Shard], width: int) -> None:

@@ -23,6 +23,7 @@ from dpvb.data.tables.ranged import Date, Numeric, Spline
 from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import ParameterError, check_number
+from dpvb.rows.mixed import MixedRows
 
 #: What a mixture models by a Gaussian.
 Number: TypeAlias = Numeric | Date
@@ -216,39 +217,6 @@ def shown(column: Number, value_n: Floats) -> list[str]:
 def _plain(column: Any) -> Any:
     """A column as a mixture models it: a curve is a number."""
     return Numeric(column.name, column.low, column.high, None, column.missing) if isinstance(column, Spline) else column
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class MixedRows:
-    """Clean private rows.
-
-    Attributes:
-        x_nd: numbers in [-1, 1], (n, d); NaN where they are missing.
-        count_np: counts, (n, P).
-        code_nj: places of categories, (n, D).
-        sound_n: 1, or NaN for a faulty row, (n,).
-        cut_n: rows that were cut to a range, or filled in, (n,).
-    """
-
-    x_nd: Floats
-    count_np: Floats
-    code_nj: NDArray[np.int64]
-    sound_n: Floats
-    cut_n: NDArray[np.bool_]
-
-    @property
-    def parts(self) -> tuple[NDArray[Any], ...]:
-        """All arrays, rows first."""
-        return self.x_nd, self.count_np, self.code_nj, self.sound_n, self.cut_n
-
-    def take(self, which: Which) -> MixedRows:
-        """The rows with these numbers."""
-        return MixedRows(*(part[which] for part in self.parts))
-
-    @classmethod
-    def joined(cls, pieces: Sequence[MixedRows]) -> MixedRows:
-        """The rows of all pieces, in order; at least one piece."""
-        return cls(*(np.concatenate(parts) for parts in zip(*(piece.parts for piece in pieces), strict=True)))
 
 
 class Mixed(Held):

@@ -24,13 +24,14 @@ from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, ea
 from dpvb.data.tables.columns import Binary, Categorical
 from dpvb.data.tables.design import Design
 from dpvb.data.tables.matrices import SparseMatrix, column, is_arrow_table, is_frame
-from dpvb.data.tables.mixed import AnyMixed, Layout, Mixed, MixedRows, ShardedMixed
+from dpvb.data.tables.mixed import AnyMixed, Layout, Mixed, ShardedMixed
 from dpvb.data.tables.ranged import Date
 from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
 from dpvb.guards.lacking import says_what_lacks
+from dpvb.rows.mixed import MixedRows
 from dpvb.rows.regression import DesignRows, SparseDesignRows
 
 _FORMATS = ("csv", "parquet")
@@ -113,7 +114,7 @@ class Table:
         self._schema = schema
         self._held: _Encoded | None = None
         self._count: int | None = None
-        self._files = paths_of(data)
+        self._files = paths_of(data, "data")
         self._dialect = Dialect(separator, decimal, encoding)
         self._options: dict[str, Any] = {"file_format": file_format, "stream": stream, **asdict(self._dialect)}
         self._reader = reader_of(data, schema, file_format, self._dialect, read_through=bool(stream))
@@ -331,8 +332,9 @@ class StreamedDesign:
     unit: Literal["row"] = "row"
 
     def __init__(self, designs: Callable[[], Iterator[Design]], count: Callable[[], int], like: Design) -> None:
-        """Take a function that reads the rows in pieces, one that counts them, and a design with the same columns."""
-        self._designs = designs
+        """Take a function that reads the rows in pieces, one that counts them, and a design of no rows like them."""
+        self._pieces = designs
+        self._like = like
         self._num_rows = count
         self.width, self.intercept, self.row_norm = like.width, like.intercept, like.row_norm
 
@@ -351,6 +353,14 @@ class StreamedDesign:
     def parts(self, number: int) -> list[Design]:
         """The same rows in order, read once and held, as the pieces in which they are read."""
         return list(self._designs())
+
+    def _designs(self) -> Iterator[Design]:
+        """At least one: a table without rows is a design without rows."""
+        design = None
+        for design in self._pieces():
+            yield design
+        if design is None:
+            yield self._like
 
 
 class ShardedDesign(Sharded[DesignRows | SparseDesignRows]):
@@ -375,7 +385,7 @@ def check_columns(path: Path, schema: Schema, dialect: Dialect) -> None:
     Raises:
         DataFormatError: none of these files, or a column of the schema that is missing.
     """
-    for one in paths_of(path) or [path]:
+    for one in paths_of(path, "path") or [path]:
         _check_target(schema, _file_reader(one, schema, None, dialect))
 
 
@@ -471,7 +481,7 @@ def reader_of(
     data: object, schema: Schema, file_format: str | None, dialect: Dialect, *, read_through: bool = False
 ) -> _Reader:
     """What reads data in any form that `Table` takes; a Parquet file is read to its end first, where asked for."""
-    files = paths_of(data)
+    files = paths_of(data, "data")
     if files is not None:
         return _files_reader(files, schema, file_format, dialect)
     if isinstance(data, (str, os.PathLike)):

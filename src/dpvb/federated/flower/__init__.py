@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from dpvb.guards.errors import FederationError, ParameterError, reason_of
+from dpvb.guards.errors import FederationError, ParameterError, check_path, reason_of
 
 os.environ |= {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -67,17 +67,18 @@ def parse_address(text: str) -> Address:
     return Address(bare, int(port))
 
 
-def check_readable(name: str, path: Path) -> Path:
+def check_readable(name: str, path: str | os.PathLike[str]) -> Path:
     """Return the path of a public file of TLS if it can be read.
 
     Raises:
-        FederationError: naming it, if not.
+        ParameterError, FederationError: naming it, if not.
     """
+    place = check_path(name, path)
     try:
-        with open(path, "rb"):
-            return path
+        with open(place, "rb"):
+            return place
     except OSError as error:
-        raise FederationError(f"{name}: {path} cannot be read ({reason_of(error)}).") from error
+        raise FederationError(f"{name}: {place} cannot be read ({reason_of(error)}).") from error
 
 
 def packed(data: bytes) -> Any:

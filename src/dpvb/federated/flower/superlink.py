@@ -32,7 +32,7 @@ from flwr.superlink.main import create_app
 from dpvb.federated.channel import Channel
 from dpvb.federated.flower import ASK, GREET, GREETING, REFUSE, REFUSED, Address, check_readable, packed, unpacked
 from dpvb.federated.transport import Reply
-from dpvb.guards.errors import FederationError, ParameterError, check_path
+from dpvb.guards.errors import FederationError, ParameterError
 
 _PAUSE = 0.05  # seconds
 _STARTING = 60.0  # seconds
@@ -279,9 +279,7 @@ class _Serving:
     def __init__(self, app: Any, address: Address, tls: Any) -> None:
         files: dict[str, str] = {}
         if tls is not None:
-            certificate, key = (
-                check_readable(name, check_path(name, path)) for name, path in zip(_TLS_FILES, tls, strict=True)
-            )
+            certificate, key = (check_readable(name, path) for name, path in zip(_TLS_FILES, tls, strict=True))
             try:
                 ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
             except ssl.SSLError as error:

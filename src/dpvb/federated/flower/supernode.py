@@ -86,7 +86,7 @@ def serve(
     """
     for name in ("flwr", "httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    authority = None if certificate is None else str(check_readable("certificate", certificate))  # type: ignore[arg-type]
+    authority = None if certificate is None else str(check_readable("certificate", certificate))
     insecure = authority is None and address.is_loopback
     deadline, owes_until, told = time.monotonic() + patience, 0.0, False
     while not ended() or time.monotonic() < owes_until:

@@ -25,7 +25,7 @@ from dpvb.guards.domains import Positive, Positives
 from dpvb.models.expfam import gig_expectedstats, gig_logz
 
 
-class Scales(NamedTuple):
+class WeightScales(NamedTuple):
     """Parameters and expectations of the prior's factors: (K, J), of φ (K,), of ω a number; public."""
 
     a_kj: Positives
@@ -37,12 +37,12 @@ class Scales(NamedTuple):
     omega: Positive
 
     @classmethod
-    def start(cls, num_hidden: int, num_visible: int) -> Scales:
+    def start(cls, num_hidden: int, num_visible: int) -> WeightScales:
         """The result of one update from ⟨w²⟩ = 1 and from expectations that are all 1."""
         ones_kj = np.ones((num_hidden, num_visible))
         return cls(ones_kj, ones_kj, ones_kj, ones_kj, ones_kj, np.ones(num_hidden), 1.0).update(ones_kj)
 
-    def update(self, square_kj: Floats) -> Scales:
+    def update(self, square_kj: Floats) -> WeightScales:
         """One round of coordinate ascent given ⟨w²⟩: ζ, then ξ, φ and ω."""
         num_hidden, num_visible = square_kj.shape
         a_kj = 2 * self.rate_kj
@@ -50,7 +50,7 @@ class Scales(NamedTuple):
         rate_kj = 1.0 / (zeta_kj + self.phi_k[:, None])
         phi_k = (num_visible + 1) / 2 / (self.omega + rate_kj.sum(axis=1))
         omega = float((num_hidden + 1) / 2 / (1.0 + phi_k.sum()))
-        return Scales(a_kj, square_kj, zeta_kj, precision_kj, rate_kj, phi_k, omega)
+        return WeightScales(a_kj, square_kj, zeta_kj, precision_kj, rate_kj, phi_k, omega)
 
     def bound(self, square_kj: Floats) -> float:
         """⟨log p(w, ζ, ξ, φ, ω) - log q(ζ, ξ, φ, ω)⟩ at ⟨w²⟩, in nats. ⟨log ζ⟩ and ⟨log ξ⟩ cancel."""

@@ -16,8 +16,7 @@ gradients, from which the clip forms weights; `add_scores` adds the weighted gra
 compute every entry by the same operations in the same dtype: the bound of `score_norms` holds for what is added.
 """
 
-import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +26,10 @@ from dpvb.guards.arrays import Floats
 from dpvb.kernels.threads import num_threads, spread
 
 Real = NDArray[np.floating[Any]]
-Engine = Literal["numba", "numpy"]
 
 LANES = 16
 EXAMPLES_A_TASK = 64
 ROUNDING = 2.0**-52
-# Bits of a product of hidden units, and of the number of examples whose products are held at a time.
-_PAIR_BITS, _GROUP_BITS = 21, 9
 
 
 class Start(NamedTuple):
@@ -96,7 +92,6 @@ def local_step(
     extra_j: Floats | None = None,
     sweeps: int = 3,
     dtype: type[np.floating[Any]] = np.float32,
-    engine: Engine = "numba",
     threads: int | None = None,
 ) -> tuple[Real, Real, Real]:
     """Coordinate ascent over the hidden units of each example, `sweeps` times from π = σ(⟨b⟩).
@@ -105,7 +100,7 @@ def local_step(
     (K,) are public means; `v_kj` (K, J) and `extra_j` (J,) the variances of weights and offsets, none where they
     are points. ξ is brought to its optimum before each sweep and after the last one.
 
-    Returns `(pi_nk, xi_nj, psi_nj)` in `dtype` (plain NumPy: float64), private. A row of the result depends on that
+    Returns `(pi_nk, xi_nj, psi_nj)` in `dtype`, private. A row of the result depends on that
     row and the public arguments only: not on the batch, its order or `threads`.
 
     Source: Gan, Henao, Carlson & Carin 2015; Park, Foulds, Chaudhuri & Welling 2020, section 6.
@@ -114,14 +109,8 @@ def local_step(
     extra_j = np.zeros(w_kj.shape[1]) if extra_j is None else extra_j
     start = _start(w_kj, v_kj, c_j, extra_j, b_k)
     num_examples, num_visible = y_nj.shape
-    dtype = np.float64 if engine == "numpy" else dtype
     pi_nk = np.empty((num_examples, w_kj.shape[0]), dtype)
     xi_nj, psi_nj = np.empty((2, num_examples, num_visible), dtype)
-    if engine == "numpy":
-        for n in range(num_examples):
-            y_j = y_nj[n].astype(np.float64)
-            pi_nk[n], xi_nj[n], psi_nj[n] = _local_numpy(y_j, w_kj, v_kj, c_j, extra_j, b_k, sweeps, start)
-        return pi_nk, xi_nj, psi_nj
 
     from dpvb.models.belief_network import kernel_numba
 
@@ -153,7 +142,6 @@ def score_norms(
     a_nk: Real,
     w_kj: Real,
     *,
-    engine: Engine = "numba",
     threads: int | None = None,
 ) -> Floats:
     """Upper bounds of ‖s_n‖_F, s_kj = r_j p_k - (w_kj ξ_j) a_k, of the very numbers that `add_scores` sums.
@@ -167,23 +155,21 @@ def score_norms(
     off by u|s_kj| + (1 + u)(u|r_j p_k| + (2u + u²)|w_kj ξ_j a_k|) at most, all of them by 4u(√A + V) in norm. The
     addend covers underflow. A row with NaN or infinity gives inf or NaN.
     """
+    from dpvb.models.belief_network import kernel_numba
+
+    parts_n3, wide_kj = np.empty((len(r_nj), 3)), w_kj.astype(np.float64)
+
+    def task(first: int) -> None:
+        last = min(first + EXAMPLES_A_TASK, len(r_nj))
+        kernel_numba.norm_range(first, last, r_nj, xi_nj, p_nk, a_nk, wide_kj, parts_n3)
+
+    spread(task, range(0, len(r_nj), EXAMPLES_A_TASK), num_threads(threads))
+    return norms_of_parts(parts_n3, w_kj)
+
+
+def norms_of_parts(parts_n3: Floats, w_kj: Real) -> Floats:
+    """Return the bounds of `score_norms` from A, B and V² of every example, (n, 3)."""
     num_hidden, width = w_kj.shape
-    if engine == "numpy":
-        parts_n3 = np.empty((len(r_nj), 3))
-        for n in range(len(r_nj)):
-            r_j, xi_j, p_k, a_k, wide_kj = (x.astype(np.float64) for x in (r_nj[n], xi_nj[n], p_nk[n], a_nk[n], w_kj))
-            cross = float(p_k * a_k @ (wide_kj @ (r_j * xi_j)))
-            parts_n3[n] = (r_j @ r_j) * (p_k @ p_k), cross, a_k**2 @ (wide_kj**2 @ xi_j**2)
-    else:
-        from dpvb.models.belief_network import kernel_numba
-
-        parts_n3, wide_kj = np.empty((len(r_nj), 3)), w_kj.astype(np.float64)
-
-        def task(first: int) -> None:
-            last = min(first + EXAMPLES_A_TASK, len(r_nj))
-            kernel_numba.norm_range(first, last, r_nj, xi_nj, p_nk, a_nk, wide_kj, parts_n3)
-
-        spread(task, range(0, len(r_nj), EXAMPLES_A_TASK), num_threads(threads))
     positive_n = np.sqrt(parts_n3[:, 0]) + np.sqrt(parts_n3[:, 2])
     square_n = parts_n3[:, 0] - 2 * parts_n3[:, 1] + parts_n3[:, 2]
     slack_n = (num_hidden + width + 32) * ROUNDING * positive_n**2
@@ -201,7 +187,6 @@ def add_scores(
     grid: float,
     out_kj: NDArray[np.int64],
     *,
-    engine: Engine = "numba",
     threads: int | None = None,
 ) -> None:
     """Add Σ_n trunc(weight_n s_n / grid), truncated toward zero entry by entry, to `out_kj` (K, J), int64.
@@ -212,11 +197,6 @@ def add_scores(
     """
     scale_n = weight_n.astype(w_kj.dtype) * w_kj.dtype.type(1 / grid)
     used = np.flatnonzero(weight_n)
-    if engine == "numpy":
-        for n in used:
-            s_kj = _score(r_nj[n], xi_nj[n], p_nk[n], a_nk[n], w_kj)
-            out_kj += np.trunc(s_kj * scale_n[n]).astype(np.int64)
-        return
 
     from dpvb.models.belief_network import kernel_numba
 
@@ -227,33 +207,6 @@ def add_scores(
         kernel_numba.score_range(first, last, r_nj, xi_nj, p_nk, a_nk, w_kj, used, scale_n, EXAMPLES_A_TASK, out_kj)
 
     spread(task, range(len(edges) - 1), num_threads(threads))
-
-
-def add_moments(xi_nj: Floats, pi_nk: Floats, weight_n: Floats, grid: float, out: NDArray[np.int64]) -> None:
-    """Add weight_n ξ_nj ⟨z_k z_k'⟩ / grid, truncated, to `out` (J, K(K+1)/2), int64: k = k', then k < k' row by row.
-
-    ξ is at most ¼ and z at most 1. Both factors of a product are truncated to integers, on grids whose product is the
-    grid or, to keep sums of a group below 2⁵³, a multiple of it: the product loses magnitude only, and an integer GEMM
-    adds it exactly, in any order. Products of hidden units are held for a group of examples at a time.
-    """
-    row, column = np.triu_indices(pi_nk.shape[1], 1)
-    finest = math.frexp(grid)[1] - 1
-    right = max(0, min(_PAIR_BITS, -finest // 2))
-    left = max(finest + right, right + _GROUP_BITS - 55)
-    used = np.flatnonzero(weight_n)
-    for start in range(0, len(used), 2**_GROUP_BITS):
-        some = used[start : start + 2**_GROUP_BITS]
-        some_nk = pi_nk[some]
-        pairs = np.hstack([some_nk, some_nk[:, row] * some_nk[:, column]])
-        weighted = np.trunc(np.ldexp(xi_nj[some] * weight_n[some, None], -left))
-        np.ldexp(pairs, right, out=pairs)
-        product = weighted.T @ np.trunc(pairs, out=pairs)
-        out += product.astype(np.int64) << (left - right - finest)
-
-
-def _score(r_j: Real, xi_j: Real, p_k: Real, a_k: Real, w_kj: Real) -> Real:
-    """One example's gradient, every operation in the order of the compiled loops."""
-    return p_k[:, None] * r_j - (w_kj * xi_j) * a_k[:, None]
 
 
 def _start(w_kj: Floats, v_kj: Floats, c_j: Floats, extra_j: Floats, b_k: Floats) -> Start:
@@ -274,21 +227,3 @@ def _padded(array: Real, multiples: tuple[int, ...], dtype: type[np.floating[Any
     wide = np.full(lengths, fill, dtype)
     wide[tuple(map(slice, array.shape))] = array
     return wide
-
-
-def _local_numpy(
-    y_j: Floats, w_kj: Floats, v_kj: Floats, c_j: Floats, extra_j: Floats, b_k: Floats, sweeps: int, start: Start
-) -> tuple[Floats, Floats, Floats]:
-    """The result of `local_step` for one example, in plain float64."""
-    pi_k, psi_j, xi_j = (np.array(array, dtype=np.float64) for array in start[:3])
-    spread_kj = v_kj if len(v_kj) else np.zeros_like(w_kj)
-    for _ in range(sweeps):
-        for k in range(len(pi_k)):
-            others_j = psi_j - w_kj[k] * pi_k[k]
-            square_j = w_kj[k] ** 2 + spread_kj[k]
-            logit = b_k[k] + w_kj[k] @ (y_j - 0.5) - 0.5 * (xi_j @ (2 * others_j * w_kj[k] + square_j))
-            pi_k[k] = expit(logit)
-            psi_j = others_j + w_kj[k] * pi_k[k]
-        second_j = psi_j**2 + (pi_k * (1 - pi_k)) @ w_kj**2 + pi_k @ spread_kj + extra_j
-        xi_j = xi_of(second_j)
-    return pi_k, xi_j, psi_j

@@ -8,7 +8,7 @@ deviation of the privacy noise.
 
 from __future__ import annotations
 
-# --- first_order: `mnist`, forms "for accuracy" and "for bound" -------------------------------------------------------
+# --- steps: `mnist`, forms "for accuracy" and "for bound" -------------------------------------------------------------
 GRADIENT_BOUND = 0.0575  # bound on a gradient in W, over √(KJ). ‖r‖ of a fitted model is about √(.03 J) and ‖p‖ at most
 # √K / 2; two thirds of their product serve as well as all of it
 BIAS_BOUND = 0.25  # bound on a gradient in c, over √J
@@ -18,13 +18,7 @@ HIDDEN_WEIGHT = 0.11  # the same of ⟨z⟩ - z̄
 LEAST_MEAN = 0.01  # least probability z̄ of a hidden unit, and of its being off
 MEAN_DRIFT = 0.05  # typical change of z̄ in a step; if the noise is larger than this, the update of z̄ is damped
 
-# --- both forms: by hand ----------------------------------------------------------------------------------------------
+# --- by hand ---------------------------------------------------------------------------------------------------------
 VISIBLE_BOUND = 0.5  # bound on a vector y, over √J: as long as a vector with a quarter of ones
 LEAST_SQUARE = 1e-12  # least w² by which the prior's precision is read; at 0 it is infinite
 COUNT_WEIGHT = 0.2  # noise budget (in bound / std) of the number of examples, as a fraction of that of Σ y
-
-# --- six_blocks, form "clipped": by hand ------------------------------------------------------------------------------
-# Bounds, as fractions of the worst-case norms √K, √J, √J/4, √(JK)/4, √(JK), √J·K/4.
-CLIPPED = {"hidden": 0.6, "visible": VISIBLE_BOUND, "xi": 1.0, "xi_z": 0.5, "y_z": 0.25, "xi_zz": 0.2}
-LEAST_VISIBLE = 1e-3  # least mean of a visible unit, and of its being off, for the start of its offset
-LEAST_CURVATURE = 1e-6  # least curvature of a weight under noise, as a fraction of the trace of all weights' curvatures

@@ -15,21 +15,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.optimize import minimize
 
 from dpvb.guards.arrays import Floats
 from dpvb.models.factors import reading, tuned
 from dpvb.models.factors.reading import Split
 
-# Rounds at most, those until the number of factors is settled, and the relative change of a unique variance that ends
-# them; the largest precision of a factor.
-_ROUNDS, _SETTLED, _CLOSE, _OFF = 200, 20, 1e-5, 1e12
+# Rounds at most.
+_ROUNDS = 200
+# Rounds after which the number of factors no longer changes.
+_SETTLED = 20
+# Relative change of a unique variance that ends the rounds.
+_CLOSE = 1e-5
+# Largest precision of a factor.
+_OFF = 1e12
 
 
 @dataclass(frozen=True)
-class Factors:
+class FactorPosterior:
     """Loadings and unique variances; factors are in the order of what they explain of whitened rows.
 
     Attributes:
@@ -50,7 +57,7 @@ class Factors:
         return self.loading_dk @ self.loading_dk.T + np.diag(self.unique_d)
 
 
-def factors(read: Split, count: float, number: int | None, prior_d: Floats, *, is_point: bool) -> Factors:
+def factors(read: Split, count: float, number: int | None, prior_d: Floats, *, is_point: bool) -> FactorPosterior:
     """Factor analysis of Ŝ.
 
     Args:
@@ -76,7 +83,9 @@ def factors(read: Split, count: float, number: int | None, prior_d: Floats, *, i
     return _finished(second_dd, count, loading_dk, unique_d, floor_d, is_point=is_point, isotropic=False)
 
 
-def components(spectrum_e: Floats, basis_de: Floats, count: float, number: int | None, *, is_point: bool) -> Factors:
+def components(
+    spectrum_e: Floats, basis_de: Floats, count: float, number: int | None, *, is_point: bool
+) -> FactorPosterior:
     """Probabilistic principal components of Ŝ, from its eigenvalues (falling) and eigenvectors.
 
     Args:
@@ -123,7 +132,7 @@ def _finished(
     *,
     is_point: bool,
     isotropic: bool,
-) -> Factors:
+) -> FactorPosterior:
     """The point estimate as it is, or variational Bayes from there."""
     d, k = loading_dk.shape
     error_kk = np.zeros((k, k))
@@ -144,7 +153,7 @@ def _finished(
     return turned(loading_dk, unique_d, error_kk)
 
 
-def turned(loading_dk: Floats, unique_d: Floats, error_kk: Floats) -> Factors:
+def turned(loading_dk: Floats, unique_d: Floats, error_kk: Floats) -> FactorPosterior:
     """The same factors in the rotation that makes WᵀΨ⁻¹W diagonal."""
     root_d = np.sqrt(unique_d)
     basis_dk, size_k, turn_kk = np.linalg.svd(loading_dk / root_d[:, None], full_matrices=False)
@@ -152,7 +161,7 @@ def turned(loading_dk: Floats, unique_d: Floats, error_kk: Floats) -> Factors:
     places = np.abs(shown_dk).argmax(axis=0) if shown_dk.size else np.empty(0, dtype=np.intp)
     sign_k = np.where(shown_dk[places, np.arange(len(size_k))] < 0, -1.0, 1.0)
     error_k = np.einsum("ki,ij,kj->k", turn_kk, error_kk, turn_kk)
-    return Factors(shown_dk * sign_k, unique_d, size_k**2, error_k)
+    return FactorPosterior(shown_dk * sign_k, unique_d, size_k**2, error_k)
 
 
 def spectrum(second_dd: Floats, sd: float, count: float, prior: float) -> tuple[Floats, Floats]:
@@ -170,7 +179,139 @@ def spectrum(second_dd: Floats, sd: float, count: float, prior: float) -> tuple[
     trace, level, above_e = float(eigenvalue_e.sum()), float(eigenvalue_e.mean()), np.zeros(d)
     for _ in range(tuned.ROUNDS):
         above_e = reading.unbiased(eigenvalue_e - level, sd, d)
-        found = (trace - float(above_e.sum())) / d
-        variance = (sd**2 + 2 * found**2 / count) / d
-        level = float(reading.with_prior(np.array([found]), np.array([variance]), np.array([prior]))[0])
+        mean = (trace - float(above_e.sum())) / d
+        variance = (sd**2 + 2 * mean**2 / count) / d
+        level = float(reading.with_prior(np.array([mean]), np.array([variance]), np.array([prior]))[0])
     return level + above_e, basis_de
+
+
+# The factors that are nearest to released second moments, drawn together by no prior: the centres of intervals.
+#
+# S = W Wᵀ + Ψ + error. An entry's error has about the variance m_i m_j / n, m² = ψ² + n·sd²/2: sampling of what factors
+# leave, and noise. The sum of squared errors over their variances is least where W are the first eigenpairs of
+# (S - Ψ)_ij / √(m_i m_j); its derivative by ψ_i/m_i is minus what they leave of the diagonal there (Harman & Jones
+# 1966). With noise far below sampling this is maximum likelihood. All of it is post-processing and costs no privacy.
+
+
+def nearest_factors(second_dd: Floats, sd: float, count: float, number: int) -> FactorPosterior:
+    """So many factors, as a point estimate.
+
+    Args:
+        second_dd: S, about the mean, symmetric.
+        sd: noise std of its diagonal, above 0.
+        count: number of rows n.
+        number: of factors, at least 1 and at most the number of columns.
+    """
+    diagonal_d = np.diagonal(second_dd)
+    most_d = np.maximum(diagonal_d, sd)
+    end_d2, unique_d = np.stack([tuned.LEAST_UNIQUE * most_d, most_d], axis=1), 0.5 * most_d
+    for _ in range(tuned.METRICS):
+        metric_d = np.hypot(unique_d, sd * np.sqrt(0.5 * count))
+        whitened_dd = second_dd / np.sqrt(np.outer(metric_d, metric_d))
+        bounds = end_d2 / metric_d[:, None]
+        minimum = minimize(_misfit_of, unique_d / metric_d, (whitened_dd, number), "L-BFGS-B", jac=True, bounds=bounds)
+        unique_d = np.clip(minimum.x * metric_d, *end_d2.T)
+    root_dk = _whitened_root(minimum.x, whitened_dd, number)
+    return turned(root_dk * np.sqrt(metric_d)[:, None], unique_d, np.zeros((number, number)))
+
+
+def _whitened_root(unique_d: Floats, whitened_dd: Floats, number: int) -> Floats:
+    """The first eigenpairs of whitened S - Ψ, as its root, (d, k)."""
+    d = len(unique_d)
+    value_k, basis_dk = eigh(whitened_dd - np.diag(unique_d), subset_by_index=(d - number, d - 1))
+    return np.asarray(basis_dk * np.sqrt(np.maximum(value_k, 0.0)))
+
+
+def _misfit_of(unique_d: Floats, whitened_dd: Floats, number: int) -> tuple[float, Floats]:
+    """Half the sum of squares of what factors and unique variances leave, and its derivative, (d,)."""
+    root_dk = _whitened_root(unique_d, whitened_dd, number)
+    left_dd = whitened_dd - np.diag(unique_d) - root_dk @ root_dk.T
+    return 0.5 * float(np.square(left_dd).sum()), -np.diagonal(left_dd)
+
+
+# How far loadings and explained variances may be off: sampling of rows and the noise of the release, to first order.
+#
+# In coordinates where Ψ = I, second moments are Λ = I + WᵀW in their own eigenbasis u, and what is added to them has
+#
+#     variance of u_lᵀ E u_k = λ_l λ_k (1 + [l = k]) / n + (sd²/2) (‖a_l‖² ‖a_k‖² + (a_lᵀa_k)²),   a_l = Ψ^(-1/2) u_l,
+#
+# the first part as of normal rows, the second of symmetric noise with std sd on the diagonal. To first order λ_k moves
+# by u_kᵀEu_k, and u_k by Σ_l u_l (u_lᵀEu_k) / (λ_k - λ_l) (Anderson 1963). Clipped rows add (0.7 lost)² λ_l λ_k to
+# each variance, and an error δ_j of ln ψ_j adds -(λ_l + λ_k)/2 Σ_j u_jl u_jk δ_j to u_lᵀEu_k.
+
+
+# Largest factor by which correcting an eigenvalue near the noise makes its error larger.
+_STEEPEST = 5.0
+# Least squared difference of eigenvalues, relative to both, and least strength of a factor: what is less is none.
+_LEAST_GAP = 1e-12
+# Least eigenvalue, relative to the largest, of what the rest of the space says of unique variances.
+_LEAST_FREE = 1e-6
+
+
+class FactorErrors(NamedTuple):
+    """Standard deviations: of loadings (d, k), and of λ_k - 1 relative to Ψ, (k,)."""
+
+    loading_dk: Floats
+    strength_k: Floats
+
+
+def factor_errors(
+    loading_dk: Floats, unique_d: Floats, sd: float, count: float, lost: float, *, isotropic: bool
+) -> FactorErrors:
+    """Standard deviations of loadings with WᵀΨ⁻¹W diagonal, and of its diagonal.
+
+    Args:
+        loading_dk, unique_d: W and Ψ, in units in which noise is alike in all entries.
+        sd: noise std of a diagonal entry.
+        count: number of rows.
+        lost: what shortening took of the second moments, relative to what it left.
+        isotropic: whether Ψ is one variance, which noise hardly moves.
+    """
+    d, k = loading_dk.shape
+    root_d = np.sqrt(unique_d)
+    basis_dd, size_k, _ = np.linalg.svd(loading_dk / root_d[:, None], full_matrices=True)
+    value_e = 1.0 + np.append(size_k**2, np.zeros(d - k))
+    gram_dd = (basis_dd.T / unique_d) @ basis_dd
+    length_e, factors = np.diagonal(gram_dd), np.arange(k)
+    relative = 1.0 / count + (tuned.LOST_DOUBT * lost) ** 2
+    variance_ek = relative * np.outer(value_e, value_e[:k])
+    variance_ek += 0.5 * sd**2 * (np.outer(length_e, length_e[:k]) + gram_dd[:, :k] ** 2)
+    variance_ek[factors, factors] += value_e[:k] ** 2 / count
+    if not isotropic:
+        error_dd = _unique_errors(basis_dd[:, k:], unique_d, sd, relative)
+        for place in factors:
+            part_de = basis_dd * basis_dd[:, [place]]
+            turned_e = np.maximum((part_de * (error_dd @ part_de)).sum(axis=0), 0.0)
+            turned_e[place] = 0.0
+            variance_ek[:, place] += 0.25 * (value_e + value_e[place]) ** 2 * turned_e
+    gap_ek = value_e[:k] - value_e[:, None]
+    gap_ek[factors, factors] = np.inf
+    turn_ek = variance_ek / np.maximum(gap_ek**2, _LEAST_GAP * np.outer(value_e, value_e[:k]))
+    turn_jk = np.minimum(np.square(basis_dd) @ turn_ek, 1.0)
+    noise_k = d * (sd * length_e[:k]) ** 2
+    strength_k = np.maximum(size_k**2, _LEAST_GAP)
+    slope_k = 1.0 / np.maximum(1.0 - noise_k / (2 * strength_k**2), 1.0 / _STEEPEST)
+    along_k = slope_k**2 * variance_ek[factors, factors]
+    square_jk = strength_k * turn_jk + np.square(basis_dd[:, :k]) * np.minimum(along_k / (4 * strength_k), along_k**0.5)
+    return FactorErrors(root_d[:, None] * np.sqrt(square_jk), np.sqrt(along_k))
+
+
+def _unique_errors(rest_dl: Floats, unique_d: Floats, sd: float, relative: float) -> Floats:
+    """Covariance of ln Ψ, (d, d), told by the directions that no factor reaches (Lawley & Maxwell 1971)."""
+    free_dd = rest_dl @ rest_dl.T
+    noisy_dd = free_dd @ (free_dd / unique_d[:, None])
+    back_dd = np.linalg.pinv(free_dd**2, rcond=_LEAST_FREE, hermitian=True)
+    return np.asarray(back_dd @ (2.0 * relative * free_dd**2 + (sd * noisy_dd) ** 2) @ back_dd)
+
+
+def moment_errors(covariance_dd: Floats, sd: float, count: float, lost: float) -> Floats:
+    """Standard deviations of second moments as they were released, (d, d); arguments are those of `errors`.
+
+    Args:
+        covariance_dd: what they are read as.
+        sd, count, lost: as there.
+    """
+    variance_d = np.diagonal(covariance_dd)
+    product_dd = np.outer(variance_d, variance_d)
+    noise_dd = 0.5 * sd**2 * (1.0 + np.eye(len(variance_d)))
+    return np.sqrt((product_dd + covariance_dd**2) / count + noise_dd + (tuned.LOST_DOUBT * lost) ** 2 * product_dd)

@@ -15,8 +15,10 @@ import numpy as np
 from dpvb.guards.arrays import Floats
 from dpvb.models.factors import tuned
 
-# Variances of columns, as multiples of their mean: atoms of the prior, and the relative width of one.
-_ATOMS, _WIDTH = np.geomspace(1e-4, 50.0, 60), 0.1
+# Atoms of the prior of the variances of columns, as multiples of their mean.
+_ATOMS = np.geomspace(1e-4, 50.0, 60)
+# Relative width of an atom.
+_WIDTH = 0.1
 
 
 class Split(NamedTuple):
@@ -68,7 +70,7 @@ def split(second_dd: Floats, sd: float, count: float, prior_d: Floats) -> Split:
     unique_d = 0.5 * variances(diagonal_d, sd)
     for _ in range(tuned.ROUNDS):
         eigenvalue_e, vector_de = np.linalg.eigh(second_dd - np.diag(unique_d))
-        seen = eigenvalue_e > edge(sd, len(diagonal_d))
+        seen = eigenvalue_e > noise_edge(sd, len(diagonal_d))
         root_de = vector_de[:, seen] * shrunk(eigenvalue_e[seen], sd, len(diagonal_d)) ** 0.5
         before_d, left_d = unique_d, diagonal_d - np.square(root_de).sum(axis=1)
         unique_d = variances(left_d, tuned.DOUBT * sd)
@@ -78,7 +80,7 @@ def split(second_dd: Floats, sd: float, count: float, prior_d: Floats) -> Split:
     return Split(root_de @ root_de.T, unique_d, int(seen.sum()))
 
 
-def edge(sd: float, d: int) -> float:
+def noise_edge(sd: float, d: int) -> float:
     """The eigenvalue that noise alone passes in one of a thousand matrices (Tracy & Widom 1996)."""
     return float(math.sqrt(2 * d) * sd * (1.0 + tuned.BEYOND * d ** (-2 / 3)))
 
@@ -91,4 +93,62 @@ def shrunk(eigenvalue_e: Floats, sd: float, d: int) -> Floats:
 def unbiased(eigenvalue_e: Floats, sd: float, d: int) -> Floats:
     """θ, the eigenvalue of Σ that is seen at e, 0 within the noise."""
     inside = shrunk(eigenvalue_e, sd, d)
-    return np.where(eigenvalue_e > edge(sd, d), 0.5 * (eigenvalue_e + inside), 0.0)
+    return np.where(eigenvalue_e > noise_edge(sd, d), 0.5 * (eigenvalue_e + inside), 0.0)
+
+
+# Which directions a factor model will see, from public numbers alone; unit: a row.
+
+
+# Square of the radius over the mean squared length of rows about their mean; benchmark `forecasts` shows what it does.
+_RADIUS = 1.3
+# Share of rows in neighbouring bins of lengths; benchmark `forecasts` shows what it does.
+_NEAR = 0.9
+
+
+def least_share(d: int, noise: float, of_lengths: float, n: float) -> float:
+    """The share of the variance of all columns that a direction needs to be seen above noise and sampling.
+
+    The radius follows the lengths of rows, so that their unit does not matter.
+
+    Args:
+        d: number of columns.
+        noise: noise std of the second moments as they are released, on the diagonal.
+        of_lengths: noise std of a bin of lengths; where rows are lost in it, the radius is the largest possible.
+        n: number of rows.
+    """
+    of_moments = noise_of_moments(noise, of_lengths, n)
+    if math.isinf(of_moments):
+        return 1.0
+    return min(math.hypot(noise_edge(of_moments, d), 2 * math.sqrt(d / n) / d), 1.0)
+
+
+def noise_of_moments(noise: float, of_lengths: float, n: float) -> float:
+    """Noise std of a second moment over the sum of all variances; infinite where the lengths of rows are not seen.
+
+    Args:
+        noise, of_lengths, n: as in `least_share`.
+    """
+    if noise == 0:
+        return 0.0
+    if _NEAR * n < tuned.CERTAIN * of_lengths * math.sqrt(tuned.TOGETHER):
+        return math.inf
+    return _RADIUS * noise / ((1 - tuned.GRAM_CONSTANT**2) * n)
+
+
+def captured(d: int, k: int, of_moments: float) -> float:
+    """What noise leaves of the variance that k directions capture, if these hold half of all variance in equal parts.
+
+    A direction whose variance exceeds that of the others by θ is seen at θ + r²/4θ and turned by an angle of squared
+    cosine 1 - r²/4θ², for eigenvalues of noise up to r (Benaych-Georges & Nadakuditi 2011).
+
+    Args:
+        d: number of columns, more than k.
+        k: number of directions.
+        of_moments: noise std of a second moment over the sum of all variances.
+    """
+    share, other = 0.5 / k, 0.5 / (d - k)
+    above, radius = share - other, math.sqrt(2 * d) * of_moments
+    if above <= radius / 2 or above + radius**2 / (4 * above) <= noise_edge(of_moments, d):
+        return 0.0
+    cosine2 = 1 - (radius / (2 * above)) ** 2
+    return cosine2 + (1 - cosine2) * other / share

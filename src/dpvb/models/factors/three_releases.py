@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -33,13 +34,16 @@ from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
+from dpvb.guards.domains import Nonnegative, Positive, Positives, Symmetric
 from dpvb.guards.errors import ParameterError, check_integer, check_number
-from dpvb.models.factors import lengths, reading, tuned
-from dpvb.models.factors.moments import Moments
-from dpvb.models.factors.rows import RowsBatch
+from dpvb.models.factors import reading, tuned
 
-_C, _C_GRAM = tuned.MOMENTS_CONSTANT, tuned.GRAM_CONSTANT
-_REST, _REST_GRAM = math.sqrt(1.0 - _C**2), math.sqrt(1.0 - _C_GRAM**2)
+# c and c': the constants beside a row.
+_C = tuned.MOMENTS_CONSTANT
+_C_GRAM = tuned.GRAM_CONSTANT
+# √(1 - c²) and √(1 - c'²): the factors of the row.
+_REST = math.sqrt(1.0 - _C**2)
+_REST_GRAM = math.sqrt(1.0 - _C_GRAM**2)
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class ThreeReleases:
         gamma: γ: how far the scales of columns follow their standard deviations, from 0 to 1.
         origin_d: what is taken off rows first, (d,), in their units; None: nothing.
         reach: a bound on the length of what is left.
-        known: moments of other rows beside these. Where noise is in them, their scales, radius and mean are taken over,
+        earlier: moments of other rows beside these. If they have noise, their scales, radius and mean are taken over,
             and second moments alone are released.
 
     Raises:
@@ -62,7 +66,7 @@ class ThreeReleases:
     gamma: float = tuned.FACTORS_GAMMA
     origin_d: Floats | None = None
     reach: float = 1.0
-    known: Moments | None = None
+    earlier: SecondMoments | None = None
 
     def __post_init__(self) -> None:
         check_integer("n_features", self.n_features, low=1, high=10**5)
@@ -72,9 +76,9 @@ class ThreeReleases:
             raise ParameterError(f"origin_d must hold {self.n_features} numbers, got shape {self.origin_d.shape}.")
 
     @property
-    def _taken_over(self) -> Moments | None:
+    def _taken_over(self) -> SecondMoments | None:
         """Of which moments scales, radius and mean are taken over: other scales would make their noise unlike."""
-        return self.known if self.known is not None and self.known.noise > 0 else None
+        return self.earlier if self.earlier is not None and self.earlier.noise > 0 else None
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -100,19 +104,19 @@ class ThreeReleases:
         # Parts of what is spent at all are relative to each other where there are no steps.
         return Schedule((), {"first": first / 2, "second": second / 2, "last": (1.0 - first - second) / 2})
 
-    def init(self, rng: np.random.Generator) -> Moments:
-        """Nothing is known; no randomness."""
+    def init(self, rng: np.random.Generator) -> SecondMoments:
+        """Return the state before the first release; no randomness."""
         return self.start
 
     @property
-    def start(self) -> Moments:
-        """What is known before the first release."""
+    def start(self) -> SecondMoments:
+        """The state before the first release."""
         d = self.n_features
         if self._taken_over is not None:
             return self._taken_over
-        return Moments(np.zeros(d), np.ones(d), 1.0, 0.0, np.zeros((d, d)), 1.0, 1.0)
+        return SecondMoments(np.zeros(d), np.ones(d), 1.0, 0.0, np.zeros((d, d)), 1.0, 1.0)
 
-    def e_step(self, q: Moments, batch: RowsBatch, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: SecondMoments, batch: RowsBatch, blocks: Mapping[str, Block]) -> Contributions:
         """What every row adds to the blocks asked for."""
         y_nd = self.placed(batch.x_nd)
         if "moments" in blocks:
@@ -121,7 +125,7 @@ class ThreeReleases:
             z_nd = np.ascontiguousarray((y_nd - q.mean_d) / q.scale_d)
             length_n = upper_norms(z_nd)
             if "length" in blocks:
-                return {"length": Rows(lengths.in_bins(length_n, lengths.edges(q.mean_d, q.scale_d)))}
+                return {"length": Rows(lengths_in_bins(length_n, length_edges(q.mean_d, q.scale_d)))}
             z_nd *= (1.0 / np.maximum(length_n, q.radius))[:, None]
         return {"gram": Gram(_beside(_C_GRAM, _REST_GRAM * z_nd), np.ones(len(z_nd)))}
 
@@ -129,18 +133,18 @@ class ThreeReleases:
         """Rows in units of y, each entry by itself."""
         return np.asarray((x_nd if self.origin_d is None else x_nd - self.origin_d) / self.reach)
 
-    def m_step(self, s: Estimate, q: Moments) -> Moments:
+    def m_step(self, s: Estimate, q: SecondMoments) -> SecondMoments:
         """Means and scales; the radius; second moments."""
         if "gram" in s.names:
             summed = self._summed(s, q)
-            return summed if self.known is None else summed.joined(self.known)
+            return summed if self.earlier is None else summed.joined(self.earlier)
         if "length" in s.names:
             sd = s.noise_std("length")
             # Both are of one budget.
             gram_sd = sd * math.sqrt(self.schedule.budget["second"] / self.schedule.budget["last"])
             noise = gram_sd / (_REST_GRAM**2 * q.count)
-            found = lengths.chosen(s.read("length"), sd, q.mean_d, q.scale_d, noise)
-            return replace(q, radius=found.radius, lost=found.lost)
+            chosen = chosen_radius(s.read("length"), sd, q.mean_d, q.scale_d, noise)
+            return replace(q, radius=chosen.radius, lost=chosen.lost)
         moments, sd = s.read("moments"), s.noise_std("moments")
         count = max(float(moments[0]) / _C, sd / _C, 1.0)
         mean_d = moments[1:] / (_REST * count)
@@ -152,7 +156,7 @@ class ThreeReleases:
             scale_d /= math.sqrt(float(np.mean(scale_d**2)))
         return replace(q, mean_d=mean_d, scale_d=scale_d, count=count)
 
-    def _summed(self, s: Estimate, q: Moments) -> Moments:
+    def _summed(self, s: Estimate, q: SecondMoments) -> SecondMoments:
         """The second moments about their own mean, and that mean."""
         gram, sd = s.read("gram"), s.noise_std("gram")
         count = max(float(gram[0, 0]) / _C_GRAM**2, sd / _C_GRAM**2, 1.0)
@@ -168,3 +172,138 @@ class ThreeReleases:
 def _beside(constant: float, x_nd: Floats) -> Floats:
     """Rows behind a constant; NaN stays."""
     return np.hstack([constant + 0.0 * x_nd[:, :1], x_nd])
+
+
+# Second moments of rows: those that a factor model releases, and those of other rows beside them.
+#
+# Moments S_i of n_i rows, of noise std sd_i on their diagonals, are averaged by their precisions: with variances v of
+# columns an entry has the error sd_i² + 2v²/n_i, up to a factor that is the same for both. Then what their means differ
+# by is added.
+
+
+# Least variance of a column that is not constant.
+_LEAST_COLUMN = 1e-100
+
+
+@dataclass(frozen=True)
+class SecondMoments:
+    """q: what is known of the rows' moments so far, all of it in units of y; public.
+
+    Attributes:
+        mean_d, scale_d: m and s.
+        radius: R, in units of z.
+        lost: what shortening takes of the second moments, relative to what it leaves.
+        second_dd: S, given back what shortening takes on average.
+        noise: noise std of its diagonal; that of any other entry is 1/√2 of it.
+        count: number of rows.
+    """
+
+    mean_d: Floats
+    scale_d: Positives
+    radius: Positive
+    lost: Nonnegative
+    second_dd: Symmetric
+    noise: Nonnegative
+    count: Positive
+
+    def joined(self, other: SecondMoments) -> SecondMoments:
+        """These, and those of other rows, in these scales; noise of both is alike in all entries."""
+        turn_d = other.scale_d / self.scale_d
+        both = (self.second_dd, np.outer(turn_d, turn_d) * other.second_dd)
+        count = self.count + other.count
+        trace = sum(part.count * float(np.trace(dd)) for part, dd in zip((self, other), both, strict=True))
+        variance = max(trace / count / len(turn_d), _LEAST_COLUMN)
+        precision, beyond = (1.0 / (part.noise**2 + 2.0 * variance**2 / part.count) for part in (self, other))
+        share = beyond / (precision + beyond)
+        apart_d = (other.mean_d - self.mean_d) / self.scale_d
+        second_dd = (1.0 - share) * both[0] + share * both[1] + share * (1.0 - share) * np.outer(apart_d, apart_d)
+        return replace(
+            self,
+            mean_d=self.mean_d + share * (other.mean_d - self.mean_d),
+            lost=(1.0 - share) * self.lost + share * other.lost,
+            second_dd=second_dd,
+            noise=float(np.hypot((1.0 - share) * self.noise, share * other.noise)),
+            count=1.0 / ((1.0 - share) ** 2 / self.count + share**2 / other.count),
+        )
+
+
+# The radius in which rows are summed: of all that the released lengths allow, the one with the least error.
+#
+# A short radius shortens the longest rows; a long one pays for them with noise, which grows with its square.
+
+
+class Radius(NamedTuple):
+    """A radius R, and E(ℓ² - R²)₊ / E min(ℓ², R²): what shortening takes, relative to what it leaves."""
+
+    radius: float
+    lost: float
+
+
+def length_edges(mean_d: Floats, scale_d: Floats) -> Floats:
+    """Upper ends of the bins of ‖(y - m)/s‖, but for the last, which has none, (bins - 1,)."""
+    return _bin_ends(mean_d, scale_d)[1:-1]
+
+
+def lengths_in_bins(length_n: Floats, edge_b: Floats) -> Floats:
+    """Each length as a row with a 1 in its bin, (n, bins); NaN throughout for what is no finite number."""
+    row_nb = np.zeros((len(length_n), len(edge_b) + 1))
+    row_nb[np.arange(len(length_n)), np.searchsorted(edge_b, length_n)] = 1.0
+    row_nb[~np.isfinite(length_n)] = np.nan
+    return row_nb
+
+
+def chosen_radius(found_b: Floats, sd: float, mean_d: Floats, scale_d: Floats, noise: float) -> Radius:
+    """The radius with the least error of the second moments, in the Frobenius norm.
+
+    Args:
+        found_b: noisy numbers of rows in each bin, (bins,).
+        sd: std of their noise.
+        mean_d, scale_d: what lengths were measured with.
+        noise: noise std of a second moment on the diagonal, over the square of the radius.
+    """
+    end_b, d = _bin_ends(mean_d, scale_d), len(mean_d)
+    share_b = _seen_bins(found_b, sd)
+    if not share_b.any():  # No row is seen above the noise: none is clipped.
+        return Radius(float(end_b[-1]), 0.0)
+    share_b /= share_b.sum()
+    square_b = end_b[1:] * np.maximum(end_b[:-1], 0.5 * end_b[1:])
+    end_b = end_b[1:] * (1.0 + 1e-12)
+    lost_b = np.array([share_b @ np.maximum(square_b - end * end, 0.0) for end in end_b])
+    kept_b = np.array([share_b @ np.minimum(square_b, end * end) for end in end_b])
+    bias_b = tuned.LOST_WEIGHT * lost_b / math.sqrt(min(d, tuned.LARGE_VALUES))
+    error_b = np.hypot(bias_b, noise * end_b**2 * math.sqrt(d * (d + 1) / 2))
+    longest = int(np.flatnonzero(share_b)[-1])
+    best = int(np.argmin(error_b[: longest + 1]))
+    return Radius(float(end_b[best]), float(lost_b[best] / kept_b[best]))
+
+
+def _seen_bins(found_b: Floats, sd: float) -> Floats:
+    """The bins around the fullest one up to the first on each side that is lost in noise, and others beyond doubt.
+
+    Several bins together say whether there are rows at all.
+    """
+    together_b = np.convolve(found_b, np.ones(tuned.TOGETHER), "same")
+    if together_b.max() <= tuned.CERTAIN * sd * math.sqrt(tuned.TOGETHER):
+        return np.zeros(len(found_b))
+    near_b = np.abs(np.arange(len(found_b)) - int(together_b.argmax())) <= tuned.TOGETHER // 2
+    mode, empty = int(np.where(near_b, found_b, -np.inf).argmax()), np.flatnonzero(found_b <= sd)
+    seen_b = found_b > tuned.CERTAIN * sd
+    seen_b[max(empty[empty < mode], default=-1) + 1 : min(empty[empty > mode], default=len(found_b))] = True
+    return np.where(seen_b, found_b, 0.0)
+
+
+def _bin_ends(mean_d: Floats, scale_d: Floats) -> Floats:
+    """All ends of the bins, from 0 to the largest length that a row of norm 1 can have, (bins + 1,)."""
+    top = (1.0 + float(np.linalg.norm(mean_d))) / float(scale_d.min())
+    return np.append(0.0, top * 10.0 ** (-tuned.DECADES * np.arange(tuned.BINS - 1, -1, -1) / tuned.BINS))
+
+
+# What an E-step of a factor model gets: clean private rows.
+
+
+class RowsBatch(Protocol):
+    """Clean private rows; a faulty row is NaN throughout."""
+
+    @property
+    def x_nd(self) -> Floats:
+        """Features, (n, d), of norm at most 1."""

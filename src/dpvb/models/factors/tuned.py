@@ -9,7 +9,8 @@ from __future__ import annotations
 # --- the plan: parts of Σμ² -------------------------------------------------------------------------------------------
 MOMENTS_BUDGET = 0.10  # of means and squares; a half of it costs log-likelihood at every ε
 LENGTH_BUDGET = 0.03  # of the lengths of rows; the rest is for the second moments
-MOMENTS_WEIGHT, SQUARES_WEIGHT = 0.6, 0.8  # noise budgets (in bound / std) of both parts of the first release
+MOMENTS_WEIGHT = 0.6  # noise budget (in bound / std) of the means in the first release
+SQUARES_WEIGHT = 0.8  # noise budget (in bound / std) of the squares in the first release
 
 # --- what a row adds --------------------------------------------------------------------------------------------------
 MOMENTS_CONSTANT = 0.4  # c: the constant beside a row, by which rows are counted, where rows have norm 1

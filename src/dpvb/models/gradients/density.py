@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError
-from dpvb.models.gradients.extra import optional
 
 #: Entries of the rows on which a density is tried. It must be finite on one of these rows only: zero may lie outside
 #: its support.
@@ -151,3 +151,19 @@ def _is_finite(call: str, function: Callable[..., Any], theta_p: Any, rest: list
     raise ParameterError(
         f"{call} must return one real number for one theta and one row, written with jax.numpy; {fault}."
     )
+
+
+# The optional packages, imported when they are first needed.
+
+
+def optional(name: str) -> Any:
+    """Import JAX, NumPyro or a part of theirs.
+
+    Raises:
+        ParameterError: if it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError:
+        missing = name.split(".")[0]
+    raise ParameterError(f"DPVI needs {missing}, which is not installed: pip install '.[jax]' in dpvb's source folder.")

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpvb.guards.errors import ParameterError
-from dpvb.models.gradients.density import Density
-from dpvb.models.gradients.extra import optional
+from dpvb.models.gradients.density import Density, optional
 
 
 @dataclass(frozen=True)

@@ -25,4 +25,5 @@ LEAST_FREEDOM = 0.1  # least fraction of the points beyond the unknowns before r
 
 # --- gradients: `dpvi` (time of a step) -------------------------------------------------------------------------------
 BATCH_NUMBERS = 2**20  # numbers of a batch's gradients at most: they stay in the cache
-MOST_ROWS, LEAST_ROWS = 8192, 32  # rows of a batch
+MOST_ROWS = 8192  # rows of a batch at most
+LEAST_ROWS = 32  # rows of a batch at least

@@ -22,7 +22,7 @@ Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Shape:
+class GaussianShape:
     """Which numbers go together; public.
 
     Attributes:
@@ -39,16 +39,16 @@ class Shape:
     def pairs(self) -> tuple[Places, Places]:
         """Places of the entries of h: the diagonal first, then the pairs above it that have a covariance."""
         row, column = np.triu_indices(self.width, 1)
-        kept = self.full & ~(np.isin(row, self.gaps) | np.isin(column, self.gaps))
+        together = self.full & ~(np.isin(row, self.gaps) | np.isin(column, self.gaps))
         diagonal = np.arange(self.width)
-        return np.append(diagonal, row[kept]), np.append(diagonal, column[kept])
+        return np.append(diagonal, row[together]), np.append(diagonal, column[together])
 
     @property
     def together(self) -> Floats:
         """1 where two numbers have a covariance, (d, d)."""
-        found, (row, column) = np.zeros((self.width, self.width)), self.pairs
-        found[row, column] = found[column, row] = 1.0
-        return found
+        together_dd, (row, column) = np.zeros((self.width, self.width)), self.pairs
+        together_dd[row, column] = together_dd[column, row] = 1.0
+        return together_dd
 
     @property
     def alone(self) -> NDArray[np.bool_]:
@@ -70,10 +70,10 @@ class Shape:
     def matrix(self, h_ke: Floats) -> Floats:
         """Symmetric matrices of z_i z_j, and of z_i² - 1 on the diagonal, from the entries of h, (k, d, d)."""
         row, column = self.pairs
-        made = np.zeros((len(h_ke), self.width, self.width))
-        made[:, row, column] = made[:, column, row] = h_ke
-        made[:, *2 * (np.arange(self.width),)] *= math.sqrt(2)
-        return made
+        matrix_kdd = np.zeros((len(h_ke), self.width, self.width))
+        matrix_kdd[:, row, column] = matrix_kdd[:, column, row] = h_ke
+        matrix_kdd[:, *2 * (np.arange(self.width),)] *= math.sqrt(2)
+        return matrix_kdd
 
 
 def inverse(root_kdd: Floats) -> Floats:

@@ -16,23 +16,23 @@ import numpy as np
 from dpvb.core.forms import SparseRows
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.mixtures import categorical, tuned
-from dpvb.models.mixtures.columns import Columns
-from dpvb.models.mixtures.components import MixedRows
+from dpvb.models.mixtures.components import MixedColumns
+from dpvb.rows.mixed import MixedRows
 
 
 @dataclass(frozen=True)
 class Pairs:
     """The tables; public."""
 
-    columns: Columns
+    columns: MixedColumns
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Places of each column: numbers, counts, then categories; a gap is a place of its number."""
-        own, gaps = self.columns, self.columns.gaps
-        numbers = (tuned.BINS + (place in gaps) for place in range(own.numbers))
-        counts = (int(min(most + 1, tuned.BINS)) for most in own.max_counts)
-        return (*numbers, *counts, *own.sizes[: len(own.sizes) - len(gaps)])
+        columns, gaps = self.columns, self.columns.gaps
+        numbers = (tuned.PAIR_BINS + (place in gaps) for place in range(columns.numbers))
+        counts = (int(min(most + 1, tuned.PAIR_BINS)) for most in columns.max_counts)
+        return (*numbers, *counts, *columns.sizes[: len(columns.sizes) - len(gaps)])
 
     @property
     def places(self) -> list[tuple[int, int]]:
@@ -56,15 +56,15 @@ class Pairs:
 
     def codes(self, rows: MixedRows) -> Ints:
         """Place of each row in each column, (n, J)."""
-        own, code_nj = self.columns, np.zeros((len(rows.sound_n), len(self.sizes)), dtype=np.int64)
-        for place in range(own.numbers):
+        columns, code_nj = self.columns, np.zeros((len(rows.sound_n), len(self.sizes)), dtype=np.int64)
+        for place in range(columns.numbers):
             unit_n = (np.clip(rows.x_nd[:, place], -1, 1) + 1) / 2
-            bin_n = np.minimum(np.nan_to_num(unit_n) * tuned.BINS, tuned.BINS - 1).astype(np.int64)
-            code_nj[:, place] = np.where(np.isnan(unit_n) & (place in own.gaps), tuned.BINS, bin_n)
-        for place, most in enumerate(own.max_counts, start=own.numbers):
-            count_n = np.clip(np.nan_to_num(rows.count_np[:, place - own.numbers]), 0, most)
+            bin_n = np.minimum(np.nan_to_num(unit_n) * tuned.PAIR_BINS, tuned.PAIR_BINS - 1).astype(np.int64)
+            code_nj[:, place] = np.where(np.isnan(unit_n) & (place in columns.gaps), tuned.PAIR_BINS, bin_n)
+        for place, most in enumerate(columns.max_counts, start=columns.numbers):
+            count_n = np.clip(np.nan_to_num(rows.count_np[:, place - columns.numbers]), 0, most)
             code_nj[:, place] = np.floor(count_n * self.sizes[place] / (most + 1))
-        first = own.numbers + len(own.max_counts)
+        first = columns.numbers + len(columns.max_counts)
         code_nj[:, first:] = rows.code_nj[:, : len(self.sizes) - first]
         return code_nj
 
@@ -84,9 +84,9 @@ class Pairs:
     def margin(self, cell_c: Floats, column: int) -> tuple[Floats, float]:
         """Sums of a column's places over all its tables, by their precisions, and their noise over that of a cell."""
         total_v, precision = np.zeros(self.sizes[column]), 0.0
-        for (i, j), own in zip(self.places, self.tables, strict=True):
+        for (i, j), cells in zip(self.places, self.tables, strict=True):
             if column in (i, j):
-                table = cell_c[own].reshape(self.sizes[i], self.sizes[j])
+                table = cell_c[cells].reshape(self.sizes[i], self.sizes[j])
                 other = self.sizes[j] if column == i else self.sizes[i]
                 total_v += table.sum(axis=1 if column == i else 0) / other
                 precision += 1 / other

@@ -7,7 +7,7 @@ number of components. Rows of the component itself are clipped, too; `Clip` has 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,70 +15,12 @@ import numpy as np
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Grid, check_shape, floats
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.models.mixtures import gaussian, tuned
-from dpvb.models.mixtures.components import Components, MixedRows
-from dpvb.models.mixtures.gaussian import Shape
+from dpvb.models.mixtures import gaussian
+from dpvb.models.mixtures.components import Clip, Components
+from dpvb.rows.mixed import MixedRows
 
-# Draws from which the constants are found, over their entries.
-_DRAWS = 2**20
 # Room in a norm for the rounding of its squares, and of the entries that are summed.
 _ROOM = 1.0 + 2.0**-40
-
-
-@dataclass(frozen=True)
-class Clip:
-    """How scores are scaled and clipped; public.
-
-    Attributes:
-        shape: of the Gaussian columns.
-        counts: number of Poisson columns.
-        clip: c; a row of its component has the root mean square 1/c before it is clipped to 1.
-    """
-
-    shape: Shape
-    counts: int
-    clip: float
-
-    @property
-    def first(self) -> int:
-        """Number of entries of z."""
-        return self.shape.width + self.counts
-
-    @property
-    def size(self) -> int:
-        """Number of entries of both."""
-        return self.first + self.shape.size
-
-    @property
-    def scales(self) -> tuple[float, float]:
-        """a1 and a2."""
-        share = tuned.FIRST if self.shape.size else 1.0
-        second = ((1 - tuned.FIRST) / max(self.shape.size, 1)) ** 0.5
-        return (share / max(self.first, 1)) ** 0.5 / self.clip, second / self.clip
-
-    @property
-    def constants(self) -> tuple[float, float, float]:
-        """Of rows of N(0, I): the mean of the diagonal entries of h after clipping, and what is left of z and h."""
-        return _constants(self)[:3]
-
-    @property
-    def inefficiency(self) -> float:
-        """Variance of a mean of clipped rows, over that of a mean of rows."""
-        return _constants(self)[3]
-
-
-@cache
-def _constants(clip: Clip) -> tuple[float, float, float, float]:
-    """By draws of a fixed seed; exact where nothing is clipped."""
-    d, (a1, a2) = clip.shape.width, clip.scales
-    z_nf = np.random.default_rng(0).standard_normal((max(_DRAWS // max(clip.first, 1), 2**14), clip.first))
-    square_n = np.square(z_nf).sum(axis=1)
-    second_n = np.square(clip.shape.second(z_nf[:, :d])).sum(axis=1)
-    lost_n = 1.0 - 1.0 / np.maximum(np.sqrt(a1**2 * square_n + a2**2 * second_n), 1.0)
-    offset = -float(np.mean(lost_n * (np.square(z_nf[:, :d]) - 1).sum(axis=1))) / (max(d, 1) * 2**0.5)
-    first = 1.0 - float(np.mean(lost_n * square_n)) / max(clip.first, 1)
-    squared = 1.0 - float(np.mean((1.0 - (1.0 - lost_n) ** 2) * square_n)) / max(clip.first, 1)
-    return offset, first, 1.0 - float(np.mean(lost_n * second_n)) / max(clip.shape.size, 1), squared / first**2
 
 
 @dataclass(frozen=True)
@@ -109,7 +51,7 @@ class Coordinates:
 
         used = list(now.used)
         inverse_kdd = gaussian.inverse(now.root_kdd[used])
-        own = (
+        rows_and_components = (
             floats(rows.x_nd),
             floats(rows.count_np),
             floats(now.mean_kd[used]),
@@ -117,12 +59,12 @@ class Coordinates:
             floats(now.rate_kp[used]),
         )
         square_kn, length_kn = np.empty((2, len(used), len(rows.sound_n)))
-        scores_numba.lengths(*own, clip.shape.alone, *clip.scales, square_kn, length_kn)
-        return cls(clip, *own, square_kn, length_kn)
+        scores_numba.lengths(*rows_and_components, clip.shape.alone, *clip.scales, square_kn, length_kn)
+        return cls(clip, *rows_and_components, square_kn, length_kn)
 
 
 @dataclass(frozen=True)
-class Scores:
+class ComponentScores:
     """Clipped scores of all rows and components, formed some rows at a time.
 
     Attributes:
@@ -135,7 +77,7 @@ class Scores:
     r_kn: Floats
     used: tuple[int, ...]
 
-    def of_block(self, block: Block, num_rows: int) -> Scores:
+    def of_block(self, block: Block, num_rows: int) -> ComponentScores:
         """Itself, of the block's components."""
         check_shape((self.r_kn.shape[1], self.at.clip.size), num_rows, block.shape[-1])
         check_shape(self.at.length_kn.T.shape, num_rows, len(self.used))

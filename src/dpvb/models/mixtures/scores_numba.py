@@ -80,10 +80,10 @@ def lengths(x_nd, count_np, mean_kd, inverse_kdd, rate_kp, alone_d, a1, a2, squa
             for i in range(d):
                 if alone_d[i]:
                     for b in range(size):
-                        own = z_fb[i, b] * z_fb[i, b]
-                        square_b[b] += own
+                        square = z_fb[i, b] * z_fb[i, b]
+                        square_b[b] += square
                         # A missing number has no square; a faulty row is dropped whatever it has here.
-                        length_b[b] += (own - 1.0) * (own - 1.0) * there_db[i, b]
+                        length_b[b] += (square - 1.0) * (square - 1.0) * there_db[i, b]
             for b in range(size):
                 length_b[b] = a2 * a2 * 0.5 * length_b[b] + a1 * a1 * square_b[b]
             for i in range(d, f):

@@ -18,18 +18,20 @@ word) or θ_n is multiplied by a positive number: rows scaled to a largest entry
 is left without its constant factor.
 """
 
+from __future__ import annotations
+
 import math
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Grid, check_shape
+from dpvb.guards.arrays import Floats, Ints
+from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.kernels.threads import num_threads, spread
-from dpvb.models.topics.limits import HUGE, KEPT, MOST_MOMENTUM, NO_MASS, ROUNDING, TINY
-
-Engine = Literal["numba", "numpy"]
 
 TIGHT = 1e-4  # below this tolerance: the plain fixed point, in float64
 DOCUMENTS_A_TASK = 256
@@ -46,7 +48,6 @@ def local_step(
     tol: float = 1e-3,
     max_iter: int = 30,
     fixed_work: bool = False,
-    engine: Engine = "numba",
     threads: int | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Run each document's own fixed point γ_k = α_k + Σ_v c_v φ_vk and bound the norm of its statistic.
@@ -73,7 +74,6 @@ def local_step(
     Source: Blei, Ng and Jordan 2003, section 5.2; Hoffman, Blei and Bach 2010, algorithm 1. The bound: the n·K
     products are positive, so float64 sums of their squares are short by a factor of at least 1 - (n + K + 8) 2⁻⁵³.
     """
-    check_choice("engine", engine, ("numba", "numpy"))
     check_number("tol", tol, low=0.0)
     check_integer("max_iter", max_iter, low=1)
     b_vk, alpha_k = _public_arrays(exp_elog_beta_vk, alpha_k)
@@ -81,8 +81,6 @@ def local_step(
     count_j: Floats = np.asarray(counts, dtype=np.float64)
     spread_j = count_j if spread_j is None else np.asarray(spread_j, dtype=np.float64)
     accelerate = tol >= TIGHT
-    if engine == "numpy":
-        return _local_numpy(indptr, indices, count_j, spread_j, b_vk, alpha_k, tol, max_iter, fixed_work, accelerate)
 
     from dpvb.models.topics import kernel_numba
 
@@ -127,7 +125,6 @@ def accumulate(
     out_vk: NDArray[np.int64],
     *,
     bound: float = math.inf,
-    engine: Engine = "numba",
     threads: int | None = None,
 ) -> None:
     """Add Σ_n trunc(weight_n s_n / grid), truncated toward zero entry by entry, to `out_vk`.
@@ -141,7 +138,6 @@ def accumulate(
     Raises:
         ParameterError: a public argument has the wrong shape, dtype or range.
     """
-    check_choice("engine", engine, ("numba", "numpy"))
     check_number("grid", grid, low=0.0, closed="neither")
     most = min(check_number("bound", bound, low=0.0) / grid, 2.0**62)
     b_vk, _ = _public_arrays(exp_elog_beta_vk, np.ones(exp_elog_beta_vk.shape[-1]))
@@ -151,9 +147,6 @@ def accumulate(
             f"shape {out_vk.shape}. Make it with np.zeros(exp_elog_beta_vk.shape, np.int64)."
         )
     indptr, indices = np.asarray(indptr, dtype=np.int64), np.asarray(indices, dtype=np.int32)
-    if engine == "numpy":
-        _accumulate_numpy(indptr, indices, ratio_j, exp_elog_theta_nk, weight_n, b_vk, grid, most, out_vk)
-        return
 
     from dpvb.models.topics import kernel_numba
 
@@ -198,85 +191,51 @@ def _word_ranges(indices: NDArray[np.int32], num_terms: int, parts: int) -> NDAr
     return np.concatenate([[0], cuts, [num_terms]])
 
 
-def _local_numpy(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    counts: Floats,
-    spread_j: Floats,
-    b_vk: NDArray[np.floating],
-    alpha_k: Floats,
-    tol: float,
-    max_iter: int,
-    fixed_work: bool,
-    accelerate: bool,
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """The result of `local_step` in plain NumPy, float64, one document at a time."""
-    from scipy.special import digamma
-
-    num_docs, num_topics = indptr.size - 1, alpha_k.size
-    theta_nk, gamma_nk = np.empty((num_docs, num_topics)), np.tile(alpha_k, (num_docs, 1))
-    ratio_j, norm_n = np.zeros(indices.size), np.zeros(num_docs)
-    for n in range(num_docs):
-        row = slice(int(indptr[n]), int(indptr[n + 1]))
-        words, c_j = indices[row], counts[row]
-        sound = np.all(np.diff(words, prepend=-1) > 0) and np.all(words < b_vk.shape[0])
-        sound = sound and np.all((c_j >= 0) & (c_j <= HUGE)) and np.any(c_j >= TINY)
-        sound = sound and np.all((spread_j[row] >= 0) & (spread_j[row] <= HUGE))
-        if sound:
-            b_jk = b_vk[words].astype(np.float64)
-            gamma_nk[n] = _fixed_point(c_j, b_jk, alpha_k, tol, max_iter, fixed_work, accelerate)
-        theta_nk[n] = np.exp(digamma(gamma_nk[n]))
-        if sound:
-            largest = spread_j[row].max() or 1.0
-            ratio_j[row] = r_j = _ratio(spread_j[row], b_jk @ theta_nk[n])
-            s_jk = (theta_nk[n] * b_jk) * (r_j / largest)[:, None]
-            norm_n[n] = largest * np.linalg.norm(s_jk) * (1.0 + (num_topics + words.size + 16) * ROUNDING)
-    return theta_nk, ratio_j, norm_n, gamma_nk
+# Topic statistics as contributions: factors that are multiplied where they are added.
 
 
-def _fixed_point(
-    c_j: Floats, b_jk: Floats, alpha_k: Floats, tol: float, max_iter: int, fixed_work: bool, accelerate: bool
-) -> Floats:
-    from scipy.special import digamma
+@dataclass(frozen=True)
+class Factored:
+    """Topic statistics s_n[v, k] = theta_nk · beta_vk · ratio_j over the words v of document n, never built.
 
-    gamma_k = last_k = np.ones(alpha_k.size)
-    step = 1.0
-    for _ in range(max_iter):
-        theta_k = np.exp(digamma(gamma_k) - digamma(gamma_k.max()))
-        new_k: Floats = alpha_k + theta_k * (_ratio(c_j, b_jk @ theta_k) @ b_jk)
-        residual_k = new_k - gamma_k
-        if np.abs(residual_k).mean() < tol and not fixed_work:
-            break
-        if accelerate:
-            step = 1.0 if residual_k @ (new_k - last_k) < 0 else step + 1.0
-        momentum = min(1.0 - 1.0 / step, MOST_MOMENTUM)
-        ahead_k = new_k + momentum * (new_k - last_k)
-        gamma_k = np.maximum(ahead_k, alpha_k + KEPT * (new_k - alpha_k))
-        last_k = new_k
-    return new_k
+    Attributes:
+        indptr, indices: CSR structure of the documents; entry j is word indices[j].
+        ratio: weight of entry j, count over mixture probability.
+        theta: (n, K) unnormalised topic proportions.
+        beta: (V, K) unnormalised word probabilities.
+        norm: (n,) proven upper bounds on ‖s_n‖_F of these very numbers.
+    """
 
+    indptr: Ints
+    indices: NDArray[np.int32]
+    ratio: Floats
+    theta: NDArray[Any]
+    beta: NDArray[Any]
+    norm: Floats
 
-def _ratio(c_j: Floats, p_j: Floats) -> Floats:
-    """Ratios c / p, and 0 where no topic gives the word any probability."""
-    return np.divide(c_j, p_j, out=np.zeros_like(c_j), where=~(p_j < NO_MASS))
+    def of_block(self, block: Block, num_rows: int) -> Factored:
+        """Itself, of the block's words and topics."""
+        check_shape((*self.norm.shape, *self.beta.shape), num_rows, *block.shape)
+        return self
 
+    def norms(self) -> Floats:
+        """Norms found by the local step."""
+        return self.norm
 
-def _accumulate_numpy(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    ratio_j: Floats,
-    theta_nk: Floats,
-    weight_n: Floats,
-    b_vk: NDArray[np.floating],
-    grid: float,
-    most: float,
-    out_vk: NDArray[np.int64],
-) -> None:
-    """The result of `accumulate` in plain NumPy, to the same bits."""
-    for n in np.flatnonzero(weight_n):
-        row = slice(int(indptr[n]), int(indptr[n + 1]))
-        inside = (indices[row] >= 0) & (indices[row] < b_vk.shape[0])
-        words, r_j = indices[row][inside], ratio_j[row][inside]
-        scale_j = weight_n[n] * r_j / grid
-        s_jk = (theta_nk[n] * b_vk[words].astype(np.float64)) * scale_j[:, None]
-        np.add.at(out_vk, words, np.where(s_jk > 0, np.minimum(s_jk, most), 0.0).astype(np.int64))
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        """Truncate each word's K entries and add them, in the kernel, which sets negative ones to 0."""
+        accumulate(
+            self.indptr,
+            self.indices,
+            self.ratio,
+            self.theta,
+            weights,
+            self.beta,
+            grid.step,
+            out,
+            bound=grid.bound,
+        )
+
+    def nonnegative(self) -> Factored:
+        """Itself: the kernel sets negative entries to 0."""
+        return self

@@ -18,13 +18,13 @@ is met by an evaluation of F over every topic:
   the others have converged, one sweep over every topic decides, and may bring it back.
 """
 
+from __future__ import annotations
+
 # Numba infers every type below from the arguments.
 # mypy: disable-error-code="no-untyped-def"
-
 import numpy as np
 
 from dpvb.kernels.compiled import compiled
-from dpvb.models.topics.limits import HUGE, KEPT, MOST_MOMENTUM, NO_MASS, ROUNDING, TINY
 
 LANES = 16
 DROP = 0.1  # a topic whose γ_k is so close to α_k, in units of tol, is left out of the sweeps
@@ -309,3 +309,20 @@ def _accumulate_range(first_word, last_word, indptr, indices, ratio_j, theta_nk,
 
 
 accumulate_range = compiled(_accumulate_range, fastmath=False)  # the same bits on every machine
+
+
+# Numbers that the compiled kernel and the plain one share.
+
+
+#: Largest share of the last change of F(γ) that is added to it.
+MOST_MOMENTUM = 0.95
+#: Least part of γ_k - α_k that momentum leaves.
+KEPT = 0.1
+#: A word less probable than this has no topic, and adds nothing.
+NO_MASS = 1e-200
+#: A document with a larger count is treated as empty.
+HUGE = 1e30
+#: A document whose largest count is smaller is treated as empty.
+TINY = 1e-100
+#: A relative rounding error of float64 is at most half of it.
+ROUNDING = 2.0**-52

@@ -20,11 +20,15 @@ w_v                 word_weight_v: the statistic is clipped and released as w_v 
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import digamma
 
 from dpvb.core.blocks import Block
@@ -32,16 +36,15 @@ from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import SparseRows
 from dpvb.guards.arrays import Floats
+from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models import empirical_bayes
 from dpvb.models.expfam import dirichlet_expectedstats, dirichlet_logz
 from dpvb.models.topics import kernel as kernel
-from dpvb.models.topics import reading
-from dpvb.models.topics.documents import LENGTH_RULES, Documents, to_length
-from dpvb.models.topics.factored import Factored
-from dpvb.models.topics.posterior import Earlier, met
-from dpvb.models.topics.posterior import Topics as Topics
-from dpvb.models.topics.prior import Prior
+from dpvb.models.topics import prior
+from dpvb.models.topics.kernel import Factored
+from dpvb.models.topics.prior import TopicPrior
+from dpvb.rows.documents import CountRows
 
 _RANGES = {
     "clip": (1e-9, 1.0),
@@ -53,13 +56,25 @@ _RANGES = {
     "topic_word_prior": (1e-6, 1e6),
     "tol": (0.0, 1e6),
 }
-# Tuned by hand; benchmark `wikipedia` (perplexity by ε) shows what they do: run it before and after a change.
-_WORD_BOUND = 10.0  # bound on the norm of a document's word totals (c^p): √100 for p = 1/2 and 100 tokens
-_MOST_ITERATIONS = 100  # local iterations at most in predictions and bounds, unless max_iter is larger
+# Tuned by hand; benchmarks `wikipedia` and `topics` show what they do: run them before and after a change.
+# Norm of the mean of a topic's clipped statistics off the background, over the bound.
+_KAPPA = 0.2
+# Added to word probabilities before words are weighted by them, as a multiple of 1/V.
+_SMOOTHING = 0.2
+# Least size of a topic in α, over the mean size.
+_LEAST_SIZE = 0.05
+# Least usage of a topic around a prior, over the mean usage.
+_LEAST_USAGE = 0.02
+# η of topics that are read around a prior.
+_LEAST_ETA = 0.002
+# Bound on the norm of a document's word totals (c^p): √100 for p = 1/2 and 100 tokens.
+_WORD_BOUND = 10.0
+# Local iterations at most in predictions and bounds, unless max_iter is larger.
+_MOST_ITERATIONS = 100
 
 
 @dataclass(frozen=True)
-class LDA:
+class LDAModel:
     """The model; every field is public.
 
     A first release of word totals (`background`) gives topics their prior and random start, and words their weights.
@@ -69,7 +84,7 @@ class LDA:
         n_components, n_terms: K, number of topics; V, size of the public vocabulary.
         clip: a in (0, 1]; a document's weighted statistic has norm a·L^p at most.
         document_length: L; see length_rule.
-        length_rule: how a document is brought to length L; see `documents`.
+        length_rule: how a document is brought to length L; see `to_length`.
         count_power: p in (0, 1]; 1 for the plain statistic.
         background: whether word totals are released first.
         word_power: κ in [0, 1]; words are weighted by probability^-κ, which needs the background.
@@ -80,7 +95,6 @@ class LDA:
         tol, max_iter: local iterations of the E-step stop at mean |Δγ| < tol, or after max_iter. Keep max_iter small:
             documents that fully converge on early, bad topics reinforce them.
         fixed_work: True makes every document run exactly max_iter local iterations.
-        engine: "numba" (compiled, float32 topics) or "numpy" (plain float64).
         num_steps: J, number of releases of the topics; by it the noise at the end is foreseen.
         around: public or earlier topics, or word frequencies alone; see `prior`.
         earlier: what was released of other people, which is read together with what is released now.
@@ -107,10 +121,9 @@ class LDA:
     tol: float = 1e-3
     max_iter: int = 15
     fixed_work: bool = False
-    engine: Literal["numba", "numpy"] = "numba"
     num_steps: int = 20
-    around: Prior | None = None
-    earlier: Earlier | None = None
+    around: TopicPrior | None = None
+    earlier: EarlierTopics | None = None
     means: bool = False
     mode: bool = False
     iterates: bool = True
@@ -123,7 +136,6 @@ class LDA:
             check_number(name, self.alpha if name == "doc_topic_prior" else getattr(self, name), low=low, high=high)
         check_choice("length_rule", self.length_rule, LENGTH_RULES)
         check_choice("read", self.read, tuple(empirical_bayes.READS))
-        check_choice("engine", self.engine, ("numba", "numpy"))
         if self.word_power > 0 and not self.background:
             raise ParameterError("word_power needs the word totals: set background=True, or word_power=0.")
 
@@ -148,19 +160,18 @@ class LDA:
     def topics(self, lambda_vk: Floats, b_v: Any = None, word_weight_v: Any = None, alpha_k: Any = None) -> Topics:
         """q(β) with these Dirichlet parameters; words weigh 1 and α is the prior's, if nothing else is given."""
         beta_vk = met(lambda_vk, means=self.means, mode=self.mode)
-        precision = np.float32 if self.engine == "numba" else np.float64
         weight_v = np.ones(self.n_terms) if word_weight_v is None else word_weight_v
         alpha_k = np.full(self.n_components, self.alpha) if alpha_k is None else alpha_k
-        return Topics(lambda_vk, beta_vk.astype(precision), b_v, weight_v, alpha_k)
+        return Topics(lambda_vk, beta_vk.astype(np.float32), b_v, weight_v, alpha_k)
 
     def local(
-        self, q: Topics, batch: Documents, counts: Floats, max_iter: int, spread_j: Floats | None = None
+        self, q: Topics, batch: CountRows, counts: Floats, max_iter: int, spread_j: Floats | None = None
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Fixed point of every document, always from γ = 1: (theta_nk, ratio_j, norm_n, gamma_nk)."""
-        how = {"tol": self.tol, "max_iter": max_iter, "fixed_work": self.fixed_work, "engine": self.engine}
+        how = {"tol": self.tol, "max_iter": max_iter, "fixed_work": self.fixed_work}
         return kernel.local_step(batch.indptr, batch.indices, counts, q.beta_vk, q.alpha_k, spread_j=spread_j, **how)  # type: ignore[arg-type]
 
-    def e_step(self, q: Topics, batch: Documents, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: Topics, batch: CountRows, blocks: Mapping[str, Block]) -> Contributions:
         """Word totals, and expected topic-word counts in factored form, of every document."""
         counts = to_length(batch, self.document_length, self.length_rule)
         spread_j = counts**self.count_power
@@ -169,21 +180,93 @@ class LDA:
             return {"words": words}
         weighted_j = spread_j * q.word_weight_v[batch.indices]
         theta_nk, ratio_j, norm_n, _ = self.local(q, batch, counts, self.max_iter, weighted_j)
-        s_nvk = Factored(batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n, engine=self.engine)
+        s_nvk = Factored(batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n)
         return {"words": words, "counts": s_nvk}
 
     def m_step(self, s: Estimate, q: Topics) -> Topics:
         """λ = η + mass · the statistic, read from its noisy estimate; after the first release, the start."""
         if self.around is not None and len(self.around.usage_k) > 1:
-            return reading.released(self, s, reading.around(self, self.around, s))
-        return reading.released(self, s, (reading.sums if "counts" in s.names else reading.start)(self, s, q))
+            return self._with_releases(s, self._read_around(self.around, s))
+        return self._with_releases(s, self._summed(s, q) if "counts" in s.names else self._started(s, q))
 
-    def proportions(self, q: Topics, batch: Documents) -> Floats:
+    def signal(self, num_units: float, noise_std: float) -> float:
+        """Expected norm of a topic's sum off the background, over the noise std of an entry."""
+        expected = max(num_units, 0.0) * _KAPPA * self.blocks["counts"].bound / self.n_components
+        return expected / noise_std if noise_std > 0 else math.inf
+
+    @property
+    def detectable(self) -> float:
+        """The signal from which a topic stands above the noise: its square is ten deviations of V squares of noise."""
+        return math.sqrt(10 * math.sqrt(2 * self.n_terms))
+
+    def _with_releases(self, s: Estimate, new: Topics) -> Topics:
+        """A q that keeps what was released, as it came."""
+        num_units = (0.0 if s.counts is None else s.counts.counted) + (self.earlier.num_units if self.earlier else 0.0)
+        words_v, words_std = self._word_totals(s) if self.background else (None, 0.0)
+        return replace(new, words_v=words_v, words_std=words_std, num_units=num_units)
+
+    def _started(self, s: Estimate, q: Topics) -> Topics:
+        """Random topics around the word probabilities, and the weights of the words."""
+        read = empirical_bayes.background if self.around is None else self.around.frequencies
+        background_v = read(*self._word_totals(s))
+        smoothed_v = background_v + _SMOOTHING / self.n_terms
+        word_weight_v = (smoothed_v / smoothed_v.mean()) ** -self.word_power
+        # So large a mass makes exp⟨log β⟩ the mean of β.
+        return self.topics(1e8 * background_v[:, None] * q.lambda_vk, background_v, word_weight_v)
+
+    def _summed(self, s: Estimate, q: Topics) -> Topics:
+        """λ = η + mass · the statistic, read from its noisy estimate; α by its released sizes."""
+        noise_std, num_units = s.noise_std("counts"), 0.0 if s.counts is None else s.counts.counted
+        x_vk, sd_v = s.read("counts") / q.word_weight_v[:, None], noise_std / q.word_weight_v
+        read = empirical_bayes.READS[self.read if noise_std > 0 else "project"]
+        if read is empirical_bayes.estimated_prior:
+            # Of J releases that are averaged so far t were made; what is read at the end decides for all.
+            share = 1.0 if s.receipt is None else min((s.receipt.step + (not self.background)) / self.num_steps, 1.0)
+            free = self.signal(num_units, noise_std * math.sqrt(share)) >= self.detectable
+            read = partial(empirical_bayes.estimated_prior, free=free)
+        lambda_vk = self.topic_word_prior + self.mass * read(x_vk, sd_v, q.background_v)
+        new = self.topics(lambda_vk, q.background_v, q.word_weight_v, self._next_alpha(x_vk.sum(axis=0)))
+        return replace(new, sum_vk=x_vk, sum_std_v=sd_v)
+
+    def _read_around(self, around: TopicPrior, s: Estimate) -> Topics:
+        """Topics around the known ones: by the word totals, and then by what was released of each."""
+        words_v, std = self._word_totals(s)
+        c_k = around.usage(words_v, std)
+        b_v = prior.words(around.topics_vk @ c_k, words_v, std)
+        t_vk = around.adapted(c_k, b_v)
+        parts = [] if "counts" not in s.names else [(s.read("counts"), s.noise_std("counts"))]
+        if self.earlier is not None and self.earlier.sum_vk is not None:
+            parts.append((self.earlier.sum_vk, self.earlier.sum_std))
+        if not parts:
+            size_k = np.maximum(c_k, _LEAST_USAGE * c_k.mean())
+            return self.topics(self.mass * size_k * t_vk, b_v, None, self._next_alpha(c_k))
+        x_vk = np.add.reduce([part_vk for part_vk, _ in parts])
+        sd_v = np.full(self.n_terms, math.hypot(*(std for _, std in parts)))
+        size_k = prior.sizes(t_vk, x_vk, sd_v)
+        s_vk = empirical_bayes.around(x_vk, sd_v, size_k * t_vk) if sd_v[0] > 0 else np.maximum(x_vk, 0.0)
+        new = self.topics(_LEAST_ETA + self.mass * s_vk, b_v, None, self._next_alpha(size_k))
+        return replace(new, sum_vk=x_vk, sum_std_v=sd_v)
+
+    def _word_totals(self, s: Estimate) -> tuple[Floats, float]:
+        """Word totals and their noise std, those of earlier releases included."""
+        words_v, std = s.read("words"), s.noise_std("words")
+        if self.earlier is None:
+            return words_v, std
+        return words_v + self.earlier.words_v, math.hypot(std, self.earlier.words_std)
+
+    def _next_alpha(self, size_k: Floats) -> Floats | None:
+        """α of the next step: half of it even, half of it as the topics' released sizes, if none was given."""
+        if self.doc_topic_prior is not None or not (mean := float(size_k.mean())) > 0:
+            return None
+        size_k = np.maximum(size_k, _LEAST_SIZE * mean)
+        return np.asarray(0.5 / self.n_components + 0.5 * size_k / size_k.sum())
+
+    def proportions(self, q: Topics, batch: CountRows) -> Floats:
         """Expected topic proportions E[θ_n], (n, K), of documents as they are."""
         *_, gamma_nk = self.local(q, batch, batch.counts, max(self.max_iter, _MOST_ITERATIONS))
         return np.asarray(gamma_nk / gamma_nk.sum(axis=1, keepdims=True))
 
-    def bound(self, q: Topics, batch: Documents, *, topics: Literal["mean", "expected_log"] = "mean") -> Floats:
+    def bound(self, q: Topics, batch: CountRows, *, topics: Literal["mean", "expected_log"] = "mean") -> Floats:
         """ELBO of each document, in nats (Hoffman et al. 2010, equation 4 without the topics' term).
 
         "mean" scores by distributions of words; "expected_log" by exp⟨log β⟩, whose sum is far below 1 where λ is.
@@ -200,3 +283,95 @@ class LDA:
         topics_n = ((q.alpha_k - gamma_nk) * elog_theta_nk).sum(axis=1) + dirichlet_logz(gamma_nk)
         topics_n -= dirichlet_logz(q.alpha_k)
         return np.asarray(words_n + topics_n)
+
+
+# What is learned of topics, all of it public.
+
+
+# So that a topic whose mode is nowhere is the same everywhere.
+_TINY: Final = 1e-300
+
+
+def met(lambda_vk: Floats, *, means: bool, mode: bool) -> Floats:
+    """What documents meet of topics with these Dirichlet parameters, (V, K): exp⟨log β⟩, or a point.
+
+    Args:
+        lambda_vk: the parameters.
+        means: whether it is the mean.
+        mode: whether it is the mode, where every parameter is 1 or more, and else the mean.
+    """
+    if not (means or mode):
+        return np.exp(dirichlet_expectedstats(lambda_vk, axis=0))
+    point_vk = lambda_vk - float(mode and lambda_vk.min() >= 1) + _TINY
+    return np.asarray(point_vk / point_vk.sum(axis=0))
+
+
+@dataclass(frozen=True)
+class EarlierTopics:
+    """What was released of other people: linear sums, (V,) and (V, K), noise std of an entry, and units.
+
+    Nothing may have been released of the topics.
+    """
+
+    words_v: Floats
+    words_std: float
+    sum_vk: Floats | None
+    sum_std: float
+    num_units: float
+
+
+@dataclass(frozen=True)
+class Topics:
+    """q(β): λ and exp⟨log β⟩, (V, K), with released word probabilities and word weights, (V,), and α, (K,).
+
+    What was released, as it came: words_v, (V,), and sum_vk, (V, K), are linear estimates, un-projected and unweighted,
+    with the noise std of their words' entries; num_units is the released number of units.
+    """
+
+    lambda_vk: Positives
+    beta_vk: Annotated[NDArray[np.floating], NONNEGATIVE]
+    background_v: Annotated[Floats | None, SIMPLEX]
+    word_weight_v: Positives
+    alpha_k: Positives
+    words_v: Floats | None = None
+    words_std: Nonnegative = 0.0
+    sum_vk: Floats | None = None
+    sum_std_v: Annotated[Floats | None, NONNEGATIVE] = None
+    num_units: float = 0.0
+
+
+# Documents as bags of words, and how each is brought to a common length from its own words alone.
+
+
+LENGTH_RULES = ("truncate", "rescale", "resample")
+
+
+def to_length(batch: CountRows, length: float, rule: str) -> Floats:
+    """Counts (entries,) of every document after the length rule; an empty document stays empty.
+
+    "truncate": counts · min(1, L/length). "rescale": counts · L/length. "resample": L draws with replacement from the
+    document's own words (Park, Foulds, Chaudhuri & Welling 2020); the draw is a function of the document, hence pure.
+    """
+    num_words_n = np.diff(batch.indptr)
+    row_j = np.repeat(np.arange(len(num_words_n)), num_words_n)
+    # bincount adds one row's counts in their order: no bit depends on the rest of the batch.
+    length_n = np.bincount(row_j, weights=batch.counts, minlength=len(num_words_n)).astype(np.float64)
+    if rule == "resample":
+        return _resampled(batch, length_n, round(length))
+    scale_n = np.divide(length, length_n, out=np.zeros_like(length_n), where=length_n > 0)
+    if rule == "truncate":
+        scale_n = np.minimum(scale_n, 1.0)
+    return batch.counts * scale_n[row_j]
+
+
+def _resampled(batch: CountRows, length_n: Floats, length: int) -> Floats:
+    """Draws by search in the running total of the counts: whatever the counts are, there is a word for every draw."""
+    counts = np.zeros_like(batch.counts)
+    for n in np.flatnonzero(length_n):
+        row = slice(batch.indptr[n], batch.indptr[n + 1])
+        content = batch.indices[row].tobytes() + batch.counts[row].tobytes()
+        seed = int.from_bytes(hashlib.blake2b(content, digest_size=16).digest(), "little")
+        total_j = np.cumsum(batch.counts[row])
+        place = np.searchsorted(total_j, np.random.default_rng(seed).random(length) * total_j[-1], side="right")
+        counts[row] = np.bincount(np.minimum(place, len(total_j) - 1), minlength=len(total_j))
+    return counts

@@ -3,11 +3,11 @@
 =====================  =======================================================================
 docs/method.md, M7     code
 =====================  =======================================================================
-P_vk, u_k              `Prior`: topics whose columns sum to 1, and their usual shares
+P_vk, u_k              `TopicPrior`: topics whose columns sum to 1, and their usual shares
 t_v, σ, τ              words_v, std: the first release, word totals; total: their sum
-c_k                    `usage`: how many words of each topic there are
+c_k                    `TopicPrior.usage`: how many words of each topic there are
 b_v                    `words`: word totals, read around P c
-T_vk                   `around`: the topics that the later releases start from
+T_vk                   `TopicPrior.adapted`: the topics that the later releases start from
 ĉ_k                    `sizes`: what was released of each topic
 =====================  =======================================================================
 
@@ -24,14 +24,26 @@ from dpvb.guards.arrays import Floats
 from dpvb.models import empirical_bayes
 
 # Tuned by hand; benchmark `topics` shows what they do.
-_ROUNDS, _SWEEPS = 15, 30  # reweightings, and sweeps of coordinate descent in each
-_MISFIT = 0.7  # how far a word total is from the prior's, as a share of it
-_USUAL, _EVEN = 2.0, 0.2  # how far a usage is from the usual one: multiple of it, and of the total over K
-_LEAST_WORD, _LEAST_SIZE, _LEAST_SPREAD = 1e-3, 0.02, 0.3  # of the prior's word; of the mean size, the last too
+# Reweightings in the regression of word totals on the prior's topics.
+_ROUNDS = 15
+# Sweeps of coordinate descent in each reweighting.
+_SWEEPS = 30
+# Standard deviation of a word total about the prior's, as a share of it.
+_MISFIT = 0.7
+# Standard deviation of a usage about the usual one, as a multiple of it ...
+_USUAL = 2.0
+# ... in addition to this multiple of the total over K.
+_EVEN = 0.2
+# Least probability of a word, over the prior's.
+_LEAST_WORD = 1e-3
+# Least size of a topic, over the mean size.
+_LEAST_SIZE = 0.02
+# Least standard deviation of the sizes of topics, over their mean.
+_LEAST_SPREAD = 0.3
 
 
 @dataclass(frozen=True)
-class Prior:
+class TopicPrior:
     """Public or earlier topics.
 
     Attributes:
@@ -42,24 +54,32 @@ class Prior:
     topics_vk: Floats
     usage_k: Floats
 
+    def usage(self, words_v: Floats, std: float) -> Floats:
+        """C (K,), nonnegative: minimises the weighted squares of t - P c, held to the usual shares."""
+        p_vk, number = self.topics_vk, len(self.usage_k)
+        total = _total(words_v, std)
+        usual_k = total * self.usage_k
+        held_k = 1.0 / (_USUAL * usual_k + _EVEN * total / number) ** 2
+        c_k = usual_k.copy()
+        for _ in range(_ROUNDS):
+            w_v = 1.0 / (std**2 + (_MISFIT * (p_vk @ c_k)) ** 2)
+            a_kk = (p_vk * w_v[:, None]).T @ p_vk + np.diag(held_k)
+            right_k = p_vk.T @ (w_v * words_v) + held_k * usual_k
+            for _ in range(_SWEEPS):
+                for k in range(number):
+                    c_k[k] = max(c_k[k] + (right_k[k] - a_kk[k] @ c_k) / a_kk[k, k], 0.0)
+            if not c_k.sum() > 0:
+                return usual_k
+        return c_k
 
-def usage(prior: Prior, words_v: Floats, std: float) -> Floats:
-    """C (K,), nonnegative: minimises the weighted squares of t - P c, held to the usual shares."""
-    p_vk, number = prior.topics_vk, len(prior.usage_k)
-    total = _total(words_v, std)
-    usual_k = total * prior.usage_k
-    held_k = 1.0 / (_USUAL * usual_k + _EVEN * total / number) ** 2
-    c_k = usual_k.copy()
-    for _ in range(_ROUNDS):
-        w_v = 1.0 / (std**2 + (_MISFIT * (p_vk @ c_k)) ** 2)
-        a_kk = (p_vk * w_v[:, None]).T @ p_vk + np.diag(held_k)
-        right_k = p_vk.T @ (w_v * words_v) + held_k * usual_k
-        for _ in range(_SWEEPS):
-            for k in range(number):
-                c_k[k] = max(c_k[k] + (right_k[k] - a_kk[k] @ c_k) / a_kk[k, k], 0.0)
-        if not c_k.sum() > 0:
-            return usual_k
-    return c_k
+    def adapted(self, c_k: Floats, b_v: Floats) -> Floats:
+        """T (V, K): the prior's topics, with words as frequent as they are here; columns sum to 1."""
+        t_vk = self.topics_vk * (b_v / (self.topics_vk @ c_k))[:, None]
+        return np.asarray(t_vk / t_vk.sum(axis=0))
+
+    def frequencies(self, words_v: Floats, std: float) -> Floats:
+        """B (V,) around the prior's word frequencies."""
+        return words(_total(words_v, std) * (self.topics_vk @ self.usage_k), words_v, std)
 
 
 def words(mean_v: Floats, words_v: Floats, std: float) -> Floats:
@@ -69,17 +89,6 @@ def words(mean_v: Floats, words_v: Floats, std: float) -> Floats:
         b_v = empirical_bayes.around(words_v[:, None], np.full(len(words_v), std), mean_v[:, None])[:, 0]
     b_v = np.maximum(b_v, _LEAST_WORD * mean_v)
     return np.asarray(b_v / b_v.sum())
-
-
-def around(prior: Prior, c_k: Floats, b_v: Floats) -> Floats:
-    """T (V, K): the prior's topics, with words as frequent as they are here; columns sum to 1."""
-    t_vk = prior.topics_vk * (b_v / (prior.topics_vk @ c_k))[:, None]
-    return np.asarray(t_vk / t_vk.sum(axis=0))
-
-
-def frequencies(prior: Prior, words_v: Floats, std: float) -> Floats:
-    """B (V,) around the prior's word frequencies."""
-    return words(_total(words_v, std) * (prior.topics_vk @ prior.usage_k), words_v, std)
 
 
 def sizes(t_vk: Floats, x_vk: Floats, sd_v: Floats) -> Floats:

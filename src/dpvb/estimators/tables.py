@@ -1,0 +1,127 @@
+"""Models of tables of numbers, counts and categories: what mixtures and naive Bayes have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import ndtri
+
+from dpvb.data.tables.mixed import Layout
+from dpvb.data.tables.schema import Schema
+from dpvb.data.tables.table import Table
+from dpvb.estimators.base import PrivateEstimator
+from dpvb.guards.errors import DataFormatError, ParameterError, check_number
+from dpvb.models.mixtures.components import MixedColumns
+from dpvb.results.figures import Figure
+from dpvb.results.groups import GroupTable, Line, head
+from dpvb.rows.mixed import MixedRows
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TableModel(PrivateEstimator):
+    """A model of groups or classes of the rows of a table.
+
+    Args:
+        counts: numeric columns from 0 that are counts, as names or one text with commas between.
+        missing: numeric columns whose entries may be missing, in the same form.
+    """
+
+    counts: str | Sequence[str] = ""
+    missing: str | Sequence[str] = ""
+
+    declares: ClassVar[tuple[str, ...]] = ("schema",)
+    #: Name of the model and noun of its groups, for messages and tables.
+    _called: ClassVar[str]
+    _groups_are: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def _num_groups(self) -> int:
+        """Number of groups or classes."""
+
+    @abstractmethod
+    def _estimates(self, *, noise_aware: bool) -> Iterator[tuple[int | str, str, float, float, tuple[float, float]]]:
+        """Yield the group, name, mean, standard deviation and range of every number of every group."""
+
+    def no_rows(self, *, schema: Schema | None, vocabulary: Any, width: int | None) -> dict[str, Any]:
+        """Return no row of a table with a schema."""
+        if schema is None:
+            raise ParameterError(f"{self._called} needs a schema, what is public about the columns of its table.")
+        return {"X": Table({name: np.empty(0) for name in schema.read_columns}, schema)}
+
+    def groups(self, level: float = 0.95, *, noise_aware: bool = True) -> GroupTable:
+        """Return shares, means, rates and probabilities of all groups or classes, each with an interval.
+
+        Args:
+            level: probability inside an interval, in (0, 1).
+            noise_aware: False leaves the privacy noise out of account; for comparison only.
+        """
+        self._check_fitted()
+        level = check_number("level", level, low=0, high=1, closed="neither")
+        reach = float(ndtri(0.5 + level / 2))
+        lines = tuple(
+            Line.within(group, name, mean, std, reach, ends)
+            for group, name, mean, std, ends in self._estimates(noise_aware=noise_aware)
+        )
+        return GroupTable(lines, head(self._num_groups, self._groups_are, level, noise_aware))
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """Yield each group's numbers, with their intervals."""
+        yield from self.groups().figures()
+
+    def _whole_layout(self, schema: Schema) -> Layout:
+        """Return how all columns of a schema are modelled."""
+        return Layout.of(schema, names_of("counts", self.counts), names_of("missing", self.missing))
+
+    def _roles(self) -> dict[str, list[str]]:
+        """Return the names of counts and of columns with missing entries, for a file."""
+        return {name: [*names_of(name, getattr(self, name))] for name in ("counts", "missing")}
+
+    def _restore_roles(self, facts: Mapping[str, Any]) -> None:
+        """Inverse of `_roles`."""
+        self.counts, self.missing = (tuple(map(str, facts[name])) for name in ("counts", "missing"))
+
+
+def names_of(parameter: str, names: Any) -> tuple[str, ...]:
+    """Return names of columns from a list of texts, or from one text with commas between.
+
+    Raises:
+        ParameterError: for anything else.
+    """
+    if isinstance(names, str):
+        return tuple(name.strip() for name in names.split(",") if name.strip())
+    if isinstance(names, Sequence) and all(isinstance(name, str) for name in names):
+        return tuple(names)
+    raise ParameterError(f"{parameter} must be names of columns, as a list or with commas between, got {names!r}.")
+
+
+def public_schema(layout: Layout) -> str:
+    """Return what the privacy statement says of a schema."""
+    parts = {"numbers": layout.numbers, "counts": layout.counts, "categorical columns": layout.choices}
+    return ", ".join(f"{len(part)} {name}" for name, part in parts.items() if part) + ", their ranges and categories"
+
+
+def columns_of(layout: Layout, *options: Any) -> MixedColumns:
+    """Return the columns of a layout as a model has them; `options` are the last fields of `MixedColumns`."""
+    return MixedColumns(len(layout.numbers), layout.gap_places, layout.max_counts, layout.sizes, *options)
+
+
+def clean_rows(table: Table, layout: Layout) -> MixedRows:
+    """Return all rows of a table that the caller may see, as a model reads them."""
+    return MixedRows.joined([chunk.rows for chunk in table.mixed(layout, group=None).chunks()] or [layout.none])
+
+
+def sound_rows(table: Table, layout: Layout) -> MixedRows:
+    """Return the rows of `clean_rows`.
+
+    Raises:
+        DataFormatError: for rows that the schema calls faulty.
+    """
+    rows = clean_rows(table, layout)
+    if np.isnan(rows.sound_n).any():
+        raise DataFormatError("X has rows that their schema calls faulty, for which nothing can be inferred.")
+    return rows

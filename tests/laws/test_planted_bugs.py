@@ -1,0 +1,32 @@
+"""Planted bugs fit the source, are told apart, and stand for all ways to fail; `make planted-bugs` runs them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from planted import FAILURES, TESTS, bugs
+
+
+def test_every_planted_bug_fits_the_source() -> None:
+    """Each text that a bug replaces occurs exactly once."""
+    misfits = []
+    for bug in bugs():
+        try:
+            assert bug.planted(), f"{bug.name}: no edits"
+        except ValueError as error:
+            misfits.append(str(error))
+    assert not misfits, "\n".join(misfits)
+
+
+def test_every_way_to_fail_has_a_planted_bug_and_every_bug_a_name_of_its_own() -> None:
+    found = bugs()
+    assert {bug.failure for bug in found} == set(FAILURES.values())
+    assert [name for name, count in Counter(bug.name for bug in found).items() if count > 1] == []
+
+
+def test_no_mark_is_overlooked() -> None:
+    """Marks are found in the text of a test: those of a class, or of a file that pytest does not read, would not be."""
+    texts = [
+        path.read_text() for path in TESTS.rglob("*.py") if path.name not in ("planted.py", "test_planted_bugs.py")
+    ]
+    assert sum(text.count("@kills(") for text in texts) == len(bugs())
