@@ -136,7 +136,7 @@ def pulses() -> None:
             private = dpvb.Private(model.Switching(2, length), row_norm=length**0.5, **given)
             plain = (
                 dpvb.LinearDynamicalSystem(2, **range_),
-                dpvb.HiddenMarkovModel(8, emissions="gaussian", **range_),
+                dpvb.GaussianHiddenMarkovModel(8, **range_),
             )
             scores = [
                 mean(lambda one=one, x=x: one.fit(x[:, :, None]).score(y[:, :, None], public=True), epsilon)

@@ -24,6 +24,7 @@ _MATRIX = "symbols=['rest', 'walk', 'run']"
 FITS = {
     "BinomialRegression": (f"max_trials=9, {_NUMBERS}", f"{_ROWS}, rng.integers(0, 5, 300), trials=np.full(300, 5)"),
     "FactorAnalysis": (f"2, {_NUMBERS}", _ROWS),
+    "GaussianHiddenMarkovModel": ("2, columns=['x', 'y'], low=0, high=1", "[rng.random((5, 2)) for _ in range(200)]"),
     "GaussianMixture": (f"2, {_NUMBERS}", _ROWS),
     "HiddenMarkovModel": (f"2, {_MATRIX}", _DAYS),
     "LDA": ("3, vocabulary=['cat', 'dog', 'mat', 'sat', 'ran']", "['the cat sat on a mat'] * 200"),

@@ -25,10 +25,10 @@ import dpvb
 from benchmarks.sequences import DATA, msnbc
 from dpvb.cluster import LocalPool
 from dpvb.core.contributions import Grid
-from dpvb.data.sequences.rows import SequenceRows
-from dpvb.models.sequences import dynamics, forward_backward, kalman
+from dpvb.data.sequences.content import taken
+from dpvb.models.sequences import dynamics, kalman, passes
 from dpvb.models.sequences.hidden_markov import HiddenMarkov
-from dpvb.models.sequences.iterated import IteratedHiddenMarkov
+from dpvb.rows.sequences import SequenceRows
 
 ROOT = Path(__file__).parents[1]
 PEERS = ("hmmlearn", "dynamax")
@@ -43,28 +43,26 @@ MOST = 2
 
 
 def steps() -> None:
-    """Windows alone, with steps after them, and steps from a random start."""
+    """Windows alone, and with steps after them."""
     print(
         "## Hidden Markov models: steps, numbers, bits\n\nLog-probability of a held-out page visit in nats: windows "
-        "alone, 4 steps after windows, and 20 steps from a random start; the first 10 visits of a user count.\n"
+        "alone, and 4 steps after windows; the first 10 visits of a user count.\n"
     )
-    print("| people | states | ε | windows | refined | iterated | seconds of a refined fit |\n|" + "---|" * 7)
+    print("| people | states | ε | windows | with steps | seconds of a fit with steps |\n|" + "---|" * 6)
     for number, states, fits in STEPS:
         x, _, test, width, delta = msnbc(number)
         x = [one[:10] for one in x]
         for epsilon in (0.5, 1.0, 4.0):
             found, seconds = [], 0.0
-            for solver in ("windows", "refined", "iterated"):
-                # A random start stays far below whatever the number of people is.
-                many = (1 if number < 800_000 else 0) if solver == "iterated" else fits
+            for num_steps in (0, 4):
                 scores = []
-                for seed in range(many):
+                for seed in range(fits):
                     given: dict[str, Any] = {"symbols": width, "max_length": 10, "delta": delta, "random_state": seed}
                     start = time.process_time()
-                    model = dpvb.HiddenMarkovModel(states, solver=solver, epsilon=epsilon, **given).fit(x)
-                    seconds = time.process_time() - start if solver == "refined" else seconds
+                    model = dpvb.HiddenMarkovModel(states, num_steps=num_steps, epsilon=epsilon, **given).fit(x)
+                    seconds = time.process_time() - start
                     scores.append(model.score(test, public=True))
-                found.append(f"{np.mean(scores):.4f}" if scores else "")
+                found.append(f"{np.mean(scores):.4f}")
             print(f"| {number:,} | {states} | {epsilon:g} | {' | '.join(found)} | {seconds:.1f} |", flush=True)
 
 
@@ -82,8 +80,8 @@ def numbers() -> None:
         for seed in range(3):
             order = np.random.default_rng(seed).permutation(len(points))
             fit, test = points[order[:8000]], points[order[8000:]]
-            given: dict[str, Any] = {"columns": 2, "low": -1, "high": 1, "emissions": "gaussian", "delta": 1e-6}
-            model = dpvb.HiddenMarkovModel(8, epsilon=epsilon, random_state=seed, **given).fit(fit)
+            given: dict[str, Any] = {"columns": 2, "low": -1, "high": 1, "delta": 1e-6}
+            model = dpvb.GaussianHiddenMarkovModel(8, epsilon=epsilon, random_state=seed, **given).fit(fit)
             own = [model.score(test, public=True)]
             shown = model._q.chain.emissions
             wide = np.maximum(shown.variance_dk, 0.1**2) * shown.shape_dk
@@ -102,7 +100,7 @@ def bits() -> None:
     """Simulated bits: 5,000 people of 20 points, 3 states."""
     print("\nLog-probability of a held-out point of D bits from 3 known states, 5,000 people of 20 points, 1 fit each "
           "(windows of three patterns up to D = 5, of two above).\n")  # fmt: skip
-    print("| D | truth | independent | ε | windows | refined | iterated |\n|---|---|---|---|---|---|---|")
+    print("| D | truth | independent | ε | windows | with steps |\n|---|---|---|---|---|---|")
     step_kk = np.array([[0.85, 0.1, 0.05], [0.1, 0.8, 0.1], [0.05, 0.2, 0.75]])
     for width in (2, 4, 6, 8):
         rng = np.random.default_rng(width)
@@ -119,13 +117,13 @@ def bits() -> None:
         even, flat_k = np.full(3, many), np.ascontiguousarray(many * step_kk)
         truth = type(chain)(even, even, flat_k, true)
         at, flat = 20 * np.arange(2001), test.reshape(-1, width)
-        best = forward_backward.log_likelihood(truth, at, flat).sum() / len(flat)
+        best = passes.log_likelihood(truth, at, flat).sum() / len(flat)
         p_d = fit.reshape(-1, width).mean(axis=0)
         plain = float(np.mean(flat @ np.log(p_d) + (1 - flat) @ np.log(1 - p_d)))
         for epsilon in (0.5, 1.0, 4.0):
             row = []
-            for solver in ("windows", "refined", "iterated"):
-                model = dpvb.HiddenMarkovModel(3, solver=solver, epsilon=epsilon, **given).fit(fit)
+            for num_steps in (0, 4):
+                model = dpvb.HiddenMarkovModel(3, num_steps=num_steps, epsilon=epsilon, **given).fit(fit)
                 row.append(f"{model.score(test, public=True):.3f}")
             print(f"| {width} | {best:.3f} | {plain:.3f} | {epsilon:g} | {' | '.join(row)} |", flush=True)
 
@@ -143,22 +141,23 @@ def speed() -> None:
         for longest in (10, 1000):
             length_n = rng.integers(1, 11, 80_000) if longest == 10 else np.full(400, 1000)
             at, code = np.append(0, np.cumsum(length_n)), rng.integers(0, 17, int(length_n.sum())).astype(np.int32)
-            model = IteratedHiddenMarkov(HiddenMarkov(17, states, estimate="mode", max_length=longest), 1, False)
+            model = HiddenMarkov(17, states, estimate="mode", max_length=longest, num_steps=1)
+            blocks = {name: block for name, block in model.blocks.items() if block.phase == "step"}
             q, seconds = model.init(rng), []
             for _ in range(6):  # The first one compiles.
                 start = time.process_time()
                 for first in range(0, len(length_n), 8192):  # As data are read.
-                    rows = SequenceRows(at, code).take(slice(first, min(first + 8192, len(length_n))))
-                    form = model.e_step(q, rows, model.blocks)
-                    for name, block in model.blocks.items():
+                    rows = taken(SequenceRows(at, code), slice(first, min(first + 8192, len(length_n))))
+                    form = model.e_step(q, rows, blocks)
+                    for name, block in blocks.items():
                         weight_n = np.minimum(1.0, block.bound / np.maximum(form[name].norms(), 1e-9))
                         sums = np.zeros(block.shape, np.int64)
                         form[name].accumulate(weight_n, Grid(2.0**-30, block.bound), sums)
                 seconds.append(time.process_time() - start)
             rate, laws = len(code) / min(seconds[1:]) / 1e6, q.chain.laws(expected=False)
             given = {"lengths": length_n, "symbols": code, "start": laws.start_k, "step": laws.step_kk}
-            log = forward_backward.log_likelihood(q.chain, at, code.astype(np.int64)).sum()
-            others = [told(peer, **given, shown=model.windows.shown_kv(q.chain)) for peer in PEERS]
+            log = passes.log_likelihood(q.chain, at, code.astype(np.int64)).sum()
+            others = [told(peer, **given, shown=model.shown_kv(q.chain)) for peer in PEERS]
             rates = [len(code) / other["seconds"] / 1e6 if other else 0.0 for other in others]
             away = [abs(log - other["log"]) / len(code) for other in others if other]
             met = [f"{rate / max(rates):.1f} ({'met' if rate >= TIMES * max(rates) else 'MISSED'})"] * any(rates)
@@ -216,16 +215,26 @@ def million() -> None:
     """Time and memory of a million people, each fit in a process of its own."""
     print("\nA million people of 20 points, 4 states, on two cores: in one process, and with a pool of two more "
           f"(`cluster=\"local:2\"`). Asked: less than {MOST} GiB in all.\n")  # fmt: skip
-    print("| people show | solver | processes | seconds | CPU-seconds | GiB at most, of each process | asked |")
+    print("| people show | steps | processes | seconds | CPU-seconds | GiB at most, of each process | asked |")
     print("|---|---|---|---|---|---|---|")
-    for kind, solver in (("categorical", "windows"), ("categorical", "refined"), ("gaussian", "windows")):
+    for kind, num_steps in (("categorical", "0"), ("categorical", "4"), ("gaussian", "0")):
         for workers in (0, 2):
-            call = [sys.executable, "-W", "ignore", "-m", "benchmarks.hidden_markov", "one", kind, solver, str(workers)]
+            call = [
+                sys.executable,
+                "-W",
+                "ignore",
+                "-m",
+                "benchmarks.hidden_markov",
+                "one",
+                kind,
+                num_steps,
+                str(workers),
+            ]
             run = subprocess.run(call, cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE)
             seconds, used, *peaks = json.loads(run.stdout)
             cells = (
                 kind,
-                solver,
+                num_steps,
                 str(1 + workers),
                 f"{seconds:.1f}",
                 f"{used:.1f}",
@@ -234,16 +243,16 @@ def million() -> None:
             print(f"| {' | '.join(cells)} | {'met' if sum(peaks) < MOST else 'MISSED'} |", flush=True)
 
 
-def one(kind: str, solver: str, workers: str) -> None:
+def one(kind: str, num_steps: str, workers: str) -> None:
     """A fit to a million made-up people, as JSON: seconds, CPU-seconds, and GiB of each process."""
     rng, number = np.random.default_rng(0), 1_000_000
-    given: dict[str, Any] = {"solver": solver, "epsilon": 1.0, "delta": 1e-7, "max_length": 20, "random_state": 0}
+    given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-7, "max_length": 20, "random_state": 0}
     if kind == "categorical":
         x: Any = rng.integers(0, 17, (number, 20), dtype=np.int8)
-        model = dpvb.HiddenMarkovModel(4, symbols=17, **given)
+        model = dpvb.HiddenMarkovModel(4, symbols=17, num_steps=int(num_steps), **given)
     else:
         x = rng.random((number, 20, 2), dtype=np.float32)
-        model = dpvb.HiddenMarkovModel(4, emissions="gaussian", columns=2, low=0, high=1, **given)
+        model = dpvb.GaussianHiddenMarkovModel(4, columns=2, low=0, high=1, **given)
     with LocalPool(int(workers)) if int(workers) else nullcontext() as pool:
         begun = time.perf_counter()
         model.fit(x, cluster=pool)

@@ -125,7 +125,7 @@ def numbers(fits: int, states: tuple[int, ...] = (2, 3), epsilons: tuple[float, 
                 x_ntd = np.clip(rng.normal(mean_kd[state_nt], 0.15), -1, 1)
                 given: dict[str, Any] = {"columns": 2, "low": -1, "high": 1, "delta": 1e-6, "random_state": seed}
                 for place, people in enumerate((x_ntd, shortened(x_ntd, rng))):
-                    model = dpvb.HiddenMarkovModel(k, emissions="gaussian", epsilon=epsilon, **given).fit(people)
+                    model = dpvb.GaussianHiddenMarkovModel(k, epsilon=epsilon, **given).fit(people)
                     order = [int(((model.means_ - own) ** 2).sum(axis=1).argmin()) for own in mean_kd]
                     table = model.transition_intervals()
                     lines = [table.of(str(order[i]))[str(order[j])] for i, j in np.ndindex(k, k)]

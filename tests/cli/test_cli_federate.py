@@ -159,7 +159,7 @@ def test_documents_with_a_vocabulary(unit: str, tmp_path: Path) -> None:
     assert model.components_.shape == (2, 5)
 
 
-@pytest.mark.parametrize("given", ["bernoulli", "refined", "iterated", "gaussian", "linear"])
+@pytest.mark.parametrize("given", ["bernoulli", "steps", "gaussian", "linear"])
 def test_columns_of_persons_under_their_names(given: str, tmp_path: Path) -> None:
     """Columns by their names or their number, names of the client's own, and `clip = "none"`."""
     rng, linear = np.random.default_rng(3), given == "linear"
@@ -169,10 +169,10 @@ def test_columns_of_persons_under_their_names(given: str, tmp_path: Path) -> Non
     numbers = linear or given == "gaussian"
     model = ['columns = ["x0", "x1"]' if numbers else "columns = 2", "n_states = 2", "max_length = 5"]
     model += ["low = [0, -1]", "high = 2"] * numbers + ["window = 3"] * linear
-    model += [f'emissions = "{"gaussian" if numbers else "bernoulli"}"', 'clip = "none"'] * (not linear)
-    model += [f'solver = "{given}"'] * (given in ("refined", "iterated"))
-    rounds = {"refined": 3, "iterated": 2, "linear": 2}.get(given, 1)
-    kind = "LinearDynamicalSystem" if linear else "HiddenMarkovModel"
+    model += ['emissions = "bernoulli"'] * (not numbers) + ['clip = "none"'] * (not linear)
+    rounds = {"steps": 3, "linear": 2}.get(given, 1)
+    kinds = {"linear": "LinearDynamicalSystem", "gaussian": "GaussianHiddenMarkovModel"}
+    kind = kinds.get(given, "HiddenMarkovModel")
     top = TOP.format(kind=kind, rounds=rounds, unit="person", columns="width = 2")
     data = {"file": "{name}.csv", "person_column": "who", "time_column": "day"}
     write_files(tmp_path, top, "\n".join(model), data)

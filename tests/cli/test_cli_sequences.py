@@ -49,7 +49,7 @@ def test_a_public_mistake_is_one_line(visits: Path) -> None:
     refuse(visits.parent, "at least two", *call, *COLUMNS[2:], "--symbols", "front")
     states = ["fit", "hidden-markov", visits, "--states", "2", "--out", visits.with_name("m.dpvb"), *BUDGET]
     refuse(visits.parent, "symbols must be given", *states)
-    refuse(visits.parent, "need --emissions 'gaussian'", *states, "--columns", "clock")
+    refuse(visits.parent, "a GaussianHiddenMarkovModel", *states, "--columns", "clock")
     refuse(visits.parent, "order must be", *call, *COLUMNS, "--order", "3")
 
 
@@ -99,7 +99,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
 WHO = ["--person-column", "who", "--time-column", "day"]
 NUMBERS = ["--columns", "hours,pulse", "--low", "0,40", "--high", "12,160"]
 KINDS: dict[str, list[Any]] = {
-    "gaussian": ["hidden-markov", *NUMBERS, "--emissions", "gaussian"],
+    "gaussian": ["gaussian-hidden-markov", *NUMBERS],
     "bernoulli": ["hidden-markov", "--columns", "wakes,eats", "--emissions", "bernoulli", "--clip", "none"],
     "linear": ["linear-dynamical", *NUMBERS, "--window", "3", "--max-length", "8"],
 }

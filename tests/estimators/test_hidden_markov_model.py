@@ -148,20 +148,31 @@ def test_what_is_no_symbol_is_a_gap_of_private_sequences_and_refused_in_public_o
         ({"symbols": [f"{place}" for place in range(1001)]}, "symbols must be at most 1000"),
         ({"emissions": "poisson"}, "symbols=21"),
         ({"estimate": "median"}, "estimate"),
-        ({"solver": "newton"}, "solver"),
-        ({"emissions": "gaussian"}, "columns must be given"),
+        ({"num_steps": -1}, "num_steps"),
+        ({"emissions": "gaussian"}, "emissions must be"),
+        ({"emissions": "bernoulli"}, "columns must be given"),
         ({"columns": 2}, "symbols must be given, not columns"),
-        ({"low": 0.0, "high": 1.0}, "low and high, or row_norm, must be None"),
-        ({"symbols": None, "columns": 2, "emissions": "gaussian"}, "low and high, or row_norm, must be given"),
-        ({"symbols": None, "columns": 5, "emissions": "gaussian", "row_norm": 1.0}, "columns must be at most 4"),
         ({"symbols": None, "columns": 10, "emissions": "bernoulli"}, "columns must be at most 9"),
-        ({"symbols": None, "columns": 2, "emissions": "gaussian", "row_norm": 1.0, "solver": "refined"}, "solver must"),
     ],
 )
 def test_a_wrong_parameter_is_refused_before_anything_is_spent(wrong: dict[str, Any], words: str) -> None:
     given: dict[str, Any] = {"n_states": 2, "symbols": WORDS, "epsilon": 1.0, "delta": 1e-6, **wrong}
     with pytest.raises(ParameterError, match=words):
         dpvb.HiddenMarkovModel(**given).fit([["run", "rest"]])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({}, "columns must be given"),
+        ({"columns": 2}, "low= and high="),
+        ({"columns": 5, "row_norm": 1.0}, "columns must be at most 4"),
+        ({"columns": 2, "row_norm": 1.0, "low": 0}, "row_norm must be None"),
+    ],
+)
+def test_a_wrong_parameter_of_numbers_is_refused_before_anything_is_spent(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        dpvb.GaussianHiddenMarkovModel(2, epsilon=1.0, delta=1e-6, **wrong).fit([[[0.0, 1.0]]])
 
 
 def test_a_model_file_of_another_shape_is_refused(fitted: dpvb.HiddenMarkovModel, tmp_path: Path) -> None:
@@ -192,13 +203,14 @@ def test_processes_release_the_same_bits(kind: str) -> None:
     """Steps over symbols, and moments of numbers; more sequences than stand side by side."""
     code_nt, _ = people(400)
     given: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-6, "random_state": 1}
-    given |= {"symbols": 3, "solver": "refined"} if kind == "categorical" else {"columns": 1, "low": 0, "high": 2}
+    given |= {"symbols": 3, "num_steps": 4} if kind == "categorical" else {"columns": 1, "low": 0, "high": 2}
+    own: Any = dpvb.HiddenMarkovModel if kind == "categorical" else dpvb.GaussianHiddenMarkovModel
     x = (
         code_nt
         if kind == "categorical"
         else code_nt[..., None] + np.random.default_rng(0).random((*code_nt.shape, 1)) / 9
     )
-    one, two = (dpvb.HiddenMarkovModel(2, emissions=kind, **given).fit(x, cluster=c) for c in (None, "local:2"))
+    one, two = (own(2, **given).fit(x, cluster=c) for c in (None, "local:2"))
     for array in one._state()[0]:
         np.testing.assert_array_equal(one._state()[0][array], two._state()[0][array])
     np.testing.assert_array_equal(one.transition_matrix_, two.transition_matrix_)
@@ -211,7 +223,7 @@ def test_a_fit_with_steps_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.register("days", unit="sequence", neighboring_relation="add_or_remove_one", epsilon=4.0, delta=1e-5)
     given: dict[str, Any] = {"ledger": str(tmp_path / "ledger.sqlite"), "dataset": "days", "random_state": 1}
-    model = dpvb.HiddenMarkovModel(2, symbols=3, solver="refined", epsilon=3.0, delta=1e-6, **given)
+    model = dpvb.HiddenMarkovModel(2, symbols=3, num_steps=4, epsilon=3.0, delta=1e-6, **given)
     model.set_params(checkpoint=tmp_path / "run")
 
     def stop(step: int, plan: Any) -> None:
@@ -228,26 +240,35 @@ def test_a_fit_with_steps_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     assert read.n_iter_ == 4
 
 
-@pytest.mark.parametrize("solver", ["refined", "iterated"])
-def test_steps_make_a_model_that_is_better_than_none(solver: str, tmp_path: Path) -> None:
-    """From windows they stay at the states; from a random start they come nearer in their own time."""
+def test_steps_after_windows_stay_at_the_states(tmp_path: Path) -> None:
     code_nt, _ = people(2000)
-    given: dict[str, Any] = {"symbols": WORDS, "solver": solver, "clip": None, "random_state": 3, "delta": 1e-6}
+    given: dict[str, Any] = {"symbols": WORDS, "num_steps": 4, "clip": None, "random_state": 3, "delta": 1e-6}
     words = np.array(WORDS)[code_nt]
     model = dpvb.HiddenMarkovModel(2, epsilon=math.inf, **given).fit(words)
-    one = dpvb.HiddenMarkovModel(2, epsilon=math.inf, **{**given, "solver": "iterated"}, num_steps=1).fit(words)
-    assert model.score(words, public=True) > one.score(words, public=True) + 1e-4
-    assert model.n_iter_ == (4 if solver == "refined" else 20)
-    if solver == "refined":
-        np.testing.assert_allclose(model.transition_matrix_, STEP, atol=0.05)
-        np.testing.assert_allclose(model.emission_probabilities_, SHOWN, atol=0.05)
+    assert model.n_iter_ == 4
+    np.testing.assert_allclose(model.transition_matrix_, STEP, atol=0.05)
+    np.testing.assert_allclose(model.emission_probabilities_, SHOWN, atol=0.05)
     model.save(tmp_path / "steps.dpvb")
     again = dpvb.load(tmp_path / "steps.dpvb")
     assert again.n_iter_ == model.n_iter_
     np.testing.assert_array_equal(again.transition_matrix_, model.transition_matrix_)
-    if solver == "iterated":
-        with pytest.raises(ParameterError, match="solver must be 'windows' or 'refined'"):
-            again.transition_intervals()
+
+
+def test_steps_follow_windows_where_public_facts_say_that_they_pay() -> None:
+    """More than 40 symbols, or very many people; a number of steps that is given decides."""
+    given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+    bits: dict[str, Any] = {"emissions": "bernoulli", **given}
+    expected = [
+        (dpvb.HiddenMarkovModel(2, symbols=40, **given), 0),
+        (dpvb.HiddenMarkovModel(2, symbols=41, **given), 4),
+        (dpvb.HiddenMarkovModel(2, symbols=41, num_steps=0, **given), 0),
+        (dpvb.HiddenMarkovModel(2, columns=5, **bits), 0),
+        (dpvb.HiddenMarkovModel(2, columns=6, **bits), 4),
+        (dpvb.HiddenMarkovModel(2, symbols=40, num_examples=799_999, **given), 0),
+        (dpvb.HiddenMarkovModel(2, symbols=40, num_examples=800_000, **given), 4),
+    ]
+    for model, num_steps in expected:
+        assert len(model.task([]).plan) == 1 + num_steps
 
 
 def trails(n: int = 1500, length: int = 10, seed: int = 1) -> tuple[Floats, Ints]:
@@ -260,9 +281,9 @@ def trails(n: int = 1500, length: int = 10, seed: int = 1) -> tuple[Floats, Ints
 
 def test_states_of_numbers_are_in_units_of_their_columns(tmp_path: Path) -> None:
     x_ntd, state_nt = trails()
-    given: dict[str, Any] = {"emissions": "gaussian", "clip": None, "max_length": 10, "epsilon": math.inf}
+    given: dict[str, Any] = {"clip": None, "max_length": 10, "epsilon": math.inf}
     columns: dict[str, Any] = {"columns": ["hours", "pulse"], "low": [0, 0], "high": [10, 200], "delta": 1e-6}
-    model = dpvb.HiddenMarkovModel(2, **columns, **given).fit(x_ntd)
+    model = dpvb.GaussianHiddenMarkovModel(2, **columns, **given).fit(x_ntd)
     # 15,000 points: means are known to a hundredth of a deviation; cells add a little.
     np.testing.assert_allclose(model.means_, [[2.0, 60.0], [8.0, 100.0]], rtol=0.05)
     np.testing.assert_allclose(np.sqrt(model.variances_), [[1.0, 10.0], [0.5, 20.0]], rtol=0.15)
@@ -286,7 +307,7 @@ def test_states_of_numbers_are_in_units_of_their_columns(tmp_path: Path) -> None
         ),
         values=["a", "b"],
     )
-    same = dpvb.HiddenMarkovModel(2, **columns, **given, random_state=1).fit(by_frame)
+    same = dpvb.GaussianHiddenMarkovModel(2, **columns, **given, random_state=1).fit(by_frame)
     np.testing.assert_allclose(same.means_, model.means_, rtol=1e-6)
 
 
@@ -294,7 +315,7 @@ def test_states_of_numbers_have_intervals_and_files_keep_them(tmp_path: Path) ->
     """Within ten deviations, as the noise of a fit has no seed."""
     x_ntd, _ = trails()
     columns: dict[str, Any] = {"columns": ["hours", "pulse"], "low": [0, 0], "high": [10, 200], "delta": 1e-6}
-    model = dpvb.HiddenMarkovModel(2, emissions="gaussian", max_length=10, epsilon=10.0, **columns).fit(x_ntd)
+    model = dpvb.GaussianHiddenMarkovModel(2, max_length=10, epsilon=10.0, **columns).fit(x_ntd)
     table, order = model.transition_intervals(), np.argsort(model.means_[:, 0])
     for i, j in np.ndindex(2, 2):
         line = table.of(str(order[i]))[str(order[j])]
@@ -307,9 +328,11 @@ def test_states_of_numbers_have_intervals_and_files_keep_them(tmp_path: Path) ->
 
 def test_a_fit_without_noise_does_not_change_with_the_unit_of_a_column() -> None:
     x_ntd, _ = trails(300)
-    given: dict[str, Any] = {"emissions": "gaussian", "columns": 2, "epsilon": math.inf, "delta": 1e-6}
-    one = dpvb.HiddenMarkovModel(2, low=[0, 0], high=[10, 200], random_state=1, **given).fit(x_ntd)
-    two = dpvb.HiddenMarkovModel(2, low=[0, 0], high=[10_000, 1], random_state=1, **given).fit(x_ntd * [1000, 0.005])
+    given: dict[str, Any] = {"columns": 2, "epsilon": math.inf, "delta": 1e-6}
+    one = dpvb.GaussianHiddenMarkovModel(2, low=[0, 0], high=[10, 200], random_state=1, **given).fit(x_ntd)
+    two = dpvb.GaussianHiddenMarkovModel(2, low=[0, 0], high=[10_000, 1], random_state=1, **given).fit(
+        x_ntd * [1000, 0.005]
+    )
     np.testing.assert_allclose(two.means_, one.means_ * [1000, 0.005], rtol=1e-6)
     both = one.score(x_ntd, public=True), two.score(x_ntd * [1000, 0.005], public=True)
     assert both[1] == pytest.approx(both[0] - math.log(1000 * 0.005), abs=1e-6)
@@ -317,8 +340,8 @@ def test_a_fit_without_noise_does_not_change_with_the_unit_of_a_column() -> None
 
 def test_what_is_missing_of_a_point_says_nothing() -> None:
     x_ntd, _ = trails(300)
-    given: dict[str, Any] = {"emissions": "gaussian", "columns": 2, "low": 0, "high": [10, 200], "delta": 1e-6}
-    model = dpvb.HiddenMarkovModel(2, epsilon=math.inf, **given).fit([*x_ntd, [[math.nan, 1.0]], ["x"], None])
+    given: dict[str, Any] = {"columns": 2, "low": 0, "high": [10, 200], "delta": 1e-6}
+    model = dpvb.GaussianHiddenMarkovModel(2, epsilon=math.inf, **given).fit([*x_ntd, [[math.nan, 1.0]], ["x"], None])
     one = x_ntd[:1].copy()
     one[0, 3] = math.nan
     both = model.score_samples(np.delete(one, slice(3, 10), axis=1), public=True)
@@ -348,14 +371,15 @@ def test_states_of_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {"columns": 2, "emissions": "gaussian", "low": -1, "high": [2, 3]},
-        {"columns": 2, "emissions": "gaussian", "row_norm": 2.0},
+        {"columns": 2, "low": -1, "high": [2, 3]},
+        {"columns": 2, "row_norm": 2.0},
         {"columns": 3, "emissions": "bernoulli"},
-        {"symbols": 3, "solver": "iterated", "num_steps": 2},
+        {"symbols": 3, "num_steps": 2},
     ],
 )
 def test_a_rehearsal_needs_no_sequences(given: dict[str, Any]) -> None:
-    model = dpvb.HiddenMarkovModel(2, epsilon=1.0, delta=1e-6, **given).rehearse(num_rows=200)
+    kind: Any = dpvb.GaussianHiddenMarkovModel if {"low", "row_norm"} & given.keys() else dpvb.HiddenMarkovModel
+    model = kind(2, epsilon=1.0, delta=1e-6, **given).rehearse(num_rows=200)
     assert model.privacy_.rehearsal
     assert np.isfinite(model.transition_matrix_).all()
 
@@ -408,10 +432,10 @@ def test_several_owners_learn_what_one_would() -> None:
     np.testing.assert_allclose(joined._q.pooled, clone(exact).fit(code_nt)._q.pooled, rtol=1e-6, atol=1e-4)
 
 
-@pytest.mark.parametrize("given", ["gaussian", "bernoulli, refined", "poisson, iterated"])
+@pytest.mark.parametrize("given", ["gaussian", "bernoulli, steps", "poisson, steps"])
 def test_processes_and_owners_make_of_whatever_states_show_what_one_makes(given: str) -> None:
     """Processes the same bits; owners without noise the same numbers, to the rounding of their sums."""
-    kind, _, solver = given.partition(", ")
+    kind, _, steps = given.partition(", ")
     rng, state_nt = np.random.default_rng(5), np.random.default_rng(4).integers(0, 2, (150, 8))
     x = {
         "gaussian": rng.normal(np.array([[2, 60], [8, 110]])[state_nt], [1, 10]),
@@ -420,10 +444,9 @@ def test_processes_and_owners_make_of_whatever_states_show_what_one_makes(given:
     }[kind]
     columns: dict[str, Any] = {"symbols": 6} if kind == "poisson" else {"columns": 2}
     columns |= {"low": [0, 40], "high": [12, 160]} if kind == "gaussian" else {}
-    columns |= {"solver": solver, "num_steps": 2} if solver else {}
-    exact = dpvb.HiddenMarkovModel(
-        2, emissions=kind, n_init=1, max_length=8, epsilon=math.inf, delta=1e-6, random_state=1, **columns
-    )
+    columns |= {"emissions": kind, "num_steps": 2} if steps else {}
+    own: Any = dpvb.GaussianHiddenMarkovModel if kind == "gaussian" else dpvb.HiddenMarkovModel
+    exact = own(2, n_init=1, max_length=8, epsilon=math.inf, delta=1e-6, random_state=1, **columns)
     one, two = clone(exact).fit(x), clone(exact).fit(x, cluster="local:2")
     joined = dpvb.federated.simulate(exact, [x[:50], x[50:120], x[120:]])
     for name, array in one._state()[0].items():

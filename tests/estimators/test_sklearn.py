@@ -89,6 +89,7 @@ NEEDED = {
     "PCA": {"low": 0.0, "high": 1.0},
     "MarkovChain": {"symbols": 3},
     "HiddenMarkovModel": {"n_states": 2, "symbols": 3},
+    "GaussianHiddenMarkovModel": {"n_states": 2, "columns": 1, "low": 0.0, "high": 1.0},
     "LinearDynamicalSystem": {"n_states": 1, "columns": 1, "low": 0.0, "high": 1.0},
     "DPVI": {"log_density": lambda theta, x: -((x - theta) ** 2).sum(), "parameters": 3},
 }

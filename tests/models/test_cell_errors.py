@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from dpvb.core.contributions import Grid
-from dpvb.data.sequences.rows import NumberRows
 from dpvb.guards.arrays import Floats
-from dpvb.models.sequences import cell_errors, dynamics
+from dpvb.models.sequences import dynamics, errors
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
+from dpvb.rows.sequences import NumberRows
 
 STEP = np.array([[0.8, 0.2], [0.3, 0.7]])
 PEOPLE, LENGTH, FITS = 1500, 8, 40
@@ -44,8 +44,8 @@ def test_deviations_are_those_of_fits_that_are_made_again_and_what_noise_bends_i
     fits = [fitted(rng) for _ in range(FITS)]
     std_kk = np.std([steps(q) for q in fits], axis=0, ddof=1)
     bend_kk = np.mean([steps(q) for q in fits], axis=0) - STEP
-    found = cell_errors.spread(OWN, fits[0], np.random.default_rng(4))
-    naive = cell_errors.spread(OWN, fits[0], np.random.default_rng(4), noise_aware=False)
+    found = errors.number_errors(OWN, fits[0], np.random.default_rng(4))
+    naive = errors.number_errors(OWN, fits[0], np.random.default_rng(4), noise_aware=False)
     # Seeded: deviations of 40 and of 60 fits differ by more than a factor of 2.2 once in 10⁶.
     assert (np.abs(np.log(found.std_kk / std_kk)) < math.log(2.2)).all()
     assert (naive.std_kk < found.std_kk).all()

@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 
 from dpvb.guards.arrays import Floats
-from dpvb.models.sequences import drawn_windows, gram_fit, gram_posterior, kalman, modes, system_vector
-from dpvb.models.sequences.gram_fit import Grams
-from dpvb.models.sequences.gram_moments import law_of_windows
-from dpvb.models.sequences.gram_slopes import slopes
-from dpvb.models.sequences.gram_weights import Moments, Shape, ways
+from dpvb.models.sequences import kalman, linear_dynamical, linear_moments, linear_posterior
 from dpvb.models.sequences.kalman import LinearSystem
-from dpvb.models.sequences.unclipped import unclipped_posterior
+from dpvb.models.sequences.linear_moments import Grams, law_of_windows, slopes
+from dpvb.models.sequences.linear_posterior import ReleasedMoments, SystemShape, unclipped_posterior, ways
 
 K, D, W = 2, 3, 4
 UNIT = np.append(np.full(W * D, (W * D) ** 0.5), 1 / 0.3)
@@ -45,8 +42,8 @@ def still() -> LinearSystem:
     return replace(system(), start_k=none_k, start_kk=one_kk, pooled_k=none_k, pooled_kk=one_kk)
 
 
-def shape(starts: bool) -> Shape:
-    return Shape(K, D, W, 12, starts, UNIT)
+def shape(starts: bool) -> SystemShape:
+    return SystemShape(K, D, W, 12, starts, UNIT)
 
 
 def expected(one: LinearSystem, number: float, first: str = "pooled") -> Floats:
@@ -61,10 +58,10 @@ def expected(one: LinearSystem, number: float, first: str = "pooled") -> Floats:
 @pytest.mark.parametrize("starts", [True, False])
 @pytest.mark.parametrize("first", ["pooled", "start"])
 def test_derivatives_are_differences_and_a_turn_of_the_states_changes_nothing(starts: bool, first: str) -> None:
-    vector_p, little = system_vector.packed(system(), starts=starts), 1e-5
+    vector_p, little = linear_moments.packed(system(), starts=starts), 1e-5
 
     def law(at_p: Floats) -> Floats:
-        one = system_vector.unpacked(at_p, K, D, starts=starts)
+        one = linear_moments.unpacked(at_p, K, D, starts=starts)
         own = law_of_windows(one, getattr(one, f"{first}_k"), getattr(one, f"{first}_kk"), W)[2:]
         return np.concatenate([own[0], own[1].ravel()])
 
@@ -73,14 +70,14 @@ def test_derivatives_are_differences_and_a_turn_of_the_states_changes_nothing(st
     np.testing.assert_allclose(np.concatenate([found.mean_f, found.cov_ff.ravel()]), law(vector_p), atol=1e-12)
     for own, way in zip(moved, little * np.eye(len(vector_p)), strict=True):
         np.testing.assert_allclose(own, (law(vector_p + way) - law(vector_p - way)) / (2 * little), atol=1e-8)
-    for way in system_vector.turns(vector_p, K, D, starts=starts):
+    for way in linear_moments.rotations(vector_p, K, D, starts=starts):
         np.testing.assert_allclose(way @ moved, 0.0, atol=1e-12)
         assert np.linalg.norm(way) > 0.1
 
 
 def test_a_vector_holds_its_system() -> None:
     one = system()
-    found = system_vector.unpacked(system_vector.packed(one, starts=True), K, D, starts=True)
+    found = linear_moments.unpacked(linear_moments.packed(one, starts=True), K, D, starts=True)
     for name, value in vars(one).items():
         np.testing.assert_allclose(getattr(found, name), value, atol=1e-9)
 
@@ -89,15 +86,15 @@ def test_exact_moments_give_the_system_that_made_them_from_elsewhere() -> None:
     """Without noise, and with noise that is counted in but was not drawn: up to what the prior moves."""
     one = system()
     for std, most in ((0.0, 5e-3), (3.0, 0.03)):
-        blocks = [Moments(first, expected(one, 1e5, first), std) for first in ("pooled", "start")]
+        blocks = [ReleasedMoments(first, expected(one, 1e5, first), std) for first in ("pooled", "start")]
         near = replace(one, shown_dk=one.shown_dk * 1.2, noise_d=one.noise_d * 0.7, step_kk=0.9 * one.step_kk)
-        found = gram_posterior.fit(blocks, shape(True), near)
+        found = linear_posterior.fit_posterior(blocks, shape(True), near)
         np.testing.assert_allclose(found.number_b, 1e5, rtol=1e-3)
         for first in ("pooled", "start"):
             moved = expected(found.system(shape(True)), 1.0, first) - expected(one, 1.0, first)
             assert np.abs(moved).max() < most * np.abs(expected(one, 1.0, first)).max()
-        values = modes.modes(found.system(shape(True)).step_kk)
-        np.testing.assert_allclose(values, modes.modes(one.step_kk), atol=0.02 if std else 2e-3)
+        values = kalman.modes(found.system(shape(True)).step_kk)
+        np.testing.assert_allclose(values, kalman.modes(one.step_kk), atol=0.02 if std else 2e-3)
 
 
 def test_without_noise_it_is_where_em_ends() -> None:
@@ -106,10 +103,12 @@ def test_without_noise_it_is_where_em_ends() -> None:
     x_nf = kalman.drawn(system(), 4000, W, rng).reshape(4000, -1)
     y = np.column_stack([x_nf, np.ones(4000)])
     gram, one = y.T @ y, system(3)
-    found = gram_posterior.fit([Moments("pooled", gram / np.outer(UNIT, UNIT), 0.0)], shape(False), one, 8)
+    found = linear_posterior.fit_posterior(
+        [ReleasedMoments("pooled", gram / np.outer(UNIT, UNIT), 0.0)], shape(False), one, 8
+    )
     own = found.system(shape(False))
-    before = gram_fit.step(Grams(gram), own).log
-    after = gram_fit.fit(Grams(gram), own, rounds=200).log
+    before = linear_moments.em_step(Grams(gram), own).log
+    after = linear_moments.fit(Grams(gram), own, rounds=200).log
     assert before <= after < before + 2e-4
 
 
@@ -120,15 +119,15 @@ def test_the_posterior_is_as_wide_as_estimates_vary() -> None:
         noise = rng.standard_normal((len(UNIT), len(UNIT)))
         noise = np.triu(noise, 1) / np.sqrt(2) + np.diag(np.diagonal(noise))
         gram = expected(one, 2e4) + 3.0 * (noise + np.triu(noise, 1).T)
-        found.append(gram_posterior.fit([Moments("pooled", gram, 3.0)], shape(False), one, 2))
-    nobody = drawn_windows.DrawnWindows([np.zeros((2, len(UNIT) ** 2))], [np.zeros((2, len(UNIT) ** 2))])
-    blocks = [Moments("pooled", expected(one, 2e4), 3.0)]
+        found.append(linear_posterior.fit_posterior([ReleasedMoments("pooled", gram, 3.0)], shape(False), one, 2))
+    nobody = linear_posterior.DrawnWindows([np.zeros((2, len(UNIT) ** 2))], [np.zeros((2, len(UNIT) ** 2))])
+    blocks = [ReleasedMoments("pooled", expected(one, 2e4), 3.0)]
     said = found[0].drawn(found[0].covariance(blocks, nobody, shape(False)), shape(False), 400, rng)
     made = np.array([one.vector_p for one in found])
 
     def shown(vector_sp: Floats) -> Floats:
         systems = [shape(False).system(vector_p) for vector_p in vector_sp]
-        return np.array([[*np.abs(modes.modes(s.step_kk)), *np.log(s.noise_d), *np.linalg.norm(s.shown_dk, axis=1)]
+        return np.array([[*np.abs(kalman.modes(s.step_kk)), *np.log(s.noise_d), *np.linalg.norm(s.shown_dk, axis=1)]
                          for s in systems])  # fmt: skip
 
     ratio = shown(said).std(axis=0) / shown(made).std(axis=0)
@@ -139,7 +138,7 @@ def test_the_posterior_is_as_wide_as_estimates_vary() -> None:
 def test_what_the_clip_takes_moves_as_people_do() -> None:
     """People whose windows are moved by a matrix, and clipped again."""
     one, rng, clip = system(), np.random.default_rng(3), 0.8
-    people = drawn_windows.drawn(one, np.array([0.4, 0.6]), W, UNIT, clip, rng)
+    people = linear_posterior.draw_windows(one, np.array([0.4, 0.6]), W, UNIT, clip, rng)
     plain = people.clipped_bne[0] - people.lost_bne[0]
     assert 0.2 < np.mean(np.any(people.lost_bne[0] != 0, axis=1)) < 0.9
     size, little = len(UNIT), 1e-6
@@ -157,8 +156,8 @@ def test_what_the_clip_takes_moves_as_people_do() -> None:
 
 def test_windows_move_as_their_law() -> None:
     """Moved by the matrices of `ways`, they have the covariance and the mean that the numbers of a system give them."""
-    vector_p = system_vector.packed(system(), starts=False)
-    block = Moments("pooled", np.zeros((len(UNIT), len(UNIT))), 0.0)
+    vector_p = linear_moments.packed(system(), starts=False)
+    block = ReleasedMoments("pooled", np.zeros((len(UNIT), len(UNIT))), 0.0)
     moved = ways(block, np.append(vector_p, 0.0), shape(False))
     found, law = slopes(vector_p, K, D, W, starts=False, first="pooled"), expected(system(), 1.0)
     for way, mean_f, cov_ff in zip(moved, found.mean_pf, found.cov_pff, strict=False):
@@ -172,12 +171,12 @@ def test_windows_move_as_their_law() -> None:
 def test_what_a_clip_takes_is_put_back() -> None:
     """Moments of many drawn people, clipped to less than their average norm: deviations within a twentieth."""
     one, clip = still(), 0.7
-    people = drawn_windows.drawn(one, np.array([0.0, 1.0]), W, UNIT, clip, np.random.default_rng(4))
+    people = linear_posterior.draw_windows(one, np.array([0.0, 1.0]), W, UNIT, clip, np.random.default_rng(4))
     blocks = [
-        Moments(first, 1e4 * made.mean(axis=0).reshape(len(UNIT), -1), 0.0)
+        ReleasedMoments(first, 1e4 * made.mean(axis=0).reshape(len(UNIT), -1), 0.0)
         for first, made in zip(("pooled", "start"), people.clipped_bne, strict=True)
     ]
-    bent = gram_posterior.fit(blocks, shape(True), one).system(shape(True))
+    bent = linear_posterior.fit_posterior(blocks, shape(True), one).system(shape(True))
     found = unclipped_posterior(blocks, shape(True), one, np.array([0.0, 1.0]), clip, 3)["system"]
 
     def size(of: LinearSystem) -> Floats:
@@ -189,17 +188,26 @@ def test_what_a_clip_takes_is_put_back() -> None:
 
 
 def test_lengths_are_powers_of_two_and_noise_alone_leaves_the_shortest() -> None:
-    assert drawn_windows.places(np.array([0, 3, 4, 5, 6, 7, 11, 99]), 4, 12).tolist() == [-1, -1, 0, 1, 1, 2, 3, 3]
-    assert drawn_windows.num_places(4, 12) == 4
-    assert drawn_windows.shares(np.array([5.0, 30.0, -20.0, 70.0]), 10.0).tolist() == [0.0, 0.3, 0.0, 0.7]
-    assert drawn_windows.shares(np.array([5.0, -30.0]), 10.0).tolist() == [1.0, 0.0]
+    assert linear_dynamical.length_places(np.array([0, 3, 4, 5, 6, 7, 11, 99]), 4, 12).tolist() == [
+        -1,
+        -1,
+        0,
+        1,
+        1,
+        2,
+        3,
+        3,
+    ]
+    assert linear_dynamical.num_lengths(4, 12) == 4
+    assert linear_dynamical.length_shares(np.array([5.0, 30.0, -20.0, 70.0]), 10.0).tolist() == [0.0, 0.3, 0.0, 0.7]
+    assert linear_dynamical.length_shares(np.array([5.0, -30.0]), 10.0).tolist() == [1.0, 0.0]
 
 
 def test_modes_of_draws_stand_beside_their_own() -> None:
-    mode_k = modes.modes(np.array([[0.5, -0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 0.9]]))
+    mode_k = kalman.modes(np.array([[0.5, -0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 0.9]]))
     np.testing.assert_allclose(mode_k, [0.9, 0.5 + 0.5j, 0.5 - 0.5j], atol=1e-12)
     draw = np.array([[[0.8, 0, 0], [0, 0.55, -0.4], [0, 0.4, 0.55]]])
-    np.testing.assert_allclose(modes.of_draws(draw, mode_k)[0], [0.8, 0.55 + 0.4j, 0.55 - 0.4j], atol=1e-12)
+    np.testing.assert_allclose(kalman.modes_of_draws(draw, mode_k)[0], [0.8, 0.55 + 0.4j, 0.55 - 0.4j], atol=1e-12)
 
 
 def test_drawn_people_move_as_little_as_their_system_and_have_its_law() -> None:
@@ -208,12 +216,12 @@ def test_drawn_people_move_as_little_as_their_system_and_have_its_law() -> None:
     turned = one.in_basis(np.array([[0.0, -2.0], [0.5, 0.3]]))
     further = replace(one, step_kk=one.step_kk + little * np.array([[1.0, 2.0], [-1.0, 1.0]]))
     made, same, moved = (
-        drawn_windows.drawn_smoothly(s, 20_000, W, np.random.default_rng(5)) for s in (one, turned, further)
+        linear_posterior.drawn_smoothly(s, 20_000, W, np.random.default_rng(5)) for s in (one, turned, further)
     )
     np.testing.assert_allclose(same, made, atol=1e-9)
     assert 0 < np.abs(moved - made).max() < 100 * little
     bare = replace(one, noise_d=np.full(D, 1e-300), start_kk=np.zeros((K, K)))
-    assert np.isfinite(drawn_windows.drawn_smoothly(bare, 10, 50, np.random.default_rng(5))).all()
+    assert np.isfinite(linear_posterior.drawn_smoothly(bare, 10, 50, np.random.default_rng(5))).all()
     y_nf = np.column_stack([made.reshape(20_000, -1), np.ones(20_000)])
     mean_ff = expected(one, 1.0, "start") * np.outer(UNIT, UNIT)
     products_nff = y_nf[:, :, None] * y_nf[:, None, :]
@@ -224,15 +232,15 @@ def test_drawn_people_move_as_little_as_their_system_and_have_its_law() -> None:
 def test_what_is_put_back_ends_where_it_agrees_and_what_does_not_agree_widens() -> None:
     """People drawn anew from the end give what was put back, to a hundredth; a difference is a term of rank one."""
     one, clip, share_l = still(), 1.2, np.array([0.0, 1.0])
-    people = drawn_windows.drawn(one, share_l, W, UNIT, clip, np.random.default_rng(4))
+    people = linear_posterior.draw_windows(one, share_l, W, UNIT, clip, np.random.default_rng(4))
     size = len(UNIT)
-    blocks = [Moments(first, 1e4 * made.mean(axis=0).reshape(size, -1), 0.0)
+    blocks = [ReleasedMoments(first, 1e4 * made.mean(axis=0).reshape(size, -1), 0.0)
               for first, made in zip(("pooled", "start"), people.clipped_bne, strict=True)]  # fmt: skip
     end = unclipped_posterior(blocks, shape(True), one, share_l, clip, 3)["system"]
-    own = drawn_windows.drawn(end, share_l, W, UNIT, clip, np.random.default_rng(0))
+    own = linear_posterior.draw_windows(end, share_l, W, UNIT, clip, np.random.default_rng(0))
     agreed = [replace(b, taken=t.reshape(size, size)) for b, t in zip(blocks, own.taken_be, strict=True)]
-    found = gram_posterior.fit(agreed, shape(True), end, 2)
-    again = drawn_windows.drawn(found.system(shape(True)), share_l, W, UNIT, clip, np.random.default_rng(0))
+    found = linear_posterior.fit_posterior(agreed, shape(True), end, 2)
+    again = linear_posterior.draw_windows(found.system(shape(True)), share_l, W, UNIT, clip, np.random.default_rng(0))
     assert np.abs(again.taken_be - own.taken_be).max() < 0.01 * np.abs(own.taken_be).max()
     apart = [replace(b, taken=0.9 * b.taken) for b in agreed]
     near_pp, wide_pp = (found.covariance(b, own, shape(True)) for b in (agreed, apart))

@@ -18,16 +18,15 @@ from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
-from dpvb.data.sequences.rows import NumberRows, Sequences
+from dpvb.data.sequences.content import Sequences
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
-from dpvb.models.sequences import window_fit
-from dpvb.models.sequences.cells import Cells, start
-from dpvb.models.sequences.hidden_cells import HiddenCells
+from dpvb.models.sequences.emissions import Gaussian
+from dpvb.models.sequences.hidden_cells import Cells, HiddenCells, start_from_cells
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkov
-from dpvb.models.sequences.numeric_emissions import Gaussian
-from dpvb.models.sequences.window_fit import Windows
+from dpvb.models.sequences.windows import Windows, em_step
+from dpvb.rows.sequences import NumberRows
 
 FINE = Grid(2.0**-40, 1e3)
 
@@ -139,7 +138,7 @@ def test_no_iteration_over_clouds_lowers_the_likelihood() -> None:
     chain = HiddenChain(*np.ones((2, 2)), 1 + rng.random((2, 2)), weak, 1e-9)
     logs = []
     for _ in range(30):
-        found = window_fit.step(windows, chain, value_vd, expected=False)
+        found = em_step(windows, chain, value_vd, expected=False)
         chain = found.chain
         logs.append(found.log)
     assert all(later >= earlier - 1e-9 for earlier, later in itertools.pairwise(logs))
@@ -175,7 +174,7 @@ def test_a_release_of_noise_alone_makes_a_model() -> None:
     v = len(own.cells)
     bare = Windows(np.zeros((v, v + 1)), np.zeros((v, v)))
     for chance in (1.0, 1e-12):
-        one = start(bare, np.hstack([own.cells.node_vd] * 2), np.full(3, chance), own._states, 1.0)
+        one = start_from_cells(bare, np.hstack([own.cells.node_vd] * 2), np.full(3, chance), own._states, 1.0)
         assert np.isfinite(one.emissions.mean_dk).all()  # type: ignore[attr-defined]
 
 

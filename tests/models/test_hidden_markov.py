@@ -18,18 +18,17 @@ from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
-from dpvb.data.sequences.rows import SequenceRows, Sequences
+from dpvb.data.sequences.content import Sequences
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import outside
 from dpvb.models.expfam import dirichlet_logz
-from dpvb.models.sequences import forward_backward, kernel_numba, window_fit
-from dpvb.models.sequences.discrete_emissions import Bernoulli, Categorical
-from dpvb.models.sequences.emissions import Emissions, Values
+from dpvb.models.sequences import passes, passes_numba
+from dpvb.models.sequences.emissions import Bernoulli, Categorical, Emissions, Gaussian, Poisson, Values
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior
-from dpvb.models.sequences.numeric_emissions import Gaussian, Poisson
-from dpvb.models.sequences.window_fit import Windows
+from dpvb.models.sequences.windows import Windows, em_step, fit_windows, start_from_chain, start_tilts
+from dpvb.rows.sequences import SequenceRows
 
 KINDS = ("categorical", "bernoulli", "poisson", "gaussian")
 #: So small a prior that counts of 0 have probability 0 as far as anybody can tell.
@@ -106,11 +105,11 @@ def test_all_passes_equal_sums_over_all_paths(kind: str) -> None:
     found, lengths = chain(kind, rng), (5, 1, 3)
     value_t = missing(kind, drawn(kind, rng, 9), [2])
     at, weight_s = bounds(*lengths), np.array([2.0, 1.0, 0.5])
-    log_s = forward_backward.log_likelihood(found, at, value_t)
-    gamma_tk = forward_backward.smoothed(found, at, value_t)
-    last_sk = forward_backward.last_states(found, at, value_t)
-    state_t = forward_backward.most_probable(found, at, value_t)
-    sums, value_r, log = forward_backward.expected_counts(found, at, value_t, weight_s, expected=False)
+    log_s = passes.log_likelihood(found, at, value_t)
+    gamma_tk = passes.smoothed(found, at, value_t)
+    last_sk = passes.last_states(found, at, value_t)
+    state_t = passes.most_probable(found, at, value_t)
+    sums, value_r, log = passes.expected_counts(found, at, value_t, weight_s, expected=False)
     first_k, step_kk, shown_tk = np.zeros(3), np.zeros((3, 3)), np.zeros((9, 3))
     for s, weight in enumerate(weight_s):
         own = slice(at[s], at[s + 1])
@@ -201,7 +200,7 @@ def test_no_iteration_over_sequences_lowers_the_bound(kind: str, expected: bool)
     at, value_t, found = bounds(*lengths), drawn(kind, rng, int(lengths.sum())), chain(kind, rng)
     value_t, before = missing(kind, value_t, [3, 4]), -np.inf
     for _ in range(15):
-        sums, value_r, log = forward_backward.expected_counts(found, at, value_t, np.ones(30), expected=expected)
+        sums, value_r, log = passes.expected_counts(found, at, value_t, np.ones(30), expected=expected)
         bound = log - divergence(found) if expected else log + log_prior(found)
         assert bound >= before - 1e-9 * abs(bound)
         before, found = bound, found.updated(sums._replace(pooled_k=np.zeros(3)), value_r)
@@ -214,7 +213,7 @@ def test_no_iteration_over_windows_lowers_the_bound(expected: bool, order: int) 
     windows = Windows(30 * rng.random((4, 5)), 30 * rng.random((4,) * order))
     found, before = chain("categorical", rng), -np.inf
     for _ in range(20):
-        new = window_fit.step(windows, found, np.arange(4), expected=expected)
+        new = em_step(windows, found, np.arange(4), expected=expected)
         bound = new.log * windows.total + (-divergence(found) if expected else log_prior(found))
         assert bound >= before - 1e-9 * abs(bound)
         found, before = new.chain, bound
@@ -230,9 +229,9 @@ def test_windows_of_sequences_of_three_symbols_are_the_whole_of_them(kind: str, 
     value_v: Values = np.arange(4) if kind == "categorical" else np.stack([np.arange(4.0), np.arange(4) % 2], axis=1)
     triples = np.zeros((4, 4, 4))
     np.add.at(triples, tuple(symbol_t.reshape(-1, 3).T), 1.0)
-    new = window_fit.step(Windows(np.zeros((4, 5)), triples), found, value_v, expected=expected)
+    new = em_step(Windows(np.zeros((4, 5)), triples), found, value_v, expected=expected)
     at = 3 * np.arange(51)
-    sums, value_r, log = forward_backward.expected_counts(found, at, value_v[symbol_t], np.ones(50), expected=expected)
+    sums, value_r, log = passes.expected_counts(found, at, value_v[symbol_t], np.ones(50), expected=expected)
     whole = found.updated(sums, value_r)
     assert new.log * 50 == pytest.approx(log, rel=1e-12)
     np.testing.assert_allclose(new.chain.pooled_k, whole.pooled_k, rtol=1e-11)
@@ -244,11 +243,11 @@ def test_windows_of_sequences_of_three_symbols_are_the_whole_of_them(kind: str, 
 def test_windows_from_starts_are_sequences_of_one_and_two_symbols() -> None:
     rng = np.random.default_rng(5)
     found, start_vw = chain("categorical", rng), rng.integers(0, 5, (4, 5)).astype(np.float64)
-    new = window_fit.step(Windows(start_vw, np.zeros((4, 4))), found, np.arange(4), expected=False)
+    new = em_step(Windows(start_vw, np.zeros((4, 4))), found, np.arange(4), expected=False)
     places = [(a, b) for a in range(4) for b in range(5)]
     value_t = np.concatenate([[a] if b == 4 else [a, b] for a, b in places])
     at = bounds(*(1 if b == 4 else 2 for _, b in places))
-    sums, value_r, log = forward_backward.expected_counts(found, at, value_t, start_vw.ravel(), expected=False)
+    sums, value_r, log = passes.expected_counts(found, at, value_t, start_vw.ravel(), expected=False)
     whole = found.updated(sums, value_r)
     assert new.log * start_vw.sum() == pytest.approx(log, rel=1e-12)
     np.testing.assert_allclose(new.chain.start_k, whole.start_k, rtol=1e-11)
@@ -260,7 +259,7 @@ def test_one_state_is_independent_draws() -> None:
     rng = np.random.default_rng(6)
     found, value_t = chain("categorical", rng, k=1), rng.integers(0, 4, 12)
     log_v = np.log(found.emissions.mean_vk[:, 0])  # type: ignore[attr-defined]
-    log_s = forward_backward.log_likelihood(found, bounds(5, 7), value_t)
+    log_s = passes.log_likelihood(found, bounds(5, 7), value_t)
     np.testing.assert_allclose(log_s, [log_v[value_t[:5]].sum(), log_v[value_t[5:]].sum()], rtol=1e-12)
 
 
@@ -273,10 +272,10 @@ def test_states_that_show_one_symbol_each_are_the_markov_chain() -> None:
     windows = Windows(np.zeros((3, 4)), triples)
     found = HiddenChain(np.ones(3), np.ones(3), 1 + rng.random((3, 3)), Categorical(np.eye(3) + NO_PRIOR, NO_PRIOR))
     found = replace(found, prior=NO_PRIOR)
-    new = window_fit.fit(windows, found, np.arange(3), rounds=3, expected=False).chain
+    new = fit_windows(windows, found, np.arange(3), rounds=3, expected=False).chain
     pairs = triples.sum(axis=2) + triples.sum(axis=0)
     np.testing.assert_allclose(new.laws(expected=False).step_kk, pairs / pairs.sum(axis=1, keepdims=True), rtol=1e-12)
-    np.testing.assert_array_equal(forward_backward.most_probable(new, bounds(3), np.array([2, 0, 1])), [2, 0, 1])
+    np.testing.assert_array_equal(passes.most_probable(new, bounds(3), np.array([2, 0, 1])), [2, 0, 1])
 
 
 def test_a_chain_read_backwards_has_the_same_likelihood_and_transposed_pairs() -> None:
@@ -288,8 +287,8 @@ def test_a_chain_read_backwards_has_the_same_likelihood_and_transposed_pairs() -
     law_k = law_k / law_k.sum()
     back_kk = (law_k[:, None] * step_kk).T / law_k[:, None]
     forth, back = (HiddenChain(law_k, law_k, kk, found.emissions) for kk in (step_kk, back_kk))
-    one, _, log = forward_backward.expected_counts(forth, bounds(40), value_t, np.ones(1), expected=False)
-    two, _, log_back = forward_backward.expected_counts(back, bounds(40), value_t[::-1], np.ones(1), expected=False)
+    one, _, log = passes.expected_counts(forth, bounds(40), value_t, np.ones(1), expected=False)
+    two, _, log_back = passes.expected_counts(back, bounds(40), value_t[::-1], np.ones(1), expected=False)
     assert log_back == pytest.approx(log, rel=1e-12)
     np.testing.assert_allclose(two.step_kk, one.step_kk.T, rtol=1e-9)
     np.testing.assert_allclose(two.state_rk, one.state_rk, rtol=1e-9)
@@ -300,12 +299,12 @@ def test_the_order_of_states_is_a_name(kind: str) -> None:
     rng = np.random.default_rng(9)
     found, order, value_t, at = chain(kind, rng), np.array([2, 0, 1]), drawn(kind, rng, 20), bounds(8, 12)
     moved = found.permuted(order)
-    for of in (forward_backward.smoothed, forward_backward.last_states):
+    for of in (passes.smoothed, passes.last_states):
         np.testing.assert_allclose(of(moved, at, value_t), of(found, at, value_t)[:, order], rtol=1e-10)
-    found_t = forward_backward.most_probable(found, at, value_t)
-    np.testing.assert_array_equal(order[forward_backward.most_probable(moved, at, value_t)], found_t)
-    one, value_r, _ = forward_backward.expected_counts(found, at, value_t, np.ones(2), expected=True)
-    two, _, _ = forward_backward.expected_counts(moved, at, value_t, np.ones(2), expected=True)
+    found_t = passes.most_probable(found, at, value_t)
+    np.testing.assert_array_equal(order[passes.most_probable(moved, at, value_t)], found_t)
+    one, value_r, _ = passes.expected_counts(found, at, value_t, np.ones(2), expected=True)
+    two, _, _ = passes.expected_counts(moved, at, value_t, np.ones(2), expected=True)
     np.testing.assert_allclose(
         moved.updated(two, value_r).step_kk, found.updated(one, value_r).permuted(order).step_kk, rtol=1e-10
     )
@@ -315,10 +314,10 @@ def test_a_long_sequence_of_many_states_stays_finite() -> None:
     rng = np.random.default_rng(10)
     found, value_t = chain("categorical", rng, k=100), rng.integers(0, 4, 10_000)
     at = bounds(10_000)
-    gamma_tk = forward_backward.smoothed(found, at, value_t)
+    gamma_tk = passes.smoothed(found, at, value_t)
     np.testing.assert_allclose(gamma_tk.sum(axis=1), 1.0, rtol=1e-9)
-    assert np.isfinite(forward_backward.log_likelihood(found, at, value_t)).all()
-    assert (forward_backward.most_probable(found, at, value_t) >= 0).all()
+    assert np.isfinite(passes.log_likelihood(found, at, value_t)).all()
+    assert (passes.most_probable(found, at, value_t) >= 0).all()
 
 
 def test_numbers_far_from_every_state_stay_finite() -> None:
@@ -326,28 +325,28 @@ def test_numbers_far_from_every_state_stay_finite() -> None:
     rng = np.random.default_rng(11)
     found, value_t = chain("gaussian", rng), 1e6 + rng.standard_normal((20, 2))
     at = bounds(20)
-    assert np.isfinite(forward_backward.log_likelihood(found, at, value_t)).all()
-    np.testing.assert_allclose(forward_backward.smoothed(found, at, value_t).sum(axis=1), 1.0, rtol=1e-9)
+    assert np.isfinite(passes.log_likelihood(found, at, value_t)).all()
+    np.testing.assert_allclose(passes.smoothed(found, at, value_t).sum(axis=1), 1.0, rtol=1e-9)
 
 
 def test_an_impossible_sequence_adds_nothing_and_touches_no_other() -> None:
     zero_rk = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])  # no state shows the third symbol
     at, value_t = bounds(3, 0, 2), np.array([0, 2, 1, 0, 1])
-    half_k, half_kk, order_s = np.full(2, 0.5), np.full((2, 2), 0.5), kernel_numba.longest_first(at, np.full(3, True))
+    half_k, half_kk, order_s = np.full(2, 0.5), np.full((2, 2), 0.5), passes_numba.longest_first(at, np.full(3, True))
     assert order_s.tolist() == [0, 2]
     log_s, last_sk = np.zeros(3), np.zeros((3, 2))
-    kernel_numba.forward(order_s, at, value_t, zero_rk, half_k, half_kk, log_s, last_sk)
+    passes_numba.forward(order_s, at, value_t, zero_rk, half_k, half_kk, log_s, last_sk)
     assert log_s.tolist() == [-np.inf, 0.0, pytest.approx(np.log(0.25))]
     np.testing.assert_allclose(last_sk, [[0.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
     gamma_tk, pair_ukk, possible_s = np.zeros((5, 2)), np.zeros((3, 2, 2)), np.full(3, False)
     given = half_k, half_kk, half_kk, np.ones(3), np.arange(3)
-    kernel_numba.passes(order_s, at, value_t, zero_rk, *given, gamma_tk, pair_ukk, possible_s)
+    passes_numba.passes(order_s, at, value_t, zero_rk, *given, gamma_tk, pair_ukk, possible_s)
     assert possible_s.tolist() == [False, False, True]
     np.testing.assert_allclose(gamma_tk, [[0.0, 0.0]] * 3 + [[1.0, 0.0], [0.0, 1.0]])
     np.testing.assert_allclose(pair_ukk, [np.zeros((2, 2)), np.zeros((2, 2)), [[0.0, 1.0], [0.0, 0.0]]])
     windows = Windows(np.zeros((3, 4)), np.ones((3, 3, 3)))
     found = HiddenChain(np.ones(2), np.ones(2), np.ones((2, 2)), Categorical(zero_rk + 1e-300))
-    new = window_fit.step(windows, found, np.arange(3), expected=False)
+    new = em_step(windows, found, np.arange(3), expected=False)
     assert np.isfinite(new.log)
     assert np.isfinite(new.chain.step_kk).all()
 
@@ -357,8 +356,8 @@ def test_bits_of_a_sequence_do_not_depend_on_the_others(kind: str) -> None:
     rng = np.random.default_rng(18)
     lengths = rng.integers(0, 9, 40)
     found, at, value_t = chain(kind, rng, 5), bounds(*lengths), drawn(kind, rng, int(lengths.sum()))
-    log_s = forward_backward.log_likelihood(found, at, value_t)
-    alone = [forward_backward.log_likelihood(found, bounds(b - a), value_t[a:b])[0] for a, b in itertools.pairwise(at)]
+    log_s = passes.log_likelihood(found, at, value_t)
+    alone = [passes.log_likelihood(found, bounds(b - a), value_t[a:b])[0] for a, b in itertools.pairwise(at)]
     assert log_s.tolist() == alone
 
 
@@ -366,11 +365,11 @@ def test_an_empty_sequence_and_one_symbol() -> None:
     rng = np.random.default_rng(12)
     found = chain("categorical", rng)
     laws, at = found.laws(expected=False), bounds(0, 1, 0)
-    log_s = forward_backward.log_likelihood(found, at, np.array([2]))
+    log_s = passes.log_likelihood(found, at, np.array([2]))
     shown_k = found.emissions.mean_vk[2]  # type: ignore[attr-defined]
     np.testing.assert_allclose(log_s, [0.0, np.log(laws.start_k @ shown_k), 0.0], rtol=1e-12)
-    np.testing.assert_allclose(forward_backward.last_states(found, at, np.array([2]))[0], laws.start_k)
-    assert forward_backward.most_probable(found, bounds(0), np.array([], np.int64)).size == 0
+    np.testing.assert_allclose(passes.last_states(found, at, np.array([2]))[0], laws.start_k)
+    assert passes.most_probable(found, bounds(0), np.array([], np.int64)).size == 0
 
 
 def test_a_count_of_the_cap_stands_for_all_above_it() -> None:
@@ -415,8 +414,8 @@ def test_windows_of_long_sequences_give_the_chain_that_made_them() -> None:
         np.add.at(triples, tuple(symbols[:, t : t + 3].T), 1.0)
     np.add.at(start_vw, tuple(symbols[:, :2].T), 1.0)
     windows = Windows(start_vw, triples)
-    start = window_fit.from_chain(windows, np.ones((2, 3)), 0.1)
-    found = window_fit.fit(windows, start, np.arange(3), rounds=400, expected=False).chain
+    start = start_from_chain(windows, np.ones((2, 3)), 0.1)
+    found = fit_windows(windows, start, np.arange(3), rounds=400, expected=False).chain
     found = found.permuted(np.argsort(-found.emissions.mean_vk[0]))  # type: ignore[attr-defined]
     # 232,000 triples: entries are known to about .004, and .03 is seven deviations.
     np.testing.assert_allclose(found.laws(expected=False).step_kk, step_kk, atol=0.03)
@@ -428,7 +427,7 @@ def test_a_start_has_the_frequent_symbols_as_its_states(n_states: int) -> None:
     rng = np.random.default_rng(15)
     seen_v = np.array([10.0, 1.0, 50.0, 5.0])
     windows = Windows(np.zeros((4, 5)), seen_v[:, None, None] * seen_v[:, None] * seen_v)
-    found = window_fit.from_chain(windows, window_fit.tilts(rng, 1, n_states)[0], 0.1)
+    found = start_from_chain(windows, start_tilts(rng, 1, n_states)[0], 0.1)
     symbols = np.argmax(found.emissions.count_vk / seen_v[:, None], axis=0)  # type: ignore[attr-defined]
     copies = np.bincount(symbols, minlength=4)
     assert copies.sum() == n_states

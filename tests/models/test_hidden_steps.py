@@ -15,28 +15,40 @@ from planted import edit, kills
 from sklearn.mixture import GaussianMixture
 
 from dpvb.core import loop
+from dpvb.core.blocks import Block
 from dpvb.core.contributions import Grid
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
-from dpvb.data.sequences.rows import NumberRows, SequenceRows, Sequences
+from dpvb.data.sequences.content import Sequences, taken
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.models.sequences import forward_backward, steps
-from dpvb.models.sequences.discrete_emissions import Categorical
-from dpvb.models.sequences.emissions import Shown
+from dpvb.models.sequences import emissions, passes
+from dpvb.models.sequences.emissions import Categorical, Gaussian, Shown
 from dpvb.models.sequences.hidden_chain import HiddenChain, Laws
 from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior
-from dpvb.models.sequences.iterated import IteratedHiddenMarkov
-from dpvb.models.sequences.numeric_emissions import Gaussian
-from dpvb.models.sequences.steps import StateSums, Walk
+from dpvb.models.sequences.passes import StateSums, Walk
+from dpvb.rows.sequences import NumberRows, SequenceRows
 
 KINDS = {"categorical": 4, "poisson": 5, "bernoulli": 8}
 FINE = Grid(2.0**-40, 1e3)
 BLOCKS = {"initial", "transitions", "emissions"}
 
 
-def model(kind: str = "categorical", k: int = 3, **more: Any) -> IteratedHiddenMarkov:
-    return IteratedHiddenMarkov(HiddenMarkov(KINDS[kind], k, kind, **more), from_windows=False)
+def model(kind: str = "categorical", k: int = 3, **more: Any) -> HiddenMarkov:
+    return HiddenMarkov(KINDS[kind], k, kind, num_steps=4, **more)
+
+
+def steps_of(own: HiddenMarkov) -> dict[str, Block]:
+    """The blocks of a step."""
+    return {name: block for name, block in own.blocks.items() if name in BLOCKS}
+
+
+def drawn(own: HiddenMarkov, rng: np.random.Generator) -> HiddenMarkovPosterior:
+    """A posterior whose states differ by chance."""
+    q, (v, k) = own.init(rng), (own.n_symbols, own.n_states)
+    emissions = Categorical(q.chain.prior + v * rng.exponential(size=(v, k)), q.chain.prior)
+    chain = replace(q.chain, step_kk=q.chain.step_kk + k * rng.exponential(size=(k, k)), emissions=emissions)
+    return replace(q, chain=replace(chain, emissions=own.alphabet.started(chain)))
 
 
 def rows(kind: str, rng: np.random.Generator, lengths: list[int], *, gaps: bool = True) -> Any:
@@ -76,13 +88,13 @@ def sums_of(own: Any, weights: Floats | None = None) -> dict[str, Floats]:
 def test_a_persons_sums_are_those_of_the_plain_passes(kind: str, estimate: str) -> None:
     """Each weighed as the head of the file says; a gap counts for steps alone, and a sequence of gaps for nothing."""
     rng, own = np.random.default_rng(1), model(kind, estimate=estimate, max_length=6)
-    data, q = rows(kind, rng, [5, 1, 9, 0, 6]), own.init(rng)
-    alphabet = own.windows.alphabet
+    data, q = rows(kind, rng, [5, 1, 9, 0, 6]), drawn(own, rng)
+    alphabet = own.alphabet
     code_t = alphabet.coded(data).code
     ends = np.minimum(data.indptr[1:], data.indptr[:-1] + 6)
     for s, unit in enumerate([[0], [1], [2], [3], [4], [0, 2, 4]]):
         parts = [np.arange(data.indptr[n], ends[n]) for n in (unit if s == 5 else [s])]
-        whole = own.e_step(q, data, own.blocks)
+        whole = own.e_step(q, data, steps_of(own))
         weights = np.zeros(5)
         weights[s % 5] = 1.0
         if s == 5:
@@ -95,10 +107,10 @@ def test_a_persons_sums_are_those_of_the_plain_passes(kind: str, estimate: str) 
         place_t = np.concatenate([*used, np.empty(0, np.int64)]).astype(np.int64)
         value_t = alphabet.meant(code_t[place_t])
         expected = estimate == "posterior"
-        counts, _, _ = forward_backward.expected_counts(q.chain, at, value_t, np.ones(len(used)), expected=expected)
+        counts, _, _ = passes.expected_counts(q.chain, at, value_t, np.ones(len(used)), expected=expected)
         pairs, seen = len(place_t) - len(used), int((code_t[place_t] >= 0).sum())
         shown_vk = np.zeros((KINDS[kind], 3))
-        gamma_tk, _ = forward_backward._passed(q.chain, at, value_t, np.ones(len(used)), expected=expected)
+        gamma_tk, _ = passes._passed(q.chain, at, value_t, np.ones(len(used)), expected=expected)
         known_t = code_t[place_t] >= 0
         np.add.at(shown_vk, code_t[place_t][known_t], gamma_tk[known_t])
         near = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-10)
@@ -115,7 +127,7 @@ def walk_of(chain: HiddenChain, at: Ints, value_td: Floats) -> Walk:
 
     def show(place_t: Ints) -> Shown:
         shown_td = value_td[place_t]
-        likelihood_tk, _ = forward_backward.table(chain.emissions, shown_td, expected=False)
+        likelihood_tk, _ = emissions.likelihoods(chain.emissions, shown_td, expected=False)
         zeros_t = np.zeros((len(place_t), 1), np.int64)
         return Shown(likelihood_tk, np.arange(len(place_t)), zeros_t, np.ones((len(place_t), 1)))
 
@@ -143,14 +155,14 @@ def test_sequences_of_one_point_are_a_mixture() -> None:
     for n in range(20):
         own = sums_of({"initial": found}, np.eye(20)[n])["initial"]
         np.testing.assert_allclose(own, mixture.predict_proba(x_nd[n : n + 1])[0], rtol=1e-9, atol=1e-11)
-    log_n = forward_backward.log_likelihood(chain, np.arange(21), x_nd)
+    log_n = passes.log_likelihood(chain, np.arange(21), x_nd)
     np.testing.assert_allclose(log_n, mixture.score_samples(x_nd), rtol=1e-12)
 
 
 def test_one_state_shows_independent_draws() -> None:
     """Then sums are counts: of sequences, of pairs, of symbols."""
     own, data = model(k=1), SequenceRows(np.array([0, 3]), np.array([2, 0, 2], np.int32))
-    found = sums_of(own.e_step(own.init(np.random.default_rng(3)), data, own.blocks))
+    found = sums_of(own.e_step(own.init(np.random.default_rng(3)), data, steps_of(own)))
     np.testing.assert_allclose(found["initial"], [1.0])
     np.testing.assert_allclose(found["transitions"], [[2 / 2**0.5]])
     np.testing.assert_allclose(found["emissions"][:, 0], np.array([1, 0, 2, 0]) / 3**0.5)
@@ -175,9 +187,9 @@ def test_a_chain_read_backwards_has_transposed_sums_of_pairs() -> None:
 
 def test_the_order_of_states_is_a_name() -> None:
     rng, own = np.random.default_rng(5), model()
-    data, q, order = rows("categorical", rng, [7, 4]), own.init(rng), np.array([2, 0, 1])
+    data, q, order = rows("categorical", rng, [7, 4]), drawn(own, rng), np.array([2, 0, 1])
     moved = replace(q, chain=q.chain.permuted(order))
-    one, two = (sums_of(own.e_step(each, data, own.blocks)) for each in (q, moved))
+    one, two = (sums_of(own.e_step(each, data, steps_of(own))) for each in (q, moved))
     np.testing.assert_allclose(two["initial"], one["initial"][order], rtol=1e-9)
     np.testing.assert_allclose(two["transitions"], one["transitions"][np.ix_(order, order)], rtol=1e-9)
     np.testing.assert_allclose(two["emissions"], one["emissions"][:, order], rtol=1e-9)
@@ -198,7 +210,7 @@ def test_an_impossible_sequence_adds_nothing_and_touches_no_other() -> None:
 
 def test_a_long_sequence_of_many_states_stays_finite() -> None:
     rng, own = np.random.default_rng(6), model(k=100, max_length=10_000)
-    whole = own.e_step(own.init(rng), rows("categorical", rng, [10_000]), own.blocks)
+    whole = own.e_step(drawn(own, rng), rows("categorical", rng, [10_000]), steps_of(own))
     for name, form in whole.items():
         assert 0 < form.norms()[0] < np.inf, name
     assert sums_of(whole)["transitions"].sum() == pytest.approx(9_999**0.5, rel=1e-6)
@@ -220,8 +232,8 @@ def test_a_long_sequence_of_many_states_stays_finite() -> None:
 def test_no_person_reaches_beyond_the_proven_bounds(lengths: list[int], seed: int, kind: str, longest: int) -> None:
     """1, M^p and T^p, of one sequence or several; what is added is never longer than its norm."""
     rng, own = np.random.default_rng(seed), model(kind, max_length=longest)
-    q = own.init(rng)
-    whole = own.e_step(q, rows(kind, rng, lengths), own.blocks)
+    q = drawn(own, rng)
+    whole = own.e_step(q, rows(kind, rng, lengths), steps_of(own))
     person = {n: form.grouped(np.zeros(len(lengths), np.int64), 1) for n, form in whole.items()}  # type: ignore[attr-defined]
     cut = np.minimum(lengths, longest)
     most = {"initial": 1.0, "transitions": np.maximum(cut - 1, 0).sum() ** 0.5, "emissions": cut.sum() ** 0.5}
@@ -237,12 +249,12 @@ def test_no_person_reaches_beyond_the_proven_bounds(lengths: list[int], seed: in
 def test_at_laws_below_zero_no_sum_is_negative() -> None:
     """No M-step makes such a q. Behind its refusal two persons are no farther apart than √2, as is accounted."""
     rng, own = np.random.default_rng(10), model(estimate="mode")
-    data, q = rows("categorical", rng, [8] * 12), own.init(rng)
+    data, q = rows("categorical", rng, [8] * 12), drawn(own, rng)
     least, most = 0.0, 0.0
     for _ in range(20):
         laws = {name: rng.standard_normal(np.shape(getattr(q.chain, name))) for name in ("start_k", "step_kk")}
         with np.errstate(all="ignore"):
-            whole = own.e_step(replace(q, chain=replace(q.chain, **laws)), data, own.blocks)
+            whole = own.e_step(replace(q, chain=replace(q.chain, **laws)), data, steps_of(own))
             found = [one for unit in np.eye(12) for one in sums_of(whole, unit).values()]
         least, most = min(least, *(one.min() for one in found)), max(most, *(one.max() for one in found))
     assert least == 0.0 < most
@@ -255,13 +267,13 @@ def test_a_constant_sequence_of_one_certain_state_attains_the_bounds(length: int
     chain = HiddenChain(np.ones(3), np.ones(3), np.ones((3, 3)), certain, 1e-9)
     q = HiddenMarkovPosterior(chain, np.ones((1, 3, 4)), np.zeros((5, 5)), np.zeros((4, 4, 4)))
     data = SequenceRows(np.array([0, length]), np.full(length, 1, np.int32))
-    whole = own.e_step(q, data, own.blocks)
+    whole = own.e_step(q, data, steps_of(own))
     reached = {name: float(form.norms()[0]) for name, form in whole.items()}
     assert reached["initial"] == pytest.approx(1.0, rel=1e-6)
     assert reached["transitions"] == pytest.approx((length - 1) ** 0.5, rel=1e-6, abs=1e-9)
     assert reached["emissions"] == pytest.approx(length**0.5, rel=1e-6)
     if length == 9:
-        for name, block in own.blocks.items():
+        for name, block in steps_of(own).items():
             assert reached[name] == pytest.approx(block.bound, rel=1e-6)
 
 
@@ -273,10 +285,10 @@ def test_a_constant_sequence_of_one_certain_state_attains_the_bounds(length: int
 )
 def test_sums_are_the_same_bits_in_any_order_and_any_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     rng, own = np.random.default_rng(7), model()
-    data, q = rows("categorical", rng, [*rng.integers(0, 9, 150)]), own.init(rng)
+    data, q = rows("categorical", rng, [*rng.integers(0, 9, 150)]), drawn(own, rng)
 
     def integers(which: Ints) -> list[Ints]:
-        form = own.e_step(q, data.take(which), own.blocks)
+        form = own.e_step(q, taken(data, which), steps_of(own))
         outs = []
         for name in sorted(form):
             out = np.zeros(own.blocks[name].shape, np.int64)
@@ -286,8 +298,8 @@ def test_sums_are_the_same_bits_in_any_order_and_any_parts(monkeypatch: pytest.M
 
     whole = integers(np.arange(150))
     shuffled, halves = integers(rng.permutation(150)), [integers(np.arange(75)), integers(np.arange(75, 150))]
-    monkeypatch.setattr(steps, "_ENTRIES", 40)
-    monkeypatch.setattr(steps, "_KEPT", 2)
+    monkeypatch.setattr(passes, "_ENTRIES", 40)
+    monkeypatch.setattr(passes, "_KEPT", 2)
     in_parts = integers(np.arange(150))
     for place, total in enumerate(whole):
         assert total.any()
@@ -298,19 +310,19 @@ def test_sums_are_the_same_bits_in_any_order_and_any_parts(monkeypatch: pytest.M
 
 def test_persons_of_several_sequences_are_the_same_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     rng, own = np.random.default_rng(8), model()
-    data, q, group = rows("categorical", rng, [4, 7, 2, 9, 1, 5]), own.init(rng), np.array([0, 0, 1, 1, 1, 3])
+    data, q, group = rows("categorical", rng, [4, 7, 2, 9, 1, 5]), drawn(own, rng), np.array([0, 0, 1, 1, 1, 3])
 
     def norms() -> list[list[float]]:
-        whole = own.e_step(q, data, own.blocks)
+        whole = own.e_step(q, data, steps_of(own))
         return [form.grouped(group, 4).norms().tolist() for form in whole.values()]  # type: ignore[attr-defined]
 
     found = norms()
-    monkeypatch.setattr(steps, "_ENTRIES", 12)
+    monkeypatch.setattr(passes, "_ENTRIES", 12)
     assert norms() == found
     assert all(one[2] == 0 for one in found)  # nobody's
 
 
-def fitted(own: IteratedHiddenMarkov, data: SequenceRows, seed: int = 0) -> list[HiddenMarkovPosterior]:
+def fitted(own: HiddenMarkov, data: SequenceRows, seed: int = 0) -> list[HiddenMarkovPosterior]:
     """What a fit without noise comes through."""
     plan = phased(own.blocks, FullBatch(), own.schedule.noise, shares=own.schedule.budget).scaled(0.0)
     wall: Wall[Any] = Wall(Sequences(data), plan)
@@ -330,24 +342,23 @@ def simulated(n: int, length: int) -> SequenceRows:
     return SequenceRows(length * np.arange(n + 1), code_nt.ravel())
 
 
-@pytest.mark.parametrize("from_windows", [True, False])
-def test_steps_without_noise_are_steps_of_em(from_windows: bool) -> None:
+def test_steps_without_noise_are_steps_of_em() -> None:
     """People of one length that no clip shortens, all counts at the newest q: the likelihood rises and rises."""
     data = simulated(300, 8)
-    own = IteratedHiddenMarkov(HiddenMarkov(4, 2, estimate="mode", clip=None, max_length=8), 6, from_windows)
+    own = HiddenMarkov(4, 2, estimate="mode", clip=None, max_length=8, num_steps=6)
     scores = [own.score(q, data).mean() for q in fitted(own, data)]
     # The prior's counts, 1 beside 300, may take a little; averages over old steps may lag, but not fall.
     assert all(later > earlier - 2e-3 for earlier, later in itertools.pairwise(scores[1:]))
-    assert scores[-1] > scores[1] if not from_windows else scores[-1] >= scores[0] - 2e-3
+    assert scores[-1] >= scores[0] - 2e-3
 
 
 def test_a_first_step_is_the_plain_e_step() -> None:
     """Without noise and clip the posterior after a step has the counts of the plain passes, over √M and √T."""
     data = simulated(200, 6)
-    own = IteratedHiddenMarkov(HiddenMarkov(4, 2, clip=None, max_length=6), 1, from_windows=False)
-    (q,) = fitted(own, data)
-    start = own.init(np.random.default_rng(0)).chain
-    counts, _, _ = forward_backward.expected_counts(start, data.indptr, data.code, np.ones(200), expected=True)
+    own = HiddenMarkov(4, 2, clip=None, max_length=6, num_steps=1)
+    first, q = fitted(own, data)
+    start = first.chain
+    counts, _, _ = passes.expected_counts(start, data.indptr, data.code, np.ones(200), expected=True)
     np.testing.assert_allclose(q.chain.start_k, start.prior + counts.start_k, rtol=1e-5)
     np.testing.assert_allclose(q.chain.step_kk, start.prior + counts.step_kk / 5**0.5, rtol=1e-5)
     shown = q.chain.emissions

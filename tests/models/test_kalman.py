@@ -9,9 +9,9 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from dpvb.guards.arrays import Floats
-from dpvb.models.sequences import gram_fit, kalman
-from dpvb.models.sequences.gram_fit import Grams
+from dpvb.models.sequences import kalman, linear_moments
 from dpvb.models.sequences.kalman import LinearSystem
+from dpvb.models.sequences.linear_moments import Grams
 
 K, D = 2, 3
 
@@ -149,7 +149,7 @@ def test_a_step_on_windows_as_long_as_the_sequences_is_a_step_on_them() -> None:
     x_ntd = drawn(found, rng, 40, 4)
     new, log = whole(found, x_ntd)
     for grams in (Grams(gram(x_ntd, 4)), Grams(0.3 * gram(x_ntd, 4), 0.7 * gram(x_ntd, 4))):
-        made = gram_fit.step(grams, found)
+        made = linear_moments.em_step(grams, found)
         assert made.log * 40 == pytest.approx(log, rel=1e-10)
         for name, values in vars(new).items():
             np.testing.assert_allclose(getattr(made.system, name), values, rtol=1e-8, atol=1e-10)
@@ -160,10 +160,10 @@ def test_no_iteration_lowers_the_likelihood_and_the_basis_of_states_is_a_name() 
     true = system(rng)
     x_ntd = drawn(true, rng, 200, 7)
     grams = Grams(gram(x_ntd, 3), gram(x_ntd[:, :3], 3))
-    found = gram_fit.from_directions(grams, K, D)
+    found = linear_moments.from_directions(grams, K, D)
     moved, before = found.in_basis(np.array([[2.0, 1.0], [-0.5, 1.5]])), -np.inf
     for _ in range(25):
-        new, other = gram_fit.step(grams, found), gram_fit.step(grams, moved)
+        new, other = linear_moments.em_step(grams, found), linear_moments.em_step(grams, moved)
         assert new.log >= before - 1e-9 * abs(before)
         assert other.log == pytest.approx(new.log, rel=1e-8)
         before, found, moved = new.log, new.system, other.system
@@ -186,7 +186,7 @@ def test_windows_of_long_sequences_give_the_system_that_made_them() -> None:
     )
     x_ntd, new_ntd = drawn(true, rng, 2000, 30), drawn(true, rng, 500, 30)
     grams = Grams(gram(x_ntd, 5), gram(x_ntd[:, :5], 5))
-    found = gram_fit.fit(grams, gram_fit.from_directions(grams, 2, D), rounds=150).system
+    found = linear_moments.fit(grams, linear_moments.from_directions(grams, 2, D), rounds=150).system
     lost_n = kalman.filtered(true, new_ntd).log_n - kalman.filtered(found, new_ntd).log_n
     assert lost_n.mean() / 30 < 2e-3
     eigenvalues = np.linalg.eigvals(found.step_kk)
@@ -215,8 +215,8 @@ def test_states_that_are_seen_exactly_are_a_vector_autoregression() -> None:
 def test_a_noisy_matrix_is_read_as_moments_of_something() -> None:
     rng = np.random.default_rng(8)
     noise = rng.standard_normal((7, 7))
-    found = gram_fit.read(100 * np.eye(7) + 200 * (noise + noise.T), 0.1)
+    found = linear_moments.floored_moments(100 * np.eye(7) + 200 * (noise + noise.T), 0.1)
     assert np.linalg.eigvalsh(found).min() > 0
-    np.testing.assert_allclose(gram_fit.read(100 * np.eye(7), 1e-3), 100 * np.eye(7), rtol=1e-12)
-    made = gram_fit.fit(Grams(found), gram_fit.from_directions(Grams(found), 2, 2), rounds=20).system
+    np.testing.assert_allclose(linear_moments.floored_moments(100 * np.eye(7), 1e-3), 100 * np.eye(7), rtol=1e-12)
+    made = linear_moments.fit(Grams(found), linear_moments.from_directions(Grams(found), 2, 2), rounds=20).system
     assert all(np.isfinite(values).all() for values in vars(made).values())

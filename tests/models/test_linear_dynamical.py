@@ -20,11 +20,8 @@ from dpvb.core.wall import Wall
 from dpvb.data.sequences.numbers import Numbers
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
-from dpvb.models.sequences import numeric_scales
-from dpvb.models.sequences.grams import WindowGrams
-from dpvb.models.sequences.linear_dynamical import LinearDynamical
-from dpvb.models.sequences.linear_posterior import LinearPosterior
-from dpvb.models.sequences.numeric_scales import Scales
+from dpvb.models.sequences import linear_dynamical
+from dpvb.models.sequences.linear_dynamical import LinearDynamical, LinearPosterior, Scales, WindowGrams
 
 D = 2
 
@@ -233,7 +230,7 @@ def test_cells_tell_scales_where_moments_drown(wide: float) -> None:
     """Noise of 40 on counts of 4,000 people: within a quarter, for ranges that are forty times as wide, too."""
     rng = np.random.default_rng(5)
     x_td = np.array([0.1, -0.2]) / wide + np.array([0.4, 0.25]) / wide * rng.standard_normal((4000, 2))
-    counts = np.bincount(numeric_scales.codes(np.clip(x_td, -1, 1)), minlength=256).reshape(2, 128)
+    counts = np.bincount(linear_dynamical.cell_codes(np.clip(x_td, -1, 1)), minlength=256).reshape(2, 128)
     cells = Scales.of_cells(counts + 40.0 * rng.standard_normal(counts.shape), 40.0)
     drowned = Scales(rng.standard_normal(2), rng.standard_normal(2), np.ones(2), np.ones(2))
     mean_d, scale_d = drowned.beside(cells)

@@ -14,13 +14,13 @@ from planted import edit, kills
 
 import dpvb
 from dpvb.core.contributions import Grid
-from dpvb.data.sequences.rows import SequenceRows
 from dpvb.data.slabs import running_total
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.models.sequences import dynamics, reading, uncertainty
-from dpvb.models.sequences.counts import WindowCounts
+from dpvb.models.sequences import dynamics, markov_chain
 from dpvb.models.sequences.markov_chain import MarkovChain
+from dpvb.models.sequences.windows import WindowCounts, denoised_pairs, denoised_triples
+from dpvb.rows.sequences import SequenceRows
 
 V = 3
 # A step that is no divisor of anything, so that truncation shows.
@@ -160,7 +160,7 @@ def test_a_reading_is_nearer_than_the_noise_and_stays_finite(order: int) -> None
     rng = np.random.default_rng(3)
     law = rng.dirichlet(np.full(12, 0.1), size=(12,) * order)
     counts = 4000.0 / law[..., 0].size * law
-    read: Any = reading.pairs if order == 1 else lambda x, sd: reading.windows(x, sd)[1]
+    read: Any = denoised_pairs if order == 1 else lambda x, sd: denoised_triples(x, sd)[1]
     noisy = counts + 5.0 * rng.standard_normal(counts.shape)
     found = read(noisy, 5.0)
     assert ((found - counts) ** 2).sum() < 0.75 * ((np.maximum(noisy, 0) - counts) ** 2).sum()
@@ -204,7 +204,7 @@ def test_deviations_follow_the_derivative_of_the_law() -> None:
     rng = np.random.default_rng(6)
     counts, weight = rng.gamma(2.0, 100.0, (V, V)), 0.3
     law = counts / counts.sum(axis=1, keepdims=True)
-    noise = uncertainty.deviations(law, counts, 0.0, 0.0, 7.0)
+    noise = markov_chain.deviations(law, counts, 0.0, 0.0, 7.0)
     for row, b in itertools.product(range(V), range(V)):
         slopes = []
         for place in range(V):
@@ -212,10 +212,10 @@ def test_deviations_follow_the_derivative_of_the_law() -> None:
             moved[place] += 1e-3
             slopes.append((moved[b] / moved.sum() - law[row, b]) / 1e-3)
         assert noise[row, b] == pytest.approx(7.0 * np.linalg.norm(slopes), rel=1e-4)
-    sample = uncertainty.deviations(law, counts, 0.0, weight, 0.0)
+    sample = markov_chain.deviations(law, counts, 0.0, weight, 0.0)
     assert sample == pytest.approx(np.sqrt(law * (1 - law) * weight / counts.sum(axis=1, keepdims=True)))
     for power in (0.5, 0.7, 1.0):  # 100 persons of 16 windows each.
-        assert uncertainty.window_weight(100 * 16**power, 100, power) == pytest.approx(16 ** (power - 1))
+        assert markov_chain.window_weight(100 * 16**power, 100, power) == pytest.approx(16 ** (power - 1))
 
 
 @pytest.mark.parametrize(

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 import dpvb
-from dpvb.models.sequences import drawn_people, dynamics, step_errors, uncertainty, window_slopes
-from dpvb.models.sequences.window_slopes import Laws
+from dpvb.models.sequences import dynamics, errors
+from dpvb.models.sequences.errors import StepLaws
 
 STEP = np.array([[0.8, 0.15, 0.05], [0.1, 0.7, 0.2], [0.3, 0.1, 0.6]])
 SHOWN = np.array([[0.7, 0.1, 0.1, 0.1], [0.1, 0.6, 0.2, 0.1], [0.05, 0.05, 0.1, 0.8]])
-LAWS = Laws(np.full(3, 1 / 3), np.array([0.5, 0.3, 0.2]), STEP, SHOWN)
+LAWS = StepLaws(np.full(3, 1 / 3), np.array([0.5, 0.3, 0.2]), STEP, SHOWN)
 EXACT: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-6}
 
 
-def read_of(laws: Laws, scale: float = 1e6) -> window_slopes.Read:
+def read_of(laws: StepLaws, scale: float = 1e6) -> errors.Read:
     """What is expected of people of these laws, as if it had been released."""
     size = 4**2 + 4**3
-    like = window_slopes.Read(np.zeros(size), np.full(size, scale), np.ones(size), np.full(size, scale))
-    expected = np.concatenate([cells.mean for cells in window_slopes.cells(laws, like)])
+    like = errors.Read(np.zeros(size), np.full(size, scale), np.ones(size), np.full(size, scale))
+    expected = np.concatenate([cells.mean for cells in errors.slope_cells(laws, like)])
     return like._replace(number=expected)
 
 
@@ -33,7 +33,7 @@ def test_drawn_people_are_counted_and_clipped_as_people_are() -> None:
     for power, clip in ((1.0, 2.0), (0.5, None), (0.7, 1.3)):
         given: dict[str, Any] = {"symbols": 3, "power": power, "clip": clip, "max_length": 8}
         fitted = dpvb.HiddenMarkovModel(2, n_init=1, **given, **EXACT).fit(people)
-        found = drawn_people.counted(code_nt, length_n, 3, 3, power, fitted._fitted_model.bound)
+        found = dynamics.clipped_people(code_nt, length_n, 3, 3, power, fitted._fitted_model.bound)
         sums = found.summed(found.weight_nm, 27).reshape(3, 3, 3)
         np.testing.assert_allclose(fitted._q.pooled, sums, rtol=1e-4, atol=1e-4)
         assert found.weight == pytest.approx(sums.sum() / 50)
@@ -46,7 +46,7 @@ def test_lengths_are_as_even_as_the_released_weight_allows(mean: float) -> None:
     def people(number: int, length: int) -> Any:
         return rng.integers(0, 3, (number, length))
 
-    found = drawn_people.drawn(people, (3, 1, 1.0, 1e9), 12, mean, rng)
+    found = dynamics.draw_people(people, (3, 1, 1.0, 1e9), 12, mean, rng)
     length_n = (found.plain_nm > 0).sum(axis=1)
     # Of 25,000 lengths the mean is known to .022; .15 is beyond six of it.
     assert length_n.mean() == pytest.approx(mean, abs=0.15)
@@ -57,11 +57,11 @@ def test_lengths_are_as_even_as_the_released_weight_allows(mean: float) -> None:
 
 def test_slopes_are_the_derivatives_of_what_is_expected() -> None:
     read = read_of(LAWS)
-    slope = np.vstack([cells.slope for cells in window_slopes.cells(LAWS, read)])
+    slope = np.vstack([cells.slope for cells in errors.slope_cells(LAWS, read)])
     for place in range(slope.shape[1]):
         ends = [
             np.concatenate(
-                [cells.mean for cells in window_slopes.cells(LAWS.moved(h * np.eye(slope.shape[1])[place]), read)]
+                [cells.mean for cells in errors.slope_cells(LAWS.moved(h * np.eye(slope.shape[1])[place]), read)]
             )
             for h in (-1e-5, 1e-5)
         ]
@@ -70,7 +70,7 @@ def test_slopes_are_the_derivatives_of_what_is_expected() -> None:
 
 def test_least_squares_find_the_laws_that_the_windows_are_of() -> None:
     near = LAWS.moved(np.random.default_rng(2).normal(0.0, 0.01, 2 * 3 + 3 * 2 + 3 * 3))
-    found, gain = step_errors._fitted(near, read_of(LAWS))
+    found, gain = errors._fitted(near, read_of(LAWS))
     for one, truth in zip(found, LAWS, strict=True):
         np.testing.assert_allclose(one, truth, atol=2e-3)
     assert (np.linalg.eigvalsh(gain) >= 1.0).all()
@@ -81,9 +81,9 @@ def test_steps_that_windows_say_nothing_of_have_wide_intervals() -> None:
     """Where all states show the same, the prior's standard deviation of 1 is what is left."""
     blind = LAWS._replace(shown_kv=np.full((3, 4), 0.25))
     read = read_of(blind)
-    _, gain = step_errors._fitted(blind, read)
-    people = drawn_people.counted(np.zeros((2, 4), np.int64), np.full(2, 4), 4, 3, 1.0, 9.0)
-    std = step_errors._std(blind, read, gain, people, 2.0, np.ones(80))
+    _, gain = errors._fitted(blind, read)
+    people = dynamics.clipped_people(np.zeros((2, 4), np.int64), np.full(2, 4), 4, 3, 1.0, 9.0)
+    std = errors._std(blind, read, gain, people, 2.0, np.ones(80))
     assert (std > 0.5).all()
 
 
@@ -94,7 +94,7 @@ def test_a_chain_loses_what_its_clip_bends() -> None:
     code_nt = dynamics.drawn(np.full(3, 1 / 3), [pair], 20_000, 12, rng)
     for order in (1, 2):
         fitted = dpvb.MarkovChain(3, order=order, clip=0.8, max_length=12, **EXACT).fit(code_nt)
-        law, std = uncertainty.unbent(fitted._fitted_model, fitted._q, np.random.default_rng(0), 0.0)
+        law, std = fitted._fitted_model.corrected_law(fitted._q, np.random.default_rng(0), 0.0)
         # Of a seed; .03 is more than four deviations of every probability.
         np.testing.assert_allclose(law, np.broadcast_to(pair, law.shape), atol=0.03)
         assert (std < 0.01).all()

@@ -24,8 +24,8 @@ def transitions(
 ) -> None:
     """Print the symbols or states of a chain and what follows each, with intervals that know the noise.
 
-    Models that have no intervals are printed without them: windows of two, steps from a random start. Of a
-    linear system it prints the columns, and the modes of the motion.
+    Hidden states behind more than 40 symbols have no intervals and are printed without them. For a linear system,
+    the columns and the modes of the motion are printed.
 
         dpvb transitions visits.dpvb
     """

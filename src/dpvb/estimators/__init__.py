@@ -9,6 +9,7 @@ from dpvb.estimators.counts import PoissonRegression as PoissonRegression
 from dpvb.estimators.dpvi import DPVI as DPVI
 from dpvb.estimators.factors import PCA as PCA
 from dpvb.estimators.factors import FactorAnalysis as FactorAnalysis
+from dpvb.estimators.hidden_markov import GaussianHiddenMarkovModel as GaussianHiddenMarkovModel
 from dpvb.estimators.hidden_markov import HiddenMarkovModel as HiddenMarkovModel
 from dpvb.estimators.lda import LDA as LDA
 from dpvb.estimators.linear import LinearRegression as LinearRegression

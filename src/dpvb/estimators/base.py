@@ -207,6 +207,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
     #: The files that `dpvb` reads for a kind: "documents", "rows" (with a response), "measurements" (rows without one),
     #: "table" (every column), "images" or "sequences"; None: none.
     reads: ClassVar[str | None] = None
+    #: Smallest num_steps, where one is given.
+    least_steps: ClassVar[int] = 1
     #: NAME of `dpvb fit NAME`, for the class that says it alone.
     command: ClassVar[str | None] = None
     #: The kind's own options in the example of its help; None: those that must be given, with N behind each.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,22 +14,22 @@ from scipy.special import ndtri
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Numbers
-from dpvb.data.sequences.rows import NumberRows
 from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, fitted_only, generator, unbounded
-from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.sequences import of_a_place, of_events, source_of, to_draw
+from dpvb.estimators.given import Records
+from dpvb.estimators.sequences import SequenceModel, to_draw
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_number, check_target
+from dpvb.guards.errors import ParameterError, check_integer, check_number, check_target
 from dpvb.guards.strangers import printable
-from dpvb.models.sequences import kalman, linear_dynamical, modes
+from dpvb.models.sequences import kalman, linear_dynamical
 from dpvb.models.sequences.kalman import LinearSystem
-from dpvb.models.sequences.linear_posterior import LinearPosterior
+from dpvb.models.sequences.linear_dynamical import LinearPosterior
 from dpvb.results import pictures
 from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.forecast import Forecast
 from dpvb.results.groups import GroupTable, Line, head
 from dpvb.results.statement import percent
+from dpvb.rows.sequences import NumberRows
 
 # Nats above a uniform guess, for each column, at which a sequence's score is cut when settings are chosen.
 _ABOVE_UNIFORM = 3.0
@@ -53,7 +53,7 @@ class Bands(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class LinearDynamicalSystem(PrivateEstimator):
+class LinearDynamicalSystem(SequenceModel):
     """Hidden motion behind people's sequences of numbers, under (ε, δ)-differential privacy.
 
     A few hidden numbers move by a linear rule with noise, and each point shows them through noise: gait, pens, weights
@@ -94,32 +94,19 @@ class LinearDynamicalSystem(PrivateEstimator):
     clip: float = 0.75
     estimate: str = "posterior"
 
-    reads: ClassVar[str | None] = "sequences"
     command: ClassVar[str | None] = "linear-dynamical"
     example: ClassVar[str | None] = "--states 2 --columns x,y --low 0 --high 100"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_states": "states"}
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
-        """What a fit to private sequences would do; y: the lengths of sequences that X has after one another."""
-        numbers = self._content()
-        model = self._model(numbers)
-        source = source_of(numbers, X, y, group)
-        public = {
-            "columns": f"{len(numbers)} columns and their bounds",
-            "max_length": f"the first {model.max_length} points of a sequence",
-            "parameters": "the plan and all other parameters",
-        }
-        return self._task(model, source, model.schedule, public, {"numbers": numbers})
-
     def take(self, task: Task, q: Any) -> None:
         """Keep the system."""
-        self._set(task.notes["numbers"], replace(q, system=kalman.in_order(q.system)))
+        self._set(task.notes["symbols"], replace(q, system=kalman.in_order(q.system)))
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        found = super()._forecast(task, plan, n)
-        [(_, part), *rest] = found.values
+        forecast = super()._forecast(task, plan, n)
+        [(_, part), *rest] = forecast.values
         return replace(
-            found,
+            forecast,
             facts=f"{len(self._content())} columns, {self.n_states} states",
             measure="noise of the moments of windows, over what a person may add to their mean",
             values=(("noise of moments", part), *rest),
@@ -127,18 +114,8 @@ class LinearDynamicalSystem(PrivateEstimator):
             then="a tenth or less",
             size="columns",
             parts=len(self._content()),
-            affordable=len(self._content()) * found.strength,
+            affordable=len(self._content()) * forecast.strength,
         )
-
-    def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
-        """No sequences of so many columns."""
-        if width not in (None, len(Numbers(self.columns))):
-            raise ParameterError(f"width must be the number of columns, {len(Numbers(self.columns))}, got {width}.")
-        return {"X": []}
-
-    def quality(self, rows: Any) -> Floats:
-        """Log-density of a point in units of the bounds, the mean of each sequence."""
-        return of_a_place(self._fitted_model.score(self._q, rows), rows)
 
     def quality_range(self, model: Any) -> tuple[float, float]:
         """From the score of a uniform guess."""
@@ -152,13 +129,13 @@ class LinearDynamicalSystem(PrivateEstimator):
             DataFormatError: for what holds no sequences.
         """
         rows = self._visible(X, lengths)
-        found = np.empty((len(rows.value_td), self.n_states))
-        for own, x_ntd in kalman.in_blocks(rows.indptr, self._moved(rows)):
+        state_tk = np.empty((len(rows.value_td), self.n_states))
+        for places, x_ntd in kalman.in_blocks(rows.indptr, self._moved(rows)):
             mean_ntk = kalman.smoothed(self._system, x_ntd).mean_ntk
-            for row, mean_tk in zip(own, mean_ntk, strict=True):
+            for row, mean_tk in zip(places, mean_ntk, strict=True):
                 start, stop = rows.indptr[row : row + 2]
-                found[start:stop] = mean_tk[: stop - start]
-        return np.split(found, rows.indptr[1:-1])[: len(rows.indptr) - 1]
+                state_tk[start:stop] = mean_tk[: stop - start]
+        return np.split(state_tk, rows.indptr[1:-1])[: len(rows.indptr) - 1]
 
     def forecast(self, X: Records, lengths: Any = None, *, steps: int = 1, level: float = 0.95) -> Bands:
         """The points 1 to `steps` places after each sequence, with bands: as private as X, without any guarantee.
@@ -196,12 +173,12 @@ class LinearDynamicalSystem(PrivateEstimator):
         if self.estimate == "mode":
             raise ParameterError("estimate must be 'posterior' for intervals, got 'mode', a point: fit it again.")
         draws, lines = self._draws(), []
-        found = {what: np.array([made(one) for one in draws]) for what, made in self._columns.items()}
+        drawn_of = {what: np.array([number_of(one) for one in draws]) for what, number_of in self._columns.items()}
         for d, name in enumerate(self.columns_):
-            for what, made in self._columns.items():
-                lines.append(_line(name, what, float(made(self._system)[d]), found[what][:, d], level))
-        mode_k = modes.modes(self._system.step_kk)
-        value_sk = modes.of_draws(np.array([one.step_kk for one in draws]), mode_k)
+            for what, number_of in self._columns.items():
+                lines.append(_line(name, what, float(number_of(self._system)[d]), drawn_of[what][:, d], level))
+        mode_k = kalman.modes(self._system.step_kk)
+        value_sk = kalman.modes_of_draws(np.array([one.step_kk for one in draws]), mode_k)
         for place, k in enumerate(np.flatnonzero(mode_k.imag >= 0)):
             name = f"mode {place}"
             lines.append(_line(name, "each step times", float(np.abs(mode_k[k])), np.abs(value_sk[:, k]), level))
@@ -249,28 +226,13 @@ class LinearDynamicalSystem(PrivateEstimator):
         some_ntd = self.sample(_DRAWN, 0, length=steps)
         pictures.motion_picture(path, self.columns_, *self.motion(steps), some_ntd, self.privacy_)
 
-    @property
-    def named_columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return self._content().names
-
-    def score_samples(self, X: Records, lengths: Any = None, *, public: bool = False) -> Floats:
-        """Log-density of each public sequence in the units of the columns, (sequences,), in nats.
-
-        Raises:
-            PrivacyError: unless public=True says that X is not private.
-            DataFormatError: for what holds no sequences.
-        """
-        self._check_public(public)
-        return self._scores(self._visible(X, lengths))
-
     def _scores(self, rows: NumberRows) -> Floats:
         """Log-density of each sequence, in the units of the columns."""
         seen_td = ~np.isnan(rows.value_td)
         unit_t = np.where(seen_td, np.log(self._numbers_.unit_d), 0.0).sum(axis=1)
         row_t = np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
         own_n = np.bincount(row_t, weights=unit_t, minlength=len(rows.indptr) - 1)
-        return np.asarray(self._fitted_model.score(self._q, rows) - own_n)
+        return np.asarray(self._score_rows(rows) - own_n)
 
     @fitted_only
     def score(self, X: Records, lengths: Any = None, *, public: bool = False) -> float:
@@ -280,17 +242,9 @@ class LinearDynamicalSystem(PrivateEstimator):
             PrivacyError, DataFormatError: as `score_samples`.
         """
         self._check_public(public)
-        rows = of_events(X, self._numbers_) if isinstance(X, Events) and lengths is None else self._visible(X, lengths)
+        rows = self._of_table(X) if isinstance(X, Events) and lengths is None else self._visible(X, lengths)
         seen_t = ~np.isnan(rows.value_td).all(axis=1)
         return float(self._scores(rows).sum()) / max(int(np.count_nonzero(seen_t)), 1)
-
-    def evaluate(self, X: Records, lengths: Any = None, *, public: bool = False) -> dict[str, float]:
-        """`score`.
-
-        Raises:
-            PrivacyError, DataFormatError: as `score_samples`.
-        """
-        return {"log_likelihood_of_a_point": self.score(X, lengths, public=public)}
 
     def facts_for_report(self) -> Iterator[Figure]:
         """What the states do to the columns, how they move, and how sure that is."""
@@ -313,9 +267,9 @@ class LinearDynamicalSystem(PrivateEstimator):
             return
         table = self.intervals()
         for what in dict.fromkeys(line.name for line in table):
-            own = [line for line in table if line.name == what and math.isfinite(line.high)]
-            if own:
-                rows = tuple((str(line.group), line.mean, line.low, line.high, "") for line in own)
+            lines = [line for line in table if line.name == what and math.isfinite(line.high)]
+            if lines:
+                rows = tuple((str(line.group), line.mean, line.low, line.high, "") for line in lines)
                 yield Intervals(title=what.capitalize(), note=table.head + ".", rows=rows)
 
     def summary(self) -> str:
@@ -332,10 +286,10 @@ class LinearDynamicalSystem(PrivateEstimator):
 
         lines += [f"{'column':<16}" + "".join(f"  {what:<32}" for what in self._columns)]
         for d, name in enumerate(self.columns_):
-            cells = [shown(name, what, float(made(self._system)[d])) for what, made in self._columns.items()]
+            cells = [shown(name, what, float(number_of(self._system)[d])) for what, number_of in self._columns.items()]
             lines.append(f"{printable(name)[:15]:<16}" + "".join(cells))
         lines += ["", f"{'mode':<16}  {'each step times':<32}  {'period':<32}  halves in  (steps)"]
-        mode_k = modes.modes(self._system.step_kk)
+        mode_k = kalman.modes(self._system.step_kk)
         for place, value in enumerate(mode_k[mode_k.imag >= 0]):
             size, name = float(np.abs(value)), f"mode {place}"
             halves = f"{math.log(0.5) / math.log(size):.1f}" if 0 < size < 1 else ("never" if size >= 1 else "at once")
@@ -356,20 +310,18 @@ class LinearDynamicalSystem(PrivateEstimator):
             raise unbounded("low and high or row_norm", "none", way, ONE_UNIT)
         return Numbers(self.columns, self.low, self.high, self.row_norm)
 
-    def _model(self, numbers: Numbers) -> linear_dynamical.LinearDynamical:
+    def _model(self) -> linear_dynamical.LinearDynamical:
         """The model that the parameters name."""
+        numbers = self._content()
         return linear_dynamical.LinearDynamical(
             len(numbers), self.n_states, self.window, self.clip, self.max_length, numbers.reach, self.estimate
         )
 
-    def _visible(self, X: Records, lengths: Any) -> NumberRows:
-        """Sequences that the caller may see, brought to the public bounds as private ones are."""
-        self._check_fitted()
-        if isinstance(X, Events):
-            raise DataFormatError("X must be sequences, as a list or with lengths: events have no order of persons.")
-        if lengths is None and isinstance(X, (list, tuple)) and any(map(np.isscalar, X)):
-            raise DataFormatError("X must hold sequences, got numbers: give [X], or lengths.")
-        return self._numbers_.rows(X, lengths)
+    def _score_rows(self, rows: NumberRows) -> Floats:
+        return self._fitted_model.score(self._q, rows)
+
+    def _public_content(self) -> Numbers:
+        return self._numbers_
 
     @property
     def _columns(self) -> Mapping[str, Callable[[LinearSystem], Floats]]:
@@ -388,17 +340,17 @@ class LinearDynamicalSystem(PrivateEstimator):
         """Means and variances of what comes after each sequence, (n, steps, D), as the system has points."""
         number, d = len(rows.indptr) - 1, len(self.columns_)
         mean_ntd, variance_ntd = np.empty((number, steps, d)), np.empty((number, steps, d))
-        for own, x_ntd in kalman.in_blocks(rows.indptr, self._moved(rows)):
-            given = kalman.filtered(system, x_ntd)
-            last_n = np.diff(rows.indptr)[own] - 1
+        for places, x_ntd in kalman.in_blocks(rows.indptr, self._moved(rows)):
+            states = kalman.filtered(system, x_ntd)
+            last_n = np.diff(rows.indptr)[places] - 1
             for place in np.unique(last_n):
                 which = last_n == place
-                laws = given.mean_ntk[which, place], given.cov_ntkk[which, place]
+                laws = states.mean_ntk[which, place], states.cov_ntkk[which, place]
                 if place < 0:  # Before a first point no step has been made.
-                    made = self._ahead_of_all(system, int(which.sum()), steps)
+                    laws_ahead = self._ahead_of_all(system, int(which.sum()), steps)
                 else:
-                    made = kalman.forecast(system, *laws, steps)
-                mean_ntd[own[which]], variance_ntd[own[which]] = made
+                    laws_ahead = kalman.forecast(system, *laws, steps)
+                mean_ntd[places[which]], variance_ntd[places[which]] = laws_ahead
         return mean_ntd, variance_ntd
 
     def _moved(self, rows: NumberRows) -> Floats:
@@ -416,11 +368,13 @@ class LinearDynamicalSystem(PrivateEstimator):
         after = kalman.forecast(system, mean_nk, cov_nkk, steps - 1)
         return np.concatenate([first[0], after[0]], axis=1), np.concatenate([first[1], after[1]], axis=1)
 
-    def _set(self, numbers: Numbers, q: LinearPosterior) -> None:
+    def _set(self, symbols: Sequence[Any], q: LinearPosterior) -> None:
         """Keep q, and show it in units of the columns."""
-        model = self._model(numbers)
-        self._numbers_, self._fitted_model, self.columns_ = numbers, model, numbers.names
-        self._q, self._system, self.n_iter_, self.n_features_in_ = q, q.system, 0, len(numbers)
+        numbers, model = self._content(), self._model()
+        self._fitted_model: linear_dynamical.LinearDynamical = model
+        self._q: LinearPosterior = q
+        self._numbers_, self.columns_ = numbers, numbers.names
+        self._system, self.n_iter_, self.n_features_in_ = q.system, 0, len(numbers)
         self._scale_d = q.scale_d * model.reach * numbers.unit_d
         self._mean_d = q.mean_d * model.reach * numbers.unit_d + numbers.centre_d
         self.transition_matrix_, self.transition_noise_ = q.system.step_kk, q.system.step_noise_kk
@@ -441,8 +395,7 @@ class LinearDynamicalSystem(PrivateEstimator):
     @np.errstate(all="ignore")  # The checks find what overflows.
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.columns, self.low, self.high = facts["columns"], facts["low"], facts["high"]
-        numbers = self._content()
-        q = self._model(numbers).init(generator("random_state", 0))
+        q = self._model().init(generator("random_state", 0))
         parts = [(q.system, _LAWS), (q, _RELEASED)]
         if any(arrays[name].shape != np.shape(getattr(like, name)) for like, names in parts for name in names):
             raise ValueError("a system of another shape")
@@ -453,13 +406,13 @@ class LinearDynamicalSystem(PrivateEstimator):
         }
         system = LinearSystem(**{name: taken[name] for name in _LAWS})
         q = domains.checked(replace(q, system=system, **{name: taken[name] for name in _RELEASED}))
-        self._set(numbers, q)
+        self._set(self._content().names, q)
         laws = (system.step_noise_kk, system.start_kk, system.pooled_kk)
         if not all(np.linalg.eigvalsh(law)[0] >= -1e-9 * np.abs(law).max() for law in laws):
             raise ValueError("numbers that make no covariances")
         shown = [self.loadings_, self.offset_, self.noise_variance_]
         for one in self._draws():
-            shown += [one.step_kk, one.step_noise_kk, *(made(one) for made in self._columns.values())]
+            shown += [one.step_kk, one.step_noise_kk, *(number_of(one) for number_of in self._columns.values())]
         if not all(np.isfinite(values).all() for values in shown):
             raise ValueError("numbers that make no system")
 

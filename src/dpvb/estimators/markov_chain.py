@@ -15,18 +15,19 @@ from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import generator
 from dpvb.estimators.given import Records
 from dpvb.estimators.noise_of_means import stds_of
-from dpvb.estimators.sequences import SequenceModel, to_draw
+from dpvb.estimators.sequences import ChainModel, to_draw
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.guards.strangers import printable
-from dpvb.models.sequences import dynamics, foreseen, markov_chain, uncertainty
+from dpvb.models.sequences import dynamics, foreseen, markov_chain
 from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.groups import GroupTable, Line
+from dpvb.rows.sequences import SequenceRows
 
 
 @dataclass(eq=False, repr=False)
-class MarkovChain(SequenceModel):
+class MarkovChain(ChainModel):
     """Which symbol follows which in people's sequences, under (ε, δ)-differential privacy.
 
     Visits of pages, states of a life, tags of words: the next symbol depends on the last one, or on the last two. `fit`
@@ -85,8 +86,8 @@ class MarkovChain(SequenceModel):
         rows, steps = self._visible(X, lengths), check_integer("steps", steps, low=1, high=10**6)
         ends = rows.indptr[1:]
         tails = [tuple(rows.code[max(a, b - self.order) : b].tolist()) for a, b in zip(rows.indptr, ends, strict=False)]
-        known = {tail: self._ahead(tail, steps) for tail in set(tails)}
-        return np.array([known[tail] for tail in tails]).reshape(len(tails), steps, len(self.symbols_))
+        ahead_of = {tail: self._ahead(tail, steps) for tail in set(tails)}
+        return np.array([ahead_of[tail] for tail in tails]).reshape(len(tails), steps, len(self.symbols_))
 
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> NDArray[Any]:
         """Draw n sequences of nobody, (n, length); they tell no more than the chain does.
@@ -146,11 +147,11 @@ class MarkovChain(SequenceModel):
         reach = float(ndtri(0.5 + level / 2))
         noise_std = q.windows_std if noise_aware else 0.0
         if self._shortened:
-            law, std = uncertainty.unbent(model, q, generator("rng", rng), noise_std)
+            law, std = model.corrected_law(q, generator("rng", rng), noise_std)
         else:
-            weight = uncertainty.window_weight(float(q.windows.sum()), float(q.first_v.sum()), model.power)
+            weight = markov_chain.window_weight(float(q.windows.sum()), float(q.first_v.sum()), model.power)
             law = model.law(q)
-            std = uncertainty.deviations(law, q.windows, model.prior_weight, weight, noise_std)
+            std = markov_chain.deviations(law, q.windows, model.prior_weight, weight, noise_std)
         lines = tuple(
             Line.within(before_it, str(self.symbols_[place]), mean, float(std[(*before, place)]), reach, (0.0, 1.0))
             for (*before, place), mean in np.ndenumerate(law)
@@ -161,8 +162,8 @@ class MarkovChain(SequenceModel):
     def _unbent(self) -> tuple[Floats, Floats]:
         """What follows each symbol, (V, V), and the law of the chain's order, as the table of intervals has them."""
         model, q = replace(self._fitted_model, estimate="posterior"), self._q
-        found = uncertainty.freed(model, q, generator("rng", 0)).chain if self._shortened else q
-        return model.law(found, 1), model.law(found)
+        corrected = model.bias_corrected(q, generator("rng", 0)).chain if self._shortened else q
+        return model.law(corrected, 1), model.law(corrected)
 
     def summary(self) -> str:
         """The symbols in the order of their shares: how often, how many times in a row, and what follows.
@@ -183,36 +184,51 @@ class MarkovChain(SequenceModel):
             )
         return "\n".join(lines)
 
-    def _deviation(self, model: markov_chain.MarkovChain, plan: Plan, n: float) -> tuple[int, float]:
+    def _deviation(self, plan: Plan, n: float) -> tuple[int, float]:
+        model = self._model()
         v, k = model.n_symbols, model.order + 1
         weight = foreseen.total(n, model.max_length - model.order, v, k, model.power, model.bound)
         [noise] = stds_of(plan, "pairs" if model.order == 1 else "windows")
         return v, foreseen.deviation(v, model.order, weight, n, model.power, model.prior_weight, noise)
 
-    def _model(self, symbols: Symbols) -> markov_chain.MarkovChain:
+    def _content(self) -> Symbols:
+        """The public symbols."""
+        return Symbols(self.symbols)
+
+    def _model(self) -> markov_chain.MarkovChain:
         """The model that the parameters name."""
         return markov_chain.MarkovChain(
-            len(symbols), self.order, self.power, self.clip, self.max_length, self.prior_weight, self.estimate
+            len(self._content()),
+            self.order,
+            self.power,
+            self.clip,
+            self.max_length,
+            self.prior_weight,
+            self.estimate,
         )
+
+    def _score_rows(self, rows: SequenceRows) -> Floats:
+        return self._fitted_model.score(self._q, rows)
 
     def _ahead(self, tail: tuple[int, ...], steps: int) -> Floats:
         """Laws of the symbols after these last ones, (steps, V)."""
         laws = [self.initial_, *self._laws]
-        found: list[Floats] = []
+        laws_ahead: list[Floats] = []
         state = np.zeros((len(self.symbols_),) * len(tail))
         state[tail] = 1.0
         for _ in range(steps):
             law = laws[state.ndim]
             joint = state[..., None] * law
-            found.append(joint.reshape(-1, len(self.symbols_)).sum(axis=0))
+            laws_ahead.append(joint.reshape(-1, len(self.symbols_)).sum(axis=0))
             state = joint if joint.ndim <= self.order else joint.sum(axis=0)
-        return np.array(found)
+        return np.array(laws_ahead)
 
     def _set(self, symbols: Sequence[Any], q: markov_chain.Chain) -> None:
         """Keep q, and show it."""
-        self.symbols_, self._q, self.n_iter_, self.n_features_in_ = tuple(symbols), q, 0, len(symbols)
-        self._fitted_model = self._model(Symbols(self.symbols_))
-        model = self._fitted_model
+        self.symbols_, self.n_iter_, self.n_features_in_ = tuple(symbols), 0, len(symbols)
+        model = self._model()
+        self._fitted_model: markov_chain.MarkovChain = model
+        self._q: markov_chain.Chain = q
         self.initial_, self.transition_matrix_, self.windows_ = model.initial(q), model.law(q), model.released(q)
         self._laws = [model.law(q, 1)] + ([self.transition_matrix_] if self.order == 2 else [])
         self.stationary_ = dynamics.symbol_shares(self.transition_matrix_)
@@ -225,12 +241,11 @@ class MarkovChain(SequenceModel):
     @np.errstate(all="ignore")  # `_check_laws` finds what overflows
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.symbols = facts["symbols"]
-        symbols = Symbols(self.symbols)
-        like = vars(self._model(symbols).init(generator("random_state", None)))
+        like = vars(self._model().init(generator("random_state", None)))
         if any(arrays[name].shape != np.shape(value) for name, value in like.items()):
             raise ValueError("a chain of another shape")
-        given: dict[str, Any] = {
+        parts: dict[str, Any] = {
             name: arrays[name] if np.ndim(value) else float(arrays[name]) for name, value in like.items()
         }
-        self._set(symbols.values, domains.checked(markov_chain.Chain(**given)))
+        self._set(self._content().values, domains.checked(markov_chain.Chain(**parts)))
         self._check_laws(self.initial_, *self._laws)

@@ -6,11 +6,12 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from dpvb.core.plan import Plan
+from dpvb.core.schedule import Schedule
 from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.symbols import Symbols
@@ -56,25 +57,49 @@ def to_draw(n: int, length: int | None, longest: int, rng: Any) -> tuple[int, in
     return check_integer("n", n, low=0, high=10**9), long, generator("rng", rng)
 
 
+class SequencesModel(Protocol):
+    """What estimators of sequences need of their model; every field is public."""
+
+    @property
+    def max_length(self) -> int:
+        """L, the places of a sequence that count."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """Parts of the budget, and steps."""
+
+
+class WindowsModel(SequencesModel, Protocol):
+    """A dataclass of a model of windows."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def n_symbols(self) -> int:
+        """V."""
+
+    @property
+    def clip(self) -> float | None:
+        """C; None: what one sequence of max_length can reach."""
+
+    @property
+    def bound(self) -> float:
+        """C as a number."""
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class SequenceModel(PrivateEstimator):
-    """A model of sequences of public symbols.
+    """A model of people's sequences.
 
     `fit` takes private sequences: a list with a list or array for each; a matrix with a row for each; one array of all
-    symbols and then their lengths, as hmmlearn has them; or a long table, `dpvb.data.Events`, a row for each event.
+    places and then the lengths, as hmmlearn has them; or a long table, `dpvb.data.Events`, a row for each event.
     Without group= each sequence is a unit; with it, and of events always, a person with all of theirs. A cell that is
-    no public symbol is a gap, silently. All is released at once, so that there are no steps.
+    not a public symbol, or not a number, is a gap.
 
     Args:
-        symbols: the public symbols, as a list, or one text with commas between; a number V stands for 0 to V - 1.
-        max_length: the first so many symbols of each sequence count.
-
-    Attributes:
-        symbols_: the symbols, in the order of all that follows.
-        privacy_, n_iter_, n_features_in_: the privacy statement, number of steps (0), of symbols.
+        max_length: the first so many places of each sequence count.
     """
 
-    symbols: int | str | Sequence[Any]
     max_length: int = 20
 
     reads: ClassVar[str | None] = "sequences"
@@ -85,27 +110,25 @@ class SequenceModel(PrivateEstimator):
         content = self._content()
         return content.names if isinstance(content, Numbers) else None
 
-    @property
-    def why_no_intervals(self) -> str:
-        """Why `transition_intervals` cannot be had, in a sentence; empty: they can."""
-        return ""
-
+    @abstractmethod
     def _content(self) -> Symbols | Numbers:
         """What the sequences are made of."""
-        return Symbols(self.symbols)
 
     @abstractmethod
-    def _model(self, content: Any) -> Any:
+    def _model(self) -> SequencesModel:
         """The model that the parameters name."""
 
     @abstractmethod
     def _set(self, symbols: Sequence[Any], q: Any) -> None:
-        """Keep q, and show it; `_fitted_model` and `_q` are what scores need."""
+        """Keep q, and show it."""
+
+    @abstractmethod
+    def _score_rows(self, rows: Any) -> Floats:
+        """Log-probability of each sequence, (n,), as the model reads its places."""
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private sequences would do; y: the lengths of sequences that X has after one another."""
-        content: Any = self._content()
-        model = self._model(content)
+        content, model = self._content(), self._model()
         source = source_of(content, X, y, group)
         names, what = (content.values, "symbols") if isinstance(content, Symbols) else (content.names, "columns")
         public = {
@@ -119,37 +142,6 @@ class SequenceModel(PrivateEstimator):
         """Keep the model."""
         self._set(task.notes["symbols"], q)
 
-    @abstractmethod
-    def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
-        """Of how many a law is, symbols or states, and the standard deviation of one of its probabilities."""
-
-    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        return self._of_steps(task.model, task.plan.unit, plan, n)
-
-    def _of_steps(self, model: Any, unit: str, plan: Plan, n: float) -> Forecast:
-        """How well the probabilities of what follows what will be known."""
-        number, std = self._deviation(model, plan, n)
-        what = "symbols" if number == model.n_symbols else "states"
-        strength, even = 1 / number / (_TOLD * std) if std > 0 else math.inf, 1 / number
-        # Of laws of which nothing is known, all as likely.
-        unknown = math.sqrt(even * (1 - even) / (number + 1)) if number > 1 else math.inf
-        said = f"transition probabilities known to ±{two_digits(2 * std)}, where even ones are {two_digits(even)}"
-        if std >= unknown:
-            said = "that transition probabilities stay unknown"
-        return Forecast(
-            num_units=n,
-            unit=unit,
-            facts=f"{model.n_symbols} symbols" + (f", {number} states" if what == "states" else ""),
-            measure="standard deviation of a transition probability",
-            values=(("a transition probability", min(std, unknown)),),
-            expected=said,
-            strength=strength,
-            then="they are clear",
-            size=what,
-            parts=number,
-            affordable=number * strength ** (2 / 3),
-        )
-
     def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
         """No sequences of so many symbols."""
         content = self._content()
@@ -160,11 +152,7 @@ class SequenceModel(PrivateEstimator):
 
     def quality(self, rows: Any) -> Floats:
         """Log-probability of a symbol, the mean of each sequence."""
-        return of_a_place(self._fitted_model.score(self._q, rows), rows)
-
-    def quality_range(self, model: Any) -> tuple[float, float]:
-        """From the score of a uniform guess to certainty."""
-        return -float(np.log(model.n_symbols)), 0.0
+        return of_a_place(self._score_rows(rows), rows)
 
     def score_samples(self, X: Records, lengths: Any = None, *, public: bool = False) -> Floats:
         """Log-probability of each public sequence, (sequences,), in nats.
@@ -193,14 +181,89 @@ class SequenceModel(PrivateEstimator):
         Raises:
             PrivacyError, DataFormatError: as `score_samples`.
         """
-        found = self.score(X, lengths, public=public)
+        score = self.score(X, lengths, public=public)
         if self.named_columns is not None:
-            return {"log_likelihood_of_a_point": found}
-        return {"log_likelihood_of_a_symbol": found, "perplexity": float(np.exp(-found))}
+            return {"log_likelihood_of_a_point": score}
+        return {"log_likelihood_of_a_symbol": score, "perplexity": float(np.exp(-score))}
 
     def _scores(self, rows: Any) -> Floats:
         """Log-probability of each sequence, in units of the columns."""
-        return np.asarray(self._fitted_model.score(self._q, rows))
+        return self._score_rows(rows)
+
+    def _visible(self, X: Records, lengths: Any) -> Any:
+        """Sequences that the caller may see."""
+        self._check_fitted()
+        if isinstance(X, Events):
+            raise DataFormatError("X must be sequences, as a list or with lengths: events have no order of persons.")
+        if lengths is None and isinstance(X, (list, tuple)) and any(map(np.isscalar, X)):
+            raise DataFormatError("X must hold sequences, got single cells: give [X], or lengths.")
+        return self._sound(self._public_content().rows(X, lengths))
+
+    def _of_table(self, events: Events) -> Any:
+        """Sequences of a public long table."""
+        return self._sound(of_events(events, self._public_content()))
+
+    def _public_content(self) -> Symbols | Numbers:
+        """What the sequences of the fit were made of."""
+        content = self._content()
+        return content if isinstance(content, Numbers) else Symbols(self.symbols_)
+
+    def _sound(self, rows: Any) -> Any:
+        """Sequences that the caller may see, of public symbols alone."""
+        if hasattr(rows, "code") and (rows.code < 0).any():
+            raise DataFormatError(f"X has cells that are none of the symbols {[*self.symbols_][:8]}.")
+        return rows
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ChainModel(SequenceModel):
+    """A chain of symbols, or of hidden states: probabilities of what follows what, with intervals."""
+
+    @property
+    def why_no_intervals(self) -> str:
+        """Why `transition_intervals` cannot be had, in a sentence; empty: they can."""
+        return ""
+
+    @abstractmethod
+    def _model(self) -> WindowsModel:
+        """The model that the parameters name."""
+
+    @abstractmethod
+    def _deviation(self, plan: Plan, n: float) -> tuple[int, float]:
+        """Of how many a law is, symbols or states, and the standard deviation of one of its probabilities."""
+
+    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
+        """How well the probabilities of what follows what will be known."""
+        n_symbols, (number, std) = self._model().n_symbols, self._deviation(plan, n)
+        what = "symbols" if number == n_symbols else "states"
+        strength, even = 1 / number / (_TOLD * std) if std > 0 else math.inf, 1 / number
+        # Of laws of which nothing is known, all as likely.
+        unknown = math.sqrt(even * (1 - even) / (number + 1)) if number > 1 else math.inf
+        said = f"transition probabilities known to ±{two_digits(2 * std)}, where even ones are {two_digits(even)}"
+        if std >= unknown:
+            said = "that transition probabilities stay unknown"
+        return Forecast(
+            num_units=n,
+            unit=task.plan.unit,
+            facts=f"{n_symbols} symbols" + (f", {number} states" if what == "states" else ""),
+            measure="standard deviation of a transition probability",
+            values=(("a transition probability", min(std, unknown)),),
+            expected=said,
+            strength=strength,
+            then="they are clear",
+            size=what,
+            parts=number,
+            affordable=number * strength ** (2 / 3),
+        )
+
+    def quality_range(self, model: Any) -> tuple[float, float]:
+        """From the score of a uniform guess to certainty."""
+        return -float(np.log(model.n_symbols)), 0.0
 
     @abstractmethod
     def steps(self) -> tuple[tuple[str, ...], Floats, Floats]:
@@ -226,9 +289,9 @@ class SequenceModel(PrivateEstimator):
         above = head(number, "transitions", level, noise_aware)
         if not self._shortened:
             return above
-        most = replace(self._fitted_model, clip=None).bound
+        most = replace(self._model(), clip=None).bound
         return (
-            f"{above}\nclip={self._fitted_model.clip:g} shortened {self._shortened:.0%} of the {self.privacy_.unit}s. "
+            f"{above}\nclip={self._model().clip:g} shortened {self._shortened:.0%} of the {self.privacy_.unit}s. "
             "That is counted in, as if each had one sequence, whose length says nothing of its symbols. "
             f"clip=None, here {most:.3g}, shortens nobody who has one sequence."
         )
@@ -237,44 +300,15 @@ class SequenceModel(PrivateEstimator):
     def _shortened(self) -> float:
         """The share of units that the clip shortened, as the released counts say; 0 if that is hardly anybody."""
         counts = self.privacy_.counts
-        if self._fitted_model.clip is None or counts is None or counts.shortened <= 3 * counts.shortened_std:
+        if self._model().clip is None or counts is None or counts.shortened <= 3 * counts.shortened_std:
             return 0.0
         return min(counts.shortened / max(counts.counted, 1.0), 1.0)
-
-    def _visible(self, X: Records, lengths: Any) -> Any:
-        """Sequences that the caller may see."""
-        self._check_fitted()
-        if isinstance(X, Events):
-            raise DataFormatError("X must be sequences, as a list or with lengths: events have no order of persons.")
-        if lengths is None and isinstance(X, (list, tuple)) and any(map(np.isscalar, X)):
-            raise DataFormatError("X must hold sequences, got symbols: give [X], or lengths.")
-        return self._sound(self._public_content().rows(X, lengths))
-
-    def _of_table(self, events: Events) -> Any:
-        """Sequences of a public long table."""
-        return self._sound(of_events(events, self._public_content()))
-
-    def _public_content(self) -> Symbols | Numbers:
-        """What the sequences of the fit were made of."""
-        content = self._content()
-        return content if isinstance(content, Numbers) else Symbols(self.symbols_)
-
-    def _sound(self, rows: Any) -> Any:
-        """Sequences that the caller may see, of public symbols alone."""
-        if hasattr(rows, "code") and (rows.code < 0).any():
-            raise DataFormatError(f"X has cells that are none of the symbols {[*self.symbols_][:8]}.")
-        return rows
 
     @staticmethod
     def _check_laws(*laws: Floats) -> None:
         """Check that rows of probabilities sum to 1; those of a file whose sums overflow do not."""
         if not all(np.allclose(law.sum(axis=-1), 1.0) for law in laws):
             raise ValueError("numbers that make no probabilities")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
 
 
 def of_events(events: Events, content: Any) -> Any:

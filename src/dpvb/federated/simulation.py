@@ -148,8 +148,8 @@ def steps_of(estimator: Any, data: Mapping[str, Any], num_rounds: int | None) ->
         return estimator.num_steps
     check_integer("num_rounds", num_rounds, low=1, high=10**6)
     once = len(clone(estimator).set_params(num_steps=2).task(**data).plan) - 2
-    if num_rounds <= once:
-        raise ParameterError(f"num_rounds must be at least {once + 1}: {once} releases happen once; got {num_rounds}.")
+    if num_rounds < (least := once + estimator.least_steps):
+        raise ParameterError(f"num_rounds must be at least {least}: {once} releases happen once; got {num_rounds}.")
     return num_rounds - once
 
 

@@ -7,24 +7,64 @@ and whose they are, is read in the same way for all.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Generic
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import import_arrow
-from dpvb.data.sequences.rows import Rows, Sequences
-from dpvb.data.slabs import Integers, running_total
+from dpvb.data.slabs import Integers, Which, places, running_total
 from dpvb.data.spelling import Cells, Floats, as_numbers, cells_of
 from dpvb.data.tables.matrices import column, is_column, plain_row
+from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import DataFormatError
+from dpvb.rows.sequences import NumberRows, SequenceRows
 
 _WAY_OUT = (
     "Sequences are a list of one list or array for each, a matrix of one row for each, or one array of all {} with "
     "lengths, the number of {} of each sequence; a long table is a dpvb.data.Events."
 )
+
+
+Rows = TypeVar("Rows", SequenceRows, NumberRows)
+
+
+def taken(rows: Rows, which: Which) -> Rows:
+    """Return the sequences with these numbers."""
+    indptr, entries = places(rows.indptr, which)
+    held = rows.code if isinstance(rows, SequenceRows) else rows.value_td
+    return type(rows)(indptr, held[entries])
+
+
+class Sequences(Held, Generic[Rows]):
+    """Sequences held in memory.
+
+    Args:
+        rows: private.
+        group: the person of each sequence, (n,); private. None: each sequence is a unit.
+
+    Raises:
+        DataFormatError: a group of another length.
+    """
+
+    row = "sequence"
+
+    def __init__(self, rows: Rows, group: Iterable[object] | None = None) -> None:
+        self._rows: Rows = rows
+        self._units = Units(rows.indptr, group)
+
+    def __repr__(self) -> str:
+        return f"Sequences(unit={self.unit!r})"
+
+    def chunks(self) -> Iterator[Chunk[Rows]]:
+        """Yield all units once."""
+        return self._units.chunks(partial(taken, self._rows))
+
+    def _keep(self, which: Which) -> None:
+        self._rows = taken(self._rows, which)
 
 
 class Content(ABC, Generic[Rows]):

@@ -29,9 +29,8 @@ from numpy.typing import NDArray
 from dpvb.data.csv_files import Dialect
 from dpvb.data.moments import moments
 from dpvb.data.persons import digest_of, numbered
-from dpvb.data.sequences.content import Content, arranged
+from dpvb.data.sequences.content import Content, Rows, Sequences, arranged
 from dpvb.data.sequences.numbers import Numbers
-from dpvb.data.sequences.rows import Rows, Sequences
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.data.shards import Shard, Sharded
 from dpvb.data.slabs import Integers

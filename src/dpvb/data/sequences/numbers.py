@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from dpvb.data.declared_types import check_numbers
 from dpvb.data.sequences.content import Content, is_of_pandas, plain_cells
-from dpvb.data.sequences.rows import NumberRows
 from dpvb.data.slabs import Integers
 from dpvb.data.spelling import Cells, Floats, as_numbers, number
 from dpvb.data.tables.matrices import array_of, column, has_columns, is_arrow_table, plain_row
 from dpvb.data.tables.ranged import check_name
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_number
 from dpvb.guards.silence import silence
+from dpvb.rows.sequences import NumberRows
 
 # Most columns; a model of sequences has a number for each pair of them at least.
 _MOST = 1000

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from dpvb.data.declared_types import check_labels
 from dpvb.data.sequences.content import Content, plain_cells
-from dpvb.data.sequences.rows import SequenceRows
 from dpvb.data.slabs import Integers
 from dpvb.data.spelling import Categories, Cells
 from dpvb.data.tables.columns import check_categories
 from dpvb.guards.errors import ParameterError, check_integer
+from dpvb.rows.sequences import SequenceRows
 
 # Most symbols; a model has a number for each pair of them at least, and a file of a few bytes may say any number.
 _MOST = 10_000

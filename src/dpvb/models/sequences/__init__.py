@@ -6,13 +6,10 @@ states show, chains of states, the fit to windows and the passes over sequences 
 
 from __future__ import annotations
 
-from dpvb.models.sequences.discrete_emissions import Bernoulli, Categorical
-from dpvb.models.sequences.emissions import Emissions
-from dpvb.models.sequences.forward_backward import log_likelihood, most_probable, smoothed
+from dpvb.models.sequences.emissions import Bernoulli, Categorical, Emissions, Gaussian, Poisson
 from dpvb.models.sequences.hidden_chain import HiddenChain, Laws, StateChain, Sums
-from dpvb.models.sequences.numeric_emissions import Gaussian, Poisson
-from dpvb.models.sequences.window_fit import Fit, Windows
-from dpvb.models.sequences.window_fit import fit as fit_windows
+from dpvb.models.sequences.passes import log_likelihood, most_probable, smoothed
+from dpvb.models.sequences.windows import Fit, Windows, fit_windows
 
 __all__ = [
     "Bernoulli",

@@ -1,13 +1,38 @@
-"""What a chain does in the long run; all of it is public.
+"""Long-run behaviour of Markov chains, sequences drawn from them, and the bias due to clipping; all of it is public.
 
-A law is P(b | a), (V, V), or P(c | a, b), (V, V, V). Its state is the law of the last symbols, (V,) or (V, V).
+A law is P(b | a), (V, V), or P(c | a, b), (V, V, V). The state of a chain is the distribution of its last symbols, (V,)
+or (V, V).
+
+Clipping shortens people with many equal windows more than others, and so biases the released windows. The bias follows
+from the fitted model. Of the private people only sums were released, so each drawn person has one sequence. The lengths
+l follow the maximum-entropy distribution P(l) ∝ exp(λ l), up to the longest, whose mean weight of a person's windows is
+the released one. If all private sequences have the maximal length, so do the drawn ones.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
+from scipy.optimize import brentq
 
 from dpvb.guards.arrays import Floats, Ints
+
+# Upper limit for the symbols of a drawn person, who stands for people with longer sequences.
+_MOST_SYMBOLS = 100
+# Upper limit for the entries of a table of all pairs of windows of one person, which limits the number of people.
+_MOST_PAIRS = 1e7
+# Upper limit for the number of drawn people.
+_MOST_PEOPLE = 25_000
+# Share of the drawn people from which the distribution of lengths is found.
+_TRIED = 0.1
+# Number of lengths that are tried for it.
+_TRIALS = 8
+# Pseudo-count of each window, clipped by the average factor: it steadies windows that few draws show.
+_STEADY = 5.0
+# |λ| at which lengths are all the same.
+_STEEP = 20.0
 
 
 def advanced(state: Floats, law: Floats) -> Floats:
@@ -45,8 +70,10 @@ def shown(state_nt: Ints, shown_kv: Floats, rng: np.random.Generator) -> Ints:
     """What hidden states show, as codes, (n, length); laws of the states in rows."""
     upto_kv, code_nt = np.cumsum(shown_kv, axis=1), np.empty_like(state_nt)
     for k, upto_v in enumerate(upto_kv):
-        own = state_nt == k
-        code_nt[own] = np.searchsorted(upto_v / upto_v[-1], rng.random(np.count_nonzero(own)), side="right")
+        in_state_nt = state_nt == k
+        code_nt[in_state_nt] = np.searchsorted(
+            upto_v / upto_v[-1], rng.random(np.count_nonzero(in_state_nt)), side="right"
+        )
     return code_nt
 
 
@@ -61,6 +88,100 @@ def drawn(initial_v: Floats, laws: list[Floats], n: int, length: int, rng: np.ra
     for t in range(length):
         law = initial_v if t == 0 else laws[min(t, len(laws)) - 1]
         ends = np.cumsum(law, axis=-1)
-        own = ends[tuple(code_nt[:, t - back] for back in range(law.ndim - 1, 0, -1))]
-        code_nt[:, t] = np.minimum((rng.random(n)[:, None] >= own).sum(axis=-1), len(law) - 1)
+        ends_nv = ends[tuple(code_nt[:, t - back] for back in range(law.ndim - 1, 0, -1))]
+        code_nt[:, t] = np.minimum((rng.random(n)[:, None] >= ends_nv).sum(axis=-1), len(law) - 1)
     return code_nt
+
+
+@dataclass(frozen=True)
+class DrawnPeople:
+    """Drawn people, and what they add.
+
+    Attributes:
+        code_nt: their symbols, (n, longest).
+        place_nm: places of the windows of each, (n, M), 0 for one that is not there.
+        weight_nm: what each window adds, clipped; 0 for one that is not there.
+        plain_nm: what it would add without a clip.
+        same_nm: how many of the person's windows are the same.
+    """
+
+    code_nt: Ints
+    place_nm: Ints
+    weight_nm: Floats
+    plain_nm: Floats
+    same_nm: Ints
+
+    @property
+    def weight(self) -> float:
+        """What all windows of a person add, on average."""
+        return float(self.weight_nm.sum() / len(self.place_nm))
+
+    @property
+    def share(self) -> float:
+        """What the clip leaves of all windows."""
+        return float(self.weight_nm.sum() / self.plain_nm.sum())
+
+    def kept(self, size: int) -> Floats:
+        """What the clip leaves of each window on average, (size,), in (0, 1]."""
+        more = _STEADY * float(self.plain_nm.max())
+        return (self.summed(self.weight_nm, size) + self.share * more) / (self.summed(self.plain_nm, size) + more)
+
+    def squares(self, size: int) -> Floats:
+        """Mean square of what a person adds to each window, (size,), never 0."""
+        found_w = self.summed(self.weight_nm**2 * self.same_nm, size)
+        return (found_w + float(self.plain_nm.max()) ** 2) / len(self.place_nm)
+
+    def summed(self, value_nm: Floats, size: int) -> Floats:
+        """Sums of values of windows, 0 for those that are not there, by kind of window, (size,)."""
+        return np.asarray(np.bincount(self.place_nm.ravel(), value_nm.ravel(), size), dtype=np.float64)
+
+
+def clipped_people(code_nt: Ints, length_n: Ints, n_symbols: int, k: int, power: float, bound: float) -> DrawnPeople:
+    """People of these symbols, with windows of k of them, as `WindowCounts` has them."""
+    most = code_nt.shape[1] - k + 1
+    number_n = np.maximum(length_n - k + 1, 0)[:, None]
+    there_nm = np.arange(most) < number_n
+    place_nm = np.zeros((len(code_nt), most), np.int32)
+    for back in range(k):
+        place_nm = place_nm * np.int32(n_symbols) + code_nt[:, back : back + most].astype(np.int32)
+    place_nm = np.where(there_nm, place_nm, -1)
+    same_nm = (place_nm[:, :, None] == place_nm[:, None, :]).sum(axis=2) * there_nm
+    plain_n = np.maximum(number_n, 1.0) ** (power - 1.0)
+    weight_n = np.minimum(plain_n, bound / np.sqrt(np.maximum(same_nm.sum(axis=1, keepdims=True), 1.0)))
+    return DrawnPeople(code_nt, np.maximum(place_nm, 0), weight_n * there_nm, plain_n * there_nm, same_nm)
+
+
+def draw_people(
+    people: Callable[[int, int], Ints],
+    given: tuple[int, int, float, float],
+    longest: int,
+    weight: float,
+    rng: np.random.Generator,
+) -> DrawnPeople:
+    """People whose windows weigh on average as much as was released.
+
+    Args:
+        people: draws so many people of so many symbols.
+        given: V, symbols of a window, p and C.
+        longest: symbols that a sequence may have.
+        weight: mean of what all windows of a person add, as it was released.
+        rng: public randomness.
+    """
+    longest = min(longest, _MOST_SYMBOLS)
+    number = min(int(_MOST_PAIRS / longest**2), _MOST_PEOPLE)
+    length_l, code_nt = np.arange(given[1], longest + 1), people(number, longest)
+    tried = code_nt[: int(_TRIED * number)]
+    some_l = np.unique(np.linspace(given[1], longest, _TRIALS).astype(np.int64))
+    found_l = [clipped_people(tried[:, :long], np.full(len(tried), long), *given).weight for long in some_l]
+    weight_l = np.interp(length_l, some_l, found_l)
+    ends = [float(_lengths(steep, length_l) @ weight_l) - weight for steep in (-_STEEP, _STEEP)]
+    steep = _STEEP if ends[1] <= 0 else -_STEEP
+    if ends[0] < 0 < ends[1]:
+        steep = float(brentq(lambda own: float(_lengths(own, length_l) @ weight_l) - weight, -_STEEP, _STEEP))
+    return clipped_people(code_nt, rng.choice(length_l, number, p=_lengths(steep, length_l)), *given)
+
+
+def _lengths(steep: float, length_l: Ints) -> Floats:
+    """P(l) ∝ exp(λ l)."""
+    share_l = np.exp(steep * (length_l - length_l[-1 if steep > 0 else 0]))
+    return np.asarray(share_l / share_l.sum())

@@ -1,4 +1,4 @@
-"""How well chains will know what follows what, from public numbers alone; unit: a person."""
+"""Expected standard errors of the transition probabilities of chains, from public numbers; unit: a person."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dpvb.models.sequences import uncertainty
+from dpvb.models.sequences import markov_chain
 
 # Benchmark `forecasts` shows what these do. Windows of a typical person, over those of the longest sequence; share of a
 # typical symbol, over that of even ones; how much harder states are to tell than symbols are.
@@ -38,8 +38,8 @@ def deviation(symbols: int, order: int, weight: float, n: float, power: float, p
         noise: std of a window's weight.
     """
     law = np.full((1, symbols), 1 / symbols)
-    each = uncertainty.window_weight(weight, n, power)
-    return float(uncertainty.deviations(law, _SHARE * law * weight / symbols**order, prior, each, noise)[0, 0])
+    each = markov_chain.window_weight(weight, n, power)
+    return float(markov_chain.deviations(law, _SHARE * law * weight / symbols**order, prior, each, noise)[0, 0])
 
 
 def hidden(states: int, symbols: int, length: int, weight: float, n: float, power: float, noise: float) -> float:

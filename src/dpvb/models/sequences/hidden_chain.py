@@ -2,7 +2,8 @@
 
     z_1 ~ π,   z_t+1 ~ A_z_t,   x_t ~ what state z_t shows
 
-The first state of a window from the middle of a sequence has a law ρ of its own: the average of the laws of z_t.
+The first state of a window from the middle of a sequence has a distribution ρ of its own: the average over t of the
+distributions of z_t.
 """
 
 from __future__ import annotations

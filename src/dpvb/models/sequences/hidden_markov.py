@@ -2,26 +2,35 @@
 
     z_1 ~ π,   z_t+1 ~ A_z_t,   x_t ~ B_z_t        unit: a person
 
-==================  =============================================================================
-paper               code
-==================  =============================================================================
-V, K, L             n_symbols, n_states; max_length: the first L symbols of each sequence count
-M                   windows of three symbols in all sequences of a person
-block "starts"      Σ e_{x_1} ⊗ e_{x_2 or END} / m over a person's m sequences; norm ≤ 1
-block "windows"     M^(p-1) Σ e_{x_t} ⊗ e_{x_t+1} ⊗ e_{x_t+2}; norm ≤ M^p, attained by a constant sequence
-block "pairs"       in their place, for V > 40: the same of two symbols
-p, C                power, clip
-π, ρ, A, B          q.chain, see `hidden_chain`; ρ is the law of a window's first state
-==================  =============================================================================
+====================  ===========================================================================
+paper                 code
+====================  ===========================================================================
+V, K, L               n_symbols, n_states; max_length: the first L symbols of each sequence count
+M                     windows of three symbols in all sequences of a person
+block "starts"        Σ e_{x_1} ⊗ e_{x_2 or END} / m over a person's m sequences; norm ≤ 1
+block "windows"       M^(p-1) Σ e_{x_t} ⊗ e_{x_t+1} ⊗ e_{x_t+2}; norm ≤ M^p, attained by a constant sequence
+block "pairs"         in their place, for V > 40: the same of two symbols
+p, C                  power, clip
+π, ρ, A, B            q.chain, see `hidden_chain`; ρ is the distribution of a window's first state
+γ_t, ξ_t              q(z_t), q(z_t, z_t+1) of a sequence's own forward and backward pass: `passes`
+block "initial"       Σ γ_1 / m over a person's m sequences; norm ≤ 1, attained
+block "transitions"   M^(p-1) Σ ξ_t over the person's M pairs; norm ≤ M^p, attained
+block "emissions"     T^(p-1) Σ e_{x_t} ⊗ γ_t over T symbols; norm ≤ T^p, attained
+p, C of the steps     _POWER; _PAIRS_CLIP, _SHOWN_CLIP, or what one sequence of L symbols can reach
+A_ij n_i, B_vk n_k    prior means of the sums: what the model predicts from their noisy totals
+====================  ===========================================================================
 
 From a random start EM needs tens of steps. Private steps are few; steps on windows that are released once are free.
+Steps over whole sequences after that fit (num_steps) use more than windows contain. They pay if windows are pairs, or
+with very many people: else their noise costs more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -29,24 +38,127 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.schedule import Schedule
-from dpvb.guards.arrays import Floats
+from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
-from dpvb.models.sequences import forward_backward, reading, settings, starts, window_fit
-from dpvb.models.sequences.alphabet import KINDS, Alphabet
-from dpvb.models.sequences.counts import WindowCounts
-from dpvb.models.sequences.discrete_emissions import Categorical
-from dpvb.models.sequences.hidden_chain import HiddenChain
-from dpvb.models.sequences.window_fit import Fit, Windows
+from dpvb.models.sequences import passes
+from dpvb.models.sequences.emissions import Bernoulli, Categorical, Emissions, Poisson, Shown, Values, likelihoods
+from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
+from dpvb.models.sequences.passes import StateSums, Walk
+from dpvb.models.sequences.windows import (
+    Fit,
+    WindowCounts,
+    Windows,
+    check_states,
+    clip_bound,
+    denoised,
+    denoised_pairs,
+    denoised_totals,
+    denoised_triples,
+    fit_windows,
+    start_from_chain,
+    start_tilts,
+)
+from dpvb.rows.sequences import NumberRows, SequenceRows
 
-# Up to so many symbols triples are released, and above them pairs.
-_TRIPLES, _PAIRS = 40, 1000
+KINDS: Final = ("categorical", "poisson", "bernoulli")
+# Up to this number of symbols triples are released, and pairs above.
+_MOST_OF_TRIPLES = 40
+# Largest number of symbols.
+_MOST_SYMBOLS = 1000
 # Share of each block in the noise: few numbers say where sequences begin.
 _STARTS, _WINDOWS = 0.3, 0.95
-# Iterations from each start; then of the best, if states are fewer than symbols. Else a fit near its start is better.
-_ROUNDS, _MOST_ROUNDS = 100, 2000
+# Iterations from each start.
+_ROUNDS = 100
+# Further iterations from the best start if K < V; for K ≥ V early stopping predicts better.
+_MOST_ROUNDS = 2000
 # Prior counts of every parameter of the laws.
 _PRIOR = 1.0
+# In a step, the T positions of a person have the total weight √T.
+_POWER = 0.5
+# Clip of block "transitions", tuned by hand on visits of pages.
+_PAIRS_CLIP = 1.5
+# Clip of block "emissions", tuned in the same way.
+_SHOWN_CLIP = 1.7
+# Weights of the blocks in the noise of a step, tuned in the same way.
+_WEIGHTS = {"initial": 0.3, "transitions": 0.65, "emissions": 0.7}
+# Share of the budget for windows if steps follow.
+_WINDOWS_SHARE = 0.6
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """V symbols.
+
+    Attributes:
+        kind: "categorical"; "poisson", the counts 0 to V - 1, the last one or more; "bernoulli", the patterns of bits.
+        n_symbols: V; 2^D for bits.
+
+    Raises:
+        ParameterError: for patterns of another number.
+    """
+
+    kind: str
+    n_symbols: int
+
+    def __post_init__(self) -> None:
+        if self.kind == "bernoulli" and self.n_symbols & (self.n_symbols - 1):
+            raise ParameterError(f"n_symbols must be a power of 2 for bits, got {self.n_symbols}.")
+
+    @property
+    def value_v(self) -> Values:
+        """What each symbol stands for."""
+        return self.meant(np.arange(self.n_symbols))
+
+    def meant(self, code_t: Ints) -> Values:
+        """What codes stand for, those below 0 for gaps as the emissions have them."""
+        if self.kind == "categorical":
+            return code_t
+        value_td = code_t[:, None].astype(np.float64)
+        if self.kind == "bernoulli":
+            value_td = ((code_t[:, None] >> np.arange(self.n_symbols.bit_length() - 1)[::-1]) & 1).astype(np.float64)
+        return np.where(code_t[:, None] < 0, np.nan, value_td)
+
+    def values(self, rows: SequenceRows | NumberRows) -> Values:
+        """What private or public sequences show."""
+        if isinstance(rows, NumberRows):
+            return _bits(rows.value_td)
+        code_t = rows.code.astype(np.int64)
+        return self.meant(np.where((code_t >= 0) & (code_t < self.n_symbols), code_t, -1))
+
+    def coded(self, rows: SequenceRows | NumberRows) -> SequenceRows:
+        """Sequences of symbols; a point that lacks a bit is a gap."""
+        if isinstance(rows, SequenceRows):
+            return rows
+        bit_td = _bits(rows.value_td)
+        code_t = np.nan_to_num(bit_td).astype(np.int64) @ (1 << np.arange(bit_td.shape[1])[::-1])
+        return SequenceRows(rows.indptr, np.where(np.isnan(bit_td).any(axis=1), -1, code_t))
+
+    def started(self, chain: HiddenChain) -> Emissions:
+        """The emissions of a start, from those of symbols."""
+        assert isinstance(chain.emissions, Categorical)
+        if self.kind == "categorical":
+            return chain.emissions
+        one_dk = np.ones((self.value_v.shape[1], len(chain.start_k)))
+        bernoulli = self.kind == "bernoulli"
+        like: Emissions = Bernoulli(one_dk, one_dk) if bernoulli else Poisson(one_dk, one_dk, self.n_symbols - 1)
+        return like.updated(self.value_v, chain.emissions.count_vk)
+
+
+def _bits(value_td: Floats) -> Floats:
+    """Points of bits, with NaN for what is neither 0 nor 1."""
+    return np.where((value_td == 0) | (value_td == 1), value_td, np.nan)
+
+
+def first_two(rows: SequenceRows, n_symbols: int) -> SequenceRows:
+    """The first two symbols of each sequence; the place V stands for the end of a sequence of one."""
+    length_n, first_n = np.diff(rows.indptr), rows.indptr[:-1]
+    code = np.append(np.where((rows.code >= 0) & (rows.code < n_symbols), rows.code, -1), [-1, -1]).astype(np.int32)
+    second_n = np.where(length_n == 1, n_symbols, code[np.minimum(first_n + 1, len(code) - 1)])
+    kept_n = length_n > 0
+    both = np.stack([code[np.minimum(first_n, len(code) - 1)], second_n], axis=1)[kept_n]
+    indptr = np.concatenate([[0], np.cumsum(2 * kept_n)]).astype(np.int64)
+    return SequenceRows(indptr, np.ascontiguousarray(both.ravel().astype(np.int32)))
 
 
 @dataclass(frozen=True)
@@ -81,6 +193,7 @@ class HiddenMarkov:
         power: p in [0.5, 1], how much persons with many windows weigh: each window of a person counts M^(p-1).
         clip: C; None: what one sequence of max_length symbols can reach, so that no such person is shortened.
         max_length: L.
+        num_steps: number of steps over whole sequences that follow the windows.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -94,25 +207,27 @@ class HiddenMarkov:
     power: float = 1.0
     clip: float | None = 2.0
     max_length: int = 20
+    num_steps: int = 0
 
     def __post_init__(self) -> None:
-        if check_integer("n_symbols", self.n_symbols, low=2) > _PAIRS:
+        if check_integer("n_symbols", self.n_symbols, low=2) > _MOST_SYMBOLS:
             raise ParameterError(
-                f"symbols must be at most {_PAIRS}, got {self.n_symbols}: a block has a number for each pair. Join "
-                "symbols that are alike."
+                f"symbols must be at most {_MOST_SYMBOLS}, got {self.n_symbols}: a block has a number for each pair. "
+                "Join symbols that are alike."
             )
         check_choice("emissions", self.emissions, KINDS)
-        settings.check_states(self)
+        check_integer("num_steps", self.num_steps, low=0, high=10**6)
+        check_states(self)
 
     @property
     def length(self) -> int:
         """Symbols of a window."""
-        return 3 if self.n_symbols <= _TRIPLES else 2
+        return 3 if self.n_symbols <= _MOST_OF_TRIPLES else 2
 
     @property
     def bound(self) -> float:
         """C."""
-        return settings.bound(self, self.length)
+        return clip_bound(self, self.length)
 
     @property
     def name(self) -> str:
@@ -126,17 +241,36 @@ class HiddenMarkov:
 
     @property
     def blocks(self) -> Mapping[str, Block]:
-        """Windows from starts, and from everywhere; both are released once."""
+        """Windows from starts, and from everywhere, released once; then sums over states at every step."""
         v = self.n_symbols
-        return {
+        windows = {
             "starts": Block((v + 1, v + 1), 1.0, "nonnegative", phase="first", weight=_STARTS),
             self.name: Block((v,) * self.length, self.bound, "nonnegative", phase="first", weight=_WINDOWS),
         }
+        return {**windows, **self._step_blocks} if self.num_steps else windows
+
+    @property
+    def _step_blocks(self) -> Mapping[str, Block]:
+        """Sums over states."""
+        most = (self.max_length - 1) ** _POWER, self.max_length**_POWER
+        pairs, shown = most if self.clip is None else (min(_PAIRS_CLIP, most[0]), min(_SHOWN_CLIP, most[1]))
+        bounds = {"initial": 1.0, "transitions": pairs, "emissions": shown}
+        return {
+            name: Block(self._step_shapes[name], bound, "nonnegative", weight=_WEIGHTS[name])
+            for name, bound in bounds.items()
+        }
+
+    @property
+    def _step_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        k = self.n_states
+        return {"initial": (k,), "transitions": (k, k), "emissions": (self.n_symbols, k)}
 
     @property
     def schedule(self) -> Schedule:
-        """No steps."""
-        return Schedule(())
+        """Equal steps after the windows; all of them count alike."""
+        if not self.num_steps:
+            return Schedule(())
+        return Schedule((1.0,) * self.num_steps, {"first": _WINDOWS_SHARE}, lambda t: 1.0 / max(t - 1, 1))
 
     def init(self, rng: np.random.Generator) -> HiddenMarkovPosterior:
         """All states alike, and the factors of the starts."""
@@ -144,43 +278,84 @@ class HiddenMarkov:
         chain = HiddenChain(np.ones(k), np.ones(k), np.ones((k, k)), Categorical(np.ones((v, k)), _PRIOR), _PRIOR)
         chain = replace(chain, emissions=self.alphabet.started(chain))
         zeros = np.zeros((v + 1, v + 1)), np.zeros((v,) * self.length)
-        return HiddenMarkovPosterior(chain, window_fit.tilts(rng, self.n_init, k), *zeros)
+        return HiddenMarkovPosterior(chain, start_tilts(rng, self.n_init, k), *zeros)
 
-    def e_step(self, q: HiddenMarkovPosterior, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
-        """Counts of windows, whatever q is."""
-        batch = self.alphabet.coded(batch)
-        made = {
-            "starts": WindowCounts(starts.shortened(batch, self.n_symbols), 2, self.n_symbols + 1, 2, 0.0),
-            self.name: WindowCounts(batch, self.length, self.n_symbols, self.max_length, self.power),
+    def e_step(
+        self, q: HiddenMarkovPosterior, batch: SequenceRows | NumberRows, blocks: Mapping[str, Block]
+    ) -> Contributions:
+        """Counts of windows, whatever q is; or sums over states from the passes of every sequence."""
+        rows = self.alphabet.coded(batch)
+        if "initial" in blocks:
+            walk, shapes = self._walk(q.chain, rows), self._step_shapes
+            return {
+                "initial": StateSums(walk, "firsts", shapes["initial"], _POWER),
+                "transitions": StateSums(walk, "pairs", shapes["transitions"], _POWER),
+                "emissions": StateSums(walk, "shown", shapes["emissions"], _POWER),
+            }
+        windows = {
+            "starts": WindowCounts(first_two(rows, self.n_symbols), 2, self.n_symbols + 1, 2, 0.0),
+            self.name: WindowCounts(rows, self.length, self.n_symbols, self.max_length, self.power),
         }
-        return {name: made[name] for name in blocks}
+        return {name: windows[name] for name in blocks}
 
     def m_step(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
-        """What was released, read once, and the best of the fits to it."""
-        start_std, std = s.noise_std("starts"), s.noise_std(self.name)
+        """The best of the fits to the released windows; at a step the posterior from denoised sums over states."""
+        if "initial" in s.names:
+            return replace(q, chain=self._stepped(s, q.chain))
+        start_std, pooled_std = s.noise_std("starts"), s.noise_std(self.name)
         start_ww, pooled = s.read("starts"), s.read(self.name)
-        # What is left of the last row of the starts is noise alone.
-        read = reading.windows(pooled, std)[1] if self.length == 3 else reading.pairs(pooled, std)
-        windows = Windows(reading.pairs(start_ww, start_std)[: self.n_symbols], read)
+        counts = denoised_triples(pooled, pooled_std)[1] if self.length == 3 else denoised_pairs(pooled, pooled_std)
+        # The last row of the starts contains noise only.
+        windows = Windows(denoised_pairs(start_ww, start_std)[: self.n_symbols], counts)
         fits = []
         for tilt_kw in q.tilt_rkw:
-            start = window_fit.from_chain(windows, tilt_kw, _PRIOR)
+            start = start_from_chain(windows, tilt_kw, _PRIOR)
             fits.append(self.fitted(windows, replace(start, emissions=self.alphabet.started(start)), _ROUNDS))
         best = max(fits, key=lambda fit: fit.log).chain
         if self.n_states < self.n_symbols:
             best = self.fitted(windows, best, _MOST_ROUNDS).chain
-        return HiddenMarkovPosterior(best, q.tilt_rkw, start_ww, pooled, start_std, std)
+        return HiddenMarkovPosterior(best, q.tilt_rkw, start_ww, pooled, start_std, pooled_std)
+
+    def _stepped(self, s: Estimate, chain: HiddenChain) -> HiddenChain:
+        """The posterior from sums over states, each shrunk towards what the model predicts from their totals."""
+        k = self.n_states
+        sums_k, step_kk, shown_vk = (s.read(name) for name in _WEIGHTS)
+        noise_k, noise_kk, noise_vk = (s.noise_std(name) for name in _WEIGHTS)
+        laws, law_vk = chain.laws(expected=False), self.shown_kv(chain).T
+        total = max(float(sums_k.sum()), noise_k * k**0.5, 1e-200)
+        row_k = denoised_totals(step_kk.sum(axis=1), noise_kk * k**0.5)
+        column_k = denoised_totals(shown_vk.sum(axis=0), noise_vk * len(shown_vk) ** 0.5)
+        sums = Sums(
+            denoised(total * laws.start_k[None], sums_k[None], noise_k)[0],
+            np.asarray(chain.pooled_k - chain.prior),
+            denoised(row_k[:, None] * laws.step_kk, step_kk, noise_kk),
+            denoised(law_vk * column_k, shown_vk, noise_vk),
+        )
+        return chain.updated(sums, self.alphabet.value_v)
+
+    def _walk(self, chain: HiddenChain, rows: SequenceRows) -> Walk:
+        """The passes at this posterior."""
+        expected = self.estimate == "posterior"
+        value_v = self.alphabet.meant(np.arange(-1, self.n_symbols))
+        likelihood_vk, _ = likelihoods(chain.emissions, value_v, expected=expected)
+        show = partial(_show, rows, self.n_symbols, likelihood_vk)
+        return Walk(rows.indptr, self.max_length, chain.laws(expected=expected), show)
 
     def fitted(self, windows: Windows, chain: HiddenChain, rounds: int) -> Fit[HiddenChain]:
         """The fit to windows after so many iterations."""
-        return window_fit.fit(
-            windows, chain, self.alphabet.value_v, rounds=rounds, expected=self.estimate == "posterior"
-        )
+        return fit_windows(windows, chain, self.alphabet.value_v, rounds=rounds, expected=self.estimate == "posterior")
 
     def shown_kv(self, chain: HiddenChain) -> Floats:
         """Probabilities of the symbols in every state, (K, V)."""
         return np.exp(chain.emissions.log_likelihood(self.alphabet.value_v, expected=False)).T
 
-    def score(self, q: HiddenMarkovPosterior, rows: Any) -> Floats:
+    def score(self, q: HiddenMarkovPosterior, rows: SequenceRows | NumberRows) -> Floats:
         """Log-probability of the symbols of each sequence, (n,), in nats; a gap says nothing."""
-        return forward_backward.log_likelihood(q.chain, rows.indptr, self.alphabet.values(rows))
+        return passes.log_likelihood(q.chain, rows.indptr, self.alphabet.values(rows))
+
+
+def _show(batch: SequenceRows, n_symbols: int, likelihood_vk: Floats, place_t: Ints) -> Shown:
+    """What symbols of a batch show; a gap is in the first row of the table."""
+    code_t = batch.code[place_t].astype(np.int64)
+    code_t = np.where((code_t >= 0) & (code_t < n_symbols), code_t, -1)
+    return Shown(likelihood_vk, code_t + 1, code_t[:, None], np.ones((len(code_t), 1)))

@@ -1,4 +1,4 @@
-"""A linear dynamical system, and Kalman's passes over whole sequences (1960; Rauch, Tung & Striebel 1965).
+"""A linear dynamical system, Kalman's passes over whole sequences (1960; Rauch, Tung & Striebel 1965), and its modes.
 
     z_1 ~ N(m_0, P_0),   z_t+1 = A z_t + N(0, Q),   x_t = C z_t + d + N(0, diag R)
 
@@ -12,8 +12,8 @@ m, P            pooled_k, pooled_kk: the first state of a window from anywhere
 z_t|t, z_t|T    `States.mean_ntk` and `cov_ntkk` of `filtered`, of `smoothed`
 ==============  ================================================================================
 
-Sequences are rows of an array (n, T, D); what is missing is NaN, and so is what follows a shorter sequence. What is
-found of a sequence depends on nothing else.
+Sequences are rows of an array (n, T, D). Missing numbers are NaN, and so is everything after the end of a shorter
+sequence. The result for a sequence depends on nothing else.
 """
 
 from __future__ import annotations
@@ -21,15 +21,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Covariance, Positives
 
 # Points of sequences that are passed over together.
 _ENTRIES = 2**18
+#: Variances are at least so much of the largest, or of the mean square of a number.
+LEAST_VARIANCE: Final = 1e-6
 
 
 @dataclass(frozen=True)
@@ -95,9 +99,9 @@ def filtered(system: LinearSystem, x_ntd: Floats) -> States:
 
 def smoothed(system: LinearSystem, x_ntd: Floats) -> States:
     """Laws of states given the whole of each sequence."""
-    found = filtered(system, x_ntd)
-    n, length, k = found.mean_ntk.shape
-    mean_ntk, cov_ntkk = found.mean_ntk.copy(), found.cov_ntkk.copy()
+    forward = filtered(system, x_ntd)
+    n, length, k = forward.mean_ntk.shape
+    mean_ntk, cov_ntkk = forward.mean_ntk.copy(), forward.cov_ntkk.copy()
     cross_ntkk = np.empty((n, max(length - 1, 0), k, k))
     for t in reversed(range(length - 1)):
         ahead_nk = _times(system.step_kk, mean_ntk[:, t])
@@ -107,7 +111,7 @@ def smoothed(system: LinearSystem, x_ntd: Floats) -> States:
         mean_ntk[:, t] += _times(gain_nkk, mean_ntk[:, t + 1] - ahead_nk)
         cov_ntkk[:, t] += gain_nkk @ (cov_ntkk[:, t + 1] - ahead_nkk) @ np.swapaxes(gain_nkk, 1, 2)
         cross_ntkk[:, t] = cov_ntkk[:, t + 1] @ np.swapaxes(gain_nkk, 1, 2)
-    return States(mean_ntk, cov_ntkk, cross_ntkk, found.log_n)
+    return States(mean_ntk, cov_ntkk, cross_ntkk, forward.log_n)
 
 
 def forecast(system: LinearSystem, mean_nk: Floats, cov_nkk: Floats, steps: int) -> tuple[Floats, Floats]:
@@ -152,17 +156,17 @@ def in_blocks(indptr: Ints, value_td: Floats) -> Iterator[tuple[Ints, Floats]]:
     while start < len(order):
         least = max(int(length_n[order[start]]), 1)
         alike = int(np.searchsorted(length_n[order], 2 * least, side="right")) - start
-        own = order[start : start + max(1, min(alike, _ENTRIES // (2 * least)))]
-        start += len(own)
-        place_nt = np.arange(max(int(length_n[own].max()), 1))
-        inside_nt = place_nt < length_n[own, None]
+        rows = order[start : start + max(1, min(alike, _ENTRIES // (2 * least)))]
+        start += len(rows)
+        place_nt = np.arange(max(int(length_n[rows].max()), 1))
+        inside_nt = place_nt < length_n[rows, None]
         x_ntd = np.full((*inside_nt.shape, value_td.shape[1]), np.nan)
-        x_ntd[inside_nt] = value_td[(indptr[own, None] + place_nt)[inside_nt]]
-        yield own, x_ntd
+        x_ntd[inside_nt] = value_td[(indptr[rows, None] + place_nt)[inside_nt]]
+        yield rows, x_ntd
 
 
 def _times(matrix: Floats, x_nk: Floats) -> Floats:
-    """A matrix, or each vector's own, times each vector, whose bits are its own."""
+    """Multiply each vector by a matrix (one for all, or one each), so that no result depends on the batch."""
     return np.asarray(np.add.reduce(matrix * x_nk[:, None, :], axis=2))
 
 
@@ -176,3 +180,23 @@ def _seen(system: LinearSystem, d: int, x_n: Floats, mean_nk: Floats, cov_nkk: F
     log_n = np.where(seen_n, -0.5 * (np.log(2 * math.pi * variance_n) + away_n**2 / variance_n), 0.0)
     cov_nkk = cov_nkk - gain_nk[:, :, None] * to_nk[:, None, :]
     return mean_nk + gain_nk * away_n[:, None], 0.5 * (cov_nkk + np.swapaxes(cov_nkk, 1, 2)), log_n
+
+
+def floored(matrix_kk: Floats) -> Floats:
+    """The symmetric part with eigenvalues no less than a little of the largest."""
+    value_k, vector_kk = np.linalg.eigh((matrix_kk + matrix_kk.T) / 2)
+    return np.asarray((vector_kk * np.maximum(value_k, max(LEAST_VARIANCE * value_k[-1], 1e-12))) @ vector_kk.T)
+
+
+def modes(step_kk: Floats) -> NDArray[Any]:
+    """Eigenvalues of A, (K,), the largest first, of each pair that with the positive angle."""
+    value_k = np.linalg.eigvals(step_kk).astype(np.complex128)
+    return value_k[np.lexsort((-value_k.imag, -np.abs(value_k).round(12)))]
+
+
+def modes_of_draws(step_skk: Floats, mode_k: NDArray[Any]) -> NDArray[Any]:
+    """Eigenvalues of many matrices, (S, K), each beside the mode that it is nearest to, all of a matrix together."""
+    value_sk = np.linalg.eigvals(step_skk).astype(np.complex128)
+    for value_k in value_sk:
+        value_k[:] = value_k[linear_sum_assignment(np.abs(mode_k[:, None] - value_k))[1]]
+    return value_sk

@@ -11,17 +11,31 @@ block "first"       Σ e_{x_1} / m over a person's m sequences; norm ≤ 1, neve
 block "pairs"       M^(p-1) Σ e_{x_t} ⊗ e_{x_t+1}; norm ≤ M^p, attained by a constant sequence
 block "windows"     the same of three symbols, for order 2; the pairs are its margins
 p, C                power, clip
-T_abc, T_ab         counts_w: the block as it is read from noise
+T_abc, T_ab         counts_w: the block as it is denoised
 P(c | a, b)         (T_abc + α P(c | b)) / (Σ_c T_abc + α), P(b | a) = (T_ab + α P(b)) / (Σ_b T_ab + α)
 α                   prior_weight
-estimate            "posterior": these means; "mode": where the Dirichlet of each row is highest, less 1 in each count
+estimate            "posterior": these means; "mode": the mode of each row's Dirichlet, less 1 in each count
 ==================  =============================================================================
+
+Standard errors are by the delta method, of the sample and of the privacy noise. A row of counts T_b with total R gives
+P_b = (T_b + α m_b) / (R + α). The noise, of std σ on each of V counts, adds
+
+    Var P_b = σ² (1 - 2 P_b + V P_b²) / (R + α)²,
+
+and the sample adds P_b (1 - P_b) w / (R + α), with w = Σ M^(2p-1) / Σ M^p over persons of M windows each, as each
+window counts M^(p-1). Σ M^p is the block's total S. Σ M^(2p-1) is N (S/N)^((2p-1)/p), N the released number of persons:
+exact for p = 1/2 and p = 1, and where all persons have the same M; otherwise too much. Lengths are assumed independent
+of symbols, and nobody to be clipped.
+
+If many people are clipped, the clip leaves κ_b of a window on average: T_b / κ_b replaces T_b, σ / κ_b replaces σ, and
+the sample varies like people who are drawn from the chain and clipped (`dynamics`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,17 +43,30 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.schedule import Schedule
-from dpvb.guards.arrays import Floats
+from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
 from dpvb.guards.errors import ParameterError, check_integer, check_number
-from dpvb.models.sequences import reading, settings
-from dpvb.models.sequences.counts import SequenceRows, WindowCounts
-from dpvb.models.sequences.window_fit import Windows
+from dpvb.models.sequences import dynamics
+from dpvb.models.sequences.dynamics import DrawnPeople, draw_people
+from dpvb.models.sequences.windows import (
+    WindowCounts,
+    Windows,
+    check_windows,
+    clip_bound,
+    denoised_pairs,
+    denoised_totals,
+    denoised_triples,
+)
+from dpvb.rows.sequences import SequenceRows
 
 # Most symbols of a chain of each order: a block has V^(order + 1) entries.
 _MOST_SYMBOLS = {1: 1000, 2: 40}
 # Weights of the blocks in the noise: few numbers say where sequences begin.
 _FIRST, _WINDOWS = 0.3, 0.95
+# How often people are drawn and the counts are corrected.
+_DRAWN = 3
+# Least share of a change that is taken to be seen through the clip.
+_LEAST_SEEN = 0.2
 
 
 @dataclass(frozen=True)
@@ -95,12 +122,12 @@ class MarkovChain:
                 f"has a number for each window. Join symbols that are alike{way_out}."
             )
         check_number("prior_weight", self.prior_weight, low=0, high=1e9)
-        settings.check_windows(self, self.order + 1)
+        check_windows(self, self.order + 1)
 
     @property
     def bound(self) -> float:
         """C."""
-        return settings.bound(self, self.order + 1)
+        return clip_bound(self, self.order + 1)
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -124,21 +151,21 @@ class MarkovChain:
 
     def e_step(self, q: Chain, batch: SequenceRows, blocks: Mapping[str, Block]) -> Contributions:
         """Counts of windows, whatever q is."""
-        made = {
+        counts = {
             "first": WindowCounts(batch, 1, self.n_symbols, 1, 0.0),
             "": WindowCounts(batch, self.order + 1, self.n_symbols, self.max_length, self.power),
         }
-        return {name: made["first" if name == "first" else ""] for name in blocks}
+        return {name: counts["first" if name == "first" else ""] for name in blocks}
 
     def m_step(self, s: Estimate, q: Chain) -> Chain:
         """What was released, read once."""
         name = "pairs" if self.order == 1 else "windows"
         first_v, counts = s.read("first"), s.read(name)
         first_std, std = s.noise_std("first"), s.noise_std(name)
-        first_v, pairs = reading.totals(first_v, first_std), None
+        first_v, pairs = denoised_totals(first_v, first_std), None
         if self.order == 1:
-            return Chain(first_v, pairs := reading.pairs(counts, std), pairs, first_std, std)
-        return Chain(first_v, *reading.windows(counts, std), first_std, std)
+            return Chain(first_v, pairs := denoised_pairs(counts, std), pairs, first_std, std)
+        return Chain(first_v, *denoised_triples(counts, std), first_std, std)
 
     def initial(self, q: Chain) -> Floats:
         """P(a), (V,)."""
@@ -172,6 +199,52 @@ class MarkovChain:
         # Added in order: the bits of a sequence are its own.
         return np.asarray(np.bincount(row_t, weights=found_t, minlength=len(rows.indptr) - 1), dtype=np.float64)
 
+    def bias_corrected(self, q: Chain, rng: np.random.Generator) -> Corrected:
+        """What is lost of each window is put back.
+
+        Args:
+            q: as fitted.
+            rng: public randomness.
+        """
+        shape, persons, corrected = q.windows.shape, max(float(q.first_v.sum()), 1.0), q
+        for _ in range(_DRAWN):
+            people = self._people(corrected, float(q.windows.sum()) / persons, rng)
+            left = people.kept(q.windows.size).reshape(shape)
+            windows = q.windows / left
+            pairs_vv = windows if self.order == 1 else (windows.sum(axis=2) + windows.sum(axis=0)) / 2
+            corrected = replace(q, windows=windows, pairs_vv=pairs_vv)
+        return Corrected(corrected, left, people)
+
+    def corrected_law(self, q: Chain, rng: np.random.Generator, noise_std: float) -> TransitionLaw:
+        """The law of a chain whose clip shortens many, without what that bends.
+
+        Args:
+            q: as fitted.
+            rng: public randomness.
+            noise_std: σ; 0 leaves the noise out of account.
+        """
+        corrected, left, people = self.bias_corrected(q, rng)
+        persons = max(float(q.first_v.sum()), 1.0)
+        law, total = self.law(corrected), corrected.windows.sum(axis=-1, keepdims=True) + self.prior_weight
+        noise = (noise_std / left) ** 2
+        noise = noise * (1 - 2 * law) + law**2 * noise.sum(axis=-1, keepdims=True)
+        one_nm = people.weight_nm / left.ravel()[people.place_nm]
+        sample = persons * _covariance(people, law, one_nm, one_nm)
+        # A larger probability is shortened more: of its change so much is seen.
+        seen = _covariance(people, law, one_nm, np.sign(one_nm)) * persons / np.maximum(law * (1 - law) * total, 1e-150)
+        std = np.sqrt(np.maximum(noise + sample, 0.0)) / np.maximum(total, 1e-150) / np.clip(seen, _LEAST_SEEN, 1.0)
+        return TransitionLaw(law, std)
+
+    def _people(self, q: Chain, weight: float, rng: np.random.Generator) -> DrawnPeople:
+        """People of the chain, whose windows weigh so much on average."""
+        laws = [self.law(q, order) for order in range(1, self.order + 1)]
+
+        def people(number: int, length: int) -> Ints:
+            return dynamics.drawn(self.initial(q), laws, number, length, rng)
+
+        sizes = self.n_symbols, self.order + 1, self.power, self.bound
+        return draw_people(people, sizes, self.max_length, weight, rng)
+
     def _mixed(self, counts: Floats, lower: Floats) -> Floats:
         """Conditional probabilities from counts and a chain of lower order, which has so much weight."""
         weight = max(self.prior_weight, 1e-9 * float(counts.max(initial=0.0)), 1e-250)
@@ -180,3 +253,54 @@ class MarkovChain:
             # Nothing is impossible, so that there is one long run; a row of counts below 1 keeps its mean.
             alpha = np.maximum(alpha - 1.0, 1e-9 * alpha)
         return np.asarray(alpha / alpha.sum(axis=-1, keepdims=True))
+
+
+class TransitionLaw(NamedTuple):
+    """Conditional probabilities, and their standard deviations, of one shape."""
+
+    mean: Floats
+    std: Floats
+
+
+def window_weight(total: float, persons: float, power: float) -> float:
+    """The w of the head of this file."""
+    total, persons = max(total, 1e-200), max(persons, 1e-200)
+    return float((total / persons) ** ((2 * power - 1) / power) * persons / total)
+
+
+def deviations(law: Floats, counts: Floats, prior_weight: float, weight: float, noise_std: float) -> Floats:
+    """Standard deviation of each probability of a law, of its shape.
+
+    Args:
+        law: conditional probabilities, (..., V).
+        counts: as they were read, of the same shape.
+        prior_weight: α.
+        weight: w.
+        noise_std: σ; 0 leaves the noise out.
+    """
+    total = counts.sum(axis=-1, keepdims=True) + prior_weight
+    total = np.maximum(total, 1e-150)
+    noise = (noise_std / total) ** 2 * (1 - 2 * law + law.shape[-1] * law**2)
+    return np.asarray(np.sqrt(np.maximum(noise + law * (1 - law) * weight / total, 0.0)))
+
+
+class Corrected(NamedTuple):
+    """A chain without what a clip bends, what the clip leaves of each window, and the people who told that."""
+
+    chain: Chain
+    left: Floats
+    people: DrawnPeople
+
+
+def _covariance(people: DrawnPeople, law: Floats, x_nm: Floats, y_nm: Floats) -> Floats:
+    """Mean product of what two weights of people's windows have beside the law times those of their row."""
+    row_nm = people.place_nm // law.shape[-1]
+    like_nmm = row_nm[:, :, None] == row_nm[:, None, :]
+    beside = (np.einsum("nmk,nk->nm", like_nmm, one_nm) for one_nm in (x_nm, y_nm))
+    added = [
+        people.same_nm * x_nm * y_nm,
+        *(one_nm * of_row for one_nm, of_row in zip((y_nm, x_nm), beside, strict=True)),
+    ]
+    both, x_row, y_row = (people.summed(one_nm, law.size).reshape(law.shape) for one_nm in added)
+    product = both - law * (x_row + y_row) + law**2 * x_row.sum(axis=-1, keepdims=True)
+    return np.asarray(np.maximum(product, 0.0) / len(people.place_nm))

@@ -1,13 +1,21 @@
-"""The loops over sequences of `forward_backward` and `steps`, compiled on first use.
+"""The loops over sequences of `passes` and of `linear_dynamical`, compiled on first use.
 
-Sequence s is positions bounds[s] to bounds[s + 1]. Position t meets row `row_t[t]` of a table of likelihoods under
-every state; a row may be scaled, so that its largest entry is 1. Every pass is scaled: α_t sums to 1, and c_t is what
-α_t summed to before. A position with c_t = 0 is impossible, and so is its sequence: the sequence adds nothing.
+Passes. Sequence s is positions bounds[s] to bounds[s + 1]. Position t meets row `row_t[t]` of a table of likelihoods
+under every state; a row may be scaled, so that its largest entry is 1. Every pass is scaled: α_t sums to 1, and c_t is
+the sum of α_t before. A position with c_t = 0 is impossible, and so is its sequence: the sequence adds nothing.
+Sequences go side by side, the longest ones first: the innermost loop is over `lanes`, one sequence each, which suits
+vector registers. No lane meets another one, and the compiler reorders nothing, so that the result for a sequence is the
+same to the last bit whatever goes beside it. No function holds a lock. Arrays are met by their indices: a view of a row
+is a counted reference, which costs more than the row's arithmetic.
 
-Sequences go side by side, the longest ones first: the innermost loop is over `lanes`, one sequence each, which is what
-vector registers are for. No lane meets another one, and the compiler reorders nothing, so that what is found of a
-sequence is the same to the last bit whatever goes beside it. No function holds a lock. Arrays are met by their
-indices: a view of a row is a counted reference, which costs more than the row's arithmetic.
+Sums over states. Person u has the positions first_u[u] to first_u[u + 1]. Position t shows the values `value_tf[t]` at
+the places `place_tf[t]`, and one whose first place is negative shows nothing; γ_t is 0 in a sequence that adds nothing.
+A person adds nothing to what another one adds, and all sums are of integers.
+
+Second moments. Person u has the sequences order[first[u]:first[u + 1]], and sequence r the points
+value_td[indptr[r]:indptr[r + 1]], of which the first `longest` count. A window is `length` points side by side, all of
+them finite; y is its numbers with a constant behind them. A person's M windows add (1/M) Σ y yᵀ. Nothing is reordered
+by the compiler, so that norms and sums use the same bits.
 """
 
 # Numba infers every type below from the arguments.
@@ -20,7 +28,6 @@ import numpy as np
 from dpvb.kernels.compiled import compiled
 
 strict = partial(compiled, fastmath=False)
-
 # What a sum of probabilities has for its inverse is less: else it is none.
 _MOST = 1e290
 # A product of such inverses that is larger goes into a logarithm; another inverse still fits.
@@ -256,3 +263,147 @@ def best_path(bounds_s, row_t, log_rk, log_start_k, log_back_kk, from_tk, state_
             state_t[first + t] = state if possible else -1
             if t > 0:
                 state = from_tk[t, state]
+
+
+@compiled
+def shares(number_u, power):
+    """n^(p-1) of each person, 0 for one who has nothing."""
+    share_u = np.zeros(number_u.size)
+    for u in range(number_u.size):
+        if number_u[u] > 0:
+            share_u[u] = 1.0 / np.sqrt(number_u[u]) if power == 0.5 else number_u[u] ** (power - 1.0)
+    return share_u
+
+
+@compiled
+def pair_norms(share_u, pair_ukk, out_u):
+    """L2 norm of share_u Σ ξ_t of each person."""
+    num = pair_ukk.shape[1]
+    for u in range(out_u.size):
+        square = 0.0
+        for i in range(num):
+            for j in range(num):
+                square += pair_ukk[u, i, j] * pair_ukk[u, i, j]
+        out_u[u] = share_u[u] * np.sqrt(square)
+
+
+@compiled
+def add_pairs(share_u, pair_ukk, weight_u, step, out_kk):
+    """Add trunc(weight_u · share_u · Σ ξ_t / step); persons of weight 0 are not read."""
+    num = pair_ukk.shape[1]
+    for u in range(weight_u.size):
+        if weight_u[u] == 0.0:
+            continue
+        scale = weight_u[u] * share_u[u] / step
+        for i in range(num):
+            for j in range(num):
+                out_kk[i, j] += np.int64(scale * pair_ukk[u, i, j])
+
+
+@compiled
+def shown_norms(share_u, first_u, place_tf, value_tf, gamma_tk, sum_vk, out_u):
+    """L2 norm of share_u Σ value ⊗ γ_t of each person; `sum_vk` is scratch of zeros."""
+    num = gamma_tk.shape[1]
+    for u in range(out_u.size):
+        square = 0.0
+        for adds in (True, False):  # What was added is measured and set back to 0.
+            for t in range(first_u[u], first_u[u + 1]):
+                if place_tf[t, 0] < 0:
+                    continue
+                for f in range(place_tf.shape[1]):
+                    v, value = place_tf[t, f], value_tf[t, f]
+                    if adds:
+                        for k in range(num):
+                            sum_vk[v, k] += value * gamma_tk[t, k]
+                    else:
+                        for k in range(num):
+                            square += sum_vk[v, k] * sum_vk[v, k]
+                            sum_vk[v, k] = 0.0
+        out_u[u] = share_u[u] * np.sqrt(square)
+
+
+@compiled
+def add_shown(share_u, first_u, place_tf, value_tf, gamma_tk, weight_u, step, out_vk):
+    """Add trunc(weight_u · share_u · value ⊗ γ_t / step) at each place; persons of weight 0 are not read."""
+    num = gamma_tk.shape[1]
+    for u in range(weight_u.size):
+        if weight_u[u] == 0.0:
+            continue
+        for t in range(first_u[u], first_u[u + 1]):
+            if place_tf[t, 0] < 0:
+                continue
+            for f in range(place_tf.shape[1]):
+                v, scale = place_tf[t, f], weight_u[u] * share_u[u] / step * value_tf[t, f]
+                for k in range(num):
+                    out_vk[v, k] += np.int64(scale * gamma_tk[t, k])
+
+
+@strict
+def _mean_gram(indptr, value_td, own, length, longest, starts, constant, out):
+    """The lower triangle of (1/M) Σ y yᵀ over the windows of these sequences; returns M."""
+    d = value_td.shape[1]
+    width, number = length * d, 0
+    out[:] = 0.0
+    flat = value_td.ravel()
+    for r in own:
+        begin, run = indptr[r], 0
+        last = min(indptr[r + 1], begin + longest)
+        if starts:
+            last = min(last, begin + length)
+        for t in range(begin, last):
+            run += 1
+            for place in range(t * d, (t + 1) * d):
+                if not np.isfinite(flat[place]):
+                    run = 0
+            if run < length:
+                continue
+            number += 1
+            y = flat[(t + 1) * d - width : (t + 1) * d]
+            for i in range(width):
+                for j in range(i + 1):
+                    out[i, j] += y[i] * y[j]
+                out[width, i] += constant * y[i]
+            out[width, width] += constant * constant
+    if number > 0:
+        for i in range(width + 1):
+            for j in range(i + 1):
+                out[i, j] /= number
+    return number
+
+
+@strict
+def gram_norms(indptr, value_td, order, first, length, longest, starts, constant, out_u):
+    """Frobenius norm of what each person adds, before rounding is allowed for; 0 for a person without a window."""
+    width = length * value_td.shape[1]
+    mean = np.empty((width + 1, width + 1))
+    for u in range(out_u.size):
+        out_u[u] = 0.0
+        own = order[first[u] : first[u + 1]]
+        if _mean_gram(indptr, value_td, own, length, longest, starts, constant, mean) == 0:
+            continue
+        # The diagonal has the largest entry, and the constant is in it.
+        most, square = 0.0, 0.0
+        for i in range(width + 1):
+            most = max(most, mean[i, i])
+        for i in range(width + 1):
+            for j in range(i + 1):
+                share = mean[i, j] / most
+                square += share * share if i == j else 2.0 * share * share
+        out_u[u] = most * np.sqrt(square)
+
+
+@strict
+def add_grams(indptr, value_td, order, first, length, longest, starts, constant, weight_u, step, out):
+    """Add trunc(weight_u · mean / step) to a packed triangle; persons of weight 0 are not read."""
+    width = length * value_td.shape[1]
+    mean = np.empty((width + 1, width + 1))
+    for u in range(weight_u.size):
+        own = order[first[u] : first[u + 1]]
+        if weight_u[u] == 0.0 or _mean_gram(indptr, value_td, own, length, longest, starts, constant, mean) == 0:
+            continue
+        place = width + 1
+        for i in range(width + 1):
+            out[i] += np.int64(weight_u[u] * mean[i, i] / step)
+            for j in range(i + 1, width + 1):
+                out[place] += np.int64(weight_u[u] * mean[j, i] / step)
+                place += 1

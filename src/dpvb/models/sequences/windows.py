@@ -1,0 +1,363 @@
+"""Windows, short runs of consecutive symbols: how people contribute them, how they are denoised, EM on their counts.
+
+A window of three symbols from anywhere in a sequence follows the chain with first state ρ. So the E-step of all windows
+is a linear function of their counts: iterations and restarts cost neither privacy nor data. Windows at the beginning of
+a sequence have the first state π, and end where the sequence ends.
+
+===================  ==============================================================================
+method, M10          code
+===================  ==============================================================================
+n_a·, n_ab           `Windows.start_vw`: first symbols by second ones, the last column: no second one
+n_abc                `Windows.pooled`, (V, V, V), or pairs (V, V)
+F_ab(j)              `front`: Σ_i ρ_i B_ai A_ij B_bj
+G_c(j)               `ahead_vk`: Σ_k A_jk B_ck, so that p_abc = Σ_j F_ab(j) G_c(j)
+R_abc                n_abc / p_abc; 0 where p_abc = 0
+===================  ==============================================================================
+
+Noisy windows are shrunk towards the products of their own margins. A prior mean is at least a tenth of the noise: below
+that nothing was measured, and a prior mean near 0 would be believed. The constants are those of
+`python -m benchmarks sequences`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Grid, check_shape
+from dpvb.guards.arrays import Floats, Ints
+from dpvb.guards.errors import check_choice, check_integer, check_number
+from dpvb.kernels import windows as kernel
+from dpvb.models import empirical_bayes
+from dpvb.models.sequences.emissions import Categorical, Values, likelihoods
+from dpvb.models.sequences.hidden_chain import HiddenChain, StateChain, Sums
+from dpvb.rows.sequences import SequenceRows
+
+#: The order of the sequences by unit, and the first of each unit, (units + 1,).
+Units = tuple[Ints, Ints]
+# Least prior mean, over the noise std.
+_LEAST_MEAN = 0.1
+# Below this a sum is no probability: its inverse would overflow.
+_LEAST_PROBABILITY = 1e-290
+# An iteration that changes the log-likelihood of a window by less is the last.
+_TOLERANCE = 1e-9
+# Tuned by hand on visits of pages.
+_ON_SYMBOL = 0.9  # of a state's first probability, on the symbol that the state is of; the rest is as all symbols are
+_TILT_STD = 0.3  # relative std of random factors where several states start from one symbol
+ChainT = TypeVar("ChainT", bound=StateChain)
+
+
+def by_unit(unit_of_row: Ints, num_units: int) -> Units:
+    """The sequences of each unit side by side, in the order in which they come."""
+    order = np.argsort(unit_of_row, kind="stable")
+    return order, np.searchsorted(unit_of_row[order], np.arange(num_units + 1))
+
+
+def each(indptr: Ints) -> Units:
+    """Every sequence a unit."""
+    every = np.arange(len(indptr))
+    return every[:-1], every
+
+
+@dataclass(frozen=True)
+class WindowCounts:
+    """Statistics s_n = M^(power-1) · counts of the windows of k symbols, M their number in all sequences of a unit.
+
+    The norm of a unit's counts is at most their sum M, which a constant sequence attains; so ‖s_n‖ ≤ M^power.
+
+    Attributes:
+        rows: sequences.
+        k: symbols of a window; the block has so many axes.
+        width: V, the number of symbols.
+        longest: symbols of a sequence that count.
+        power: weight of persons with many windows, in [0, 1].
+        units: order of the sequences by unit, and the first of each unit, (units + 1,); None: each is a unit.
+    """
+
+    rows: SequenceRows
+    k: int
+    width: int
+    longest: int
+    power: float
+    units: Units | None = None
+
+    def of_block(self, block: Block, num_rows: int) -> WindowCounts:
+        """Itself, of the block's windows."""
+        check_shape((len(self.rows.indptr) - 1, *(self.width,) * self.k), num_rows, *block.shape)
+        return self
+
+    def grouped(self, unit_of_row: Ints, num_units: int) -> WindowCounts:
+        """The same sequences as those of persons."""
+        return replace(self, units=by_unit(unit_of_row, num_units))
+
+    def nonnegative(self) -> WindowCounts:
+        """Itself: counts are nonnegative."""
+        return self
+
+    def norms(self) -> Floats:
+        """Norms from exact integers; the factor covers the rounding of a power, a root and a product."""
+        order, first = self._units
+        out = np.empty(len(first) - 1)
+        rows = self.rows
+        kernel.norms(rows.indptr, rows.code, order, first, self.k, self.width, self.longest, self.power, out)
+        return out * (1.0 + 2.0**-45)
+
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        """Truncate what one window adds, and add it as often as the window occurs."""
+        order, first = self._units
+        kernel.accumulate(
+            self.rows.indptr,
+            self.rows.code,
+            order,
+            first,
+            self.k,
+            self.width,
+            self.longest,
+            self.power,
+            weights,
+            grid.step,
+            out.reshape(-1),
+        )
+
+    @property
+    def _units(self) -> Units:
+        return self.units or each(self.rows.indptr)
+
+
+def denoised_totals(x_v: Floats, sd: float) -> Floats:
+    """Positive numbers (V,) from noisy nonnegative ones of noise std sd."""
+    share_v = empirical_bayes.background(x_v, sd)
+    return np.asarray(share_v * max(float(x_v.sum()), sd * math.sqrt(len(x_v)), 1e-200))
+
+
+def denoised_pairs(x_vv: Floats, sd: float) -> Floats:
+    """Weights of pairs (V, V): each toward the total of its row times the share of its second symbol."""
+    noise = sd * math.sqrt(len(x_vv))
+    row_v, share_v = (denoised_totals(x_vv.sum(axis=axis), noise) for axis in (1, 0))
+    return denoised(np.outer(row_v, share_v / share_v.sum()), x_vv, sd)
+
+
+def denoised_triples(x_vvv: Floats, sd: float) -> tuple[Floats, Floats]:
+    """Weights of pairs, and of windows of three, (V, V, V), toward the chain of their own margins.
+
+    The prior mean of (a, b, c) is P(a, b) P(b, c) / P(b). The margin of the pairs is the mean of that of the first two
+    symbols and that of the last two; each is a sum, whose noise is √V times as large.
+    """
+    pairs_vv = denoised_pairs((x_vvv.sum(axis=2) + x_vvv.sum(axis=0)) / 2, sd * math.sqrt(len(x_vvv) / 2))
+    share_vv = pairs_vv / np.maximum(pairs_vv.sum(axis=1, keepdims=True), 1e-200)
+    return pairs_vv, denoised(pairs_vv[:, :, None] * share_vv, x_vvv, sd)
+
+
+def denoised(mean: Floats, x: Floats, sd: float) -> Floats:
+    """Posterior means of numbers with these prior means, rows alike; without noise the numbers themselves."""
+    if sd <= 0.0:
+        return np.maximum(x, 0.0)
+    rows = x.reshape(-1, x.shape[-1])
+    mean_vk = np.maximum(mean, _LEAST_MEAN * sd).reshape(rows.shape)
+    return empirical_bayes.around(rows, np.full(len(rows), sd), mean_vk, free=True).reshape(x.shape)
+
+
+class Weighed(Protocol):
+    """A model of windows; every field is public."""
+
+    @property
+    def estimate(self) -> str:
+        """How q is found: "posterior", or "mode"."""
+
+    @property
+    def power(self) -> float:
+        """p: each of the M windows of a person counts M^(p-1)."""
+
+    @property
+    def clip(self) -> float | None:
+        """C; None: what one sequence of max_length can reach."""
+
+    @property
+    def max_length(self) -> int:
+        """L."""
+
+
+class Hidden(Weighed, Protocol):
+    """One with hidden states."""
+
+    @property
+    def n_states(self) -> int:
+        """K."""
+
+    @property
+    def n_init(self) -> int:
+        """How many starts are tried."""
+
+
+def check_windows(own: Weighed, least: int) -> None:
+    """Check what any model of windows has.
+
+    Args:
+        own: the model.
+        least: symbols that a sequence must be allowed to have.
+
+    Raises:
+        ParameterError: for a field outside its range.
+    """
+    check_choice("estimate", own.estimate, ("posterior", "mode"))
+    check_number("power", own.power, low=0.5, high=1)
+    if own.clip is not None:
+        check_number("clip", own.clip, low=1e-3, high=1e9)
+    check_integer("max_length", own.max_length, low=least, high=10**6)
+
+
+def check_states(own: Hidden) -> None:
+    """Check what a model of windows with hidden states has.
+
+    Raises:
+        ParameterError: for a field outside its range.
+    """
+    check_integer("n_states", own.n_states, low=1, high=1000)
+    check_integer("n_init", own.n_init, low=1, high=1000)
+    check_windows(own, 3)
+
+
+def clip_bound(own: Weighed, length: int) -> float:
+    """C of windows of so many symbols."""
+    return float((own.max_length - length + 1) ** own.power) if own.clip is None else own.clip
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Counts of windows, nonnegative, of V values.
+
+    Attributes:
+        start_vw: first values by second ones or the end, (V, V + 1).
+        pooled: pairs, (V, V), or triples, (V, V, V), from everywhere.
+    """
+
+    start_vw: Floats
+    pooled: Floats
+
+    @property
+    def total(self) -> float:
+        """How many windows there are."""
+        return float(self.start_vw.sum() + self.pooled.sum())
+
+
+class Fit(NamedTuple, Generic[ChainT]):
+    """A posterior, and the log-likelihood of the windows, in nats a window, before its last step."""
+
+    chain: ChainT
+    log: float
+
+
+def start_from_chain(windows: Windows, tilt_kw: Floats, prior: float) -> HiddenChain:
+    """A start: one state a symbol, and the chain of the windows; the states are the symbols that are seen most.
+
+    Args:
+        windows: read counts.
+        tilt_kw: positive factors of the first states and of the steps from each state, (K, 1 + K), all 1 or at random.
+            More states than symbols: the most frequent symbols have several, which nothing else tells apart.
+        prior: of every count.
+    """
+    n_states, pairs_vv = len(tilt_kw), windows.pooled if windows.pooled.ndim == 2 else windows.pooled.sum(axis=2)
+    seen_v = pairs_vv.sum(axis=0) + windows.start_vw.sum(axis=1) + 1e-9
+    symbol_k = np.argsort(-seen_v, kind="stable")[:n_states]
+    while len(symbol_k) < n_states:
+        symbol_k = np.append(symbol_k, np.argmax(seen_v / np.bincount(symbol_k, minlength=len(seen_v))))
+    share_k = 1.0 / np.bincount(symbol_k, minlength=len(seen_v))[symbol_k]
+    number_k = seen_v[symbol_k] * share_k
+    start_k = windows.start_vw.sum(axis=1)[symbol_k] * share_k * tilt_kw[:, 0]
+    step_kk = pairs_vv[np.ix_(symbol_k, symbol_k)] * np.outer(share_k, share_k) * tilt_kw[:, 1:]
+    shown_vk = (
+        _ON_SYMBOL * (np.arange(len(seen_v))[:, None] == symbol_k) + (1 - _ON_SYMBOL) * (seen_v / seen_v.sum())[:, None]
+    )
+    emissions = Categorical(prior + shown_vk * number_k, prior)
+    return HiddenChain(prior + start_k, prior + number_k, prior + step_kk, emissions, prior)
+
+
+def start_tilts(rng: np.random.Generator, number: int, n_states: int) -> Floats:
+    """Random factors of mean 1 for several starts, (number, K, 1 + K)."""
+    return rng.gamma(_TILT_STD**-2, _TILT_STD**2, (number, n_states, 1 + n_states))
+
+
+def em_step(windows: Windows, chain: ChainT, value_v: Values, *, expected: bool) -> Fit[ChainT]:
+    """One iteration, and the windows' log-likelihood before it.
+
+    Args:
+        windows: read counts.
+        chain: the posterior.
+        value_v: what the V places stand for: symbols, counts, middles of cells, one after another.
+        expected: whether parameters are met as exp⟨log ·⟩ (variational Bayes) or at their means (EM).
+    """
+    start_k, pooled_k, step_kk = chain.laws(expected=expected)
+    shown_vk, log_v = likelihoods(chain.emissions, value_v, expected=expected)
+    v = len(shown_vk)
+    first, log_first = _pair_counts(start_k, step_kk, shown_vk, windows.start_vw)
+    if windows.pooled.ndim == 2:
+        rest, log_rest = _pair_counts(pooled_k, step_kk, shown_vk, windows.pooled)
+    else:
+        rest, log_rest = _triple_counts(pooled_k, step_kk, shown_vk, windows.pooled)
+    sums = Sums(
+        first.first_vk.sum(axis=0),
+        rest.first_vk.sum(axis=0),
+        step_kk * (first.pair_kk + rest.pair_kk),
+        first.shown_vk + rest.shown_vk,
+    )
+    seen_v = windows.start_vw.sum(axis=1) + windows.start_vw[:, :v].sum(axis=0)
+    for axis in range(windows.pooled.ndim):
+        seen_v = seen_v + windows.pooled.sum(axis=tuple(other for other in range(windows.pooled.ndim) if other != axis))
+    log = log_first + log_rest + float(seen_v @ log_v)
+    return Fit(chain.updated(sums, value_v), log / max(windows.total, 1e-300))
+
+
+def fit_windows(windows: Windows, chain: ChainT, value_v: Values, *, rounds: int, expected: bool) -> Fit[ChainT]:
+    """The posterior after so many iterations, or fewer where they bring nothing any more."""
+    latest = Fit(chain, -np.inf)
+    for _ in range(rounds):
+        before, latest = latest.log, em_step(windows, latest.chain, value_v, expected=expected)
+        if abs(latest.log - before) < _TOLERANCE:
+            break
+    return latest
+
+
+class _Counts(NamedTuple):
+    """Expected counts: of first states and their values, of pairs over A, of all states and their values."""
+
+    first_vk: Floats
+    pair_kk: Floats
+    shown_vk: Floats
+
+
+def _pair_counts(first_k: Floats, step_kk: Floats, shown_vk: Floats, number_vw: Floats) -> tuple[_Counts, float]:
+    v = len(shown_vk)
+    front_vk, ahead_vk = first_k * shown_vk, shown_vk @ step_kk.T
+    ratio_vw, log = _ratio(number_vw[:, :v], front_vk @ ahead_vk.T)
+    back_vk = ratio_vw @ ahead_vk
+    if number_vw.shape[1] > v:
+        ratio_v1, log_end = _ratio(number_vw[:, v:], front_vk.sum(axis=1, keepdims=True))
+        back_vk, log = back_vk + ratio_v1, log + log_end
+    to_vk = ratio_vw.T @ front_vk
+    first_vk = front_vk * back_vk
+    return _Counts(first_vk, to_vk.T @ shown_vk, first_vk + shown_vk * (to_vk @ step_kk)), log
+
+
+def _triple_counts(first_k: Floats, step_kk: Floats, shown_vk: Floats, number_abc: Floats) -> tuple[_Counts, float]:
+    v, k = shown_vk.shape
+    first_vk, ahead_vk = first_k * shown_vk, shown_vk @ step_kk.T
+    front_abk = (first_vk @ step_kk)[:, None, :] * shown_vk
+    flat_pk = front_abk.reshape(v * v, k)
+    ratio_pc, log = _ratio(number_abc.reshape(v * v, v), flat_pk @ ahead_vk.T)
+    back_abk = (ratio_pc @ ahead_vk).reshape(v, v, k)
+    to_vk = ratio_pc.T @ flat_pk
+    middle_vk = np.einsum("abk,bk->ak", back_abk, shown_vk)
+    begin_vk = first_vk * (middle_vk @ step_kk.T)
+    seen_vk = begin_vk + np.einsum("abk,abk->bk", front_abk, back_abk) + shown_vk * (to_vk @ step_kk)
+    return _Counts(begin_vk, first_vk.T @ middle_vk + to_vk.T @ shown_vk, seen_vk), log
+
+
+def _ratio(number: Floats, probability: Floats) -> tuple[Floats, float]:
+    """n/p, 0 where a window is impossible, and Σ n log p over the others."""
+    possible = probability > _LEAST_PROBABILITY
+    log = np.log(probability, out=np.zeros_like(probability), where=possible)
+    return np.divide(number, probability, out=np.zeros_like(probability), where=possible), float((number * log).sum())
