@@ -90,7 +90,7 @@ def forms(block: Block, kind: Any, value: float) -> Iterator[Callable[[int], Any
 @kills("norms", "norms are found in the numbers' own narrow type")
 @edit("core/forms.py", "np.asarray(self.indices), floats(self.values)", "np.asarray(self.indices), self.values")
 @kills("norms", "statistics of another shape than their block's are stretched")
-@edit("core/clipped_sums.py", "answer[name].of_block(block, num_rows)", "answer[name]")
+@edit("core/clipped_sums.py", "answer[name].of_block(block, length)", "answer[name]")
 @pytest.mark.parametrize("block", [Block(shape, 1.0) for shape in SHAPES] + [PSD, Block((3, 3), 1.0, "gram")], ids=str)
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: np.dtype(kind).str)
 def test_no_form_of_any_type_or_shape_reaches_past_its_bound(kind: Any, block: Block) -> None:

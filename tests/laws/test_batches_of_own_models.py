@@ -179,11 +179,11 @@ def test_models_of_the_package_are_asked_about_all_rows_of_a_person() -> None:
 
 def test_a_subclass_of_a_model_of_the_package_is_a_model_of_ones_own() -> None:
     from dpvb.core.source import is_shipped
-    from dpvb.models.topics.lda import LDA
+    from dpvb.models.topics.lda import LDAModel
 
-    own = type("Mine", (LDA,), {"__module__": __name__})
-    lookalike = type("Near", (LDA,), {"__module__": "dpvb_more.models"})
-    assert is_shipped(LDA(2, 3))
+    own = type("Mine", (LDAModel,), {"__module__": __name__})
+    lookalike = type("Near", (LDAModel,), {"__module__": "dpvb_more.models"})
+    assert is_shipped(LDAModel(2, 3))
     assert not is_shipped(own(2, 3))
     assert not is_shipped(lookalike(2, 3))
     assert not is_shipped(None)
@@ -274,9 +274,8 @@ def test_a_model_that_fails_on_no_rows_fails_in_a_cluster_too(n: int) -> None:
 
 def sources() -> dict[str, Callable[[Path], Any]]:
     """Every kind of source, of no units."""
-    from dpvb.data.sequences.content import Sequences
-
     from dpvb import data
+    from dpvb.data.sequences.content import Sequences
     from dpvb.data.sequences.symbols import Symbols
     from dpvb.data.tables.numbers import Numbers
 

@@ -105,7 +105,7 @@ def test_a_constant_sequence_at_the_corner_of_a_cell_attains_the_bounds(columns:
 
 
 @kills("errors", "a point that lacks a number counted as one in the middle")
-@edit("models/sequences/cells.py", "return np.where(known_t, code_t, -1), ", "return code_t, ")
+@edit("models/sequences/hidden_cells.py", "return np.where(known_t, code_t, -1), ", "return code_t, ")
 def test_a_point_that_lacks_a_number_is_a_gap() -> None:
     own, rng = HiddenCells(2, 2), np.random.default_rng(3)
     x_td = np.array([[0.1, 0.2], [np.nan, 0.5], [0.3, 0.3], [np.nan, np.nan]])

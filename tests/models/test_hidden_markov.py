@@ -473,7 +473,11 @@ def test_sequences_of_a_person_are_one_unit() -> None:
 
 
 @kills("errors", "a symbol beyond the public ones counted as the end of a sequence")
-@edit("models/sequences/starts.py", "np.where((rows.code >= 0) & (rows.code < n_symbols), rows.code, -1)", "rows.code")
+@edit(
+    "models/sequences/hidden_markov.py",
+    "np.where((rows.code >= 0) & (rows.code < n_symbols), rows.code, -1)",
+    "rows.code",
+)
 def test_a_symbol_as_large_as_the_end_of_a_sequence_is_a_gap() -> None:
     """Whoever makes rows without a reader cannot write where ends are counted."""
     assert released(HiddenMarkov(3, 2), rows([0, 3], [3])).start_ww.sum() == pytest.approx(0.0, abs=1e-6)

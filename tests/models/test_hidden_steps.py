@@ -76,10 +76,10 @@ def sums_of(own: Any, weights: Floats | None = None) -> dict[str, Floats]:
 
 
 @kills("records", "sums over states that go on from one person to the next")
-@edit("models/sequences/kernel_steps_numba.py", "sum_vk[v, k] = 0.0\n", "sum_vk[v, k] *= 0.5\n")
+@edit("models/sequences/passes_numba.py", "sum_vk[v, k] = 0.0\n", "sum_vk[v, k] *= 0.5\n")
 @kills("rows", "each of a person's sequences passed as a person of its own")
 @edit(
-    "models/sequences/steps.py",
+    "models/sequences/passes.py",
     "self._of = unit_of_row, replace(self, units=by_unit(unit_of_row, num_units),",
     "self._of = unit_of_row, replace(self, units=None,",
 )
@@ -218,7 +218,7 @@ def test_a_long_sequence_of_many_states_stays_finite() -> None:
 
 @kills("norms", "pairs of states that are added without the weight that their norm has")
 @edit(
-    "models/sequences/kernel_steps_numba.py",
+    "models/sequences/passes_numba.py",
     "scale = weight_u[u] * share_u[u] / step\n",
     "scale = weight_u[u] / step\n",
 )
@@ -245,7 +245,7 @@ def test_no_person_reaches_beyond_the_proven_bounds(lengths: list[int], seed: in
 
 
 @kills("queries", "passes over sequences with probabilities below zero")
-@edit("models/sequences/steps.py", "Laws(*(np.maximum(law, 0.0) for law in self.laws))", "self.laws")
+@edit("models/sequences/passes.py", "Laws(*(np.maximum(law, 0.0) for law in self.laws))", "self.laws")
 def test_at_laws_below_zero_no_sum_is_negative() -> None:
     """No M-step makes such a q. Behind its refusal two persons are no farther apart than √2, as is accounted."""
     rng, own = np.random.default_rng(10), model(estimate="mode")
@@ -279,7 +279,7 @@ def test_a_constant_sequence_of_one_certain_state_attains_the_bounds(length: int
 
 @kills("records", "pairs of states that stay in a lane for the next sequence")
 @edit(
-    "models/sequences/kernel_numba.py",
+    "models/sequences/passes_numba.py",
     "        pair_kkn[:] = 0.0\n",
     "        if begin == 0:\n            pair_kkn[:] = 0.0\n",
 )

@@ -57,12 +57,12 @@ SEQUENCES = st.lists(st.lists(st.tuples(NUMBER, NUMBER), max_size=7), min_size=1
 
 @kills("norms", "moments declared by a person's first sequence alone")
 @edit(
-    "models/sequences/grams_numba.py",
+    "models/sequences/passes_numba.py",
     "out_u[u] = 0.0\n        own = order[first[u] : first[u + 1]]",
     "out_u[u] = 0.0\n        own = order[first[u] : first[u] + 1]",
 )
 @kills("norms", "entries beside the diagonal of a person's moments counted once")
-@edit("models/sequences/grams_numba.py", "if i == j else 2.0 * share * share", "if i == j else share * share")
+@edit("models/sequences/passes_numba.py", "if i == j else 2.0 * share * share", "if i == j else share * share")
 @settings(max_examples=60, deadline=None)
 @given(SEQUENCES, st.integers(1, 3), st.integers(3, 6), st.booleans(), st.integers(1, 3))
 def test_norms_and_sums_are_those_of_the_definition(

@@ -57,7 +57,7 @@ def sums(counts: WindowCounts, weight_n: Floats) -> Ints:
 @kills("records", "counts of windows that go on from one person to the next")
 @edit("kernels/windows.py", "                count[place] = 0\n", "                count[place] += 0\n")
 @kills("rows", "each sequence of a person weighed by its own windows")
-@edit("models/sequences/counts.py", "return replace(self, units=by_unit(unit_of_row, num_units))", "return self")
+@edit("models/sequences/windows.py", "return replace(self, units=by_unit(unit_of_row, num_units))", "return self")
 @kills("norms", "the norm of a person's windows as if no two were alike")
 @edit("kernels/windows.py", "square += 2 * count[place] + 1", "square += 1")
 @given(CODES, SHAPES)
