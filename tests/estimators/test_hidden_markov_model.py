@@ -490,7 +490,7 @@ def test_long_and_empty_sequences_and_one_symbol_are_people_as_others_are(kind: 
 
 
 def test_a_flat_list_of_symbols_is_nobody_and_a_warning_says_that_hardly_anybody_counted() -> None:
-    """No person counts; the noisy count exceeds two deviations with probability .023, in each of six fits with 2e-10."""
+    """Nobody counts; the noisy count exceeds two deviations with probability .023, in each of six fits with 2e-10."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(6):
