@@ -523,8 +523,14 @@ BUGS = [
     ),
     Bug(
         "public facts read off private data",
-        "a call that is refused by the type of a column that a reader has inferred",
-        (("data/declared_types.py", "if type(values) is np.ndarray else", 'if hasattr(values, "dtype") else'),),
+        "a call that is refused by the dtype of an array, which cells decide",
+        (
+            (
+                "data/tables/design.py",
+                '    cells = column("y", y, num_rows)\n',
+                '    cells = column("y", y, num_rows)\n    if cells.dtype.kind == "b":\n        raise ParameterError("y")\n',
+            ),
+        ),
         "test_useless_calls.py::test_no_value_and_no_type_of_a_cell_refuses_a_call",
     ),
     Bug(

@@ -335,3 +335,17 @@ def test_a_source_of_ones_own_is_tried_on_no_rows() -> None:
 
     with pytest.raises(ParameterError, match="e_step on no rows gave ValueError"):
         dpvb.Private(Fails(), **GIVEN).fit(Own(rows(3)))
+
+
+def test_an_empty_chunk_that_holds_units_or_cannot_be_made_is_refused_before_the_charge() -> None:
+    class Full(Own):
+        def empty(self) -> Any:
+            return next(self.chunks())
+
+    class Broken(Own):
+        def empty(self) -> Any:
+            raise OSError("no disk")
+
+    for kind, why in ((Full, "units, where a chunk of none is asked for"), (Broken, "OSError: no disk")):
+        with pytest.raises(ParameterError, match=rf"empty\(\) of its source gave .*{why}"):
+            dpvb.Private(Noting(), **GIVEN).fit(kind(rows(3)))
