@@ -253,7 +253,7 @@ WAYS: dict[str, Callable[[Any, int], Any]] = {
 
 
 @kills("empty batch", "a source of somebody's own without a chunk of no units", "a source of one's own")
-@edit("core/source.py", '    if chunk is None and hasattr(type(source), "empty"):\n        yield source.empty()\n', "")
+@edit("core/source.py", 'if chunk is None and hasattr(type(source), "empty"):', "if False:")
 @kills("empty batch", "no chunk of no units where there are none", "memory")
 @edit("data/slabs.py", "    if not num_units:\n        yield 0, 0\n", "")
 @pytest.mark.parametrize("way", WAYS)
@@ -353,3 +353,17 @@ def test_a_source_of_ones_own_is_tried_on_no_rows() -> None:
 
     with pytest.raises(ParameterError, match="e_step on no rows gave ValueError"):
         dpvb.Private(Fails(), **GIVEN).fit(Own(rows(3)))
+
+
+def test_an_empty_chunk_that_holds_units_or_cannot_be_made_is_refused_before_the_charge() -> None:
+    class Full(Own):
+        def empty(self) -> Any:
+            return next(self.chunks())
+
+    class Broken(Own):
+        def empty(self) -> Any:
+            raise OSError("no disk")
+
+    for kind, why in ((Full, "units, where a chunk of none is asked for"), (Broken, "OSError: no disk")):
+        with pytest.raises(ParameterError, match=rf"empty\(\) of its source gave .*{why}"):
+            dpvb.Private(Noting(), **GIVEN).fit(kind(rows(3)))

@@ -16,7 +16,6 @@ from dpvb.core.forms import SparseRows
 from dpvb.core.plan import Mechanism, Plan, Release, calibrated
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
-from dpvb.data.declared_types import check_numbers
 from dpvb.data.slabs import Which
 from dpvb.data.spelling import as_numbers
 from dpvb.data.tables.matrices import column
@@ -130,7 +129,6 @@ class _Column(Held):
     """A private column of numbers."""
 
     def __init__(self, values: object, group: Iterable[object] | None) -> None:
-        check_numbers("values", values)
         length = len(values) if hasattr(values, "__len__") else 0
         self._value_n = as_numbers(column("values", values, length))
         self._units = Units(np.arange(length + 1, dtype=np.int64), group)

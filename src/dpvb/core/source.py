@@ -74,7 +74,8 @@ def chunks_of(source: Any) -> Iterator[Chunk[Any]]:
     for chunk in source.chunks():
         yield chunk
     if chunk is None and hasattr(type(source), "empty"):
-        yield source.empty()
+        empty = source.empty()
+        yield empty.select(np.zeros(empty.num_units, dtype=np.bool_))
 
 
 def is_shipped(thing: object) -> bool:

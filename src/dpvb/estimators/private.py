@@ -134,7 +134,11 @@ class Private(PrivateEstimator):
             if group is not None:
                 raise ParameterError("group must be None with a source: it says itself what its units are.")
             if hasattr(type(X), "empty"):
-                return X, Nobody((X.empty(),))
+                with said("empty() of its source"):
+                    empty = X.empty()
+                    if empty.num_units or len(empty.select(np.zeros(0, dtype=np.bool_)).rows):
+                        raise ValueError("units, where a chunk of none is asked for")
+                return X, Nobody((empty,))
             if not is_shipped(X):
                 raise ParameterError(
                     f"X must be a source with a method empty() that returns a chunk of no units, and "

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from dpvb.data.declared_types import check_numbers, check_texts
 from dpvb.data.documents.count_rows import DocumentSource, clean, clean_slabs, concatenate, taken
 from dpvb.data.documents.vocabulary import (
     MISSING_VOCABULARY,
@@ -323,7 +322,6 @@ def cells_of_texts(texts: object) -> Iterable[object]:
             f"texts must have one dimension, one text for each document, got {type(texts).__name__}; pass the one "
             "column that holds them, as frame['text'] or array.ravel()."
         )
-    check_texts("texts", texts)
     if not hasattr(texts, "__array__"):
         return texts
     return (cell if is_words(cell) else document(cell) for cell in cells_of(texts))
@@ -342,7 +340,6 @@ def _check_matrix(counts: object) -> tuple[Any, int]:
             "texts are a list, as list(texts), with vocabulary=."
         )
     else:
-        check_numbers("Counts", counts)
         array = array_of(counts)
         matrix = as_matrix(array).dense(slice(None)) if array.ndim == 1 and holds_rows(array) else real(array)
     if matrix.ndim != 2:

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from dpvb.data.csv_files import Dialect, check_csv, csv_records
-from dpvb.data.declared_types import check_labels
 from dpvb.data.documents.bag_of_words import BagOfWords, in_memory
 from dpvb.data.documents.count_rows import DocumentSource, concatenate
 from dpvb.data.readable import check_readable
@@ -41,7 +40,6 @@ def labelled(
         raise ParameterError(
             "X must not be grouped by person yet where documents have labels: give group= to fit, beside y."
         )
-    check_labels("y", y, classes)
     width = documents.width
     rows = concatenate((chunk.rows for chunk in in_memory(documents).chunks()), width)
     code_n = Categories(classes).places(column("y", y, rows.num_rows), unseen=-1, missing=-1)

@@ -91,14 +91,6 @@ class Content(ABC, Generic[Rows]):
         """Shapes of what an array may hold at a place."""
 
     @abstractmethod
-    def check_type(self, data: object) -> None:
-        """Refuse an array of a public dtype that holds nothing of the content.
-
-        Raises:
-            DataFormatError: naming the dtype.
-        """
-
-    @abstractmethod
     def own(self, one: object) -> Cells:
         """The cells of one sequence in a list; of what is none its class is asked, and nothing else."""
 
@@ -117,7 +109,6 @@ class Content(ABC, Generic[Rows]):
         """
         if isinstance(data, np.ma.MaskedArray):
             raise DataFormatError("A masked array is not read; fill it with values that count as missing first.")
-        self.check_type(data)
         data = _apart(data)
         if lengths is not None:
             return self._flat(data, lengths)

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.declared_types import check_numbers
 from dpvb.data.sequences.content import Content, is_of_pandas, plain_cells
 from dpvb.data.slabs import Integers
 from dpvb.data.spelling import Cells, Floats, as_numbers, number
@@ -98,10 +97,6 @@ class Numbers(Content[NumberRows]):
     def axes(self) -> tuple[tuple[int, ...], ...]:
         """A point; of one column a number alone, too."""
         return ((len(self),), ()) if len(self) == 1 else ((len(self),),)
-
-    def check_type(self, data: object) -> None:
-        """Refuse an array whose dtype holds no numbers."""
-        check_numbers("X", data)
 
     def own(self, one: object) -> Cells:
         """The points of an array, a frame or a list, (points, D); none of anything else, or of another width."""

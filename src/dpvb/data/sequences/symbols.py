@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.declared_types import check_labels
 from dpvb.data.sequences.content import Content, plain_cells
 from dpvb.data.slabs import Integers
 from dpvb.data.spelling import Categories, Cells
@@ -70,10 +69,6 @@ class Symbols(Content[SequenceRows]):
     def axes(self) -> tuple[tuple[int, ...], ...]:
         """One cell."""
         return ((),)
-
-    def check_type(self, data: object) -> None:
-        """Refuse an array whose dtype holds none of the symbols."""
-        check_labels("X", data, self.values)
 
     def own(self, one: object) -> Cells:
         """The cells of a list or a column."""

@@ -31,7 +31,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.declared_types import check_labels, check_numbers
 from dpvb.data.documents.matrix_files import open_npz
 from dpvb.data.shards import Shard, Sharded, one_width, paths_of
 from dpvb.data.slabs import Which, running_total
@@ -191,11 +190,6 @@ def _clean_responses(
         raise ParameterError(
             f"trials must be given with a binomial response and with no other; the kind is {response.kind!r}."
         )
-    check_numbers("trials", trials)
-    if response.kind == "logistic":
-        check_labels("y", y, response.classes)
-    else:
-        check_numbers("y", y)
     trials_n = np.ones(num_rows) if trials is None else as_numbers(column("trials", trials, num_rows))
     if y is None:
         return np.zeros(num_rows), trials_n, np.zeros(num_rows, dtype=np.bool_)
@@ -226,7 +220,6 @@ def _columns(response: Response, beside: Mapping[str, object], num_rows: int) ->
     for name in beside:
         if name not in response.columns:
             raise ParameterError(f"{name} needs a public bound: give {BOUNDS[name]} as well, or leave {name} out.")
-        check_numbers(name, beside[name])
     return {name: as_numbers(column(name, cells, num_rows)) for name, cells in beside.items()}
 
 

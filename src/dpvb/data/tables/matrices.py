@@ -17,7 +17,6 @@ from scipy import sparse
 
 from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import import_arrow
-from dpvb.data.declared_types import check_numbers
 from dpvb.data.slabs import MAX_WIDTH, Integers, Slab, Which, places, running_total, slab_of_sparse, stacked
 from dpvb.data.spelling import Floats, as_array, as_numbers, cells_of, number, real
 from dpvb.guards.errors import DataFormatError
@@ -194,17 +193,15 @@ def as_matrix(data: object) -> Matrix:
 
     Args:
         data: rows by columns: a 2-D NumPy array, a SciPy CSR, CSC or COO matrix, a pandas DataFrame, or a list of
-            lists, whose width is that of most rows (a row of another length is faulty). Its form, its width, and a
-            NumPy array's dtype of numbers or dates are public; everything else is private, other types too, since
-            values decide them: what is no number is NaN, and a number that came as text is that number. It must not
-            change while it is in use.
+            lists, whose width is that of most rows (a row of another length is faulty). Its form and its width are
+            public; everything else is private, its types too, since values decide them: what is no number is NaN, and
+            a number that came as text is that number. It must not change while it is in use.
 
     Raises:
-        DataFormatError: none of these, no columns, or an array of a dtype of which no value is a number.
+        DataFormatError: none of these, or no columns.
     """
     if isinstance(data, (DenseMatrix, SparseMatrix)):
         return data
-    check_numbers("X", data)
     if sparse.issparse(data):
         matrix: Any = data
         if len(matrix.shape) != 2:

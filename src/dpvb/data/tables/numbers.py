@@ -14,7 +14,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.declared_types import check_numbers
 from dpvb.data.slabs import Which
 from dpvb.data.spelling import Floats, as_numbers
 from dpvb.data.tables.matrices import DenseMatrix, as_matrix, column
@@ -57,7 +56,6 @@ class Numbers(Held):
             if len(y_nr) != self._matrix.num_rows:
                 raise DataFormatError("y must hold one row for each row of X; the two differ in length.")
             return y_nr
-        check_numbers("y", y)
         return as_numbers(column("y", y, self._matrix.num_rows))
 
     def cut(self, rows_of_chunk: int) -> Numbers:
