@@ -186,6 +186,8 @@ def test_a_subclass_of_a_model_of_the_package_is_a_model_of_ones_own() -> None:
     assert is_shipped(LDAModel(2, 3))
     assert not is_shipped(own(2, 3))
     assert not is_shipped(lookalike(2, 3))
+    claims = type("LDA", (LDA,), {"__module__": LDA.__module__})
+    assert not is_shipped(claims(2, 3))
     assert not is_shipped(None)
     release = Release(Noting().blocks, Mechanism(FullBatch(), 1.0))
     with pytest.raises(ValueError, match="at most"):  # A function that belongs to no model is nobody's known model.
@@ -197,6 +199,10 @@ def test_a_subclass_of_a_model_of_the_package_is_a_model_of_ones_own() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "form"), [(name, form) for name in NAMES for form in forms(name)])
 def test_models_of_the_package_add_the_same_bits_in_the_largest_batch(name: str, form: str) -> None:
+    """All of them are recognised as the package's."""
+    from dpvb.core.source import is_shipped
+
+    assert is_shipped(forms(name)[form]().model)
     for check in check_largest(forms(name)[form]()):
         assert check.passed, check.measured
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpvb.data.slabs import MAX_ROWS, running_total, spans
 from dpvb.guards.arrays import Batch_co, Bools, Ints
+from dpvb.guards.strangers import imported, place_of
 
 #: Most rows that a model of one's own is handed at once: as many as a chunk of this package's sources has at most. The
 #: audit asks such a model about exactly this number of rows.
@@ -79,8 +80,12 @@ def chunks_of(source: Any) -> Iterator[Chunk[Any]]:
 
 
 def is_shipped(thing: object) -> bool:
-    """Whether a model or a source is of a class of this package; whatever is not recognised is somebody's own."""
-    return type(thing).__module__.partition(".")[0] == __name__.partition(".")[0]
+    """Whether a model or a source is of a class of this package; whatever is not recognised is somebody's own.
+
+    A class may say that it is of another module, or inherit that name: it is what the module holds that counts.
+    """
+    kind = type(thing)
+    return kind.__module__.partition(".")[0] == __name__.partition(".")[0] and imported(place_of(kind)) is kind
 
 
 def num_rows(chunk: Chunk[Any]) -> int:
