@@ -186,7 +186,7 @@ def test_a_subclass_of_a_model_of_the_package_is_a_model_of_ones_own() -> None:
     assert is_shipped(LDAModel(2, 3))
     assert not is_shipped(own(2, 3))
     assert not is_shipped(lookalike(2, 3))
-    claims = type("LDA", (LDA,), {"__module__": LDA.__module__})
+    claims = type("LDAModel", (LDAModel,), {"__module__": LDAModel.__module__})
     assert not is_shipped(claims(2, 3))
     assert not is_shipped(None)
     release = Release(Noting().blocks, Mechanism(FullBatch(), 1.0))
