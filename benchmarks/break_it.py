@@ -1163,9 +1163,9 @@ def odd_caps_and_costs(place: Place, tally: Tally) -> None:
                 tally.faults.append(f"a cap of {cap!r} was taken")
         for k, cap in enumerate((0.0, 1e-320)):
             tally.trials += 1
-            ledger.register(f"nothing {k}", **{**PEOPLE, "epsilon": cap})
+            ledger.register(f"nothing-{k}", **{**PEOPLE, "epsilon": cap})
             with contextlib.suppress(BudgetError):
-                charge(ledger, f"nothing {k}", dataset=f"nothing {k}")
+                charge(ledger, f"nothing-{k}", dataset=f"nothing-{k}")
                 tally.overspent += 1
         before = ledger.remaining("people").epsilon
         for k, noise in enumerate((math.nan, -1.0, 0.0, 1e-320, 1e-9, 0.01)):

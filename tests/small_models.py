@@ -225,7 +225,7 @@ CASES = [
     *by_phase("chain", sequences.of_order(2), {"first": 0.9999}),
     *by_phase("hidden_markov", sequences.of_emissions("categorical"), {"first": 0.9999}),
     # All states are alike at the start, so that no state is certain.
-    *by_phase("hidden_steps", sequences.of_emissions("categorical", 2), {"step": 0.85}),
+    *by_phase("hidden_steps", sequences.of_emissions("categorical", 2), {"step": 0.69}),
     *by_phase("hidden_cells", sequences.of_points("gaussian"), {"first": 0.9}),
     *by_phase("linear_dynamical", sequences.of_system(), {"first": 0.5, "second": 0.5}),
     *by_phase("components", factors.of_kind("PCA"), {"first": 0.9999}),

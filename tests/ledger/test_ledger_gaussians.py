@@ -401,7 +401,7 @@ def test_so_it_is_where_others_append(postgresql: Server) -> None:
     with Ledger(postgresql.new_database()) as book:
         for k in range(4):
             parts = [(draw.choice(["", "-north", "-south"]), draw.choice(actions), 5.0) for _ in range(8)]
-            spend(parted(book, f"rows {k}"), f"rows {k}", parts)
+            spend(parted(book, f"rows-{k}"), f"rows-{k}", parts)
 
 
 def test_an_export_is_followed_by_both_rules(book: Ledger, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_name_that_looks_like_another_is_refused_and_named(one: str, other: st
 
 def test_names_that_were_registered_before_go_on_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Version 0.2.0 took whatever is printable; look-alikes among those are distinguished as they were."""
-    older = [name for name in [*sum(LOOK_ALIKE, ()), *NOT_PLAIN] if name.isprintable()]
+    older = [name for name in dict.fromkeys([*sum(LOOK_ALIKE, ()), *NOT_PLAIN]) if name.isprintable()]
     with Ledger(tmp_path / "b.db") as book, monkeypatch.context() as before:
         before.setattr("dpvb.ledger.check_new_name", lambda name, registered: None)
         for name in older:
