@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 from planted import edit, kills
+from scipy import sparse
 
 from dpvb.audit.readers import units_of
+from dpvb.choosing.ranges import private_range
 from dpvb.data import Events
+from dpvb.data.persons import by_person
 from dpvb.data.sequences.events import Partitioned, _row_of
 from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.symbols import Symbols
@@ -309,3 +312,25 @@ def test_moments_that_differ_in_their_last_digit_are_in_order(tmp_path: Path, st
     assert units(without.sequences(SYMBOLS)) == [((0, 1),)]  # What is no number has no moment.
     pandas.DataFrame({"person": "a", "symbol": ["weather", "news", "sports"], "when": exact}).to_csv(tmp_path / "e.csv")
     assert units(Events(tmp_path / "e.csv", time="when", stream=stream).sequences(SYMBOLS)) == [((0, 1, 2),)]
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+def test_a_numpy_matrix_holds_the_sequences_of_its_array() -> None:
+    rows = np.array([["a", "b"], ["b", "a"]])
+    found, wanted = (Symbols(["a", "b"]).rows(data) for data in (np.matrix(rows), rows))
+    np.testing.assert_array_equal(found.indptr, wanted.indptr)
+    np.testing.assert_array_equal(found.code, wanted.code)
+
+
+@pytest.mark.parametrize(
+    "ids", [{1, 2}, frozenset({1, 2}), sparse.coo_array(np.ones(2))], ids=["set", "frozen", "sparse"]
+)
+def test_a_group_without_order_or_length_is_refused(ids: Any) -> None:
+    with pytest.raises(DataFormatError, match="group must be a one-dimensional sequence"):
+        by_person(ids, 2)
+
+
+@pytest.mark.parametrize("values", [np.array(1.0), sparse.coo_array(np.ones(2))], ids=["no dimension", "sparse"])
+def test_values_that_are_no_column_are_refused_before_a_charge(values: Any) -> None:
+    with pytest.raises(DataFormatError, match="values"):
+        private_range(values, low=0.0, high=1.0, epsilon=1.0, delta=1e-6)

@@ -60,3 +60,40 @@ def test_a_cache_that_others_may_write_is_not_read_and_one_that_is_made_is_close
         opened.chmod(0o755)
     run()  # What lies in a closed folder is this user's own, and is read.
     assert marker.exists()
+
+
+@kills("names", "files of a cache of compiled code that others may write")
+@edit(
+    "kernels/compiled.py",
+    "        with _closed_to_writers():\n            save(",
+    "        if True:\n            save(",
+)
+@kills("names", "files of others in a cache of compiled code")
+@edit("kernels/compiled.py", "and _has_closed_files(folder)", "")
+@pytest.mark.skipif(os.name != "posix", reason="owners and modes are those of POSIX")
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_file_of_a_cache_that_others_may_write_is_not_read_and_those_that_are_made_are_closed(
+    tmp_path: Path, beside: bool
+) -> None:
+    code, cache, marker = tmp_path / "code", tmp_path / "cache", tmp_path / "ran"
+    code.mkdir()
+    (code / "loops.py").write_text(MODULE)
+    command = [sys.executable, "-P", "-c", "import os, sys; os.umask(0); sys.path.append(sys.argv[1]); "]
+    command[-1] += "import loops; print(loops.more(1))"
+    command.append(str(code))
+    given = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    given |= {} if beside else {"NUMBA_CACHE_DIR": str(cache)}
+
+    def run() -> tuple[str, str]:
+        done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
+        return done.stdout, done.stderr
+
+    assert run() == ("2\n", "")
+    files = [*tmp_path.rglob("*.nbi"), *tmp_path.rglob("*.nbc")]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in files] == [0o644, 0o644]
+    files[0].write_bytes(pickle.dumps(Evil(marker)))
+    files[0].chmod(0o646)
+    result, said = run()
+    assert result == "2\n"
+    assert "the cache of numba is not used" in said
+    assert not marker.exists()

@@ -129,9 +129,8 @@ class _Column(Held):
     """A private column of numbers."""
 
     def __init__(self, values: object, group: Iterable[object] | None) -> None:
-        length = len(values) if hasattr(values, "__len__") else 0
-        self._value_n = as_numbers(column("values", values, length))
-        self._units = Units(np.arange(length + 1, dtype=np.int64), group)
+        self._value_n = as_numbers(column("values", values, None))
+        self._units = Units(np.arange(len(self._value_n) + 1, dtype=np.int64), group)
 
     def chunks(self) -> Iterator[Chunk[Floats]]:
         return self._units.chunks(self._rows)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from dpvb.data.readable import BOM, check_readable, lines, open_binary
 from dpvb.data.slabs import Integers
@@ -38,7 +39,9 @@ def by_person(group: Iterable[object], num_rows: int) -> tuple[Integers, Integer
         DataFormatError: a group that is not one-dimensional or not as long as the data.
     """
     group = tuples(group)
-    if isinstance(group, (str, bytes)) or not isinstance(group, Iterable) or getattr(group, "ndim", 1) != 1:
+    # Sets have no order, and a sparse array has no length.
+    odd = isinstance(group, (str, bytes, set, frozenset)) or sparse.issparse(group)
+    if odd or not isinstance(group, Iterable) or getattr(group, "ndim", 1) != 1:
         raise DataFormatError("group must be a one-dimensional sequence: the person of each row.")
     cells = group if isinstance(group, np.ndarray) else cells_of(group)
     if len(cells) != num_rows:

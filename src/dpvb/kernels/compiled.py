@@ -2,12 +2,14 @@
 
 Numba unpickles what it finds in the folder of its cache: whoever can write there runs code in the process that holds
 the rows. So a cache is used only where nobody else can: beside the sources, from where Python itself takes compiled
-code, or in a folder that is closed to others.
+code, or in a folder that is closed to others. In both, the cache's own files must be closed to other writers, too: a
+folder that others may not write keeps nobody from writing into a file that they may.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,12 +38,24 @@ def compiled(function: Callable[..., Any], fastmath: set[str] | bool = FLAGS) ->
     # With NUMBA_DISABLE_JIT=1 it is the function itself.
     folder = made.stats.cache_path if hasattr(made, "stats") else ""
     beside = os.path.join(os.path.dirname(function.__code__.co_filename), "__pycache__")
-    return made if folder in ("", beside) or _is_closed(folder) else numba.njit(**options)(function)
+    if folder == "":
+        return made
+    if not ((folder == beside or _is_closed(folder)) and _has_closed_files(folder)):
+        return numba.njit(**options)(function)
+    save = made._cache.save_overload
+
+    def save_closed(*compilation: Any) -> None:
+        """Numba writes when a loop is first called, with the mode that the umask leaves."""
+        with _closed_to_writers():
+            save(*compilation)
+
+    made._cache.save_overload = save_closed
+    return made
 
 
 @contextmanager
 def _closed_to_writers() -> Iterator[None]:
-    """Folders that are made in this block are closed to other writers, whatever the umask is."""
+    """Files and folders that are made in this block are closed to other writers, whatever the umask is."""
     with _UMASK:
         before = os.umask(0o022)
         os.umask(before | 0o022)
@@ -59,4 +73,23 @@ def _is_closed(folder: str) -> bool:
     except CheckpointError as error:
         say(f"the cache of numba is not used, so that each run compiles anew: others could put code into it. {error}")
         return False
+    return True
+
+
+@cache
+def _has_closed_files(folder: str) -> bool:
+    """Whether nobody else can write into a file of numba's cache in a folder; if somebody can, that is said once."""
+    if os.name != "posix":
+        return True
+    with os.scandir(folder) as places:
+        for place in places:
+            found = place.stat(follow_symlinks=False)
+            if not place.name.endswith((".nbi", ".nbc")):
+                continue
+            if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o022 or found.st_uid not in (0, os.geteuid()):
+                say(
+                    f"the cache of numba is not used, so that each run compiles anew: others could put code into "
+                    f"{place.path}. Remove the files of the cache (*.nbi, *.nbc) in that folder."
+                )
+                return False
     return True

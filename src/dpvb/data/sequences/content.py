@@ -134,7 +134,7 @@ class Content(ABC, Generic[Rows]):
 
     def _flat(self, data: Any, lengths: Any) -> Rows:
         held = self.encoded(self.flat(data))
-        length_n = as_numbers(column("lengths", lengths, len(lengths) if hasattr(lengths, "__len__") else 0))
+        length_n = as_numbers(column("lengths", lengths, None))
         if length_n.ndim != 1 or not ((length_n >= 0) & (length_n == np.floor(length_n))).all():
             raise DataFormatError("lengths must be whole numbers from 0, one for each sequence.")
         if length_n.sum() != len(held):
@@ -149,7 +149,7 @@ class Content(ABC, Generic[Rows]):
         """
         if isinstance(data, np.ndarray) and data.shape[1:] == (1,):
             data = data[:, 0]
-        return column("X", data, len(data) if hasattr(data, "__len__") else 0)
+        return column("X", data, None)
 
     def sequences(self, data: Any, lengths: Any = None, group: Iterable[object] | None = None) -> Sequences[Rows]:
         """Sequences as private units; see `rows`, and `Sequences` for group.
@@ -183,7 +183,10 @@ def arranged(person_n: Integers, part_n: Integers, moment_n: Floats) -> tuple[In
 
 def _apart(data: Any) -> Any:
     """An array of objects as the lists that it was made of: NumPy's dimensions hang on every sequence, odd ones too."""
-    return np.ndarray.tolist(data) if isinstance(data, np.ndarray) and data.dtype.kind == "O" else data
+    if not isinstance(data, np.ndarray):
+        return data
+    plain = np.ndarray.view(data, np.ndarray)  # numpy.matrix takes no shape but two dimensions
+    return plain.tolist() if plain.dtype.kind == "O" else plain
 
 
 def _of_arrow(one: Any) -> object:

@@ -124,7 +124,7 @@ class Numbers(Content[NumberRows]):
             return data
         if isinstance(data, (list, tuple)):
             return [*data]
-        return column("X", data, len(data) if hasattr(data, "__len__") else 0)
+        return column("X", data, None)
 
     def _points(self, cells: Cells) -> Floats:
         """Numbers of any size, (points, D)."""

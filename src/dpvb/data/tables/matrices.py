@@ -336,7 +336,7 @@ def plain_row(row: Any) -> list[object] | tuple[object, ...] | NDArray[Any] | No
     return plain if plain.ndim == 1 else None
 
 
-def column(name: str, values: object, num_rows: int) -> NDArray[Any]:
+def column(name: str, values: object, num_rows: int | None) -> NDArray[Any]:
     """Return a public name's private column as a 1-D array, of whatever type it has.
 
     Values in lists of one each are the values.
@@ -344,7 +344,7 @@ def column(name: str, values: object, num_rows: int) -> NDArray[Any]:
     Args:
         name: public.
         values: a list, an array, or a pandas or Arrow column; private but for its form and length.
-        num_rows: what the length must be.
+        num_rows: what the length must be; None: any.
 
     Raises:
         DataFormatError: none of these, not one-dimensional, or of another length than the rows.
@@ -371,7 +371,7 @@ def column(name: str, values: object, num_rows: int) -> NDArray[Any]:
         )
     if array.dtype.kind == "O":
         array = _objects([_alone(cell) for cell in array])
-    if len(array) != num_rows:
+    if num_rows is not None and len(array) != num_rows:
         raise DataFormatError(f"{name} must hold one value for each row of X; the two differ in length.")
     return array
 
