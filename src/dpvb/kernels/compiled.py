@@ -83,10 +83,10 @@ def _has_closed_files(folder: str) -> bool:
         return True
     with os.scandir(folder) as places:
         for place in places:
-            found = place.stat(follow_symlinks=False)
+            status = place.stat(follow_symlinks=False)
             if not place.name.endswith((".nbi", ".nbc")):
                 continue
-            if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o022 or found.st_uid not in (0, os.geteuid()):
+            if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o022 or status.st_uid not in (0, os.geteuid()):
                 say(
                     f"the cache of numba is not used, so that each run compiles anew: others could put code into "
                     f"{place.path}. Remove the files of the cache (*.nbi, *.nbc) in that folder."
