@@ -32,7 +32,7 @@ class Evil:
 
 
 @kills("names", "a cache of compiled code that others may write")
-@edit("kernels/compiled.py", 'if folder in ("", beside) or _is_closed(folder) else', "if True else")
+@edit("kernels/compiled.py", "(folder == beside or _is_closed(folder)) and", "True and")
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes are those of POSIX")
 def test_a_cache_that_others_may_write_is_not_read_and_one_that_is_made_is_closed(tmp_path: Path) -> None:
     code, cache, marker = tmp_path / "code", tmp_path / "cache", tmp_path / "ran"
