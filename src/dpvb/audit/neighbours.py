@@ -548,8 +548,9 @@ def _form(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, (type, PrivacyStatement)):
         return type(value).__name__, {part.name: _form(getattr(value, part.name)) for part in fields(value)}
     # Without a text of its own an object shows its address, which two fits share by chance and a third does not.
-    unnamed = isinstance(value, PrivacyStatement) or type(value).__repr__ is object.__repr__
-    return type(value).__name__ if unnamed else repr(value)
+    kind: Any = type(value)
+    unnamed = kind is PrivacyStatement or kind.__repr__ is object.__repr__
+    return kind.__name__ if unnamed else repr(value)
 
 
 def _flat(place: str, value: Any) -> Iterator[tuple[str, Any]]:
