@@ -75,11 +75,11 @@ def with_leaf(q: Any, place: int, change: Any) -> Any:
     return queries._rebuilt(q, lambda value: change(value) if np.size(value) and next(numbers) == place else value)
 
 
-@kills("queries", "q with NaN in its domain", "nan-LDA")
+@kills("queries", "q with NaN in its domain", "nan-LDAModel")
 @edit("guards/domains.py", "if not np.isfinite(array).all():", "if np.isinf(array).any():")
-@kills("queries", "q with infinity taken for finite", "inf-LDA")
+@kills("queries", "q with infinity taken for finite", "inf-LDAModel")
 @edit("guards/domains.py", "if not np.isfinite(array).all():", "if np.isnan(array).any():")
-@kills("queries", "q with numbers that are not finite asked", "inf-LDA")
+@kills("queries", "q with numbers that are not finite asked", "inf-LDAModel")
 @edit("core/loop.py", "domains.checked(q)", "q")
 @ONE_OF_EACH
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
@@ -150,7 +150,7 @@ def test_what_is_outside_is_named(change: Mapping[str, Any], words: str) -> None
     assert domains.outside(replace(INSIDE, **change)) == words
 
 
-@kills("queries", "declared domains of q never looked at", "LDA")
+@kills("queries", "declared domains of q never looked at", "LDAModel")
 @edit("guards/domains.py", "if not domain.holds(array):", "if False:")
 @ONE_OF_EACH
 def test_every_declared_domain_is_checked(case: Case) -> None:
