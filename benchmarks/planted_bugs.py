@@ -56,7 +56,8 @@ def failure(package: Path, tests: list[str]) -> str:
     process = PROCESSES.Process(target=run, args=(package, tests, printed))
     process.start()
     process.join()
-    if process.exitcode not in (0, 1):
+    # 2 and 4: a bug stops the import of the tests' module, which makes models. The clean copy passes the same tests.
+    if process.exitcode not in (0, 1, 2, 4):
         raise SystemExit(f"pytest ended with {process.exitcode} for {tests}:\n{printed.read_text()}")
     return printed.read_text() if process.exitcode else ""
 
