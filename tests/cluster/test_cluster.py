@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import math
 import os
 import platform
 import signal
@@ -45,6 +46,7 @@ from dpvb.data.tables.ranged import Numeric
 from dpvb.errors import DataFormatError, ParameterError, WallError
 from dpvb.estimators.base import Task
 from dpvb.estimators.binomial import BinomialRegression
+from dpvb.version import __version__
 
 RNG = np.random.default_rng(0)
 WIDTH, NUMBER = 12, 203
@@ -437,6 +439,10 @@ class Answers:
         [Answered((0, 1), 1.0), Answered((2, 3), 1.0)],
         [Answered((0, 1, 2), 1.0), Answered((0, 1, 2), 1.0)],
         [],
+        ["no answer"],
+        [Answered(3, 1.0)],  # type: ignore[arg-type]
+        [Answered((0, 1, None), 1.0)],  # type: ignore[arg-type]
+        [Answered((0.0, 1.0, 2.0), 1.0)],  # type: ignore[arg-type]
     ],
 )
 def test_every_part_counts_exactly_once(answered: list[Answered]) -> None:
@@ -444,6 +450,39 @@ def test_every_part_counts_exactly_once(answered: list[Answered]) -> None:
         map_reduce(ones, 3, None, [None] * 3, "key", engine=Answers(*answered))
     sound = [Answered((0, 2), 1.0), Answered((1,), 2.0)]
     assert map_reduce(ones, 3, None, [None] * 3, "key", engine=Answers(*sound)) == [1.0, 2.0]
+
+
+class Told(Answers):
+    """An engine whose processes load the model, and then say what they like of their units."""
+
+    def __init__(self, version: Any, counts: Any) -> None:
+        super().__init__()
+        self.said = {"start": version, "count": counts}
+
+    def hold(self, parts: Any, model: Any = None) -> None: ...
+
+    def run(self, task: Any, told: bytes, own: Any, key: str) -> Any:
+        return [Answered(tuple(range(len(own))), self.said[key.rpartition("-")[2]])]
+
+
+FORMS: list[Any] = [0, "x", [], [[1]], {}, {"a": 1}, {None: 1}, ()]
+NUMBERS: list[Any] = [None, "1", True, 1.0, math.nan, -1, 10**30, [1]]
+
+
+@kills("crashes", "a fit that is charged for units that no process can have")
+@edit("cluster/spread.py", "all(map(_are_counts, counts))", "all(isinstance(one, dict) for one in counts)")
+@pytest.mark.parametrize("counts", [*FORMS, *(dict.fromkeys(range(8), one) for one in NUMBERS)])
+def test_what_processes_say_in_another_form_is_refused_before_the_charge(counts: Any) -> None:
+    task = logistic()
+    with pytest.raises(DataFormatError, match="nothing was spent"):
+        SpreadSource(task.source, task.model, Told(__version__, counts))
+
+
+@pytest.mark.parametrize("version", FORMS)
+def test_a_version_in_another_form_is_refused_before_the_charge(version: Any) -> None:
+    task = logistic()
+    with pytest.raises(ParameterError, match="cannot load the model"):
+        SpreadSource(task.source, task.model, Told(version, {}))
 
 
 @given(parts=st.integers(0, 50), workers=st.integers(1, 12))

@@ -192,9 +192,10 @@ def test_a_prior_of_other_columns_is_refused_by_name(first: dpvb.LogisticRegress
     refused("not a rehearsal", table(30), prior=model().rehearse(schema=SCHEMA, num_rows=50))
     with pytest.raises(ParameterError, match="prior must be of the same rows"):
         model(prior=first, row_norm=1.0).fit(np.zeros((5, 4)), np.zeros(5))
-    (tmp_path / "study.json").write_text("[1, 2]")
-    with pytest.raises(DataFormatError, match="must be an object of JSON"):
-        model(prior=tmp_path / "study.json").fit(table(30))
+    for text in ("[1, 2]", "[" * 200_000, '{"age": ' * 200_000, '{"age": [NaN, 1]}', '{"age": [1, 1], "age": [2, 1]}'):
+        (tmp_path / "study.json").write_text(text)
+        with pytest.raises(DataFormatError, match="must be an object of JSON"):
+            model(prior=tmp_path / "study.json").fit(table(30))
     (tmp_path / "bad.dpvb").write_text("no model")
     with pytest.raises(ModelFileError):
         model(prior=tmp_path / "bad.dpvb").fit(table(30))

@@ -1173,6 +1173,34 @@ def test_a_disk_that_fails_costs_nothing(ledger: Path, tmp_path: Path, capsys: p
     assert spent(ledger) == costs(plan)
 
 
+@kills("crashes", "an offer that is charged before a full disk refuses it")
+@edit(
+    "federated/client.py",
+    "        self._memory.prepare(digest, data, answer)\n",
+    "        current.charge()\n        self._memory.prepare(digest, data, answer)\n",
+)
+@pytest.mark.parametrize("name", ["answer", "offered"])
+@pytest.mark.parametrize("trust", ["none", "secure_aggregation"])
+def test_an_offer_that_a_full_disk_cannot_hold_costs_nothing(
+    trust: str, name: str, ledger: Path, tmp_path: Path
+) -> None:
+    """What takes room is written before the charge; the same offer is accepted once it can be written."""
+    folder, made = tmp_path / "memory", party(trust)
+    with made.client(ledger=ledger, dataset="a", folder=folder) as client:
+        in_the_way = folder / "runs" / digest(encode(made.offer())) / name / "file"
+        in_the_way.parent.mkdir(parents=True, mode=0o700)
+        in_the_way.touch()
+        for folder_of in (in_the_way.parent.parent, in_the_way.parent):
+            folder_of.chmod(0o700)
+        for _ in range(2):
+            assert "cannot be written" in reason(tell(client, made.offer()))
+        assert num_charges(ledger) == 0
+        shutil.rmtree(in_the_way.parent)
+        offer = begun(client, made)
+        assert (num_charges(ledger), spent(ledger)) == (1, costs(made.plan))
+        assert sorted(path.name for path in (folder / "runs" / offer).iterdir()) == ["answer", "offer", "released"]
+
+
 DAMAGE: dict[str, Any] = {
     "no checkpoint": lambda run: shutil.rmtree(run / "released"),
     "no token": lambda run: (run / "released" / "token").unlink(),

@@ -231,15 +231,15 @@ def small_fits() -> dict[str, tuple[Any, str, Any]]:
 
 
 @kills("queries", "a model file's network taken whatever its probabilities", "network")
-@edit("estimators/sbn.py", "domains.checked(Network(", "q = (made(")
+@edit("estimators/sbn.py", "domains.checked(Network(", "(Network(")
 @kills("queries", "a model file's weights taken whatever their covariance", "asymmetric")
 @edit("estimators/regression.py", "domains.checked(weights)", "weights")
 @kills("queries", "a model file's topics taken whatever their numbers", "LDA")
-@edit("estimators/lda.py", "if not fits or not (lambda_vk > 0).all():", "if not fits:")
+@edit("estimators/lda.py", "if not fits or not (lambda_vk >= 1 / _MOST).all():", "if not fits:")
 @edit(
     "estimators/lda.py",
     "domains.checked(replace(model.topics(lambda_vk), **releases))",
-    "replace(model.topics(lambda_vk), **known)",
+    "replace(model.topics(lambda_vk), **releases)",
 )
 @pytest.mark.parametrize("name", ["LDA", "regression", "asymmetric", "network"])
 def test_a_model_file_outside_the_domain_is_refused(name: str, tmp_path: Any) -> None:

@@ -82,13 +82,18 @@ def map_reduce(
         model: which of it the processes hold already.
 
     Raises:
-        PartMissing: if a process failed, or a part is missing or answered for twice.
+        PartMissing: if a process failed or answered in another form, or a part is missing or answered for twice.
     """
     answered = list(engine.run(task, packed(told, held=model), own, key))
-    parts = sorted(part for one in answered for part in one.parts)
-    if parts != list(range(num_parts)) or any(one.answer is None for one in answered):
+    if not all(isinstance(one, Answered) and _is_numbers(one.parts) and one.answer is not None for one in answered):
+        raise PartMissing
+    if sorted(part for one in answered for part in one.parts) != list(range(num_parts)):
         raise PartMissing
     return [one.answer for one in answered]
+
+
+def _is_numbers(parts: object) -> bool:
+    return isinstance(parts, tuple) and all(type(part) is int for part in parts)
 
 
 def shared_out(num_parts: int, num_workers: int) -> list[tuple[int, ...]]:

@@ -18,6 +18,8 @@ from dpvb.version import __version__
 
 # Parts a process: enough that what one leaves when it dies is spread evenly.
 _PARTS_EACH = 4
+# Beyond it no array has a word for each unit.
+_MOST_UNITS = 2**48
 
 
 class Place(NamedTuple):
@@ -59,12 +61,13 @@ class SpreadSource(Spread[Batch], Generic[Batch]):
         self._model = model
         self._check_versions()
         counts = self._gather(_counts, None, "count")
-        if counts is None:
+        read = counts is not None and all(map(_are_counts, counts))
+        numbers = {part: number for one in counts or () for part, number in one.items()} if read else {}
+        if numbers.keys() != set(range(self._num_parts)):
             raise DataFormatError(
                 "a worker process cannot read its part of the data; nothing was spent. Files must be readable under "
                 "the same names in every process."
             )
-        numbers = {part: number for one in counts for part, number in one.items()}
         self._counts = [numbers[part] for part in range(self._num_parts)]
         self._starts = [sum(self._counts[:part]) for part in range(self._num_parts)]
 
@@ -97,7 +100,7 @@ class SpreadSource(Spread[Batch], Generic[Batch]):
 
     def _check_versions(self) -> None:
         versions = self._gather(_version, (self._model, self._model is not None), "start")
-        if versions is None or set(versions) - {__version__}:
+        if versions is None or any(version != __version__ for version in versions):
             raise ParameterError(
                 f"the processes of the cluster cannot load the model: each needs dpvb {__version__}, and whatever "
                 "modules the model is made of."
@@ -125,6 +128,17 @@ def _version(parts: Mapping[int, Any], told: tuple[object, bool], own: Mapping[i
 def _counts(parts: Mapping[int, Source[Any]], told: None, own: Mapping[int, Any]) -> dict[int, int]:
     """Number of units of each part."""
     return {part: source.count() for part, source in parts.items()}
+
+
+def _are_counts(answer: object) -> bool:
+    """Whether an answer has the form of those of `_counts`."""
+    return isinstance(answer, dict) and all(
+        type(part) is int
+        and isinstance(number, int | np.integer)
+        and not isinstance(number, bool)
+        and 0 <= number < _MOST_UNITS
+        for part, number in answer.items()
+    )
 
 
 def _sums(parts: Mapping[int, Source[Any]], work: Work[Any], own: Mapping[int, Place]) -> dict[str, Ints]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from dpvb.data.tables.schema import Schema
 from dpvb.estimators.base import PrivateEstimator, load
 from dpvb.guards.errors import DataFormatError, ParameterError, check_path, reason_of
+from dpvb.guards.strangers import parsed_json
 from dpvb.results.facts import ChargeFacts
 from dpvb.runs.counted import AnyLedger, opened
 
@@ -49,7 +49,7 @@ def opened_prior(prior: Any, example: str) -> Any:
     if path.suffix != ".json":
         return load(path)
     try:
-        study = json.loads(path.read_text(encoding="utf-8"))
+        study = parsed_json(path.read_bytes())
     except OSError as error:
         raise DataFormatError(f"{path}: {reason_of(error)}.") from None
     except ValueError:

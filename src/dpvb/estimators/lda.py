@@ -628,12 +628,16 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         self.vocabulary_ = None if words is None else check_vocabulary(words, width=self.n_features_in_)
         lambda_vk = arrays["lambda_vk"]
         parts = {name: bool(facts.get(name, usual)) for name, usual in (("means", False), ("iterates", True))}
+        if not (parts["means"] or parts["iterates"]):
+            raise ValueError("topics of no release")
         model = self._model(self.n_features_in_, lambda_vk.shape[1], **parts)
         k, v = model.n_components, model.n_terms
         shapes = dict(zip(("lambda_vk", *_ARRAYS), ((v, k), (k,), (v,), (v,), (v,), (v, k), (v,)), strict=True))
         fits = all(arrays[name].shape == shape for name, shape in shapes.items() if name in arrays)
-        if not fits or not (lambda_vk > 0).all():
+        if not fits or not (lambda_vk >= 1 / _MOST).all():
             raise ValueError("topics of another shape, or not of Dirichlet parameters")
+        if any((np.abs(arrays[name]) > _MOST).any() for name in shapes if name in arrays):
+            raise ValueError("numbers that no fit has")
         # Files of earlier versions hold the topics alone.
         releases: dict[str, Any] = {name: arrays[name] for name in _ARRAYS if name in arrays}
         releases |= {name: float(facts.get(name, 0.0)) for name in ("words_std", "num_units")}
@@ -645,6 +649,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 # What is known of topics before a fit: topics of a model, or frequencies of words; where from, and at what cost.
 
 
+# Limit for numbers read from a file, and its inverse for what is positive: a prior with others would under- or
+# overflow a fit that was already charged.
+_MOST = 1e30
 # Added to every word's frequency, as a share of the mean one: a list may lack a word that documents have.
 _SMOOTHING = 0.02
 

@@ -40,6 +40,7 @@ from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request,
 from dpvb.federated.shared import Shared
 from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import (
+    BudgetError,
     CheckpointError,
     DpvbError,
     FederationError,
@@ -224,8 +225,13 @@ class Client:
             )
         self._memory.check_room()
         current = Membership(self._owner, digest, offer)
-        current.charge()
         answer = messages.encode(current.acceptance())
+        self._memory.prepare(digest, data, answer)
+        try:
+            current.charge()
+        except (BudgetError, ParameterError):
+            self._memory.decline(digest)
+            raise
         self._memory.accept(digest, data, answer)
         self._current = current
         return answer

@@ -4,8 +4,9 @@ With a folder all of it outlasts the process: every entry is whole on the disk b
 
     lock                                one client at a time
     replies/DIGEST                      answer to the request with this SHA-256
-    runs/DIGEST/answer                  answer to an accepted offer, by the SHA-256 of the offer's bytes
-    runs/DIGEST/offer                   the offer, which is accepted by this: it comes after its answer
+    runs/DIGEST/answer                  answer to an offer, by the SHA-256 of the offer's bytes
+    runs/DIGEST/offered                 an offer that is about to be charged
+    runs/DIGEST/offer                   the same file, once the offer is accepted: it has only to be given its name
     runs/DIGEST/STEP-ATTEMPT.request    SHA-256 of the request that an attempt at a release was begun for
     runs/DIGEST/ended                   the run is over
     runs/DIGEST/released                checkpoint of the run (see `checkpoint`)
@@ -123,14 +124,30 @@ class Memory:
                 "folder. Give the client a folder, or start it anew."
             )
 
+    def prepare(self, offer: str, data: bytes, answer: bytes) -> None:
+        """Write what takes room of an offer and its answer, before the charge: a full disk then costs nothing."""
+        if self._path is not None:
+            room = self._room(offer)
+            self._write(room / "answer", answer)
+            self._write(room / "offered", data)
+
+    def decline(self, offer: str) -> None:
+        """Forget an offer that was prepared, and not charged."""
+        if self._path is not None:
+            with suppress(OSError):
+                (self._room(offer) / "offered").unlink()
+
     def accept(self, offer: str, data: bytes, answer: bytes) -> None:
-        """Remember an accepted offer and its answer for good, before that is given."""
+        """Remember an accepted offer and its answer for good, before that is given; with a folder it was prepared."""
         if self._path is None:
             self._answers[offer] = answer
         else:
             room = self._room(offer)
-            self._write(room / "answer", answer)
-            self._write(room / "offer", data)
+            try:
+                os.replace(room / "offered", room / "offer")
+                sync_folder(room)
+            except OSError as error:
+                raise CheckpointError(f"{self._path}: cannot be written ({error.strerror}).") from error
         self._offers[offer] = data
 
     def begin(self, offer: str, step: int, attempt: int, request: str) -> None:
