@@ -28,8 +28,8 @@ from dpvb.estimators.base import (
     PrivateEstimator,
     Task,
     column_names,
-    fitted_only,
     generator,
+    if_fitted,
     unbounded,
 )
 from dpvb.estimators.earlier import Fitted, check_columns, check_release, kept, opened_prior, told
@@ -39,6 +39,7 @@ from dpvb.estimators.ranges import check_names, in_order, places, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.kernels import linear
 from dpvb.models.factors import posterior, reading, tuned
 from dpvb.models.factors.posterior import FactorErrors, FactorPosterior, factor_errors, moment_errors, nearest_factors
@@ -55,6 +56,7 @@ _WORTH = 0.1
 _SCORES = (0.0, 3.0)
 
 
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     """What factor analysis and principal components share: x = W h + mean + e, with normal h and e.
@@ -218,7 +220,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         covariance_dd = self.get_covariance()
         return np.concatenate([np.empty(0), *(self._density(x, self.mean_, covariance_dd) for x in self._rows(X))])
 
-    @fitted_only
+    @if_fitted
     def score(self, X: Records, y: None = None, *, public: bool = False) -> float:
         """Mean of `score_samples`: log-density of a public row, in nats; higher is better.
 
@@ -407,6 +409,7 @@ _SCALARS = ("radius", "lost", "noise", "count")
 _MOST = 1e30
 
 
+@constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class FactorAnalysis(FactorModel):
     """Factor analysis under (ε, δ)-differential privacy: every column has a unique variance of its own.
@@ -447,6 +450,7 @@ class FactorAnalysis(FactorModel):
         return np.asarray(np.linalg.solve(np.eye(len(white_kd)) + white_kd @ self.loadings_.T, white_kd))
 
 
+@constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class PCA(FactorModel):
     """Probabilistic principal components under (ε, δ)-differential privacy: all columns have one noise variance.

@@ -39,6 +39,7 @@ from dpvb.estimators.ranges import check_names, in_order, places, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.kernels import linear
 from dpvb.models.regression import tuned
 from dpvb.models.regression.diagonal import FirstOrderDiagonal
@@ -156,6 +157,7 @@ class FittedColumns:
         return columns
 
 
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class Regression(PrivateEstimator):
     """What all regressions share: ψ = intercept + x·coef, a Gaussian posterior, and its table.
@@ -781,6 +783,7 @@ class Regression(PrivateEstimator):
         self._set_posterior(domains.checked(weights), domains.checked(table))
 
 
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class BinomialLikelihoodRegression(Regression):
     """What the regressions of labels and counts share: a likelihood of ψ.
