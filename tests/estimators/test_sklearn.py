@@ -5,10 +5,11 @@ import warnings
 from typing import ClassVar
 
 import numpy as np
+import pandas
 import pytest
 from planted import edit, kills
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate, learning_curve, validation_curve
 from sklearn.pipeline import make_pipeline
@@ -38,7 +39,6 @@ EXCLUDED_OF_REGRESSION = {
     **{name: why for name, why in EXCLUDED.items() if name != "check_pipeline_consistency"},
     "check_dtype_object": FAULTS,
     "check_supervised_y_no_nan": FAULTS,
-    "check_supervised_y_2d": "a response of another form is refused, not reshaped with a warning",
 }
 EXCLUDED_OF = {
     "LogisticRegression": {
@@ -128,7 +128,10 @@ def test_scikit_learn_checks(estimator, check):
 
 def excluded(estimator):
     """Checks that a regression must not pass; where there is noise, it decides what ten rows teach."""
-    noisy = {"check_classifiers_one_label": "ten rows of one label leave the prediction to the noise"}
+    noisy = {
+        "check_classifiers_one_label": "ten rows of one label leave the prediction to the noise",
+        "check_supervised_y_2d": NOISE,
+    }
     of_this = EXCLUDED_OF_REGRESSION | EXCLUDED_OF[type(estimator).__name__]
     return of_this | (noisy if np.isfinite(estimator.epsilon) else {})
 
@@ -263,6 +266,31 @@ def test_a_fitted_model_scores_rows_that_are_public(regression):
         fitted.score(X, X[:, 0] > 0)
     with pytest.raises(PrivacyError, match="of a fitted model"):
         clone(fitted).score(X, X[:, 0] > 0, public=True)
+
+
+def test_a_column_vector_of_responses_is_read_with_the_warning_of_scikit_learn():
+    X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
+    y = X[:, 0] > 0
+    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, low=-1, high=1)
+    expected = clone(model).fit(X, y).coef_
+    for column in (y[:, None], y[:, None].astype(object), y[:, None].astype(np.int64)):
+        with pytest.warns(DataConversionWarning, match="column-vector y"):
+            fitted = clone(model).fit(X, column)
+        np.testing.assert_array_equal(fitted.coef_, expected)
+    with pytest.warns(DataConversionWarning, match="column-vector y"):
+        assert fitted.score(X, y[:, None], public=True) == fitted.score(X, y, public=True)
+
+
+def test_column_names_of_x_are_feature_names_in():
+    X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, low=-1, high=1).fit(frame, X[:, 0] > 0)
+    assert model.feature_names_in_.dtype == object
+    assert [*model.feature_names_in_] == ["a", "b", "c"]
+    assert not hasattr(model.fit(X, X[:, 0] > 0), "feature_names_in_")
+    assert not hasattr(clone(model), "feature_names_in_")
+    factors = dpvb.PCA(1, epsilon=np.inf, delta=1e-5, low=-1, high=1).fit(frame)
+    assert [*factors.feature_names_in_] == ["a", "b", "c"]
 
 
 def test_clone_copies_parameters_and_nothing_fitted():

@@ -285,8 +285,15 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         with one_blas_thread(), told_how_far(progress) as tell:
             task, q = self._run(task, tell, cluster)
             self.take(task, q)
+        self._name_features(column_names(X))
         self._look_back(task)
         return self
+
+    def _name_features(self, names: tuple[str, ...] | None) -> None:
+        """Set `feature_names_in_` as scikit-learn does: only if X has column names that are texts."""
+        self.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
 
     def doubt(self, X: Records, *, stacklevel: int = 3) -> None:
         """Warn of public bounds that look computed, unless provenance= says where one of them comes from.

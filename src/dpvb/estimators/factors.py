@@ -284,8 +284,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
 
     def facts_for_report(self) -> Iterator[Figure]:
         """The loadings, and each column's mean."""
-        names = getattr(self, "feature_names_in_", None)
-        columns = tuple(f"x{d}" for d in range(self.n_features_in_)) if names is None else tuple(map(str, names))
+        columns = tuple(map(str, self.feature_names_))
         rows = tuple(f"factor {k}" for k in range(self.n_components_))
         yield Grid(
             title=f"Loadings of {self.n_components_} factors",

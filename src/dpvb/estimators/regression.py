@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
+from sklearn.utils.validation import column_or_1d
 
 from dpvb.core.plan import Plan
 from dpvb.data.shards import paths_of
@@ -573,7 +574,7 @@ class Regression(PrivateEstimator):
         beside: Mapping[str, Any] | None = None,
     ) -> AnyDesign:
         """The same, whose responses are these."""
-        constant = self._intercept
+        constant, y = self._intercept, _one_dimensional(y)
         rows: dict[str, Any] = {"sparse_rows": self._sparse_rows, "group": group, "beside": beside}
         if isinstance(X, Table):
             return X.design(y, trials, response=response, fit_intercept=constant > 0, **rows)
@@ -915,6 +916,14 @@ def _largest(schema: Schema) -> Floats:
 def _check_response(y: Responses) -> None:
     if y is None:
         raise DataFormatError("requires y to be passed, but the target y is None: the response of each row.")
+
+
+def _one_dimensional(y: Responses) -> Responses:
+    """Return the responses, a column vector (rows, 1) as (rows,) with scikit-learn's warning: its shape is public."""
+    if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1 and y.dtype.kind in "biufOUS":
+        column: Responses = column_or_1d(y, warn=True)
+        return column
+    return y
 
 
 def _check_beside(response: Response, given: Mapping[str, Any]) -> None:
