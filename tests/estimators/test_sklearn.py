@@ -7,9 +7,10 @@ from typing import ClassVar
 import numpy as np
 import pandas
 import pytest
+import sklearn
 from planted import edit, kills
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError, UnsetMetadataPassedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate, learning_curve, validation_curve
 from sklearn.pipeline import make_pipeline
@@ -225,6 +226,23 @@ def called_with_anything(method):
     said = {name: True for name in ("public", "synthetic") if name in parameters}
     result = method(**given, **said)
     list(result if inspect.isgenerator(result) else ())
+
+
+PUBLIC = dpvb.LogisticRegression(**PLAIN, row_norm=1.0), dpvb.PCA(1, **PLAIN, row_norm=1.0), dpvb.LDA(2, **EXAMPLE)
+
+
+@pytest.mark.parametrize("model", PUBLIC, ids=lambda model: type(model).__name__)
+def test_a_pipeline_scores_public_rows_by_metadata_routing(model):
+    X = np.random.default_rng(1).integers(0, 3, (40, 3))
+    with sklearn.config_context(enable_metadata_routing=True):
+        asking = clone(model).set_score_request(public=True)
+        pipeline = make_pipeline(MaxAbsScaler(), asking).fit(X, X[:, 0] > 0)
+        scaled = pipeline[0].transform(X)
+        assert pipeline.score(X, X[:, 0] > 0, public=True) == asking.score(scaled, X[:, 0] > 0, public=True)
+        with pytest.raises(PrivacyError, match="public=True"):
+            pipeline.score(X, X[:, 0] > 0)
+        with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
+            pipeline.score(X, X[:, 0] > 0, sample_weight=np.ones(40))
 
 
 class Heard(dpvb.LogisticRegression):

@@ -184,6 +184,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     resume: str = "continue"
 
     _said: ClassVar[set[str]] = set()
+    # Pipeline.score routes sample_weight=None to every final step, and raises an error if `score` does not name it.
+    __metadata_request__score: ClassVar[Mapping[str, None]] = {"sample_weight": None}
     #: All kinds of estimators by name; a class enters itself.
     kinds: ClassVar[dict[str, type[PrivateEstimator]]] = {}
     #: What a federation may declare of its columns.
