@@ -783,7 +783,7 @@ OF_THE_RUN = ("ledger", "dataset", "checkpoint", "resume")
 
 
 @says_what_lacks
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str]) -> PrivateEstimator:
     """Read a model written by `save`; no code from the file is run and no data are needed.
 
     Args:
@@ -813,11 +813,12 @@ def load(path: str | os.PathLike[str]) -> Any:
             )
         if (name := misfit(kind, params)) is not None:
             raise ModelFileError(f"{os.fspath(path)}: tampered with: {name} is of another type than the parameter.")
-        estimator: Any = kind(**params)
-        estimator.privacy_ = PrivacyStatement.from_dict(stored.facts["privacy"])
-        estimator._restore(stored.arrays, stored.facts)
+        restored: PrivateEstimator = kind(**params)
+        restored.privacy_ = PrivacyStatement.from_dict(stored.facts["privacy"])
+        restored._restore(stored.arrays, stored.facts)
         if "audit" in stored.facts:
-            estimator.audit_ = Report.from_dict(stored.facts["audit"])
+            restored.audit_ = Report.from_dict(stored.facts["audit"])
+        estimator: PrivateEstimator | None = restored
     except ModelFileError:
         raise
     except Exception:  # Classes of others may raise anything.

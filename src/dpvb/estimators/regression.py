@@ -620,9 +620,12 @@ class Regression(PrivateEstimator):
         self._coefficients = Coefficients(
             table, columns.constant, columns.row_norm, columns.feature_names, columns.schema, self._shift
         )
+        self.coef_: Floats
+        self.intercept_: float
+        self.coef_std_: Floats | None
+        self.intercept_std_: float | None
         self.coef_, self.intercept_ = self._shown(self._coefficients.normal.mean_r)
-        stds: tuple[Any, Any] = self._stds() if table.covariance.any() else (None, None)
-        self.coef_std_, self.intercept_std_ = stds
+        self.coef_std_, self.intercept_std_ = self._stds() if table.covariance.any() else (None, None)
 
     def _check_posterior(self) -> None:
         """Check that what was fitted is a distribution.
@@ -637,7 +640,7 @@ class Regression(PrivateEstimator):
                 "intercept_ are all that is known: fit other data, or plan the whole budget, with estimate='posterior'."
             )
 
-    def _stds(self, noise_aware: bool = True) -> tuple[Any, Any]:
+    def _stds(self, noise_aware: bool = True) -> tuple[Floats, float]:
         """Posterior standard deviations of the coefficients and of the intercept."""
         return self._shown(np.sqrt(self._coefficients.read(noise_aware).variance_r))
 
@@ -652,7 +655,7 @@ class Regression(PrivateEstimator):
             f"{mean} for the mean{unit}{beside}"
         )
 
-    def _shown(self, value_r: Floats) -> tuple[Any, Any]:
+    def _shown(self, value_r: Floats) -> tuple[Floats, float]:
         """Coefficients, or their standard deviations, and the intercept."""
         return value_r[1:], float(value_r[0])
 

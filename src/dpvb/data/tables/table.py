@@ -612,7 +612,7 @@ def _meant(schema: Schema, dialect: Dialect) -> dict[str, Callable[[object], obj
         ParameterError: for a declared value that a decimal comma makes a number.
     """
     target = schema.target
-    labels: dict[str, tuple[Any, ...]] = {c.name: c.categories for c in schema.columns if isinstance(c, Categorical)}
+    labels: dict[str, Sequence[Any]] = {c.name: c.categories for c in schema.columns if isinstance(c, Categorical)}
     labels |= {c.name: c.values for c in schema.columns if isinstance(c, Binary)}
     if target is not None and target.kind == "logistic":
         labels[target.name] = target.classes
