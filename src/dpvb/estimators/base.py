@@ -160,7 +160,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         provenance: where public inputs come from, by their names in the privacy statement: {"vocabulary": "a word list
             of Wikipedia"}, or the text "vocabulary=a word list of Wikipedia; prior=a textbook". Of the others it says
             "stated by the caller".
-        ledger: what is charged before a fit looks: a dpvb.Ledger, its path or its URL; without it nobody keeps count.
+        ledger: what is charged before a fit looks: a dpvb.Ledger, its path or its URL; None: the fit is not
+            recorded.
         dataset: name of the data set in the ledger, as it was registered.
         checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
         resume: "continue" goes on with the fit that was interrupted in that folder, or begins one; "read" reads one
@@ -664,7 +665,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _parameters(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
         """The parameters that somebody chose, and the others, in Python's words."""
         given = {name: pages.shortened(value) for name, value in self.get_params(deep=False).items()}
-        defaults = {one.name: pages.shortened(one.default) for one in type(self).__signature__.parameters.values()}
+        defaults = {one.name: pages.shortened(one.default) for one in inspect.signature(type(self)).parameters.values()}
         chosen = tuple((name, value) for name, value in given.items() if value != defaults[name])
         return chosen, tuple((name, value) for name, value in given.items() if value == defaults[name])
 

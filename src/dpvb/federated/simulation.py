@@ -65,7 +65,7 @@ def simulate(
             enough without theirs. None: 1, for a client knows its own noise, and a single curious one counts.
         unit: what is protected: "example", one example (or person, with group=) at one client; "client", all that a
             client has.
-        accounts: (ledger, data set) of each client, which it charges before it looks; None: nobody keeps count.
+        accounts: (ledger, data set) of each client, which it charges before it looks; None: not recorded.
         progress: called with (step, plan) after each round; None: a notebook shows a line of the rounds.
 
     Returns:
