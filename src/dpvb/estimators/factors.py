@@ -754,7 +754,7 @@ class MeasuredColumns:
         else:
             design = self._table(X).features(fit_intercept=False, row_norm=self.row_norm)
         if design.width != self.width:
-            raise DataFormatError(f"X has {design.width} features, but {self.width} features are expected as input.")
+            raise _other_width(design.width, self.width)
         return design
 
     def _table(self, X: Records) -> Table:
@@ -768,7 +768,7 @@ class MeasuredColumns:
         if not all(column.numeric for column in columns):
             raise DataFormatError("rows with categories must be a dpvb.Table, or have names of columns.")
         if matrix.width != len(columns):
-            raise DataFormatError(f"X has {matrix.width} features, but {len(columns)} features are expected as input.")
+            raise _other_width(matrix.width, len(columns))
         return in_order(matrix, self.schema)
 
     def to_facts(self) -> dict[str, Any]:
@@ -795,3 +795,8 @@ def no_rows(schema: Schema | None, width: int | None) -> dict[str, Any]:
         return {"X": np.empty((0, width or 0))}
     names = [column.name for column in schema.own_columns] + [schema.group] * (schema.group is not None)
     return {"X": Table({str(name): np.empty(0) for name in names}, schema)}
+
+
+def _other_width(given: int, expected: int) -> DataFormatError:
+    # scikit-learn's sentence, which its checks look for, with the class that both kinds share.
+    return DataFormatError(f"X has {given} features, but FactorModel is expecting {expected} features as input.")
