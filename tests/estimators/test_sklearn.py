@@ -18,7 +18,7 @@ from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dpvb
-from dpvb.errors import DpvbError, FewTopicsWarning, FewUnitsWarning, PrivacyError
+from dpvb.errors import DpvbError, FewTopicsWarning, FewUnitsWarning, ParameterError, PrivacyError
 from dpvb.estimators.base import PrivacyWarning, PrivateEstimator
 
 SCORE = "score of private rows is refused: a score is a leak, and a search would leak through its choice"
@@ -356,6 +356,24 @@ def test_column_names_of_x_are_feature_names_in():
     assert not hasattr(clone(model), "feature_names_in_")
     factors = dpvb.PCA(1, epsilon=np.inf, delta=1e-5, low=-1, high=1).fit(frame)
     assert [*factors.feature_names_in_] == ["a", "b", "c"]
+
+
+def test_ranges_may_be_given_by_column_name(ledger, tmp_path):
+    X = np.random.default_rng(1).uniform(-1, 1, (40, 2))
+    frame = pandas.DataFrame(X, columns=["age", "weight"])
+    given = {"epsilon": 0.5, "delta": 1e-5, "ledger": str(ledger), "dataset": "a"}
+    by_name = {"low": {"weight": -2.0, "age": -1.0}, "high": 1.0}
+    for model in (dpvb.LogisticRegression(**given, **by_name), dpvb.PCA(1, **given, **by_name)):
+        fitted = model.fit(frame, X[:, 0] > 0)
+        assert [(column.name, column.low) for column in fitted.schema_.columns] == [("age", -1.0), ("weight", -2.0)]
+        fitted.save(tmp_path / "x.dpvb", overwrite=True)
+        assert dpvb.load(tmp_path / "x.dpvb").schema_ == fitted.schema_
+        for low, named in (({"age": 0.0}, "weight"), ({"age": 0.0, "weight": 0.0, "size": 0.0}, "size")):
+            with pytest.raises(ParameterError, match=f"low.*{named}"):
+                clone(model).set_params(low=low).fit(frame, X[:, 0] > 0)
+        with pytest.raises(ParameterError, match=r"low.*no column names"):
+            clone(model).fit(X, X[:, 0] > 0)
+    assert dpvb.Ledger(ledger).remaining("a").num_charges == 2
 
 
 def test_clone_copies_parameters_and_nothing_fitted():

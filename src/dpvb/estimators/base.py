@@ -321,6 +321,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if schema is not None and schema.target is not None:
             given += [(schema.target.name, getattr(schema.target, name)) for name in ("low", "high", *_MOST)]
         for name, ends in given:
+            ends = [*ends.values()] if isinstance(ends, Mapping) else ends
             if ends is not None:
                 yield from ((name, float(end)) for end in np.ravel(np.asarray(ends, dtype=np.float64)).tolist())
 

@@ -69,8 +69,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     Args:
         n_components: largest number of factors K; those that the data do not need are switched off. Not given: as many
             as rise above privacy noise and sampling.
-        low, high: public range of each column of a plain X, numbers or (n_features,), in its units: values outside are
-            clipped.
+        low, high: public range of each column of a plain X, numbers, (n_features,) or {column name: number}, in its
+            units: values outside are clipped.
         row_norm: in their place, a public bound on the norm of a row of a plain X, in its units: longer rows are scaled
             back to it. For columns of one unit.
         estimate: "posterior" (variational Bayes) or "mode" (the point that expectation maximisation ends at).
@@ -92,8 +92,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     """
 
     n_components: int | None = None
-    low: float | Sequence[float] | NDArray[Any] | None = None
-    high: float | Sequence[float] | NDArray[Any] | None = None
+    low: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
+    high: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
     row_norm: float | None = None
     estimate: str = "posterior"
     prior: PrivateEstimator | Fitted | Mapping[str, Any] | Path | str | None = None

@@ -408,11 +408,12 @@ class GaussianMixture(Mixture):
     shapes of scikit-learn's. The other parameters are those of `Mixture`.
 
     Args:
-        low, high: public range of each column, numbers or (n_features,), in its units: values outside are clipped.
+        low, high: public range of each column, numbers, (n_features,) or {column name: number}, in its units: values
+            outside are clipped.
     """
 
-    low: float | Sequence[float] | NDArray[Any] | None = None
-    high: float | Sequence[float] | NDArray[Any] | None = None
+    low: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
+    high: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
 
     declares: ClassVar[tuple[str, ...]] = ("width",)
     reads: ClassVar[str | None] = None

@@ -168,8 +168,8 @@ class Regression(PrivateEstimator):
     The parameters of the budget, the batches and the ledger are those of `PrivateEstimator`.
 
     Args:
-        low, high: public range of each column of a plain X, numbers or (n_features,), in its units: values outside are
-            clipped, and columns are scaled as the numeric ones of a `dpvb.Schema`.
+        low, high: public range of each column of a plain X, numbers, (n_features,) or {column name: number}, in its
+            units: values outside are clipped, and columns are scaled as the numeric ones of a `dpvb.Schema`.
         row_norm: public bound on the norm of a row of a plain X, intercept included, in units of X, if low and high are
             not given: longer rows are scaled back to it, in fit and in every prediction. For columns of one unit.
         fit_intercept: whether every row gets a constant.
@@ -198,8 +198,8 @@ class Regression(PrivateEstimator):
         n_iter_, n_features_in_, feature_names_: steps, and number and names of the features.
     """
 
-    low: float | Sequence[float] | NDArray[Any] | None = None
-    high: float | Sequence[float] | NDArray[Any] | None = None
+    low: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
+    high: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
     row_norm: float | None = None
     fit_intercept: bool = True
     intercept_value: float = 0.4
