@@ -296,7 +296,7 @@ def test_public_documents_need_no_budget_and_their_model_is_a_public_prior(tmp_p
     known, notes = tmp_path / "public.dpvb", tmp_path / "public.txt"
     told = run("fit", "lda", notes, "--public", "--topics", 2, *words, "--out", known).stderr
     assert "public data, no privacy claimed" in told
-    assert "keeps count" not in told
+    assert "not recorded" not in told
     said = " ".join(run("show", known).stdout.split())
     assert "PUBLIC DATA: whoever made this says that the data are public. No privacy is claimed for them." in said
     assert "NO PRIVACY" not in said

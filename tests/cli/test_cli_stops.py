@@ -102,7 +102,7 @@ def test_a_fit_that_nobody_counts_says_what_to_take_as_spent(folder: Path) -> No
     process = fitting(folder)
     assert process.stderr is not None
     first = process.stderr.readline()
-    assert "nobody keeps count" in first
+    assert "not recorded in a ledger" in first
     time.sleep(1)
     said = stopped(process, lambda: True)
     assert "Stopped" in said

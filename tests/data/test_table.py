@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import pickle
 import re
 import tracemalloc
 import warnings
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import edit, kills
 
 from dpvb.choosing.ranges import private_range
 from dpvb.data import Binary, Categorical, Numeric, Response, Schema, Table, Target
@@ -829,3 +831,35 @@ def test_faulty_requests_for_a_range_are_refused(options, error):
     given_options = {"values": [1.0, 2.0], "low": 0, "high": 5, "epsilon": 1, "delta": 1e-6} | options
     with pytest.raises(error):
         private_range(given_options.pop("values"), **given_options)
+
+
+@kills("leaks", "a pickled table with columns that the schema does not name")
+@edit("data/tables/table.py", "return data[[*names]] if is_frame(data)", "return data if is_frame(data)")
+def test_a_pickled_table_holds_the_same_rows_and_no_column_that_is_not_read(tmp_path):
+    frame = FRAME.assign(unused="never read")
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    forms = [
+        frame,
+        as_dict(frame),
+        pa.Table.from_pandas(frame),
+        frame.drop(columns=["work", "id", "income"]).to_records(index=False),
+        tmp_path / "x.csv",
+        [tmp_path / "x.csv"],
+    ]
+    for data in forms:
+        schema = Schema(SCHEMA.own_columns[2:3]) if isinstance(data, np.ndarray) else SCHEMA
+        table = Table(data, schema)
+        pickled = pickle.dumps(table)
+        assert b"never read" not in pickled
+        loaded = pickle.loads(pickled)
+        assert loaded.schema == schema
+        for one, other in zip(table.pieces(), loaded.pieces(), strict=True):
+            assert one.cells.keys() == other.cells.keys()
+            assert all([*map(str, one.cells[name])] == [*map(str, other.cells[name])] for name in one.cells)
+
+
+def test_a_pickled_table_keeps_how_its_file_is_read(tmp_path):
+    (tmp_path / "x.csv").write_text("age;work\n18,5;state\n")
+    table = Table(tmp_path / "x.csv", Schema(SCHEMA.own_columns[:2]), separator=";", decimal=",", stream=True)
+    (piece,) = pickle.loads(pickle.dumps(table)).pieces()
+    assert [*piece.cells["age"]] == [*next(table.pieces()).cells["age"]]

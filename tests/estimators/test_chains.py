@@ -20,8 +20,6 @@ from dpvb.ledger import Ledger
 from dpvb.models.sequences import dynamics
 from dpvb.results import model_file
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*nobody keeps count:dpvb.estimators.base.PrivacyWarning")
-
 LAW = np.array([[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.2, 0.2, 0.6]])
 NAMES = np.array(["a", "b", "c"], dtype=object)
 CODES = dynamics.drawn(np.array([0.5, 0.3, 0.2]), [LAW], 4000, 12, np.random.default_rng(0))

@@ -132,6 +132,7 @@ def test_hard_data_give_finite_honest_tables(name: str, epsilon: float, covarian
     data = HARD[name](people(3, 400))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "This fit is not recorded")
         warnings.simplefilter("ignore", FewUnitsWarning)
         model = made("logistic", data, schema("logistic"), epsilon=epsilon, covariance=covariance)
         rows = model.coefficients()

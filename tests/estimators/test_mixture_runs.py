@@ -10,7 +10,8 @@ import pytest
 
 import dpvb
 from dpvb.data import Binary, Numeric, Schema, Table
-from dpvb.errors import BudgetError, ModelFileError
+from dpvb.data.tables import schema
+from dpvb.errors import BudgetError, ModelFileError, ParameterError
 from dpvb.ledger import Ledger
 from dpvb.results import model_file
 
@@ -140,3 +141,27 @@ def test_a_file_whose_groups_say_nothing_of_a_row_is_refused(tmp_path: Path) -> 
     given = {**GIVEN, "epsilon": 1.0, "prior": tmp_path / "sure", "public_prior": True}
     again = dpvb.Mixture(2, **given).fit(part(people(), slice(None)))
     assert again.means_ == pytest.approx(fitted.means_)
+
+
+class Ordinal:
+    """A column of a kind that no mixture models, which otherwise behaves like a number."""
+
+    def __init__(self, name: str) -> None:
+        self._number = Numeric(name, 0, 1)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._number, name)
+
+
+@pytest.mark.parametrize("model", ["Mixture", "NaiveBayes"])
+def test_a_column_of_another_kind_is_refused_before_the_charge(
+    model: str, ledger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(schema._KINDS, "ordinal", Ordinal)
+    columns: list[Any] = [Numeric("x", 0, 1), Binary("y"), Ordinal("grade")]
+    table = Table({"x": np.ones(40), "y": np.ones(40), "grade": np.ones(40)}, Schema(columns))
+    given = {"response": "y"} if model == "NaiveBayes" else {}
+    fit = getattr(dpvb, model)(epsilon=0.5, delta=1e-5, ledger=str(ledger), dataset="a", **given).fit
+    with pytest.raises(ParameterError, match=r"grade.*got Ordinal"):
+        fit(table)
+    assert Ledger(ledger).remaining("a").num_charges == 0

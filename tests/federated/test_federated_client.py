@@ -10,6 +10,7 @@ import signal
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -42,7 +43,7 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import gathered
 from dpvb.data import BagOfWords
-from dpvb.errors import CheckpointError, FederationError, ParameterError, PrivacyError
+from dpvb.errors import CheckpointError, FederationError, NotRecordedWarning, ParameterError, PrivacyError
 from dpvb.estimators.base import Task
 from dpvb.federated.agreement import Federation
 from dpvb.federated.client import Client
@@ -504,7 +505,7 @@ def test_one_run_at_a_time_and_each_name_once(tmp_path: Path, ledger: Path) -> N
         assert isinstance(tell(client, made.offer("third")), Accepted)
 
 
-def test_infinite_epsilon_has_no_place_in_a_ledger(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_infinite_epsilon_has_no_place_in_a_ledger(ledger: Path, recwarn: pytest.WarningsRecorder) -> None:
     made = party(epsilon=math.inf)
     with made.client(ledger=ledger, dataset="a") as client:
         assert "cost must be positive and finite" in reason(tell(client, made.offer()))
@@ -512,18 +513,19 @@ def test_infinite_epsilon_has_no_place_in_a_ledger(ledger: Path, capsys: pytest.
     share(tell(client, asked(begun(client, made), 0)))
     assert not client.statement.private
     assert client.statement.epsilon == math.inf
-    assert "nobody keeps count" not in capsys.readouterr().err
+    assert not [warning for warning in recwarn if warning.category is NotRecordedWarning]
 
 
-def test_a_client_without_a_ledger_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """Clients that share what is calculated once say it once together."""
-    made, shared = party(epsilon=0.7312), Shared()
-    for name in "abc":
-        begun(made.client(name, shared=shared), made)
-    assert capsys.readouterr().err.count("spends epsilon = 0.7312") == 1
-    for name in "ab":
-        begun(made.client(name), made)
-    assert capsys.readouterr().err.count("spends epsilon = 0.7312") == 2
+def test_a_client_without_a_ledger_warns_once() -> None:
+    """Clients that share what is calculated once warn once together."""
+    made = party(epsilon=0.7312)
+    shared = Shared()
+    for names, times in (([("a", shared), ("b", shared), ("c", shared)], 1), ([("a", Shared()), ("b", Shared())], 2)):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", NotRecordedWarning)
+            for name, one in names:
+                begun(made.client(name, shared=one), made)
+        assert [warning.category for warning in told] == [NotRecordedWarning] * times
 
 
 def test_a_configuration_that_cannot_work_is_refused() -> None:

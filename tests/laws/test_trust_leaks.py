@@ -43,7 +43,7 @@ from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Chunk
-from dpvb.errors import FewTopicsWarning, FewUnitsWarning, WallError
+from dpvb.errors import FewTopicsWarning, FewUnitsWarning, NotRecordedWarning, WallError
 from dpvb.models.topics import kernel_numba, lda
 
 CANARY = 0.1234567890123
@@ -257,7 +257,8 @@ def test_a_fitted_model_holds_nothing_of_the_data(
     rows[3, 5:7] = CANARY, 1.0
     with caplog.at_level(logging.DEBUG), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        for category in (FewTopicsWarning, FewUnitsWarning):  # They speak of noisy numbers.
+        # The first two speak of noisy numbers, and the last has one text for all fits.
+        for category in (FewTopicsWarning, FewUnitsWarning, NotRecordedWarning):
             warnings.simplefilter("ignore", category)
         model = fit(rows, **options)
     model.save(tmp_path / "model.dpvb")

@@ -446,8 +446,6 @@ def test_it_is_a_scikit_learn_estimator() -> None:
     copy = clone(model)
     assert copy.log_density is logistic
     assert copy.get_params()["guide"] == "point"
-    with pytest.raises(PrivacyError, match="partial_fit"):
-        model.partial_fit(np.ones((2, D)))
 
 
 def test_persons_and_responses_of_several_columns() -> None:

@@ -243,6 +243,7 @@ def test_bad_input_ends_in_finite_numbers_without_a_word(kind: type, name: str, 
     x_nd = BAD[name]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "This fit is not recorded")
         warnings.simplefilter("ignore", dpvb.guards.errors.DpvbWarning)
         for k in (None, 50):
             found = kind(k, low=-1.0, high=1.0, epsilon=epsilon, delta=1e-6).fit(x_nd)

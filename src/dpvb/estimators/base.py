@@ -6,18 +6,18 @@ import inspect
 import math
 import os
 import warnings
-from abc import ABCMeta, abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import MISSING, dataclass, fields, replace
-from functools import update_wrapper
 from pathlib import Path
-from types import MethodType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dpvb.accounting import doubts
@@ -52,7 +52,7 @@ from dpvb.guards.errors import (
     check_number,
     check_target,
 )
-from dpvb.guards.lacking import check_given, says_what_lacks
+from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
 from dpvb.guards.strangers import imported, misfit, place_of
 from dpvb.ledger.address import Address
 from dpvb.models.declared import declared, told
@@ -89,22 +89,24 @@ _SCORED = (
 )
 
 
-class fitted_only:  # noqa: N801 - a decorator.
-    """A method that an estimator has once it is fitted, and that is refused before.
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
-    What scores fits of private rows looks for a `score` before its first fit. So it stops before the first charge.
+
+class NoScoreError(PrivacyError, NotFittedError):  # type: ignore[misc]
+    """A score was asked of a model that is not fitted; nothing was spent.
+
+    It is an AttributeError, as scikit-learn's NotFittedError is: `hasattr(model, "score")` is False before a fit, so
+    that a search over private rows stops before its first charge.
     """
 
-    def __init__(self, method: Callable[..., Any]) -> None:
-        self._method = method
-        update_wrapper(self, method)  # type: ignore[arg-type]
 
-    def __get__(self, estimator: Any, owner: type) -> Callable[..., Any]:
-        if estimator is None:
-            return self._method
-        if not hasattr(estimator, "privacy_"):
-            raise PrivacyError(_SCORED)
-        return MethodType(self._method, estimator)
+def _is_fitted(estimator: Any) -> bool:
+    return "privacy_" in vars(estimator)
+
+
+def if_fitted(method: _Method) -> _Method:
+    """Decorate a method that an estimator has only after a fit."""
+    return cast(_Method, available_if(_is_fitted)(method))
 
 
 class PrivacyWarning(DpvbWarning):
@@ -133,28 +135,10 @@ class Task(NamedTuple):
     notes: Mapping[str, Any]
 
 
-class _Kind(ABCMeta):
-    """Kinds of estimators: says in words which parameters a call lacks."""
-
-    @property
-    def __signature__(cls) -> inspect.Signature:
-        own = inspect.signature(cls.__init__)  # type: ignore[misc]
-        return own.replace(parameters=[*own.parameters.values()][1:])
-
-    def __call__(cls, *args: Any, **given: Any) -> Any:
-        """Make an estimator.
-
-        Raises:
-            ParameterError: naming the parameters that have no default and were not given.
-        """
-        if not inspect.isabstract(cls):
-            check_given(cls, cls.__signature__, args, given)
-        return super().__call__(*args, **given)
-
-
 # Subclasses are dataclasses too, so that each parameter is named once; scikit-learn reads the signatures they get.
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
+class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """What every estimator is: parameters, a task, and the result that it takes.
 
     All parameters are public. `None` means: planned from public facts. The command line shows these words as its help.
@@ -176,7 +160,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         provenance: where public inputs come from, by their names in the privacy statement: {"vocabulary": "a word list
             of Wikipedia"}, or the text "vocabulary=a word list of Wikipedia; prior=a textbook". Of the others it says
             "stated by the caller".
-        ledger: what is charged before a fit looks: a dpvb.Ledger, its path or its URL; without it nobody keeps count.
+        ledger: what is charged before a fit looks: a dpvb.Ledger, its path or its URL; None: the fit is not
+            recorded.
         dataset: name of the data set in the ledger, as it was registered.
         checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
         resume: "continue" goes on with the fit that was interrupted in that folder, or begins one; "read" reads one
@@ -200,6 +185,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
     resume: str = "continue"
 
     _said: ClassVar[set[str]] = set()
+    # Pipeline.score routes sample_weight=None to every final step, and raises an error if `score` does not name it.
+    __metadata_request__score: ClassVar[Mapping[str, None]] = {"sample_weight": None}
     #: All kinds of estimators by name; a class enters itself.
     kinds: ClassVar[dict[str, type[PrivateEstimator]]] = {}
     #: What a federation may declare of its columns.
@@ -226,6 +213,18 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
     def __setattr__(self, name: str, value: Any) -> None:
         # A notebook shows an estimator, and errors of scikit-learn quote it.
         super().__setattr__(name, Address(value) if name == "ledger" and type(value) is str else value)
+
+    def __getattr__(self, name: str) -> Any:
+        # Python calls this method for attributes that were not found. What a fit sets ends or begins with "_".
+        if not _is_fitted(self) and not name.startswith("__"):
+            if callable(getattr(type(self), name, None)):  # hidden by available_if
+                raise NoScoreError(_SCORED)
+            if name.startswith("_") or name.endswith("_"):
+                raise NotFittedError(
+                    f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments "
+                    f"before using this estimator: {name} is set by a fit."
+                )
+        return super().__getattribute__(name)  # raises the AttributeError again
 
     @abstractmethod
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
@@ -289,8 +288,15 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         with one_blas_thread(), told_how_far(progress) as tell:
             task, q = self._run(task, tell, cluster)
             self.take(task, q)
+        self._name_features(column_names(X))
         self._look_back(task)
         return self
+
+    def _name_features(self, names: tuple[str, ...] | None) -> None:
+        """Set `feature_names_in_` as scikit-learn does: only if X has column names that are texts."""
+        self.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
 
     def doubt(self, X: Records, *, stacklevel: int = 3) -> None:
         """Warn of public bounds that look computed, unless provenance= says where one of them comes from.
@@ -315,6 +321,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         if schema is not None and schema.target is not None:
             given += [(schema.target.name, getattr(schema.target, name)) for name in ("low", "high", *_MOST)]
         for name, ends in given:
+            ends = [*ends.values()] if isinstance(ends, Mapping) else ends
             if ends is not None:
                 yield from ((name, float(end)) for end in np.ravel(np.asarray(ends, dtype=np.float64)).tolist())
 
@@ -592,18 +599,6 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         """What is charged, and where a run is kept."""
         return {name: getattr(self, name) for name in OF_THE_RUN}
 
-    def partial_fit(self, X: Records, y: Responses = None) -> Self:
-        """Refused: a private plan is fixed before the data are read.
-
-        Raises:
-            PrivacyError: always.
-        """
-        raise PrivacyError(
-            "partial_fit is refused: each call would spend budget outside a plan fixed beforehand, and rows seen twice "
-            "would be charged once. Use fit with sampling_prob= for minibatches, or a source of dpvb.data that streams "
-            "(dpvb.data.open_documents, dpvb.data.Table) for data larger than memory."
-        )
-
     @staticmethod
     def _check_public(public: object) -> None:
         """Refuse to score rows that nobody said were public."""
@@ -671,7 +666,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
     def _parameters(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
         """The parameters that somebody chose, and the others, in Python's words."""
         given = {name: pages.shortened(value) for name, value in self.get_params(deep=False).items()}
-        defaults = {one.name: pages.shortened(one.default) for one in type(self).__signature__.parameters.values()}
+        defaults = {one.name: pages.shortened(one.default) for one in inspect.signature(type(self)).parameters.values()}
         chosen = tuple((name, value) for name, value in given.items() if value != defaults[name])
         return chosen, tuple((name, value) for name, value in given.items() if value == defaults[name])
 
@@ -790,7 +785,7 @@ OF_THE_RUN = ("ledger", "dataset", "checkpoint", "resume")
 
 
 @says_what_lacks
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str]) -> PrivateEstimator:
     """Read a model written by `save`; no code from the file is run and no data are needed.
 
     Args:
@@ -820,11 +815,12 @@ def load(path: str | os.PathLike[str]) -> Any:
             )
         if (name := misfit(kind, params)) is not None:
             raise ModelFileError(f"{os.fspath(path)}: tampered with: {name} is of another type than the parameter.")
-        estimator: Any = kind(**params)
-        estimator.privacy_ = PrivacyStatement.from_dict(stored.facts["privacy"])
-        estimator._restore(stored.arrays, stored.facts)
+        restored: PrivateEstimator = kind(**params)
+        restored.privacy_ = PrivacyStatement.from_dict(stored.facts["privacy"])
+        restored._restore(stored.arrays, stored.facts)
         if "audit" in stored.facts:
-            estimator.audit_ = Report.from_dict(stored.facts["audit"])
+            restored.audit_ = Report.from_dict(stored.facts["audit"])
+        estimator: PrivateEstimator | None = restored
     except ModelFileError:
         raise
     except Exception:  # Classes of others may raise anything.

@@ -11,14 +11,16 @@ from sklearn.base import RegressorMixin
 
 from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import Schema
-from dpvb.estimators.base import fitted_only
+from dpvb.estimators.base import if_fitted
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.guards.arrays import Floats
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.regression.likelihood import Likelihood, binomial_interval, both_outcomes, predictive, tail
 from dpvb.results import metrics
 
 
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
     """Successes out of trials: logistic regression of counted rows, under (ε, δ)-differential privacy.
@@ -75,7 +77,7 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
         """
         return binomial_interval(*self._psi(X, table=True, offset=offset), trials, tail(level))
 
-    @fitted_only
+    @if_fitted
     def score(
         self, X: Records, y: Responses = None, trials: Any = None, *, offset: Any = None, public: bool = False
     ) -> float:

@@ -13,16 +13,18 @@ from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 
 from dpvb.data.tables.response import BOUNDS, Response
-from dpvb.estimators.base import Task, fitted_only
+from dpvb.estimators.base import Task, if_fitted
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_number
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.regression.likelihood import Likelihood, tail
 from dpvb.results import metrics
 from dpvb.results.coefficients import TableHead
 
 
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
     """What regressions of counts share: the expected count is exp(intercept + x·coef), as in R and statsmodels.
@@ -67,7 +69,7 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
         psi = self._psi(X, table=True, exposure=exposure, offset=offset)
         return self._fitted_likelihood.count_interval(*psi, tail(level))
 
-    @fitted_only
+    @if_fitted
     def score(
         self, X: Records, y: Responses = None, *, exposure: Any = None, offset: Any = None, public: bool = False
     ) -> float:
@@ -93,6 +95,7 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
         return metrics.explained(deviance, metrics.negative_binomial_deviance(y_n, base_n, likelihood.r))
 
 
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class PoissonRegression(CountRegression):
     """Counts whose variance is their mean, under (ε, δ)-differential privacy.
@@ -114,6 +117,7 @@ class PoissonRegression(CountRegression):
         return Response("poisson", max_count=self.max_count, **self._beside)
 
 
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class NegativeBinomialRegression(CountRegression):
     """Counts of variance mean + mean²/dispersion, under (ε, δ)-differential privacy.

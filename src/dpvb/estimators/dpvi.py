@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import Schedule
 from dpvb.data.tables.numbers import Numbers
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.noise_of_means import stds_of
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.gradients import tuned
 from dpvb.models.gradients.density import Density, optional
 from dpvb.models.gradients.numpyro_model import NumPyro
@@ -41,6 +42,7 @@ _DRAWS = 64
 _SCORED = 4096
 
 
+@constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class DPVI(PrivateEstimator):
     """A Gaussian posterior for any log-density in JAX or NumPyro, under (ε, δ)-differential privacy.
@@ -196,7 +198,7 @@ class DPVI(PrivateEstimator):
                 scores.append(np.asarray(compiled(*(part[i : i + _SCORED] for part in parts))))
         return np.concatenate(scores)
 
-    @fitted_only
+    @if_fitted
     def score(self, X: Records, y: Responses = None, *, public: bool = False) -> float:
         """Mean of `score_samples`: log predictive density of a public row, in nats; higher is better.
 

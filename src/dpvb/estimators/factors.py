@@ -28,8 +28,8 @@ from dpvb.estimators.base import (
     PrivateEstimator,
     Task,
     column_names,
-    fitted_only,
     generator,
+    if_fitted,
     unbounded,
 )
 from dpvb.estimators.earlier import Fitted, check_columns, check_release, kept, opened_prior, told
@@ -39,6 +39,7 @@ from dpvb.estimators.ranges import check_names, in_order, places, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.kernels import linear
 from dpvb.models.factors import posterior, reading, tuned
 from dpvb.models.factors.posterior import FactorErrors, FactorPosterior, factor_errors, moment_errors, nearest_factors
@@ -55,6 +56,7 @@ _WORTH = 0.1
 _SCORES = (0.0, 3.0)
 
 
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     """What factor analysis and principal components share: x = W h + mean + e, with normal h and e.
@@ -67,8 +69,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     Args:
         n_components: largest number of factors K; those that the data do not need are switched off. Not given: as many
             as rise above privacy noise and sampling.
-        low, high: public range of each column of a plain X, numbers or (n_features,), in its units: values outside are
-            clipped.
+        low, high: public range of each column of a plain X, numbers, (n_features,) or {column name: number}, in its
+            units: values outside are clipped.
         row_norm: in their place, a public bound on the norm of a row of a plain X, in its units: longer rows are scaled
             back to it. For columns of one unit.
         estimate: "posterior" (variational Bayes) or "mode" (the point that expectation maximisation ends at).
@@ -90,8 +92,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     """
 
     n_components: int | None = None
-    low: float | Sequence[float] | NDArray[Any] | None = None
-    high: float | Sequence[float] | NDArray[Any] | None = None
+    low: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
+    high: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
     row_norm: float | None = None
     estimate: str = "posterior"
     prior: PrivateEstimator | Fitted | Mapping[str, Any] | Path | str | None = None
@@ -218,7 +220,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         covariance_dd = self.get_covariance()
         return np.concatenate([np.empty(0), *(self._density(x, self.mean_, covariance_dd) for x in self._rows(X))])
 
-    @fitted_only
+    @if_fitted
     def score(self, X: Records, y: None = None, *, public: bool = False) -> float:
         """Mean of `score_samples`: log-density of a public row, in nats; higher is better.
 
@@ -282,8 +284,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
 
     def facts_for_report(self) -> Iterator[Figure]:
         """The loadings, and each column's mean."""
-        names = getattr(self, "feature_names_in_", None)
-        columns = tuple(f"x{d}" for d in range(self.n_features_in_)) if names is None else tuple(map(str, names))
+        columns = tuple(map(str, self.feature_names_))
         rows = tuple(f"factor {k}" for k in range(self.n_components_))
         yield Grid(
             title=f"Loadings of {self.n_components_} factors",
@@ -407,6 +408,7 @@ _SCALARS = ("radius", "lost", "noise", "count")
 _MOST = 1e30
 
 
+@constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class FactorAnalysis(FactorModel):
     """Factor analysis under (ε, δ)-differential privacy: every column has a unique variance of its own.
@@ -447,6 +449,7 @@ class FactorAnalysis(FactorModel):
         return np.asarray(np.linalg.solve(np.eye(len(white_kd)) + white_kd @ self.loadings_.T, white_kd))
 
 
+@constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class PCA(FactorModel):
     """Probabilistic principal components under (ε, δ)-differential privacy: all columns have one noise variance.
@@ -751,7 +754,7 @@ class MeasuredColumns:
         else:
             design = self._table(X).features(fit_intercept=False, row_norm=self.row_norm)
         if design.width != self.width:
-            raise DataFormatError(f"X has {design.width} features, but {self.width} features are expected as input.")
+            raise _other_width(design.width, self.width)
         return design
 
     def _table(self, X: Records) -> Table:
@@ -765,7 +768,7 @@ class MeasuredColumns:
         if not all(column.numeric for column in columns):
             raise DataFormatError("rows with categories must be a dpvb.Table, or have names of columns.")
         if matrix.width != len(columns):
-            raise DataFormatError(f"X has {matrix.width} features, but {len(columns)} features are expected as input.")
+            raise _other_width(matrix.width, len(columns))
         return in_order(matrix, self.schema)
 
     def to_facts(self) -> dict[str, Any]:
@@ -792,3 +795,8 @@ def no_rows(schema: Schema | None, width: int | None) -> dict[str, Any]:
         return {"X": np.empty((0, width or 0))}
     names = [column.name for column in schema.own_columns] + [schema.group] * (schema.group is not None)
     return {"X": Table({str(name): np.empty(0) for name in names}, schema)}
+
+
+def _other_width(given: int, expected: int) -> DataFormatError:
+    # scikit-learn's sentence, which its checks look for, with the class that both kinds share.
+    return DataFormatError(f"X has {given} features, but FactorModel is expecting {expected} features as input.")

@@ -22,6 +22,7 @@ from dpvb.estimators.sequences import ChainModel, WindowsModel, to_draw
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
 from dpvb.models.sequences import dynamics, errors, foreseen, hidden_markov, passes
 from dpvb.models.sequences.emissions import Bernoulli, Gaussian, Poisson, Values
@@ -50,6 +51,7 @@ Model = TypeVar("Model", bound=WindowsModel)
 Posterior = TypeVar("Posterior", HiddenMarkovPosterior, HiddenCellsPosterior)
 
 
+@constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class HiddenStates(ChainModel, Generic[Model, Posterior]):
     """Hidden states behind people's sequences: what models of symbols and of numbers share.
@@ -258,6 +260,7 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
         return replace(like, **{name: array if array.ndim else float(array) for name, array in parts.items()})
 
 
+@constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPosterior]):
     """Hidden states behind people's sequences of symbols, counts or bits, under (ε, δ)-differential privacy.
@@ -461,6 +464,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
         self._check_laws(self.initial_, self.transition_matrix_, shown)
 
 
+@constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior]):
     """Hidden states behind people's sequences of numbers, under (ε, δ)-differential privacy.

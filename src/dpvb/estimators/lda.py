@@ -30,7 +30,7 @@ from dpvb.data.documents.texts import Texts
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.data.persons import newcomers
 from dpvb.estimators import private_words
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator, load
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted, load
 from dpvb.estimators.earlier import Fitted, check_release, kept, told
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards import domains
@@ -45,6 +45,7 @@ from dpvb.guards.errors import (
     check_path,
     reason_of,
 )
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.topics.lda import EarlierTopics, LDAModel, Topics
 from dpvb.models.topics.prior import TopicPrior
 from dpvb.results import metrics
@@ -80,6 +81,7 @@ _ANY_WORDS: dict[str, Any] = {
 _WAY_OUT = ". Take fewer topics (n_components='auto'), more documents, or spend more."
 
 
+@constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     """Latent Dirichlet allocation under (ε, δ)-differential privacy.
@@ -377,6 +379,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def quality(self, rows: Any) -> Floats:
         """Bound of each document, in nats a word."""
+        self._check_fitted()
         row_j = np.repeat(np.arange(rows.num_rows), np.diff(rows.indptr))
         tokens_n = np.bincount(row_j, weights=rows.counts, minlength=rows.num_rows)
         return np.asarray(self._fitted_model.bound(self._q, rows) / tokens_n)
@@ -419,7 +422,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         bound, tokens = self._bound(X, public, check_choice("topics", topics, ("mean", "expected_log")))
         return float(np.exp(-bound / tokens)) if tokens else 1.0
 
-    @fitted_only
+    @if_fitted
     def score(self, X: Records, y: None = None, *, public: bool = False) -> float:
         """Log-likelihood bound of public documents, in nats; higher is better.
 

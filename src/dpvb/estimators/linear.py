@@ -15,11 +15,12 @@ from sklearn.base import RegressorMixin
 from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
-from dpvb.estimators.base import Task, fitted_only
+from dpvb.estimators.base import Task, if_fitted
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import Regression
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_integer, check_number
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.regression import tuned
 from dpvb.models.regression.foreseen import LINEAR, ScoreFacts
 from dpvb.models.regression.likelihood import tail
@@ -28,6 +29,7 @@ from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.results.coefficients import TableHead
 
 
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
     """Linear regression under (ε, δ)-differential privacy, with a posterior that knows the privacy noise.
@@ -178,7 +180,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         std_n = np.sqrt(variance_n + self.sigma_**2)
         return mean_n - reach * std_n, mean_n + reach * std_n
 
-    @fitted_only
+    @if_fitted
     def score(self, X: Records, y: Responses = None, *, public: bool = False) -> float:
         """R², the share of the variance of y that the features explain, on public rows; at most 1.
 

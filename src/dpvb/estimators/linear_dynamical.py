@@ -14,12 +14,13 @@ from scipy.special import ndtri
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Numbers
-from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, fitted_only, generator, unbounded
+from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, generator, if_fitted, unbounded
 from dpvb.estimators.given import Records
 from dpvb.estimators.sequences import SequenceModel, to_draw
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_integer, check_number, check_target
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
 from dpvb.models.sequences import kalman, linear_dynamical
 from dpvb.models.sequences.kalman import LinearSystem
@@ -52,6 +53,7 @@ class Bands(NamedTuple):
     high: Floats
 
 
+@constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class LinearDynamicalSystem(SequenceModel):
     """Hidden motion behind people's sequences of numbers, under (ε, δ)-differential privacy.
@@ -234,7 +236,7 @@ class LinearDynamicalSystem(SequenceModel):
         own_n = np.bincount(row_t, weights=unit_t, minlength=len(rows.indptr) - 1)
         return np.asarray(self._score_rows(rows) - own_n)
 
-    @fitted_only
+    @if_fitted
     def score(self, X: Records, lengths: Any = None, *, public: bool = False) -> float:
         """Log-density of public sequences, or of public `Events`, per point, in nats and in the units of the columns.
 

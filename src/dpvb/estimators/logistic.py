@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
 from dpvb.data.tables.response import Response
-from dpvb.estimators.base import Task, fitted_only
+from dpvb.estimators.base import Task, if_fitted
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.guards.arrays import Floats
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.regression.likelihood import Likelihood, both_outcomes, predictive, probability_interval, tail
 from dpvb.results import metrics
 
 
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
     """Logistic regression under (ε, δ)-differential privacy, with a posterior that knows the privacy noise.
@@ -92,7 +94,7 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         positive_n = self.decision_function(X, offset) > 0
         return np.asarray(self.classes_[positive_n.astype(np.int64)])
 
-    @fitted_only
+    @if_fitted
     def score(self, X: Records, y: Responses = None, *, offset: Any = None, public: bool = False) -> float:
         """Accuracy on public rows.
 

@@ -19,6 +19,7 @@ from dpvb.estimators.sequences import ChainModel, to_draw
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
 from dpvb.models.sequences import dynamics, foreseen, markov_chain
 from dpvb.results.figures import Figure, Grid, Intervals
@@ -26,6 +27,7 @@ from dpvb.results.groups import GroupTable, Line
 from dpvb.rows.sequences import SequenceRows
 
 
+@constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class MarkovChain(ChainModel):
     """Which symbol follows which in people's sequences, under (ε, δ)-differential privacy.

@@ -25,8 +25,8 @@ from dpvb.estimators.base import (
     PrivateEstimator,
     Task,
     column_names,
-    fitted_only,
     generator,
+    if_fitted,
     load,
     unbounded,
 )
@@ -46,6 +46,7 @@ from dpvb.guards.errors import (
     check_number,
     check_path,
 )
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.mixtures import categorical, tuned
 from dpvb.models.mixtures.components import (
     Components,
@@ -67,6 +68,7 @@ _ABOVE_UNIFORM = 3.0
 _SEVERAL = 2
 
 
+@constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class Mixture(TableModel):
     """Groups, densities and synthetic rows of a table, under (ε, δ)-differential privacy.
@@ -209,7 +211,7 @@ class Mixture(TableModel):
         in_units: Floats = ~np.isnan(rows.x_nd) @ np.log(self._layout_.scale[1])
         return self._log_density(rows) - in_units
 
-    @fitted_only
+    @if_fitted
     def score(self, X: Records, y: Responses = None, *, public: bool = False) -> float:
         """Mean of `score_samples`: log-density of a public row, in nats; higher is better.
 
@@ -397,6 +399,7 @@ class Mixture(TableModel):
         return tags
 
 
+@constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class GaussianMixture(Mixture):
     """A Gaussian mixture of a plain matrix with public ranges, under (ε, δ)-differential privacy.
@@ -405,11 +408,12 @@ class GaussianMixture(Mixture):
     shapes of scikit-learn's. The other parameters are those of `Mixture`.
 
     Args:
-        low, high: public range of each column, numbers or (n_features,), in its units: values outside are clipped.
+        low, high: public range of each column, numbers, (n_features,) or {column name: number}, in its units: values
+            outside are clipped.
     """
 
-    low: float | Sequence[float] | NDArray[Any] | None = None
-    high: float | Sequence[float] | NDArray[Any] | None = None
+    low: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
+    high: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
 
     declares: ClassVar[tuple[str, ...]] = ("width",)
     reads: ClassVar[str | None] = None

@@ -24,13 +24,14 @@ from dpvb.data.tables.matrices import column
 from dpvb.data.tables.mixed import Layout, shown
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
-from dpvb.estimators.base import Task, fitted_only, generator
+from dpvb.estimators.base import Task, generator, if_fitted
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.noise_of_means import middle, stds_of
 from dpvb.estimators.tables import TableModel, clean_rows, columns_of, names_of, public_schema, sound_rows
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.mixtures import categorical, tuned
 from dpvb.models.mixtures.components import MixedColumns
 from dpvb.models.mixtures.naive_bayes import (
@@ -55,6 +56,7 @@ _LEAST_ROWS = 1e-9
 _ROUNDING = 1e-6
 
 
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
     """Naive Bayes of a table or of documents, under (ε, δ)-differential privacy, from one release.
@@ -214,7 +216,7 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
         """The likeliest class of each row, (rows,): as private as X, without any guarantee."""
         return np.asarray(self.classes_[self.predict_log_proba(X).argmax(axis=1)])
 
-    @fitted_only
+    @if_fitted
     def score(self, X: Records, y: Responses = None, *, public: bool = False) -> float:
         """Accuracy on public rows.
 

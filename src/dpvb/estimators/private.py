@@ -19,12 +19,14 @@ from dpvb.estimators.tryout import said, try_out
 from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.guards.errors import ModelFileError, ParameterError, check_choice, check_integer
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import imported, misfit
 from dpvb.models.base import Model
 from dpvb.models.declared import told
 from dpvb.results import model_file, trees
 
 
+@constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class Private(PrivateEstimator):
     """Any model of your own under (ε, δ)-differential privacy.

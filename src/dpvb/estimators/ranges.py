@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,12 @@ def schema_of(names: tuple[str, ...] | None, width: int, low: Any, high: Any) ->
     Args:
         names: of the columns; None: x0, x1 and so on.
         width: number of columns.
-        low, high: ends of the ranges, numbers or one for each column.
+        low, high: ends of the ranges: numbers, one for each column, or by column name.
 
     Raises:
         ParameterError: unless they are, or for ends that are no range.
     """
-    ends = [_ends(name, given, width) for name, given in (("low", low), ("high", high))]
+    ends = [_ends(name, _in_order_of(names, name, given), width) for name, given in (("low", low), ("high", high))]
     return Schema(tuple(Numeric(*column) for column in zip(names or places(width), *ends, strict=True)))
 
 
@@ -49,6 +50,23 @@ def check_names(names: tuple[str, ...] | None, known: tuple[str, ...] | None) ->
         raise DataFormatError(
             f"The feature names should match those that were passed during fit: {list(known or ())[:8]}."
         )
+
+
+def _in_order_of(names: tuple[str, ...] | None, name: str, given: Any) -> Any:
+    """Ends by column name as a list in the order of the columns; anything else as it is.
+
+    Raises:
+        ParameterError: unless there is one for each column of X, and X has column names.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    if names is None:
+        raise ParameterError(f"{name} must be numbers, as X has no column names, got the names {[*given]!r}.")
+    if differing := {*given} ^ {*names}:
+        wrong = min(differing, key=str)
+        fault = "misses" if wrong in names else "has no column of X for"
+        raise ParameterError(f"{name} must have one number for each column of X; it {fault} {wrong!r}.")
+    return [given[one] for one in names]
 
 
 def _ends(name: str, given: Any, width: int) -> list[float]:

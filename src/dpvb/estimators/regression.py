@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
+from sklearn.utils.validation import column_or_1d
 
 from dpvb.core.plan import Plan
 from dpvb.data.shards import paths_of
@@ -39,6 +40,7 @@ from dpvb.estimators.ranges import check_names, in_order, places, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.kernels import linear
 from dpvb.models.regression import tuned
 from dpvb.models.regression.diagonal import FirstOrderDiagonal
@@ -156,6 +158,7 @@ class FittedColumns:
         return columns
 
 
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class Regression(PrivateEstimator):
     """What all regressions share: ψ = intercept + x·coef, a Gaussian posterior, and its table.
@@ -165,8 +168,8 @@ class Regression(PrivateEstimator):
     The parameters of the budget, the batches and the ledger are those of `PrivateEstimator`.
 
     Args:
-        low, high: public range of each column of a plain X, numbers or (n_features,), in its units: values outside are
-            clipped, and columns are scaled as the numeric ones of a `dpvb.Schema`.
+        low, high: public range of each column of a plain X, numbers, (n_features,) or {column name: number}, in its
+            units: values outside are clipped, and columns are scaled as the numeric ones of a `dpvb.Schema`.
         row_norm: public bound on the norm of a row of a plain X, intercept included, in units of X, if low and high are
             not given: longer rows are scaled back to it, in fit and in every prediction. For columns of one unit.
         fit_intercept: whether every row gets a constant.
@@ -195,8 +198,8 @@ class Regression(PrivateEstimator):
         n_iter_, n_features_in_, feature_names_: steps, and number and names of the features.
     """
 
-    low: float | Sequence[float] | NDArray[Any] | None = None
-    high: float | Sequence[float] | NDArray[Any] | None = None
+    low: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
+    high: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
     row_norm: float | None = None
     fit_intercept: bool = True
     intercept_value: float = 0.4
@@ -571,7 +574,7 @@ class Regression(PrivateEstimator):
         beside: Mapping[str, Any] | None = None,
     ) -> AnyDesign:
         """The same, whose responses are these."""
-        constant = self._intercept
+        constant, y = self._intercept, _one_dimensional(y)
         rows: dict[str, Any] = {"sparse_rows": self._sparse_rows, "group": group, "beside": beside}
         if isinstance(X, Table):
             return X.design(y, trials, response=response, fit_intercept=constant > 0, **rows)
@@ -617,9 +620,12 @@ class Regression(PrivateEstimator):
         self._coefficients = Coefficients(
             table, columns.constant, columns.row_norm, columns.feature_names, columns.schema, self._shift
         )
+        self.coef_: Floats
+        self.intercept_: float
+        self.coef_std_: Floats | None
+        self.intercept_std_: float | None
         self.coef_, self.intercept_ = self._shown(self._coefficients.normal.mean_r)
-        stds: tuple[Any, Any] = self._stds() if table.covariance.any() else (None, None)
-        self.coef_std_, self.intercept_std_ = stds
+        self.coef_std_, self.intercept_std_ = self._stds() if table.covariance.any() else (None, None)
 
     def _check_posterior(self) -> None:
         """Check that what was fitted is a distribution.
@@ -634,7 +640,7 @@ class Regression(PrivateEstimator):
                 "intercept_ are all that is known: fit other data, or plan the whole budget, with estimate='posterior'."
             )
 
-    def _stds(self, noise_aware: bool = True) -> tuple[Any, Any]:
+    def _stds(self, noise_aware: bool = True) -> tuple[Floats, float]:
         """Posterior standard deviations of the coefficients and of the intercept."""
         return self._shown(np.sqrt(self._coefficients.read(noise_aware).variance_r))
 
@@ -649,7 +655,7 @@ class Regression(PrivateEstimator):
             f"{mean} for the mean{unit}{beside}"
         )
 
-    def _shown(self, value_r: Floats) -> tuple[Any, Any]:
+    def _shown(self, value_r: Floats) -> tuple[Floats, float]:
         """Coefficients, or their standard deviations, and the intercept."""
         return value_r[1:], float(value_r[0])
 
@@ -781,6 +787,7 @@ class Regression(PrivateEstimator):
         self._set_posterior(domains.checked(weights), domains.checked(table))
 
 
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class BinomialLikelihoodRegression(Regression):
     """What the regressions of labels and counts share: a likelihood of ψ.
@@ -912,6 +919,14 @@ def _largest(schema: Schema) -> Floats:
 def _check_response(y: Responses) -> None:
     if y is None:
         raise DataFormatError("requires y to be passed, but the target y is None: the response of each row.")
+
+
+def _one_dimensional(y: Responses) -> Responses:
+    """Return the responses, a column vector (rows, 1) as (rows,) with scikit-learn's warning: its shape is public."""
+    if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1 and y.dtype.kind in "biufOUS":
+        column: Responses = column_or_1d(y, warn=True)
+        return column
+    return y
 
 
 def _check_beside(response: Response, given: Mapping[str, Any]) -> None:

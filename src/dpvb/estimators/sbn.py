@@ -16,12 +16,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data.tables.design import BinaryMatrix, binary_rows
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.noise_of_means import stds_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, check_choice, check_integer, check_number
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.kernels import linear
 from dpvb.models.belief_network import kernel
 from dpvb.models.belief_network.beta_normal import WeightScales
@@ -52,6 +53,7 @@ _MOST_STEPS = 150
 _ARRAYS = ("w_kj", "level_j", "mean_k")
 
 
+@constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     """Binary vectors from binary hidden units, learned under (ε, δ)-differential privacy.
@@ -193,7 +195,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         parts = [self._fitted_model.bound(self._q, rows, self._local(rows)[0]) for rows in self._rows(X)]
         return np.concatenate([np.empty(0), *parts])
 
-    @fitted_only
+    @if_fitted
     def score(self, X: Records, y: None = None, *, public: bool = False) -> float:
         """Mean of `score_samples`: bound on the log-likelihood of a public row, in nats; higher is better.
 

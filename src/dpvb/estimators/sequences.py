@@ -15,10 +15,11 @@ from dpvb.core.schedule import Schedule
 from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.symbols import Symbols
-from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
+from dpvb.estimators.base import PrivateEstimator, Task, generator, if_fitted
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_target
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.results import pictures
 from dpvb.results.forecast import Forecast, two_digits
 from dpvb.results.groups import head
@@ -87,6 +88,7 @@ class WindowsModel(SequencesModel, Protocol):
         """C as a number."""
 
 
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class SequenceModel(PrivateEstimator):
     """A model of people's sequences.
@@ -164,7 +166,7 @@ class SequenceModel(PrivateEstimator):
         self._check_public(public)
         return self._scores(self._visible(X, lengths))
 
-    @fitted_only
+    @if_fitted
     def score(self, X: Records, lengths: Any = None, *, public: bool = False) -> float:
         """Log-probability of public sequences, or of public `Events`, per symbol, in nats; higher is better.
 
@@ -220,6 +222,7 @@ class SequenceModel(PrivateEstimator):
         return tags
 
 
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class ChainModel(SequenceModel):
     """A chain of symbols, or of hidden states: probabilities of what follows what, with intervals."""

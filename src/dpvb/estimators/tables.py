@@ -15,12 +15,14 @@ from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
 from dpvb.estimators.base import PrivateEstimator
 from dpvb.guards.errors import DataFormatError, ParameterError, check_number
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.mixtures.components import MixedColumns
 from dpvb.results.figures import Figure
 from dpvb.results.groups import GroupTable, Line, head
 from dpvb.rows.mixed import MixedRows
 
 
+@constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class TableModel(PrivateEstimator):
     """A model of groups or classes of the rows of a table.

@@ -26,3 +26,7 @@ def __getattr__(name: str) -> Any:
 
         return simulate
     raise AttributeError(f"module 'dpvb.federated' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -72,7 +72,7 @@ class Client:
         federation: what this client agrees to, its own epsilon and delta included; nothing of it comes from a server.
         identity: this client's keys; needed for secure aggregation.
         ledger, dataset: what is charged with the whole plan once an offer is accepted, and with every repeated attempt;
-            None: nobody keeps count, which is said on standard error.
+            None: the run is not recorded in a ledger, with a warning.
         folder: this client's memory, for it alone (see `memory`); None: an interrupted run cannot be continued.
         max_attempts: how often one release may be asked for in all; each time is spent on top of epsilon.
         noise: tests only.

@@ -241,7 +241,7 @@ class ClientConfig:
         address: where the server is reached.
         certificate: path of the authority of the server's certificate, or None.
         folder: where the client keeps what it must not forget.
-        ledger, dataset: what is charged before the client looks; None: nobody keeps count.
+        ledger, dataset: what is charged before the client looks; None: the run is not recorded in a ledger.
         server_seconds: how long a server that is out of reach is waited for.
         data: private rows.
     """

@@ -29,7 +29,7 @@ from dpvb.guards.errors import BudgetError, CheckpointError, FederationError, Pa
 from dpvb.ledger import Ledger
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.checkpoint import Checkpoint
-from dpvb.runs.counted import accountant, uncounted
+from dpvb.runs.counted import accountant, warn_not_recorded
 from dpvb.runs.run import Run
 
 
@@ -42,7 +42,7 @@ class Owner:
         task: the fit of the owner's estimator on the owner's data.
         federation: what the owner agrees to.
         identity: keys, from which masks are made; None: there are no masks.
-        ledger, dataset: what is charged; None: nobody keeps count.
+        ledger, dataset: what is charged; None: the run is not recorded in a ledger.
         memory: what must not be forgotten.
         noise: tests only.
         shared: what is calculated once.
@@ -121,11 +121,11 @@ class Membership:
         return Accepted(self.offer, self._owner.name, self.nonce, facts)
 
     def charge(self) -> None:
-        """Charge the whole plan, or say that nobody counts it."""
+        """Charge the whole plan, or warn that it is not recorded."""
         owner, federation = self._owner, self._owner.federation
         doubts.warn(federation.epsilon, federation.delta, unit=self.plan.unit, num_units=federation.num_examples)
         if owner.ledger is None:
-            owner.shared.once(_uncounted, self.plan, federation.epsilon, federation.delta)
+            owner.shared.once(_warn_not_recorded, self.plan, federation.epsilon)
         self._open()
 
     def statement(self) -> PrivacyStatement:
@@ -312,6 +312,6 @@ def _promised(spent: Plan, delta: float, method: str) -> PrivacyStatement:
     return PrivacyStatement.from_plan(spent, delta=delta, private=True, run_id="", public=(), epsilon_method=method)
 
 
-def _uncounted(spent: Plan, epsilon: float, delta: float) -> None:
-    """Say on standard error that nobody counts what is spent, once for all clients that share."""
-    uncounted(spent, epsilon=epsilon, delta=delta)
+def _warn_not_recorded(spent: Plan, epsilon: float) -> None:
+    """Warn once for all clients that share a plan."""
+    warn_not_recorded(epsilon)

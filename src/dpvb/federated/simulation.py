@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import clone
@@ -29,9 +29,11 @@ from dpvb.runs.shown import notebook_line
 
 UNITS = ("example", "client")
 
+_Estimator = TypeVar("_Estimator", bound=PrivateEstimator)
+
 
 def simulate(
-    estimator: Any,
+    estimator: _Estimator,
     shards: Sequence[Any],
     *,
     schedule: str = "synchronous",
@@ -44,7 +46,7 @@ def simulate(
     unit: str = "example",
     accounts: Sequence[tuple[Any, str]] | None = None,
     progress: Callable[[int, Plan], object] | None = None,
-) -> Any:
+) -> _Estimator:
     """Fit an estimator over several owners' data, all in this process, and return it.
 
     Every client has its own wall and its own noise, and each client's data are protected by (epsilon, delta): data sets
@@ -63,7 +65,7 @@ def simulate(
             enough without theirs. None: 1, for a client knows its own noise, and a single curious one counts.
         unit: what is protected: "example", one example (or person, with group=) at one client; "client", all that a
             client has.
-        accounts: (ledger, data set) of each client, which it charges before it looks; None: nobody keeps count.
+        accounts: (ledger, data set) of each client, which it charges before it looks; None: not recorded.
         progress: called with (step, plan) after each round; None: a notebook shows a line of the rounds.
 
     Returns:

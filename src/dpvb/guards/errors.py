@@ -32,6 +32,10 @@ class FewWordsWarning(DpvbWarning):
     """A fit that was to find its words found few, as was released; its charge stands."""
 
 
+class NotRecordedWarning(DpvbWarning):
+    """A private fit is not recorded in a ledger; shown once per process unless a filter shows more."""
+
+
 class MeasuredRangeWarning(DpvbWarning):
     """A public range has so many digits that somebody may have computed it from private rows."""
 

@@ -13,6 +13,7 @@ from dpvb.guards.errors import ParameterError
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_Kind = TypeVar("_Kind", bound=type[Any])
 
 
 def says_what_lacks(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -24,6 +25,19 @@ def says_what_lacks(function: Callable[_P, _R]) -> Callable[_P, _R]:
         return function(*args, **given)
 
     return checked
+
+
+def constructor_says_what_lacks(kind: _Kind) -> _Kind:
+    """Decorate a class: a call without a required parameter raises an error that describes the parameter."""
+    init = kind.__init__
+
+    @wraps(init)
+    def checked(self: Any, *args: Any, **given: Any) -> None:
+        check_given(type(self), inspect.signature(type(self)), args, given)
+        init(self, *args, **given)
+
+    kind.__init__ = checked
+    return kind
 
 
 def check_given(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,14 @@ from typing import Any
 from dpvb.accounting import Event
 from dpvb.accounting.answers import METHODS
 from dpvb.core.plan import Plan
-from dpvb.guards.errors import CheckpointError, LedgerError, ParameterError, check_choice, check_path
+from dpvb.guards.errors import (
+    CheckpointError,
+    LedgerError,
+    NotRecordedWarning,
+    ParameterError,
+    check_choice,
+    check_path,
+)
 from dpvb.guards.imports import check_numba
 from dpvb.guards.strangers import say
 from dpvb.ledger import Ledger, is_address
@@ -38,9 +46,9 @@ def counted(
 
     Args:
         plan: all releases.
-        ledger, dataset: what is charged; None: nothing is counted, which is said on standard error.
+        ledger, dataset: what is charged; None: the fit is not recorded, with a warning.
         checkpoint, resume, facts: as in Run.
-        epsilon, delta: what is said to be spent if nobody counts it.
+        epsilon, delta: what an interrupted fit without a ledger is said to have spent.
 
     Raises:
         ParameterError: if one of ledger and dataset is missing, or a checkpoint has no ledger; and if numba takes
@@ -53,14 +61,15 @@ def counted(
             raise ParameterError(
                 "checkpoint needs ledger= and dataset=: what an interruption costs must be counted somewhere."
             )
-        uncounted(plan, epsilon=epsilon, delta=delta)
+        # The caller of `fit` and of `select`, which come between with two calls of context managers.
+        warn_not_recorded(epsilon, stacklevel=6)
         try:
             yield None
         except KeyboardInterrupt as error:
             if epsilon < math.inf:
                 error.add_note(
-                    f"Nobody keeps count, so take epsilon = {epsilon:g}, delta = {delta:g} as spent. With ledger=, "
-                    "dataset= and checkpoint= a fit that is stopped goes on from its last release."
+                    f"This fit is not recorded in a ledger: take epsilon = {epsilon:g}, delta = {delta:g} as spent. "
+                    "With ledger=, dataset= and checkpoint= a fit that is stopped goes on from its last release."
                 )
             raise
         return
@@ -82,13 +91,23 @@ def counted(
             run.close()
 
 
-def uncounted(plan: Plan, *, epsilon: float, delta: float) -> None:
-    """Say on standard error what is spent without a ledger."""
+def warn_not_recorded(epsilon: float, *, stacklevel: int = 2) -> None:
+    """Warn that a fit with privacy is not recorded in a ledger.
+
+    Args:
+        epsilon: of the fit; for inf there is nothing to record.
+        stacklevel: as in `warnings.warn`.
+    """
     if epsilon < math.inf:
-        say(
-            f"this fit spends epsilon = {epsilon:g}, delta = {delta:g} of each {plan.unit}'s privacy in these "
-            "data, and nobody keeps count: the epsilons of several fits add up. A ledger counts them (dpvb.Ledger)."
+        warnings.warn(
+            "This fit is not recorded in a ledger: the epsilons of several fits of the same data add up. To record "
+            "fits, give ledger= and dataset= (see dpvb.Ledger).",
+            NotRecordedWarning,
+            stacklevel=stacklevel + 1,
         )
+        # The last of all filters, so that the user's own come first. Python's "once" would forget whenever a
+        # `catch_warnings` ends, which every fit has.
+        warnings.simplefilter("ignore", NotRecordedWarning, append=True)
 
 
 def accountant(

@@ -50,7 +50,7 @@ class Binary:
     """
 
     name: str
-    values: tuple[Any, Any] = (0, 1)
+    values: Sequence[Any] = (0, 1)
     missing: Any = None
     kind: ClassVar[str] = "binary"
     numeric: ClassVar[bool] = False
@@ -115,7 +115,7 @@ class Categorical:
     """
 
     name: str
-    categories: tuple[Any, ...]
+    categories: Sequence[Any]
     unseen: bool = True
     missing: bool = True
     reference: Any = field(default=None, compare=False)

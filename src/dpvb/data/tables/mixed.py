@@ -65,10 +65,17 @@ class Layout:
             gaps: names of numeric columns whose entries may be missing.
 
         Raises:
-            ParameterError: for a name that is no such column, a count whose range does not begin at 0 or ends beyond
-                2^53, or a response of trials.
+            ParameterError: for a column of a kind that has no distribution here, a name that is no such column, a count
+                whose range does not begin at 0 or ends beyond 2^53, or a response of trials.
         """
         columns = [_plain(column) for column in schema.own_columns]
+        for column in columns:
+            if not isinstance(column, (Numeric, Date, Binary, Categorical)):
+                raise ParameterError(
+                    f"column {column.name!r} must be Numeric, Date, Spline, Binary or Categorical, got "
+                    f"{type(column).__name__}: mixtures and naive Bayes have no distribution of another kind. Leave "
+                    "the column out of the schema."
+                )
         counts = [*counts]
         if (target := schema.target) is not None:
             if target.kind == "binomial":

@@ -239,7 +239,7 @@ class Spline(Ranged):
     """
 
     name: str
-    knots: tuple[float, ...] = ()
+    knots: Sequence[float] = ()
     low: float | None = None
     high: float | None = None
     reference: float | None = None

@@ -110,11 +110,11 @@ class Schema:
         ParameterError: no columns, a name twice, an interaction of what is no column, or a field outside its range.
     """
 
-    columns: tuple[Column | Interaction, ...] = ()
+    columns: Sequence[Column | Interaction] = ()
     target: Target | None = None
     group: str | None = None
     scale: float | None = None
-    missing_values: tuple[str, ...] = MISSING_VALUES
+    missing_values: Sequence[str] = MISSING_VALUES
 
     def __post_init__(self) -> None:
         for name in ("columns", "missing_values"):

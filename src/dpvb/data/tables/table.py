@@ -117,6 +117,7 @@ class Table:
         self._files = paths_of(data, "data")
         self._dialect = Dialect(separator, decimal, encoding)
         self._options: dict[str, Any] = {"file_format": file_format, "stream": stream, **asdict(self._dialect)}
+        self._data = data
         self._reader = reader_of(data, schema, file_format, self._dialect, read_through=bool(stream))
         if self._files is not None:
             return
@@ -131,6 +132,13 @@ class Table:
 
     def __repr__(self) -> str:
         return f"Table(width={self._schema.width}, columns={len(self._schema.own_columns)})"
+
+    def __reduce__(self) -> tuple[Callable[..., Table], tuple[object, Schema]]:
+        """Pickle the private cells of the columns that the schema names, or for files their paths: for joblib.
+
+        Protect a pickle of data in memory as you protect the data.
+        """
+        return partial(Table, **self._options), (_columns_of(self._data, self._reader.names), self._schema)
 
     @property
     def schema(self) -> Schema:
@@ -506,6 +514,17 @@ def _memory_reader(data: Any, schema: Schema) -> _Reader:
     )
 
 
+def _columns_of(data: Any, names: tuple[str, ...]) -> object:
+    """Data in a form that `Table` takes, without columns that are not read; files are their paths."""
+    if paths_of(data, "data") is not None or isinstance(data, (str, os.PathLike)):
+        return data
+    if isinstance(data, np.ndarray):
+        data = {name: np.atleast_1d(data)[name] for name in names}
+    if isinstance(data, Mapping):
+        return {name: data[name] for name in names}
+    return data[[*names]] if is_frame(data) else import_arrow().table(data).select([*names])
+
+
 def _mapping_reader(data: Mapping[Any, Any], schema: Schema) -> _Reader:
     names = _present(schema, list(data), "mapping")
     first = data[names[0]]
@@ -593,7 +612,7 @@ def _meant(schema: Schema, dialect: Dialect) -> dict[str, Callable[[object], obj
         ParameterError: for a declared value that a decimal comma makes a number.
     """
     target = schema.target
-    labels: dict[str, tuple[Any, ...]] = {c.name: c.categories for c in schema.columns if isinstance(c, Categorical)}
+    labels: dict[str, Sequence[Any]] = {c.name: c.categories for c in schema.columns if isinstance(c, Categorical)}
     labels |= {c.name: c.values for c in schema.columns if isinstance(c, Binary)}
     if target is not None and target.kind == "logistic":
         labels[target.name] = target.classes

@@ -1,0 +1,58 @@
+"""What mypy says of a user's program: public calls have types, and lists are accepted where a sequence is meant."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PROGRAM = """
+import dpvb
+from dpvb.data import Binary, Categorical, Numeric, Spline
+
+schema = dpvb.Schema(
+    [
+        Numeric("age", 18, 90),
+        Categorical("sex", ["f", "m"]),
+        Binary("smokes", ["no", "yes"]),
+        Spline("bmi", knots=[20.0, 25.0, 30.0], low=15, high=60),
+    ],
+    missing_values=["", "NA"],
+)
+model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-6)
+reveal_type(model.fit(dpvb.Table("x.csv", schema)))
+reveal_type(model.coef_)
+reveal_type(model.intercept_)
+reveal_type(dpvb.load("x.model"))
+reveal_type(dpvb.load("x.model").predict([[1.0]]))
+reveal_type(dpvb.select(model, [{"row_norm": 1.0}], [[1.0]], [1], epsilon=1.0, delta=1e-6))
+reveal_type(dpvb.federated.simulate(model, [([[1.0]], [1])]))
+"""
+
+TYPES = [
+    "dpvb.estimators.logistic.LogisticRegression",
+    "numpy.ndarray[tuple[Any, ...], numpy.dtype[numpy.float64]]",
+    "float",
+    "dpvb.estimators.base.PrivateEstimator",
+    "Any",
+    "dpvb.estimators.logistic.LogisticRegression",
+    "dpvb.estimators.logistic.LogisticRegression",
+]
+
+
+def test_public_calls_have_types_and_lists_pass_mypy(tmp_path, monkeypatch):
+    api = pytest.importorskip("mypy.api")
+    (tmp_path / "program.py").write_text(PROGRAM)
+    monkeypatch.chdir(ROOT)  # The project's own settings, and the cache that `make lint` has filled.
+    said, failed, status = api.run(["--config-file", "pyproject.toml", str(tmp_path / "program.py")])
+    assert (status, failed) == (0, ""), said
+    assert re.findall(r'Revealed type is "(.*)"', said) == TYPES
+
+
+def test_simulate_is_listed_in_dir_of_the_module():
+    from dpvb import federated
+
+    assert "simulate" in dir(federated)
