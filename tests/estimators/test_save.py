@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,3 +28,16 @@ def test_a_file_is_replaced_only_when_told(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["m.dpvb"]
     with pytest.raises((ParameterError, ModelFileError)):
         model.save(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "most"), [(dpvb.SigmoidBeliefNetwork, "sweeps", 1_000), (dpvb.LDA, "max_iter", 100_000)]
+)
+def test_a_loop_that_a_file_asks_for_has_an_end(kind: Any, name: str, most: int) -> None:
+    """Compiled loops cannot be interrupted, and a parameter can come from a file of somebody else."""
+    X = np.ones((4, 3))
+    model = kind(
+        2, epsilon=1.0, delta=1e-5, **{name: most + 1}, **({"public_vocabulary": True} if kind is dpvb.LDA else {})
+    )
+    with pytest.raises(ParameterError, match=rf"{name} must be .*{most}"):
+        model.fit(X)

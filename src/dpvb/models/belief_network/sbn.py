@@ -44,6 +44,9 @@ from dpvb.models.belief_network import tuned
 from dpvb.models.belief_network.beta_normal import WeightScales
 from dpvb.rows.binary import BinaryRows
 
+# Limit on loops that a model file may ask for: rounds settle within tens (`python -m benchmarks mnist`), and compiled
+# loops cannot be interrupted.
+_MOST_SWEEPS = 1_000
 _RANGES = {"clip": (1e-3, 1e3), "ridge": (0.0, 1e6), "start_std": (0.0, 1e3), "start_mean": (1e-3, 1 - 1e-3)}
 
 # Curvature of a visible unit that is as often on as off.
@@ -130,8 +133,9 @@ class SBN:
     mode: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("n_components", "n_visible", "sweeps"):
+        for name in ("n_components", "n_visible"):
             check_integer(name, getattr(self, name), low=1)
+        check_integer("sweeps", self.sweeps, low=1, high=_MOST_SWEEPS)
         if self.num_examples is not None:
             check_number("num_examples", self.num_examples, low=1, high=1e15)
         for name, (low, high) in _RANGES.items():

@@ -69,6 +69,9 @@ _LEAST_USAGE = 0.02
 _LEAST_ETA = 0.002
 # Bound on the norm of a document's word totals (c^p): √100 for p = 1/2 and 100 tokens.
 _WORD_BOUND = 10.0
+# Limit on loops that a model file may ask for: documents settle within hundreds, and compiled loops cannot be
+# interrupted.
+_LARGEST_MAX_ITER = 100_000
 # Local iterations at most in predictions and bounds, unless max_iter is larger.
 _MOST_ITERATIONS = 100
 
@@ -131,7 +134,7 @@ class LDAModel:
     def __post_init__(self) -> None:
         check_integer("n_components", self.n_components, low=1)
         check_integer("n_terms", self.n_terms, low=1)
-        check_integer("max_iter", self.max_iter, low=1)
+        check_integer("max_iter", self.max_iter, low=1, high=_LARGEST_MAX_ITER)
         for name, (low, high) in _RANGES.items():
             check_number(name, self.alpha if name == "doc_topic_prior" else getattr(self, name), low=low, high=high)
         check_choice("length_rule", self.length_rule, LENGTH_RULES)
