@@ -379,10 +379,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def quality(self, rows: Any) -> Floats:
         """Bound of each document, in nats a word."""
-        self._check_fitted()
+        model: LDAModel = self._fitted_model
         row_j = np.repeat(np.arange(rows.num_rows), np.diff(rows.indptr))
         tokens_n = np.bincount(row_j, weights=rows.counts, minlength=rows.num_rows)
-        return np.asarray(self._fitted_model.bound(self._q, rows) / tokens_n)
+        return np.asarray(model.bound(self._q, rows) / tokens_n)
 
     def quality_range(self, model: LDAModel) -> tuple[float, float]:
         """From 3/2 to 1/2 of the score of a uniform guess."""
