@@ -26,6 +26,7 @@ import dpvb
 from benchmarks.factors import captured
 from dpvb.data import Categorical, Numeric, Schema, Target
 from dpvb.models.factors import reading
+from dpvb.results.forecast import Knowledge
 
 DATA = Path(os.environ.get("DPVB_DATA", Path(__file__).parents[1] / "data"))
 # Made up here: constants were chosen on the first of them.
@@ -50,7 +51,7 @@ class Subject:
         kind, table: in words.
         make: an estimator of a budget.
         rows: what `fit` takes, of so many rows.
-        columns: what `expect` takes of the columns.
+        columns: what `dpvb.plan` takes of the columns.
         found: what a fit says of the first value of its forecast.
         sizes: numbers of rows.
         counted: whether the forecast is a number of things, which is rounded.
@@ -66,6 +67,15 @@ class Subject:
     sizes: tuple[int, ...]
     counted: bool = False
     fits: int = 3
+
+    def forecast(self, model: Any, n: int) -> float:
+        """The number that is forecast of a fit to n rows."""
+        return known(model, n, **self.columns).number
+
+
+def known(model: Any, n: int, **columns: Any) -> Knowledge:
+    """The forecast alone, without other budgets."""
+    return dpvb.plan(model, n, **columns, epsilons=()).knowledge
 
 
 def middle(values: Any) -> float:
@@ -555,7 +565,7 @@ def kept(rows_of: Callable[[int], np.ndarray], k: int, low: float, high: float, 
     cells = []
     for epsilon in EPSILONS:
         how: dict[str, Any] = {"low": low, "high": high, "epsilon": epsilon, "delta": DELTA}
-        forecast = dict(dpvb.PCA(k, **how).expect(n, width=train.shape[1]).values)["variance that components keep"]
+        [(_, forecast)] = known(dpvb.PCA(k, **how), n, width=train.shape[1]).details
         found = []
         for _ in range(3):
             basis_kd = dpvb.PCA(k, **how).fit(train).components_
@@ -591,7 +601,7 @@ def measured(subject: Subject) -> Iterator[tuple[int, float, float, float, bool]
         rows = subject.rows(n)
         for epsilon in EPSILONS:
             model = subject.make(epsilon=epsilon, delta=DELTA)
-            forecast = model.expect(n, **subject.columns).values[0][1]
+            forecast = subject.forecast(model, n)
             found = float(
                 np.median(
                     [

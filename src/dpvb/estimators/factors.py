@@ -34,7 +34,6 @@ from dpvb.estimators.base import (
 )
 from dpvb.estimators.earlier import Fitted, check_columns, check_release, kept, opened_prior, told
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.noise_of_means import stds_of
 from dpvb.estimators.ranges import check_names, in_order, places, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
@@ -47,7 +46,7 @@ from dpvb.models.factors.reading import captured, least_share, noise_of_moments
 from dpvb.models.factors.three_releases import SecondMoments, ThreeReleases
 from dpvb.results import pictures
 from dpvb.results.figures import Figure, Grid, Intervals
-from dpvb.results.forecast import Forecast
+from dpvb.results.forecast import Knowledge
 
 ESTIMATES = ("posterior", "mode")
 # A share of the variance that is worth a direction of its own.
@@ -136,34 +135,19 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         factors, direction_dk = self._read(q, prior_d / q.scale_d**2, self._number(self._columns.width))
         self._keep(q, factors, direction_dk)
 
-    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        d = task.model.n_features
-        noise, of_lengths = stds_of(plan, "gram")[-1], sum(stds_of(plan, "length"))
-        share = least_share(d, noise, of_lengths, n)
-        most = min(d, math.floor(1 / share) if share > 0 else d)
-        number, also = self._number(d), ""
-        values = [("least share of the variance", share), ("directions at most", float(most))]
+    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+        d, number = task.model.n_features, self._number(task.model.n_features)
+        noise, of_lengths = plan.noise_stds("gram")[-1], sum(plan.noise_stds("length"))
+        details = []
         if number is not None and number < d:
-            captured_share = captured(d, number, noise_of_moments(noise, of_lengths, n))
-            values.append(("variance that components keep", captured_share))
-            also = (
-                f"; {number} that hold half of it keep {100 * captured_share:.3g} % of what they capture without noise"
-            )
-        return Forecast(
-            num_units=n,
-            unit=task.plan.unit,
-            facts=f"{d:,} columns",
-            measure="least share of the variance of all columns with which a direction is seen",
-            values=tuple(values),
-            expected="no direction that stands above the noise"
-            if share >= 1
-            else f"those directions alone that hold {share:.2g} of the variance of all columns or more, "
-            f"{most} at most{also}",
-            strength=_WORTH / share if share > 0 else math.inf,
-            then=f"directions that hold {_WORTH:g} of it",
-            size="columns",
-            parts=d,
-            affordable=d * (_WORTH / share) ** 2 if share > 0 else math.inf,
+            kept = captured(d, number, noise_of_moments(noise, of_lengths, n))
+            details.append((f"variance that {number} components capture, over that without noise", kept))
+        return Knowledge(
+            "least share of the variance with which a direction is seen",
+            least_share(d, noise, of_lengths, n),
+            _WORTH,
+            unknown=1.0,
+            details=tuple(details),
         )
 
     def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from dpvb.estimators.base import (
     generator,
     unbounded,
 )
-from dpvb.estimators.coefficients import Coefficients, Frame, earlier_data, of_coefficients
+from dpvb.estimators.coefficients import Coefficients, Frame, earlier_data, known_coefficients
 from dpvb.estimators.earlier import Fitted, kept
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import check_names, in_order, places, schema_of
@@ -52,7 +52,7 @@ from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
 from dpvb.results import exports
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Summary, TableHead
 from dpvb.results.figures import Facts, Figure, Intervals
-from dpvb.results.forecast import Forecast
+from dpvb.results.forecast import Knowledge
 
 _READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d", "slant_3k")
 COVARIANCES = ("full", "diagonal")
@@ -483,8 +483,8 @@ class Regression(PrivateEstimator):
         weights, table = self._in_units(weights), self._in_units(table)
         self._set_posterior(weights, table)
 
-    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        return of_coefficients(task, plan, n, *self._scores(task.model))
+    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+        return known_coefficients(task, plan, n, *self._scores(task.model))
 
     @abstractmethod
     def _scores(self, model: Any) -> tuple[ScoreFacts, str]:
