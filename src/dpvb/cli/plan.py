@@ -133,7 +133,7 @@ def of_releases(
     """Say what a budget buys, before any data are touched.
 
     With the NAME of a model, forecasts how well a fit knows its result, which epsilon, number of units or size of the
-    model would make the result informative, and what an attacker gains; `dpvb plan lda --help` explains one of them.
+    model would bring it out of the noise, and what an attacker gains; `dpvb plan lda --help` explains one of them.
     Without a NAME, shows what (epsilon, delta) means for one unit, the noise that meets it, what the same
     releases guarantee at other values of delta. Reads no data and spends nothing.
 

@@ -395,8 +395,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _warn_if_weak(self, knowledge: Knowledge, where: str, *, stacklevel: int) -> None:
         if knowledge.is_weak:
             warnings.warn(
-                f"{knowledge} {where}. The result is informative at {knowledge.needs}. `dpvb.plan` forecasts how many "
-                "units, which epsilon or which smaller model would reach that.",
+                f"{knowledge} {where}. Noise hides the result, which needs {knowledge.needs}. `dpvb.plan` forecasts how "
+                "many units, which epsilon or which smaller model would reach that.",
                 LostInNoiseWarning,
                 stacklevel=stacklevel,
             )

@@ -24,8 +24,6 @@ from dpvb.results import pictures
 from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import head
 
-# A probability is clear if its standard deviation without data is this multiple of its standard deviation.
-_TOLD = 2.0
 # Standard deviation of a uniform probability, as of one of which a fit finds nothing.
 _UNIFORM_STD = 12**-0.5
 
@@ -229,6 +227,9 @@ class SequenceModel(PrivateEstimator):
 class ChainModel(SequenceModel):
     """A chain of symbols, or of hidden states: probabilities of what follows what, with intervals."""
 
+    # The result is informative where the standard deviation without data is this multiple of that of the fit.
+    _informative: ClassVar[float] = 2.0
+
     @property
     def why_no_intervals(self) -> str:
         """Why `transition_intervals` cannot be had, in a sentence; empty: they can."""
@@ -247,7 +248,10 @@ class ChainModel(SequenceModel):
         # The same if all distributions over the symbols or states are as likely.
         unknown = math.sqrt((number - 1) / (number + 1)) / number if number > 1 else 1.0
         return Knowledge(
-            "standard deviation of a transition probability", min(std, _UNIFORM_STD), unknown / _TOLD, unknown
+            "standard deviation of a transition probability",
+            min(std, _UNIFORM_STD),
+            unknown / self._informative,
+            unknown,
         )
 
     def quality_range(self, model: Any) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from dpvb.results.statement import percent
 
 #: Largest number of units that is searched: more than there are people.
 MOST = 10**12
-# Noise of a mean, over the bound of a unit, at which the mean is taken for informative.
+# Noise of a mean, over the bound of a unit, up to which the mean is not hidden.
 _CLEAR = 0.1
 # Details that a text shows.
 _MOST_DETAILS = 12
@@ -32,7 +32,7 @@ class Knowledge:
     Attributes:
         name: the quantity, as a heading.
         number: its value, which falls as the number of units grows, or rises with it.
-        enough: value from which the result is informative; NaN: no value is known.
+        enough: value from which noise no longer hides the result; NaN: no value is known.
         unknown: value without any data, such as the standard deviation of a prior.
         rises: whether `number` rises with the number of units, as a number of groups does.
         details: other numbers by name, such as those of single columns.
@@ -64,7 +64,7 @@ class Knowledge:
 
     @property
     def strength(self) -> float:
-        """`number` in comparison with `enough`: 1 or more where the result is informative; NaN where `enough` is."""
+        """`number` compared with `enough`: 1 or more where noise does not hide the result; NaN where `enough` is."""
         if self.rises:
             return self.number / self.enough
         return self.enough / self.number if self.number > 0 else self.enough * math.inf
@@ -127,10 +127,10 @@ class Forecast:
         delta: of the budget.
         rung: what the estimator's own epsilon buys.
         ladder: the same for other budgets.
-        needed_units: number of units from which the result is informative; infinite if there is none.
+        needed_units: number of units from which noise no longer hides the result; infinite if there is none.
         needed_epsilon: epsilon from which it is; infinite above 100, NaN if other budgets were not asked for.
-        size, needed_size: the parameter that is the size of the model, its value, and the largest value at which the
-            result is informative; 0 if there is none, or if other budgets were not asked for.
+        size, needed_size: the parameter that is the size of the model, its value, and the largest value at which
+            noise does not hide the result; 0 if there is none, or if other budgets were not asked for.
         releases: the plan, in words.
     """
 
@@ -168,13 +168,13 @@ class Forecast:
         lines += [f"  {name}: {two_digits(number)}" for name, number in self.knowledge.details[:_MOST_DETAILS]]
         if self.knowledge.is_weak:
             ways = "; or ".join(self.alternatives()) or "more units together with a larger epsilon"
-            lines.append(f"The result is informative at {self.knowledge.needs}. This needs {ways}.")
+            lines.append(f"The noise no longer hides the result at {self.knowledge.needs}. This needs {ways}.")
         if math.isfinite(self.rung.epsilon):
             lines.append(attack(self.rung.belief, self.rung.power, self.unit, self.delta))
         return [*lines, self.releases]
 
     def alternatives(self) -> list[str]:
-        """Changes each of which makes the result informative, in words; none if it is, or if no single one does."""
+        """Changes each of which brings the result out of the noise, in words; none if it is, or no single one does."""
         if not self.knowledge.is_weak:
             return []
         ways = []
