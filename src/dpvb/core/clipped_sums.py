@@ -156,7 +156,7 @@ class Spread(ABC, Generic[Batch]):
 
 
 def _lent(rows: Any) -> Any:
-    """Return rows for a model of one's own: what its E-step writes into them reaches no other unit and no later release.
+    """Return rows for a model of one's own: what it writes into them reaches no other unit and no later release.
 
     Chunks may be views of data that are held in memory.
     """
