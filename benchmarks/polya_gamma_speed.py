@@ -12,6 +12,7 @@ from scipy.linalg.lapack import dlauum, dpotrf, dtrtri
 from threadpoolctl import threadpool_limits
 
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import updated
 from dpvb.core.noise import InsecureNoise, NoiseSource, SecureNoise
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
@@ -77,7 +78,7 @@ def step(x_nd: np.ndarray, y_n: np.ndarray, noise: float) -> tuple[float, float]
     for t, release in enumerate(plan, start=1):
         begun, drawn = time.process_time(), source.spent
         s = s.update(wall.release(partial(model.e_step, q, blocks=release.blocks), release), model.step_size(t))
-        q = model.m_step(s, q)
+        q = updated(model, s, q)
         spent, drawn = time.process_time() - begun, source.spent - drawn
     return spent - drawn, drawn
 

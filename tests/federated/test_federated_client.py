@@ -37,6 +37,7 @@ from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
 from dpvb.core.grids import grids_of
+from dpvb.core.model import updated
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Plan, phased
 from dpvb.core.sampling import FullBatch
@@ -222,7 +223,7 @@ def test_without_noise_the_shares_add_up_to_the_pooled_integers(case: Any, trust
         else:
             released = gathered(given, release, plan=plan, step=step, party=whole, run="", private=True, noise=noise)
             s = s.update(released, 1.0)
-        q = case.model.m_step(s, q)
+        q = updated(case.model, s, q)
 
 
 @dataclass(frozen=True)

@@ -164,11 +164,12 @@ class VIPSNetwork(Model):
             "xi_hidden": Rows(np.broadcast_to(kernel.xi_of(q.hidden_square_k), pi_nk.shape)),
         }
 
+    def started(self, s: Estimate, q: NetworkPosterior) -> NetworkPosterior:
+        """Return the number of examples."""
+        return replace(q, count=self.num_examples or max(float(s.read("count")[0]), 1.0))
+
     def m_step(self, s: Estimate, q: NetworkPosterior) -> NetworkPosterior:
         """Return q(W), q(c) and q(b), one after the other, each at its optimum given the others and the statistics."""
-        q = replace(q, count=self.num_examples or max(float(s.read("count")[0]), 1.0))
-        if "xi" not in s.names:
-            return q
         hidden_k, xi_z_kj, xi_j = s.read("hidden"), s.read("xi_z"), np.maximum(s.read("xi"), 0.0)
         curvature_jkk = positive_semidefinite(unpack_symmetric(s.read("xi_zz"), self.n_components))
         # Under noise the data's part of a curvature and the prior's part can both vanish.

@@ -361,8 +361,6 @@ class PolyaGamma(Model):
 
     def m_step(self, s: Estimate, q: PolyaGammaState) -> PolyaGammaState:
         """q(m), then q(α), from the released statistics."""
-        if "xi_xx" not in s.names:
-            return q
         if self.variant == "paper":
             projected_dd = _near_zero(unpack_symmetric(s.read("xi_xx"), self.n_features))
             precision = Precision(projected_dd, _NO_LIFT, q.alpha, q.alpha)
