@@ -37,8 +37,14 @@ class Waiting:
     def init(self, rng: Any) -> Any:
         return self.model.init(rng)
 
+    def started(self, s: Any, q: Any) -> Any:
+        return self.model.started(s, q)
+
     def m_step(self, s: Any, q: Any) -> Any:
         return self.model.m_step(s, q)
+
+    def finished(self, s: Any, q: Any) -> Any:
+        return self.model.finished(s, q)
 
     def e_step(self, q: Any, batch: Any, blocks: Mapping[str, Any]) -> Any:
         statistics = self.model.e_step(q, batch, blocks)

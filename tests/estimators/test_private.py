@@ -253,7 +253,7 @@ class Once(Sum):
     def e_step(self, q: Any, batch: Any, blocks: Any) -> Any:
         return {"n": dpvb.Rows(np.where(np.isnan(batch[:, :1]), np.nan, 1.0)), "s": dpvb.Rows(batch)}
 
-    def m_step(self, s: dpvb.Estimate, q: Any) -> Any:
+    def started(self, s: dpvb.Estimate, q: Any) -> Any:
         return s.read("s") / np.maximum(s.read("n"), 1.0)
 
 
@@ -367,7 +367,7 @@ def _sums(model: Any, clip: Any, group: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     class Kept(Once):
-        def m_step(self, s: dpvb.Estimate, q: Any) -> Any:
+        def started(self, s: dpvb.Estimate, q: Any) -> Any:
             found.update({name: s.read(name) for name in ("n", "s")})
             return q
 

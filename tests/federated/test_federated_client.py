@@ -37,6 +37,7 @@ from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
 from dpvb.core.grids import grids_of
+from dpvb.core.model import updated
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Plan, phased
 from dpvb.core.sampling import FullBatch
@@ -222,7 +223,7 @@ def test_without_noise_the_shares_add_up_to_the_pooled_integers(case: Any, trust
         else:
             released = gathered(given, release, plan=plan, step=step, party=whole, run="", private=True, noise=noise)
             s = s.update(released, 1.0)
-        q = case.model.m_step(s, q)
+        q = updated(case.model, s, q)
 
 
 @dataclass(frozen=True)
@@ -1440,7 +1441,7 @@ def test_a_folder_has_one_client_at_a_time(tmp_path: Path) -> None:
 @edit("federated/memory.py", r"(\d{1,16})-(\d{1,16})\.request", r"(\d{1,9})-(\d{1,9})\.request")
 @edit(
     "federated/memory.py",
-    "if found is None or not",
+    "if match is None or not",
     "if found is None:\n                    continue\n                if not",
 )
 @pytest.mark.parametrize("attempt", [10**9, 2**53 - 1])

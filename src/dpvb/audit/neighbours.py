@@ -28,6 +28,7 @@ from dpvb.core import loop
 from dpvb.core.clipped_sums import zeros
 from dpvb.core.contributions import Grid
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import updated
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Plan, Release
 from dpvb.core.released import Released
@@ -453,7 +454,7 @@ class _Recorded:
             self.qs.append(q)
             self.released.append(wall.release(loop.query(model, q, release), release))
             s = s.update(self.released[-1], 1.0 / t)
-            q = model.m_step(s, q)
+            q = updated(model, s, q)
 
     def _wall(self, matrix: Floats) -> Wall[Any]:
         return Wall(self.case.source(matrix, None), self.plan, noise=InsecureNoise(5))
