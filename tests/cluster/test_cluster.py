@@ -115,10 +115,10 @@ def released(task: Task, engine: Any = None, model: Any = None) -> list[Mapping[
     """Every release of a fit with noise that is the same in each: on one process, or on a cluster."""
     model, journal = task.model if model is None else model, Recorded()
     with spread(task.source, model, engine) as source:
-        wall: Wall[Any] = Wall(source, task.plan, noise=InsecureNoise(7), num_examples=NUMBER, journal=journal)
+        wall: Wall[Any] = Wall(source, task.relative, noise=InsecureNoise(7), num_examples=NUMBER, journal=journal)
         rng = np.random.default_rng(1)
-        loop.fit(model, wall, task.plan, rho=task.rho, rng=rng, projection=task.projection)
-    assert journal.begun == list(range(len(task.plan)))
+        loop.fit(model, wall, task.relative, rho=task.rho, rng=rng, projection=task.projection)
+    assert journal.begun == list(range(len(task.relative)))
     return journal.totals
 
 
@@ -221,9 +221,9 @@ def test_private_gradients_are_the_same_bits_and_are_compiled_once(two: LocalPoo
     times = [time.monotonic()]
     with spread(task.source, task.model, two) as source:
         journal = Recorded()
-        wall: Wall[Any] = Wall(source, task.plan, noise=InsecureNoise(7), num_examples=NUMBER, journal=journal)
+        wall: Wall[Any] = Wall(source, task.relative, noise=InsecureNoise(7), num_examples=NUMBER, journal=journal)
         rng, note = np.random.default_rng(1), lambda t, q: times.append(time.monotonic())
-        loop.fit(task.model, wall, task.plan, rho=task.rho, rng=rng, projection=task.projection, on_step=note)
+        loop.fit(task.model, wall, task.relative, rho=task.rho, rng=rng, projection=task.projection, on_step=note)
     assert_same_bits(released(task), journal.totals)
     first, *others = np.diff(times)
     assert np.median(others) < first / 2
@@ -844,13 +844,13 @@ def test_a_file_that_is_gone_in_mid_run_ends_it(two: LocalPool, tmp_path: Path) 
     paths = npz_shards(tmp_path)
     task = task_of(LDA, open_documents(paths), public_vocabulary=True, n_components=3)
     with spread(task.source, task.model, two) as source:
-        wall: Wall[Any] = Wall(source, task.plan, noise=InsecureNoise(7))
+        wall: Wall[Any] = Wall(source, task.relative, noise=InsecureNoise(7))
         for path in paths:
             path.unlink()
         os.kill(two.process_ids[1], signal.SIGKILL)
         query = partial(task.model.e_step, task.model.init(np.random.default_rng(0)), blocks=task.model.blocks)
         with pytest.raises(WallError):
-            wall.release(query, task.plan.releases[0])
+            wall.release(query, task.relative.releases[0])
 
 
 def test_a_file_that_changed_does_not_meet_the_words_of_others(two: LocalPool, tmp_path: Path) -> None:

@@ -261,7 +261,7 @@ def test_a_statistic_that_is_released_once_takes_the_whole_budget() -> None:
     model = dpvb.Private(Once(), **NO_NOISE).fit(X)
     np.testing.assert_allclose(model.q_, [0.5, 0.5], rtol=1e-5)
     assert model.n_iter_ == 0
-    plan = dpvb.Private(Once(), **BUDGET)._calibrated(dpvb.Private(Once(), **BUDGET).task(X).plan)
+    plan = dpvb.Private(Once(), **BUDGET).task(X).plan
     assert len(plan) == 1
     assert 0.49 < plan.epsilon(1e-6) <= 0.5
 

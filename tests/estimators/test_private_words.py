@@ -458,7 +458,7 @@ def test_a_plan_says_how_many_documents_must_use_a_word() -> None:
     said = json.loads(run("plan", "--epsilon", "1", "--vocabulary-share", "0.2", "--json").output)["vocabulary"]
     assert said["added_delta"] == DELTA / 20
     usual = model(epsilon=1.0, num_steps=None)
-    finds = usual._calibrated(usual.task([]).plan).releases[0].mechanism
+    finds = usual.task([]).plan.releases[0].mechanism
     assert said["noise_multiplier"] == finds.noise_multiplier
     shown = " ".join(run("plan", "--epsilon", "1", "--vocabulary-share", "0.2").output.split())
     assert f"about {math.ceil(10 * said['threshold']):,} documents of a hundred different words" in shown

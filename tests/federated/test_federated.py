@@ -105,7 +105,7 @@ class Around:
     @property
     def plan(self) -> Plan:
         federation = self.federation
-        return federation.trust.planned(self.tasks[0].plan, epsilon=federation.epsilon, delta=federation.delta)
+        return federation.trust.planned(self.tasks[0].relative, epsilon=federation.epsilon, delta=federation.delta)
 
     def offer(self, run: str = "run") -> Offer:
         return offered(self.federation, self.tasks[0].model, self.plan, run)
@@ -261,7 +261,7 @@ def test_full_steps_follow_the_pooled_fit_step_by_step(name: str) -> None:
     """Synchronous, ρ = 1, unequal clients: the pooled fit's q after every number of steps."""
     make, matrix = UNSUPERVISED[name]
     shards = np.split(matrix, [3, 5])
-    once = len(make(num_steps=2).task(matrix).plan) - 2
+    once = len(make(num_steps=2).task(matrix).relative) - 2
     for steps in (1, 3):
         joined, pooled = federated.simulate(make(), shards, num_rounds=once + steps), make(num_steps=steps).fit(matrix)
         assert joined.n_iter_ == pooled.n_iter_

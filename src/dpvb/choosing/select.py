@@ -146,8 +146,8 @@ def _tried(kind: type, params: Mapping[str, Any], data: Mapping[str, Any]) -> tu
     task: Task = check_known(trial.task(**data), "in a selection")
     generator("random_state", params["random_state"])
     Estimate.empty(task.model.blocks, task.projection)
-    Wall(task.source, task.plan, num_examples=params["num_examples"])
-    return task.plan, trial.quality_range(task.model)
+    Wall(task.source, task.relative, num_examples=params["num_examples"])
+    return task.relative, trial.quality_range(task.model)
 
 
 @dataclass(frozen=True)

@@ -119,20 +119,27 @@ class Task(NamedTuple):
     Attributes:
         model: what is learned.
         source: private data; None with a server, which has none.
-        plan: the releases, their noise relative.
+        relative: the releases, with noise relative to each other.
         rho: step sizes.
         projection: "read" or "step", see `loop.fit`.
         public: what the promise takes for public, in words, and where each comes from.
         notes: what is public about columns (names, a schema, a vocabulary, their number), and what `take` needs of it.
+        calibrate: calibrates the relative releases to the budget of the fit.
     """
 
     model: Any
     source: Any
-    plan: Plan
+    relative: Plan
     rho: StepSize
     projection: Any
     public: list[str]
     notes: Mapping[str, Any]
+    calibrate: Callable[[Plan], Plan]
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that a fit charges: the releases, with noise that meets the budget."""
+        return self.calibrate(self.relative)
 
 
 # Subclasses are dataclasses too, so that each parameter is named once; scikit-learn reads the signatures they get.
@@ -393,11 +400,11 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         columns["vocabulary"] = own if columns["vocabulary"] is None else columns["vocabulary"]
         kind = clone(self).set_params(ledger=None, dataset=None, checkpoint=None, resume="continue")
         task = kind.task(**rehearsal.made_up(kind, 1, **columns, grouped=False))
-        return task, kind._calibrated(task.plan)
+        return task, task.plan
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
         """What a plan lets one expect of n units; a kind without a measure of its own has the noise of means."""
-        return of_means(task.plan.unit, plan, n)
+        return of_means(plan.unit, plan, n)
 
     def _sampler(self) -> Sampler:
         """The sampler that the public parameters name; without any, the full batch."""
@@ -416,13 +423,14 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         clip: Literal["block", "joint"] = "block",
     ) -> Task:
         """The task of a model that lays out its plan so; `public` says by names what the promise takes for public."""
-        plan = self._relative_plan(model, source.unit, schedule, clip)
+        relative = self._relative_plan(model, source.unit, schedule, clip)
         stepped = any(block.phase == "step" for block in model.blocks.values())
         notes = {"steps": len(schedule.noise) if stepped else 0, **notes}
         if self.num_examples is not None:
             number = check_integer("num_examples", self.num_examples, low=1)
             public = {"num_examples": f"number of {source.unit}s {number}", **public}
-        return Task(model, source, plan, schedule.rho, schedule.projection, self._stated(public), notes)
+        public_facts = self._stated(public)
+        return Task(model, source, relative, schedule.rho, schedule.projection, public_facts, notes, self._calibrated)
 
     def _relative_plan(
         self, model: Any, unit: str, schedule: Schedule, clip: Literal["block", "joint"] = "block"
@@ -482,7 +490,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
         A rehearsal has made-up data: no ledger is charged, and the statement says so.
         """
-        plan, rng = self._calibrated(task.plan), generator("random_state", self.random_state)
+        plan, rng = task.plan, generator("random_state", self.random_state)
         doubts.warn(
             self.epsilon,
             self.delta,

@@ -71,13 +71,6 @@ _MANY_SHARE = 0.3
 _WORDS_OF_A_REPORT = 12
 #: Signal of each topic from which on its words are clear; benchmark `topics` (n_components="auto") chose it.
 _CLEAR = 100.0
-#: The parameters of a fit over words without names.
-_ANY_WORDS: dict[str, Any] = {
-    "vocabulary": None,
-    "public_vocabulary": True,
-    "vocabulary_delta": None,
-    "stop_words": None,
-}
 _WAY_OUT = ". Take fewer topics (n_components='auto'), more documents, or spend more."
 
 
@@ -227,13 +220,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         named = names if prior is None or names is not None else prior.vocabulary()
         words = named if self.vocabulary is None else self.vocabulary
         source = as_source(X, vocabulary=words, token_pattern=self.token_pattern, group=group)
-        hint, number_of_topics = (
-            "Or 'auto', with num_examples= or prior=.",
-            1 if self.n_components == "auto" else self.n_components,
-        )
-        self._model(
-            source.width, check_integer("n_components", number_of_topics, low=1, hint=hint)
-        )  # refuses what is out of range
         if source.vocabulary is None and not self.public_vocabulary:
             raise ParameterError(
                 "public_vocabulary must be True, or vocabulary given, for counts whose terms have no names. The "
@@ -241,6 +227,20 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 "a model shows them. CountVectorizer(vocabulary=words).transform(private_texts) has columns that "
                 "were fixed without looking: name them with vocabulary=words, or say public_vocabulary=True."
             )
+        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names, "published": public}
+        return self._task_of(source, prior, earlier, notes)
+
+    def _task_of(
+        self, source: Any, prior: KnownTopics | None, earlier: KnownTopics | None, notes: Mapping[str, Any]
+    ) -> Task:
+        """What a fit to documents would do whose columns are public."""
+        hint, number_of_topics = (
+            "Or 'auto', with num_examples= or prior=.",
+            1 if self.n_components == "auto" else self.n_components,
+        )
+        self._model(
+            source.width, check_integer("n_components", number_of_topics, low=1, hint=hint)
+        )  # refuses what is out of range
         around = None if prior is None else prior.aligned(source.vocabulary, source.width)
         if around is not None and prior is not None and prior.model is not None:
             model, schedule = self._around(source, around)
@@ -254,7 +254,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         start = "" if prior is None else f"; {prior.told(self)}"
         start += "" if earlier is None else f"; sums of {earlier.told(self)}"
         facts = {"vocabulary": f"the vocabulary, {source.width} terms{listed}", **self._public(model, start)}
-        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names, "published": public}
         return self._task(model, source, schedule, facts, notes)
 
     def _check_public_fit(self, *priors: KnownTopics | None) -> None:
@@ -329,15 +328,16 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 return task, plan
             width = check_integer("width", columns["width"], low=1)
             return task._replace(model=replace(task.model, n_terms=width)), plan
-        copy = clone(self).set_params(**_ANY_WORDS, provenance=None, ledger=None, dataset=None, checkpoint=None)
-        if (prior := self._known(self.prior, public=self.public_prior)) is not None and prior.model is None:
-            copy.prior = None  # Frequencies of words change no plan.
+        prior, earlier = self._known(self.prior, public=self.public_prior), self._known(self.earlier)
+        if prior is not None and prior.model is None:
+            prior = None  # Frequencies of words change no plan.
         width = check_integer("width", columns["width"], low=1)
-        task = copy.task(**copy.no_rows(schema=None, vocabulary=None, width=width))
-        return task, copy._calibrated(task.plan)
+        unrecorded = clone(self).set_params(ledger=None, dataset=None, checkpoint=None, resume="continue")
+        task = unrecorded._task_of(BagOfWords(sparse.csr_array((0, width))), prior, earlier, {"width": width})
+        return task, task.plan
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        return topic_forecast(signal_of_plan(task.model, plan, task.rho, n), task.plan.unit)
+        return topic_forecast(signal_of_plan(task.model, plan, task.rho, n), plan.unit)
 
     @property
     def above_noise_(self) -> Bools:
@@ -352,12 +352,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             model = self._fitted_model
             if model.means:
                 raise ParameterError("above_noise_ must be asked of a fit without prior=: its topics are the prior's.")
-            copy = clone(self).set_params(n_components=model.n_components, **_ANY_WORDS)
-            task = copy.set_params(prior=None, earlier=None, provenance=None).task(
-                **copy.no_rows(schema=None, vocabulary=None, width=self.n_features_in_)
+            schedule, rng = self._schedule(SHARES), generator("random_state", self.random_state)
+            blocks_of = self._model(self.n_features_in_, model.n_components, num_steps=len(schedule.noise))
+            plan = self._relative_plan(blocks_of, self.privacy_.unit, schedule)
+            self._above_noise: Bools | None = topics_above_noise(
+                model, self._q, plan, schedule.rho, schedule.projection, rng
             )
-            plan, rng = replace(task.plan, unit=self.privacy_.unit), generator("random_state", self.random_state)
-            self._above_noise: Bools | None = topics_above_noise(model, self._q, plan, task.rho, task.projection, rng)
         assert self._above_noise is not None
         return self._above_noise
 

@@ -242,7 +242,7 @@ class Client:
         Raises:
             FederationError: naming what differs, and both values.
         """
-        federation, plan = self._federation, self._owner.task.plan
+        federation, plan = self._federation, self._owner.task.relative
         model = declared(self._owner.task.model)
         compared = {
             "version of dpvb": (offer.version, __version__),

@@ -81,7 +81,7 @@ class Membership:
     """
 
     def __init__(self, owner: Owner, offer: str, said: Offer) -> None:
-        federation, trust, relative = owner.federation, owner.federation.trust, owner.task.plan
+        federation, trust, relative = owner.federation, owner.federation.trust, owner.task.relative
         reply = owner.memory.reply(offer)
         known = None if reply is None else messages.decode(reply)
         self._owner: Final = owner

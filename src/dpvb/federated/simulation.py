@@ -149,7 +149,7 @@ def steps_of(estimator: Any, data: Mapping[str, Any], num_rounds: int | None) ->
     if num_rounds is None:
         return estimator.num_steps
     check_integer("num_rounds", num_rounds, low=1, high=10**6)
-    once = len(clone(estimator).set_params(num_steps=2).task(**data).plan) - 2
+    once = len(clone(estimator).set_params(num_steps=2).task(**data).relative) - 2
     if num_rounds < (least := once + estimator.least_steps):
         raise ParameterError(f"num_rounds must be at least {least}: {once} releases happen once; got {num_rounds}.")
     return num_rounds - once
@@ -157,7 +157,7 @@ def steps_of(estimator: Any, data: Mapping[str, Any], num_rounds: int | None) ->
 
 def of_unit(task: Task, unit: str) -> Task:
     """The task with the name of its privacy unit."""
-    return task if unit == "example" else task._replace(plan=replace(task.plan, unit="client"))
+    return task if unit == "example" else task._replace(relative=replace(task.relative, unit="client"))
 
 
 def columns_of(task: Task) -> str:
