@@ -200,8 +200,8 @@ def test_an_estimator_takes_a_cluster(two: Any) -> None:
     ):
         data = {LDA: (COUNTS,), LogisticRegression: (X, Y)}.get(type(model), ((X > 0).astype(np.int8),))
         alone = [np.array(value) for value in (model.fit(*data).privacy_.epsilon, _fitted(model))]
-        assert np.array_equal(_fitted(model.fit(*data, cluster=two)), alone[1])
-    assert np.array_equal(_fitted(model.fit(*data, cluster="local:1")), alone[1])
+        assert np.array_equal(_fitted(model.fit(*data, run=dpvb.Run(cluster=two))), alone[1])
+    assert np.array_equal(_fitted(model.fit(*data, run=dpvb.Run(cluster="local:1"))), alone[1])
 
 
 def _fitted(model: Any) -> Any:
@@ -497,11 +497,11 @@ def test_parts_are_shared_out_evenly(parts: int, workers: int) -> None:
 def test_a_cluster_that_is_none_is_refused_before_anything_is_spent(name: str, tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **ACCOUNT)
-        model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0, ledger=ledger, dataset="people")
+        model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0)
         with pytest.raises(ParameterError, match="local:2"):
-            model.fit(X, Y, cluster=name)
+            model.fit(X, Y, run=dpvb.Run(cluster=name, ledger=ledger, dataset="people"))
         with pytest.raises(ParameterError, match="local:2"):
-            model.fit(X, Y, cluster=4)
+            model.fit(X, Y, run=dpvb.Run(cluster=4, ledger=ledger, dataset="people"))
         assert ledger.remaining("people").num_charges == 0
 
 
@@ -634,7 +634,7 @@ def test_pages_of_dask_that_strangers_could_see_are_said(page: str, monkeypatch:
         warnings.catch_warnings(record=True) as said,
     ):
         warnings.simplefilter("always")
-        model.fit(X, Y, cluster=client)
+        model.fit(X, Y, run=dpvb.Run(cluster=client))
     assert any("beyond this machine" in str(one.message) for one in said) is (page == ":0")
 
 
@@ -787,7 +787,7 @@ def test_a_fit_reads_a_table_in_files(two: Any, tmp_path: Path) -> None:
     one = Table({"a": X[:, 0], "b": X[:, 1], "y": Y}, schema())
     model = LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, row_norm=1.0)
     alone = model.fit(one).coef_
-    assert np.array_equal(model.fit(table, cluster=two).coef_, alone)
+    assert np.array_equal(model.fit(table, run=dpvb.Run(cluster=two)).coef_, alone)
     usable = np.arange(NUMBER) > 5
     with pytest.raises(DataFormatError, match="NaN"):
         model.predict_proba(table)
@@ -831,11 +831,9 @@ def test_a_missing_file_is_refused_before_anything_is_spent(two: Any, client: An
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **{**ACCOUNT, "unit": "document"})
         for engine in (two, client):
-            model = LDA(
-                3, public_vocabulary=True, epsilon=1.0, delta=1e-5, num_steps=2, ledger=ledger, dataset="people"
-            )
+            model = LDA(3, public_vocabulary=True, epsilon=1.0, delta=1e-5, num_steps=2)
             with pytest.raises(DataFormatError, match="a worker process cannot read its part"):
-                model.fit(source, cluster=engine)
+                model.fit(source, run=dpvb.Run(cluster=engine, ledger=ledger, dataset="people"))
         assert ledger.remaining("people").num_charges == 0
 
 
@@ -870,24 +868,22 @@ def test_a_run_goes_on_with_or_without_a_cluster(first: Any, second: Any, tmp_pa
     """The data are the same by their digest, wherever they lie, so that an interrupted step costs nothing again."""
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **ACCOUNT)
-        model = LogisticRegression(
-            epsilon=1.0,
-            delta=1e-5,
-            num_steps=4,
-            row_norm=1.0,
-            ledger=ledger,
-            dataset="people",
-            checkpoint=tmp_path / "run",
-        )
+        model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=4, row_norm=1.0)
 
         def stop(step: int, plan: Plan) -> None:
             if step == 2:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            model.fit(X, Y, cluster=first, progress=stop)
+            model.fit(
+                X,
+                Y,
+                run=dpvb.Run(
+                    cluster=first, progress=stop, ledger=ledger, dataset="people", checkpoint=tmp_path / "run"
+                ),
+            )
         spent = ledger.remaining("people").epsilon
-        model.fit(X, Y, cluster=second)
+        model.fit(X, Y, run=dpvb.Run(cluster=second, ledger=ledger, dataset="people", checkpoint=tmp_path / "run"))
         assert ledger.remaining("people").epsilon == spent
 
 

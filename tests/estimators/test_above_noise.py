@@ -139,7 +139,7 @@ def test_a_warning_comes_before_anything_is_spent_where_the_number_is_public() -
 
     def begin(**options: Any) -> None:
         with pytest.raises(KeyboardInterrupt):
-            model(epsilon=1.0, **options).fit(BagOfWords(documents(1, n=20)), progress=stop)
+            model(epsilon=1.0, **options).fit(BagOfWords(documents(1, n=20)), run=dpvb.Run(progress=stop))
 
     with pytest.warns(FewTopicsWarning, match="expect none of 5 topics .* from about [0-9,]+ documents on"):
         begin(num_examples=20)

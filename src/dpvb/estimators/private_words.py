@@ -29,7 +29,7 @@ from dpvb.guards.errors import (
     check_choice,
     check_number,
 )
-from dpvb.runs.run import Run
+from dpvb.runs.journal import RunJournal
 
 #: Share of the budget Σ p²/σ² that the release of words takes, and its part of delta: benchmark `topics` chose them.
 SHARE: Final = 0.2
@@ -115,7 +115,7 @@ def laid(task: Task, *, delta: float, part: float | None) -> Task:
     return task._replace(relative=replace(task.relative, releases=releases))
 
 
-def found(task: Task, plan: Plan, run: Run | None, num_examples: int | None) -> tuple[Task, Plan, Journal]:
+def found(task: Task, plan: Plan, run: RunJournal | None, num_examples: int | None) -> tuple[Task, Plan, Journal]:
     """Release the words, and say how the fit goes on: its task, the plan in the words' columns, the journal.
 
     Args:

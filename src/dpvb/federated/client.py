@@ -55,7 +55,7 @@ from dpvb.guards.strangers import say
 from dpvb.ledger import Ledger
 from dpvb.models.declared import declared
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs.counted import check_account, opened
+from dpvb.runs.run import check_account, opened
 from dpvb.version import __version__
 
 _SILENT: Final = "this client failed; the reason stays with its owner."
