@@ -198,12 +198,12 @@ def first_files(files: Sequence[Rows]) -> list[tuple[Any, int]]:
 @kills("persons", "a person in two files refused")
 @edit(
     "data/persons.py",
-    "        found.append(Elsewhere(",
-    '        if own & seen:\n            raise DataFormatError("A person has rows in two files.")\n'
-    "        found.append(Elsewhere(",
+    "        others.append(Elsewhere(",
+    '        if digests & seen:\n            raise DataFormatError("A person has rows in two files.")\n'
+    "        others.append(Elsewhere(",
 )
 @kills("persons", "persons of the last file but one forgotten")
-@edit("data/persons.py", "        seen |= own\n", "        seen = own\n")
+@edit("data/persons.py", "        seen |= digests\n", "        seen = digests\n")
 @kills("persons", "a person in files of two formats is two units")
 @edit("data/persons.py", "hashlib.blake2b(name.encode(", "hashlib.blake2b(f'{type(cell)} {name}'.encode(")
 @settings(max_examples=40, deadline=None, derandomize=True)

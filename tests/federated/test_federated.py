@@ -646,14 +646,14 @@ def test_an_acceptance_that_is_none_ends_the_run(how: str, schedule: str) -> Non
 @kills("crashes", "a repeated request answered with fresh noise", "none")
 @edit(
     "federated/client.py",
-    "known = self._memory.reply(digest)\n                return",
-    "known = None\n                return",
+    "reply = self._memory.reply(digest)\n                return",
+    "reply = None\n                return",
 )
 @edit("federated/client.py", "return attempts[min(attempts)] != digest", "return True")
 @edit(
     "federated/membership.py",
-    "known = digest in memory.begun(self.offer).get(request.step, {}).values()",
-    "known = False",
+    "repeated = digest in memory.begun(self.offer).get(request.step, {}).values()",
+    "repeated = False",
 )
 @pytest.mark.parametrize("trust", TRUST)
 def test_what_no_honest_server_asks_is_refused_for_nothing(trust: str, ledger: Path) -> None:

@@ -659,7 +659,7 @@ def test_malformed_messages_are_refused_whatever_they_are(data: st.DataObject) -
 
 
 @kills("queries", "a server's q asked whatever its form")
-@edit("federated/form_of_q.py", "if not any(_fits(form, own) for own in self._forms) or not", "if not")
+@edit("federated/form_of_q.py", "if not any(_fits(form, expected) for expected in self._forms) or not", "if not")
 def test_a_q_of_another_form_is_refused_before_its_release_is_begun(ledger: Path) -> None:
     """An array with a row of its own for every row of data would undo the clipping of each by itself."""
     made = party()

@@ -154,9 +154,9 @@ def num_steps(*, epsilon: float, delta: float, **steps: Unpack[Steps]) -> int:
 
 def _accounted(steps: Steps, **asked: Any) -> tuple[Event, dict[str, str]]:
     """The event of equal steps, and the relation and the method; `asked` stands for what is asked for."""
-    given: dict[str, Any] = {"sampler": "poisson", **steps}
+    settings: dict[str, Any] = {"sampler": "poisson", **steps}
     usual = {"neighboring_relation": "add_or_remove_one", "method": "pld"}
-    how = {name: given.pop(name, value) for name, value in usual.items()}
-    given.update(asked)
-    check_given(Event, inspect.signature(Event), (), given)
-    return Event(**given), how
+    how = {name: settings.pop(name, value) for name, value in usual.items()}
+    settings.update(asked)
+    check_given(Event, inspect.signature(Event), (), settings)
+    return Event(**settings), how

@@ -83,18 +83,18 @@ class Membership:
     def __init__(self, owner: Owner, offer: str, said: Offer) -> None:
         federation, trust, relative = owner.federation, owner.federation.trust, owner.task.relative
         reply = owner.memory.reply(offer)
-        known = None if reply is None else messages.decode(reply)
+        accepted = None if reply is None else messages.decode(reply)
         self._owner: Final = owner
         self.offer: Final = offer
         self.name: Final = said.run
-        self.nonce: Final[bytes] = secrets.token_bytes(messages.NONCE_BYTES) if known is None else known.nonce
-        self.restarted = known is not None
+        self.nonce: Final[bytes] = secrets.token_bytes(messages.NONCE_BYTES) if accepted is None else accepted.nonce
+        self.restarted = accepted is not None
         self.ended = False
         run = Run(ledger=owner.ledger, dataset=owner.dataset, checkpoint=owner.memory.checkpoint(offer))
         self._method: Final = run.method(trust.method)
         budget = {"epsilon": federation.epsilon, "delta": federation.delta, "num_examples": federation.num_examples}
-        if known is not None or trust.name != "none":
-            multipliers = said.multipliers if known is None else known.facts["multipliers"]
+        if accepted is not None or trust.name != "none":
+            multipliers = said.multipliers if accepted is None else accepted.facts["multipliers"]
             self.plan = owner.shared.once(trust.adopted, relative, tuple(multipliers), **budget)
         else:
             self.plan = owner.shared.once(trust.planned, relative, method=self._method, **budget)
@@ -217,8 +217,8 @@ class Membership:
     ) -> tuple[Mapping[str, Ints], bool]:
         """A release beyond the plan: charged by itself, behind a wall of its own."""
         memory, release = self._owner.memory, self.plan.releases[request.step]
-        known = digest in memory.begun(self.offer).get(request.step, {}).values()
-        if known and not memory.lasting:
+        repeated = digest in memory.begun(self.offer).get(request.step, {}).values()
+        if repeated and not memory.lasting:
             raise FederationError("this attempt was begun before and its answer is gone; ask for another one.")
         self._opened()
         memory.begin(self.offer, request.step, request.attempt, digest)

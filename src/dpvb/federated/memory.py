@@ -213,11 +213,11 @@ class Memory:
             check_own_folder(room)
             self._offers[room.name] = _bytes(room / "offer") or b""
             for path in room.glob("*.request"):
-                if found := _REQUEST.fullmatch(path.name):
+                if match := _REQUEST.fullmatch(path.name):
                     digest = (_bytes(path) or b"").decode("ascii", "replace")
                     if not _DIGEST.fullmatch(digest):
                         raise CheckpointError(f"{path}: damaged. Give the client a new folder.")
-                    self.begun(room.name).setdefault(int(found[1]), {})[int(found[2])] = digest
+                    self.begun(room.name).setdefault(int(match[1]), {})[int(match[2])] = digest
             if (room / "ended").exists():
                 self._ended.add(room.name)
 

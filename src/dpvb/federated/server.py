@@ -220,10 +220,10 @@ class Server:
         if len(answered) < trust.least:
             missing = [name for name in sorted(self._federation.participants) if name not in answered]
             reasons = self._asking.reasons
-            told = "; ".join(f"{name}: {reasons.get(name, 'no answer').rstrip('.')}" for name in missing)
+            reasons_of_missing = "; ".join(f"{name}: {reasons.get(name, 'no answer').rstrip('.')}" for name in missing)
             raise FederationError(
                 f"{len(answered)} of {trust.num_clients} clients take part, and the plan tolerates {trust.tolerated} "
-                f"missing. {told}. Nothing more is asked; every client keeps what it was charged."
+                f"missing. {reasons_of_missing}. Nothing more is asked; every client keeps what it was charged."
             )
         return sorted(answered)
 

@@ -89,8 +89,8 @@ def simulate(
             )
     if estimator.batch_size is not None:
         raise ParameterError("batch_size must be None: clients differ in size. Use sampling_prob, or the full batch.")
-    given = {"epsilon": epsilon, "delta": delta}
-    estimator.set_params(**{name: value for name, value in given.items() if value is not None})
+    budget = {"epsilon": epsilon, "delta": delta}
+    estimator.set_params(**{name: value for name, value in budget.items() if value is not None})
     owned = [_data(shard, unit) for shard in _listed("shards", shards)]
     model_of_trust = Trust(trust, len(owned), tolerated, colluders)
     with Run().alone():
