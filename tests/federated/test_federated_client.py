@@ -69,7 +69,7 @@ def task_of(rows: Any, model: Any = None, steps: int = STEPS, source: Callable[.
     """A fit of a small model, whose every release costs the same."""
     model = Location() if model is None else model
     plan = phased(model.blocks, FullBatch(), [1.0] * steps, unit="row")
-    return Task(model, source(rows), plan, constant(1.0), "read", [], {})
+    return Task(model, source(rows), plan, constant(1.0), "read", [], {}, lambda plan: plan)
 
 
 def rows_of(m: int) -> np.ndarray:
@@ -90,14 +90,14 @@ class Party:
 
     def offer(self, run: str = "run", **changes: Any) -> Offer:
         federation, task = self.federation, self.tasks["a"]
-        plan = federation.trust.planned(task.plan, epsilon=federation.epsilon, delta=federation.delta)
+        plan = federation.trust.planned(task.relative, epsilon=federation.epsilon, delta=federation.delta)
         found = offered(federation, task.model, plan, run, num_examples=federation.num_examples)
         return replace(found, **changes)
 
     @property
     def plan(self) -> Plan:
         federation = self.federation
-        return federation.trust.planned(self.tasks["a"].plan, epsilon=federation.epsilon, delta=federation.delta)
+        return federation.trust.planned(self.tasks["a"].relative, epsilon=federation.epsilon, delta=federation.delta)
 
 
 def party(

@@ -48,7 +48,7 @@ def made(ledger: Ledger, epsilon: float = 3.0) -> Ledger:
 
 def fit(ledger: Ledger, epsilon: float = 1.0, **options: Any) -> None:
     given = {"epsilon": epsilon, "delta": DELTA, "num_steps": 2, **options}
-    dpvb.LogisticRegression(row_norm=1.0, **given, ledger=ledger, dataset="rows").fit(X, Y)
+    dpvb.LogisticRegression(row_norm=1.0, **given).fit(X, Y, run=dpvb.Run(ledger=ledger, dataset="rows"))
 
 
 def marks(ledger: Ledger) -> list[object]:
@@ -321,9 +321,9 @@ def test_an_interrupted_fit_gives_back_and_stays_gaussian(book: Ledger) -> None:
     def stop(step: int, plan: object) -> None:
         raise KeyboardInterrupt
 
-    model = dpvb.LogisticRegression(row_norm=1.0, epsilon=1.0, delta=DELTA, num_steps=40, ledger=book, dataset="rows")
+    model = dpvb.LogisticRegression(row_norm=1.0, epsilon=1.0, delta=DELTA, num_steps=40)
     with pytest.raises(KeyboardInterrupt):
-        model.fit(X, Y, progress=stop)
+        model.fit(X, Y, run=dpvb.Run(progress=stop, ledger=book, dataset="rows"))
     kinds = [entry.kind for entry in book.entries() if entry.cost]
     assert kinds == ["charge", "refund"]
     left = book.remaining("rows")
@@ -441,7 +441,7 @@ def test_where_others_append_the_orders_count(postgresql: Server) -> None:
 
 
 @kills("accountant", "discrete shares that count as Gaussians")
-@edit("runs/run.py", "normal: bool = False,", "normal: bool = True,")
+@edit("runs/journal.py", "normal: bool = False,", "normal: bool = True,")
 def test_shares_of_several_owners_are_not_normal(book: Ledger, tmp_path: Path) -> None:
     """Under secure aggregation noise is made of discrete parts, which are priced by their curve alone."""
     from dpvb import federated

@@ -13,6 +13,7 @@ from dpvb import LDA
 from dpvb.cli.terminal import new_console, print_table, progress_bar
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.results import metrics
+from dpvb.runs.run import Run
 from dpvb.sample import Sample, load_sample
 
 TOPICS = 20
@@ -44,7 +45,7 @@ def compare(
     for label, budget in (("private", epsilon), ("not private", math.inf)):
         model = LDA(topics, epsilon=budget, delta=delta, vocabulary=sample.vocabulary, random_state=_SEED, **parameters)
         with progress_bar(budget, delta, label=label) as tell:
-            fitted[label] = model.fit(sample.documents, progress=tell)
+            fitted[label] = model.fit(sample.documents, run=Run(progress=tell))
     private, plain = fitted["private"], fitted["not private"]
     tops = [metrics.top_words(model.components_, min(_MATCHED, len(sample.vocabulary))) for model in (private, plain)]
     partner, shared = metrics.match_topics(tops[0], tops[1])

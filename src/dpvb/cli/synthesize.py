@@ -157,6 +157,7 @@ def synthesize(
                 "a table needs --epsilon and --delta, what the rows may reveal about any one of its own."
             )
         from dpvb.estimators import Mixture
+        from dpvb.runs.run import Run
 
         model = Mixture(
             groups,
@@ -166,13 +167,11 @@ def synthesize(
             missing=missing,
             check_share=check_share,
             random_state=seed,
-            ledger=ledger,
-            dataset=dataset,
         )
         how = {"separator": separator, "decimal": decimal, "encoding": encoding}
         given = reading.table(data, schema, **how)
         with progress_bar(epsilon, delta, quiet=quiet) as tell:
-            model.fit(**given, progress=tell)
+            model.fit(**given, run=Run(ledger=ledger, dataset=dataset, progress=tell))
         log.write("statement", message=model.privacy_.brief)
     is_of_sequences = model.reads == "sequences"
     if is_of_sequences and (many or fidelity is not None):

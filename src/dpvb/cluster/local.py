@@ -25,7 +25,7 @@ _MAIN = "import sys; sys.path[:] = sys.argv[1:]; from dpvb.cluster.process impor
 
 @final
 class LocalPool:
-    """A pool of processes for `fit(X, cluster=pool)`; `with` ends them.
+    """A pool of processes for `dpvb.Run(cluster=pool)`; `with` ends them.
 
     They read private data and are inside the wall: they talk to this process alone, through pipes, write nothing, and
     end with it. The machine's cores are shared out among them.

@@ -46,7 +46,7 @@ class FormOfQ:
 
     def __init__(self, task: Task, shared: Shared) -> None:
         self._task = task
-        self._forms, self.classes = shared.once(_rehearsed, task.model, task.plan)
+        self._forms, self.classes = shared.once(_rehearsed, task.model, task.relative)
         self._no_rows: list[Any] | None = None
 
     def check(self, q: Any, release: Release) -> None:
