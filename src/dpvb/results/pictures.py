@@ -47,11 +47,16 @@ def save(path: str | os.PathLike[str], figures: Iterable[Figure], heading: str) 
     """
     matplotlib = _matplotlib("matplotlib.figure")
     drawings = [drawing for figure in figures for drawing in figure.drawings()]
-    heights = [0.6 + _DRAWN[drawing.form][1](drawing) for drawing in drawings]
+    notes = [_wrapped(drawing.note) for drawing in drawings]
+    heights = [
+        0.6 + 0.15 * note.count("\n") + _DRAWN[drawing.form][1](drawing)
+        for drawing, note in zip(drawings, notes, strict=True)
+    ]
     picture = matplotlib.Figure(figsize=(_WIDTH, min(sum(heights) + 0.4, _HIGHEST)), layout="constrained")
     panels = picture.subfigures(len(drawings), 1, height_ratios=heights, squeeze=False).ravel()
-    for panel, drawing in zip(panels, drawings, strict=True):
+    for panel, drawing, note in zip(panels, drawings, notes, strict=True):
         panel.suptitle(_wrapped(drawing.title), fontsize=10, **_AS_IT_IS)
+        panel.supxlabel(note, fontsize=7, **_AS_IT_IS)
         _DRAWN[drawing.form][0](panel, drawing)
     picture.suptitle(_wrapped(heading), fontsize=9, **_AS_IT_IS)
     _write(picture, path)
