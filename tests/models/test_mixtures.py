@@ -580,7 +580,7 @@ def test_two_groups_start_along_the_axis_on_which_rows_spread_most() -> None:
 
 
 def test_tables_of_pairs_have_ten_bins_of_each_number() -> None:
-    """As docs/mixtures.md says; a gap has a bin of its own, and small counts one for each value."""
+    """As docs/models/mixtures.md says; a gap has a bin of its own, and small counts one for each value."""
     assert Pairs(MixedColumns(numbers=2, gaps=(1,), max_counts=(4.0, 99.0), sizes=(3, 2))).sizes == (10, 11, 5, 10, 3)
 
 
