@@ -1442,7 +1442,7 @@ def test_a_folder_has_one_client_at_a_time(tmp_path: Path) -> None:
 @edit(
     "federated/memory.py",
     "if match is None or not",
-    "if found is None:\n                    continue\n                if not",
+    "if match is None:\n                    continue\n                if not",
 )
 @pytest.mark.parametrize("attempt", [10**9, 2**53 - 1])
 def test_a_request_of_any_number_is_remembered_after_a_restart(attempt: int, tmp_path: Path) -> None:
