@@ -14,7 +14,7 @@ from dpvb.cli.root import app
 from dpvb.cli.terminal import new_console, print_table, progress_bar
 
 if TYPE_CHECKING:
-    from dpvb import LDA, Run
+    from dpvb import LDA
     from dpvb.guards.arrays import Floats, Ints
     from dpvb.sample import Sample
 
