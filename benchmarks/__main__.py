@@ -58,6 +58,7 @@ NAMES = [
     "sequences",
     "hidden_markov",
     "sequence_coverage",
+    "sequence_intervals",
     "linear_dynamical",
     "composed_sequences",
     "naive_bayes",
