@@ -48,7 +48,7 @@ def fixed_noise(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def test_the_noise_of_a_plan_is_that_of_the_fit() -> None:
     fitted = model(3, epsilon=1.0, learning_offset=2.0, learning_decay=0.8).fit(documents(2, n=40))
     task = fitted.task(documents(2, n=40))
-    std = final_std(fitted._calibrated(task.plan), task.rho)
+    std = final_std(task.plan, task.rho)
     np.testing.assert_allclose(fitted._q.sum_std_v * fitted._q.word_weight_v, std, rtol=1e-9)
 
 
@@ -136,7 +136,7 @@ def test_a_warning_comes_before_anything_is_spent_where_the_number_is_public() -
 
     def begin(**options: Any) -> None:
         with pytest.raises(KeyboardInterrupt):
-            model(epsilon=1.0, **options).fit(BagOfWords(documents(1, n=20)), progress=stop)
+            model(epsilon=1.0, **options).fit(BagOfWords(documents(1, n=20)), run=dpvb.Run(progress=stop))
 
     with pytest.warns(LostInNoiseWarning, match="topics above the noise, of 5: 0 is forecast for 20 documents"):
         begin(num_examples=20)
@@ -151,7 +151,7 @@ def test_auto_takes_as_many_topics_as_are_clear() -> None:
     chosen = model("auto", **given)
     one = model(1, **given)
     task = one.task(matrix)
-    expected = signal_over_noise(task.model, one._calibrated(task.plan), task.rho, 3_000) // 100
+    expected = signal_over_noise(task.model, task.plan, task.rho, 3_000) // 100
     assert expected > 1
     fitted = chosen.fit(matrix)
     assert len(fitted.components_) == expected

@@ -113,9 +113,10 @@ def test_a_budget_beyond_reason_has_a_forecast(name: str, epsilon: float) -> Non
 def test_a_forecast_is_words_and_finite_numbers_and_leaves_nothing_behind(
     name: str, no_wall: None, tmp_path: Path
 ) -> None:
-    kind = made(name, ledger=str(tmp_path / "budget.db"), dataset="people", checkpoint=tmp_path / "run")
+    kind = made(name)
     before = dict(vars(kind))
-    found = dpvb.plan(kind, 2_000, **columns_of(name), epsilons=())
+    with dpvb.Run(ledger=str(tmp_path / "budget.db"), dataset="people", checkpoint=tmp_path / "run"):
+        found = dpvb.plan(kind, 2_000, **columns_of(name), epsilons=())
     assert vars(kind) == before
     assert not list(tmp_path.iterdir())
     assert found.num_units == 2_000
@@ -170,8 +171,8 @@ def test_a_fit_warns_before_its_charge_of_a_result_that_is_lost_in_noise(tmp_pat
     """Of every kind, where the number of units is public; the fit is stopped by the warning."""
     ledger = dpvb.Ledger(tmp_path / "budget.db")
     ledger.register("people", unit="sequence", neighboring_relation="add_or_remove_one", epsilon=9, delta=1e-3)
-    kind = made("MarkovChain", 0.1, num_examples=100, ledger=ledger, dataset="people")
-    with warnings.catch_warnings():
+    kind = made("MarkovChain", 0.1, num_examples=100)
+    with warnings.catch_warnings(), dpvb.Run(ledger=ledger, dataset="people"):
         warnings.simplefilter("error", LostInNoiseWarning)
         with pytest.raises(LostInNoiseWarning, match=r"is forecast for 100 sequences\. .*dpvb\.plan"):
             kind.fit([[0, 1]])

@@ -224,9 +224,19 @@ class Forecast:
             DpvbError: if matplotlib is not installed.
         """
         from dpvb.results import pictures
+        from dpvb.results.figures import Curves
 
-        points = [(rung.epsilon, rung.knowledge.number, rung.power) for rung in self.ladder]
-        pictures.ladder_picture(path, points, self.knowledge.name, self.rung.epsilon)
+        values = {
+            self.knowledge.name: [rung.knowledge.number for rung in self.ladder],
+            "found by a test with 1 % false alarms": [rung.power for rung in self.ladder],
+        }
+        at = tuple(rung.epsilon for rung in self.ladder)
+        axis: dict[str, Any] = {"x": "epsilon", "at": at, "mark": self.rung.epsilon, "log": True, "low": 0.0}
+        curves = [
+            Curves(title=title, lines=((title, tuple((value, value, value) for value in line)),), **axis)
+            for title, line in values.items()
+        ]
+        pictures.save(path, curves, f"What epsilon buys: {self.kind}")
 
 
 def attack(belief: float, power: float, unit: str, delta: float) -> str:
