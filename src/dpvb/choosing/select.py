@@ -125,7 +125,7 @@ def select(
         WallError: if a run failed; the whole selection stays charged.
     """
     beside = {"trials": trials, "exposure": exposure, "offset": offset, "weights": weights}
-    beside = {name: given for name, given in beside.items() if given is not None}
+    beside = {name: column for name, column in beside.items() if column is not None}
     data = {"X": X, "y": y, "group": group, **beside}
     run = Run.current(run)
     if run.checkpoint is not None:
@@ -220,12 +220,12 @@ def _complete(estimator: Any, candidates: Sequence[Mapping[str, Any]]) -> list[d
         raise ParameterError("candidates must be a list of dicts of the estimator's parameters, at least one.")
     complete = []
     for candidate in candidates:
-        own = estimator.get_params(deep=False)
-        if not isinstance(candidate, Mapping) or not set(candidate) <= set(own):
+        params = estimator.get_params(deep=False)
+        if not isinstance(candidate, Mapping) or not set(candidate) <= set(params):
             raise ParameterError(f"candidates must be dicts of parameters of {type(estimator).__name__}.")
         if decided := sorted(set(_OWN) & set(candidate)):
             raise ParameterError(f"candidates must leave out {', '.join(decided)}: decided once for all of them.")
-        complete.append({**own, **candidate})
+        complete.append({**params, **candidate})
     return complete
 
 
@@ -255,7 +255,7 @@ def _fixed(
 ) -> _Choice:
     """Rehearse every candidate, and scale all noise so that the selection meets (epsilon, delta)."""
     kind, settings = type(estimator), _complete(estimator, candidates)
-    if any(isinstance(given, Iterator) for given in data.values()):
+    if any(isinstance(column, Iterator) for column in data.values()):
         raise ParameterError("X, y, group and what stands beside y must be readable more than once: iterators are not.")
     check_choice("distribution", distribution, tuple(DISTRIBUTIONS))
     check_number("holdout", holdout, low=0, high=1, closed="neither")
@@ -437,8 +437,8 @@ def _run(
     trial = choice.kind(**params)
     with Run().alone():
         task = trial.task(**data)
-    kept = Side(task.source, coins, choice.holdout, scored=False)
-    wall = Wall(kept, choice.plans[c], noise=make_noise(), num_examples=params["num_examples"])
+    fitted = Side(task.source, coins, choice.holdout, scored=False)
+    wall = Wall(fitted, choice.plans[c], noise=make_noise(), num_examples=params["num_examples"])
     rng = generator("random_state", params["random_state"])
     q, estimate = loop.fit(task.model, wall, choice.plans[c], rho=task.rho, rng=rng, projection=task.projection)
     trial.take(task, q)

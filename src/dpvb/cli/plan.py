@@ -57,9 +57,9 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
         from dpvb.data import Schema
         from dpvb.estimators.planned import plan as planned
 
-        known = inspect.signature(kind).parameters
-        model = kind(**{name: value_of(name, value, hints[name]) for name, value in given.items() if name in known})
-        declared = {name: given[name] for name in columns if name not in known}
+        names = inspect.signature(kind).parameters
+        model = kind(**{name: value_of(name, value, hints[name]) for name, value in given.items() if name in names})
+        declared = {name: given[name] for name in columns if name not in names}
         if declared.get("schema") is not None:
             declared["schema"] = Schema.load(declared["schema"])
         units = check_integer("units", units, low=1)

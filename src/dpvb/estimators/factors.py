@@ -141,8 +141,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         noise, of_lengths = plan.noise_stds("gram")[-1], sum(plan.noise_stds("length"))
         details = []
         if number is not None and number < d:
-            kept = captured(d, number, noise_of_moments(noise, of_lengths, n))
-            details.append((f"variance that {number} components capture, over that without noise", kept))
+            share = captured(d, number, noise_of_moments(noise, of_lengths, n))
+            details.append((f"variance that {number} components capture, over that without noise", share))
         return Knowledge(
             "least share of the variance with which a direction is seen",
             least_share(d, noise, of_lengths, n),

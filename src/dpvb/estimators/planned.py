@@ -61,15 +61,15 @@ def plan(
     def is_enough(**changed: float) -> bool:
         return not at(**changed)[1](number).is_weak
 
-    epsilon, (releases, knows), own = estimator.epsilon, at(), rung(estimator.epsilon)
-    weak = own.knowledge.is_weak
+    epsilon, (releases, knows), budgeted = estimator.epsilon, at(), rung(estimator.epsilon)
+    weak = budgeted.knowledge.is_weak
     needed_units = least(lambda units: not knows(units).is_weak, number, MOST) if weak else float(number)
     needed_epsilon, needed_size = math.nan, 0
     ladder: tuple[Rung, ...] = ()
     size = getattr(estimator, str(estimator.size_parameter), None)
     # With a given noise multiplier, or without noise, no noise follows epsilon.
     if budgets and estimator.noise_multiplier is None and math.isfinite(epsilon):
-        ladder = tuple(own if one == epsilon else rung(one) for one in sorted({*budgets, epsilon}))
+        ladder = tuple(budgeted if one == epsilon else rung(one) for one in sorted({*budgets, epsilon}))
         needed_epsilon = epsilon
         if weak:
             needed_epsilon = (
@@ -83,7 +83,7 @@ def plan(
         unit=releases.unit,
         num_units=number,
         delta=estimator.delta,
-        rung=own,
+        rung=budgeted,
         ladder=ladder,
         needed_units=needed_units,
         needed_epsilon=needed_epsilon,
