@@ -31,6 +31,7 @@ from dpvb.accounting.answers import (
     true_positive_rate,
 )
 from dpvb.accounting.calibration import calibrate, most_steps
+from dpvb.accounting.declared_costs import LaplaceNoise, StatedGuarantee, gaussian_noise
 from dpvb.accounting.events import Event, NeighboringRelation, Sampler
 from dpvb.accounting.independent import SecondOpinion, confirm, confirm_once, second_opinion
 from dpvb.guards.errors import check_number
@@ -41,10 +42,12 @@ __all__ = [
     "UNPROVEN_METHODS",
     "Answer",
     "Event",
+    "LaplaceNoise",
     "Method",
     "NeighboringRelation",
     "Sampler",
     "SecondOpinion",
+    "StatedGuarantee",
     "Steps",
     "answer",
     "belief",
@@ -57,6 +60,7 @@ __all__ = [
     "delta_of",
     "epsilon",
     "epsilon_of",
+    "gaussian_noise",
     "noise_multiplier",
     "num_steps",
     "power",
