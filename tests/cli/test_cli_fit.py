@@ -215,7 +215,7 @@ def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path, monkeypatch:
         ]
         run("fit", "doubled", tmp_path / "x.npy", *given, "--out", tmp_path / "m.dpvb")
         assert dpvb.load(tmp_path / "m.dpvb").double_norm == 3.0
-        assert "coef" in run("coef", tmp_path / "m.dpvb", "--help").stdout
+        assert "coef" in run("show", tmp_path / "m.dpvb", "--help").stdout
     finally:
         del PrivateEstimator.kinds["Doubled"]
     assert "doubled" not in fit.kinds()

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster_queries import SECRET, Failing, Named, Unpackable, Unpicklable, Waiting, faults_of_chunks, ones
+from cluster_queries import SECRET, Failing, Named, Scribbling, Unpackable, Unpicklable, Waiting, faults_of_chunks, ones
 from hypothesis import given
 from hypothesis import strategies as st
 from planted import edit, kills
@@ -414,6 +414,19 @@ def test_the_pool_goes_on_after_a_failure(two: LocalPool) -> None:
     assert_same_bits(released(task), released(task, two))
 
 
+@kills("crashes", "a pool that ends by an answer that is none")
+@edit("cluster/local.py", "except Exception:  # It died", "except (OSError, EOFError):  # It died")
+@pytest.mark.parametrize("written", [b"\xff" * 8, (4).to_bytes(8, "little") + b"none"], ids=["length", "pickle"])
+def test_a_process_that_answers_in_another_form_is_replaced(written: bytes, two: LocalPool, tmp_path: Path) -> None:
+    totals = []
+    for engine in (None, two):
+        query = Scribbling(tmp_path / "flag", written, os.getpid())
+        with spread(Design(X, Y, row_norm=1.0), None, engine) as source:
+            totals.append(Wall(source, PLAN, noise=InsecureNoise(1)).release(query, PLAN.releases[0]).total["a"])
+    assert (tmp_path / "flag").exists()
+    assert np.array_equal(*totals)
+
+
 class Answers:
     """An engine whose processes answer for the parts that they are told to."""
 
@@ -478,7 +491,7 @@ def test_what_processes_say_in_another_form_is_refused_before_the_charge(counts:
         SpreadSource(task.source, task.model, Told(__version__, counts))
 
 
-@pytest.mark.parametrize("version", FORMS)
+@pytest.mark.parametrize("version", [*FORMS, np.array(["1", "2"])])
 def test_a_version_in_another_form_is_refused_before_the_charge(version: Any) -> None:
     task = logistic()
     with pytest.raises(ParameterError, match="cannot load the model"):

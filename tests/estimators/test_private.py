@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sys
 import types
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -254,7 +256,7 @@ class Once(Sum):
     def e_step(self, q: Any, batch: Any, blocks: Any) -> Any:
         return {"n": dpvb.Rows(np.where(np.isnan(batch[:, :1]), np.nan, 1.0)), "s": dpvb.Rows(batch)}
 
-    def m_step(self, s: dpvb.Estimate, q: Any) -> Any:
+    def started(self, s: dpvb.Estimate, q: Any) -> Any:
         return s.read("s") / np.maximum(s.read("n"), 1.0)
 
 
@@ -315,6 +317,36 @@ def test_units_of_several_rows_are_clipped_by_one_factor_unless_asked_otherwise(
         assert {release.clip for release in private.task(data, group=given).plan} == {found}
 
 
+@kills("leaks", "what a source says of its rows is told before the charge")
+@edit(
+    "estimators/private.py",
+    "    with suppress(Exception), silence(logs=True):\n        empty = source",
+    "    with said('empty()'):\n        empty = source",
+)
+@pytest.mark.parametrize("how", ["raises", "warns", "returns units"])
+def test_what_a_source_of_ones_own_says_of_its_rows_is_not_told(
+    how: str, recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Telling(Households):
+        def empty(self) -> Any:
+            if how == "raises":
+                raise ValueError("income 123456")
+            warnings.warn("income 123456", stacklevel=1)
+            logging.getLogger("source").error("income 123456")
+            return next(self.chunks()) if how == "returns units" else super().empty()
+
+    private, source = dpvb.Private(Once(), **NO_NOISE), Telling(dpvb.data.Design(X, row_norm=1.0))
+    if how == "warns":
+        private.task(source)
+    else:
+        with pytest.raises(ParameterError, match="The reason is not shown") as caught:
+            private.task(source)
+        assert caught.value.__context__ is None
+        assert "123456" not in str(caught.value)
+    assert not [one for one in recwarn if "123456" in str(one.message)]
+    assert not caplog.records
+
+
 @dataclass(frozen=True)
 class Visits:
     """q: the share of people's visits that can have no event, and the mean number of events of the others."""
@@ -368,7 +400,7 @@ def _sums(model: Any, clip: Any, group: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     class Kept(Once):
-        def m_step(self, s: dpvb.Estimate, q: Any) -> Any:
+        def started(self, s: dpvb.Estimate, q: Any) -> Any:
             found.update({name: s.read(name) for name in ("n", "s")})
             return q
 

@@ -431,7 +431,7 @@ def test_the_command_line_fits_shows_and_goes_on(tmp_path: Path) -> None:
     fitted = dpvb.load(out)
     assert set(fitted.vocabulary_) <= set(COMMON)
     assert "threshold" in run("show", out).output
-    assert fitted.topics(1)[0][0] in run("topics", out).output
+    assert fitted.topics(1)[0][0] in run("show", out, "--what", "topics").output
     run("transform", out, notes, "--out", tmp_path / "theta.csv")
     run("fit", "lda", notes, *given, "--out", tmp_path / "none", "--rehearse")
 

@@ -53,7 +53,7 @@ import dpvb
 from dpvb.guards.imports import import_numba
 from dpvb.results import pictures
 model = dpvb.load("people.dpvb")
-pictures.forest_picture("people.svg", model.coefficients().figure)
+pictures.save("people.svg", [model.coefficients()], "people")
 model.to_arviz()
 import arviz_base
 assert arviz_base.rcParams["data.index_origin"] == 0

@@ -469,8 +469,14 @@ class GivenStart:
     def e_step(self, q: Any, batch: Any, blocks: Any) -> Any:
         return self.inner.e_step(q, batch, blocks)
 
+    def started(self, s: Any, q: Any) -> Any:
+        return q if self.draws else self.inner.started(s, q)
+
     def m_step(self, s: Any, q: Any) -> Any:
         return q if self.draws else self.inner.m_step(s, q)
+
+    def finished(self, s: Any, q: Any) -> Any:
+        return q if self.draws else self.inner.finished(s, q)
 
 
 @pytest.mark.parametrize(

@@ -288,6 +288,26 @@ def test_charges_of_an_earlier_accountant_count_with_what_they_cost_today(book: 
             again.charge("rows", plan, run="last", plan_digest="plan", unit="row")
 
 
+@kills("releases", "charges of an earlier accountant forgotten where an order saturates today")
+@edit("ledger/state.py", "if min(today[: len(spending.ORDERS)])", "if max(today[: len(spending.ORDERS)])")
+def test_a_charge_of_an_earlier_accountant_counts_where_it_is_beyond_some_order_today(book: Ledger) -> None:
+    """Nothing can be spent beside it: of a contribution against none the noise hides hardly anything."""
+    plan = Composition([Event("fixed_size", 0.01, 0.05, 1000, 1e-3)], "add_or_remove_one")
+    today = units(plan)
+    assert max(today[: len(spending.ORDERS)]) == spending.SATURATED > min(today)
+    as_written_before(book, plan, units(plan.scaled(1e3)), "a")
+    assert book.remaining("rows").epsilon == 0
+    book.verify()
+    with Ledger(book.url) as again, pytest.raises(BudgetError):
+        again.charge(
+            "rows",
+            Composition([Event("full_batch", 1.0, 100.0)], "add_or_remove_one"),
+            run="b",
+            plan_digest="plan",
+            unit="row",
+        )
+
+
 def test_what_an_earlier_accountant_charged_comes_back_and_no_more(book: Ledger) -> None:
     plan = Composition([Event("fixed_size", 0.05, 3.0, 10, 2.0)], "add_or_remove_one")
     receipt = book.charge("rows", plan, run="today", plan_digest="plan", unit="row")

@@ -32,6 +32,14 @@ from dpvb.accounting.answers import (
 )
 from dpvb.accounting.calibration import calibrate, most_steps
 from dpvb.accounting.declared_costs import LaplaceNoise, StatedGuarantee, gaussian_noise
+from dpvb.accounting.divergences import (
+    best_order_of,
+    gaussian_mu_of,
+    log_moments_of,
+    optimal_composition,
+    renyi_divergences_of,
+    zcdp_rho_of,
+)
 from dpvb.accounting.events import Event, NeighboringRelation, Sampler
 from dpvb.accounting.independent import SecondOpinion, confirm, confirm_once, second_opinion
 from dpvb.guards.errors import check_number
@@ -51,6 +59,7 @@ __all__ = [
     "Steps",
     "answer",
     "belief",
+    "best_order_of",
     "calibrate",
     "compare",
     "confirm",
@@ -60,12 +69,17 @@ __all__ = [
     "delta_of",
     "epsilon",
     "epsilon_of",
+    "gaussian_mu_of",
     "gaussian_noise",
+    "log_moments_of",
     "noise_multiplier",
     "num_steps",
+    "optimal_composition",
     "power",
+    "renyi_divergences_of",
     "second_opinion",
     "true_positive_rate",
+    "zcdp_rho_of",
 ]
 
 

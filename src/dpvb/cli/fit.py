@@ -24,7 +24,6 @@ import typer
 from typer.core import TyperCommand
 
 from dpvb.cli import files, log, options, rehearsal, resumption
-from dpvb.cli.look import LOOKS
 from dpvb.cli.reading import READINGS, read
 from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import progress_bar, remark, spent
@@ -126,10 +125,9 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
                 model.fit(**rows, run=replace(run, progress=tell))
             model.save(out, overwrite=True)  # What is there by now was looked at before anything was spent.
         log.write("statement", message=model.privacy_.brief)
-        point = getattr(model, "coef_std_", model) is None  # Which has no table.
-        able = [method for method in LOOKS if hasattr(model, method) and not (point and method == "coefficients")]
-        looks = [LOOKS[method].format(out) for method in able]
-        remark(f"{out}: {kind.__name__}, {spent(model)}. Next: {'; '.join([*looks, f'dpvb show {out}'])}")
+        figure = next(model.facts_for_report(), None)
+        looks = "" if figure is None else f"dpvb show {out} --what {figure.name}; "
+        remark(f"{out}: {kind.__name__}, {spent(model)}. Next: {looks}dpvb show {out}")
 
     *shared, _ = inspect.signature(command, eval_str=True).parameters.values()
     # Those first that must be given.
@@ -262,8 +260,7 @@ def resume(
         bool, typer.Option("--read", help="Read a run that has ended; its model is written again, nothing is spent.")
     ] = False,
     ledger: Annotated[
-        str | None,
-        typer.Option(help="The ledger, where its URL needs a password: that is not kept.", show_default=False),
+        str | None, typer.Option(help="The ledger, where its URL needs a password: that is not kept.")
     ] = None,
     overwrite: options.Overwrite = False,
     log_file: options.LogFile = None,

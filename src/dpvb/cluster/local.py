@@ -111,11 +111,11 @@ class LocalPool:
                 assert process.stdout is not None
                 send(process.stdin, request)
                 return pickle.loads(receive(process.stdout))
-            except (OSError, EOFError):
+            except Exception:  # It died, or what it wrote is no answer.
                 _end(process)
             if self._interrupted:
                 break
-            with suppress(OSError, EOFError):
+            with suppress(Exception):
                 self._processes[worker] = new = self._started()
                 assert new.stdin is not None
                 assert new.stdout is not None

@@ -55,7 +55,7 @@ from dpvb.guards.errors import (
 from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
 from dpvb.guards.strangers import imported, misfit, place_of
 from dpvb.models.declared import declared, told
-from dpvb.results import model_file
+from dpvb.results import model_file, pictures
 from dpvb.results.audit_report import Report
 from dpvb.results.figures import Figure
 from dpvb.results.forecast import MOST, Forecast, searched
@@ -645,6 +645,21 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """What a report shows of what was learned; released and public values alone. Each kind has its own."""
         yield from ()
 
+    def plot(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Draw what a report shows as one picture, which needs matplotlib.
+
+        Args:
+            path: the picture to write; the suffix tells the format (.png, .pdf, .svg).
+            overwrite: whether it may take the place of a file that is there.
+
+        Raises:
+            ParameterError: for no path, or if a file is there that may not be replaced.
+            DpvbError: if matplotlib is not installed, or this kind of model has no figure.
+        """
+        self._check_fitted()
+        check_target("path", path, overwrite=overwrite)
+        pictures.save(path, self.facts_for_report(), f"{type(self).__name__}. Privacy: {self.privacy_.brief}.")
+
     def report(self) -> Page:
         """One page about the fitted model: what was learned, how sure it is, what it cost and how it was done.
 
@@ -659,7 +674,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.privacy_.verify()
         return Page(
             kind=type(self).__name__,
-            figures=tuple(self.facts_for_report()),
+            figures=tuple(drawing for figure in self.facts_for_report() for drawing in figure.drawings()),
             statement=self.privacy_,
             parameters=self._parameters(),
             audit=getattr(self, "audit_", None),

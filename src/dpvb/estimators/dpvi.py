@@ -137,6 +137,7 @@ class DPVI(PrivateEstimator):
         """Each parameter's mean and 95 % interval."""
         loc_p, scale_p = np.ravel(self.loc_), np.ravel(self.scale_)
         yield Intervals(
+            name="parameters",
             title="Parameters",
             note="95 % intervals of a normal posterior, on the scale that is not constrained.",
             rows=tuple(

@@ -464,13 +464,19 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         order = np.argsort(-self.components_, axis=1, kind="stable")[:, :n]
         return [[names[v] for v in row] for row in order]
 
-    def facts_for_report(self) -> Iterator[Figure]:
-        """Each topic's most probable words."""
+    def facts_for_report(self, words: int = _WORDS_OF_A_REPORT) -> Iterator[Figure]:
+        """Each topic's most probable words.
+
+        Args:
+            words: how many of each topic.
+        """
+        words = check_integer("words", words, low=1)
         clear = None if self._fitted_model.means else self.above_noise_
         probability_kv = self.components_ / self.components_.sum(axis=1, keepdims=True)
         names = self.vocabulary_ or [f"#{v}" for v in range(self.n_features_in_)]
-        order = np.argsort(-probability_kv, axis=1, kind="stable")[:, :_WORDS_OF_A_REPORT]
+        order = np.argsort(-probability_kv, axis=1, kind="stable")[:, :words]
         yield Bars(
+            name="topics",
             title=f"{len(order)} topics",
             note="Bars are probabilities of a topic's most probable words."
             + ("" if clear is None else f" {clear.sum()} of the topics stand above the noise."),
