@@ -30,7 +30,7 @@ from dpvb.models.sequences.errors import StepErrors
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkovPosterior
-from dpvb.results.figures import Figure, Grid, Intervals
+from dpvb.results.figures import Figure, Grid
 from dpvb.results.forecast import Forecast, two_digits
 from dpvb.results.groups import GroupTable, Line
 from dpvb.rows.sequences import NumberRows, SequenceRows
@@ -169,30 +169,27 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
             Line.within(str(i), str(j), float(np.clip(step, 0.0, 1.0)), float(std_kk[i, j]), reach, (0.0, 1.0))
             for (i, j), step in np.ndenumerate(step_kk)
         )
-        return GroupTable(lines, f"{self._head(len(lines), level, noise_aware)}\n{self._note}", ("after", "comes"))
+        above = f"{self._head(len(lines), level, noise_aware)}\n{self._note}"
+        return GroupTable(lines, above, ("after", "comes"), "Transitions of states", name="transitions")
 
     def steps(self) -> tuple[tuple[str, ...], Floats, Floats]:
         """Names of the states, what follows each, (K, K), and how many steps each lasts, (K,)."""
         self._check_fitted()
         return tuple(f"state {k}" for k in range(self.n_states)), self.transition_matrix_, self.expected_durations_
 
-    def facts_for_report(self) -> Iterator[Figure]:
-        """What follows each state, and what it shows."""
+    def facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
+        """What follows each state, and what it shows; arguments as in `transition_intervals`."""
         states, names = tuple(f"state {k}" for k in range(self.n_states)), tuple(map(str, self.symbols_))
+        steps = "transitions" if self.why_no_intervals else "steps"
         grids = [
-            ("What follows each state", "Probabilities, as they predict best.", states, self.transition_matrix_),
-            ("What each state shows", self._grid_note, names, self._shown),
+            (steps, "What follows each state", "Probabilities, as they predict best.", states, self.transition_matrix_),
+            ("emissions", "What each state shows", self._grid_note, names, self._shown),
         ]
-        for title, note, columns, law in grids:
+        for name, title, note, columns, law in grids:
             values = tuple(map(tuple, law.tolist()))
-            yield Grid(title=title, note=note, rows=states, columns=columns, values=values)
+            yield Grid(name=name, title=title, note=note, rows=states, columns=columns, values=values)
         if not self.why_no_intervals:
-            table = self.transition_intervals()
-            yield Intervals(
-                title="Transitions of states",
-                note=table.head.replace("\n", "; "),
-                rows=tuple((f"{one.group} → {one.name}", one.mean, one.low, one.high, "") for one in table),
-            )
+            yield self.transition_intervals(level, noise_aware=noise_aware)
 
     def summary(self) -> str:
         """The states in the order of their shares: how long they last, what they show, and what follows."""

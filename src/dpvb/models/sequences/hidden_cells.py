@@ -33,6 +33,7 @@ import numpy as np
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegatives, Positives
@@ -197,7 +198,7 @@ class HiddenCellsPosterior:
 
 
 @dataclass(frozen=True)
-class HiddenCells:
+class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
     """The model; every field is public.
 
     Attributes:
@@ -283,7 +284,7 @@ class HiddenCells:
             "moments": StateSums(walk, "shown", (3 * self.n_columns * v, 1), self.power),
         }
 
-    def m_step(self, s: Estimate, q: HiddenCellsPosterior) -> HiddenCellsPosterior:
+    def started(self, s: Estimate, q: HiddenCellsPosterior) -> HiddenCellsPosterior:
         """What was released, read once, and the best of the fits to it."""
         noise_b = np.array([s.noise_std(name) for name in self.blocks])
         starts_v, pairs_vv, moments = (s.read(name) for name in self.blocks)

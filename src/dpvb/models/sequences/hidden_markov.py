@@ -37,6 +37,7 @@ import numpy as np
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Positives
@@ -182,7 +183,7 @@ class HiddenMarkovPosterior:
 
 
 @dataclass(frozen=True)
-class HiddenMarkov:
+class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
     """The model; every field is public.
 
     Attributes:
@@ -299,10 +300,8 @@ class HiddenMarkov:
         }
         return {name: windows[name] for name in blocks}
 
-    def m_step(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
-        """The best of the fits to the released windows; at a step the posterior from denoised sums over states."""
-        if "initial" in s.names:
-            return replace(q, chain=self._stepped(s, q.chain))
+    def started(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
+        """The best of the fits to the released windows."""
         start_std, pooled_std = s.noise_std("starts"), s.noise_std(self.name)
         start_ww, pooled = s.read("starts"), s.read(self.name)
         counts = denoised_triples(pooled, pooled_std)[1] if self.length == 3 else denoised_pairs(pooled, pooled_std)
@@ -317,9 +316,9 @@ class HiddenMarkov:
             best = self.fitted(windows, best, _MOST_ROUNDS).chain
         return HiddenMarkovPosterior(best, q.tilt_rkw, start_ww, pooled, start_std, pooled_std)
 
-    def _stepped(self, s: Estimate, chain: HiddenChain) -> HiddenChain:
+    def m_step(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         """The posterior from sums over states, each shrunk towards what the model predicts from their totals."""
-        k = self.n_states
+        k, chain = self.n_states, q.chain
         sums_k, step_kk, shown_vk = (s.read(name) for name in _WEIGHTS)
         noise_k, noise_kk, noise_vk = (s.noise_std(name) for name in _WEIGHTS)
         laws, law_vk = chain.laws(expected=False), self.shown_kv(chain).T
@@ -332,7 +331,7 @@ class HiddenMarkov:
             denoised(row_k[:, None] * laws.step_kk, step_kk, noise_kk),
             denoised(law_vk * column_k, shown_vk, noise_vk),
         )
-        return chain.updated(sums, self.alphabet.value_v)
+        return replace(q, chain=chain.updated(sums, self.alphabet.value_v))
 
     def _walk(self, chain: HiddenChain, rows: SequenceRows) -> Walk:
         """The passes at this posterior."""
