@@ -92,15 +92,26 @@ def kinds() -> dict[str, type[PrivateEstimator]]:
 
 def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
     """The function that a kind's command calls; its signature has the options."""
-    own, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
+    of_model, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
 
     def run(
         *,
-        out: options.Out,
-        cluster: options.Cluster = None,
+        out: Annotated[Path, typer.Option(help="The model file to write.")],
+        cluster: Annotated[
+            str | None,
+            options.run(
+                "local:N spreads each step over N processes of this machine. The model is the same, bit for bit."
+            ),
+        ] = None,
         overwrite: options.Overwrite = False,
         quiet: options.Quiet = False,
-        rehearse: options.Rehearse = False,
+        rehearse: Annotated[
+            bool,
+            options.run(
+                "Make the same call on made-up rows of the declared columns: no row is read, nothing spent or written.",
+                "--rehearse",
+            ),
+        ] = False,
         log_file: options.LogFile = None,
         **given: Any,
     ) -> None:
@@ -108,8 +119,10 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
             call = {**given, "out": out, "cluster": cluster, "overwrite": overwrite, "quiet": quiet}
             resumption.remember(given["checkpoint"], f"fit_{kind.command}", call)
         files.check_target(out, overwrite)
-        known = inspect.signature(kind).parameters
-        model = kind(**{name: value_of(name, value, hints[name]) for name, value in given.items() if name in known})
+        parameters = inspect.signature(kind).parameters
+        model = kind(
+            **{name: value_of(name, value, hints[name]) for name, value in given.items() if name in parameters}
+        )
         if rehearse:
             rehearsal.rehearse(model, given, cluster=cluster, quiet=quiet)
             return
@@ -127,7 +140,9 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
 
     *shared, _ = inspect.signature(run, eval_str=True).parameters.values()
     # Those first that must be given.
-    ordered = sorted((*of_files(kind), *own.values(), *shared), key=lambda option: option.default is not option.empty)
+    ordered = sorted(
+        (*of_files(kind), *of_model.values(), *shared), key=lambda option: option.default is not option.empty
+    )
     run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in ordered}
     return run
@@ -267,10 +282,10 @@ def resume(
         dpvb resume notes.run
     """
     command, given = resumption.kept(checkpoint)
-    known = {f"fit_{name}": kind for name, kind in kinds().items()}
-    if command not in known:
+    commands = {f"fit_{name}": kind for name, kind in kinds().items()}
+    if command not in commands:
         raise CheckpointError(f"{checkpoint}: its call is of {command!r}, which this version does not know.")
-    kind, callback = known[command], fitting(known[command])
+    kind, callback = commands[command], fitting(commands[command])
     # Earlier versions kept the options' names.
     names = {word: name for name, word in kind.spelled.items()}
     given = {names.get(word, word): value for word, value in given.items()}

@@ -319,9 +319,9 @@ class PrivacyStatement:
         }
         facts["releases"] = [
             release
-            | {"event": own.event.to_dict()}
+            | {"event": facts_of.event.to_dict()}
             | {"blocks": [block | {"shape": list(block["shape"])} for block in release["blocks"]]}
-            for own, release in zip(self.releases, facts["releases"], strict=True)
+            for facts_of, release in zip(self.releases, facts["releases"], strict=True)
         ]
         return facts
 
@@ -334,16 +334,16 @@ class PrivacyStatement:
         """
         try:
             defaults = {field.name: field.default for field in fields(cls) if field.default is not MISSING}
-            given = {field.name: (defaults | dict(facts))[field.name] for field in fields(cls)}
-            given["epsilon"] = float(facts["epsilon"])
-            given["curve"] = tuple((float(delta), float(epsilon)) for delta, epsilon in facts["curve"])
-            given["public"], given["remarks"] = tuple(facts["public"]), tuple(given["remarks"])
-            given["releases"] = tuple(map(ReleaseFacts.from_dict, facts["releases"]))
-            given["charge"] = None if given["charge"] is None else ChargeFacts(**given["charge"])
-            given["counts"] = None if given["counts"] is None else Counts(**given["counts"])
-            chosen = given["selection"]
-            given["selection"] = None if chosen is None else SelectionFacts.from_dict(chosen)
-            statement = cls(**given)
+            values = {field.name: (defaults | dict(facts))[field.name] for field in fields(cls)}
+            values["epsilon"] = float(facts["epsilon"])
+            values["curve"] = tuple((float(delta), float(epsilon)) for delta, epsilon in facts["curve"])
+            values["public"], values["remarks"] = tuple(facts["public"]), tuple(values["remarks"])
+            values["releases"] = tuple(map(ReleaseFacts.from_dict, facts["releases"]))
+            values["charge"] = None if values["charge"] is None else ChargeFacts(**values["charge"])
+            values["counts"] = None if values["counts"] is None else Counts(**values["counts"])
+            chosen = values["selection"]
+            values["selection"] = None if chosen is None else SelectionFacts.from_dict(chosen)
+            statement = cls(**values)
             str(statement)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ModelFileError("the file's privacy statement is damaged; save the model again.") from error
@@ -466,10 +466,10 @@ class PrivacyStatement:
         """The promise in one sentence."""
         if self.epsilon == math.inf:
             return "None is claimed: the data are public." if self.published else "None: epsilon = inf."
-        given = "" if self.secret_noise else "None. Had the noise been secret: "
-        given = "None. Had the rows been private: " if self.rehearsal else given
+        prefix = "" if self.secret_noise else "None. Had the noise been secret: "
+        prefix = "None. Had the rows been private: " if self.rehearsal else prefix
         return (
-            f"{given}(epsilon, delta)-differential privacy with epsilon = {_up(self.epsilon)}, delta = {self.delta:g}. "
+            f"{prefix}(epsilon, delta)-differential privacy with epsilon = {_up(self.epsilon)}, delta = {self.delta:g}. "
             f"It bounds what the result can say about any one {self.unit} to anybody, whatever they know already."
         )
 
@@ -481,7 +481,7 @@ class PrivacyStatement:
             "add_or_remove_one": f"whether a {self.unit} is in the data",
             "replace_one": f"which of two {self.unit}s is in the data",
         }[self.neighboring_relation]
-        found = {
+        power = {
             "add_or_remove_one": f"{self.unit}s that are not in the data finds at most {{}} of those that are",
             "replace_one": f"cases with the one {self.unit} finds at most {{}} of the cases with the other",
         }[self.neighboring_relation]
@@ -489,7 +489,7 @@ class PrivacyStatement:
             f"Someone who knows everything else and is 50 % sure {question} can become at most "
             f"{percent(self.belief)} sure from the result, except that with a probability of at most {self.delta:g} "
             "more may be learned.",
-            f"A test that raises a false alarm for 1 % of the {found.format(percent(self.true_positive_rate(0.01)))}.",
+            f"A test that raises a false alarm for 1 % of the {power.format(percent(self.true_positive_rate(0.01)))}.",
         ]
 
     def _mechanism(self) -> Iterator[str]:
@@ -499,8 +499,8 @@ class PrivacyStatement:
         total = sum(release.event.num_steps for release in self.releases)
         noise = [release.event.noise_multiplier for release in self.releases]
         spread = "" if min(noise) == max(noise) else f", noise multipliers from {min(noise):.6g} to {max(noise):.6g}"
-        made, them = ("1 sum was", "it") if total == 1 else (f"{total} sums were", "them")
-        yield f"{made} released{spread}; the result was computed from {them} and from public facts alone."
+        sums, them = ("1 sum was", "it") if total == 1 else (f"{total} sums were", "them")
+        yield f"{sums} released{spread}; the result was computed from {them} and from public facts alone."
         for release in self.releases[:_MAX_LISTED]:
             yield f"- {_release(release, self.unit)}"
         if len(self.releases) > _MAX_LISTED:
