@@ -469,8 +469,9 @@ class PrivacyStatement:
         prefix = "" if self.secret_noise else "None. Had the noise been secret: "
         prefix = "None. Had the rows been private: " if self.rehearsal else prefix
         return (
-            f"{prefix}(epsilon, delta)-differential privacy with epsilon = {_up(self.epsilon)}, delta = {self.delta:g}. It "
-            f"bounds what the result can say about any one {self.unit} to anybody, whatever they know already."
+            f"{prefix}(epsilon, delta)-differential privacy with epsilon = {_up(self.epsilon)}, delta = "
+            f"{self.delta:g}. It bounds what the result can say about any one {self.unit} to anybody, whatever they know "
+            "already."
         )
 
     def _meaning(self) -> list[str]:
