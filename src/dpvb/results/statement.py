@@ -470,8 +470,8 @@ class PrivacyStatement:
         prefix = "None. Had the rows been private: " if self.rehearsal else prefix
         return (
             f"{prefix}(epsilon, delta)-differential privacy with epsilon = {_up(self.epsilon)}, delta = "
-            f"{self.delta:g}. It bounds what the result can say about any one {self.unit} to anybody, whatever they know "
-            "already."
+            f"{self.delta:g}. It bounds what the result can say about any one {self.unit} to anybody, whatever they "
+            "know already."
         )
 
     def _meaning(self) -> list[str]:
