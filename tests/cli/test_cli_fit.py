@@ -304,6 +304,7 @@ def test_public_documents_need_no_budget_and_their_model_is_a_public_prior(tmp_p
     run(*given, "--epsilon", 1, "--delta", 1e-5, *out)
     said = " ".join(run("show", tmp_path / "x.dpvb").stdout.split())
     assert "2 topics of a model whose data are said to be public" in said
+    run("ledger", "init", tmp_path / "b.db")
     for wrong, refused in (
         (["--epsilon", 1], "--epsilon must be inf with --public: public documents need no noise"),
         (["--ledger", tmp_path / "b.db", "--dataset", "x"], "--ledger must be left out with --public"),

@@ -61,7 +61,9 @@ CALLS: dict[str, Callable[[Any, int], object]] = {
     "identity": lambda chain, place: Identity.generate("a").save(place),
     "identity from": lambda chain, place: Identity.load(place),
     "picture": lambda chain, place: pictures._write(pictures._matplotlib("matplotlib.figure").Figure(), place),
-    "checkpoint": lambda chain, place: dpvb.MarkovChain(2, epsilon=1, delta=1e-6, checkpoint=place).fit([[0]]),
+    "checkpoint": lambda chain, place: dpvb.MarkovChain(2, epsilon=1, delta=1e-6).fit(
+        [[0]], run=dpvb.Run(checkpoint=place)
+    ),
     "ledger": lambda chain, place: Ledger(place),
 }
 
@@ -75,7 +77,7 @@ def logistic(**given: Any) -> Any:
 
 
 def charged(place: Any) -> object:
-    return dpvb.MarkovChain(2, epsilon=1, delta=1e-6, ledger=place, dataset="a").fit([[0]])
+    return dpvb.MarkovChain(2, epsilon=1, delta=1e-6).fit([[0]], run=dpvb.Run(ledger=place, dataset="a"))
 
 
 #: What else takes a path, or reads a text as one.

@@ -31,6 +31,14 @@ from dpvb.accounting.answers import (
     true_positive_rate,
 )
 from dpvb.accounting.calibration import calibrate, most_steps
+from dpvb.accounting.divergences import (
+    best_order_of,
+    gaussian_mu_of,
+    log_moments_of,
+    optimal_composition,
+    renyi_divergences_of,
+    zcdp_rho_of,
+)
 from dpvb.accounting.events import Event, NeighboringRelation, Sampler
 from dpvb.accounting.independent import SecondOpinion, confirm, confirm_once, second_opinion
 from dpvb.guards.errors import check_number
@@ -48,6 +56,7 @@ __all__ = [
     "Steps",
     "answer",
     "belief",
+    "best_order_of",
     "calibrate",
     "compare",
     "confirm",
@@ -57,11 +66,16 @@ __all__ = [
     "delta_of",
     "epsilon",
     "epsilon_of",
+    "gaussian_mu_of",
+    "log_moments_of",
     "noise_multiplier",
     "num_steps",
+    "optimal_composition",
     "power",
+    "renyi_divergences_of",
     "second_opinion",
     "true_positive_rate",
+    "zcdp_rho_of",
 ]
 
 

@@ -54,7 +54,7 @@ def compare(
         epsilon, delta: budget of the private fit.
         topics, parameters: of both estimators.
     """
-    from dpvb import LDA
+    from dpvb import LDA, Run
     from dpvb.results import metrics
 
     console = new_console()
@@ -66,7 +66,7 @@ def compare(
     for label, budget in (("private", epsilon), ("not private", math.inf)):
         model = LDA(topics, epsilon=budget, delta=delta, vocabulary=sample.vocabulary, random_state=_SEED, **parameters)
         with progress_bar(budget, delta, label=label) as tell:
-            fitted[label] = model.fit(sample.documents, progress=tell)
+            fitted[label] = model.fit(sample.documents, run=Run(progress=tell))
     private, plain = fitted["private"], fitted["not private"]
     tops = [metrics.top_words(model.components_, min(_MATCHED, len(sample.vocabulary))) for model in (private, plain)]
     partner, shared = metrics.match_topics(tops[0], tops[1])

@@ -182,7 +182,7 @@ def client(
     from dpvb.federated.channel import Channel
     from dpvb.federated.client import Client
     from dpvb.federated.config import ClientConfig
-    from dpvb.runs.counted import opened
+    from dpvb.runs.run import opened
 
     settings = ClientConfig.load(config)
     agreement = settings.agreement
@@ -262,13 +262,14 @@ def _agreed(agreement: Agreement, data: Mapping[str, Any]) -> tuple[Task, Federa
     from dpvb.estimators.private_words import check_known
     from dpvb.federated.agreement import Federation
     from dpvb.federated.simulation import columns_of, of_unit, steps_of
+    from dpvb.runs.run import Run
 
     model = agreement.estimator()
     try:
-        model.set_params(num_steps=steps_of(model, data, agreement.num_rounds))
-        task = of_unit(
-            check_known(model.task(**data), "in a federation"), "client" if agreement.unit == "client" else "example"
-        )
+        with Run().alone():
+            model.set_params(num_steps=steps_of(model, data, agreement.num_rounds))
+            task = check_known(model.task(**data), "in a federation")
+        task = of_unit(task, "client" if agreement.unit == "client" else "example")
     except ParameterError as error:
         raise ParameterError(f"the agreement does not hold together: {error}") from error
     return task, Federation(

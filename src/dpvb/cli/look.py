@@ -66,7 +66,7 @@ def look(
         dpvb look notes/ --vocabulary words.txt --ledger budget.db --dataset notes
     """
     from dpvb.data.documents.vocabulary import PRIVATE
-    from dpvb.runs.counted import check_account, opened
+    from dpvb.runs.run import check_account, opened
 
     if not is_terminal(sys.stdin, sys.stdout, sys.stderr):
         raise PrivacyError(

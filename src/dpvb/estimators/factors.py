@@ -151,7 +151,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             )
         return Forecast(
             num_units=n,
-            unit=task.plan.unit,
+            unit=task.relative.unit,
             facts=f"{d:,} columns",
             measure="least share of the variance of all columns with which a direction is seen",
             values=tuple(values),

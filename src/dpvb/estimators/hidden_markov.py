@@ -24,7 +24,7 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
-from dpvb.models.sequences import dynamics, errors, foreseen, hidden_markov, passes
+from dpvb.models.sequences import dynamics, foreseen, hidden_markov, passes
 from dpvb.models.sequences.emissions import Bernoulli, Gaussian, Poisson, Values
 from dpvb.models.sequences.errors import StepErrors
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
@@ -334,7 +334,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
         return ""
 
     def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
-        return errors.symbol_errors(self._fitted_model, self._q, rng, noise_aware=noise_aware)
+        return self._fitted_model.step_errors(self._q, rng, noise_aware=noise_aware)
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
         forecast, model = super()._forecast(task, plan, n), self._model()
@@ -501,7 +501,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
 
     command: ClassVar[str | None] = "gaussian-hidden-markov"
     example: ClassVar[str | None] = "--states 2 --columns x,y --low 0 --high 100"
-    _released: ClassVar[tuple[str, ...]] = ("noise_b",)
+    _released: ClassVar[tuple[str, ...]] = ("noise_b", "starts_v", "pairs_vv")
     _note: ClassVar[str] = "These have back what noise, cells and clip bend: the model's own may be other numbers."
     _grid_note: ClassVar[str] = "Means."
 
@@ -525,7 +525,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         return -math.log(2) * model.n_columns, (_ABOVE_UNIFORM - math.log(2)) * model.n_columns
 
     def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
-        return errors.number_errors(self._fitted_model, self._q, rng, noise_aware=noise_aware)
+        return self._fitted_model.step_errors(self._q, rng, noise_aware=noise_aware)
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
         forecast = super()._forecast(task, plan, n)

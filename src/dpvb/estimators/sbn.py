@@ -131,7 +131,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         strength, std = _STEPS / std if std > 0 else math.inf, model.visible_noise(std)
         return Forecast(
             num_units=n,
-            unit=task.plan.unit,
+            unit=task.relative.unit,
             facts=f"{model.n_visible:,} visible units, {model.n_components} hidden units",
             measure="noise in a weight",
             values=(("noise in a weight", std),),

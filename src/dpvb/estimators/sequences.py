@@ -251,7 +251,7 @@ class ChainModel(SequenceModel):
             said = "that transition probabilities stay unknown"
         return Forecast(
             num_units=n,
-            unit=task.plan.unit,
+            unit=task.relative.unit,
             facts=f"{n_symbols} symbols" + (f", {number} states" if what == "states" else ""),
             measure="standard deviation of a transition probability",
             values=(("a transition probability", min(std, unknown)),),
