@@ -134,7 +134,7 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
             model.save(out, overwrite=True)  # What is there by now was looked at before anything was spent.
         log.write("statement", message=model.privacy_.brief)
         figure = next(model.facts_for_report(), None)
-        looks = "" if figure is None else f"dpvb show {out} --what {figure.name}; "
+        looks = "" if figure is None else f"dpvb show {out} --what {figure.name or 'all'}; "
         remark(f"{out}: {kind.__name__}, {spent(model)}. Next: {looks}dpvb show {out}")
 
     *shared, _ = inspect.signature(command, eval_str=True).parameters.values()

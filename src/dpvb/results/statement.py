@@ -149,11 +149,13 @@ class PrivacyStatement:
         counts: Counts | None = None,
         rehearsal: bool = False,
         published: bool = False,
+        selection: SelectionFacts | None = None,
+        plan_digest: str | None = None,
     ) -> Self:
-        """The statement of a run that followed a plan.
+        """The statement of a run that followed a plan, or of a result that was chosen.
 
         Args:
-            plan: all releases of the run.
+            plan: all releases of the run; of a selection those of the winner's run.
             delta: in (0, 1).
             private: whether the run's noise was secret, as its receipts say.
             run_id: the run's public name.
@@ -165,76 +167,44 @@ class PrivacyStatement:
             counts: what the run released about the number of its units.
             rehearsal: whether the rows were made up.
             published: whether the data are said to be public.
+            selection: what the result was chosen from, and what that cost, which is then promised.
+            plan_digest: SHA-256 of everything that a selection might release; None: the plan's.
 
         Raises:
             ParameterError: for an argument outside its range.
         """
         check_choice("epsilon_method", epsilon_method, _METHODS)
-        events, relation = plan.events(), plan.neighboring_relation
-        answer = accounting.answer(events, delta=delta, neighboring_relation=relation, method=epsilon_method)
+        relation = plan.neighboring_relation
+        if selection is None:
+            events = plan.events()
+            answer = accounting.answer(events, delta=delta, neighboring_relation=relation, method=epsilon_method)
+            epsilon, delta, tool = answer.epsilon, answer.delta, answer.used
+            curve = tuple(accounting.curve(events, neighboring_relation=relation, method=epsilon_method))
+        else:
+            epsilon, relation = selection.cost.epsilon(delta), selection.cost.neighboring_relation
+            epsilon_method = "renyi"
+            tool = "renyi" if epsilon < math.inf else "no noise"
+            curve = tuple((one, selection.cost.epsilon(one)) for one in CURVE_DELTAS)
         return cls(
             unit=plan.unit,
             neighboring_relation=relation,
-            epsilon=answer.epsilon,
-            delta=answer.delta,
-            curve=tuple(accounting.curve(events, neighboring_relation=relation, method=epsilon_method)),
+            epsilon=epsilon,
+            delta=delta,
+            curve=curve,
             releases=ReleaseFacts.of_plan(plan),
             method=epsilon_method,
-            tool=answer.used,
+            tool=tool,
             secret_noise=private,
             public=tuple(public),
             num_examples=num_examples,
             run_id=run_id,
-            plan_digest=plan.digest.hex(),
+            plan_digest=plan.digest.hex() if plan_digest is None else plan_digest,
             charge=charge,
             against=against,
             counts=counts,
             rehearsal=rehearsal,
             published=published,
-        )
-
-    @classmethod
-    def of_selection(
-        cls,
-        winner: Plan,
-        selection: SelectionFacts,
-        *,
-        delta: float,
-        private: bool,
-        run_id: str,
-        plan_digest: str,
-        public: Sequence[str],
-        num_examples: int | None = None,
-        charge: ChargeFacts | None = None,
-        counts: Counts | None = None,
-    ) -> Self:
-        """The statement of a result that was chosen.
-
-        Args:
-            winner: releases of the winner's run.
-            selection: what was chosen from, and what that cost.
-            plan_digest: SHA-256 of everything that the selection might release.
-            delta, private, run_id, public, num_examples, charge, counts: as in `from_plan`; counts of the winner's run.
-        """
-        cost = selection.cost
-        epsilon = cost.epsilon(delta)
-        return cls(
-            unit=winner.unit,
-            neighboring_relation=cost.neighboring_relation,
-            epsilon=epsilon,
-            delta=delta,
-            curve=tuple((one, cost.epsilon(one)) for one in CURVE_DELTAS),
-            releases=ReleaseFacts.of_plan(winner),
-            method="renyi",
-            tool="renyi" if epsilon < math.inf else "no noise",
-            secret_noise=private,
-            public=tuple(public),
-            num_examples=num_examples,
-            run_id=run_id,
-            plan_digest=plan_digest,
-            charge=charge,
             selection=selection,
-            counts=counts,
         )
 
     @property
