@@ -151,7 +151,7 @@ def test_what_is_outside_is_named(change: Mapping[str, Any], words: str) -> None
 
 
 @kills("queries", "declared domains of q never looked at", "LDAModel")
-@edit("guards/domains.py", "if not domain.holds(array):", "if False:")
+@edit("guards/domains.py", "if not declared.holds(array):", "if False:")
 @ONE_OF_EACH
 def test_every_declared_domain_is_checked(case: Case) -> None:
     """What a class declares for a field is asked of that field: the other sign is refused wherever one is declared."""

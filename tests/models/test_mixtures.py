@@ -655,7 +655,7 @@ def test_a_file_keeps_everything_that_a_mixture_says(tmp_path: Any) -> None:
     model.save(tmp_path / "m.dpvb")
     again = dpvb.load(tmp_path / "m.dpvb")
     assert again.groups().lines == model.groups().lines
-    assert again.counts == ("visits",)
+    assert (again.counts, again.missing) == ("visits", ("income",))
     np.testing.assert_array_equal(again.predict_proba(cells), model.predict_proba(Table(cells, SCHEMA)))
     np.testing.assert_array_equal(again.sample(5, 0)["age"], model.sample(5, 0)["age"])
     plain = dpvb.GaussianMixture(2, **RANGES, epsilon=1.0, delta=1e-6, covariance_type="diag").fit(two_groups())

@@ -75,7 +75,7 @@ class WindowsModel(SequencesModel, Protocol):
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    def init(self, rng: np.random.Generator) -> Any:
+    def init(self, rng: Any) -> Any:
         """The start."""
 
     @property

@@ -213,7 +213,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 def _arrays(tree: Any, name: str) -> Iterator[tuple[str, NDArray[Any]]]:
     if isinstance(tree, (np.ndarray, Number)):
         yield name, np.asarray(tree)
-    elif is_dataclass(tree) or isinstance(tree, tuple):
+    elif isinstance(tree, tuple) or (is_dataclass(tree) and not hasattr(tree, "to_json")):
         for part, value in (_parts(tree) or {}).items():
             yield from _arrays(value, _place(name, part))
 
