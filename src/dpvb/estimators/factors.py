@@ -32,7 +32,7 @@ from dpvb.estimators.base import (
     if_fitted,
     unbounded,
 )
-from dpvb.estimators.earlier import Fitted, check_columns, check_release, kept, opened_prior, told
+from dpvb.estimators.earlier import Fitted, check_columns, kept, opened, told
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.noise_of_means import stds_of
 from dpvb.estimators.ranges import check_names, in_order, places, schema_of
@@ -712,16 +712,11 @@ def known_moments(
         ParameterError: for another prior, or one of other columns; see `check_release`.
         DataFormatError, ModelFileError: for a file that cannot be read.
     """
-    model = opened_prior(prior, '{"loadings": [[0.5, 0.2]], "noise_variance": [1, 1], "mean": [0, 0], "rows": 1000}')
+    example = '{"loadings": [[0.5, 0.2]], "noise_variance": [1, 1], "mean": [0, 0], "rows": 1000}'
+    model = opened("prior", prior, fit, public=public, study=", ".join(_NAMES), example=example)
     if isinstance(model, Mapping):
         moments = _stated(fit, model, columns)
         return moments, f"loadings, variances and means that are worth {moments.count:g} rows"
-    if type(model) is not type(fit) or not hasattr(model, "_moments"):
-        raise ParameterError(
-            f"prior must be a fitted dpvb.{type(fit).__name__}, a mapping of {', '.join(_NAMES)}, or a file of either, "
-            f"got {type(model).__name__}."
-        )
-    check_release("prior", model, fit, public=public)
     check_columns(model, columns.feature_names, columns.schema)
     row_norm = model._columns.row_norm
     if row_norm != columns.row_norm:

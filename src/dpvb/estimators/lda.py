@@ -29,8 +29,8 @@ from dpvb.data.documents.texts import Texts
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.data.persons import newcomers
 from dpvb.estimators import private_words
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted, load
-from dpvb.estimators.earlier import Fitted, check_release, kept, told
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted
+from dpvb.estimators.earlier import Fitted, kept, opened, told
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
@@ -699,17 +699,11 @@ class KnownTopics:
             return cls(None, word_lists.frequencies(prior), listed)
         if isinstance(prior, (str, os.PathLike)):
             path = check_path(name, prior)
-            prior = load(path) if path.suffix == ".dpvb" or zipfile.is_zipfile(path) else _frequencies(path)
-        if isinstance(prior, Mapping):
-            return cls(None, _checked(prior))
-        prior = prior.model if isinstance(prior, Fitted) else prior
-        if not isinstance(getattr(prior, "_q", None), Topics):
-            raise ParameterError(
-                f"{name} must be a fitted dpvb.LDA, a mapping of words to frequencies, or a file of either, got "
-                f"{type(prior).__name__}."
-            )
-        check_release(name, prior, fit, public=public)
-        return cls(prior, {}, public=public or prior.privacy_.published)
+            prior = path if path.suffix == ".dpvb" or zipfile.is_zipfile(path) else _frequencies(path)
+        model = opened(name, prior, fit, public=public, study="words to frequencies")
+        if isinstance(model, Mapping):
+            return cls(None, _checked(model))
+        return cls(model, {}, public=public or model.privacy_.published)
 
     def vocabulary(self) -> tuple[str, ...] | None:
         """The words of a model's terms, where they have names."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import pairwise
@@ -27,10 +26,9 @@ from dpvb.estimators.base import (
     column_names,
     generator,
     if_fitted,
-    load,
     unbounded,
 )
-from dpvb.estimators.earlier import Fitted, check_release, kept, told
+from dpvb.estimators.earlier import Fitted, kept, opened, told
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.noise_of_means import stds_of
 from dpvb.estimators.ranges import check_names, in_order, schema_of
@@ -43,7 +41,6 @@ from dpvb.guards.errors import (
     check_choice,
     check_integer,
     check_number,
-    check_path,
 )
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.mixtures import categorical, tuned
@@ -486,14 +483,7 @@ def earlier_groups(
         ParameterError: for another prior, or one of other columns, or of more groups; see `check_release`.
         ModelFileError: for a file that cannot be read.
     """
-    prior = load(check_path("prior", prior)) if isinstance(prior, (str, os.PathLike)) else prior
-    model = prior.model if isinstance(prior, Fitted) else prior
-    if type(model) is not type(fit) or not isinstance(model, PrivateEstimator) or not hasattr(model, "privacy_"):
-        raise ParameterError(
-            f"prior must be a fitted dpvb.{type(fit).__name__} or a file of one, got {type(model).__name__}."
-        )
-    check_release("prior", model, fit, public=fit.public_prior)
-    earlier: Any = model
+    earlier = opened("prior", prior, fit, public=fit.public_prior)
     _check_columns(earlier, schema, layout, fit.covariance_type)
     number = len(earlier.weights_)
     if number > fit.n_components:
