@@ -234,6 +234,13 @@ def test_a_person_in_several_files_of_a_table_is_one_unit(tmp_path_factory: Any,
     assert source.unit == "person"
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_files_of_persons_that_are_to_be_streamed_are_refused_before_the_charge(number: int, tmp_path: Path) -> None:
+    paths = [as_csv(tmp_path / f"{n}", [("anna", 1)]) for n in range(number)]
+    with pytest.raises(ParameterError, match="a schema without a group"):
+        Table(paths, SCHEMA, stream=True)
+
+
 @kills("persons", "persons of earlier months who count again where files are read")
 @edit("data/persons.py", '_ids("seen", earlier)', '_ids("seen", ())')
 @settings(max_examples=40, deadline=None, derandomize=True)

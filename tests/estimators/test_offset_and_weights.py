@@ -317,7 +317,9 @@ def test_a_schema_names_what_stands_beside_a_count(tmp_path: Path) -> None:
     )
     for table in (Table(cells, like), Table(csv, like), Table(csv, like, stream=True), Table(parts, like)):
         np.testing.assert_allclose(numbers(model.fit(table)), expected, rtol=1e-6)
-    np.testing.assert_allclose(numbers(model.fit(Table(csv, like), cluster="local:2")), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        numbers(model.fit(Table(csv, like), run=dpvb.Run(cluster="local:2"))), expected, rtol=1e-6
+    )
     facts = model.evaluate(Table(csv, like), public=True)
     model.save(tmp_path / "m")
     again = dpvb.load(tmp_path / "m")

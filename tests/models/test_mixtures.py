@@ -681,7 +681,9 @@ def test_a_file_with_a_covariance_that_is_none_is_refused(tmp_path: Any) -> None
 
 def test_a_cluster_gives_the_same_bits() -> None:
     table = Table(people(200), SCHEMA)
-    one, two = (dpvb.Mixture(2, **KINDS, **EXACT, num_steps=3).fit(table, cluster=c) for c in (None, "local:2"))
+    one, two = (
+        dpvb.Mixture(2, **KINDS, **EXACT, num_steps=3).fit(table, run=dpvb.Run(cluster=c)) for c in (None, "local:2")
+    )
     np.testing.assert_array_equal(one.means_, two.means_)
     np.testing.assert_array_equal(one.probabilities_["job"], two.probabilities_["job"])
 

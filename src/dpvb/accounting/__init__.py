@@ -31,6 +31,15 @@ from dpvb.accounting.answers import (
     true_positive_rate,
 )
 from dpvb.accounting.calibration import calibrate, most_steps
+from dpvb.accounting.declared_costs import LaplaceNoise, StatedGuarantee, gaussian_noise
+from dpvb.accounting.divergences import (
+    best_order_of,
+    gaussian_mu_of,
+    log_moments_of,
+    optimal_composition,
+    renyi_divergences_of,
+    zcdp_rho_of,
+)
 from dpvb.accounting.events import Event, NeighboringRelation, Sampler
 from dpvb.accounting.independent import SecondOpinion, confirm, confirm_once, second_opinion
 from dpvb.guards.errors import check_number
@@ -41,13 +50,16 @@ __all__ = [
     "UNPROVEN_METHODS",
     "Answer",
     "Event",
+    "LaplaceNoise",
     "Method",
     "NeighboringRelation",
     "Sampler",
     "SecondOpinion",
+    "StatedGuarantee",
     "Steps",
     "answer",
     "belief",
+    "best_order_of",
     "calibrate",
     "compare",
     "confirm",
@@ -57,11 +69,17 @@ __all__ = [
     "delta_of",
     "epsilon",
     "epsilon_of",
+    "gaussian_mu_of",
+    "gaussian_noise",
+    "log_moments_of",
     "noise_multiplier",
     "num_steps",
+    "optimal_composition",
     "power",
+    "renyi_divergences_of",
     "second_opinion",
     "true_positive_rate",
+    "zcdp_rho_of",
 ]
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Generic, final
+from typing import Any, Generic, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,7 +112,7 @@ class Work(Generic[Batch]):
         if length > LARGEST_BATCH and not is_shipped(self._model):  # One unit; whether it is depends on it alone.
             raise ValueError(f"a model of one's own is asked about at most {LARGEST_BATCH} rows at once")
         release, rows, num_units = self.release, batch.rows, batch.num_units
-        answer = self.query(rows)
+        answer = self.query(rows if is_shipped(self._model) else _lent(rows))
         rows_of_block = {name: answer[name].of_block(block, length) for name, block in release.asked.items()}
         if batch.unit_of_row is not None:
             rows_of_block = {name: grouped(rows, batch.unit_of_row, num_units) for name, rows in rows_of_block.items()}
@@ -152,6 +153,18 @@ class Spread(ABC, Generic[Batch]):
     @abstractmethod
     def sums(self, work: Work[Batch], step: int) -> Mapping[str, Ints]:
         """What `work.sums` gives for all units; raises if any part is missing."""
+
+
+def _lent(rows: Any) -> Any:
+    """Return rows for a model of one's own: what it writes into them reaches no other unit and no later release.
+
+    Chunks may be views of data that are held in memory.
+    """
+    if not isinstance(rows, np.ndarray):
+        return deepcopy(rows)
+    view = rows.view()
+    view.flags.writeable = False
+    return view
 
 
 def _cut(rows: object, unit_of_row: Ints | None, num_units: int) -> Bools:

@@ -16,7 +16,7 @@ from typing import Literal
 
 from dpvb import accounting
 from dpvb.accounting.events import RELATIONS, Event, NeighboringRelation
-from dpvb.core.blocks import PHASES, Block, swap_ratio
+from dpvb.core.blocks import PHASES, Block, Phase, swap_ratio
 from dpvb.core.counting import COUNTS, with_counts
 from dpvb.core.sampling import FullBatch, Sampler
 from dpvb.core.schedule import SHARES
@@ -208,7 +208,7 @@ def phased(
         raise ParameterError(f"shares must leave something for the steps: their sum is below 1, got {dict(shares)}.")
     cost = sampler.sampling_prob**2 * math.fsum(noise**-2 if noise > 0 else math.inf for noise in schedule)
     cost = cost if in_phase["step"] else rest  # Without steps their part goes to what is released once.
-    laid = {
+    laid: dict[Phase, list[Release]] = {
         phase: [Release(in_phase[phase], Mechanism(FullBatch(), math.sqrt(rest / (share * cost))), clip=clip)]
         for phase, share in taken.items()
     }

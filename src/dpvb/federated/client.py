@@ -55,7 +55,7 @@ from dpvb.guards.strangers import say
 from dpvb.ledger import Ledger
 from dpvb.models.declared import declared
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs.counted import check_account, opened
+from dpvb.runs.run import check_account, opened
 from dpvb.version import __version__
 
 _SILENT: Final = "this client failed; the reason stays with its owner."
@@ -242,7 +242,7 @@ class Client:
         Raises:
             FederationError: naming what differs, and both values.
         """
-        federation, plan = self._federation, self._owner.task.plan
+        federation, plan = self._federation, self._owner.task.relative
         model = declared(self._owner.task.model)
         compared = {
             "version of dpvb": (offer.version, __version__),

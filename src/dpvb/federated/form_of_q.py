@@ -15,7 +15,7 @@ import numpy as np
 
 from dpvb.core import loop
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Model
+from dpvb.core.model import Model, updated
 from dpvb.core.plan import Plan, Release
 from dpvb.core.source import Nobody, chunks_of
 from dpvb.core.wall import Wall
@@ -46,7 +46,7 @@ class FormOfQ:
 
     def __init__(self, task: Task, shared: Shared) -> None:
         self._task = task
-        self._forms, self.classes = shared.once(_rehearsed, task.model, task.plan)
+        self._forms, self.classes = shared.once(_rehearsed, task.model, task.relative)
         self._no_rows: list[Any] | None = None
 
     def check(self, q: Any, release: Release) -> None:
@@ -96,7 +96,7 @@ def _rehearsed(model: Model[Any, Any], plan: Plan) -> tuple[tuple[Any, ...], fro
         s, qs = Estimate.empty(model.blocks), [model.init(generator("seed", 0))]
         for release in plan.releases[:-1]:
             s = s.update(wall.release(loop.query(model, qs[-1], release), release), 1.0)
-            qs.append(model.m_step(s, qs[-1]))
+            qs.append(updated(model, s, qs[-1]))
     return tuple(dict.fromkeys(map(_form, qs))), classes_in(qs)
 
 

@@ -119,14 +119,12 @@ class Table:
         self._options: dict[str, Any] = {"file_format": file_format, "stream": stream, **asdict(self._dialect)}
         self._data = data
         self._reader = reader_of(data, schema, file_format, self._dialect, read_through=bool(stream))
-        if self._files is not None:
-            return
-        is_file = isinstance(data, (str, os.PathLike))
+        is_file = self._files is not None or isinstance(data, (str, os.PathLike))
         if stream and (not is_file or schema.group is not None):
             raise ParameterError(
                 "stream=True needs a file, and a schema without a group: persons are brought together."
             )
-        if not stream:
+        if self._files is None and not stream:
             self._held = _joined(self._pieces(), schema)
             self._count = self._held.matrix.num_rows
 
