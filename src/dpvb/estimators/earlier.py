@@ -13,6 +13,7 @@ from dpvb.estimators.base import PrivateEstimator, load
 from dpvb.guards.errors import DataFormatError, ParameterError, check_path, reason_of
 from dpvb.guards.strangers import parsed_json
 from dpvb.results.facts import ChargeFacts
+from dpvb.runs import run as runs
 from dpvb.runs.run import Run
 
 # What the statement of a fit with a private prior says of it.
