@@ -196,9 +196,9 @@ class MarkovChain(ChainModel):
         """The public symbols."""
         return Symbols(self.symbols)
 
-    def _model(self) -> markov_chain.MarkovChain:
+    def _model(self) -> markov_chain.MarkovChainModel:
         """The model that the parameters name."""
-        return markov_chain.MarkovChain(
+        return markov_chain.MarkovChainModel(
             len(self._content()),
             self.order,
             self.power,
@@ -235,7 +235,7 @@ class MarkovChain(ChainModel):
     def _show(self, record: markov_chain.Chain) -> None:
         content, model = self._content(), self._model()
         self.symbols_, self.n_features_in_ = content.values, len(content)
-        self._fitted_model: markov_chain.MarkovChain = model
+        self._fitted_model: markov_chain.MarkovChainModel = model
         self._q: markov_chain.Chain = record
         self.initial_, self.transition_matrix_ = model.initial(record), model.law(record)
         self.windows_ = model.released(record)
