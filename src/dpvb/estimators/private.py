@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpvb.core.source import LARGEST_BATCH, Nobody, is_shipped
 from dpvb.data import Design
@@ -22,10 +22,20 @@ from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.guards.errors import ModelFileError, ParameterError, check_choice, check_integer
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.silence import silence
-from dpvb.guards.strangers import imported, misfit
+from dpvb.guards.strangers import imported, misfit, place_of
 from dpvb.models.base import Model
 from dpvb.models.declared import told
 from dpvb.results import model_file, trees
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """What was learned: q, the model's class and fields, and the number of columns, where rows have one."""
+
+    model: str
+    fields: dict[str, Any]
+    width: Annotated[int | None, domains.NONNEGATIVE]
+    q: Any
 
 
 @constructor_says_what_lacks
@@ -60,6 +70,8 @@ class Private(PrivateEstimator):
     row_norm: float | None = None
     clip: Literal["block", "joint"] | None = None
 
+    record: ClassVar[type] = FittedModel
+
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored.
 
@@ -86,8 +98,32 @@ class Private(PrivateEstimator):
 
     def take(self, task: Task, q: Any) -> None:
         """Keep q."""
-        self.n_iter_, self.n_features_in_ = task.notes["steps"], task.notes["width"]
-        self._fitted_model, self.q_ = task.model, q
+        self._fitted_model = task.model
+        super().take(task, q)
+
+    def _learned(self, task: Task, q: Any) -> FittedModel:
+        return FittedModel(place_of(type(task.model)), _facts(task.model), task.notes["width"], q)
+
+    def _check(self, record: FittedModel) -> None:
+        """The model's code does not run with sizes that a file says, but for its constructor."""
+        kind, values = _known(record.model), {name: _frozen(value) for name, value in record.fields.items()}
+        if (name := misfit(kind, values)) is not None:
+            raise ModelFileError(f"holds a model of which {name} is of another type than the field.")
+        self.model = self._fitted_model = kind(**values)
+
+    def _show(self, record: FittedModel) -> None:
+        self.n_features_in_, self.q_ = record.width, record.q
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted model to one file; see `PrivateEstimator.save`.
+
+        Raises:
+            ModelFileError: also if the class of the model, or of a part of q, is not at the top of a module.
+        """
+        self._check_fitted()
+        for kind in (type(self._fitted_model), *trees.classes_of(self.q_)):
+            named(kind)
+        super().save(path, overwrite=overwrite)
 
     def quality(self, rows: Any) -> Floats:
         """The model's own score of each row."""
@@ -164,29 +200,6 @@ class Private(PrivateEstimator):
         source = Rows(Design(X, row_norm=self.row_norm, group=group))
         zeros = Design(np.zeros((1, source.width)), row_norm=self.row_norm, group=None if group is None else [0])
         return source, Rows(zeros)
-
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        model = self._fitted_model
-        for kind in trees.classes_of(self.q_):
-            named(kind)
-        return trees.leaves(self.q_), {
-            "model": named(type(model)),
-            "fields": _facts(model),
-            "form": trees.form_of(self.q_),
-            "steps": self.n_iter_,
-            "width": self.n_features_in_,
-        }
-
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        """Inverse of `_state`. The model's code does not run with sizes that a file says, but for its constructor."""
-        width = facts["width"]
-        self.n_iter_ = check_integer("steps", facts["steps"], low=0)
-        self.n_features_in_ = None if width is None else check_integer("width", width, low=0)
-        kind, given = _known(facts["model"]), {name: _frozen(value) for name, value in facts["fields"].items()}
-        if (name := misfit(kind, given)) is not None:
-            raise ModelFileError(f"holds a model of which {name} is of another type than the field.")
-        self.model = self._fitted_model = kind(**given)
-        self.q_ = domains.checked(trees.made(facts["form"] if "form" in facts else _earlier(kind, arrays), arrays))
 
 
 @dataclass(frozen=True)
@@ -321,14 +334,3 @@ def _known(name: str) -> Any:
     if not (isinstance(found, type) and issubclass(found, Model) and is_dataclass(found)):
         raise ModelFileError(f"holds a model {name!r} of your own; import its module first.")
     return found
-
-
-def _earlier(kind: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """The form of a q in a file that does not say it."""
-    try:
-        return trees.declared_form(kind.init, arrays)
-    except Exception as error:
-        raise ModelFileError(
-            f"written by an earlier version. Declare in {kind.__name__} what its init returns, as in "
-            "`def init(self, rng) -> MyQ`, with the fields' types in MyQ, and load it again."
-        ) from error
