@@ -68,7 +68,7 @@ def test_a_cost_is_no_less_than_dp_accounting_says_and_hardly_more(cost: Any) ->
 
 
 def test_declared_costs_and_fits_compose_as_dp_accounting_says(tmp_path: Path) -> None:
-    """What a ledger says of all of them together is no less than the composed losses, and hardly more if all were fixed beforehand."""
+    """What a ledger says of all of them together is at least the composed losses, and hardly more if all were fixed."""
     costs: list[Any] = [
         LaplaceNoise(4.0, RELATION),
         StatedGuarantee(0.2, 3e-8, RELATION),

@@ -668,7 +668,7 @@ sys.path += ["", ".", "folder"]
 if __name__ == "__main__":
     model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, low=0, high=1)
     with dpvb.cluster.LocalPool(2) as pool:
-        model.fit(np.eye(4), [0, 1, 1, 0], cluster=pool)
+        model.fit(np.eye(4), [0, 1, 1, 0], run=dpvb.Run(cluster=pool))
         places = [Path(f"/proc/{number}/cmdline") for number in pool.process_ids]
         started = [place.read_text().rstrip("\\0").split("\\0") for place in places]
     with dpvb.audit._processes(1) as pool:
