@@ -119,7 +119,7 @@ def event(end: State, run: str, facts: dict[str, Any], attempt: int = 0, dataset
 
 
 @kills("releases", "charges of an earlier accountant forgotten behind a stranger's row")
-@edit("ledger/following.py", "(store.shared and _has_another_form(one))", "False")
+@edit("ledger/turns.py", "(store.shared and _has_another_form(one))", "False")
 def test_a_form_that_a_stranger_takes_hides_no_charge_of_an_earlier_version(
     team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

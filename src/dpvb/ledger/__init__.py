@@ -2,7 +2,8 @@
 
     ledger = dpvb.Ledger("budget.db")
     ledger.register("notes", unit="document", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-6)
-    dpvb.LDA(20, epsilon=1.0, delta=1e-6, ledger=ledger, dataset="notes", vocabulary=words).fit(documents)
+    with dpvb.Run(ledger=ledger, dataset="notes"):
+        dpvb.LDA(20, epsilon=1.0, delta=1e-6, vocabulary=words).fit(documents)
     print(ledger.remaining("notes"))
 
 Rows are only ever appended; each carries the hash of the one before it (`chain`), the totals of its data set after it,
@@ -37,7 +38,6 @@ from dpvb.ledger import pricing, turns
 from dpvb.ledger.address import checked_place, is_address, without_password
 from dpvb.ledger.chain import LOOK, MAX_BODY, Entry, canonical
 from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
-from dpvb.ledger.following import begun, caught_up, kept_head
 from dpvb.ledger.head import Head
 from dpvb.ledger.names import check_new_name
 from dpvb.ledger.past import Past, Units, order_of
@@ -608,14 +608,14 @@ class Ledger:
             store = self._opened()
             seen = self._seen.head()
             # Before the rows: it is never ahead of them. In a shared store it is but what the rows say.
-            head = None if store.shared and (self._state or seen) else kept_head(store)
+            head = None if store.shared and (self._state or seen) else turns.kept_head(store)
             with store.transaction(write=write) as rows:
                 if self._state is None:
                     self._check_heads(seen, head, rows, {})
                     start = seen if store.shared and seen else head
                     assert start is not None  # It was read, as there was no state.
-                    self._state = begun(start, store, rows)
-                self._state, hashes = caught_up(self._state.copy(), rows)
+                    self._state = turns.begun(start, store, rows)
+                self._state, hashes = turns.caught_up(self._state.copy(), rows)
                 self._check_heads(seen, head, rows, hashes)
                 state = self._state.copy()
                 yield rows, state
