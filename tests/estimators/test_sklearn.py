@@ -161,6 +161,10 @@ def excluded_of_matrices(estimator):
     return EXCLUDED | seen_by_rows
 
 
+def kind_of(estimator):
+    return type(estimator).__name__
+
+
 def failed(estimator, expected):
     """scikit-learn's checks that an estimator fails though it should not, with what each says."""
     results = check_estimator(estimator, expected_failed_checks=expected, on_skip=None, on_fail=None)
@@ -168,7 +172,7 @@ def failed(estimator, expected):
     return {one["check_name"]: repr(one["exception"]) for one in results if one["status"] == "failed"}
 
 
-@pytest.mark.parametrize("estimator", MATRICES, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("estimator", MATRICES, ids=kind_of)
 @pytest.mark.filterwarnings("ignore::dpvb.estimators.base.PrivacyWarning")
 @pytest.mark.filterwarnings("ignore::dpvb.errors.FewUnitsWarning")
 def test_scikit_learn_checks(estimator):
@@ -192,7 +196,7 @@ def excluded(estimator):
 
 
 @pytest.mark.parametrize(
-    "estimator", [*REGRESSIONS, *(pytest.param(one, marks=pytest.mark.slow) for one in OTHERS)], ids=str
+    "estimator", [*REGRESSIONS, *(pytest.param(one, marks=pytest.mark.slow) for one in OTHERS)], ids=kind_of
 )
 def test_scikit_learn_checks_of_regression(estimator):
     assert failed(estimator, excluded(estimator)) == {}
