@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import expit, ndtri
 
+from dpvb.core.model import updated
 from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
 from dpvb.models.regression.diagonal import FirstOrderDiagonal
@@ -77,7 +78,8 @@ def main() -> None:
                 for name, total in sums(q, x, y, norm, bound, release.blocks).items():
                     s.sd[name] = release.noise_std(name)
                     s.total[name] = total + s.sd[name] * rng.standard_normal(total.shape)
-                q = model.m_step(s, q)
+                s.phase = next(iter(release.asked.values())).phase
+                q = updated(model, s, q)
                 if q.step == 0:
                     norm = np.sqrt((x * x) @ q.scale_d**-2)
             w = model.table(q)

@@ -20,6 +20,7 @@ import dpvb
 from benchmarks.logistic import Cells, short
 from benchmarks.peers import protocol
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import updated
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
@@ -158,7 +159,7 @@ def cost(guide: str, data: str) -> None:
             times.append(time.process_time() - begun)
         begun = time.process_time()
         s = s.update(wall.release(partial(model.e_step, q, blocks=release.blocks), release), 1.0)
-        q = model.m_step(s, q)
+        q = updated(model, s, q)
         private.append(time.process_time() - begun)
     times = " | ".join(f"{1e3 * middle(one):.1f}" for one in (bare, unnoised, private))
     ratios = " | ".join(f"{middle(np.divide(private, one)):.2f}" for one in (bare, unnoised))

@@ -250,7 +250,7 @@ class Mean(dpvb.Model):
     def e_step(self, q: Any, batch: Any, blocks: Any) -> Any:
         return {"sum": dpvb.Rows(batch)}
 
-    def m_step(self, s: Any, q: Any) -> np.ndarray:
+    def started(self, s: Any, q: Any) -> np.ndarray:
         return np.asarray(s.read("sum"))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpvb.core.contributions import Grid
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import updated
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
@@ -56,7 +57,7 @@ def main() -> None:
         nonlocal q, s
         release = next(releases)
         s = s.update(wall.release(partial(model.e_step, q, blocks=release.blocks), release), 0.5)
-        q = model.m_step(s, q)
+        q = updated(model, s, q)
 
     for _ in range(6):  # the means, compilation, and some learning
         step()

@@ -188,13 +188,17 @@ class Phases:
             made["last"] = Gram(batch, np.ones(len(batch)))
         return made
 
+    def started(self, s: Estimate, q: dict[str, Any]) -> dict[str, Any]:
+        return {**q, "seen": [*q["seen"], ("started", s.phase)]}
+
     def m_step(self, s: Estimate, q: dict[str, Any]) -> dict[str, Any]:
-        seen = [name for name in self.blocks if name in s._mean]
-        w = q["w"] + 0.02 * s.read("score") if "score" in seen and "last" not in seen else q["w"]
-        return {"seen": [*q["seen"], seen], "w": w}
+        return {"seen": [*q["seen"], ("m_step", s.phase)], "w": q["w"] + 0.02 * s.read("score")}
+
+    def finished(self, s: Estimate, q: dict[str, Any]) -> dict[str, Any]:
+        return {**q, "seen": [*q["seen"], ("finished", s.phase)]}
 
 
-def test_phases_run_in_order_and_each_is_asked_for_its_own_blocks() -> None:
+def test_phases_run_in_order_and_a_method_of_its_own_follows_each() -> None:
     rows, model = small_rows(), Phases()
     plan = phased(model.blocks, FullBatch(), [0.0, 0.0])
     wall: Wall[Any] = Wall(table(rows), plan, noise=InsecureNoise(0))
@@ -202,7 +206,7 @@ def test_phases_run_in_order_and_each_is_asked_for_its_own_blocks() -> None:
     q, s = loop.fit(
         model, wall, plan, rho=constant(0.5), rng=np.random.default_rng(0), on_step=lambda t, q: told.append(t)
     )
-    assert q["seen"] == [["first"], ["first", "score"], ["first", "score"], ["first", "score", "last"]]
+    assert q["seen"] == [("started", "first"), ("m_step", "step"), ("m_step", "step"), ("finished", "last")]
     assert told == [1, 2, 3, 4]
     w = np.zeros(D)
     for _ in range(2):

@@ -434,7 +434,7 @@ def test_data_and_statistics_are_read_inside_the_wall_alone(options: dict[str, A
     monkeypatch.setattr(lda.LDAModel, "e_step", guarded)
     source = GuardedSource(documents())
     calls: list[Any] = []
-    model = estimator(**options).fit(source, progress=lambda *args: calls.append(args))
+    model = estimator(**options).fit(source, run=dpvb.Run(progress=lambda *args: calls.append(args)))
     assert np.isfinite(model.components_).all()
     samplers = [release.mechanism.sampler.name for release in calls[-1][1]]
     assert len(calls) == len(samplers)
@@ -470,8 +470,14 @@ class GivenStart:
     def e_step(self, q: Any, batch: Any, blocks: Any) -> Any:
         return self.inner.e_step(q, batch, blocks)
 
+    def started(self, s: Any, q: Any) -> Any:
+        return q if self.draws else self.inner.started(s, q)
+
     def m_step(self, s: Any, q: Any) -> Any:
         return q if self.draws else self.inner.m_step(s, q)
+
+    def finished(self, s: Any, q: Any) -> Any:
+        return q if self.draws else self.inner.finished(s, q)
 
 
 @pytest.mark.parametrize(

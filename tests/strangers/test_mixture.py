@@ -66,17 +66,15 @@ def test_it_keeps_every_law() -> None:
 def test_it_is_charged_and_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.0, delta=1e-6)
-        model = dpvb.Private(
-            Mixture(K, D), epsilon=1.0, ledger=ledger, dataset="people", checkpoint=tmp_path / "run", **GIVEN
-        )
+        model = dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN)
 
         def stop(step: int, plan: Any) -> None:
             if step == 5:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            model.fit(rows(), progress=stop)
-        model.fit(rows())
+            model.fit(rows(), run=dpvb.Run(progress=stop, ledger=ledger, dataset="people", checkpoint=tmp_path / "run"))
+        model.fit(rows(), run=dpvb.Run(ledger=ledger, dataset="people", checkpoint=tmp_path / "run"))
         ledger.verify()
         assert sum(entry.kind in ("charge", "sole") for entry in ledger.entries()) == 1
         assert ledger.remaining("people").epsilon < 1e-3
@@ -85,7 +83,7 @@ def test_it_is_charged_and_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 
 def test_a_cluster_changes_no_bit() -> None:
     fits = [
-        dpvb.Private(Mixture(K, D), epsilon=math.inf, **GIVEN).fit(rows(500), cluster=cluster)
+        dpvb.Private(Mixture(K, D), epsilon=math.inf, **GIVEN).fit(rows(500), run=dpvb.Run(cluster=cluster))
         for cluster in (None, "local:2")
     ]
     np.testing.assert_array_equal(fits[0].q_.mean_kd, fits[1].q_.mean_kd)
@@ -139,9 +137,9 @@ def test_no_class_takes_the_name_of_a_shipped_one(tmp_path: Path) -> None:
 def test_a_model_of_another_width_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.0, delta=1e-6)
-        model = dpvb.Private(Mixture(K, D + 1), epsilon=1.0, ledger=ledger, dataset="people", **GIVEN)
+        model = dpvb.Private(Mixture(K, D + 1), epsilon=1.0, **GIVEN)
         with pytest.raises(ParameterError, match="e_step on a row of zeros, with 2 features"):
-            model.fit(rows(10))
+            model.fit(rows(10), run=dpvb.Run(ledger=ledger, dataset="people"))
         assert ledger.remaining("people").num_charges == 0
 
 

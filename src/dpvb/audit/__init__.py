@@ -67,6 +67,7 @@ def audit(*subjects: str | Case, workers: int = 1, full: bool = False, found: Fo
     for case in own:
         take(_model(case))
         take(neighbours.check_largest(case))
+        take(neighbours.check_steps(case))
     return Report(tuple(done))
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from dpvb.audit.cases import Case
 from dpvb.core import loop
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import updated
 from dpvb.core.noise import InsecureNoise, NoiseSource, SecureNoise
 from dpvb.core.plan import Plan, Release, calibrated
 from dpvb.core.sampling import FullBatch
@@ -108,7 +109,7 @@ def one_run(case: Case, plan: Plan, noise: MakeNoise = SecureNoise, delta: float
         gram += own @ own.T
         pull += own @ (_scaled(released.total, release) - half)
         s = s.update(released, 1.0 / t)
-        q = model.m_step(s, q)
+        q = updated(model, s, q)
     # Each canary's own inner product with the releases, less what the others are likely to have added to it.
     order = np.argsort(np.linalg.solve(gram, pull))
     bounds = []

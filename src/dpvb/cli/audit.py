@@ -24,16 +24,12 @@ _EACH = 15
 @app.command()
 def audit(
     model_class: Annotated[
-        str | None,
-        typer.Argument(help="A class of models, such as LDA or LogisticRegression.", show_default=False),
+        str | None, typer.Argument(help="A class of models, such as LDA or LogisticRegression.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every model class.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Every form of a model class, not only one.")] = False,
     attach: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the report into this saved model of the class, if there is no finding.", show_default=False
-        ),
+        Path | None, typer.Option(help="Write the report into this saved model of the class, if there is no finding.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:

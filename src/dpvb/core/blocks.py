@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 
+#: When a block is released.
+Phase = Literal["first", "second", "third", "step", "last"]
+
 _DOMAINS = ("real", "nonnegative", "psd", "gram")
 #: In the order of their releases.
-PHASES = ("first", "second", "third", "step", "last")
+PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Block:
     shape: tuple[int, ...]
     bound: float
     domain: Literal["real", "nonnegative", "psd", "gram"] = "real"
-    phase: Literal["first", "second", "third", "step", "last"] = "step"
+    phase: Phase = "step"
     average: bool = True
     weight: float = 1.0
 

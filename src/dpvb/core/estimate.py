@@ -9,7 +9,7 @@ from typing import Literal, final
 
 import numpy as np
 
-from dpvb.core.blocks import Block
+from dpvb.core.blocks import PHASES, Block, Phase
 from dpvb.core.counting import COUNTED, COUNTS, SHORTENED, Counts
 from dpvb.core.released import Receipt, Released
 from dpvb.guards.arrays import Floats
@@ -26,6 +26,10 @@ class Estimate:
     T_t is a release, and p its sampling probability. An M-step reads the estimate with `read` (the raw linear one),
     `project` (its projection onto the domain) and
     `noise_std`. Both are divided by the mass Π(1-ρ) has taken from the start S̄_0 = 0, unless told otherwise.
+
+    Attributes:
+        rho: step size of the newest release.
+        phase: phase of the blocks of the newest release.
     """
 
     _blocks: Mapping[str, Block]
@@ -36,6 +40,7 @@ class Estimate:
     rho: float = 1.0
     projection: Literal["read", "step"] = "read"
     receipt: Receipt | None = None
+    phase: Phase = "first"
 
     def __post_init__(self, seal: object) -> None:
         if seal is not _SEAL:
@@ -55,7 +60,8 @@ class Estimate:
         mean = {name: np.add.reduce([part._mean[name] / part._mass[name] for part in parts]) for name in names}
         variance = {name: math.fsum(part._variance[name] / part._mass[name] ** 2 for part in parts) for name in names}
         mass = dict.fromkeys(names, 1.0)
-        return cls(last._blocks, mean, variance, mass, _SEAL, last.rho, last.projection, last.receipt)
+        phase = min((part.phase for part in parts), key=PHASES.index)
+        return cls(last._blocks, mean, variance, mass, _SEAL, last.rho, last.projection, last.receipt, phase)
 
     def update(self, released: Released, rho: float) -> Estimate:
         """Take in one release with step size rho in (0, 1]; a score replaces its predecessor.
@@ -84,7 +90,8 @@ class Estimate:
             mass[name] = step + (1 - step) * mass.get(name, 0.0)
             if self.projection == "step":
                 mean[name] = block.pack(block.project(block.unpack(mean[name])))
-        return Estimate(self._blocks, mean, variance, mass, _SEAL, rho, self.projection, released.receipt)
+        phase = max((self._blocks[name].phase for name in released.total if name not in COUNTS), key=PHASES.index)
+        return Estimate(self._blocks, mean, variance, mass, _SEAL, rho, self.projection, released.receipt, phase)
 
     @property
     def names(self) -> frozenset[str]:

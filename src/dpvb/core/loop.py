@@ -11,7 +11,7 @@ import numpy as np
 
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Batch, Model, Q
+from dpvb.core.model import Batch, Model, Q, updated
 from dpvb.core.plan import Plan, Release
 from dpvb.core.schedule import StepSize
 from dpvb.core.wall import Wall
@@ -60,6 +60,6 @@ def fit(
     for t, release in enumerate(plan, start=1):
         released = wall.release(query(model, q, release), release)
         s = s.update(released, rho(t))
-        q = model.m_step(s, q)
+        q = updated(model, s, q)
         on_step(t, q)
     return q, s

@@ -1,4 +1,4 @@
-"""What a model is: one declaration and three methods."""
+"""What a model is: one declaration, a start, an E-step, and what follows each release."""
 
 from __future__ import annotations
 
@@ -40,6 +40,27 @@ class Model(Protocol[Q, Batch]):
         the number of rows in the batch enters no statistic. The audit compares bits.
         """
 
-    @abstractmethod
+    # What follows a release is post-processing of released statistics, outside the wall.
+
+    def started(self, s: Estimate, q: Q) -> Q:
+        """Return q after a release of blocks of phase "first", "second" or "third"; `s.phase` says which."""
+        return q
+
     def m_step(self, s: Estimate, q: Q) -> Q:
-        """New q from released statistics: post-processing, outside the wall."""
+        """Return q after a step: a release of blocks of phase "step"."""
+        return q
+
+    def finished(self, s: Estimate, q: Q) -> Q:
+        """Return q after the release of the blocks of phase "last"."""
+        return q
+
+
+def updated(model: Model[Q, Batch], s: Estimate, q: Q) -> Q:
+    """Return q after the newest release: the one place where its phase chooses the model's method."""
+    match s.phase:
+        case "step":
+            return model.m_step(s, q)
+        case "last":
+            return model.finished(s, q)
+        case _:
+            return model.started(s, q)

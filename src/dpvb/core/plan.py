@@ -16,7 +16,7 @@ from typing import Literal
 
 from dpvb import accounting
 from dpvb.accounting.events import RELATIONS, Event, NeighboringRelation
-from dpvb.core.blocks import PHASES, Block, swap_ratio
+from dpvb.core.blocks import PHASES, Block, Phase, swap_ratio
 from dpvb.core.counting import COUNTS, with_counts
 from dpvb.core.sampling import FullBatch, Sampler
 from dpvb.core.schedule import SHARES
@@ -133,14 +133,14 @@ class Plan:
 
     def scaled(self, scale: float) -> Plan:
         """The same plan with all noise multipliers scaled."""
-        made = {
+        counts_of_phase = {
             id(release): replace(
                 release,
                 mechanism=replace(release.mechanism, noise_multiplier=scale * release.mechanism.noise_multiplier),
             )
             for release in self.releases
         }
-        return replace(self, releases=[made[id(release)] for release in self.releases])
+        return replace(self, releases=[counts_of_phase[id(release)] for release in self.releases])
 
     def epsilon(self, delta: float, method: str = "pld") -> float:
         """ε at a public δ, an upper bound."""
@@ -192,7 +192,7 @@ def phased(
         neighboring_relation, unit, clip: as in Plan and Release.
     """
     in_phase = {phase: {name: block for name, block in blocks.items() if block.phase == phase} for phase in PHASES}
-    in_phase = {phase: with_counts(own) if own else own for phase, own in in_phase.items()}
+    in_phase = {phase: with_counts(releases) if releases else releases for phase, releases in in_phase.items()}
     if not in_phase["step"]:
         schedule = ()
     elif not len(schedule):
@@ -208,7 +208,7 @@ def phased(
         raise ParameterError(f"shares must leave something for the steps: their sum is below 1, got {dict(shares)}.")
     cost = sampler.sampling_prob**2 * math.fsum(noise**-2 if noise > 0 else math.inf for noise in schedule)
     cost = cost if in_phase["step"] else rest  # Without steps their part goes to what is released once.
-    laid = {
+    laid: dict[Phase, list[Release]] = {
         phase: [Release(in_phase[phase], Mechanism(FullBatch(), math.sqrt(rest / (share * cost))), clip=clip)]
         for phase, share in taken.items()
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.guards.errors import ModelFileError, ParameterError, check_choice, check_integer
 from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.silence import silence
 from dpvb.guards.strangers import imported, misfit
 from dpvb.models.base import Model
 from dpvb.models.declared import told
@@ -136,10 +138,13 @@ class Private(PrivateEstimator):
             if group is not None:
                 raise ParameterError("group must be None with a source: it says itself what its units are.")
             if hasattr(type(X), "empty"):
-                with said("empty() of its source"):
-                    empty = X.empty()
-                    if empty.num_units or len(empty.select(np.zeros(0, dtype=np.bool_)).rows):
-                        raise ValueError("units, where a chunk of none is asked for")
+                empty = _empty_chunk(X)
+                if empty is None:
+                    raise ParameterError(
+                        f"X must be a source whose method empty() returns a chunk of no units, and that of "
+                        f"{type(X).__name__} failed or returned units. Nothing was spent. The reason is not shown, "
+                        "because the source holds private rows: call empty() yourself."
+                    )
                 return X, Nobody((empty,))
             if not is_shipped(X):
                 raise ParameterError(
@@ -237,6 +242,15 @@ class RowsChunk:
     def select(self, units: Bools) -> RowsChunk:
         """The chosen units alone."""
         return RowsChunk(self.chunk.select(units))
+
+
+def _empty_chunk(source: Any) -> Any:
+    """Return a source's chunk of no units; None if it fails or returns anything else."""
+    with suppress(Exception), silence(logs=True):
+        empty = source.empty()
+        if not empty.num_units and not len(empty.select(np.zeros(0, dtype=np.bool_)).rows):
+            return empty
+    return None
 
 
 def _of_design(chunk: Any) -> RowsChunk:

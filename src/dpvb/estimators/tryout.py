@@ -18,6 +18,7 @@ from dpvb.core import loop
 from dpvb.core.clipped_sums import Work
 from dpvb.core.estimate import Estimate
 from dpvb.core.grids import grids_of
+from dpvb.core.model import updated
 from dpvb.core.plan import Plan, Release
 from dpvb.core.source import Chunk, Source
 from dpvb.core.wall import Wall
@@ -31,6 +32,8 @@ from dpvb.results.statement import PrivacyStatement
 
 # Characters of a model's own error that are shown.
 _MOST_SAID = 300
+# The method that follows a release, for messages; see `core.model.updated`.
+_METHODS = {"step": "m_step", "last": "finished"}
 
 
 @contextmanager
@@ -69,7 +72,7 @@ def try_out(
         ParameterError: naming what failed and why; nothing was spent, and nothing private was looked at.
     """
     # By the second step a q is the model's own M-step's.
-    plan = replace(task.plan, releases=[*task.plan.releases[:3], *task.plan.releases[3:][-1:]])
+    plan = replace(task.relative, releases=[*task.relative.releases[:3], *task.relative.releases[3:][-1:]])
     with said("the privacy statement"):
         str(_statement(plan, task.public))
     refused = None
@@ -108,9 +111,10 @@ def _fit(
         with said("the step size"):
             s = s.update(released, task.rho(t))
         # What is brought about by the numbers of a sum is no fault of the model's form.
-        with said("m_step"), suppress(ArithmeticError, np.linalg.LinAlgError):
-            q = model.m_step(s, q)
-        with said("the q of m_step"):
+        method = _METHODS.get(s.phase, "started")
+        with said(method), suppress(ArithmeticError, np.linalg.LinAlgError):
+            q = updated(model, s, q)
+        with said(f"the q of {method}"):
             keep(q)
         if domains.outside(q) is not None:
             return

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpvb.core import loop
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Model
+from dpvb.core.model import Model, updated
 from dpvb.core.plan import Plan, Release
 from dpvb.core.source import Nobody, chunks_of
 from dpvb.core.wall import Wall
@@ -46,7 +46,7 @@ class FormOfQ:
 
     def __init__(self, task: Task, shared: Shared) -> None:
         self._task = task
-        self._forms, self.classes = shared.once(_rehearsed, task.model, task.plan)
+        self._forms, self.classes = shared.once(_rehearsed, task.model, task.relative)
         self._no_rows: list[Any] | None = None
 
     def check(self, q: Any, release: Release) -> None:
@@ -62,7 +62,7 @@ class FormOfQ:
         if (fault := domains.outside(q)) is not None:
             raise FederationError(f"{fault}; the request is refused, and nothing is spent on it.")
         form = _form(q)
-        if not any(_fits(form, own) for own in self._forms) or not self._answers(q, release):
+        if not any(_fits(form, expected) for expected in self._forms) or not self._answers(q, release):
             raise FederationError("q is not one of this model's; the request is refused, and nothing is spent on it.")
 
     def _answers(self, q: Any, release: Release) -> bool:
@@ -85,18 +85,18 @@ class FormOfQ:
 
 def _rehearsed(model: Model[Any, Any], plan: Plan) -> tuple[tuple[Any, ...], frozenset[type]]:
     """The forms of q before the releases of a run on no data, and its classes; what such a run costs is the noise."""
-    kinds, kept = Counter[tuple[str, ...]](), []
+    kinds, forms = Counter[tuple[str, ...]](), []
     for release in plan:
         kinds[tuple(release.blocks)] += 1
         if kinds[tuple(release.blocks)] <= _REHEARSED:
-            kept.append(release)
-    plan = replace(plan, releases=kept)
+            forms.append(release)
+    plan = replace(plan, releases=forms)
     wall: Wall[Any] = Wall(Nobody(), plan)
     with silence(logs=True):
         s, qs = Estimate.empty(model.blocks), [model.init(generator("seed", 0))]
         for release in plan.releases[:-1]:
             s = s.update(wall.release(loop.query(model, qs[-1], release), release), 1.0)
-            qs.append(model.m_step(s, qs[-1]))
+            qs.append(updated(model, s, qs[-1]))
     return tuple(dict.fromkeys(map(_form, qs))), classes_in(qs)
 
 

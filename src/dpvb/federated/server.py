@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from dpvb.core.grids import grids_of
+from dpvb.core.model import updated
 from dpvb.core.noise import SecureNoise
 from dpvb.core.plan import Plan, Release
 from dpvb.core.released import Released
@@ -94,7 +95,7 @@ class Server:
             )
         self._task, self._federation, self._schedule = task, federation, schedule
         self._plan = trust.planned(
-            task.plan, epsilon=federation.epsilon, delta=federation.delta, num_examples=federation.num_examples
+            task.relative, epsilon=federation.epsilon, delta=federation.delta, num_examples=federation.num_examples
         )
         self._record = transport if isinstance(transport, Recorded) else None
         self._noise = SecureNoise() if trust.party.gathers_noise else None
@@ -207,7 +208,7 @@ class Server:
         if answer.multipliers is None:
             raise FederationError("it accepted without saying how much noise it adds")
         return self._federation.trust.adopted(
-            self._task.plan, answer.multipliers, epsilon=np.inf, delta=self._federation.delta
+            self._task.relative, answer.multipliers, epsilon=np.inf, delta=self._federation.delta
         )
 
     def _present(self, answered: Collection[str]) -> list[str]:
@@ -220,10 +221,10 @@ class Server:
         if len(answered) < trust.least:
             missing = [name for name in sorted(self._federation.participants) if name not in answered]
             reasons = self._asking.reasons
-            told = "; ".join(f"{name}: {reasons.get(name, 'no answer').rstrip('.')}" for name in missing)
+            reasons_of_missing = "; ".join(f"{name}: {reasons.get(name, 'no answer').rstrip('.')}" for name in missing)
             raise FederationError(
                 f"{len(answered)} of {trust.num_clients} clients take part, and the plan tolerates {trust.tolerated} "
-                f"missing. {told}. Nothing more is asked; every client keeps what it was charged."
+                f"missing. {reasons_of_missing}. Nothing more is asked; every client keeps what it was charged."
             )
         return sorted(answered)
 
@@ -239,7 +240,7 @@ class Server:
                 self._lose(name, {}, t)
         else:
             self._factors.take(_ALL, self._sum(t, release, q), rho)
-        return self._task.model.m_step(self._factors.total(), q)
+        return updated(self._task.model, self._factors.total(), q)
 
     def _sum(self, t: int, release: Release, q: Any) -> Released:
         """The sum over all clients, in as many attempts as it takes."""
@@ -339,7 +340,7 @@ class Server:
         """The newest q, once every client has spoken on everything that a step reads."""
         if not self._factors.complete(self._clients, self._plan.releases[t].blocks):
             return q
-        return self._task.model.m_step(self._factors.total(), start)
+        return updated(self._task.model, self._factors.total(), start)
 
     def _known(self, name: str, t: int) -> bool:
         """Whether a client has released before what a step reads: its factor then stays, though it does not answer."""

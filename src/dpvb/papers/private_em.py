@@ -123,13 +123,15 @@ class PrivateEM(Model):
         h_nk = product(x_nd, q.reader_kd.T)
         return {"cross": Kron(x_nd, h_nk), "factors": Gram(h_nk, np.ones(len(h_nk))), "squares": Rows(x_nd * x_nd)}
 
+    def started(self, s: Estimate, q: Loadings) -> Loadings:
+        """Return the mean."""
+        moments, std = s.read("moments"), s.noise_std("moments")
+        count = max(float(moments[0]) / _CONSTANT, std / _CONSTANT, 1.0)
+        mean_d = moments[1:] / (_REST * count)
+        return replace(q, mean_d=mean_d / max(1.0, float(np.linalg.norm(mean_d))), count=count)
+
     def m_step(self, s: Estimate, q: Loadings) -> Loadings:
-        """Return the mean, after the first release; else the next W and Ψ."""
-        if "cross" not in s.names:
-            moments, std = s.read("moments"), s.noise_std("moments")
-            count = max(float(moments[0]) / _CONSTANT, std / _CONSTANT, 1.0)
-            mean_d = moments[1:] / (_REST * count)
-            return replace(q, mean_d=mean_d / max(1.0, float(np.linalg.norm(mean_d))), count=count)
+        """Return the next W and Ψ."""
         least = _LEAST * self.prior_variance
         second_kk = q.count * q.spread_kk + s.project("factors")
         whole_d = np.maximum(s.read("squares") / q.count, least)

@@ -35,6 +35,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, Grid, check_shape
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
+from dpvb.core.model import Model
 from dpvb.core.schedule import StepSize
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import PROBABILITIES, Positive
@@ -103,7 +104,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class SBN:
+class SBN(Model[Network, BinaryRows]):
     """The model; every field is public.
 
     Attributes:
@@ -179,12 +180,14 @@ class SBN:
         bias = Score(r_nj, xi_nj, one_n1, 0 * one_n1, zero_1j)
         return {"gradient": score, "bias": bias, "hidden": Rows(p_nk.astype(np.float64))}
 
+    def started(self, s: Estimate, q: Network) -> Network:
+        """The levels."""
+        count = self.num_examples or max(float(s.read("count")[0]), 1.0)
+        least = min(max(s.noise_std("visible") / count, 1.0 / count), 0.5)
+        return replace(q, level_j=logit(np.clip(s.read("visible") / count, least, 1 - least)), count=count)
+
     def m_step(self, s: Estimate, q: Network) -> Network:
-        """A preconditioned step along the released derivatives; after the first release, the levels."""
-        if "gradient" not in s.names:
-            count = self.num_examples or max(float(s.read("count")[0]), 1.0)
-            least = min(max(s.noise_std("visible") / count, 1.0 / count), 0.5)
-            return replace(q, level_j=logit(np.clip(s.read("visible") / count, least, 1 - least)), count=count)
+        """A preconditioned step along the released derivatives."""
         noise = {name: self.ridge * s.noise_std(name) / q.count for name in s.names}
         square_j = q.level_j**2
         curvature_j = 0.5 * (0.25 + kernel.xi_of(square_j))

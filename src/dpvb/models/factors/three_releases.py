@@ -32,6 +32,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, upper_norms
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows
+from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positive, Positives, Symmetric
@@ -48,7 +49,7 @@ _REST_GRAM = math.sqrt(1.0 - _C_GRAM**2)
 
 
 @dataclass(frozen=True)
-class ThreeReleases:
+class ThreeReleases(Model["SecondMoments", DesignRows]):
     """The model; every field is public.
 
     Attributes:
@@ -134,12 +135,9 @@ class ThreeReleases:
         """Rows in units of y, each entry by itself."""
         return np.asarray((x_nd if self.origin_d is None else x_nd - self.origin_d) / self.reach)
 
-    def m_step(self, s: Estimate, q: SecondMoments) -> SecondMoments:
-        """Means and scales; the radius; second moments."""
-        if "gram" in s.names:
-            summed = self._summed(s, q)
-            return summed if self.earlier is None else summed.joined(self.earlier)
-        if "length" in s.names:
+    def started(self, s: Estimate, q: SecondMoments) -> SecondMoments:
+        """Means and scales; then the radius."""
+        if s.phase == "second":
             sd = s.noise_std("length")
             # Both are of one budget.
             gram_sd = sd * math.sqrt(self.schedule.budget["second"] / self.schedule.budget["last"])
@@ -156,6 +154,11 @@ class ThreeReleases:
             scale_d = variance_d ** (0.5 * self.gamma)
             scale_d /= math.sqrt(float(np.mean(scale_d**2)))
         return replace(q, mean_d=mean_d, scale_d=scale_d, count=count)
+
+    def finished(self, s: Estimate, q: SecondMoments) -> SecondMoments:
+        """Second moments, with those of an earlier fit."""
+        summed = self._summed(s, q)
+        return summed if self.earlier is None else summed.joined(self.earlier)
 
     def _summed(self, s: Estimate, q: SecondMoments) -> SecondMoments:
         """The second moments about their own mean, and that mean."""

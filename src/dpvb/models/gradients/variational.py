@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from dpvb.core.blocks import Block, positive_semidefinite
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import Model
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Covariance, Symmetric
 from dpvb.guards.errors import check_choice, check_integer, check_number
@@ -71,7 +72,7 @@ class VariationalState:
 
 
 @dataclass(frozen=True)
-class Variational:
+class Variational(Model[VariationalState, tuple[NDArray[Any], ...]]):
     """The model; every field is public.
 
     Attributes:
@@ -155,9 +156,7 @@ class Variational:
         return {"gradient": SingleRows(gradient_np, faulty_n=faulty_n)}
 
     def m_step(self, s: Estimate, q: VariationalState) -> VariationalState:
-        """A step of Adam after a gradient; the covariance after the squares."""
-        if "squares" in s.names:
-            return self._finished(s, q)
+        """A step of Adam after a gradient."""
         t, sd = q.step + 1, s.noise_std("gradient")
         score_p, prior_p = s.read("gradient"), self.density.prior_gradient(q.point_p)
         # At θ the gradient of a quadratic differs from that at μ by this product, whose mean is zero: subtract it.
@@ -190,7 +189,7 @@ class Variational:
         first = default if self.learning_rate is None else self.learning_rate
         return float(first * tuned.RATE_FALL ** (-t / self.num_steps))
 
-    def _finished(self, s: Estimate, q: VariationalState) -> VariationalState:
+    def finished(self, s: Estimate, q: VariationalState) -> VariationalState:
         """The covariance at the average; it counts the noise in the gradients that led there."""
         sd, error = s.noise_std("gradient"), s.noise_std("squares")
         guess_p = np.maximum(s.read("squares"), max(error, _LEAST))

@@ -34,6 +34,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows
+from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
@@ -56,7 +57,7 @@ _HOME = ("first", "second", "third")
 
 
 @dataclass(frozen=True)
-class MixtureModel:
+class MixtureModel(Model[MixturePosterior, MixedRows]):
     """The model; every field is public.
 
     Attributes:
@@ -186,25 +187,26 @@ class MixtureModel:
         """Log-density of each row, (n,), in nats, of numbers in [-1, 1]; NaN for a faulty one."""
         return np.asarray(logsumexp(self.log_joint(q.now, rows), axis=1) * rows.sound_n)
 
-    def m_step(self, s: Estimate, q: MixturePosterior) -> MixturePosterior:
-        """A step from what was released last: of the one component, then of all, whose number follows from it."""
-        columns = self.columns
-        if "pairs" in s.names:
-            return replace(q, cell_c=s.read("pairs"), cell_std=s.noise_std("pairs"))
-        if "count" in s.names:
-            released = self._released(s, "")
-            rho = self.step_size(q, released)
-            return self.component_step(q, released, rho)
-        phase = [phase for phase in _HOME if f"count_{phase}" in s.names][-1]
-        q = self.home_step(q, self._released(s, f"_{phase}"))
-        if phase != _HOME[-1]:
+    def started(self, s: Estimate, q: MixturePosterior) -> MixturePosterior:
+        """A step of the one component; after the last of them, all components, whose number follows from it."""
+        q = self.home_step(q, self._released(s, f"_{s.phase}"))
+        if s.phase != _HOME[-1]:
             return q
         if self.earlier is not None:
-            return replace(q, now=self.earlier.start(float(q.home.number_k[0]), columns.sizes))
-        mu = self.run_precision(s.noise_std(f"count_{phase}"))
-        rows_k, _ = q.home_sums.rows(columns.sizes)
+            return replace(q, now=self.earlier.start(float(q.home.number_k[0]), self.columns.sizes))
+        mu = self.run_precision(s.noise_std(f"count_{s.phase}"))
+        rows_k, _ = q.home_sums.rows(self.columns.sizes)
         number = self.kept(float(rows_k[0]), mu) if self.prune else self.n_components
         return replace(q, now=self.split(q, number))
+
+    def m_step(self, s: Estimate, q: MixturePosterior) -> MixturePosterior:
+        """A step of all components."""
+        released = self._released(s, "")
+        return self.component_step(q, released, self.step_size(q, released))
+
+    def finished(self, s: Estimate, q: MixturePosterior) -> MixturePosterior:
+        """Tables of two columns beside the components."""
+        return replace(q, cell_c=s.read("pairs"), cell_std=s.noise_std("pairs"))
 
     def home_step(self, q: MixturePosterior, new: ReleasedSums) -> MixturePosterior:
         """Return the one component after a release of its own: the mean of its counts, and a step of its scores."""

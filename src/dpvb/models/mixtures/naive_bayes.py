@@ -31,6 +31,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows, SparseRows
+from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import PROBABILITIES, Nonnegative, Nonnegatives, Positives
@@ -54,7 +55,7 @@ _LEAST_TOTAL = 0.05
 
 
 @dataclass(frozen=True)
-class NaiveBayesModel:
+class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
     """The model; every field is public.
 
     Attributes:
@@ -138,7 +139,7 @@ class NaiveBayesModel:
             parts["moments"] = Kron(r_nk, np.hstack([x_nd, x_nd**2, batch.count_np / self.columns.most_p]))
         return {name: parts[name] for name in blocks}
 
-    def m_step(self, s: Estimate, q: Classes) -> Classes:
+    def started(self, s: Estimate, q: Classes) -> Classes:
         """What one release says, without further passes."""
         return self.read({name: s.read(name) for name in self.blocks}, {n: s.noise_std(n) for n in self.blocks})
 

@@ -45,6 +45,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, upper_norms
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, MeasuredRows
+from dpvb.core.model import Model
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positives, Symmetric
 from dpvb.models.regression import ridge, tuned
@@ -207,7 +208,7 @@ class Readings:
 
 
 @dataclass(frozen=True)
-class CurvatureThenScores(ABC):
+class CurvatureThenScores(Model[Any, DesignRows], ABC):
     """A regression that releases its curvature once, then scores; every field is public.
 
     Attributes:
@@ -281,12 +282,10 @@ class CurvatureThenScores(ABC):
         at = self._at_end if "curvature_at_mean" in blocks else self._at_step
         return at(q, batch, rows, weight_n)
 
-    def m_step(self, s: Estimate, q: Any) -> Any:
-        """The map to x̂; coordinates; a step after each score; the curvature after the last."""
-        if "curvature_at_mean" in s.names:
-            return self._finished(s, q)
-        if "curvature" in s.names:
-            return self._stepped(s, q) if "score" in s.names else self._started(s, q)
+    def started(self, s: Estimate, q: Any) -> Any:
+        """The map to x̂; then coordinates."""
+        if s.phase == self._phase:
+            return self._with_curvature(s, q)
         return replace(q, scaling=q.scaling.read(self.columns, s, self.intercept))
 
     def weights(self, q: Any) -> WeightPosterior:
@@ -357,16 +356,8 @@ class CurvatureThenScores(ABC):
         """By how much the scales of coordinates grow, so that fewer rows are too long."""
 
     @abstractmethod
-    def _started(self, s: Estimate, q: Any) -> Any:
+    def _with_curvature(self, s: Estimate, q: Any) -> Any:
         """The state after the release of Σ x̂ x̂ᵀ."""
-
-    @abstractmethod
-    def _stepped(self, s: Estimate, q: Any) -> Any:
-        """The state after a score."""
-
-    @abstractmethod
-    def _finished(self, s: Estimate, q: Any) -> Any:
-        """The state after the last release."""
 
 
 def saturation_shift(

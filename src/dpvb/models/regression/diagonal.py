@@ -38,6 +38,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows, SparseRows
+from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.domains import Nonnegatives, Positive, Positives
@@ -167,7 +168,7 @@ class DiagonalState:
 
 
 @dataclass(frozen=True)
-class FirstOrderDiagonal:
+class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
     """The model; every field is public.
 
     Attributes:
@@ -270,14 +271,10 @@ class FirstOrderDiagonal:
         score = replace(entries, values=scaled * residual_n[row])
         return {"score": score, "variance": Rows((variance_n * square_n).T)}
 
-    def m_step(self, s: Estimate, q: DiagonalState) -> DiagonalState:
-        """Scales and prior mean after the first release, one majorised step after each score."""
-        if "second" in s.names:
-            return self._stepped(s, q) if "score" in s.names else self._started(s, q)
-        return replace(q, scaling=q.scaling.read(self._columns, s, self.intercept))
-
-    def _started(self, s: Estimate, q: DiagonalState) -> DiagonalState:
-        """Scales, majoriser and prior mean from the first release."""
+    def started(self, s: Estimate, q: DiagonalState) -> DiagonalState:
+        """The map to x̂; then scales, majoriser and prior mean from second moments."""
+        if s.phase != self.blocks["second"].phase:
+            return replace(q, scaling=q.scaling.read(self._columns, s, self.intercept))
         yes, no, *shares = s.read("count")
         least = max(tuned.NUMBER_STD * s.noise_std("count"), tuned.LEAST_NUMBER * self.likelihood.max_y)
         number, base = max(yes + no, least) / self.likelihood.most, 0.0
@@ -303,7 +300,7 @@ class FirstOrderDiagonal:
         start = DiagonalState(scaling, moments, scale_d, start_d, descent, nothing, width_d, alpha=self.alpha or 1.0)
         return replace(start, usual=usual, most=self.likelihood.steepest / usual)
 
-    def _stepped(self, s: Estimate, q: DiagonalState) -> DiagonalState:
+    def m_step(self, s: Estimate, q: DiagonalState) -> DiagonalState:
         """A majorised step from a score; ratios, average and α are brought up to date first."""
         t, sd, score_d = q.step + 1, s.noise_std("score"), q.scale_d * s.read("score")
         trace = float(np.sum(q.columns.second_d / q.scale_d**2))

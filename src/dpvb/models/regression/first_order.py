@@ -302,7 +302,7 @@ class FirstOrder(CurvatureThenScores):
         steps = (1.0 - math.fsum(self.schedule.budget.values())) / (1.0 + 2.0 * tuned.SCALAR_WEIGHT**2)
         return (sd * self.likelihood.max_residual / self.likelihood.max_size) ** 2 * tuned.CURVATURE_BUDGET / steps
 
-    def _started(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
+    def _with_curvature(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
         """Coordinates, majoriser and prior mean from the release of the curvature."""
         scaling, moments = self._coordinates(s, q)
         likelihood, (base, spread) = self.likelihood.at(q.dispersion.r), self._base(s, moments)
@@ -322,7 +322,7 @@ class FirstOrder(CurvatureThenScores):
         point_e = start_e + np.linalg.solve(precision_ee, earlier.pull_d)
         return replace(start, point_e=point_e, last_e=point_e)
 
-    def _stepped(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
+    def m_step(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
         """One majorised step with momentum. Directions whose averaged score is mostly noise take shorter steps."""
         moments, scale_e, sd, late = q.moments, q.moments.scale_e, s.noise_std("score"), q.step / self.num_steps
         is_count, score_e = self.likelihood.is_count, scale_e * s.read("score")
@@ -372,7 +372,7 @@ class FirstOrder(CurvatureThenScores):
         least = tuned.LEAST_VARIANCE_RATIO, tuned.LEAST_XI_RATIO
         return ratios, q.usual * np.clip(ratios.value, least, q.most), total
 
-    def _finished(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
+    def finished(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
         """With the curvature at the mean, and what long rows add to the slope of the score."""
         steepest = 4.0 * self.likelihood.at(q.dispersion.r).steepest
         q = self._dispersed(s, q, "dispersion_at_mean", self.middle(q), fresh=True)

@@ -237,12 +237,12 @@ class Linear(CurvatureThenScores):
         share = float(np.mean(np.minimum(1.0, tuned.SHRINK_NOISE * noise_e / moments.eigenvalue_e)))
         return tuned.SCALE_SHRINK / (tuned.LEAST_SHRINK + tuned.MORE_SHRINK * share)
 
-    def _started(self, s: Estimate, q: LinearState) -> LinearState:
+    def _with_curvature(self, s: Estimate, q: LinearState) -> LinearState:
         """Coordinates from the release of the curvature."""
         zero_e = np.zeros(self.n_features)
         return self._start(*self._coordinates(s, q), zero_e, zero_e)
 
-    def _stepped(self, s: Estimate, q: LinearState) -> LinearState:
+    def m_step(self, s: Estimate, q: LinearState) -> LinearState:
         """The posterior mean by all scores so far; the clip by all histograms so far."""
         moments, scale_e, sd = q.moments, q.moments.scale_e, s.noise_std("score")
         score_e, start_e = q.clip * scale_e * s.read("score"), q.start_e
@@ -273,7 +273,7 @@ class Linear(CurvatureThenScores):
         reach = self._reach(residuals.read(number, tuned.CERTAIN_BIN) or sizes, number, budget)
         return replace(moved, point_e=point_e, clip=max(clip, q.clip / tuned.CLIP_FALL), reach=reach)
 
-    def _finished(self, s: Estimate, q: LinearState) -> LinearState:
+    def finished(self, s: Estimate, q: LinearState) -> LinearState:
         """With the curvature, its excess and σ², from the last release."""
         moments, sd = q.moments, s.noise_std("curvature_at_mean")
         share_e = moments.eigenvalue_e / moments.scale_e**2

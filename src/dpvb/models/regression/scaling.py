@@ -318,7 +318,7 @@ class Scaling:
 
     def read(self, declared: Declared, s: Estimate, constant: float) -> Scaling:
         """The map after the newest of the two releases."""
-        if "spread" in s.names:
+        if s.phase == "second":
             return self._scaled(declared, s.read("spread"), s.noise_std("spread"), constant)
         return self._centred(declared, s.read("means"), s.noise_std("means"))
 

@@ -37,12 +37,14 @@ import numpy as np
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
 from dpvb.models.sequences import passes
 from dpvb.models.sequences.emissions import Bernoulli, Categorical, Emissions, Poisson, Shown, Values, likelihoods
+from dpvb.models.sequences.errors import ChainLaws, FreeTable, ReleasedWindows, StepErrors, step_errors
 from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
 from dpvb.models.sequences.passes import StateSums, Walk
 from dpvb.models.sequences.windows import (
@@ -181,7 +183,7 @@ class HiddenMarkovPosterior:
 
 
 @dataclass(frozen=True)
-class HiddenMarkov:
+class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
     """The model; every field is public.
 
     Attributes:
@@ -298,10 +300,8 @@ class HiddenMarkov:
         }
         return {name: windows[name] for name in blocks}
 
-    def m_step(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
-        """The best of the fits to the released windows; at a step the posterior from denoised sums over states."""
-        if "initial" in s.names:
-            return replace(q, chain=self._stepped(s, q.chain))
+    def started(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
+        """The best of the fits to the released windows."""
         start_std, pooled_std = s.noise_std("starts"), s.noise_std(self.name)
         start_ww, pooled = s.read("starts"), s.read(self.name)
         counts = denoised_triples(pooled, pooled_std)[1] if self.length == 3 else denoised_pairs(pooled, pooled_std)
@@ -316,9 +316,9 @@ class HiddenMarkov:
             best = self.fitted(windows, best, _MOST_ROUNDS).chain
         return HiddenMarkovPosterior(best, q.tilt_rkw, start_ww, pooled, start_std, pooled_std)
 
-    def _stepped(self, s: Estimate, chain: HiddenChain) -> HiddenChain:
+    def m_step(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         """The posterior from sums over states, each shrunk towards what the model predicts from their totals."""
-        k = self.n_states
+        k, chain = self.n_states, q.chain
         sums_k, step_kk, shown_vk = (s.read(name) for name in _WEIGHTS)
         noise_k, noise_kk, noise_vk = (s.noise_std(name) for name in _WEIGHTS)
         laws, law_vk = chain.laws(expected=False), self.shown_kv(chain).T
@@ -331,7 +331,7 @@ class HiddenMarkov:
             denoised(row_k[:, None] * laws.step_kk, step_kk, noise_kk),
             denoised(law_vk * column_k, shown_vk, noise_vk),
         )
-        return chain.updated(sums, self.alphabet.value_v)
+        return replace(q, chain=chain.updated(sums, self.alphabet.value_v))
 
     def _walk(self, chain: HiddenChain, rows: SequenceRows) -> Walk:
         """The passes at this posterior."""
@@ -348,6 +348,22 @@ class HiddenMarkov:
     def shown_kv(self, chain: HiddenChain) -> Floats:
         """Probabilities of the symbols in every state, (K, V)."""
         return np.exp(chain.emissions.log_likelihood(self.alphabet.value_v, expected=False)).T
+
+    def step_errors(
+        self, q: HiddenMarkovPosterior, rng: np.random.Generator, *, noise_aware: bool = True
+    ) -> StepErrors:
+        """The steps without bias, and their standard errors; with windows of three symbols.
+
+        Args:
+            q: as fitted.
+            rng: public randomness.
+            noise_aware: whether the noise counts.
+        """
+        v, (start_k, first_k, step_kk) = self.n_symbols, q.chain.laws(expected=False)
+        laws = ChainLaws(start_k, first_k, step_kk, FreeTable(self.shown_kv(q.chain)))
+        starts_vv, units = q.start_ww[:v, :v], float(q.start_ww[:v].sum())
+        released = ReleasedWindows.of(starts_vv, q.start_std, q.pooled, q.pooled_std, units)
+        return step_errors(self, laws, released, rng, noise_aware=noise_aware)
 
     def score(self, q: HiddenMarkovPosterior, rows: SequenceRows | NumberRows) -> Floats:
         """Log-probability of the symbols of each sequence, (n,), in nats; a gap says nothing."""

@@ -43,6 +43,7 @@ from scipy.special import ndtr
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, Grid, check_shape
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positive, Positives
@@ -251,7 +252,7 @@ class LinearPosterior:
 
 
 @dataclass(frozen=True)
-class LinearDynamical:
+class LinearDynamical(Model[LinearPosterior, NumberRows]):
     """The model; every field is public.
 
     Attributes:
@@ -355,9 +356,9 @@ class LinearDynamical:
         windows = WindowGrams(batch.indptr, x_td, self.window, self.max_length, _WINDOW)
         return {name: replace(windows, starts=name == "starts") for name in blocks}
 
-    def m_step(self, s: Estimate, q: LinearPosterior) -> LinearPosterior:
+    def started(self, s: Estimate, q: LinearPosterior) -> LinearPosterior:
         """The scales; then the moments, and the systems that they speak for."""
-        if "windows" not in s.names:
+        if s.phase == "first":
             return self._scales(s, q)
         pooled, pooled_std, start, start_std = s.read("windows"), s.noise_std("windows"), q.start, 0.0
         if self._starts:

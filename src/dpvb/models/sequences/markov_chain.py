@@ -42,6 +42,7 @@ import numpy as np
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
@@ -88,7 +89,7 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class MarkovChain:
+class MarkovChain(Model[Chain, SequenceRows]):
     """The model; every field is public.
 
     Attributes:
@@ -157,7 +158,7 @@ class MarkovChain:
         }
         return {name: counts["first" if name == "first" else ""] for name in blocks}
 
-    def m_step(self, s: Estimate, q: Chain) -> Chain:
+    def started(self, s: Estimate, q: Chain) -> Chain:
         """What was released, read once."""
         name = "pairs" if self.order == 1 else "windows"
         first_v, counts = s.read("first"), s.read(name)

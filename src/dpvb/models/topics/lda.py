@@ -35,6 +35,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import SparseRows
+from dpvb.core.model import Model
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
@@ -77,7 +78,7 @@ _MOST_ITERATIONS = 100
 
 
 @dataclass(frozen=True)
-class LDAModel:
+class LDAModel(Model["Topics", CountRows]):
     """The model; every field is public.
 
     A first release of word totals (`background`) gives topics their prior and random start, and words their weights.
@@ -186,11 +187,13 @@ class LDAModel:
         s_nvk = Factored(batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n)
         return {"words": words, "counts": s_nvk}
 
+    def started(self, s: Estimate, q: Topics) -> Topics:
+        """Random topics around the word probabilities, or the known topics."""
+        return self._with_releases(s, self._read_around(s) or self._around_background(s, q))
+
     def m_step(self, s: Estimate, q: Topics) -> Topics:
-        """λ = η + mass · the statistic, read from its noisy estimate; after the first release, the start."""
-        if self.around is not None and len(self.around.usage_k) > 1:
-            return self._with_releases(s, self._read_around(self.around, s))
-        return self._with_releases(s, self._summed(s, q) if "counts" in s.names else self._started(s, q))
+        """λ = η + mass · the statistic, read from its noisy estimate."""
+        return self._with_releases(s, self._read_around(s) or self._summed(s, q))
 
     def signal(self, num_units: float, noise_std: float) -> float:
         """Expected norm of a topic's sum off the background, over the noise std of an entry."""
@@ -208,7 +211,7 @@ class LDAModel:
         words_v, words_std = self._word_totals(s) if self.background else (None, 0.0)
         return replace(new, words_v=words_v, words_std=words_std, num_units=num_units)
 
-    def _started(self, s: Estimate, q: Topics) -> Topics:
+    def _around_background(self, s: Estimate, q: Topics) -> Topics:
         """Random topics around the word probabilities, and the weights of the words."""
         read = empirical_bayes.background if self.around is None else self.around.frequencies
         background_v = read(*self._word_totals(s))
@@ -231,13 +234,16 @@ class LDAModel:
         new = self.topics(lambda_vk, q.background_v, q.word_weight_v, self._next_alpha(x_vk.sum(axis=0)))
         return replace(new, sum_vk=x_vk, sum_std_v=sd_v)
 
-    def _read_around(self, around: TopicPrior, s: Estimate) -> Topics:
-        """Topics around the known ones: by the word totals, and then by what was released of each."""
+    def _read_around(self, s: Estimate) -> Topics | None:
+        """Return topics around the known ones, by the word totals and the released counts; None: none are known."""
+        around = self.around
+        if around is None or len(around.usage_k) == 1:
+            return None
         words_v, std = self._word_totals(s)
         c_k = around.usage(words_v, std)
         b_v = prior.words(around.topics_vk @ c_k, words_v, std)
         t_vk = around.adapted(c_k, b_v)
-        parts = [] if "counts" not in s.names else [(s.read("counts"), s.noise_std("counts"))]
+        parts = [(s.read("counts"), s.noise_std("counts"))] if s.phase == "step" else []
         if self.earlier is not None and self.earlier.sum_vk is not None:
             parts.append((self.earlier.sum_vk, self.earlier.sum_std))
         if not parts:
