@@ -43,17 +43,16 @@ settings.load_profile("everyday")
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _compiled_once() -> Iterator[None]:
+def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Processes of one session compile a loop once: the first has its lock, the others load what is cached."""
-    session = os.environ.get("PYTEST_XDIST_TESTRUNUID")
-    if session is None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
         return
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.dispatcher import Dispatcher
 
-    locks = Path(tempfile.gettempdir()) / f"dpvb-loops-{session}"
-    locks.mkdir(mode=0o700, exist_ok=True)
+    locks = tmp_path_factory.getbasetemp().parent / "loops"
+    locks.mkdir(exist_ok=True)
     compile_loop = Dispatcher.compile
     compiling: list[str] = []
 
@@ -66,7 +65,10 @@ def _compiled_once() -> Iterator[None]:
             try:
                 with (locks / compiling[0]).open("w") as lock:
                     fcntl.flock(lock, fcntl.LOCK_EX)
-                    return compile_loop(self, signature)
+                    try:
+                        return compile_loop(self, signature)
+                    finally:
+                        fcntl.flock(lock, fcntl.LOCK_UN)  # A process that was forked meanwhile has the file open.
             finally:
                 compiling.clear()
 
