@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracles.expected_counts import expected_counts
+from oracles.state_sums import expected_counts
 from planted import edit, kills
 from scipy import stats
 from scipy.special import betaln, gammaln

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.expected_counts import expected_counts
+from oracles.state_sums import expected_counts
 from planted import edit, kills
 from sklearn.mixture import GaussianMixture
 

@@ -1,4 +1,4 @@
-"""The E-step of Baum and Welch for a chain of hidden states, in terms of the package's passes."""
+"""The E-step of a hidden Markov model over whole sequences, as textbooks have it: the sums of the compiled passes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpvb.models.sequences.hidden_chain import StateChain, Sums
 def expected_counts(
     chain: StateChain, bounds_s: Ints, value_t: Values, weight_s: Floats, *, expected: bool
 ) -> tuple[Sums, Values, float]:
-    """Weighted expected counts, the values that they are of, and the weighted log-likelihood.
+    """The E-step: weighted expected counts, the values that they are of, and the weighted log-likelihood.
 
     Args:
         chain: the posterior.
