@@ -18,7 +18,7 @@ from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import dpvb
-from dpvb.errors import DpvbError, FewTopicsWarning, FewUnitsWarning, ParameterError, PrivacyError
+from dpvb.errors import DpvbError, FewUnitsWarning, LostInNoiseWarning, ParameterError, PrivacyError
 from dpvb.estimators.base import PrivacyWarning, PrivateEstimator
 
 SCORE = "score of private rows is refused: a score is a leak, and a search would leak through its choice"
@@ -430,7 +430,7 @@ def test_fit_transform_says_once_that_its_rows_are_private(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "This fit is not recorded")
-        for noisy in (FewUnitsWarning, FewTopicsWarning):
+        for noisy in (FewUnitsWarning, LostInNoiseWarning):
             warnings.simplefilter("ignore", noisy)
         dpvb.LDA(2, **EXAMPLE).fit_transform(corpus())
 

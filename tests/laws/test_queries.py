@@ -13,11 +13,8 @@ from typing import Annotated, Any
 
 import numpy as np
 import pytest
-<<<<<<< HEAD
-from forged import forge
-=======
 from each import each
->>>>>>> 3fcdc9f38c00ef961b3a2f43872c638e3d5ea36e
+from forged import forge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import topic_kernel

@@ -44,7 +44,7 @@ from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Chunk
-from dpvb.errors import FewTopicsWarning, FewUnitsWarning, NotRecordedWarning, WallError
+from dpvb.errors import FewUnitsWarning, LostInNoiseWarning, NotRecordedWarning, WallError
 from dpvb.models.topics import kernel_numba, lda
 
 CANARY = 0.1234567890123
@@ -259,7 +259,7 @@ def test_a_fitted_model_holds_nothing_of_the_data(
     with caplog.at_level(logging.DEBUG), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         # The first two speak of noisy numbers, and the last has one text for all fits.
-        for category in (FewTopicsWarning, FewUnitsWarning, NotRecordedWarning):
+        for category in (LostInNoiseWarning, FewUnitsWarning, NotRecordedWarning):
             warnings.simplefilter("ignore", category)
         model = fit(rows, **options)
     model.save(tmp_path / "model.dpvb")
