@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dpvb.estimators.planned import plan as plan
     from dpvb.ledger import Ledger as Ledger
     from dpvb.models.base import Model as Model
+    from dpvb.models.regression.descent import FixedCurvature as FixedCurvature
     from dpvb.results.combined import combine as combine
 
 _ROOMS = ("accounting", "audit", "data", "federated", "kernels", "testing")
@@ -41,6 +42,7 @@ _ROOMS = ("accounting", "audit", "data", "federated", "kernels", "testing")
 _HOMES = {
     "Block": "dpvb.core.blocks",
     "Estimate": "dpvb.core.estimate",
+    "FixedCurvature": "dpvb.models.regression.descent",
     "Gram": "dpvb.core.forms",
     "Kron": "dpvb.core.forms",
     "Ledger": "dpvb.ledger",

@@ -42,8 +42,8 @@ def synthesize(
     data: Annotated[
         Path,
         typer.Argument(
-            help="A table of private rows: .csv, .csv.gz or .parquet; or a mixture or a model of sequences that `dpvb "
-            "fit` wrote, which costs nothing more.",
+            help="A table of private rows: .csv, .csv.gz or .parquet; or a model that `dpvb fit` "
+            "wrote, of a kind that draws rows, which costs nothing more.",
             show_default=False,
         ),
     ],
@@ -150,7 +150,7 @@ def synthesize(
             raise ParameterError(
                 "--schema, --epsilon, --delta, --check-share and --ledger belong to a table; a model has been fitted."
             )
-        model = files.load_model(data, "groups", "steps", "motion")
+        model = files.load_model(data, "sample")
     else:
         if epsilon is None or delta is None:
             raise ParameterError(
@@ -175,8 +175,8 @@ def synthesize(
             model.fit(**given, progress=tell)
         log.write("statement", message=model.privacy_.brief)
     is_of_sequences = model.reads == "sequences"
-    if is_of_sequences and (many or fidelity is not None):
-        raise ParameterError("--tables and --fidelity belong to a mixture; this model is of sequences.")
+    if (many or fidelity is not None) and not hasattr(model, "fidelity"):
+        raise ParameterError(f"--tables and --fidelity belong to a mixture; this model is a {type(model).__name__}.")
     if not is_of_sequences and length is not None:
         raise ParameterError("--length belongs to a model of sequences, such as `dpvb fit markov-chain` writes.")
     if is_of_sequences:
@@ -194,11 +194,16 @@ def _write(
     """Rows of nobody, what was promised to those who stand behind them, and a page of fidelity if one is asked for."""
     from dpvb.estimators import Mixture
     from dpvb.estimators.base import generator
+    from dpvb.estimators.ranges import places
 
     rng = generator("seed", seed)
     shown: list[str] = []
     for path in targets:
-        found = Mixture.sample(model, rows, rng, parameters="draw" if many else "mean")
+        if isinstance(model, Mixture):
+            found = Mixture.sample(model, rows, rng, parameters="draw" if many else "mean")
+        else:
+            drawn = model.sample(rows, rng)
+            found = drawn if isinstance(drawn, dict) else dict(zip(places(drawn.shape[1]), drawn.T, strict=True))
         with files.replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
             lines = csv.writer(file, lineterminator="\n")
             lines.writerow(found)

@@ -9,8 +9,8 @@ from dpvb.core.plan import Plan
 from dpvb.guards.arrays import Floats
 from dpvb.results.forecast import Forecast, two_digits
 
-# A mean that noise moves by this part of what one unit may add at most.
-_CLEAR = 0.1
+#: A mean that noise moves by this part of what one unit may add at most.
+CLEAR = 0.1
 
 
 def of_means(unit: str, plan: Plan, n: float) -> Forecast:
@@ -30,7 +30,7 @@ def of_means(unit: str, plan: Plan, n: float) -> Forecast:
             precision[name] = precision.get(name, 0.0) + (block.bound / std) ** 2 if std > 0 else math.inf
     parts = {name: math.sqrt(sizes[name] / precision[name]) / n for name in precision}
     worst = max(parts, key=lambda name: parts[name])
-    strength = _CLEAR / parts[worst] if parts[worst] > 0 else math.inf
+    strength = CLEAR / parts[worst] if parts[worst] > 0 else math.inf
     return Forecast(
         num_units=n,
         unit=unit,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from numbers import Number
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,17 +68,6 @@ def made(form: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     return q
 
 
-def declared_form(init: Any, names: Mapping[str, object]) -> Any:
-    """The form of a q, by the class that `init` is declared to return; earlier versions kept none in their files.
-
-    Raises:
-        ValueError: if a class is not declared.
-    """
-    if names.keys() == {"q"}:
-        return "array"
-    return _of_class(get_type_hints(init).get("return"), names, "q")
-
-
 def _leaves(q: Any, name: str) -> Iterator[tuple[str, Any]]:
     if (parts := _parts(q)) is not None:
         for part, value in parts.items():
@@ -125,11 +114,3 @@ def _made(form: Any, left: dict[str, NDArray[Any]], name: str) -> Any:
     if kind is not dict and not is_dataclass(kind) and not (issubclass(kind, tuple) and hasattr(kind, "_asdict")):
         raise ValueError("a q of a class that is neither a data class nor a named tuple")
     return kind(**parts)
-
-
-def _of_class(hint: Any, names: Mapping[str, object], name: str) -> Any:
-    if name in names:
-        return hint.__name__ if hint in (float, int) else "array"
-    hints = get_type_hints(hint)
-    own = [field.name for field in fields(hint)] if is_dataclass(hint) else hint._fields
-    return {"class": place_of(hint), "parts": {part: _of_class(hints[part], names, f"{name}__{part}") for part in own}}
