@@ -63,7 +63,8 @@ class Private(PrivateEstimator):
     person has more rows, the first 8,192 are included; a unit of a source of another kind that has more is ignored.
 
     Args:
-        model: a `dpvb.Model`, a frozen dataclass.
+        model: a `dpvb.Model`, a frozen dataclass; or, as a TOML file has it, its class and its fields, such as
+            {"class": "my_models:Patterns", "n_patterns": 2}, of a module that is imported.
         row_norm: a public bound on the norm of a row, in the units of X, which a table and a source of another kind can
             do without; longer rows are scaled back to it.
         clip: "joint" clips all blocks of a release by one factor, so that their ratios stay as they are; "block" clips
@@ -71,8 +72,8 @@ class Private(PrivateEstimator):
             rows. None (default): "block" if each row is a unit, "joint" otherwise: with group=, and with a source of
             another kind.
         response: a `dpvb.data.Response`, which says what y may be: its labels, its range, or its largest count. A
-            label reaches the model as its place among the labels, a number as its place in [-1, 1]. None (default):
-            `fit` takes no y.
+            label reaches the model as its place among the labels, a number as its place in [-1, 1]. Or its fields, as
+            a TOML file has them. None (default): `fit` takes no y.
         prior: a fit of the same model to other people, or the path of its file: its `as_prior` sets fields of the
             model. None (default): the model as it is.
         public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
@@ -83,22 +84,23 @@ class Private(PrivateEstimator):
         n_iter_, n_features_in_: number of steps, and of features.
     """
 
-    model: Model | None = None
+    model: Model | Mapping[str, object] | None = None
     _: KW_ONLY
     row_norm: float | None = None
     clip: Literal["block", "joint"] | None = None
-    response: Response | None = None
+    response: Response | Mapping[str, Any] | None = None
     prior: PrivateEstimator | Fitted | Path | str | None = None
     public_prior: bool = False
 
+    declares: ClassVar[tuple[str, ...]] = ("schema", "width")
     reads: ClassVar[str | None] = "measurements"
 
-    def __setattr__(self, name: str, value: object) -> None:
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "model" and isinstance(value, Mapping):
+            value = _model_of(str(value.get("class")), {n: part for n, part in value.items() if n != "class"})
+        if name == "response" and isinstance(value, Mapping):
+            value = Response(**value)
         super().__setattr__(name, kept(value) if name == "prior" else value)
-
-    @property
-    def _response(self) -> Response | None:
-        return self.response
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do.
@@ -298,7 +300,7 @@ class Private(PrivateEstimator):
         """
         target = X.schema.target if isinstance(X, Table) else None
         response = target.response if self.response is None and target is not None else self.response
-        if response is not None and not isinstance(response, Response):
+        if not isinstance(response, Response | None):
             raise ParameterError(f"response must be a dpvb.data.Response, got {type(response).__name__}.")
         if response is not None and (response.kind == "binomial" or response.columns):
             raise ParameterError(
@@ -326,9 +328,8 @@ class Private(PrivateEstimator):
         if isinstance(X, Table):
             if self.row_norm is not None:
                 raise ParameterError("row_norm must be None with a table: its schema says how long a row may be.")
-            design = X.design(
-                y, response=self.response, fit_intercept=False, group=group, labelled=response is not None
-            )
+            by_y = None if self.response is None else response
+            design = X.design(y, response=by_y, fit_intercept=False, group=group, labelled=response is not None)
             row_norm = design.row_norm
         elif self.row_norm is None:
             raise unbounded(
@@ -371,10 +372,10 @@ class Private(PrivateEstimator):
         width, names, norm, response = (facts[name] for name in ("width", "features", "norm", "response"))
         self.n_iter_ = check_integer("steps", facts["steps"], low=0)
         self.n_features_in_ = None if width is None else check_integer("width", width, low=0)
-        kind, values = _imported_model(facts["model"]), {n: _frozen(value) for n, value in facts["fields"].items()}
-        if (name := misfit(kind, values)) is not None:
-            raise ModelFileError(f"holds a model of which {name} is of another type than the field.")
-        self.model = self._fitted_model = kind(**values)
+        try:
+            self.model = self._fitted_model = _model_of(facts["model"], facts["fields"])
+        except ParameterError as error:
+            raise ModelFileError(f"it cannot be read. {error}") from None
         self.response = None if response is None else Response(**response)
         norm = None if norm is None else check_number("norm", norm, low=0, closed="neither")
         self._rows = _RowFacts(None if names is None else tuple(map(str, names)), norm, self.response)
@@ -583,12 +584,19 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-def _imported_model(name: str) -> type[Any]:
-    """A class of models that this process has imported; no module is imported by what a file says."""
-    kind = imported(name)
+def _model_of(place: str, values: Mapping[str, object]) -> Model:
+    """A model of a class that this process has imported; no module is imported by what a file says.
+
+    Raises:
+        ParameterError: for another class, or a field of another type.
+    """
+    kind = imported(place)
     if not (isinstance(kind, type) and issubclass(kind, Model) and is_dataclass(kind)):
-        raise ModelFileError(
-            f"holds a model {name!r} of your own; import its module first (on the command line: dpvb --import "
-            f"{name.partition(':')[0]} ...)."
+        raise ParameterError(
+            f"model {place!r} must be MODULE:CLASS, a dpvb.Model of your own; import its module first (on the command "
+            f"line: dpvb --import {place.partition(':')[0]} ...)."
         )
-    return kind
+    plain = {name: _frozen(value) for name, value in values.items()}
+    if (name := misfit(kind, plain)) is not None:
+        raise ParameterError(f"model must have fields of the types that it declares: {name} is of another type.")
+    return kind(**plain)
