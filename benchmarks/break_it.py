@@ -52,6 +52,7 @@ import test_ledger_histories as histories
 from postgresql_server import Server, running
 from sklearn.base import clone
 
+from dpvb import Run
 from dpvb.accounting import Event
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import refund_units
@@ -234,7 +235,7 @@ def fit(address: str, folder: Path, options: dict[str, Any], acknowledge: Callab
 
     Ledger.charge = charge_and_say  # type: ignore[method-assign]
     try:
-        killed_fit.model(address, folder, **options).fit(*killed_fit.data())
+        killed_fit.fitted(address, folder, **options)
     finally:
         Ledger.charge = plain  # type: ignore[method-assign]
 
@@ -955,8 +956,7 @@ def forks_in_a_fit(place: Place, tally: Tally) -> None:
 
             folder = place.folder / f"fork-{secrets.token_hex(4)}" if kept else None
             with contextlib.suppress(Exception):
-                model = killed_fit.model(address, folder, epsilon=0.5)
-                model.fit(*killed_fit.data(), progress=progress)
+                model = killed_fit.fitted(address, folder, epsilon=0.5, progress=progress)
                 os.write(outlet, f"{model.coef_.tobytes().hex()}\n".encode())
             if children and children[-1] == 0:
                 os._exit(0)
@@ -1216,11 +1216,12 @@ def copies_of_estimators(place: Place, tally: Tally) -> None:
     """Pickled, copied, cloned, in joblib's processes: as many fits, as many charges."""
     address = place.new()
     with Ledger(address) as ledger:
-        one = killed_fit.model(ledger, None, epsilon=0.1)
-        copies = [one, clone(one), copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))]
-        for estimator in copies:
-            estimator.fit(*killed_fit.data())
-        joblib.Parallel(n_jobs=2)(joblib.delayed(fitted)(clone(one)) for _ in range(4))
+        one = killed_fit.model(epsilon=0.1)
+        with Run(ledger=ledger, dataset="people"):
+            copies = [one, clone(one), copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))]
+            for estimator in copies:
+                estimator.fit(*killed_fit.data())
+            joblib.Parallel(n_jobs=2)(joblib.delayed(fitted)(clone(one)) for _ in range(4))
     entries = judge(address, tally)
     spent = [entry.run for entry in entries if entry.kind in ("charge", "sole")]
     tally.trials += len(copies) + 4
@@ -1243,7 +1244,7 @@ def interrupted(place: Place, tally: Tally) -> None:
                     raise error
 
             with contextlib.suppress(error):
-                killed_fit.model(address, None, epsilon=0.5).fit(*killed_fit.data(), progress=progress)
+                killed_fit.fitted(address, None, epsilon=0.5, progress=progress)
             entries = judge(address, tally)
             tally.lost += not any(entry.kind in ("charge", "sole") for entry in entries)
             if entries[-1].state != "abandoned" and entries[-1].kind != "refund":

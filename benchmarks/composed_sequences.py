@@ -1,6 +1,6 @@
 """The worked examples of sequences: several hidden chains, and motion that switches, beside the truth and plain models.
 
-Models and made-up data are those of docs/how-to/factorial-hidden-markov.md and docs/how-to/switching-dynamics.md.
+Models and made-up data are those of docs/models/factorial-hidden-markov.md and docs/models/switching-dynamics.md.
 
     python -m benchmarks.composed_sequences
 """

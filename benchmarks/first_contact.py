@@ -42,7 +42,7 @@ def topics(texts: str, words: str, number: int) -> list[str]:
         f"dpvb plan lda --units 2000 --width 5000 --topics {number} --epsilon 1 --delta 1e-5",
         f"dpvb fit lda {texts} --vocabulary {words} --topics {number} --epsilon 1 --delta 1e-5 --out {texts}.dpvb",
         f"dpvb report {texts}.dpvb --out {texts}.html",
-        f"dpvb topics {texts}.dpvb",
+        f"dpvb show {texts}.dpvb --what topics",
     ]
 
 
@@ -51,14 +51,14 @@ def coefficients(name: str) -> list[str]:
     return [
         f"dpvb schema {name}.json",
         f"dpvb fit logistic {name}.csv --schema {name}.json --epsilon 1 --delta 1e-5 --out {name}.dpvb",
-        f"dpvb coef {name}.dpvb",
+        f"dpvb show {name}.dpvb --what coefficients",
     ]
 
 
 def synthetic(name: str) -> list[str]:
     """From a table and its schema to rows of nobody."""
     nobody = f"--rows 5000 --epsilon 1 --delta 1e-5 --out {name}-of-nobody.csv"
-    return [f"dpvb synthesize {name}.csv --schema {name}.json {nobody}", f"wc -l {name}-of-nobody.csv"]
+    return [f"dpvb synthesize {name}.csv {nobody} --schema {name}.json", f"wc -l {name}-of-nobody.csv"]
 
 
 def run(line: str, folder: Path, programs: Path) -> tuple[float, int, str]:

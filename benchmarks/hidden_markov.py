@@ -255,7 +255,7 @@ def one(kind: str, num_steps: str, workers: str) -> None:
         model = dpvb.GaussianHiddenMarkovModel(4, columns=2, low=0, high=1, **given)
     with LocalPool(int(workers)) if int(workers) else nullcontext() as pool:
         begun = time.perf_counter()
-        model.fit(x, cluster=pool)
+        model.fit(x, run=dpvb.Run(cluster=pool))
         seconds = time.perf_counter() - begun
         processes = ["self", *(pool.process_ids if pool else [])]
         peaks = [int(re.findall(r"VmHWM:\s*(\d+)", Path(f"/proc/{p}/status").read_text())[0]) for p in processes]

@@ -20,7 +20,7 @@ import dpvb
 from benchmarks.peers import protocol
 from dpvb.data import Design
 from dpvb.models.regression.likelihood import predictive
-from dpvb.papers.polya_gamma import PolyaGamma
+from dpvb.papers.logistic_regression import VIPSLogistic
 
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / "build" / "logistic.jsonl"
@@ -51,8 +51,12 @@ SOLVERS = {
             "../empirical_bayes.py",
         ],
     ),
-    "sufficient statistics": ({"variant": "corrected"}, FULL, 1, ["../../papers/polya_gamma.py"]),
-    "papers": ({"variant": "paper"}, FULL, 1, ["../../papers/polya_gamma.py"]),
+    "papers": (
+        {"paper": True},
+        FULL,
+        1,
+        ["../../papers/binomial_likelihoods.py", "../../papers/logistic_regression.py"],
+    ),
 }
 #: Public facts of the columns: features that are numbers of at most 1 come first, the others are indicators of 0.7; all
 #: are then scaled as the constant is.
@@ -88,8 +92,8 @@ def fit(params: dict, data: str, X, y, seed: int, epsilon: float) -> dict:
     numbers = np.arange(X.shape[1] - 1) < NUMBERS[data]
     bounds = {"column_bound": constant * np.where(numbers, 1.0, 0.7 + 1e-6), "numeric": range(NUMBERS[data])}
     begun = time.process_time()
-    if "variant" in params:
-        scores = of_paper(params["variant"], X, y, train, test, constant, epsilon)
+    if "paper" in params:
+        scores = of_paper(X, y, train, test, constant, epsilon)
     else:
         given = {
             "epsilon": epsilon,
@@ -105,17 +109,17 @@ def fit(params: dict, data: str, X, y, seed: int, epsilon: float) -> dict:
     return {**protocol.scores(y[test], *scores()), "seconds": seconds}
 
 
-def of_paper(variant: str, X, y, train, test, constant: float, epsilon: float):
-    """Fits the Pólya-Gamma algorithm of Park et al. (2020); returns what gives scores and probabilities."""
-    algorithm = PolyaGamma(X.shape[1], intercept=constant, variant=variant)
+def of_paper(X, y, train, test, constant: float, epsilon: float):
+    """Fits Algorithm 5 of Park et al. (2020) with full batches; returns what gives scores and probabilities."""
+    algorithm = VIPSLogistic(X.shape[1], n_rows=len(train), num_steps=10)
     fitted = dpvb.Private(algorithm, epsilon=epsilon, delta=protocol.DELTA)
-    q = fitted.fit(Design(X[train, 1:], y[train], intercept=constant)).q_
+    n_bar = fitted.fit(Design(X[train, 1:], y[train], intercept=constant)).q_.n_bar
+    mean_d, covariance_dd = n_bar["m"], n_bar["mm"] - np.outer(n_bar["m"], n_bar["m"])
 
     def scores():
-        read = algorithm.weights(q)
         chunks = [chunk.rows.x_nd for chunk in Design(X[test, 1:], intercept=constant).chunks()]
-        mean_n = np.concatenate([x_nd @ read.mean_d for x_nd in chunks])
-        variance_n = np.concatenate([((x_nd @ read.covariance) * x_nd).sum(axis=1) for x_nd in chunks])
+        mean_n = np.concatenate([x_nd @ mean_d for x_nd in chunks])
+        variance_n = np.concatenate([((x_nd @ covariance_dd) * x_nd).sum(axis=1) for x_nd in chunks])
         return mean_n, predictive(mean_n, variance_n)
 
     return scores
@@ -274,8 +278,8 @@ def settings(headers: list[dict]) -> None:
     print("Settings:\n")
     print(
         f"* Ours: `LogisticRegression(epsilon, delta={protocol.DELTA:g}, intercept_value=c)`, c the public constant of "
-        "column 0, and all else by default (the diagonal form is told the columns' public bounds); sufficient "
-        "statistics and papers: `dpvb.papers.polya_gamma`; "
+        "column 0, and all else by default (the diagonal form is told the columns' public bounds); papers: "
+        "`dpvb.papers.logistic_regression` with full batches, J = 10, τ₀ = 1, κ = 0.7; "
         "add or remove one row; predictions by the posterior predictive. "
         + "; ".join(f"{name}: {', '.join(f'{k}={v!r}' for k, v in SOLVERS[name][0].items())}" for name in SOLVERS)
         + "."

@@ -26,7 +26,7 @@ def a_pass(width: int, number: int) -> tuple[float, float]:
     for _ in range(5):
         clock: list[float] = []
         model = dpvb.GaussianMixture(20, low=-1, high=1, prune=False, epsilon=1.0, delta=1e-5, num_steps=4)
-        model.fit(x_nd, progress=lambda step, plan, clock=clock: clock.append(time.process_time()))
+        model.fit(x_nd, run=dpvb.Run(progress=lambda step, plan, clock=clock: clock.append(time.process_time())))
         ours.append(min(np.diff(clock)[3:]))
         seconds = []
         for steps in (1, 3):

@@ -87,7 +87,7 @@ def million() -> None:
     found = []
     for cluster in (None, "local:2"):
         start = time.perf_counter()
-        model = dpvb.MarkovChain(17, order=2, epsilon=np.inf, delta=1e-6).fit(x, cluster=cluster)
+        model = dpvb.MarkovChain(17, order=2, epsilon=np.inf, delta=1e-6).fit(x, run=dpvb.Run(cluster=cluster))
         found.append((model.transition_matrix_, time.perf_counter() - start))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     same = (found[0][0] == found[1][0]).all()

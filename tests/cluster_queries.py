@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -74,6 +75,24 @@ class Failing:
         if self.how == "shape":
             return {}
         raise MemoryError(SECRET)
+
+
+@dataclass(frozen=True)
+class Scribbling:
+    """A query that, the first time that it is asked, writes to all pipes of its process."""
+
+    flag: Path
+    written: bytes
+    driver: int
+
+    def __call__(self, rows: Any) -> Any:
+        if os.getpid() != self.driver and not self.flag.exists():
+            self.flag.touch()
+            for descriptor in range(3, 32):
+                with suppress(OSError):
+                    if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                        os.write(descriptor, self.written)
+        return {"a": Rows(np.nan_to_num(rows.x_nd[:, :1]))}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpvb import LogisticRegression
+from dpvb import LogisticRegression, Run
 from dpvb.core.wall import Wall
 from dpvb.ledger import Ledger
 from dpvb.runs.checkpoint import Checkpoint
@@ -37,9 +37,16 @@ def data() -> tuple[np.ndarray, np.ndarray]:
     return x_nd, (x_nd[:, 0] + 0.2 * rng.standard_normal(60) > 0).astype(int)
 
 
-def model(ledger: Any, checkpoint: Any, **options: Any) -> LogisticRegression:
-    given = {"epsilon": 1.0, "delta": 1e-5, "num_steps": STEPS, "row_norm": 1.0, **options}
-    return LogisticRegression(ledger=ledger, dataset="people", checkpoint=checkpoint, **given)
+def model(**options: Any) -> LogisticRegression:
+    return LogisticRegression(**{"epsilon": 1.0, "delta": 1e-5, "num_steps": STEPS, "row_norm": 1.0, **options})
+
+
+def fitted(
+    ledger: Any, checkpoint: Any, *rows: Any, resume: Any = None, progress: Any = None, **options: Any
+) -> LogisticRegression:
+    """A fit that a ledger counts, to these rows or to those of `data`."""
+    run = Run(ledger=ledger, dataset="people", checkpoint=checkpoint, resume=resume, progress=progress)
+    return model(**options).fit(*(rows or data()), run=run)
 
 
 def die(owner: Any, name: str, when: str, count: int) -> None:
@@ -64,4 +71,4 @@ def die(owner: Any, name: str, when: str, count: int) -> None:
 def main(ledger: str, checkpoint: str, point: str, count: int, epsilon: float = 1.0) -> None:
     if point:
         die(*POINTS[point], count)
-    model(ledger, checkpoint, epsilon=epsilon).fit(*data())
+    fitted(ledger, checkpoint, epsilon=epsilon)

@@ -42,7 +42,10 @@ from dpvb.estimators import private
 from dpvb.guards.arrays import Floats
 from dpvb.models.topics.lda import LDAModel
 from dpvb.papers.belief_network import VIPSNetwork
-from dpvb.papers.polya_gamma import PolyaGamma
+from dpvb.papers.binomial_likelihoods import VIPSRegression
+from dpvb.papers.dp_sgd import DPSGDLogistic
+from dpvb.papers.lda import VIPSTopics
+from dpvb.papers.partitioned import LocalFreeEnergy
 from dpvb.papers.private_em import PrivateEM
 
 __all__ = ["CASES", "NAMES", "TOYS_FIRST", "Case", "Curvature", "D", "Location", "Table", "one_of_each"]
@@ -120,30 +123,52 @@ def by_phase(name: str, case: cases.Case, reach: Mapping[str, float]) -> list[Ca
     return [Case(**kept[phase] | {"name": f"{name}_{phase}"}, pairs=50, reach=least) for phase, least in reach.items()]
 
 
-POLYA_GAMMA = PolyaGamma(D, "binomial", max_trials=4)
+def of_paper(name: str, model: Any, case: cases.Case) -> cases.Case:
+    """The case of a paper's model, fitted by `dpvb.Private` to the rows of another case."""
+    estimator, source = dpvb.Private(model, epsilon=1.0, delta=1e-6), case.source
+    columns = {"columns": lambda matrix: {"X": source(matrix)}, "responses": case.responses}
+    return cases.of_estimator(name, estimator, source, case.records, case.hostile, **columns)
 
 
-def of_paper(model: PolyaGamma) -> cases.Case:
-    """Successes of trials, with q from a short noisy run."""
+def of_paper_topics() -> cases.Case:
+    """The papers' topics."""
+    model = VIPSTopics(3, TERMS, document_length=50.0, local_iterations=5, num_steps=2)
+    rows = cases.Case("documents", PLAIN_TOPICS, bags, documents, HOSTILE_DOCUMENTS)
+    return of_paper("VIPSTopics", model, rows)
+
+
+def of_paper_regression() -> cases.Case:
+    """The papers' regression, to successes of trials, with q from a short noisy run."""
     case = regression.of_form("BinomialRegression", "first_order", fit_intercept=False)
+    model = VIPSRegression(D, n_rows=200.0, kind="binomial", max_trials=4.0, num_steps=2)
 
     def begin(seed: int) -> Any:
         plan, rng = phased(model.blocks, FullBatch(), [0.3, 0.3]), np.random.default_rng(seed)
         wall: Wall[Any] = Wall(case.source(case.records(rng, 200)), plan, noise=InsecureNoise(seed))
-        return loop.fit(model, wall, plan, rho=model.step_size, rng=rng)[0]
+        return loop.fit(model, wall, plan, rho=model.schedule.rho, rng=rng)[0]
 
-    def fit(matrix: Floats, **options: Any) -> Any:
-        return dpvb.Private(model, epsilon=1.0, delta=1e-6, **options).fit(case.source(matrix))
+    return replace(of_paper("VIPSRegression", model, case), begin=begin)
 
-    return replace(case, name="PolyaGamma", model=model, begin=begin, fit=fit, of_width=None)
+
+def of_paper_gradients() -> cases.Case:
+    """Gradient descent of the thesis draft; the last column is the label."""
+    model = DPSGDLogistic(D - 1, 200.0, (1.0, 1.0), (0.1, 0.2), (1.0, 2.0))
+    estimator = dpvb.Private(model, row_norm=1.0, epsilon=1.0, delta=1e-6)
+    return cases.of_estimator("DPSGDLogistic", estimator, unit_rows, table_records, HOSTILE_ROWS)
+
+
+def of_paper_parts() -> cases.Case:
+    """A visit to a client of the thesis draft."""
+    case = regression.of_form("LogisticRegression", "first_order", fit_intercept=False)
+    prior = tuple(tuple(row) for row in np.eye(D).tolist())
+    model = LocalFreeEnergy((0.0,) * D, prior, ((0.3,) * D, prior), num_steps=2)
+    return of_paper("LocalFreeEnergy", model, case)
 
 
 def of_paper_network() -> cases.Case:
-    """The papers' belief network, fitted by `dpvb.Private` to binary rows."""
-    case = sbn.of_width()
-    model = dpvb.Private(VIPSNetwork(3, sbn.VISIBLE, start_std=1.0, num_steps=2), epsilon=1.0, delta=1e-6)
-    columns = {"columns": lambda matrix: {"X": sbn.binary(matrix)}}
-    return cases.of_estimator("VIPSNetwork", model, sbn.binary, case.records, case.hostile, **columns)
+    """The papers' belief network."""
+    model = VIPSNetwork(3, sbn.VISIBLE, n_rows=200.0, start_std=1.0, num_steps=2)
+    return of_paper("VIPSNetwork", model, sbn.of_width())
 
 
 def of_paper_factors() -> cases.Case:
@@ -201,7 +226,10 @@ CASES = [
     *by_phase(
         "diagonal", regression.of_form("LogisticRegression", "first_order, diagonal"), {"first": 0.9, "step": 0.9}
     ),
-    *by_phase("polya_gamma", of_paper(POLYA_GAMMA), {"first": 0.9999, "step": 0.9}),
+    *by_phase("regression_paper", of_paper_regression(), {"step": 0.3}),
+    *by_phase("topics_paper", of_paper_topics(), {"step": 0.9999}),
+    *by_phase("gradients_paper", of_paper_gradients(), {"step": 0.9}),
+    *by_phase("parts_paper", of_paper_parts(), {"step": 0.3}),
     *by_phase(
         "linear", regression.of_form("LinearRegression", "first_order"), {"first": 0.9999, "step": 0.55, "last": 0.3}
     ),

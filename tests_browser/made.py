@@ -75,7 +75,7 @@ def page(kind: str) -> Page:
     said = "Privacy: NO PRIVACY, epsilon is infinite."
     figures = tuple(
         replace(figure, note=figure.note.replace(said, f"Privacy: {promised.statement.brief}."))
-        for figure in learned.facts_for_report()
+        for figure in learned.report().figures
     )
     return replace(promised, figures=figures, statement=replace(promised.statement, **fixed))
 

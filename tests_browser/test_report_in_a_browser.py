@@ -127,7 +127,7 @@ def _of_everything(text: str) -> Page:
         Intervals(title=text, note=text, rows=((text, 1.0, 0.0, 2.0, text),), reference=0.0),
         Grid(title=text, note=text, rows=(text,), columns=(text, "c"), values=((1.0, -2.0),)),
         Facts(title=text, note=text, head=(text, text), rows=((text, text),)),
-        Images.of(text, text, np.ones((1, 2, 2)), [text]),
+        Images(title=text, note=text, names=(text,), images_khw=np.ones((1, 2, 2))),
     )
     page = made.page("regression")
     return Page(text, figures, page.statement, (((text, text),), ((text, text),)), None)
@@ -190,7 +190,7 @@ def test_the_largest_pages_are_small_and_made_at_once() -> None:
         Intervals(title="i", rows=tuple((name, 0.0, -1.0, 1.0, "") for name in names)),
         Grid(title="g", rows=names, columns=names, values=tuple(map(tuple, rng.normal(size=(201, 201))))),
     )
-    weights = Images.of("m", "", rng.normal(size=(100, 28, 28)), names[:100])
+    weights = Images(title="m", names=tuple(names[:100]), images_khw=rng.normal(size=(100, 28, 28)))
     page = made.page("topics")
     start = time.process_time()
     text = Page("LDA", (*figures, weights), page.statement, page.parameters, None).html()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dpvb.models.base import Model as Model
     from dpvb.models.regression.descent import FixedCurvature as FixedCurvature
     from dpvb.results.combined import combine as combine
+    from dpvb.runs.run import Run as Run
 
 _ROOMS = ("accounting", "audit", "data", "federated", "kernels", "testing")
 # Names are imported on first use, so that `import dpvb` stays light; what is not here is a kind of estimator.
@@ -49,6 +50,7 @@ _HOMES = {
     "MeasuredRows": "dpvb.core.forms",
     "Model": "dpvb.models.base",
     "Rows": "dpvb.core.forms",
+    "Run": "dpvb.runs.run",
     "ScaledRows": "dpvb.core.forms",
     "Schedule": "dpvb.core.schedule",
     "Schema": "dpvb.data.tables.schema",

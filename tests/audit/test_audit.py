@@ -208,6 +208,30 @@ def test_state_from_the_26th_row_on_is_found(until: str, monkeypatch: pytest.Mon
         assert "when it is asked about again" in found["bits of a record"]
 
 
+class Gossip(Location):
+    """Its E-step keeps what it sees where copies of the model share it; its M-step reads that."""
+
+    seen: ClassVar[list[Any]] = []
+
+    def e_step(self, q: Any, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
+        if len(batch):
+            self.seen.append(np.nan_to_num(batch).sum(axis=0))
+        return super().e_step(q, batch, blocks)
+
+    def m_step(self, s: Any, q: Any) -> Any:
+        return super().m_step(s, q) + self.seen[-1]
+
+
+@kills("leaks", "M-steps are compared after the same rows alone")
+@edit("audit/neighbours.py", "for data in (matrix, others, matrix)", "for data in (matrix, matrix, matrix)")
+def test_an_m_step_that_reads_what_an_e_step_kept_is_found() -> None:
+    assert findings(neighbours.check_steps(SOUND)) == {}
+    [check] = neighbours.check_steps(SOUND)
+    assert not check.measured.startswith("0 ")
+    found = findings(neighbours.check_steps(replace(SOUND, model=Gossip())))
+    assert "another q for the same sums" in found["rows in M-steps"]
+
+
 def test_a_warm_start_is_found() -> None:
     last = np.zeros(3)
 

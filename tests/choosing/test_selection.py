@@ -276,7 +276,7 @@ def chosen(estimator: Any, settings: Any, X: Any, y: Any = None, seed: int = 1, 
     rows = {name: options.pop(name) for name in ("group", "trials") if name in options}
     data = {"X": X, "y": y, **rows}
     choice = select._fixed(estimator, settings, data, **{**BUDGET, **options})
-    return select._charged(choice, data, Sources(seed), None, None)
+    return select._charged(choice, data, Sources(seed), dpvb.Run())
 
 
 def test_the_better_setting_wins() -> None:
@@ -545,7 +545,7 @@ def test_public_faults_are_typed_and_charge_nothing(tmp_path: Any) -> None:
     X, y = binary(50)
     ledger = dpvb.Ledger(tmp_path / "ledger.db")
     ledger.register("rows", unit="row", neighboring_relation="add_or_remove_one", epsilon=5.0, delta=1e-5)
-    given = dict(LOGISTIC.get_params())
+    given, run = dict(LOGISTIC.get_params()), dpvb.Run(ledger=ledger, dataset="rows")
     for changes, error in (
         ({"candidates": []}, "candidates"),
         ({"candidates": {"row_norm": 1}}, "candidates"),
@@ -569,16 +569,16 @@ def test_public_faults_are_typed_and_charge_nothing(tmp_path: Any) -> None:
         ({"score_range": 3.0}, "score_range"),
         ({"X": iter(X)}, "more than once"),
         ({"y": None}, "y"),
-        ({"dataset": None}, "dataset"),
-        ({"dataset": "others"}, "others"),
+        ({"run": dpvb.Run(ledger=ledger)}, "dataset"),
+        ({"run": dpvb.Run(ledger=ledger, dataset="others")}, "others"),
         ({"epsilon": 9.0}, "left|cap|fit"),
         ({"estimator": object()}, "estimator"),
         ({"estimator": dpvb.LogisticRegression(**{**given, "noise_multiplier": 1.0})}, "noise_multiplier"),
-        ({"estimator": dpvb.LogisticRegression(**{**given, "checkpoint": tmp_path})}, "checkpoint"),
+        ({"run": replace(run, checkpoint=tmp_path)}, "checkpoint"),
     ):
-        arguments = {"estimator": LOGISTIC, "candidates": SETTINGS, "X": X, "y": y, **BUDGET, "ledger": ledger}
+        arguments = {"estimator": LOGISTIC, "candidates": SETTINGS, "X": X, "y": y, **BUDGET, "run": run}
         with pytest.raises(DpvbError, match=error):
-            dpvb.select(**{**arguments, "dataset": "rows", **changes})
+            dpvb.select(**{**arguments, **changes})
     assert ledger.remaining("rows").num_charges == 0
 
 
@@ -597,11 +597,12 @@ class Failing:
 def test_a_failure_is_one_error_and_stays_charged(tmp_path: Any) -> None:
     ledger = dpvb.Ledger(tmp_path / "ledger.db")
     ledger.register("texts", unit="document", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
-    estimator = dpvb.LDA(
-        2, public_vocabulary=True, epsilon=1.0, delta=1e-5, num_steps=1, ledger=ledger, dataset="texts"
+    estimator, run = (
+        dpvb.LDA(2, public_vocabulary=True, epsilon=1.0, delta=1e-5, num_steps=1),
+        dpvb.Run(ledger=ledger, dataset="texts"),
     )
     with pytest.raises(WallError, match="stays charged") as caught:
-        dpvb.select(estimator, [{}, {"clip": 0.2}], Failing(), **BUDGET)
+        dpvb.select(estimator, [{}, {"clip": 0.2}], Failing(), **BUDGET, run=run)
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
     assert "0.1234567" not in "".join(traceback.format_exception(caught.value))
@@ -637,10 +638,10 @@ def test_the_ledger_adds_up(tmp_path: Any) -> None:
     X, y = binary(80)
     ledger = dpvb.Ledger(tmp_path / "ledger.db")
     ledger.register("rows", unit="row", neighboring_relation="add_or_remove_one", epsilon=10.0, delta=1e-5)
-    counted: dict[str, Any] = {"ledger": ledger, "dataset": "rows"}
-    first = dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET, **counted)
-    dpvb.select(LOGISTIC, [{}], X, y, epsilon=1.0, delta=1e-5, distribution="logarithmic", **counted)
-    dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0, **counted).fit(X, y)
+    run = dpvb.Run(ledger=ledger, dataset="rows")
+    first = dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET, run=run)
+    dpvb.select(LOGISTIC, [{}], X, y, epsilon=1.0, delta=1e-5, distribution="logarithmic", run=run)
+    dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0).fit(X, y, run=run)
     data = {"X": X, "y": y}
     charges = [
         select._fixed(LOGISTIC, SETTINGS, data, **BUDGET).cost,
@@ -678,7 +679,7 @@ def test_a_selection_that_is_stopped_says_what_it_cost(tmp_path: Any, monkeypatc
     ledger = dpvb.Ledger(tmp_path / "ledger.db")
     ledger.register("rows", unit="row", neighboring_relation="add_or_remove_one", epsilon=5.0, delta=1e-5)
     with pytest.raises(KeyboardInterrupt) as caught:
-        dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET, ledger=ledger, dataset="rows")
+        dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET, run=dpvb.Run(ledger=ledger, dataset="rows"))
     assert caught.value.__notes__ == [
         "'rows' was charged for the whole selection, which shows nothing and cannot go on."
     ]

@@ -110,8 +110,8 @@ def test_every_kind_of_file(tmp_path: Path, words_file: Path, name: str) -> None
     data, out = write(tmp_path, name), tmp_path / "m.dpvb"
     reading = ["--stream"] if name == "c.txt.gz" else []
     run("fit", "lda", data, "--vocabulary", words_file, "--out", out, *reading, *BUDGET)
-    lists = json.loads(run("topics", out, "--words", 10, "--json").stdout)
-    assert [sorted(one) for one in lists] == [sorted(WORDS)] * 2
+    bars = json.loads(run("show", out, "--what", "topics", "--words", 10, "--as", "json").stdout)
+    assert sorted(one["name"] for one in bars) == sorted([*WORDS, *WORDS])
     theta = tmp_path / "theta.npz"
     run("transform", out, data, "--out", theta)
     expected = dpvb.load(out).transform(corpus(60))
@@ -125,9 +125,9 @@ def test_help_teaches_and_starts_fast() -> None:
     shown = subprocess.run(program, check=True, capture_output=True, text=True).stdout
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
-    for command in ("plan", "fit", "topics", "transform", "evaluate", "show", "demo"):
+    for command in ("plan", "fit", "transform", "evaluate", "show", "demo"):
         assert command in shown
-    for command in (["plan"], ["fit", "lda"], ["topics"], ["transform"], ["evaluate"], ["show"], ["demo"]):
+    for command in (["plan"], ["fit", "lda"], ["transform"], ["evaluate"], ["show"], ["demo"]):
         assert f"dpvb {' '.join(command)} " in run(*command, "--help").stdout
 
 
@@ -241,12 +241,12 @@ def test_epsilon_spent_so_far(sampler: Any) -> None:
 
 def test_topics_show_and_evaluate(tmp_path: Path, fitted: Path) -> None:
     model = dpvb.load(fitted)
-    shown = run("topics", fitted, "--words", 3).stdout
+    shown = run("show", fitted, "--what", "topics", "--words", 3).stdout
     for one in model.topics(3):
         assert " ".join(one) in shown
     assert all(fact in shown for fact in model.privacy_.remarks)
     assert run("show", fitted).stdout.strip() == str(model.privacy_)
-    brief = run("show", fitted, "--brief").stdout.rstrip().splitlines()
+    brief = run("show", fitted, "--what", "brief").stdout.rstrip().splitlines()
     assert [line.split("  ")[0] for line in brief] == [
         "Promise",
         "Meaning",
@@ -256,7 +256,7 @@ def test_topics_show_and_evaluate(tmp_path: Path, fitted: Path) -> None:
         "Beyond it",
     ]
     assert brief[0].endswith(f"{model.privacy_.brief}.")
-    assert json.loads(run("show", fitted, "--json").stdout) == model.privacy_.to_dict()
+    assert json.loads(run("show", fitted, "--as", "json").stdout) == model.privacy_.to_dict()
     data = write(tmp_path, "held_out.csv", 40)
     facts = json.loads(run("evaluate", fitted, data, "--public", "--words", 4, "--json").stdout)
     assert facts["perplexity"] == pytest.approx(model.perplexity(corpus(40), public=True))
@@ -273,7 +273,7 @@ def test_words_are_shown_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("\n".join(words) + "\n")
     out = tmp_path / "m.dpvb"
     run("fit", "lda", write(tmp_path, "c.npz"), "--vocabulary", tmp_path / "words.txt", "--out", out, *BUDGET)
-    shown = run("topics", out).stdout
+    shown = run("show", out, "--what", "topics").stdout
     assert shown.count("[bold]") == shown.count("[/]") == shown.count("a?[31m") == 2
     assert "\x1b" not in shown
 
@@ -330,7 +330,7 @@ def test_persons_are_the_unit_of_a_group_column(tmp_path: Path, words_file: Path
     asked = ["fit", "lda", data, "--vocabulary", words_file, "--group-column", "who", "--out", out, *BUDGET]
     assert "leave stream out" in run(*asked, "--stream", code=2).stderr
     run(*asked)
-    assert json.loads(run("show", out, "--json").stdout)["unit"] == "person"
+    assert json.loads(run("show", out, "--as", "json").stdout)["unit"] == "person"
 
 
 def test_no_noise_says_so(tmp_path: Path, words_file: Path) -> None:
@@ -369,7 +369,7 @@ def outputs(folder: Path, words_file: Path, num_documents: int) -> str:
     """Everything that a session prints, and the bytes of its model."""
     data, out = write(folder, "c.csv", num_documents), folder / "m.dpvb"
     results = [run("fit", "lda", data, "--vocabulary", words_file, "--out", out, *BUDGET, "--quiet")]
-    results += [run(command, out) for command in ("topics", "show")]
+    results += [run("show", out, "--what", what) for what in ("topics", "statement", "all")]
     results += [run("transform", out, data, "--out", folder / "theta.npz")]
     printed = "".join(r.stdout + r.stderr for r in results).replace(str(folder), "")
     assert CANARY not in printed
@@ -485,14 +485,14 @@ def test_bad_models(tmp_path: Path, fitted: Path) -> None:
     (tmp_path / "cut.dpvb").write_bytes(fitted.read_bytes()[:-100])
     (tmp_path / "text.dpvb").write_text("hello")
     for model, expected in (("none.dpvb", "no such file"), ("cut.dpvb", "end is missing"), ("text.dpvb", "not a dpvb")):
-        for command in (["topics"], ["show"], ["transform", data, "--out", tmp_path / "o.npz"]):
+        for command in (["show"], ["report", "--json"], ["transform", data, "--out", tmp_path / "o.npz"]):
             refuse(tmp_path, expected, command[0], tmp_path / model, *command[1:])
     refuse(tmp_path, "end in .npz or .csv", "transform", fitted, data, "--out", tmp_path / "o.xls")
     refuse(tmp_path, "already there", "transform", fitted, data, "--out", data)
     sparse.save_npz(tmp_path / "wide.npz", sparse.csr_array((2, 11)))
     refuse(tmp_path, "11 columns", "transform", fitted, tmp_path / "wide.npz", "--out", tmp_path / "o.npz")
     refuse(tmp_path, "--public", "evaluate", fitted, data)
-    refuse(tmp_path, "must be", "topics", fitted, "--words", "0")
+    refuse(tmp_path, "--words must be", "show", fitted, "--what", "topics", "--words", "0")
 
 
 def test_bad_plans(tmp_path: Path) -> None:
@@ -519,14 +519,14 @@ def test_an_unforeseen_error_does_not_quote_anything(
         raise kind(CANARY)
 
     monkeypatch.setattr(files, "load_model", fails)
-    result = run("topics", fitted, code=2)
+    result = run("show", fitted, code=2)
     assert result.stderr.startswith(f"error: unexpected {kind.__name__} at test_cli.py:")
     assert CANARY not in result.stderr
     assert not isinstance(result.exception.__context__.__context__, kind)
 
 
 def test_a_faulty_command_line_is_explained() -> None:
-    for args in (["nonsense"], ["topics"], ["plan", "--epsilon", "one"], ["fit", "lda", "c.csv"]):
+    for args in (["nonsense"], ["show"], ["topics", "m.dpvb"], ["plan", "--epsilon", "one"], ["fit", "lda", "c.csv"]):
         result = run(*args, code=2)
         assert result.stdout == ""
         assert "unexpected" not in result.stderr

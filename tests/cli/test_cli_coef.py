@@ -1,7 +1,8 @@
-"""`dpvb coef` hands a table on: CSV, LaTeX, a picture, the difference of two models."""
+"""`dpvb show --what coefficients` hands a table on: CSV, JSON, a picture, the difference of two models."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from test_cli import refuse, run
 import dpvb
 from dpvb.data import Categorical, Numeric, Schema, Table, Target
 
+COEF = ("show", "--what", "coefficients")
 LIKE = Schema((Numeric("age", 0, 100), Categorical("work", ("state", "own"))), target=Target("ill"))
 
 
@@ -39,46 +41,41 @@ def test_what_is_written_is_what_the_library_makes(
 ) -> None:
     pytest.importorskip("matplotlib")
     table = dpvb.load(models[0]).coefficients(**options)
-    assert run("coef", models[0], *words, "--csv", "-").stdout == table.to_csv()
-    assert run("coef", models[0], *words, "--latex").stdout == table.to_latex()
-    written = ["--csv", tmp_path / "coef.csv", "--plot", tmp_path / "coef.png"]
-    told = run("coef", models[0], *words, *written)
-    assert told.stdout == ""
-    assert "coef.csv" in told.stderr
+    assert run(*COEF, models[0], *words).stdout == f"{table}\n"
+    assert run(*COEF, models[0], *words, "--as", "csv").stdout == table.to_csv()
+    assert json.loads(run(*COEF, models[0], *words, "--as", "json").stdout) == [row._asdict() for row in table]
+    for suffix in ("csv", "json", "png", "svg"):
+        out = ["--out", tmp_path / f"coef.{suffix}"]
+        done = run(*COEF, models[0], *words, *out)
+        assert done.stdout == ""
+        assert f"coef.{suffix}: written" in done.stderr
+        refuse(tmp_path, f"coef.{suffix}' is already there", *COEF, models[0], *words, *out)
+        assert run(*COEF, models[0], *out, *words, "--overwrite").stdout == ""
     assert (tmp_path / "coef.csv").read_text(encoding="utf-8") == table.to_csv()
+    assert json.loads((tmp_path / "coef.json").read_text()) == [row._asdict() for row in table]
     assert (tmp_path / "coef.png").read_bytes().startswith(b"\x89PNG")
-    refuse(tmp_path, "coef.csv' is already there", "coef", models[0], *written)
-    assert run("coef", models[0], *written, "--overwrite").stdout == ""
-    if not words:
-        assert run("picture", models[0], "--out", tmp_path / "picture.png").stderr.endswith("picture.png: written.\n")
-        assert (tmp_path / "picture.png").read_bytes() == (tmp_path / "coef.png").read_bytes()
+    assert (tmp_path / "coef.svg").read_text().count("<path") > len(table)
 
 
 @pytest.mark.parametrize("disjoint", [False, True])
 def test_two_models_are_subtracted(models: list[Path], disjoint: bool) -> None:
     made = dpvb.compare(*map(dpvb.load, models), disjoint=disjoint, exp=True)
     words = ["--minus", models[1], "--exp", *(["--disjoint"] if disjoint else [])]
-    assert run("coef", models[0], *words).stdout == f"{made}\n"
-    assert run("coef", models[0], *words, "--csv", "-").stdout == made.to_csv()
+    assert run(*COEF, models[0], *words).stdout == f"{made}\n"
+    assert run(*COEF, models[0], *words, "--as", "csv").stdout == made.to_csv()
 
 
 def test_what_cannot_be_written_is_said_before_a_model_is_read(models: list[Path], tmp_path: Path) -> None:
     nothing = tmp_path / "none.dpvb"
-    refuse(tmp_path, "give one of them", "coef", nothing, "--latex", "--json")
-    refuse(tmp_path, "give one of them", "coef", nothing, "--csv", "-", "--latex")
-    refuse(tmp_path, "--disjoint speaks of two models", "coef", nothing, "--disjoint")
-    refuse(tmp_path, "--plot must end in", "coef", nothing, "--plot", tmp_path / "coef.gif")
-    refuse(tmp_path, "--csv: there is no folder", "coef", nothing, "--csv", tmp_path / "none" / "coef.csv")
-    refuse(tmp_path, "there is no such file", "coef", models[0], "--minus", nothing)
-    refuse(tmp_path, "--reference must be COLUMN=LEVEL", "coef", models[0], "--reference", "own")
+    refuse(tmp_path, "--as must be", *COEF, nothing, "--as", "latex")
+    refuse(tmp_path, "--disjoint speaks of two models", *COEF, nothing, "--disjoint")
+    refuse(tmp_path, "--out must end in", *COEF, nothing, "--out", tmp_path / "coef.gif")
+    refuse(tmp_path, "--out: there is no folder", *COEF, nothing, "--out", tmp_path / "none" / "coef.csv")
+    refuse(tmp_path, "--exp applies to a figure", "show", models[0], "--exp")
+    refuse(tmp_path, "--minus applies to a figure", "show", models[0], "--minus", models[1])
+    refuse(tmp_path, "statement is text", "show", models[0], "--as", "csv")
+    refuse(tmp_path, "there is no such file", *COEF, models[0], "--minus", nothing)
+    refuse(tmp_path, "--reference must be COLUMN=LEVEL", *COEF, models[0], "--reference", "own")
     twice = ["--reference", "work=own", "--reference", "work=state"]
-    refuse(tmp_path, "once a column, got 'work=state'", "coef", models[0], *twice)
-    refuse(tmp_path, "--reference must give a category of", "coef", models[0], "--reference", "job=own")
-
-
-def test_a_picture_of_a_regression_is_its_intervals(models: list[Path], tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    run("picture", models[0], "--out", tmp_path / "coef.svg")
-    run("coef", models[0], "--plot", tmp_path / "plot.svg")
-    said = [(tmp_path / name).read_text() for name in ("coef.svg", "plot.svg")]
-    assert [text.count("<path") for text in said] == [said[1].count("<path")] * 2
+    refuse(tmp_path, "once a column, got 'work=state'", *COEF, models[0], *twice)
+    refuse(tmp_path, "--reference must give a category of", *COEF, models[0], "--reference", "job=own")

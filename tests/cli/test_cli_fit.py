@@ -215,7 +215,7 @@ def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path, monkeypatch:
         ]
         run("fit", "doubled", tmp_path / "x.npy", *given, "--out", tmp_path / "m.dpvb")
         assert dpvb.load(tmp_path / "m.dpvb").double_norm == 3.0
-        assert "coef" in run("coef", tmp_path / "m.dpvb", "--help").stdout
+        assert "coef" in run("show", tmp_path / "m.dpvb", "--help").stdout
     finally:
         del PrivateEstimator.kinds["Doubled"]
     assert "doubled" not in fit.kinds()
@@ -304,6 +304,7 @@ def test_public_documents_need_no_budget_and_their_model_is_a_public_prior(tmp_p
     run(*given, "--epsilon", 1, "--delta", 1e-5, *out)
     said = " ".join(run("show", tmp_path / "x.dpvb").stdout.split())
     assert "2 topics of a model whose data are said to be public" in said
+    run("ledger", "init", tmp_path / "b.db")
     for wrong, refused in (
         (["--epsilon", 1], "--epsilon must be inf with --public: public documents need no noise"),
         (["--ledger", tmp_path / "b.db", "--dataset", "x"], "--ledger must be left out with --public"),

@@ -111,10 +111,8 @@ def test_a_model_knows_a_ledger_that_was_set_back(path: Path, tmp_path: Path, mo
     rng = np.random.default_rng(0)
     x_nd = rng.uniform(-0.5, 0.5, (50, 2))
     with Ledger(path) as found:
-        model = dpvb.LogisticRegression(
-            epsilon=0.5, delta=1e-6, num_steps=2, row_norm=1.0, ledger=found, dataset="people"
-        )
-        model.fit(x_nd, (x_nd[:, 0] > 0).astype(int))
+        model = dpvb.LogisticRegression(epsilon=0.5, delta=1e-6, num_steps=2, row_norm=1.0)
+        model.fit(x_nd, (x_nd[:, 0] > 0).astype(int), run=dpvb.Run(ledger=found, dataset="people"))
     model.save(tmp_path / "model.dpvb")
     assert "1 of them" in run("verify", path, "--receipt", tmp_path / "model.dpvb").stdout
     chain = tmp_path / "chain.jsonl"

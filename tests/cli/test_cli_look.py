@@ -19,7 +19,7 @@ from planted import edit, kills
 from test_cli import run
 
 import dpvb
-from dpvb.cli import faults
+from dpvb.cli import look
 from dpvb.data import Binary, Categorical, Date, Interaction, Numeric, Schema, Spline, Table, Target
 
 pty = pytest.importorskip("pty")
@@ -57,7 +57,7 @@ def on_terminal(*args: object, said: str = "yes\n", **streams: Any) -> tuple[int
 def words(shown: str) -> dict[str, list[str]]:
     """The table on a terminal: a name and what follows it."""
     cells = [re.split(r" {2,}", line.strip()) for line in shown.splitlines()]
-    return {name: rest for name, *rest in cells if rest and set(rest) <= set(faults.SHARES)}
+    return {name: rest for name, *rest in cells if rest and set(rest) <= set(look.SHARES)}
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def people(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @kills("leaks", "faults of private data as shares")
-@edit("cli/faults.py", "    return SHARES[1 if 2 * count <= total else 2]", '    return f"{count / total:.0%}"')
+@edit("cli/look.py", "    return SHARES[1 if 2 * count <= total else 2]", '    return f"{count / total:.0%}"')
 def test_faults_of_a_table_are_said_in_words(people: tuple[Path, Path]) -> None:
     data, schema = people
     code, shown = on_terminal("look", data, "--schema", schema)
@@ -139,7 +139,7 @@ def test_persons_of_texts_who_are_nobody_are_faults(tmp_path: Path) -> None:
     (tmp_path / "n.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     given = {"schema": None, "vocabulary": tmp_path / "words.txt", "group_column": "who", "text_column": "text"}
     given |= {"file_format": None, "token_pattern": "[a-z]+", "separator": ",", "encoding": "utf-8"}
-    found = faults._of_texts(tmp_path / "n.jsonl", given)
+    found = look._of_texts(tmp_path / "n.jsonl", given)
     assert found == (5, {"texts": ["few", "none", "none"], "who: names nobody": ["most", "", ""]})
 
 
@@ -155,7 +155,7 @@ def test_the_share_of_words_that_a_list_knows_is_not_said(tmp_path: Path) -> Non
         (tmp_path / "words.txt").write_text("\n".join(vocabulary) + "\n")
         given = {"vocabulary": tmp_path / "words.txt", "group_column": None, "text_column": "text"}
         given |= {"file_format": None, "token_pattern": "[a-z]+", "separator": ",", "encoding": "utf-8"}
-        found = faults._of_texts(tmp_path / "texts.txt", given)
+        found = look._of_texts(tmp_path / "texts.txt", given)
         assert found == (3, {"texts": ["none", "none", "none"]})
 
 
@@ -184,7 +184,7 @@ def test_every_kind_of_column() -> None:
         "n": [5, 2, 6, 0],
         "who": ["1", "NA", None, "2"],
     }
-    assert faults._of_table(Table(data, schema)) == (
+    assert look._of_table(Table(data, schema)) == (
         4,
         {
             "(whole rows)": ["none", "", ""],
@@ -200,7 +200,7 @@ def test_every_kind_of_column() -> None:
         },
     )
     counts = Schema((Numeric("x", low=0, high=1),), target=Target("y", kind="negative_binomial", max_count=3))
-    found = faults._of_table(Table({"x": np.zeros(4), "y": [4, 5, -1, "many"]}, counts))
+    found = look._of_table(Table({"x": np.zeros(4), "y": [4, 5, -1, "many"]}, counts))
     assert found[1]["y"] == ["few", "none", "most"]
 
 
@@ -208,7 +208,7 @@ def test_what_stands_beside_a_response_has_faults_too() -> None:
     bounds = {"exposure": "e", "max_exposure": 9, "offset": "o", "max_offset": 2, "weights": "w", "max_weight": 3}
     target = Target("y", kind="poisson", max_count=3, **bounds)
     data = {"x": np.zeros(4), "y": [0, 1, 2, 3], "e": [0, -1, "x", 10], "o": [-3, 3, 0, ""], "w": [0, -1, 3, 4]}
-    _, found = faults._of_table(Table(data, Schema((Numeric("x", low=0, high=1),), target=target)))
+    _, found = look._of_table(Table(data, Schema((Numeric("x", low=0, high=1),), target=target)))
     assert found["e"] == ["few", "none", "most"]
     assert found["o"] == ["few", "none", "few"]
     assert found["w"] == ["none", "none", "few"]
@@ -219,11 +219,11 @@ def test_what_stands_beside_a_response_has_faults_too() -> None:
     [(0, 0, "none"), (0, 5, "none"), (1, 2, "few"), (2, 3, "most"), (1, 1, "all"), (9, 10, "most"), (1, 10**6, "few")],
 )
 def test_words_of_shares(count: int, total: int, word: str) -> None:
-    assert faults._word(count, total) == word
+    assert look._word(count, total) == word
 
 
 @kills("leaks", "a look without a typed yes")
-@edit("cli/faults.py", '!= "yes":', '== "no":')
+@edit("cli/look.py", '!= "yes":', '== "no":')
 @pytest.mark.parametrize("said", ["y\n", "YES\n", "yes, please\n", "\x04"])
 def test_only_a_typed_yes_goes_on(people: tuple[Path, Path], ledger: Path, said: str) -> None:
     data, schema = people
@@ -237,7 +237,7 @@ def test_only_a_typed_yes_goes_on(people: tuple[Path, Path], ledger: Path, said:
 
 @kills("leaks", "faults of private data in a pipe")
 @edit(
-    "cli/faults.py",
+    "cli/look.py",
     "if not is_terminal(sys.stdin, sys.stdout, sys.stderr):",
     "if not any(map(is_terminal, (sys.stdin, sys.stdout, sys.stderr))):",
 )
@@ -331,4 +331,4 @@ def test_public_mistakes_are_said(people: tuple[Path, Path], tmp_path: Path) -> 
 
 def test_there_is_no_way_past_the_terminal() -> None:
     assert "look" not in dir(dpvb)
-    assert not any(option.startswith(("force", "yes")) for option in faults.look.__annotations__)
+    assert not any(option.startswith(("force", "yes")) for option in look.look.__annotations__)

@@ -20,6 +20,7 @@ from dpvb.errors import PrivacyError
 from dpvb.results import metrics, model_file
 
 BUDGET = ["--epsilon", "2", "--delta", "1e-4", "--num-steps", "3", "--quiet"]
+COEF = ("show", "--what", "coefficients")
 CANARY = 0.7316502911
 COLUMNS = (Numeric("age", 0, 100), Categorical("work", ("state", "private")), Binary("urban", values=("no", "yes")))
 
@@ -64,7 +65,7 @@ def test_a_table_is_fitted_shown_and_measured(tmp_path: Path, name: str) -> None
     schema = schema_file(tmp_path, Target("ill", classes=("no", "yes")))
     result = run("fit", "logistic", data, "--schema", schema, "--out", out, *BUDGET)
     assert result.stdout == ""
-    assert "dpvb coef" in result.stderr
+    assert "--what coefficients" in result.stderr
     model = dpvb.load(out)
     assert model.classes_.tolist() == ["no", "yes"]
     assert run("show", out).stdout.strip() == str(model.privacy_)
@@ -76,19 +77,19 @@ def test_a_table_is_fitted_shown_and_measured(tmp_path: Path, name: str) -> None
 
 def test_coefficients_are_printed_with_their_intervals(fitted: Path) -> None:
     model = dpvb.load(fitted)
-    rows = json.loads(run("coef", fitted, "--level", "0.8", "--json").stdout)
+    rows = json.loads(run(*COEF, fitted, "--level", "0.8", "--as", "json").stdout)
     assert rows == [row._asdict() for row in model.coefficients(0.8)]
-    shown = run("coef", fitted).stdout
+    shown = run(*COEF, fitted).stdout
     for row in model.coefficients():
         assert row.name in shown
         assert f"{row.low:.4g}" in shown
         assert row.note in shown
     assert shown == model.summary() + "\n"
-    assert "WITHOUT the privacy noise" in run("coef", fitted, "--naive").stdout
-    told = run("coef", fitted, "--exp", "--coding", "sum", "--per", "range", "--level", "0.9").stdout
+    assert "WITHOUT the privacy noise" in run(*COEF, fitted, "--naive").stdout
+    told = run(*COEF, fitted, "--exp", "--coding", "sum", "--per", "range", "--level", "0.9").stdout
     assert told == model.summary(0.9, exp=True, coding="sum", per="range") + "\n"
-    refuse(fitted.parent, "--coding must be one of", "coef", fitted, "--coding", "effects")
-    refuse(fitted.parent, "--per must be one of", "coef", fitted, "--per", "sd")
+    refuse(fitted.parent, "--coding must be one of", *COEF, fitted, "--coding", "effects")
+    refuse(fitted.parent, "--per must be one of", *COEF, fitted, "--per", "sd")
 
 
 def test_a_matrix_is_fitted_with_its_columns_beside_it(tmp_path: Path) -> None:
@@ -250,9 +251,11 @@ def test_a_network_is_fitted_drawn_and_measured(tmp_path: Path) -> None:
     assert "SigmoidBeliefNetwork, epsilon = " in run(*fit, *BUDGET).stderr
     model = dpvb.load(out)
     assert model.components_.shape == (3, 16)
-    run("picture", out, "--out", png)
+    run("show", out, "--what", "weights", "--out", png)
     assert png.read_bytes().startswith(b"\x89PNG")
-    refuse(tmp_path, "--width must divide", "picture", out, "--out", png, "--width", "5", "--overwrite")
+    refuse(
+        tmp_path, "--width must divide", "show", out, "--what", "weights", "--out", png, "--width", "5", "--overwrite"
+    )
     facts = json.loads(run("evaluate", out, data, "--public", "--json").stdout)
     expected = metrics.reconstruction_accuracy(pixels > 127, model.reconstruct(pixels))
     assert facts["reconstruction_accuracy"] == pytest.approx(expected)
@@ -341,14 +344,14 @@ def test_bad_data(tmp_path: Path, fitted: Path) -> None:
     refuse_fit("--classes must be", tmp_path / "X.npy", *target, "--classes", "1", "1")
     refuse_fit("response is missing", table, "--schema", schema_file(tmp_path, None))
     refuse_fit("target", table, "--schema", schema_file(tmp_path, Target("hits", "negative_binomial", max_count=4)))
-    refuse(tmp_path, "LDA", "topics", fitted)
-    refuse(tmp_path, "LogisticRegression", "transitions", fitted)
-    refuse(tmp_path, "Every model has `dpvb report`", "groups", fitted)
-    refuse(tmp_path, "--level must be", "coef", fitted, "--level", "1")
+    refuse(tmp_path, "all, coefficients for a LogisticRegression, got 'topics'", "show", fitted, "--what", "topics")
+    refuse(tmp_path, "--words does not apply to a LogisticRegression", *COEF, fitted, "--words", "3")
+    refuse(tmp_path, "Every model has `dpvb report`", "synthesize", fitted, "--rows", "1", "--out", tmp_path / "s.csv")
+    refuse(tmp_path, "--level must be", *COEF, fitted, "--level", "1")
     refuse(tmp_path, "--public", "evaluate", fitted, table)
     refuse(tmp_path, "belong to a matrix", "evaluate", fitted, table, "--public", *target[:2])
 
 
 def test_help_teaches() -> None:
-    for command in (["fit", "logistic"], ["fit", "binomial"], ["fit", "negbin"], ["fit", "sbn"], ["coef"], ["schema"]):
+    for command in (["fit", "logistic"], ["fit", "binomial"], ["fit", "negbin"], ["fit", "sbn"], ["show"], ["schema"]):
         assert f"dpvb {' '.join(command)} " in run(*command, "--help").stdout

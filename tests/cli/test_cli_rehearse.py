@@ -6,6 +6,7 @@ import gzip
 import re
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from scipy import sparse
 from test_cli import refuse, run
 
 import dpvb
-from dpvb.cli import faults, fit
+from dpvb.cli import fit, look
 from dpvb.data import Binary, Categorical, Numeric, Schema, Table, Target
 from dpvb.errors import BudgetError, DataFormatError, DpvbWarning, ParameterError
 from dpvb.estimators import rehearsal
@@ -147,20 +148,20 @@ def test_a_rehearsal_has_the_plan_of_its_fit_and_charges_nothing(ledger: Path, t
     """A later plan has the noise that the ledger's filter asks for, and so has its rehearsal."""
     rng = np.random.default_rng(0)
     x, y = rng.uniform(-0.5, 0.5, (200, 3)), rng.integers(2, size=200)
-    account = {"ledger": ledger, "dataset": "a"}
+    run = dpvb.Run(ledger=ledger, dataset="a", checkpoint=tmp_path / "run")
     if charged:
-        dpvb.LogisticRegression(**BOUNDED, **account).fit(x, y)
+        dpvb.LogisticRegression(**BOUNDED).fit(x, y, run=replace(run, checkpoint=None))
     with dpvb.Ledger(ledger) as found:
         before, left = found.entries(), found.remaining("a")
-    model = dpvb.LogisticRegression(**BOUNDED, **account, checkpoint=tmp_path / "run")
-    rehearsed = model.rehearse(width=3)
+    model = dpvb.LogisticRegression(**BOUNDED)
+    rehearsed = model.rehearse(width=3, run=run)
     with dpvb.Ledger(ledger) as found:
         assert found.entries() == before
         assert found.remaining("a") == left
     assert not (tmp_path / "run").exists()
     assert not hasattr(model, "privacy_")
     assert rehearsed.privacy_.charge is None
-    assert rehearsed.privacy_.plan_digest == model.fit(x, y).privacy_.plan_digest
+    assert rehearsed.privacy_.plan_digest == model.fit(x, y, run=run).privacy_.plan_digest
 
 
 def test_a_ledger_says_whether_the_fit_would_fit(ledger: Path, tmp_path: Path) -> None:
@@ -170,9 +171,9 @@ def test_a_ledger_says_whether_the_fit_would_fit(ledger: Path, tmp_path: Path) -
     assert "it fits into 'a'" in said
     said = run("fit", "logistic", tmp_path / "nosuch.csv", *given, *TYPED, "--epsilon", "50").stderr
     assert "does not fit into 'a'" in said
-    model = dpvb.LogisticRegression(epsilon=50.0, delta=1e-5, row_norm=1.0, ledger=ledger, dataset="a")
+    model = dpvb.LogisticRegression(epsilon=50.0, delta=1e-5, row_norm=1.0)
     with pytest.raises(BudgetError), pytest.warns(DpvbWarning, match="epsilon = 50"):
-        model.fit(np.zeros((3, 2)), [0, 1, 0])
+        model.fit(np.zeros((3, 2)), [0, 1, 0], run=dpvb.Run(ledger=ledger, dataset="a"))
 
 
 @kills("leaks", "a rehearsal that promises what it never did")
@@ -200,7 +201,7 @@ def test_a_rehearsal_is_taken_for_no_fit(tmp_path: Path) -> None:
 def test_made_up_rows_have_no_fault(name: str) -> None:
     schema = Schema(COLUMNS, target=TARGETS[name], group="who")
     cells = rehearsal._cells(schema, 2_000, np.random.default_rng(1))
-    num_rows, found = faults._of_table(Table(cells, schema))
+    num_rows, found = look._of_table(Table(cells, schema))
     assert num_rows == 2_000
     assert {word for words in found.values() for word in words} == {"none", ""}
     for spec in COLUMNS[2:]:  # Each of 2 or 3 values is missing with a chance below 3 (2/3)^2000.

@@ -48,7 +48,7 @@ def test_from_a_header_to_coefficients_in_four_commands(tmp_path: Path) -> None:
     path.write_text(json.dumps(facts))
     assert "größe" in run("schema", path).stdout
     run("fit", "logistic", data, "--schema", path, "--out", out, *EUROPE, *BUDGET, "--epsilon", "inf")
-    assert "arbeit=außen" in run("coef", out).stdout
+    assert "arbeit=außen" in run("show", out, "--what", "coefficients").stdout
     found = dpvb.load(out)
     assert found.coef_[0, 0] > 0
     facts = json.loads(run("evaluate", out, data, "--public", *EUROPE, "--json").stdout)

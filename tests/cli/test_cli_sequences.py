@@ -34,10 +34,11 @@ def test_a_long_table_becomes_a_law(visits: Path) -> None:
     for more in ([], ["--stream", "--overwrite"]):
         run("fit", "markov-chain", visits, *COLUMNS, "--time-column", "clock", "--out", out, *BUDGET, *more)
     assert dpvb.load(out).symbols_ == ("front", "news", "sports")
-    shown = run("transitions", out).stdout
+    shown = run("show", out, "--what", "summary").stdout
     assert "followed by" in shown
+    shown = run("show", out, "--what", "transitions").stdout
     assert "9 transitions, 95% intervals, noise counted in" in shown
-    assert '"low"' in run("transitions", out, "--json").stdout
+    assert '"low"' in run("show", out, "--what", "transitions", "--as", "json").stdout
     shown = run("fit", "markov-chain", visits, *COLUMNS, "--out", visits.with_name("n.dpvb"), *BUDGET, "--rehearse")
     assert "made-up" in shown.stdout + shown.stderr
     assert not visits.with_name("n.dpvb").exists()
@@ -58,7 +59,7 @@ def test_a_long_table_becomes_hidden_states(visits: Path) -> None:
     assert "Without --time-column" in run(*call, "--states", "2", "--out", out).stderr
     assert dpvb.load(out).transition_matrix_.shape == (2, 2)
     run(*call, "--states", "1", "--clip", "20", "--out", out, "--overwrite")
-    shown = run("transitions", out).stdout
+    shown = "".join(run("show", out, "--what", what).stdout for what in ("summary", "transitions"))
     assert "Hidden Markov model, states: 1, symbols: 3" in shown
     assert "1 transitions, 95% intervals, noise counted in" in shown
 
@@ -112,19 +113,21 @@ def model(request: Any, long: Path) -> tuple[str, Path]:
     name, *given = KINDS[request.param]
     call = ["fit", name, long, "--states", "2", *given, *WHO, "--epsilon", "inf", "--delta", "1e-6", "--seed", "1"]
     said = run(*call, "--out", out, "--quiet")
-    assert f"dpvb transitions {out}" in said.stdout + said.stderr
+    assert f"dpvb show {out} --what {'loadings' if request.param == 'linear' else 'steps'}" in said.stdout + said.stderr
     return request.param, out
 
 
 def test_transitions_are_printed_with_intervals_or_without(model: tuple[str, Path]) -> None:
     kind, path = model
-    shown, found = run("transitions", path).stdout, dpvb.load(path)
-    told = json.loads(run("transitions", path, "--json").stdout)
+    told = json.loads(run("show", path, "--what", "transitions", "--as", "json").stdout)
+    found = dpvb.load(path)
     if kind == "linear":
-        assert "each step times" in shown
-        np.testing.assert_allclose(told["transition_matrix"], found.transition_matrix_)
+        assert "each step times" in run("show", path, "--what", "summary").stdout
+        np.testing.assert_allclose([one["value"] for one in told], found.transition_matrix_.ravel())
+        parts = json.loads(run("show", path, "--what", "motion", "--as", "json", "--level", "0.5").stdout)
+        assert [part["title"] for part in parts] == [f"How sequences begin: {name}" for name in found.columns_]
+        np.testing.assert_allclose([point[0] for point in parts[0]["lines"][0][1]], found.motion().mean[:, 0])
         return
-    assert "There are no intervals: " not in shown
     assert [(one["group"], one["name"]) for one in told] == [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")]
     assert (found.clip is None) == (kind == "bernoulli")  # as --clip none says
     assert all(one["low"] <= one["mean"] <= one["high"] for one in told)
@@ -159,7 +162,7 @@ def test_a_public_long_table_is_scored_as_its_sequences_are(model: tuple[str, Pa
 def test_a_picture_of_motion_and_reports_are_written(model: tuple[str, Path]) -> None:
     pytest.importorskip("matplotlib")
     kind, path = model
-    run("picture", path, "--out", path.with_suffix(".svg"))
+    run("show", path, "--what", "all", "--out", path.with_suffix(".svg"))
     assert path.with_suffix(".svg").read_text().startswith("<?xml")
     run("report", path, "--out", path.with_suffix(".html"))
     assert ("Transitions of states" in path.with_suffix(".html").read_text()) == (kind != "linear")

@@ -119,17 +119,17 @@ def test_a_call_of_fit_raises_with_the_same_notes(folder: Path) -> None:
     x_nd = np.load(folder / "x.npy")
     given = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 8}
     with pytest.raises(KeyboardInterrupt) as caught:
-        dpvb.SigmoidBeliefNetwork(2, **given).fit(x_nd, progress=stop)
+        dpvb.SigmoidBeliefNetwork(2, **given).fit(x_nd, run=dpvb.Run(progress=stop))
     far, cost = caught.value.__notes__
     assert far.startswith("Stopped after 3 of ")
     assert "take epsilon = 1," in cost
-    counted = dpvb.SigmoidBeliefNetwork(
-        2, **given, ledger=folder / "budget.db", dataset="images", checkpoint=folder / "run"
-    )
+    counted = dpvb.SigmoidBeliefNetwork(2, **given)
     with pytest.raises(KeyboardInterrupt) as caught:
-        counted.fit(x_nd, progress=stop)
+        counted.fit(
+            x_nd, run=dpvb.Run(progress=stop, ledger=folder / "budget.db", dataset="images", checkpoint=folder / "run")
+        )
     assert any("Continue with the same call of fit" in note for note in caught.value.__notes__)
-    counted.fit(x_nd)
+    counted.fit(x_nd, run=dpvb.Run(ledger=folder / "budget.db", dataset="images", checkpoint=folder / "run"))
 
 
 def test_what_is_stopped_before_the_charge_or_after_the_end_says_so() -> None:

@@ -48,11 +48,13 @@ def test_rows_of_nobody_come_with_the_promise_and_in_the_types_of_the_schema(peo
     assert said["rows"] == 250
     assert said["statement"]["epsilon"] <= 1.0
     assert said["statement"]["delta"] == 1e-6
+    assert said["statement"] == dpvb.load(people / "synthetic.dpvb").privacy_.to_dict()
     Table(out, SCHEMA)  # The file is a table of the same schema.
     assert sorted(path.name for path in people.iterdir()) == [
         "people.csv",
         "people.json",
         "synthetic.csv",
+        "synthetic.dpvb",
         "synthetic.json",
     ]
 
@@ -61,10 +63,10 @@ def test_a_fitted_mixture_makes_any_number_of_tables_and_spends_nothing(people: 
     model, out = people / "m.dpvb", people / "s.csv"
     run("fit", "mixture", people / "people.csv", "--schema", people / "people.json", "--groups", "3", "--counts",
         "visits", *BUDGET, "--out", model, "--quiet")  # fmt: skip
-    shown = run("groups", model).stdout
+    shown = run("show", model, "--what", "groups").stdout
     assert "share" in shown
     assert "job=a" in shown
-    lines = json.loads(run("groups", model, "--level", "0.5", "--json").stdout)
+    lines = json.loads(run("show", model, "--what", "groups", "--level", "0.5", "--as", "json").stdout)
     fitted = dpvb.load(model)
     assert [line["name"] for line in lines] == [line.name for line in fitted.groups()]
     run("synthesize", model, "--rows", "40", "--out", out, "--tables", "3", "--seed", "1")
@@ -105,7 +107,16 @@ def test_what_is_missing_or_there_already_is_refused_before_anything_is_spent(pe
     def refused(expected: str, *args: object) -> None:
         refuse(people, expected, "synthesize", *args)
 
-    refused("--epsilon and --delta", data, "--schema", schema, "--rows", "5", "--out", out)
+    call = ("synthesize", data, "--schema", schema, "--rows", "5", "--out", out)
+    assert "Missing option '--epsilon'" in run(*call, code=2).stderr
+    usage = run(*call, *BUDGET, "--nonsense", code=2).stderr
+    assert "Usage: dpvb fit mixture" in usage
+    assert "--nonsense" in usage
+    refuse(people, "--epsilon must be", *call, "--epsilon", "0", "--delta", "1e-6")
+    refuse(people, "comes first", "synthesize", "--schema", schema, data, "--rows", "5", "--out", out, *BUDGET)
+    out.with_suffix(".dpvb").write_text("mine")
+    refused("s.dpvb' is already there", data, "--schema", schema, "--rows", "5", "--out", out, *BUDGET)
+    out.with_suffix(".dpvb").unlink()
     refused("--schema", data, "--rows", "5", "--out", out, *BUDGET)
     refused("--out must end in .csv", data, "--schema", schema, "--rows", "5", "--out", people / "s.txt", *BUDGET)
     refused("--rows must be", data, "--schema", schema, "--rows", "0", "--out", out, *BUDGET)
@@ -141,7 +152,7 @@ def test_classes_are_learnt_from_a_table_and_from_texts(people: Path) -> None:
     out, budget = people / "m.dpvb", (*BUDGET, "--quiet")
     run("fit", "naive-bayes", people / "people.csv", "--schema", people / "people.json", "--response", "job",
         "--counts", "visits", "--bins", "8", "--out", out, *budget)  # fmt: skip
-    assert "share" in run("groups", out).stdout
+    assert "share" in run("show", out, "--what", "groups").stdout
     assert "accuracy" in run("evaluate", out, people / "people.csv", "--public").stdout
     notes = people / "notes.csv"
     notes.write_text("words,topic\n" + 'apple bread,"Food"\n' * 60 + "river stone,place\n" * 60 + "river,nowhere\n")

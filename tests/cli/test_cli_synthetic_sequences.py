@@ -54,13 +54,13 @@ def test_what_belongs_to_a_table_is_refused_of_sequences(model: Path, tmp_path: 
     refuse(tmp_path, "belong to a mixture", *call, "--tables", "2")
     refuse(tmp_path, "belong to a mixture", *call, "--fidelity", tmp_path / "page.html")
     refuse(tmp_path, "--length must be", *call, "--length", "0")
-    refuse(tmp_path, "belong to a table", *call, "--epsilon", "1")
+    refuse(tmp_path, "belongs to the fit of a table", *call, "--epsilon", "1")
     assert not (tmp_path / "s.csv").exists()
 
 
 def test_a_picture_shows_what_follows_what(model: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    run("picture", model, "--out", tmp_path / "steps.svg")
+    run("show", model, "--what", "steps", "--out", tmp_path / "steps.svg")
     text = (tmp_path / "steps.svg").read_text()
     assert text.startswith("<?xml")
     fitted = dpvb.load(model)

@@ -104,7 +104,7 @@ def example(page: str) -> str:
 def test_the_example_of_belief_networks_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """Always the mean pixel errs by 0.5 on average."""
     held: dict[str, Any] = {}
-    exec(example("theory/belief-networks.md"), held)
+    exec(example("models/belief-networks.md"), held)
     assert float(capsys.readouterr().out) < 0.4
     assert held["new"].shape == (10, 64)
 
@@ -120,5 +120,5 @@ def test_the_example_of_federated_data_runs(capsys: pytest.CaptureFixture[str]) 
 def test_the_example_of_a_density_runs() -> None:
     """Twenty thousand rows give weights to about 0.01."""
     held: dict[str, Any] = {}
-    exec(example("theory/dpvi.md"), held)
+    exec(example("models/dpvi.md"), held)
     assert held["model"].loc_ == pytest.approx([1.0, 2.0, -1.0], abs=0.15)

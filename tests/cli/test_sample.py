@@ -90,7 +90,10 @@ def test_a_fit_finds_what_is_in_it(folder: Path, tmp_path: Path) -> None:
     """The log odds grow by 1 / 25 a year; sampling and noise move that by 0.001."""
     given = ["--schema", folder / "people.json", "--epsilon", 1, "--delta", 1e-5, "--quiet"]
     run("fit", "logistic", folder / "people.csv", *given, "--out", tmp_path / "m.dpvb")
-    weight = {row["name"]: row["mean"] for row in json.loads(run("coef", tmp_path / "m.dpvb", "--json").stdout)}
+    weight = {
+        row["name"]: row["mean"]
+        for row in json.loads(run("show", tmp_path / "m.dpvb", "--what", "coefficients", "--as", "json").stdout)
+    }
     assert weight["age"] == pytest.approx(1 / 25, abs=0.007)
     assert weight["work=state"] == pytest.approx(1.0, abs=0.5)
     words = made_up._SUBJECTS[0]

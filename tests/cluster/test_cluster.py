@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster_queries import SECRET, Failing, Named, Unpackable, Unpicklable, Waiting, faults_of_chunks, ones
+from cluster_queries import SECRET, Failing, Named, Scribbling, Unpackable, Unpicklable, Waiting, faults_of_chunks, ones
 from hypothesis import given
 from hypothesis import strategies as st
 from planted import edit, kills
@@ -115,10 +115,10 @@ def released(task: Task, engine: Any = None, model: Any = None) -> list[Mapping[
     """Every release of a fit with noise that is the same in each: on one process, or on a cluster."""
     model, journal = task.model if model is None else model, Recorded()
     with spread(task.source, model, engine) as source:
-        wall: Wall[Any] = Wall(source, task.plan, noise=InsecureNoise(7), num_examples=NUMBER, journal=journal)
+        wall: Wall[Any] = Wall(source, task.relative, noise=InsecureNoise(7), num_examples=NUMBER, journal=journal)
         rng = np.random.default_rng(1)
-        loop.fit(model, wall, task.plan, rho=task.rho, rng=rng, projection=task.projection)
-    assert journal.begun == list(range(len(task.plan)))
+        loop.fit(model, wall, task.relative, rho=task.rho, rng=rng, projection=task.projection)
+    assert journal.begun == list(range(len(task.relative)))
     return journal.totals
 
 
@@ -200,8 +200,8 @@ def test_an_estimator_takes_a_cluster(two: Any) -> None:
     ):
         data = {LDA: (COUNTS,), LogisticRegression: (X, Y)}.get(type(model), ((X > 0).astype(np.int8),))
         alone = [np.array(value) for value in (model.fit(*data).privacy_.epsilon, _fitted(model))]
-        assert np.array_equal(_fitted(model.fit(*data, cluster=two)), alone[1])
-    assert np.array_equal(_fitted(model.fit(*data, cluster="local:1")), alone[1])
+        assert np.array_equal(_fitted(model.fit(*data, run=dpvb.Run(cluster=two))), alone[1])
+    assert np.array_equal(_fitted(model.fit(*data, run=dpvb.Run(cluster="local:1"))), alone[1])
 
 
 def _fitted(model: Any) -> Any:
@@ -221,9 +221,9 @@ def test_private_gradients_are_the_same_bits_and_are_compiled_once(two: LocalPoo
     times = [time.monotonic()]
     with spread(task.source, task.model, two) as source:
         journal = Recorded()
-        wall: Wall[Any] = Wall(source, task.plan, noise=InsecureNoise(7), num_examples=NUMBER, journal=journal)
+        wall: Wall[Any] = Wall(source, task.relative, noise=InsecureNoise(7), num_examples=NUMBER, journal=journal)
         rng, note = np.random.default_rng(1), lambda t, q: times.append(time.monotonic())
-        loop.fit(task.model, wall, task.plan, rho=task.rho, rng=rng, projection=task.projection, on_step=note)
+        loop.fit(task.model, wall, task.relative, rho=task.rho, rng=rng, projection=task.projection, on_step=note)
     assert_same_bits(released(task), journal.totals)
     first, *others = np.diff(times)
     assert np.median(others) < first / 2
@@ -414,6 +414,19 @@ def test_the_pool_goes_on_after_a_failure(two: LocalPool) -> None:
     assert_same_bits(released(task), released(task, two))
 
 
+@kills("crashes", "a pool that ends by an answer that is none")
+@edit("cluster/local.py", "except Exception:  # It died", "except (OSError, EOFError):  # It died")
+@pytest.mark.parametrize("written", [b"\xff" * 8, (4).to_bytes(8, "little") + b"none"], ids=["length", "pickle"])
+def test_a_process_that_answers_in_another_form_is_replaced(written: bytes, two: LocalPool, tmp_path: Path) -> None:
+    totals = []
+    for engine in (None, two):
+        query = Scribbling(tmp_path / "flag", written, os.getpid())
+        with spread(Design(X, Y, row_norm=1.0), None, engine) as source:
+            totals.append(Wall(source, PLAN, noise=InsecureNoise(1)).release(query, PLAN.releases[0]).total["a"])
+    assert (tmp_path / "flag").exists()
+    assert np.array_equal(*totals)
+
+
 class Answers:
     """An engine whose processes answer for the parts that they are told to."""
 
@@ -478,7 +491,7 @@ def test_what_processes_say_in_another_form_is_refused_before_the_charge(counts:
         SpreadSource(task.source, task.model, Told(__version__, counts))
 
 
-@pytest.mark.parametrize("version", FORMS)
+@pytest.mark.parametrize("version", [*FORMS, np.array(["1", "2"])])
 def test_a_version_in_another_form_is_refused_before_the_charge(version: Any) -> None:
     task = logistic()
     with pytest.raises(ParameterError, match="cannot load the model"):
@@ -497,11 +510,11 @@ def test_parts_are_shared_out_evenly(parts: int, workers: int) -> None:
 def test_a_cluster_that_is_none_is_refused_before_anything_is_spent(name: str, tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **ACCOUNT)
-        model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0, ledger=ledger, dataset="people")
+        model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0)
         with pytest.raises(ParameterError, match="local:2"):
-            model.fit(X, Y, cluster=name)
+            model.fit(X, Y, run=dpvb.Run(cluster=name, ledger=ledger, dataset="people"))
         with pytest.raises(ParameterError, match="local:2"):
-            model.fit(X, Y, cluster=4)
+            model.fit(X, Y, run=dpvb.Run(cluster=4, ledger=ledger, dataset="people"))
         assert ledger.remaining("people").num_charges == 0
 
 
@@ -634,7 +647,7 @@ def test_pages_of_dask_that_strangers_could_see_are_said(page: str, monkeypatch:
         warnings.catch_warnings(record=True) as said,
     ):
         warnings.simplefilter("always")
-        model.fit(X, Y, cluster=client)
+        model.fit(X, Y, run=dpvb.Run(cluster=client))
     assert any("beyond this machine" in str(one.message) for one in said) is (page == ":0")
 
 
@@ -787,7 +800,7 @@ def test_a_fit_reads_a_table_in_files(two: Any, tmp_path: Path) -> None:
     one = Table({"a": X[:, 0], "b": X[:, 1], "y": Y}, schema())
     model = LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, row_norm=1.0)
     alone = model.fit(one).coef_
-    assert np.array_equal(model.fit(table, cluster=two).coef_, alone)
+    assert np.array_equal(model.fit(table, run=dpvb.Run(cluster=two)).coef_, alone)
     usable = np.arange(NUMBER) > 5
     with pytest.raises(DataFormatError, match="NaN"):
         model.predict_proba(table)
@@ -831,11 +844,9 @@ def test_a_missing_file_is_refused_before_anything_is_spent(two: Any, client: An
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **{**ACCOUNT, "unit": "document"})
         for engine in (two, client):
-            model = LDA(
-                3, public_vocabulary=True, epsilon=1.0, delta=1e-5, num_steps=2, ledger=ledger, dataset="people"
-            )
+            model = LDA(3, public_vocabulary=True, epsilon=1.0, delta=1e-5, num_steps=2)
             with pytest.raises(DataFormatError, match="a worker process cannot read its part"):
-                model.fit(source, cluster=engine)
+                model.fit(source, run=dpvb.Run(cluster=engine, ledger=ledger, dataset="people"))
         assert ledger.remaining("people").num_charges == 0
 
 
@@ -844,13 +855,13 @@ def test_a_file_that_is_gone_in_mid_run_ends_it(two: LocalPool, tmp_path: Path) 
     paths = npz_shards(tmp_path)
     task = task_of(LDA, open_documents(paths), public_vocabulary=True, n_components=3)
     with spread(task.source, task.model, two) as source:
-        wall: Wall[Any] = Wall(source, task.plan, noise=InsecureNoise(7))
+        wall: Wall[Any] = Wall(source, task.relative, noise=InsecureNoise(7))
         for path in paths:
             path.unlink()
         os.kill(two.process_ids[1], signal.SIGKILL)
         query = partial(task.model.e_step, task.model.init(np.random.default_rng(0)), blocks=task.model.blocks)
         with pytest.raises(WallError):
-            wall.release(query, task.plan.releases[0])
+            wall.release(query, task.relative.releases[0])
 
 
 def test_a_file_that_changed_does_not_meet_the_words_of_others(two: LocalPool, tmp_path: Path) -> None:
@@ -870,24 +881,22 @@ def test_a_run_goes_on_with_or_without_a_cluster(first: Any, second: Any, tmp_pa
     """The data are the same by their digest, wherever they lie, so that an interrupted step costs nothing again."""
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **ACCOUNT)
-        model = LogisticRegression(
-            epsilon=1.0,
-            delta=1e-5,
-            num_steps=4,
-            row_norm=1.0,
-            ledger=ledger,
-            dataset="people",
-            checkpoint=tmp_path / "run",
-        )
+        model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=4, row_norm=1.0)
 
         def stop(step: int, plan: Plan) -> None:
             if step == 2:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            model.fit(X, Y, cluster=first, progress=stop)
+            model.fit(
+                X,
+                Y,
+                run=dpvb.Run(
+                    cluster=first, progress=stop, ledger=ledger, dataset="people", checkpoint=tmp_path / "run"
+                ),
+            )
         spent = ledger.remaining("people").epsilon
-        model.fit(X, Y, cluster=second)
+        model.fit(X, Y, run=dpvb.Run(cluster=second, ledger=ledger, dataset="people", checkpoint=tmp_path / "run"))
         assert ledger.remaining("people").epsilon == spent
 
 

@@ -54,7 +54,7 @@ def alone(t: int, place: int = 0) -> str:
 
 
 @kills("norms", "all names of a unit count, however many there are")
-@edit("core/names.py", "given = order[np.arange(len(unit)) - first_n[unit] < most]", "given = order")
+@edit("core/names.py", "counted = order[np.arange(len(unit)) - first_n[unit] < most]", "counted = order")
 @pytest.mark.parametrize("t", [1, 2, 3, 7, 99, 100, 101, 300])
 def test_the_names_of_a_unit_have_norm_one_at_most_and_a_hundred_at_most_count(t: int) -> None:
     weights = [weight for weight in added([alone(t)]).values() if weight]

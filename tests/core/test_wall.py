@@ -45,6 +45,7 @@ from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.schedule import constant
 from dpvb.core.source import Nobody
 from dpvb.core.wall import Wall
+from dpvb.data.documents.bag_of_words import BagOfWords
 from dpvb.errors import ParameterError, PrivacyError, WallError
 
 FALSE_ALARM = 1e-6
@@ -730,6 +731,42 @@ def test_what_an_e_step_writes_into_q_or_the_model_reaches_nobody() -> None:
     q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0))
     assert model.seen == []
     np.testing.assert_array_equal(q, 0.0)
+
+
+@kills("records", "rows that an E-step writes into are those of the next release")
+@edit("core/clipped_sums.py", "rows if is_shipped(self._model) else _lent(rows)", "rows")
+@kills("records", "arrays that an E-step writes into are those of the next release")
+@edit("core/clipped_sums.py", "    view.flags.writeable = False\n", "")
+def test_what_an_e_step_writes_into_rows_reaches_no_other_unit_and_no_later_release() -> None:
+    """Chunks are views of what a source holds; the second query begins, fails, and is asked about each unit alone."""
+
+    def spoils(rows: Any) -> Any:
+        found = Rows(rows.csr().toarray())
+        rows.counts[:] = 7.0
+        return {"a": found}
+
+    def breaks_off(rows: Any) -> Any:
+        rows.counts[:] *= 2.0
+        if rows.num_rows > 1:
+            raise ValueError
+        return {"a": Rows(rows.csr().toarray())}
+
+    def spoils_array(rows: Any) -> Any:
+        found = Rows(rows.copy())
+        with suppress(ValueError):
+            rows[:] = 7.0
+        return {"a": found}
+
+    matrix = np.arange(1.0, 4.0 * D + 1).reshape(4, D)
+    plan = plain(size=D, bound=1e6, noise=0.0, steps=2)
+    for query, source, factor in (
+        (spoils, BagOfWords(matrix), 1.0),
+        (breaks_off, BagOfWords(matrix), 2.0),
+        (spoils_array, table(matrix.copy()), 1.0),
+    ):
+        wall: Wall[Any] = Wall(source, plan)
+        for release in plan:
+            np.testing.assert_allclose(wall.release(query, release).total["a"], factor * matrix.sum(axis=0), rtol=1e-6)
 
 
 @kills("leaks", "log records pass the wall")

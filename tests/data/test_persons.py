@@ -198,12 +198,12 @@ def first_files(files: Sequence[Rows]) -> list[tuple[Any, int]]:
 @kills("persons", "a person in two files refused")
 @edit(
     "data/persons.py",
-    "        found.append(Elsewhere(",
-    '        if own & seen:\n            raise DataFormatError("A person has rows in two files.")\n'
-    "        found.append(Elsewhere(",
+    "        others.append(Elsewhere(",
+    '        if digests & seen:\n            raise DataFormatError("A person has rows in two files.")\n'
+    "        others.append(Elsewhere(",
 )
 @kills("persons", "persons of the last file but one forgotten")
-@edit("data/persons.py", "        seen |= own\n", "        seen = own\n")
+@edit("data/persons.py", "        seen |= digests\n", "        seen = digests\n")
 @kills("persons", "a person in files of two formats is two units")
 @edit("data/persons.py", "hashlib.blake2b(name.encode(", "hashlib.blake2b(f'{type(cell)} {name}'.encode(")
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -232,6 +232,13 @@ def test_a_person_in_several_files_of_a_table_is_one_unit(tmp_path_factory: Any,
     assert source.count() == expected.count()
     assert units_of(source) == units_of(expected)
     assert source.unit == "person"
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_files_of_persons_that_are_to_be_streamed_are_refused_before_the_charge(number: int, tmp_path: Path) -> None:
+    paths = [as_csv(tmp_path / f"{n}", [("anna", 1)]) for n in range(number)]
+    with pytest.raises(ParameterError, match="a schema without a group"):
+        Table(paths, SCHEMA, stream=True)
 
 
 @kills("persons", "persons of earlier months who count again where files are read")

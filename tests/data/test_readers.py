@@ -837,8 +837,9 @@ def test_what_is_no_idx_file_is_refused(tmp_path, content):
 @kills("readers", "the size of a file decides whether a table streams")
 @edit(
     "data/tables/table.py",
-    "        if not stream:\n            self._held",
-    "        if not (stream or (is_file and Path(data).stat().st_size > 2**14)):\n            self._held",
+    "        if self._files is None and not stream:\n            self._held",
+    "        if self._files is None and not (stream or (is_file and Path(data).stat().st_size > 2**14)):\n"
+    "            self._held",
 )
 @kills("readers", "the size of a file decides whether documents stream")
 @edit(

@@ -64,7 +64,11 @@ def test_full_rows_are_the_same_bits_as_rows_whose_entries_come_in_another_order
 
 
 @kills("readers", "rows that hold as many entries as full ones together are read as full ones")
-@edit("data/tables/matrices.py", "if (np.diff(own) == self.width).all():", "if own[-1] == (len(own) - 1) * self.width:")
+@edit(
+    "data/tables/matrices.py",
+    "if (np.diff(new_indptr) == self.width).all():",
+    "if new_indptr[-1] == (len(new_indptr) - 1) * self.width:",
+)
 def test_as_many_entries_as_full_rows_have_are_not_taken_for_full_rows() -> None:
     matrix = SparseMatrix(Slab(np.array([0, 1, 4]), np.array([0, 1, 0, 1]), np.array([1.0, 2.0, 3.0, 4.0])), 2)
     assert matrix.dense(slice(None)).tolist() == [[1.0, 0.0], [3.0, 6.0]]

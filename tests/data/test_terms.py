@@ -229,10 +229,10 @@ def test_a_date_is_the_time_since_its_epoch_in_whatever_form(cell: Any, days: fl
 @kills("readers", "what is no date refused, and shown")
 @edit(
     "data/tables/ranged.py",
-    "    return _UNREAD if found is None else found\n",
-    "    if found is None and cell is not None:\n"
+    "    return _UNREAD if moment is None else moment\n",
+    "    if moment is None and cell is not None:\n"
     '        raise ParameterError(f"no date: {cell}")\n'
-    "    return _UNREAD if found is None else found\n",
+    "    return _UNREAD if moment is None else moment\n",
 )
 @pytest.mark.parametrize(
     "cell",

@@ -48,7 +48,7 @@ def fixed_noise(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def test_the_noise_of_a_plan_is_that_of_the_fit() -> None:
     fitted = model(3, epsilon=1.0, learning_offset=2.0, learning_decay=0.8).fit(documents(2, n=40))
     task = fitted.task(documents(2, n=40))
-    std = final_std(fitted._calibrated(task.plan), task.rho)
+    std = final_std(task.plan, task.rho)
     np.testing.assert_allclose(fitted._q.sum_std_v * fitted._q.word_weight_v, std, rtol=1e-9)
 
 
@@ -139,7 +139,7 @@ def test_a_warning_comes_before_anything_is_spent_where_the_number_is_public() -
 
     def begin(**options: Any) -> None:
         with pytest.raises(KeyboardInterrupt):
-            model(epsilon=1.0, **options).fit(BagOfWords(documents(1, n=20)), progress=stop)
+            model(epsilon=1.0, **options).fit(BagOfWords(documents(1, n=20)), run=dpvb.Run(progress=stop))
 
     with pytest.warns(FewTopicsWarning, match="expect none of 5 topics .* from about [0-9,]+ documents on"):
         begin(num_examples=20)

@@ -109,7 +109,7 @@ def test_the_report_the_picture_and_the_table_have_the_same_numbers(order: int) 
     x_nt = dynamics.drawn(np.full(5, 0.2), [law_vv], 4000, 20, np.random.default_rng(0))
     model = dpvb.MarkovChain(5, order=order, power=1.0, epsilon=np.inf, delta=1e-6).fit(x_nt)
     table, (names, shown_vv, lasts_v) = model.transition_intervals(), model.steps()
-    grid, intervals = model.facts_for_report()
+    grid, intervals = model.report().figures
     np.testing.assert_array_equal(grid.values, shown_vv)
     np.testing.assert_array_equal([row[1] for row in intervals.rows], [line.mean for line in table])
     if order == 1:
@@ -154,7 +154,7 @@ def test_forms_orders_and_processes_change_no_bit(stream: bool) -> None:
     table = {name: values[place] for name, values in (cells | {"page": X[:600].ravel()}).items()}
     events = Events(table, person="who", symbol="page", time="t", sequence="visit", stream=stream)
     for cluster in (None, *["local:2"] * stream):
-        found = dpvb.MarkovChain("a,b,c", order=2, **EXACT).fit(events, cluster=cluster)
+        found = dpvb.MarkovChain("a,b,c", order=2, **EXACT).fit(events, run=dpvb.Run(cluster=cluster))
         assert (found.transition_matrix_ == own.transition_matrix_).all()
         assert found.privacy_.unit == own.privacy_.unit == "person"
 
@@ -181,11 +181,11 @@ def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> N
     with Ledger(tmp_path / "budget.db") as made:
         made.register("visits", unit="sequence", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
     run: Any = {"ledger": tmp_path / "budget.db", "dataset": "visits", "checkpoint": tmp_path / "run"}
-    first = dpvb.MarkovChain("a,b,c", **BUDGET, **run).fit(X[:500])
-    again = dpvb.MarkovChain("a,b,c", **BUDGET, **run, resume="read").fit(X[:500])
+    first = dpvb.MarkovChain("a,b,c", **BUDGET).fit(X[:500], run=dpvb.Run(**run))
+    again = dpvb.MarkovChain("a,b,c", **BUDGET).fit(X[:500], run=dpvb.Run(**run, resume="read"))
     assert (again.transition_matrix_ == first.transition_matrix_).all()
     with pytest.raises(ParameterError, match="at most 40"):
-        dpvb.MarkovChain(41, order=2, **BUDGET, **{**run, "checkpoint": None}).fit(X[:500])
+        dpvb.MarkovChain(41, order=2, **BUDGET).fit(X[:500], run=dpvb.Run(**{**run, "checkpoint": None}))
     with Ledger(tmp_path / "budget.db") as found:
         assert len([one for one in found.entries() if one.kind == "charge"]) == 1
 
@@ -200,7 +200,7 @@ def test_a_rehearsal_reads_nothing_and_select_finds_the_better_order() -> None:
     choice = select._fixed(
         dpvb.MarkovChain("a,b,c", **BUDGET), [{"order": 1}, {"order": 2}], data, epsilon=4.0, delta=1e-6
     )
-    assert select._charged(choice, data, lambda: next(noise), None, None).order == 2
+    assert select._charged(choice, data, lambda: next(noise), dpvb.Run()).order == 2
 
 
 @pytest.mark.parametrize(

@@ -123,8 +123,8 @@ def test_other_regressions_take_priors_too(kind: Any) -> None:
         fit = {"trials": np.full(2_000, 3)}
     else:
         given["max_count"], y_n, fit = 20, rng.poisson(np.exp(0.3 + 0.4 * x_nd[:, 0])), {}
-    first = kind(**given).fit(x_nd, y_n, **fit)
-    second = kind(**given, prior=first).fit(x_nd[::-1], y_n[::-1], **fit)
+    first = kind().fit(x_nd, y_n, **fit, run=dpvb.Run(**given))
+    second = kind(prior=first).fit(x_nd[::-1], y_n[::-1], **fit, run=dpvb.Run(**given))
     np.testing.assert_allclose(second.coef_std_, np.divide(first.coef_std_, math.sqrt(2)), rtol=0.05)
 
 
@@ -148,10 +148,10 @@ def test_a_run_goes_on_with_its_own_prior_alone(first: dpvb.LogisticRegression, 
         ledger.register("x", epsilon=4.0, delta=1e-3, unit="row", neighboring_relation="add_or_remove_one")
         given: dict[str, Any] = {"ledger": ledger, "dataset": "x", "checkpoint": tmp_path / "run"}
         with pytest.raises(StopError):
-            model(prior=first, **given).fit(table(start=N), progress=stop)
+            model(prior=first).fit(table(start=N), run=dpvb.Run(**given, progress=stop))
         with pytest.raises(CheckpointError, match="with another prior"):
-            model(**given).fit(table(start=N))
-        resumed = model(prior=first, **given).fit(table(start=N))
+            model().fit(table(start=N), run=dpvb.Run(**given))
+        resumed = model(prior=first).fit(table(start=N), run=dpvb.Run(**given))
     assert "an earlier release" in str(resumed.privacy_)
 
 
@@ -181,7 +181,7 @@ def test_a_prior_that_is_none_is_refused(prior: Any, said: str) -> None:
 def test_a_prior_of_other_columns_is_refused_by_name(first: dpvb.LogisticRegression, tmp_path: Path) -> None:
     def refused(said: str, rows: Table, **given: Any) -> None:
         with pytest.raises(ParameterError, match=said):
-            model(**{"prior": first, **given}).fit(rows)
+            model(**{"prior": first}).fit(rows, run=dpvb.Run(**given))
 
     other = Schema((Numeric("age", 0, 100), *COLUMNS[1:]), target=Target("y"))
     refused("'age' differs", table(30, schema=other))
@@ -234,13 +234,13 @@ def test_the_ledger_knows_whose_prior_it_is(tmp_path: Path) -> None:
         cap: Any = {"epsilon": 4.0, "delta": 1e-3, "unit": "row", "neighboring_relation": "add_or_remove_one"}
         for name, whole in (("all", None), ("north", "all"), ("south", "all")):
             ledger.register(name, part_of=whole, **cap)
-        first = model(ledger=ledger, dataset="north").fit(table())
+        first = model().fit(table(), run=dpvb.Run(ledger=ledger, dataset="north"))
         left = ledger.remaining("north")
         with pytest.raises(ParameterError, match="other people than dataset='north'"):
-            model(prior=first, ledger=ledger, dataset="north").fit(table())
+            model(prior=first).fit(table(), run=dpvb.Run(ledger=ledger, dataset="north"))
         assert ledger.remaining("north") == left
-        second = model(prior=first, ledger=ledger, dataset="south").fit(table(start=N))
+        second = model(prior=first).fit(table(start=N), run=dpvb.Run(ledger=ledger, dataset="south"))
         for prior, public in ((first, True), (second, False)):
             with pytest.raises(ParameterError, match="other people than dataset='north'"):
-                model(prior=prior, public_prior=public, ledger=ledger, dataset="north").fit(table())
+                model(prior=prior, public_prior=public).fit(table(), run=dpvb.Run(ledger=ledger, dataset="north"))
     assert "nobody is in two parts" in " ".join(str(second.privacy_).split())

@@ -33,12 +33,12 @@ DOUBTFUL = {
 @pytest.mark.parametrize("name", DOUBTFUL)
 def test_a_doubtful_budget_is_spoken_of_before_it_is_spent(name: str, ledger: Path) -> None:
     budget, said = DOUBTFUL[name]
-    model = dpvb.LogisticRegression(row_norm=1.0, **budget, num_steps=2, ledger=str(ledger), dataset="a")
+    model = dpvb.LogisticRegression(row_norm=1.0, **budget, num_steps=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "This fit is not recorded")
         with pytest.raises(DpvbWarning, match=said):
-            model.fit(X, Y)
+            model.fit(X, Y, run=dpvb.Run(ledger=str(ledger), dataset="a"))
     assert dpvb.Ledger(ledger).remaining("a").num_charges == 0
 
 

@@ -158,11 +158,11 @@ def test_what_does_not_fit_is_refused_by_name(first: Any, tmp_path: Path) -> Non
 def test_the_ledger_knows_whose_prior_it_is(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("x", epsilon=4.0, delta=1e-3, unit="row", neighboring_relation="add_or_remove_one")
-        given = {**RANGES, "epsilon": 1.0, "ledger": ledger, "dataset": "x"}
-        once = dpvb.PCA(2, **given).fit(people(300))
+        given, run = {**RANGES, "epsilon": 1.0}, dpvb.Run(ledger=ledger, dataset="x")
+        once = dpvb.PCA(2, **given).fit(people(300), run=run)
         left = ledger.remaining("x")
         with pytest.raises(ParameterError, match="other people than dataset='x'"):
-            dpvb.PCA(2, **given, prior=once).fit(people(300))
+            dpvb.PCA(2, **given, prior=once).fit(people(300), run=run)
         assert ledger.remaining("x") == left
 
 

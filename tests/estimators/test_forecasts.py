@@ -114,9 +114,10 @@ def test_a_budget_beyond_reason_has_a_forecast(name: str, epsilon: float) -> Non
 def test_a_forecast_is_words_and_finite_numbers_and_leaves_nothing_behind(
     name: str, no_wall: None, tmp_path: Path
 ) -> None:
-    kind = made(name, ledger=str(tmp_path / "budget.db"), dataset="people", checkpoint=tmp_path / "run")
+    kind = made(name)
     before = dict(vars(kind))
-    found = kind.expect(2_000, **columns_of(name))
+    with dpvb.Run(ledger=str(tmp_path / "budget.db"), dataset="people", checkpoint=tmp_path / "run"):
+        found = kind.expect(2_000, **columns_of(name))
     assert vars(kind) == before
     assert not list(tmp_path.iterdir())
     assert str(found).startswith("expect ")

@@ -124,10 +124,11 @@ def test_priors_that_do_not_fit_are_refused_by_name(first: dpvb.Mixture) -> None
 def test_a_release_of_the_same_people_is_no_prior(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=4.0, delta=1e-5)
-    kept: dict[str, Any] = {**GIVEN, "epsilon": 1.0, "ledger": tmp_path / "budget.db", "dataset": "people"}
-    earlier = dpvb.Mixture(2, **kept, num_steps=2).fit(people(300, 0))
+    kept: dict[str, Any] = {**GIVEN, "epsilon": 1.0}
+    run = dpvb.Run(ledger=tmp_path / "budget.db", dataset="people")
+    earlier = dpvb.Mixture(2, **kept, num_steps=2).fit(people(300, 0), run=run)
     with pytest.raises(ParameterError, match="other people"):
-        dpvb.Mixture(2, **kept, num_steps=2, prior=earlier).fit(people(300, 0))
+        dpvb.Mixture(2, **kept, num_steps=2, prior=earlier).fit(people(300, 0), run=run)
 
 
 def test_the_command_line_takes_a_prior(first: dpvb.Mixture, tmp_path: Path) -> None:

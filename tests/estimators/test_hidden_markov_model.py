@@ -211,7 +211,7 @@ def test_processes_release_the_same_bits(kind: str) -> None:
         if kind == "categorical"
         else code_nt[..., None] + np.random.default_rng(0).random((*code_nt.shape, 1)) / 9
     )
-    one, two = (own(2, **given).fit(x, cluster=c) for c in (None, "local:2"))
+    one, two = (own(2, **given).fit(x, run=dpvb.Run(cluster=c)) for c in (None, "local:2"))
     for array in one._state()[0]:
         np.testing.assert_array_equal(one._state()[0][array], two._state()[0][array])
     np.testing.assert_array_equal(one.transition_matrix_, two.transition_matrix_)
@@ -223,20 +223,20 @@ def test_a_fit_with_steps_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     code_nt, _ = people(200)
     with dpvb.Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.register("days", unit="sequence", neighboring_relation="add_or_remove_one", epsilon=4.0, delta=1e-5)
-    given: dict[str, Any] = {"ledger": str(tmp_path / "ledger.sqlite"), "dataset": "days", "random_state": 1}
-    model = dpvb.HiddenMarkovModel(2, symbols=3, num_steps=4, epsilon=3.0, delta=1e-6, **given)
-    model.set_params(checkpoint=tmp_path / "run")
+    given: dict[str, Any] = {"ledger": str(tmp_path / "ledger.sqlite"), "dataset": "days"}
+    given["checkpoint"] = tmp_path / "run"
+    model = dpvb.HiddenMarkovModel(2, symbols=3, num_steps=4, epsilon=3.0, delta=1e-6, random_state=1)
 
     def stop(step: int, plan: Any) -> None:
         if step == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        model.fit(code_nt, progress=stop)
+        model.fit(code_nt, run=dpvb.Run(**given, progress=stop))
     steps: list[int] = []
-    model.fit(code_nt, progress=lambda step, plan: steps.append(step))
+    model.fit(code_nt, run=dpvb.Run(**given, progress=lambda step, plan: steps.append(step)))
     assert steps[-1] == 5
-    read = clone(model).set_params(resume="read").fit(code_nt)
+    read = clone(model).fit(code_nt, run=dpvb.Run(**given, resume="read"))
     np.testing.assert_array_equal(read.transition_matrix_, model.transition_matrix_)
     assert read.n_iter_ == 4
 
@@ -448,7 +448,7 @@ def test_processes_and_owners_make_of_whatever_states_show_what_one_makes(given:
     columns |= {"emissions": kind, "num_steps": 2} if steps else {}
     own: Any = dpvb.GaussianHiddenMarkovModel if kind == "gaussian" else dpvb.HiddenMarkovModel
     exact = own(2, n_init=1, max_length=8, epsilon=math.inf, delta=1e-6, random_state=1, **columns)
-    one, two = clone(exact).fit(x), clone(exact).fit(x, cluster="local:2")
+    one, two = clone(exact).fit(x), clone(exact).fit(x, run=dpvb.Run(cluster="local:2"))
     joined = dpvb.federated.simulate(exact, [x[:50], x[50:120], x[120:]])
     for name, array in one._state()[0].items():
         np.testing.assert_array_equal(two._state()[0][name], array)
@@ -459,12 +459,13 @@ def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> N
     with Ledger(tmp_path / "budget.db") as made:
         made.register("days", unit="sequence", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
     code_nt, _ = people(300)
-    run: Any = {"ledger": tmp_path / "budget.db", "dataset": "days", "checkpoint": tmp_path / "run", "epsilon": 1.0}
-    first = dpvb.HiddenMarkovModel(2, **GIVEN, **run).fit(code_nt)
-    again = dpvb.HiddenMarkovModel(2, **GIVEN, **run, resume="read").fit(code_nt)
+    run: Any = {"ledger": tmp_path / "budget.db", "dataset": "days", "checkpoint": tmp_path / "run"}
+    given: Any = {**GIVEN, "epsilon": 1.0}
+    first = dpvb.HiddenMarkovModel(2, **given).fit(code_nt, run=dpvb.Run(**run))
+    again = dpvb.HiddenMarkovModel(2, **given).fit(code_nt, run=dpvb.Run(**run, resume="read"))
     np.testing.assert_array_equal(again.transition_matrix_, first.transition_matrix_)
     with pytest.raises(ParameterError, match="n_states"):
-        dpvb.HiddenMarkovModel(0, **GIVEN, **{**run, "checkpoint": None}).fit(code_nt)
+        dpvb.HiddenMarkovModel(0, **given).fit(code_nt, run=dpvb.Run(**{**run, "checkpoint": None}))
     with Ledger(tmp_path / "budget.db") as found:
         assert len([one for one in found.entries() if one.kind == "charge"]) == 1
 

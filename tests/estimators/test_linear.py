@@ -275,7 +275,7 @@ def test_persons_clusters_and_owners(tmp_path: Path) -> None:
     grouped = dpvb.LinearRegression(**PLAIN).fit(X, y, group=np.arange(600) // 3)
     assert grouped.privacy_.unit == "person"
     one = dpvb.LinearRegression(**EXACT).fit(X, y)
-    assert np.array_equal(dpvb.LinearRegression(**EXACT).fit(X, y, cluster="local:2").coef_, one.coef_)
+    assert np.array_equal(dpvb.LinearRegression(**EXACT).fit(X, y, run=dpvb.Run(cluster="local:2")).coef_, one.coef_)
     joined = federated.simulate(dpvb.LinearRegression(**EXACT), [(X[:200], y[:200]), (X[200:], y[200:])], num_rounds=12)
     np.testing.assert_allclose(joined.coef_, one.coef_, rtol=1e-4)
     np.testing.assert_allclose(joined.sigma_, one.sigma_, rtol=1e-4)
@@ -294,10 +294,10 @@ def test_a_ledger_counts_and_a_folder_goes_on(tmp_path: Path) -> None:
             if step == stop:
                 raise KeyboardInterrupt
 
-        model = dpvb.LinearRegression(**PLAIN, **kept, num_steps=4)
+        model = dpvb.LinearRegression(**PLAIN, num_steps=4)
         with pytest.raises(KeyboardInterrupt):
-            model.fit(X, y, progress=stopped)
-        assert np.isfinite(model.fit(X, y).coef_).all()
+            model.fit(X, y, run=dpvb.Run(**kept, progress=stopped))
+        assert np.isfinite(model.fit(X, y, run=dpvb.Run(**kept)).coef_).all()
 
 
 @pytest.mark.parametrize("trust", ["none", "secure_aggregation", "trusted_server"])

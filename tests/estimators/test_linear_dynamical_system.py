@@ -157,7 +157,9 @@ def test_forms_and_processes_release_the_same(stream: bool) -> None:
     table = {name: values[place] for name, values in cells.items()}
     events = Events(table, person="who", values="a,b", time="t", sequence="part", stream=stream)
     for cluster in (None, *["local:2"] * stream):
-        found = dpvb.LinearDynamicalSystem(2, max_length=7, **BOUNDS, **EXACT).fit(events, cluster=cluster)
+        found = dpvb.LinearDynamicalSystem(2, max_length=7, **BOUNDS, **EXACT).fit(
+            events, run=dpvb.Run(cluster=cluster)
+        )
         np.testing.assert_allclose(found._q.pooled, own._q.pooled, rtol=1e-7, atol=1e-9)
         assert found.privacy_.unit == own.privacy_.unit == "person"
 
@@ -184,10 +186,11 @@ def test_several_owners_learn_what_one_would() -> None:
 def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> None:
     with Ledger(tmp_path / "budget.db") as made:
         made.register("days", unit="sequence", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
-    run: Any = {"ledger": tmp_path / "budget.db", "dataset": "days", "checkpoint": tmp_path / "run", "max_length": 7}
+    run: Any = {"ledger": tmp_path / "budget.db", "dataset": "days", "checkpoint": tmp_path / "run"}
+    given: Any = {**BOUNDS, **BUDGET, "max_length": 7}
     x = people(300, length=7)
-    first = dpvb.LinearDynamicalSystem(2, **BOUNDS, **BUDGET, **run).fit(x)
-    again = dpvb.LinearDynamicalSystem(2, **BOUNDS, **BUDGET, **run, resume="read").fit(x)
+    first = dpvb.LinearDynamicalSystem(2, **given).fit(x, run=dpvb.Run(**run))
+    again = dpvb.LinearDynamicalSystem(2, **given).fit(x, run=dpvb.Run(**run, resume="read"))
     assert (again.transition_matrix_ == first.transition_matrix_).all()
     with Ledger(tmp_path / "budget.db") as found:
         assert len([one for one in found.entries() if one.kind == "charge"]) == 1

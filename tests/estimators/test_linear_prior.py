@@ -192,8 +192,8 @@ def test_a_prior_of_hostile_numbers_is_refused_before_the_charge(
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("x", epsilon=4.0, delta=1e-3, unit="row", neighboring_relation="add_or_remove_one")
         with pytest.raises(ParameterError, match="no normal likelihood"):
-            dpvb.LinearRegression(**PRIVATE, prior=path, ledger=ledger, dataset="x").fit(
-                *people(np.random.default_rng(0), 30)
+            dpvb.LinearRegression(**PRIVATE, prior=path).fit(
+                *people(np.random.default_rng(0), 30), run=dpvb.Run(ledger=ledger, dataset="x")
             )
         assert ledger.remaining("x").num_charges == 0
 
@@ -218,9 +218,10 @@ def test_a_release_that_is_called_public_keeps_the_name_of_its_data(tmp_path: Pa
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         for name in ("a", "b"):
             ledger.register(name, epsilon=4.0, delta=1e-3, unit="row", neighboring_relation="add_or_remove_one")
-        given = {**PRIVATE, "ledger": ledger}
-        first = dpvb.LinearRegression(**given, dataset="a").fit(X, y)
-        second = dpvb.LinearRegression(**given, dataset="b", prior=first, public_prior=True).fit(X, y)
+        first = dpvb.LinearRegression(**PRIVATE).fit(X, y, run=dpvb.Run(ledger=ledger, dataset="a"))
+        second = dpvb.LinearRegression(**PRIVATE, prior=first, public_prior=True).fit(
+            X, y, run=dpvb.Run(ledger=ledger, dataset="b")
+        )
         assert "an earlier release of data set 'a'" in " ".join(str(second.privacy_).split())
         with pytest.raises(ParameterError, match="other people than dataset='a'"):
-            dpvb.LinearRegression(**given, dataset="a", prior=second).fit(X, y)
+            dpvb.LinearRegression(**PRIVATE, prior=second).fit(X, y, run=dpvb.Run(ledger=ledger, dataset="a"))

@@ -43,7 +43,7 @@ def test_a_ledger_is_charged_once_and_a_stopped_fit_goes_on_with_the_releases_th
     with Ledger(path) as made:
         made.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-5)
     table = part(people(), slice(None))
-    given = {**GIVEN, "epsilon": 1.0, "ledger": path, "dataset": "people"}
+    given: Any = {"ledger": path, "dataset": "people"}
     for stops in ((2,), (5,), (7,)):
         checkpoint = tmp_path / f"run-{stops[0]}"
 
@@ -52,14 +52,21 @@ def test_a_ledger_is_charged_once_and_a_stopped_fit_goes_on_with_the_releases_th
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            dpvb.Mixture(2, **given, checkpoint=checkpoint).fit(table, progress=stop)
-        fitted = dpvb.Mixture(2, **given, checkpoint=checkpoint).fit(table)
-        same(dpvb.Mixture(2, **given, checkpoint=checkpoint, resume="read").fit(table), fitted)
+            dpvb.Mixture(2, **GIVEN, epsilon=1.0).fit(
+                table, run=dpvb.Run(**given, progress=stop, checkpoint=checkpoint)
+            )
+        fitted = dpvb.Mixture(2, **GIVEN, epsilon=1.0).fit(table, run=dpvb.Run(**given, checkpoint=checkpoint))
+        same(
+            dpvb.Mixture(2, **GIVEN, epsilon=1.0).fit(
+                table, run=dpvb.Run(**given, checkpoint=checkpoint, resume="read")
+            ),
+            fitted,
+        )
     with Ledger(path) as found:
         found.verify()
         assert len([entry for entry in found.entries() if entry.kind == "charge"]) == 3
     with pytest.raises(BudgetError):
-        dpvb.Mixture(2, **{**given, "epsilon": 3.0}).fit(table)
+        dpvb.Mixture(2, **GIVEN, epsilon=3.0).fit(table, run=dpvb.Run(**given))
 
 
 @pytest.mark.parametrize("trust", ["none", "secure_aggregation", "trusted_server"])
@@ -121,7 +128,7 @@ def test_settings_of_a_table_are_chosen() -> None:
 
 def test_a_cluster_gives_the_same_bits_with_a_check() -> None:
     table, exact = part(people(200), slice(None)), {**GIVEN, "epsilon": np.inf}
-    same(*(dpvb.Mixture(2, **exact).fit(table, cluster=cluster) for cluster in (None, "local:2")))
+    same(*(dpvb.Mixture(2, **exact).fit(table, run=dpvb.Run(cluster=cluster)) for cluster in (None, "local:2")))
 
 
 def test_a_file_whose_groups_say_nothing_of_a_row_is_refused(tmp_path: Path) -> None:
@@ -139,7 +146,7 @@ def test_a_file_whose_groups_say_nothing_of_a_row_is_refused(tmp_path: Path) -> 
     sure = {**arrays, "mean_k": np.zeros(2)}
     model_file.save(tmp_path / "sure", kind="Mixture", arrays=sure, facts=facts)
     given = {**GIVEN, "epsilon": 1.0, "prior": tmp_path / "sure", "public_prior": True}
-    again = dpvb.Mixture(2, **given).fit(part(people(), slice(None)))
+    again = dpvb.Mixture(2, **GIVEN, epsilon=1.0).fit(part(people(), slice(None)), run=dpvb.Run(**given))
     assert again.means_ == pytest.approx(fitted.means_)
 
 
@@ -161,7 +168,7 @@ def test_a_column_of_another_kind_is_refused_before_the_charge(
     columns: list[Any] = [Numeric("x", 0, 1), Binary("y"), Ordinal("grade")]
     table = Table({"x": np.ones(40), "y": np.ones(40), "grade": np.ones(40)}, Schema(columns))
     given = {"response": "y"} if model == "NaiveBayes" else {}
-    fit = getattr(dpvb, model)(epsilon=0.5, delta=1e-5, ledger=str(ledger), dataset="a", **given).fit
+    fit = getattr(dpvb, model)(epsilon=0.5, delta=1e-5, **given).fit
     with pytest.raises(ParameterError, match=r"grade.*got Ordinal"):
-        fit(table)
+        fit(table, run=dpvb.Run(ledger=str(ledger), dataset="a"))
     assert Ledger(ledger).remaining("a").num_charges == 0

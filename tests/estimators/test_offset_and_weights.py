@@ -167,14 +167,14 @@ def test_a_row_with_a_fault_beside_its_count_is_no_row(name: str, faults: list[f
 @kills("norms", "exposures of rows without their bound", "exposure-2.0")
 @edit(
     "data/tables/response.py",
-    "found[name] = np.clip(value_n, -bound, bound)",
-    'found[name] = np.clip(value_n, -bound, np.inf if name == "exposure" else bound)',
+    "value_of_column[name] = np.clip(value_n, -bound, bound)",
+    'value_of_column[name] = np.clip(value_n, -bound, np.inf if name == "exposure" else bound)',
 )
 @kills("norms", "weights of rows without their bound", "weights-2.0")
 @edit(
     "data/tables/response.py",
-    "found[name] = np.clip(value_n, -bound, bound)",
-    'found[name] = np.clip(value_n, -bound, np.inf if name == "weights" else bound)',
+    "value_of_column[name] = np.clip(value_n, -bound, bound)",
+    'value_of_column[name] = np.clip(value_n, -bound, np.inf if name == "weights" else bound)',
 )
 @pytest.mark.parametrize(("name", "bound"), [("exposure", 2.0), ("offset", 1.0), ("weights", 2.0)])
 def test_what_is_beyond_its_bound_counts_as_the_bound(name: str, bound: float) -> None:
@@ -317,7 +317,9 @@ def test_a_schema_names_what_stands_beside_a_count(tmp_path: Path) -> None:
     )
     for table in (Table(cells, like), Table(csv, like), Table(csv, like, stream=True), Table(parts, like)):
         np.testing.assert_allclose(numbers(model.fit(table)), expected, rtol=1e-6)
-    np.testing.assert_allclose(numbers(model.fit(Table(csv, like), cluster="local:2")), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        numbers(model.fit(Table(csv, like), run=dpvb.Run(cluster="local:2"))), expected, rtol=1e-6
+    )
     facts = model.evaluate(Table(csv, like), public=True)
     model.save(tmp_path / "m")
     again = dpvb.load(tmp_path / "m")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sys
 import types
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -149,13 +151,13 @@ def ledger(tmp_path: Path) -> Any:
 
 
 def test_rows_without_a_bound_are_refused_with_the_ways_out(ledger: Any) -> None:
-    model = dpvb.Private(Sum(), epsilon=0.5, delta=1e-6, ledger=ledger, dataset="people")
+    model = dpvb.Private(Sum(), epsilon=0.5, delta=1e-6)
     ways = (
         r"^X needs a public bound on its numbers, row_norm, got none\. Ways out: \(1\) row_norm= alone, .*private_range"
     )
     for rows in (X, X.tolist(), 1000.0 * X):
         with pytest.raises(ParameterError, match=ways) as caught:
-            model.fit(rows)
+            model.fit(rows, run=dpvb.Run(ledger=ledger, dataset="people"))
         assert "\n" not in str(caught.value)
     assert len(ledger.entries()) == 1  # of the registration
 
@@ -163,7 +165,7 @@ def test_rows_without_a_bound_are_refused_with_the_ways_out(ledger: Any) -> None
 @pytest.mark.parametrize(("model", "words"), BROKEN.values(), ids=BROKEN)
 def test_a_public_fault_of_a_model_is_named_before_anything_is_spent(model: Any, words: str, ledger: Any) -> None:
     with pytest.raises(ParameterError, match=words):
-        dpvb.Private(model, ledger=ledger, dataset="people", **BUDGET).fit(X)
+        dpvb.Private(model, **BUDGET).fit(X, run=dpvb.Run(ledger=ledger, dataset="people"))
     assert len(ledger.entries()) == 1  # of the registration
 
 
@@ -178,19 +180,20 @@ RANGES = [(1.0, -1.0), (0.0, 0.0), (math.nan, 1.0), (-math.inf, 1.0), (-1e308, 1
 
 @pytest.mark.parametrize("ends", RANGES)
 def test_a_range_of_scores_that_is_none_is_named_before_anything_is_spent(ends: Any, ledger: Any) -> None:
-    estimator = dpvb.Private(broken(score_range=ends), ledger=ledger, dataset="people", **BUDGET)
+    estimator = dpvb.Private(broken(score_range=ends), **BUDGET)
+    run = dpvb.Run(ledger=ledger, dataset="people")
     with pytest.raises(ParameterError, match="score_range"):
-        dpvb.select(estimator, [{}], X, epsilon=0.5, delta=1e-6)
+        dpvb.select(estimator, [{}], X, epsilon=0.5, delta=1e-6, run=run)
     assert len(ledger.entries()) == 1  # of the registration
 
 
 @pytest.mark.parametrize("missing", [{"score_range": None}, {"score": dpvb.Model.score}])
 def test_a_model_without_a_score_is_fitted_and_not_selected(missing: dict[str, Any], ledger: Any) -> None:
-    estimator = dpvb.Private(broken(**missing), ledger=ledger, dataset="people", **BUDGET)
+    estimator, run = dpvb.Private(broken(**missing), **BUDGET), dpvb.Run(ledger=ledger, dataset="people")
     with pytest.raises(ParameterError, match="scores of their own"):
-        dpvb.select(estimator, [{}], X, epsilon=0.5, delta=1e-6)
+        dpvb.select(estimator, [{}], X, epsilon=0.5, delta=1e-6, run=run)
     assert len(ledger.entries()) == 1  # of the registration
-    estimator.fit(X)
+    estimator.fit(X, run=run)
 
 
 SOUND: dict[str, dict[str, Any]] = {
@@ -238,7 +241,7 @@ def test_num_steps_says_what_a_model_needs_for_it() -> None:
 @pytest.mark.parametrize("num_examples", [0, -1, 2.5, "many"])
 def test_a_number_of_examples_that_is_none_is_named_before_anything_is_spent(num_examples: Any, ledger: Any) -> None:
     with pytest.raises(ParameterError, match="num_examples"):
-        dpvb.Private(Sum(), num_examples=num_examples, ledger=ledger, dataset="people", **BUDGET).fit(X)
+        dpvb.Private(Sum(), num_examples=num_examples, **BUDGET).fit(X, run=dpvb.Run(ledger=ledger, dataset="people"))
     assert len(ledger.entries()) == 1  # of the registration
 
 
@@ -261,7 +264,7 @@ def test_a_statistic_that_is_released_once_takes_the_whole_budget() -> None:
     model = dpvb.Private(Once(), **NO_NOISE).fit(X)
     np.testing.assert_allclose(model.q_, [0.5, 0.5], rtol=1e-5)
     assert model.n_iter_ == 0
-    plan = dpvb.Private(Once(), **BUDGET)._calibrated(dpvb.Private(Once(), **BUDGET).task(X).plan)
+    plan = dpvb.Private(Once(), **BUDGET).task(X).plan
     assert len(plan) == 1
     assert 0.49 < plan.epsilon(1e-6) <= 0.5
 
@@ -312,6 +315,36 @@ def test_units_of_several_rows_are_clipped_by_one_factor_unless_asked_otherwise(
     ]:
         private = dpvb.Private(Once(), clip=clip, **NO_NOISE)  # type: ignore[arg-type]
         assert {release.clip for release in private.task(data, group=given).plan} == {found}
+
+
+@kills("leaks", "what a source says of its rows is told before the charge")
+@edit(
+    "estimators/private.py",
+    "    with suppress(Exception), silence(logs=True):\n        empty = source",
+    "    with said('empty()'):\n        empty = source",
+)
+@pytest.mark.parametrize("how", ["raises", "warns", "returns units"])
+def test_what_a_source_of_ones_own_says_of_its_rows_is_not_told(
+    how: str, recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Telling(Households):
+        def empty(self) -> Any:
+            if how == "raises":
+                raise ValueError("income 123456")
+            warnings.warn("income 123456", stacklevel=1)
+            logging.getLogger("source").error("income 123456")
+            return next(self.chunks()) if how == "returns units" else super().empty()
+
+    private, source = dpvb.Private(Once(), **NO_NOISE), Telling(dpvb.data.Design(X, row_norm=1.0))
+    if how == "warns":
+        private.task(source)
+    else:
+        with pytest.raises(ParameterError, match="The reason is not shown") as caught:
+            private.task(source)
+        assert caught.value.__context__ is None
+        assert "123456" not in str(caught.value)
+    assert not [one for one in recwarn if "123456" in str(one.message)]
+    assert not caplog.records
 
 
 @dataclass(frozen=True)
@@ -399,29 +432,31 @@ class Other(Sum):
 def test_a_run_is_continued_and_read_with_its_own_model_alone(
     changed: dict[str, Any], name: str, ledger: Any, tmp_path: Path
 ) -> None:
-    given = {"model": Sum(), "ledger": ledger, "dataset": "people", "checkpoint": tmp_path / "run", **BUDGET}
+    given = {"model": Sum(), **BUDGET}
+    run = dpvb.Run(ledger=ledger, dataset="people", checkpoint=tmp_path / "run")
 
     def stop(step: int, plan: Any) -> None:
         raise StoppedError
 
     with pytest.raises(StoppedError):
-        dpvb.Private(**given).fit(X, progress=stop)
+        dpvb.Private(**given).fit(X, run=replace(run, progress=stop))
     with pytest.raises(CheckpointError, match=f"another .*{name}"):
-        dpvb.Private(**given | changed).fit(X)
-    fitted = dpvb.Private(**given).fit(X)
+        dpvb.Private(**given | changed).fit(X, run=run)
+    fitted = dpvb.Private(**given).fit(X, run=run)
     with pytest.raises(CheckpointError, match=f"another .*{name}"):
-        dpvb.Private(**given | changed, resume="read").fit(X)
-    np.testing.assert_array_equal(dpvb.Private(**given, resume="read").fit(X).q_, fitted.q_)
+        dpvb.Private(**given | changed).fit(X, run=replace(run, resume="read"))
+    np.testing.assert_array_equal(dpvb.Private(**given).fit(X, run=replace(run, resume="read")).q_, fitted.q_)
 
 
 def test_a_run_that_an_earlier_version_began_is_continued(ledger: Any, tmp_path: Path) -> None:
-    given = {"model": Sum(), "ledger": ledger, "dataset": "people", "checkpoint": tmp_path / "run", **BUDGET}
-    fitted = dpvb.Private(**given).fit(X)
+    given = {"model": Sum(), **BUDGET}
+    run = dpvb.Run(ledger=ledger, dataset="people", checkpoint=tmp_path / "run")
+    fitted = dpvb.Private(**given).fit(X, run=run)
     path = tmp_path / "run" / "run.json"
     kept = json.loads(path.read_text())
     kept["facts"] = {name: kept["facts"][name] for name in ("model", "params", "accountant")}
     path.write_text(json.dumps(kept))
-    np.testing.assert_array_equal(dpvb.Private(**given, resume="read").fit(X).q_, fitted.q_)
+    np.testing.assert_array_equal(dpvb.Private(**given).fit(X, run=replace(run, resume="read")).q_, fitted.q_)
 
 
 class Pair(NamedTuple):

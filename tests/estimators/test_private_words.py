@@ -165,7 +165,7 @@ def test_a_person_is_one_unit() -> None:
 
 
 def test_a_cluster_finds_the_same_to_the_last_bit(fixed_noise: None) -> None:
-    alone, spread = model().fit(texts()), model().fit(texts(), cluster="local:2")
+    alone, spread = model().fit(texts()), model().fit(texts(), run=dpvb.Run(cluster="local:2"))
     assert alone.vocabulary_ == spread.vocabulary_
     np.testing.assert_array_equal(alone.components_, spread.components_)
 
@@ -201,9 +201,9 @@ def test_a_rehearsal_reads_nothing_and_finds_made_up_words() -> None:
 
 
 def test_a_ledger_counts_what_is_added_to_delta(book: Path) -> None:
-    options = {"epsilon": 1.2, "vocabulary_share": 0.7, "ledger": book, "dataset": "notes"}
+    options, run = {"epsilon": 1.2, "vocabulary_share": 0.7}, dpvb.Run(ledger=book, dataset="notes")
     for _ in range(2):
-        fitted = model(**options).fit(texts())
+        fitted = model(**options).fit(texts(), run=run)
     with Ledger(book) as ledger:
         ledger.verify()
         [_, last] = charges = [entry for entry in ledger.entries() if entry.kind == "charge"]
@@ -213,9 +213,9 @@ def test_a_ledger_counts_what_is_added_to_delta(book: Path) -> None:
         left = ledger.remaining("notes")
         assert left.num_charges == 2
         assert left.spent_if_fixed <= left.spent_adaptive
-    model(**options, vocabulary_delta=1e-6).fit(texts())
+    model(**options, vocabulary_delta=1e-6).fit(texts(), run=run)
     with pytest.raises(BudgetError, match="A tenth of the cap's delta is kept for all that plans add"):
-        model(**options).fit(texts())
+        model(**options).fit(texts(), run=run)
 
 
 def test_a_fit_that_stops_goes_on_with_the_words_that_it_found(book: Path, tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_fit_that_stops_goes_on_with_the_words_that_it_found(book: Path, tmp_p
 
     options = {"ledger": book, "dataset": "notes", "checkpoint": tmp_path / "run"}
     with pytest.raises(KeyboardInterrupt):
-        model(**options).fit(texts(), progress=stop)
+        model().fit(texts(), run=dpvb.Run(**options, progress=stop))
     for path in [book, *(tmp_path / "run").rglob("*")]:
         assert path.is_dir() or SECRET.encode() not in path.read_bytes()
     with Ledger(book) as ledger:
@@ -233,11 +233,11 @@ def test_a_fit_that_stops_goes_on_with_the_words_that_it_found(book: Path, tmp_p
     # Whatever the data are by now, words that were released are not released anew.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        first = model(**options).fit(texts()[:1])
+        first = model().fit(texts()[:1], run=dpvb.Run(**options))
     assert len(first.vocabulary_) > 100
     with Ledger(book) as ledger:
         assert ledger.remaining("notes").spent_adaptive == spent
-    again = model(**options, resume="read").fit(texts()[:1])
+    again = model().fit(texts()[:1], run=dpvb.Run(**options, resume="read"))
     assert again.vocabulary_ == first.vocabulary_
     np.testing.assert_array_equal(again.components_, first.components_)
 
@@ -253,11 +253,11 @@ def test_a_fit_whose_words_are_lost_does_not_go_on_with_others(book: Path, tmp_p
 
     options = {"ledger": book, "dataset": "notes", "checkpoint": tmp_path / "run"}
     with pytest.raises(KeyboardInterrupt):
-        model(**options).fit(texts(), progress=stop)
+        model().fit(texts(), run=dpvb.Run(**options, progress=stop))
     [words] = (tmp_path / "run").glob("release-00000-*.sealed")
     words.unlink()
     with pytest.raises(CheckpointError, match="the words that this run has found are lost") as caught:
-        model(**options).fit(texts())
+        model().fit(texts(), run=dpvb.Run(**options))
     assert not any("Continue" in note for note in caught.value.__notes__)
 
 
@@ -265,14 +265,14 @@ def test_no_words_are_a_refusal_that_says_what_stays_spent(book: Path, tmp_path:
     with pytest.raises(
         NoWordsError, match=r"no word was found in enough documents.* stays spent.*public list"
     ) as found:
-        model(epsilon=0.5, ledger=book, dataset="notes").fit([f"{SECRET} alone"] * 3)
+        model(epsilon=0.5).fit([f"{SECRET} alone"] * 3, run=dpvb.Run(ledger=book, dataset="notes"))
     assert SECRET not in "".join([str(found.value), *found.value.__notes__])
     assert "3 of 4 releases had not started and were given back" in found.value.__notes__[0]
     with Ledger(book) as ledger:
         ledger.verify()
         assert 0 < ledger.remaining("notes").spent_adaptive < 0.5
     with pytest.raises(NoWordsError) as kept:
-        model(epsilon=0.5, ledger=book, dataset="notes", checkpoint=tmp_path / "run").fit([])
+        model(epsilon=0.5).fit([], run=dpvb.Run(ledger=book, dataset="notes", checkpoint=tmp_path / "run"))
     assert kept.value.__notes__ == ["The data set 'notes' was charged before this happened."]
     for nothing in ([], ["", ""], [None, 3]):
         with pytest.raises(NoWordsError):
@@ -324,14 +324,14 @@ def test_nothing_is_said_of_words_that_nobody_shares(capfd: pytest.CaptureFixtur
 )
 def test_public_faults_cost_nothing(options: dict[str, Any], word: str, book: Path) -> None:
     with pytest.raises(ParameterError, match=word):
-        model(**options, ledger=book, dataset="notes").fit(texts())
+        model(**options).fit(texts(), run=dpvb.Run(ledger=book, dataset="notes"))
     with Ledger(book) as ledger:
         assert ledger.remaining("notes").num_charges == 0
 
 
 def test_a_cluster_that_cannot_work_costs_nothing(book: Path) -> None:
     with pytest.raises(ParameterError, match="cluster must be"):
-        model(ledger=book, dataset="notes").fit(texts(), cluster="local:none")
+        model().fit(texts(), run=dpvb.Run(cluster="local:none", ledger=book, dataset="notes"))
     with Ledger(book) as ledger:
         assert ledger.remaining("notes").num_charges == 0
 
@@ -431,7 +431,7 @@ def test_the_command_line_fits_shows_and_goes_on(tmp_path: Path) -> None:
     fitted = dpvb.load(out)
     assert set(fitted.vocabulary_) <= set(COMMON)
     assert "threshold" in run("show", out).output
-    assert fitted.topics(1)[0][0] in run("topics", out).output
+    assert fitted.topics(1)[0][0] in run("show", out, "--what", "topics").output
     run("transform", out, notes, "--out", tmp_path / "theta.csv")
     run("fit", "lda", notes, *given, "--out", tmp_path / "none", "--rehearse")
 
@@ -458,7 +458,7 @@ def test_a_plan_says_how_many_documents_must_use_a_word() -> None:
     said = json.loads(run("plan", "--epsilon", "1", "--vocabulary-share", "0.2", "--json").output)["vocabulary"]
     assert said["added_delta"] == DELTA / 20
     usual = model(epsilon=1.0, num_steps=None)
-    finds = usual._calibrated(usual.task([]).plan).releases[0].mechanism
+    finds = usual.task([]).plan.releases[0].mechanism
     assert said["noise_multiplier"] == finds.noise_multiplier
     shown = " ".join(run("plan", "--epsilon", "1", "--vocabulary-share", "0.2").output.split())
     assert f"about {math.ceil(10 * said['threshold']):,} documents of a hundred different words" in shown

@@ -67,7 +67,7 @@ def test_counts_without_names_are_refused_before_the_charge_unless_their_columns
     with dpvb.Ledger(ledger) as book:
         book.register("notes", unit="document", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-5)
     with pytest.raises(ParameterError, match="public_vocabulary must be True, or vocabulary given"):
-        lda(**counted).fit(FORMS[form](tmp_path))
+        lda().fit(FORMS[form](tmp_path), run=dpvb.Run(**counted))
     assert dpvb.Ledger(ledger).remaining("notes").num_charges == 0
     assert lda(public_vocabulary=True).fit(FORMS[form](tmp_path)).n_features_in_ == 3
 
@@ -97,7 +97,7 @@ def test_the_command_line_asks_too(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("word", ["New York", "C++", "Dog", "naïve"])
 def test_a_word_that_no_text_gives_is_refused_before_the_charge(word: str, ledger: Path, tmp_path: Path) -> None:
     with pytest.raises(DataFormatError, match=re.escape(repr(word))):
-        lda(vocabulary=[*WORDS, word], ledger=str(ledger), dataset="a").fit(TEXTS)
+        lda(vocabulary=[*WORDS, word]).fit(TEXTS, run=dpvb.Run(ledger=str(ledger), dataset="a"))
     assert dpvb.Ledger(ledger).remaining("a").num_charges == 0
     (tmp_path / "notes.txt").write_text("apple\n")
     (tmp_path / "words.txt").write_text(f"apple\n{word}\n")

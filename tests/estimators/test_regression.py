@@ -80,11 +80,11 @@ def test_a_matrix_without_a_bound_is_refused_with_the_ways_out_and_nothing_is_sp
     X, y = ages_and_incomes(50)
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-4)
-        counted = {"ledger": ledger, "dataset": "people"}
+        run = dpvb.Run(ledger=ledger, dataset="people")
         more = (np.ones(50),) if "Binomial" in type(make()).__name__[:8] else ()
         for given in ({}, {"low": 0}, {"high": 9}, {"row_norm": 1.0, **ENDS}, {"row_norm": 1.0, "low": 0}):
             with pytest.raises(ParameterError, match="X needs a public bound on its numbers") as refused:
-                make(**given, **counted).fit(X, y, *more)
+                make(**given).fit(X, y, *more, run=run)
             for way in ("(1) low= and high=", "(2) a dpvb.Table", "(3) row_norm=", "(4) dpvb.private_range("):
                 assert way in str(refused.value)
         for given, match in (
@@ -94,7 +94,7 @@ def test_a_matrix_without_a_bound_is_refused_with_the_ways_out_and_nothing_is_sp
             ({"low": 0, "high": math.inf}, "high of column 'x0' must be"),
         ):
             with pytest.raises(ParameterError, match=match):
-                make(**given, **counted).fit(X, y, *more)
+                make(**given).fit(X, y, *more, run=run)
         assert ledger.remaining("people").spent_adaptive == 0
 
 

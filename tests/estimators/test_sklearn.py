@@ -147,7 +147,7 @@ def test_an_error_names_the_parameter_that_was_typed(kind):
         for odd in (-1.0, 1e300, np.nan):
             estimator = kind(**PLAIN | NEEDED.get(kind.__name__, {}) | {name: odd})
             try:
-                estimator._calibrated(estimator.task(**data).plan)
+                _ = estimator.task(**data).plan
             except DpvbError as error:
                 refused[name, odd] = str(error)
     refused.pop(("low", 1e300), None)  # Of a range with its ends in the wrong order either end may be named.
@@ -226,17 +226,17 @@ SEARCHES = {
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("kind", [dpvb.LogisticRegression, dpvb.LDA, dpvb.SigmoidBeliefNetwork, dpvb.DPVI])
 def test_what_scores_fits_of_private_rows_is_refused_before_the_first_charge(ledger, kind, search):
-    model = kind(epsilon=0.5, delta=1e-5, num_steps=2, ledger=str(ledger), dataset="a")
+    model = kind(epsilon=0.5, delta=1e-5, num_steps=2)
     X = np.random.default_rng(1).integers(0, 2, (40, 3))
-    with pytest.raises(TypeError, match="score"):
+    with pytest.raises(TypeError, match="score"), dpvb.Run(ledger=str(ledger), dataset="a"):
         SEARCHES[search](model, X, X[:, 0])
     assert dpvb.Ledger(ledger).remaining("a").num_charges == 0
 
 
 def test_in_a_pipeline_too_nothing_is_charged_for_a_score(ledger):
-    model = dpvb.LogisticRegression(epsilon=0.5, delta=1e-5, num_steps=2, ledger=str(ledger), dataset="a")
+    model = dpvb.LogisticRegression(epsilon=0.5, delta=1e-5, num_steps=2)
     X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
-    with pytest.raises(TypeError, match="score"):
+    with pytest.raises(TypeError, match="score"), dpvb.Run(ledger=str(ledger), dataset="a"):
         cross_val_score(make_pipeline(MaxAbsScaler(), model), X, X[:, 0] > 0)
     assert dpvb.Ledger(ledger).remaining("a").num_charges == 0
 
@@ -307,19 +307,20 @@ def test_a_scorer_of_ones_own_asks_what_a_person_asks_who_predicts_so_that_its_f
     """Two settings in two folds, and the fit of the better one: five charges, as docs/how-to/settings.md says."""
     X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
     y = (X[:, 0] > 0).astype(int)
-    model = Heard(epsilon=0.1, delta=1e-7, low=-1, high=1, num_steps=2, ledger=str(ledger), dataset="a")
+    model = Heard(epsilon=0.1, delta=1e-7, low=-1, high=1, num_steps=2)
     Heard.asked.clear()
-    cross_val_score(model, X, y, cv=2, scoring="roc_auc", error_score="raise")
-    searched = {*Heard.asked}
-    Heard.asked.clear()
-    for half in (slice(0, 20), slice(20, 40)):
-        copy = clone(model).fit(X[half], y[half])
-        assert copy.decision_function(X).shape == (40,)
-        assert copy.predict_proba(X).shape == (40, 2)
-    assert searched <= {*Heard.asked}
-    assert dpvb.Ledger(ledger).remaining("a").num_charges == 4
-    GridSearchCV(model, {"num_steps": [2, 3]}, cv=2, scoring="roc_auc", error_score="raise").fit(X, y)
-    assert dpvb.Ledger(ledger).remaining("a").num_charges == 9
+    with dpvb.Run(ledger=str(ledger), dataset="a"):
+        cross_val_score(model, X, y, cv=2, scoring="roc_auc", error_score="raise")
+        searched = {*Heard.asked}
+        Heard.asked.clear()
+        for half in (slice(0, 20), slice(20, 40)):
+            copy = clone(model).fit(X[half], y[half])
+            assert copy.decision_function(X).shape == (40,)
+            assert copy.predict_proba(X).shape == (40, 2)
+        assert searched <= {*Heard.asked}
+        assert dpvb.Ledger(ledger).remaining("a").num_charges == 4
+        GridSearchCV(model, {"num_steps": [2, 3]}, cv=2, scoring="roc_auc", error_score="raise").fit(X, y)
+        assert dpvb.Ledger(ledger).remaining("a").num_charges == 9
 
 
 @pytest.mark.parametrize("regression", REGRESSIONS, ids=lambda e: type(e).__name__)
@@ -361,18 +362,18 @@ def test_column_names_of_x_are_feature_names_in():
 def test_ranges_may_be_given_by_column_name(ledger, tmp_path):
     X = np.random.default_rng(1).uniform(-1, 1, (40, 2))
     frame = pandas.DataFrame(X, columns=["age", "weight"])
-    given = {"epsilon": 0.5, "delta": 1e-5, "ledger": str(ledger), "dataset": "a"}
+    given, run = {"epsilon": 0.5, "delta": 1e-5}, dpvb.Run(ledger=str(ledger), dataset="a")
     by_name = {"low": {"weight": -2.0, "age": -1.0}, "high": 1.0}
     for model in (dpvb.LogisticRegression(**given, **by_name), dpvb.PCA(1, **given, **by_name)):
-        fitted = model.fit(frame, X[:, 0] > 0)
+        fitted = model.fit(frame, X[:, 0] > 0, run=run)
         assert [(column.name, column.low) for column in fitted.schema_.columns] == [("age", -1.0), ("weight", -2.0)]
         fitted.save(tmp_path / "x.dpvb", overwrite=True)
         assert dpvb.load(tmp_path / "x.dpvb").schema_ == fitted.schema_
         for low, named in (({"age": 0.0}, "weight"), ({"age": 0.0, "weight": 0.0, "size": 0.0}, "size")):
             with pytest.raises(ParameterError, match=f"low.*{named}"):
-                clone(model).set_params(low=low).fit(frame, X[:, 0] > 0)
+                clone(model).set_params(low=low).fit(frame, X[:, 0] > 0, run=run)
         with pytest.raises(ParameterError, match=r"low.*no column names"):
-            clone(model).fit(X, X[:, 0] > 0)
+            clone(model).fit(X, X[:, 0] > 0, run=run)
     assert dpvb.Ledger(ledger).remaining("a").num_charges == 2
 
 

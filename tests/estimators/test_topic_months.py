@@ -81,9 +81,9 @@ def test_every_month_is_better_than_the_one_before(known: dpvb.LDA, noise_of: An
 
 
 @kills("persons", "ids of an earlier month in another spelling")
-@edit("data/persons.py", "None if identity(cell) in known else cell", "None if cell in known else cell")
+@edit("data/persons.py", "None if identity(cell) in seen_ids else cell", "None if cell in seen_ids else cell")
 @kills("persons", "a person of an earlier month who counts again in a later one")
-@edit("data/persons.py", "None if identity(cell) in known else cell", "cell")
+@edit("data/persons.py", "None if identity(cell) in seen_ids else cell", "cell")
 def test_whoever_was_seen_adds_nothing_and_nothing_says_so(known: dpvb.LDA, noise_of: Any) -> None:
     """The same bits as without these persons' documents; ids are compared in one spelling."""
     matrix, persons = documents(40, seed=3), np.arange(40) // 2
@@ -132,10 +132,12 @@ def test_a_month_of_the_same_data_set_is_refused(known: dpvb.LDA, tmp_path: Path
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         for name in ("january", "february"):
             ledger.register(name, epsilon=4.0, delta=1e-3, unit="document", neighboring_relation="add_or_remove_one")
-        first = months(known, num_steps=0, ledger=ledger, dataset="january").fit(documents(20))
+        first = months(known, num_steps=0).fit(documents(20), run=dpvb.Run(ledger=ledger, dataset="january"))
         with pytest.raises(ParameterError, match="earlier must come from other people than dataset='january'"):
-            months(known, earlier=first, ledger=ledger, dataset="january").fit(documents(20))
-        second = months(known, num_steps=0, earlier=first, ledger=ledger, dataset="february").fit(documents(20))
+            months(known, earlier=first).fit(documents(20), run=dpvb.Run(ledger=ledger, dataset="january"))
+        second = months(known, num_steps=0, earlier=first).fit(
+            documents(20), run=dpvb.Run(ledger=ledger, dataset="february")
+        )
     assert "sums of 6 topics of an earlier release of data set 'january'" in " ".join(str(second.privacy_).split())
 
 
@@ -146,10 +148,12 @@ def test_parts_of_one_data_set_share_nobody_and_a_whole_has_its_parts(known: dpv
         ledger.register("notes", epsilon=9.0, delta=1e-3, **kind)
         for name in ("january", "february"):
             ledger.register(name, epsilon=9.0, delta=1e-3, part_of="notes", **kind)
-        first = months(known, num_steps=0, ledger=ledger, dataset="january").fit(documents(20))
-        second = months(known, num_steps=0, earlier=first, ledger=ledger, dataset="february").fit(documents(20))
+        first = months(known, num_steps=0).fit(documents(20), run=dpvb.Run(ledger=ledger, dataset="january"))
+        second = months(known, num_steps=0, earlier=first).fit(
+            documents(20), run=dpvb.Run(ledger=ledger, dataset="february")
+        )
         with pytest.raises(ParameterError, match="earlier must come from other people than dataset='notes'"):
-            months(known, earlier=second, ledger=ledger, dataset="notes").fit(documents(20))
+            months(known, earlier=second).fit(documents(20), run=dpvb.Run(ledger=ledger, dataset="notes"))
     said = " ".join(str(second.privacy_).split())
     assert "both data sets are parts of one, and nobody is in two parts" in said
     assert "no more than" not in said

@@ -244,9 +244,11 @@ def test_documents_that_were_said_to_be_public_make_a_public_prior(tmp_path: Pat
         model().fit(documents(20), public=True)
     with pytest.raises(ParameterError, match=r"epsilon must be inf where data are published, got 0\.9"):
         replace(fitted.privacy_, published=True)
-    for wrong in ({"noise_multiplier": 1.0}, {"ledger": tmp_path / "budget.db", "dataset": "notes"}):
-        with pytest.raises(ParameterError, match=f"{next(iter(wrong))} must be left out with public="):
-            model(epsilon=math.inf, **wrong).fit(documents(20), public=True)
+    with pytest.raises(ParameterError, match="noise_multiplier must be left out with public="):
+        model(epsilon=math.inf, noise_multiplier=1.0).fit(documents(20), public=True)
+    run = dpvb.Run(ledger=dpvb.Ledger(tmp_path / "budget.db"), dataset="notes")
+    with pytest.raises(ParameterError, match="ledger must be left out with public="):
+        model(epsilon=math.inf).fit(documents(20), public=True, run=run)
     with pytest.raises(ParameterError, match="public must be True or False, got 'no'"):
         model(epsilon=math.inf).fit(documents(20), public="no")
 
@@ -256,7 +258,7 @@ def test_no_fit_makes_a_private_model_public(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         given: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-3, "unit": "document"}
         ledger.register("notes", **given, neighboring_relation="add_or_remove_one")
-        counted = model(n_components=TOPICS, ledger=ledger, dataset="notes").fit(documents(40))
+        counted = model(n_components=TOPICS).fit(documents(40), run=dpvb.Run(ledger=ledger, dataset="notes"))
     with pytest.raises(ParameterError, match="charge must be None where data are published"):
         replace(counted.privacy_, published=True, epsilon=math.inf)
     uncounted = model(n_components=TOPICS).fit(documents(40))
@@ -330,12 +332,12 @@ def test_a_prior_of_the_same_data_set_is_refused_before_the_charge(tmp_path: Pat
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         for name in ("notes", "letters"):
             ledger.register(name, epsilon=4.0, delta=1e-3, unit="document", neighboring_relation="add_or_remove_one")
-        first = model(n_components=TOPICS, ledger=ledger, dataset="notes").fit(documents(40))
+        first = model(n_components=TOPICS).fit(documents(40), run=dpvb.Run(ledger=ledger, dataset="notes"))
         left = ledger.remaining("notes")
         with pytest.raises(ParameterError, match="other people than dataset='notes'"):
-            model(prior=first, ledger=ledger, dataset="notes").fit(documents(40))
+            model(prior=first).fit(documents(40), run=dpvb.Run(ledger=ledger, dataset="notes"))
         assert ledger.remaining("notes") == left
-        second = model(prior=first, num_steps=0, ledger=ledger, dataset="letters").fit(documents(40))
+        second = model(prior=first, num_steps=0).fit(documents(40), run=dpvb.Run(ledger=ledger, dataset="letters"))
     said = " ".join(str(second.privacy_).split())
     assert "an earlier release of data set 'notes', which promised" in said
     assert json.dumps(second.privacy_.to_dict())

@@ -105,7 +105,7 @@ class Around:
     @property
     def plan(self) -> Plan:
         federation = self.federation
-        return federation.trust.planned(self.tasks[0].plan, epsilon=federation.epsilon, delta=federation.delta)
+        return federation.trust.planned(self.tasks[0].relative, epsilon=federation.epsilon, delta=federation.delta)
 
     def offer(self, run: str = "run") -> Offer:
         return offered(self.federation, self.tasks[0].model, self.plan, run)
@@ -261,7 +261,7 @@ def test_full_steps_follow_the_pooled_fit_step_by_step(name: str) -> None:
     """Synchronous, ρ = 1, unequal clients: the pooled fit's q after every number of steps."""
     make, matrix = UNSUPERVISED[name]
     shards = np.split(matrix, [3, 5])
-    once = len(make(num_steps=2).task(matrix).plan) - 2
+    once = len(make(num_steps=2).task(matrix).relative) - 2
     for steps in (1, 3):
         joined, pooled = federated.simulate(make(), shards, num_rounds=once + steps), make(num_steps=steps).fit(matrix)
         assert joined.n_iter_ == pooled.n_iter_
@@ -646,14 +646,14 @@ def test_an_acceptance_that_is_none_ends_the_run(how: str, schedule: str) -> Non
 @kills("crashes", "a repeated request answered with fresh noise", "none")
 @edit(
     "federated/client.py",
-    "known = self._memory.reply(digest)\n                return",
-    "known = None\n                return",
+    "reply = self._memory.reply(digest)\n                return",
+    "reply = None\n                return",
 )
 @edit("federated/client.py", "return attempts[min(attempts)] != digest", "return True")
 @edit(
     "federated/membership.py",
-    "known = digest in memory.begun(self.offer).get(request.step, {}).values()",
-    "known = False",
+    "repeated = digest in memory.begun(self.offer).get(request.step, {}).values()",
+    "repeated = False",
 )
 @pytest.mark.parametrize("trust", TRUST)
 def test_what_no_honest_server_asks_is_refused_for_nothing(trust: str, ledger: Path) -> None:
@@ -819,8 +819,8 @@ _BAD: list[tuple[dict[str, Any], str]] = [
     ({"accounts": []}, "accounts must be a list"),
     ({"accounts": [(None, None)]}, "accounts must name a ledger"),
     ({"estimator": logistic(1.0, noise_multiplier=1.0)}, "noise_multiplier must be None"),
-    ({"estimator": logistic(1.0, ledger="budget.db", dataset="a")}, "ledger must be None"),
-    ({"estimator": logistic(1.0, checkpoint="folder")}, "checkpoint must be None"),
+    ({"run": dpvb.Run(ledger="budget.db", dataset="a"), "accounts": None}, "ledger must be None"),
+    ({"run": dpvb.Run(checkpoint="folder"), "accounts": None}, "checkpoint must be None"),
     ({"estimator": logistic(1.0, batch_size=5)}, "batch_size must be None"),
     ({"estimator": logistic(1.0, sampling_prob=0.5), "trust": "secure_aggregation"}, "sampling_prob"),
     ({"estimator": logistic(1.0, sampling_prob=2.0)}, "sampling_prob"),
@@ -890,7 +890,7 @@ def test_every_client_is_told_its_own_guarantee(trust: str, schedule: str, ledge
         epsilon=0.9,
         delta=DELTA,
         accounts=accounts,
-        progress=lambda t, plan: progressed.append(t),
+        run=dpvb.Run(progress=lambda t, plan: progressed.append(t)),
     )
     assert progressed == list(range(1, ROUNDS + 1))
     assert model.epsilon == 0.9

@@ -69,7 +69,7 @@ def task_of(rows: Any, model: Any = None, steps: int = STEPS, source: Callable[.
     """A fit of a small model, whose every release costs the same."""
     model = Location() if model is None else model
     plan = phased(model.blocks, FullBatch(), [1.0] * steps, unit="row")
-    return Task(model, source(rows), plan, constant(1.0), "read", [], {})
+    return Task(model, source(rows), plan, constant(1.0), "read", [], {}, lambda plan: plan)
 
 
 def rows_of(m: int) -> np.ndarray:
@@ -90,14 +90,14 @@ class Party:
 
     def offer(self, run: str = "run", **changes: Any) -> Offer:
         federation, task = self.federation, self.tasks["a"]
-        plan = federation.trust.planned(task.plan, epsilon=federation.epsilon, delta=federation.delta)
+        plan = federation.trust.planned(task.relative, epsilon=federation.epsilon, delta=federation.delta)
         found = offered(federation, task.model, plan, run, num_examples=federation.num_examples)
         return replace(found, **changes)
 
     @property
     def plan(self) -> Plan:
         federation = self.federation
-        return federation.trust.planned(self.tasks["a"].plan, epsilon=federation.epsilon, delta=federation.delta)
+        return federation.trust.planned(self.tasks["a"].relative, epsilon=federation.epsilon, delta=federation.delta)
 
 
 def party(
@@ -660,7 +660,7 @@ def test_malformed_messages_are_refused_whatever_they_are(data: st.DataObject) -
 
 
 @kills("queries", "a server's q asked whatever its form")
-@edit("federated/form_of_q.py", "if not any(_fits(form, own) for own in self._forms) or not", "if not")
+@edit("federated/form_of_q.py", "if not any(_fits(form, expected) for expected in self._forms) or not", "if not")
 def test_a_q_of_another_form_is_refused_before_its_release_is_begun(ledger: Path) -> None:
     """An array with a row of its own for every row of data would undo the clipping of each by itself."""
     made = party()
@@ -1435,6 +1435,28 @@ def test_a_folder_has_one_client_at_a_time(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match="cannot hold"):
         made.client(folder=tmp_path / "file")
+
+
+@kills("parties", "requests of high numbers that a client forgets when it is started anew")
+@edit("federated/memory.py", r"(\d{1,16})-(\d{1,16})\.request", r"(\d{1,9})-(\d{1,9})\.request")
+@edit(
+    "federated/memory.py",
+    "if match is None or not",
+    "if match is None:\n                    continue\n                if not",
+)
+@pytest.mark.parametrize("attempt", [10**9, 2**53 - 1])
+def test_a_request_of_any_number_is_remembered_after_a_restart(attempt: int, tmp_path: Path) -> None:
+    made, folder = party(clients="a"), tmp_path / "a"
+    with made.client(folder=folder) as client:
+        offer = begun(client, made)
+        first = share(tell(client, asked(offer, 0, attempt, "a")))
+    with made.client(folder=folder) as client:
+        assert "the same attempt must be the same bytes" in reason(tell(client, asked(offer, 0, attempt, "a", q=2 * Q)))
+        known = share(tell(client, asked(offer, 0, attempt, "a")))
+        assert all(np.array_equal(first[name], known[name]) for name in first)
+    next(folder.glob("runs/*/*.request")).with_name("first.request").touch(mode=0o600)
+    with pytest.raises(CheckpointError, match="damaged"):
+        made.client(folder=folder)
 
 
 @pytest.mark.parametrize("trust", ["none", "secure_aggregation"])

@@ -33,17 +33,19 @@ def two_threads() -> Iterator[None]:
 
 
 def fitted(progress: Callable[..., object] | None = None) -> Any:
-    return dpvb.LogisticRegression(**BUDGET, **RANGES, num_steps=2).fit(rows, labels, progress=progress)
+    return dpvb.LogisticRegression(**BUDGET, **RANGES, num_steps=2).fit(rows, labels, run=dpvb.Run(progress=progress))
 
 
 def simulated(progress: Callable[..., object]) -> Any:
     model = dpvb.LogisticRegression(**BUDGET, **RANGES)
     shards = [(rows[:150], labels[:150]), (rows[150:], labels[150:])]
-    return federated.simulate(model, shards, trust="secure_aggregation", num_rounds=6, progress=progress)
+    return federated.simulate(model, shards, trust="secure_aggregation", num_rounds=6, run=dpvb.Run(progress=progress))
 
 
 def rehearsed(progress: Callable[..., object]) -> Any:
-    return dpvb.LogisticRegression(**BUDGET, **RANGES, num_steps=2).rehearse(width=40, num_rows=300, progress=progress)
+    return dpvb.LogisticRegression(**BUDGET, **RANGES, num_steps=2).rehearse(
+        width=40, num_rows=300, run=dpvb.Run(progress=progress)
+    )
 
 
 @pytest.mark.parametrize("compute", [fitted, simulated, rehearsed])

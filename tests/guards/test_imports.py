@@ -53,7 +53,7 @@ import dpvb
 from dpvb.guards.imports import import_numba
 from dpvb.results import pictures
 model = dpvb.load("people.dpvb")
-pictures.forest_picture("people.svg", model.coefficients().figure)
+pictures.save("people.svg", [model.coefficients()], "people")
 model.to_arviz()
 import arviz_base
 assert arviz_base.rcParams["data.index_origin"] == 0
@@ -71,9 +71,9 @@ import dpvb
 from dpvb.errors import ParameterError
 ledger = dpvb.Ledger("../budget.db")
 ledger.register("a", unit="row", neighboring_relation="add_or_remove_one", epsilon=3, delta=1e-4)
-model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, low=0, high=1, num_steps=2, ledger=ledger, dataset="a")
+model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, low=0, high=1, num_steps=2)
 try:
-    model.fit([[0.5]], [1])
+    model.fit([[0.5]], [1], run=dpvb.Run(ledger=ledger, dataset="a"))
 except ParameterError as error:
     print(error)
 print(ledger.remaining("a").num_charges)
@@ -143,7 +143,7 @@ def test_no_dependency_takes_settings_or_code_from_the_current_folder(tmp_path: 
 
 
 @kills("names", "settings of numba that were taken before dpvb was imported")
-@edit("runs/counted.py", "    check_numba()\n", "")
+@edit("runs/run.py", "    check_numba()\n", "")
 def test_where_numba_was_imported_first_its_settings_in_the_current_folder_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()

@@ -21,11 +21,13 @@ from dpvb.federated.keys import Identity
 from dpvb.guards.errors import check_path
 from dpvb.ledger import Ledger
 from dpvb.ledger.verify import verify_export
-from dpvb.results import exports, model_file, pictures
+from dpvb.results import model_file, pictures
+from dpvb.results.figures import Facts
 from dpvb.runs.checkpoint import Checkpoint
 
 SCHEMA = Schema((Numeric("age", 0, 1),))
 
+TABLE = Facts(title="t", head=("a",), rows=(("b",),))
 CERTIFICATE = Certificate.generate("localhost")
 
 
@@ -58,8 +60,10 @@ CALLS: dict[str, Callable[[Any, int], object]] = {
     "client": lambda chain, place: ClientConfig.load(place),
     "identity": lambda chain, place: Identity.generate("a").save(place),
     "identity from": lambda chain, place: Identity.load(place),
-    "picture": lambda chain, place: pictures._write(pictures._figure_class()(), place),
-    "checkpoint": lambda chain, place: dpvb.MarkovChain(2, epsilon=1, delta=1e-6, checkpoint=place).fit([[0]]),
+    "picture": lambda chain, place: pictures._write(pictures._matplotlib("matplotlib.figure").Figure(), place),
+    "checkpoint": lambda chain, place: dpvb.MarkovChain(2, epsilon=1, delta=1e-6).fit(
+        [[0]], run=dpvb.Run(checkpoint=place)
+    ),
     "ledger": lambda chain, place: Ledger(place),
 }
 
@@ -73,7 +77,7 @@ def logistic(**given: Any) -> Any:
 
 
 def charged(place: Any) -> object:
-    return dpvb.MarkovChain(2, epsilon=1, delta=1e-6, ledger=place, dataset="a").fit([[0]])
+    return dpvb.MarkovChain(2, epsilon=1, delta=1e-6).fit([[0]], run=dpvb.Run(ledger=place, dataset="a"))
 
 
 #: What else takes a path, or reads a text as one.
@@ -92,7 +96,7 @@ READS: dict[str, Callable[[Any, Any], object]] = {
     "table of a fit": lambda chain, place: logistic().fit(place, [0]),
     "events": lambda chain, place: Events(place),
     "events of a fit": lambda chain, place: dpvb.MarkovChain(2, epsilon=1, delta=1e-6).fit(place),
-    "coefficients": lambda chain, place: exports.write(place, "", overwrite=False),
+    "coefficients": lambda chain, place: TABLE.to_csv(place),
     "ledger of a fit": lambda chain, place: charged(place),
     "run": lambda chain, place: Checkpoint(place),
     "plot": lambda chain, place: chain.plot(place),

@@ -286,7 +286,7 @@ def test_the_noise_has_no_seed_outside_tests() -> None:
 def test_importing_is_light(room: str, also: tuple[str, ...]) -> None:
     """What an import must not bring along, and the processor's time that it may take."""
     heavy = ["numba", "dp_accounting", "mpmath", "sklearn", "pyarrow", "matplotlib", "scipy.stats", "pandas", "typer"]
-    heavy += ["jax", "numpyro", *also]
+    heavy += ["jax", "numpyro", "rich", "jinja2", *also]
     code = f"import sys, time, {room}; print(time.process_time(), *(name for name in {heavy!r} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     seconds, *found = done.stdout.split()

@@ -72,8 +72,8 @@ def test_replacing_a_record_changes_its_own_part_alone(case: Case) -> None:
 @kills("norms", "truncation replaced by rounding away", "location")
 @edit(
     "core/forms.py",
-    "np.copyto(whole[: len(own)], own, casting",
-    "np.copyto(whole[: len(own)], np.round(own * (1 + 2.0**-19)), casting",
+    "np.copyto(whole[: len(step_n)], step_n, casting",
+    "np.copyto(whole[: len(step_n)], np.round(step_n * (1 + 2.0**-19)), casting",
 )
 @kills("norms", "norms in float32 and no margin", "location")
 @edit(

@@ -140,10 +140,10 @@ MEASURED = {
         "Synthetic rows": ["Mixtures"],
         "Topics": ["Topic models on Wikipedia"],
     },
-    "theory/belief-networks.md": {"How well": ["Handwritten digits"]},
-    "theory/dpvi.md": {"How well": ["Private gradients (DPVI)", "Logistic regression"]},
-    "theory/regressions.md": {"How well": ["Logistic regression"]},
-    "theory/topics.md": {"How well": ["Topic models on Wikipedia"]},
+    "models/belief-networks.md": {"How well": ["Handwritten digits"]},
+    "models/dpvi.md": {"How well": ["Private gradients (DPVI)", "Logistic regression"]},
+    "models/regressions.md": {"How well": ["Logistic regression"]},
+    "models/topics.md": {"How well": ["Topic models on Wikipedia"]},
     "known-weaknesses.md": {"Forecasts": ["Forecasts from public facts, against fits"]},
 }
 NUMBER = re.compile(r"(?<![\w./^(=-])-?(?:\d{1,3}(?:,\d{3})+|\d*\.\d{2,})(?![\w.])")

@@ -179,7 +179,7 @@ def test_models_that_travel_declare_signs() -> None:
         type(case.model).__name__: {d.words for *_, d in domains._parts("q", case.start(), domains.FINITE)}
         for case in _MODELS
     }
-    for name in ("LDAModel", "FirstOrder", "FirstOrderDiagonal", "PolyaGamma", "SBN", "VIPSNetwork"):
+    for name in ("LDAModel", "FirstOrder", "FirstOrderDiagonal", "SBN"):
         assert domains.POSITIVE.words in found[name], name
 
 
@@ -291,7 +291,7 @@ class Strange:
 @kills("queries", "negative entries of persons kept")
 @edit("core/forms.py", "        return replace(self, rows=nonnegative(self.rows))\n", "        return self\n")
 @kills("queries", "negative entries of forms that nobody knows kept")
-@edit("core/forms.py", "_UnitByUnit(contribution) if own is None", "contribution if own is None")
+@edit("core/forms.py", "_UnitByUnit(contribution) if nonnegative is None", "contribution if nonnegative is None")
 @pytest.mark.parametrize(
     "form", ["rows", "scaled", "sparse", "kron", "strange", "rows of persons", "sparse of persons"]
 )
@@ -531,7 +531,7 @@ def test_a_resumed_run_asks_nothing_at_a_q_of_hostile_numbers(value: float) -> N
 
 
 @kills("queries", "a record of another form is believed")
-@edit("core/journal.py", "if made is not None and {", "if False and {")
+@edit("core/journal.py", "if noisy is not None and {", "if False and {")
 def test_a_record_of_another_form_is_refused_and_nothing_is_released() -> None:
     """A statistic of another shape, name or type in the folder of an interrupted run; a score for each row, say."""
     model = LDAModel(2, 6)

@@ -433,7 +433,7 @@ def test_data_and_statistics_are_read_inside_the_wall_alone(options: dict[str, A
     monkeypatch.setattr(lda.LDAModel, "e_step", guarded)
     source = GuardedSource(documents())
     calls: list[Any] = []
-    model = estimator(**options).fit(source, progress=lambda *args: calls.append(args))
+    model = estimator(**options).fit(source, run=dpvb.Run(progress=lambda *args: calls.append(args)))
     assert np.isfinite(model.components_).all()
     samplers = [release.mechanism.sampler.name for release in calls[-1][1]]
     assert len(calls) == len(samplers)

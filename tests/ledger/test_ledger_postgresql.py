@@ -23,7 +23,7 @@ from dpvb.ledger import Ledger
 from dpvb.ledger.address import without_password
 from dpvb.ledger.chain import COLUMNS, Entry
 from dpvb.ledger.postgresql import PostgreSQLStore
-from dpvb.runs.counted import opened
+from dpvb.runs.run import opened
 
 psycopg = pytest.importorskip("psycopg")
 

@@ -249,7 +249,7 @@ def test_a_noisy_reading_of_the_curvature_does_not_send_a_path_away(seed: int) -
     y_n = rng.poisson(2.0 * np.exp(x_nd @ weights_d))
     estimator = dpvb.PoissonRegression(epsilon=1.0, delta=1e-6, max_count=60, low=-4.0, high=4.0)
     task = estimator.task(x_nd, y_n)
-    plan = estimator._calibrated(task.plan)
+    plan = task.plan
     wall: Any = Wall(task.source, plan, noise=InsecureNoise(seed))
     q, _ = loop.fit(task.model, wall, plan, rho=task.rho, rng=np.random.default_rng(0))
     # Weights of rows of norm 1; the true ones are 1.3, 0.5, 1 and -3.5.

@@ -356,9 +356,9 @@ def test_a_faulty_density_is_refused_before_anything_is_spent(density: Any, word
     ledger = dpvb.Ledger(tmp_path / "ledger.db")
     ledger.register("rows", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.0, delta=1e-5)
     x_nd, y_n = rows_and_labels(20)
-    model = dpvb.DPVI(density, parameters=D, epsilon=1.0, delta=1e-5, ledger=ledger, dataset="rows")
+    model = dpvb.DPVI(density, parameters=D, epsilon=1.0, delta=1e-5)
     with pytest.raises(ParameterError, match=words):
-        model.fit(x_nd, y_n)
+        model.fit(x_nd, y_n, run=dpvb.Run(ledger=ledger, dataset="rows"))
     assert ledger.remaining("rows").num_charges == 0
     ledger.close()
 
@@ -401,8 +401,9 @@ def test_a_private_fit_is_counted_stated_saved_and_loaded(tmp_path: Any) -> None
     ledger = dpvb.Ledger(tmp_path / "ledger.db")
     ledger.register("rows", unit="row", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-5)
     x_nd, y_n = rows_and_labels(300)
-    params: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 10, "ledger": ledger, "dataset": "rows"}
-    model = dpvb.DPVI(logistic, parameters=D, guide="full_rank", **params).fit(x_nd, y_n)
+    params: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 10}
+    run = dpvb.Run(ledger=ledger, dataset="rows")
+    model = dpvb.DPVI(logistic, parameters=D, guide="full_rank", **params).fit(x_nd, y_n, run=run)
     assert 0.9 < ledger.remaining("rows").spent_if_fixed <= 1.0
     assert model.privacy_.epsilon <= 1.0
     ledger.close()

@@ -19,7 +19,6 @@ from dpvb.models.expfam import (
     gig_expectedstats,
     gig_logz,
     polya_gamma_expectedstats,
-    polya_gamma_logz,
 )
 
 positive = arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(1, 6)), elements=st.floats(0.05, 50.0))
@@ -94,15 +93,10 @@ def test_gamma_against_its_integral() -> None:
         assert [float(part) for part in gamma_expectedstats(shape, rate)] == pytest.approx(expected, rel=1e-6)
 
 
-def test_polya_gamma_gradient_identity_and_series() -> None:
-    """log Z over -c²/2 gives E[ξ], which is the mean of (2π²)⁻¹ Σ_k g_k / ((k - ½)² + c²/4π²), g_k ~ Gam(b, 1)."""
+def test_polya_gamma_mean_is_that_of_its_series() -> None:
+    """E[ξ] is the mean of (2π²)⁻¹ Σ_k g_k / ((k - ½)² + c²/4π²), g_k ~ Gam(b, 1)."""
     k = np.arange(1, 2_000_001)
     for b, c in ((1.0, 0.3), (1.0, 0.0), (4.5, 2.0), (20.0, 9.0)):
         mean = float(polya_gamma_expectedstats(np.array(b), np.array(c)))
         series = b / (2 * math.pi**2) * np.sum(1 / ((k - 0.5) ** 2 + c**2 / (4 * math.pi**2)))
         assert mean == pytest.approx(series, rel=1e-6)
-        if c > 0:
-            h = 1e-6
-            up, down = (polya_gamma_logz(np.array(b), np.sqrt(c**2 - 2 * sign * h)) for sign in (1, -1))
-            assert float(up - down) / (2 * h) == pytest.approx(mean, rel=1e-6)
-    assert float(polya_gamma_logz(np.array(2.0), np.array(2000.0))) == pytest.approx(-2 * (1000 - math.log(2)))

@@ -580,7 +580,7 @@ def test_two_groups_start_along_the_axis_on_which_rows_spread_most() -> None:
 
 
 def test_tables_of_pairs_have_ten_bins_of_each_number() -> None:
-    """As docs/mixtures.md says; a gap has a bin of its own, and small counts one for each value."""
+    """As docs/models/mixtures.md says; a gap has a bin of its own, and small counts one for each value."""
     assert Pairs(MixedColumns(numbers=2, gaps=(1,), max_counts=(4.0, 99.0), sizes=(3, 2))).sizes == (10, 11, 5, 10, 3)
 
 
@@ -682,7 +682,9 @@ def test_a_file_with_a_covariance_that_is_none_is_refused(tmp_path: Any) -> None
 
 def test_a_cluster_gives_the_same_bits() -> None:
     table = Table(people(200), SCHEMA)
-    one, two = (dpvb.Mixture(2, **KINDS, **EXACT, num_steps=3).fit(table, cluster=c) for c in (None, "local:2"))
+    one, two = (
+        dpvb.Mixture(2, **KINDS, **EXACT, num_steps=3).fit(table, run=dpvb.Run(cluster=c)) for c in (None, "local:2")
+    )
     np.testing.assert_array_equal(one.means_, two.means_)
     np.testing.assert_array_equal(one.probabilities_["job"], two.probabilities_["job"])
 

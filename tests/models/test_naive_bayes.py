@@ -486,15 +486,15 @@ def test_a_cluster_and_a_ledger_change_no_bit(tmp_path: Any) -> None:
         (OPTIONS, (table,)),
         ({"vocabulary": VOCABULARY, "classes": (0, 1)}, (counts, y)),
     ):
-        one, two = (dpvb.NaiveBayes(**given, **EXACT).fit(*data, cluster=c) for c in (None, "local:2"))
+        one, two = (dpvb.NaiveBayes(**given, **EXACT).fit(*data, run=dpvb.Run(cluster=c)) for c in (None, "local:2"))
         np.testing.assert_array_equal(one._q.number_k, two._q.number_k)
         np.testing.assert_array_equal(one._q.expected_kv, two._q.expected_kv)
         np.testing.assert_array_equal(one._q.word_kw, two._q.word_kw)
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", epsilon=3.0, delta=1e-5, unit="row", neighboring_relation="add_or_remove_one")
     counted: dict[str, Any] = {"ledger": tmp_path / "budget.db", "dataset": "people", "checkpoint": tmp_path / "run"}
-    first = dpvb.NaiveBayes(**OPTIONS, **NOISY, **counted).fit(table)
-    again = dpvb.NaiveBayes(**OPTIONS, **NOISY, **counted, resume="read").fit(table)
+    first = dpvb.NaiveBayes(**OPTIONS, **NOISY).fit(table, run=dpvb.Run(**counted))
+    again = dpvb.NaiveBayes(**OPTIONS, **NOISY).fit(table, run=dpvb.Run(**counted, resume="read"))
     np.testing.assert_array_equal(first.predict_proba(people(20)), again.predict_proba(people(20)))
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         assert ledger.remaining("people").num_charges == 1

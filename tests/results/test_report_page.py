@@ -16,8 +16,8 @@ import dpvb
 from dpvb.audit import kinds
 from dpvb.audit.kinds import NAMES
 from dpvb.cli import app
-from dpvb.errors import ModelFileError, ParameterError
-from dpvb.results.figures import MOST_ROWS, Bars, Facts, Figure, Grid, Images, Intervals
+from dpvb.errors import DataFormatError, ModelFileError, ParameterError
+from dpvb.results.figures import MOST_ROWS, Bars, Curves, Drawing, Facts, Grid, Images, Intervals
 from dpvb.results.groups import GroupTable, Line
 from dpvb.results.page import Page
 
@@ -88,7 +88,7 @@ def fitted() -> dpvb.LogisticRegression:
     return dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, low=0, high=1).fit(x, rng.integers(0, 2, 300))
 
 
-def page_of(*figures: Figure, **changed: Any) -> Page:
+def page_of(*figures: Drawing, **changed: Any) -> Page:
     facts = {"kind": "Model", "parameters": ((), ()), "audit": None, "statement": fitted().privacy_}
     return Page(figures=figures, **(facts | changed))
 
@@ -118,7 +118,8 @@ def test_no_text_is_obeyed(text: str) -> None:
         Intervals(title=text, note=text, rows=((text, 1.0, 0.0, 2.0, text),)),
         Grid(title=text, note=text, rows=(text,), columns=(text, "c"), values=((1.0, -2.0),)),
         Facts(title=text, note=text, head=(text, text), rows=((text, text),)),
-        Images.of(text, text, np.ones((1, 2, 2)), [text]),
+        Images(title=text, note=text, names=(text,), images_khw=np.ones((1, 2, 2))),
+        Curves(title=text, note=text, x=text, at=(1.0, 2.0), lines=((text, ((1.0, 0.0, 2.0),) * 2),)),
         kind=text,
         parameters=(((text, text),), ((text, text),)),
     )
@@ -136,7 +137,8 @@ def page_of_harmless(page: Page) -> str:
         Intervals(title=word, note=word, rows=((word, 1.0, 0.0, 2.0, word),)),
         Grid(title=word, note=word, rows=(word,), columns=(word, "c"), values=((1.0, -2.0),)),
         Facts(title=word, note=word, head=(word, word), rows=((word, word),)),
-        Images.of(word, word, np.ones((1, 2, 2)), [word]),
+        Images(title=word, note=word, names=(word,), images_khw=np.ones((1, 2, 2))),
+        Curves(title=word, note=word, x=word, at=(1.0, 2.0), lines=((word, ((1.0, 0.0, 2.0),) * 2),)),
         kind=word,
         parameters=(((word, word),), ((word, word),)),
         statement=page.statement,
@@ -178,7 +180,7 @@ def test_a_coefficient_is_drawn_per_range_and_a_group_by_the_scale_of_its_row() 
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 10, (20_000, 2))
     model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, low=0, high=10)
-    (figure,) = model.fit(x, x[:, 0] > rng.uniform(0, 10, 20_000)).facts_for_report()
+    (figure,) = model.fit(x, x[:, 0] > rng.uniform(0, 10, 20_000)).report().figures
     assert isinstance(figure, Intervals)
     assert figure.lines == [0.5] * len(figure.rows)
     whole = model.coefficients(per="range")
@@ -197,7 +199,7 @@ def test_a_coefficient_is_drawn_per_range_and_a_group_by_the_scale_of_its_row() 
             Line(1, "p", 0.8, 0.1, 0.6, 1.0),
         ),
     )
-    first, second = GroupTable(lines, "head").figures()
+    first, second = GroupTable(lines, "head").drawings()
     assert first.places == [(0.25, 0.0, 0.5), pytest.approx((0.2, 0.0, 0.4))]
     assert second.places == [(0.75, 0.5, 1.0), pytest.approx((0.8, 0.6, 1.0))]
 
@@ -254,7 +256,7 @@ def test_the_command_writes_page_and_card(tmp_path: Path) -> None:
     assert run(app, ["report", str(tmp_path / "m.dpvb")]).exit_code == 2
     with pytest.raises(ParameterError, match="already there"):
         model.report().save(tmp_path / "m.html")
-    with pytest.raises(ParameterError, match="cannot be written"):
+    with pytest.raises(DataFormatError, match="cannot be written"):
         model.report().save(tmp_path / "no" / "m.html")
     model.report().save(tmp_path / "m.html", overwrite=True)
 

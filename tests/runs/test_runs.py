@@ -25,7 +25,7 @@ import joblib
 import killed_fit
 import numpy as np
 import pytest
-from killed_fit import POINTS, STEPS, data, model
+from killed_fit import POINTS, STEPS, data, fitted, model
 from planted import edit, kills
 from scipy.stats import chisquare
 from sklearn.base import clone
@@ -42,7 +42,7 @@ from dpvb.core.wall import Wall
 from dpvb.errors import BudgetError, CheckpointError, LedgerError, NotRecordedWarning, ParameterError
 from dpvb.ledger import Ledger
 from dpvb.runs.checkpoint import Checkpoint, Seal
-from dpvb.runs.run import Run
+from dpvb.runs.journal import RunJournal
 
 # Each child is forked from one process that has imported everything and has no threads.
 SERVER = multiprocessing.get_context("forkserver")
@@ -100,20 +100,20 @@ def costs(plan: Plan, steps: list[int]) -> tuple[int, ...]:
 def plan(path: Path) -> Iterator[list[Plan]]:
     """The plan of the next fit in this process."""
     seen: list[Plan] = []
-    made = Run.__init__
+    made = RunJournal.__init__
 
-    def spy(self: Run, ledger: Ledger, dataset: str, plan: Plan, **given: Any) -> None:
+    def spy(self: RunJournal, ledger: Ledger, dataset: str, plan: Plan, **given: Any) -> None:
         seen.append(plan)
         made(self, ledger, dataset, plan, **given)
 
-    Run.__init__ = spy  # type: ignore[method-assign]
+    RunJournal.__init__ = spy  # type: ignore[method-assign]
     yield seen
-    Run.__init__ = made  # type: ignore[method-assign]
+    RunJournal.__init__ = made  # type: ignore[method-assign]
 
 
 @kills("leaks", "the token of a run left in its folder", "before the end-part of the cap")
 @edit(
-    "runs/run.py",
+    "runs/journal.py",
     "        self._writes = False\n        if self._checkpoint is not None:",
     "        self._writes = False\n        if self._checkpoint is None:",
 )
@@ -127,7 +127,7 @@ def test_a_fit_killed_anywhere_goes_on(
     count = 1 if "folder" in point or "charge" in point else 2
     killed(path, checkpoint, point, count, epsilon)
     before = Counter((entry.step, entry.digest) for entry in _released(path))
-    fitted = model(path, checkpoint, epsilon=epsilon).fit(*data())
+    result = fitted(path, checkpoint, epsilon=epsilon)
     history = rows(path)
     released = [entry for entry in history if entry.state == "released"]
     # Everything that was on record before is the run's still, bit for bit.
@@ -138,11 +138,11 @@ def test_a_fit_killed_anywhere_goes_on(
     assert len(charges(history)) == 1
     assert history[-1].state == "finished"
     assert not (checkpoint / "token").exists()
-    assert np.isfinite(fitted.coef_).all()
-    assert fitted.privacy_.run_id == history[-1].run
-    assert fitted.privacy_.charge is not None
+    assert np.isfinite(result.coef_).all()
+    assert result.privacy_.run_id == history[-1].run
+    assert result.privacy_.charge is not None
     with Ledger(path) as ledger:
-        ledger.verify([fitted.privacy_.charge])
+        ledger.verify([result.privacy_.charge])
 
 
 def _released(path: Path) -> list[Any]:
@@ -151,7 +151,7 @@ def _released(path: Path) -> list[Any]:
 
 
 @kills("crashes", "a release that is on record and lost made again for nothing")
-@edit("runs/run.py", 'if (step, "") in self._released and', "if False and")
+@edit("runs/journal.py", 'if (step, "") in self._released and', "if False and")
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(bytes(100))])
 def test_a_release_on_record_whose_bytes_are_lost_is_charged_again(
     damage: Any, path: Path, tmp_path: Path, plan: list[Plan]
@@ -162,7 +162,7 @@ def test_a_release_on_record_whose_bytes_are_lost_is_charged_again(
     for file in sorted(checkpoint.glob("release-*"))[1:]:
         damage(file)
     killed(path, checkpoint, "after the noise is drawn", 1)
-    model(path, checkpoint).fit(*data())
+    fitted(path, checkpoint)
     history = rows(path)
     assert totals(charges(history)[-1]) == costs(plan[0], [1, 2])
     assert [entry.facts["steps"] for entry in charges(history)[1:]] == [[1], [2]]
@@ -206,7 +206,7 @@ def test_nothing_is_decided_by_the_data_of_an_interrupted_run(tmp_path: Path) ->
         with Ledger(address) as made:
             made.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=4.0, delta=1e-5)
         killed(address, tmp_path / name, "after the data are read", 2)
-        model(address, tmp_path / name).fit(x_nd[:rows_], y_n[:rows_])
+        fitted(address, tmp_path / name, x_nd[:rows_], y_n[:rows_])
         history = rows(address)
         said.append(
             (
@@ -225,7 +225,7 @@ def test_no_budget_for_a_second_time_stops_before_the_data_are_read(path: Path, 
     Wall._sums = None  # type: ignore[method-assign,assignment]
     try:
         with pytest.raises(BudgetError) as caught:
-            model(path, tmp_path / "run", epsilon=4.0).fit(*data())
+            fitted(path, tmp_path / "run", epsilon=4.0)
     finally:
         Wall._sums = unread  # type: ignore[method-assign]
     assert any("Continue with the same call" in note for note in caught.value.__notes__)
@@ -240,17 +240,17 @@ def test_a_release_that_cannot_be_read_is_not_charged_again(damage: Any, path: P
     size = file.stat().st_size
     damage(file)
     with pytest.raises(CheckpointError, match=r"others may read|more than"):
-        model(path, checkpoint, epsilon=4.0).fit(*data())
+        fitted(path, checkpoint, epsilon=4.0)
     os.truncate(file, size)
     file.chmod(0o600)
-    model(path, checkpoint, epsilon=4.0).fit(*data())
+    fitted(path, checkpoint, epsilon=4.0)
     assert len(charges(rows(path))) == 1
 
 
 def test_a_plan_that_was_refused_leaves_the_folder_free(path: Path, tmp_path: Path) -> None:
     with pytest.raises(BudgetError):
-        model(path, tmp_path / "run", epsilon=5.0).fit(*data())
-    model(path, tmp_path / "run", epsilon=1.0).fit(*data())
+        fitted(path, tmp_path / "run", epsilon=5.0)
+    fitted(path, tmp_path / "run", epsilon=1.0)
     assert len(charges(rows(path))) == 1
 
 
@@ -265,7 +265,7 @@ def test_an_interruption_just_after_the_charge_gives_all_of_it_back(
 
     monkeypatch.setattr(Ledger, "charge", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        model(path, None, epsilon=0.5).fit(*data())
+        fitted(path, None, epsilon=0.5)
     history = rows(path)
     assert [entry.kind for entry in history] == ["charge", "event", "refund"]
     for charged, left in zip(totals(history[0]), totals(history[-1]), strict=True):
@@ -273,7 +273,7 @@ def test_an_interruption_just_after_the_charge_gives_all_of_it_back(
 
 
 @kills("crashes", "a mark that speaks of its first step alone")
-@edit("runs/run.py", "step=self._started - 1)", "step=step)")
+@edit("runs/journal.py", "step=self._started - 1)", "step=step)")
 def test_nothing_that_has_begun_comes_back_in_the_middle_of_a_fit(path: Path) -> None:
     """By the interface, and by the holder of the token, after every step."""
     refused = 0
@@ -287,7 +287,7 @@ def test_nothing_that_has_begun_comes_back_in_the_middle_of_a_fit(path: Path) ->
             refused += 1
 
     with Ledger(path) as ledger:
-        model(ledger, None, epsilon=0.5, num_steps=58).fit(*data(), progress=take_back)
+        fitted(ledger, None, epsilon=0.5, num_steps=58, progress=take_back)
     assert refused >= 3 * 58
     assert [entry.kind for entry in rows(path) if entry.kind != "event"] == ["charge"]
 
@@ -300,7 +300,7 @@ TOTAL = {"a": np.array([1.0, 2.0])}
 def _reports(path: Path, folder: Path) -> None:
     with Ledger(path) as ledger:
         try:
-            Run(ledger, "people", PLAN, checkpoint=Checkpoint(folder / "run"))
+            RunJournal(ledger, "people", PLAN, checkpoint=Checkpoint(folder / "run"))
         except CheckpointError as error:
             (folder / "said").write_text(str(error))
 
@@ -310,9 +310,9 @@ def _reports(path: Path, folder: Path) -> None:
 def test_two_processes_in_one_folder_are_one_run(path: Path, tmp_path: Path) -> None:
     """One runs, and the other is told so; the same within one process."""
     with Ledger(path) as one, Ledger(path) as two:
-        first = Run(one, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+        first = RunJournal(one, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         with pytest.raises(CheckpointError, match="another process is at work"):
-            Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+            RunJournal(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         child = SERVER.Process(target=_reports, args=(path, tmp_path))
         child.start()
         child.join(120)
@@ -320,7 +320,7 @@ def test_two_processes_in_one_folder_are_one_run(path: Path, tmp_path: Path) -> 
         first.begin(0)
         first.record(0, TOTAL)
         first.close()
-        second = Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+        second = RunJournal(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         np.testing.assert_array_equal((second.recorded(0) or {})["a"], TOTAL["a"])
         second.close()
 
@@ -329,21 +329,21 @@ def test_an_older_attempt_is_fenced_off(path: Path, tmp_path: Path, monkeypatch:
     """Where locks do nothing, a process that slept while another went on cannot release anything any more."""
     monkeypatch.setattr(Checkpoint, "hold", lambda self: None)
     with Ledger(path) as one, Ledger(path) as two:
-        old = Run(one, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+        old = RunJournal(one, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         old.begin(0)
-        new = Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+        new = RunJournal(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         with pytest.raises(LedgerError, match="taken over"):
             old.record(0, TOTAL)
         assert new.recorded(0) is None
         new.begin(0)
         new.record(0, TOTAL)
-        newest = Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+        newest = RunJournal(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         np.testing.assert_array_equal((newest.recorded(0) or {})["a"], TOTAL["a"])
 
 
 @kills("crashes", "a history that is read before the fence")
 @edit(
-    "runs/run.py",
+    "runs/journal.py",
     "                history = self._ledger.history(self.name)  # From now on",
     "                # From now on",
 )
@@ -353,7 +353,7 @@ def test_what_is_put_on_record_while_another_attempt_begins_is_not_made_again(
     """Where locks do nothing: an older attempt is heard until it is fenced off, and what it said then counts."""
     monkeypatch.setattr(Checkpoint, "hold", lambda self: None)
     with Ledger(path) as one, Ledger(path) as two:
-        old = Run(one, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+        old = RunJournal(one, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         old.begin(0)
         plain = two.append
 
@@ -363,12 +363,12 @@ def test_what_is_put_on_record_while_another_attempt_begins_is_not_made_again(
             return plain(run, **given)
 
         monkeypatch.setattr(two, "append", late)
-        new = Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+        new = RunJournal(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         np.testing.assert_array_equal((new.recorded(0) or {})["a"], TOTAL["a"])
 
 
 @kills("crashes", "a release taken for what something else asked for")
-@edit("runs/run.py", "key=seal.key, request=request or None)", "key=seal.key, request=None)")
+@edit("runs/journal.py", "key=seal.key, request=request or None)", "key=seal.key, request=None)")
 def test_each_release_is_given_for_what_asked_for_it(tmp_path: Path) -> None:
     """The plan's, and two beyond it, in any order of deaths: each is charged once, and never taken for another."""
     sums = {name: {"a": np.full(2, float(number))} for number, name in enumerate(("", "first", "second"))}
@@ -377,17 +377,17 @@ def test_each_release_is_given_for_what_asked_for_it(tmp_path: Path) -> None:
         with Ledger(address) as ledger:
             ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=9.0, delta=1e-5)
             for name in order:  # Each is charged and begun, and the process dies.
-                run = Run(ledger, "people", PLAN, checkpoint=Checkpoint(folder))
+                run = RunJournal(ledger, "people", PLAN, checkpoint=Checkpoint(folder))
                 (run if name == "" else run.repeated(0, name)).begin(0)
                 run.close()
             for name in order[::-1]:  # Now each is made, and the process dies.
-                run = Run(ledger, "people", PLAN, checkpoint=Checkpoint(folder))
+                run = RunJournal(ledger, "people", PLAN, checkpoint=Checkpoint(folder))
                 journal = run if name == "" else run.repeated(0, name)
                 assert journal.recorded(0) is None
                 journal.begin(0)
                 journal.record(0, sums[name])
                 run.close()
-            run = Run(ledger, "people", PLAN, checkpoint=Checkpoint(folder))
+            run = RunJournal(ledger, "people", PLAN, checkpoint=Checkpoint(folder))
             for name, total in sums.items():
                 journal = run if name == "" else run.repeated(0, name)
                 np.testing.assert_array_equal((journal.recorded(0) or {})["a"], total["a"])
@@ -396,7 +396,7 @@ def test_each_release_is_given_for_what_asked_for_it(tmp_path: Path) -> None:
 
 
 @kills("crashes", "a forked child gives back what its parent was charged", "False")
-@edit("runs/run.py", "if not self._writes or not self._origin.is_here:", "if not self._writes:")
+@edit("runs/journal.py", "if not self._writes or not self._origin.is_here:", "if not self._writes:")
 @edit("ledger/session.py", "session.tokens.clear()", "pass")
 @kills("crashes", "a forked child goes on with its parent's fit", "False")
 @edit("core/forks.py", "return self._num_forks == _num_forks", "return True")
@@ -415,9 +415,8 @@ def test_a_fit_goes_on_in_one_process_after_a_fork(counted: bool, path: Path, tm
             children.append(child)
 
     raise_in_child: list[int] = []
-    estimator = model(path, tmp_path / "run" if counted else None, epsilon=0.5)
     try:
-        estimator.fit(*data(), progress=fork)
+        fitted(path, tmp_path / "run" if counted else None, epsilon=0.5, progress=fork)
     except BaseException as error:
         if children == [0]:
             with open(said, "a") as file:
@@ -449,12 +448,12 @@ def test_a_folder_of_a_stranger_is_refused(path: Path, tmp_path: Path) -> None:
         before = len(rows_of(path))
         os.chown(checkpoint / stranger, 65534, 65534)
         with pytest.raises(CheckpointError, match="belongs to user 65534"):
-            model(path, checkpoint).fit(*data())
+            fitted(path, checkpoint)
         assert len(rows_of(path)) == before
         os.chown(checkpoint / stranger, 0, 0)
     (tmp_path / "link").symlink_to(tmp_path / "run0")
     with pytest.raises(CheckpointError, match="a link"):
-        model(path, tmp_path / "link").fit(*data())
+        fitted(path, tmp_path / "link")
 
 
 def rows_of(path: Path) -> list[Any]:
@@ -467,10 +466,10 @@ def test_a_run_without_its_token_does_not_go_on(path: Path, tmp_path: Path) -> N
     token = (tmp_path / "run" / "token").read_bytes()
     (tmp_path / "run" / "token").write_bytes(token[::-1])
     with pytest.raises(LedgerError, match="token"):
-        model(path, tmp_path / "run").fit(*data())
+        fitted(path, tmp_path / "run")
     (tmp_path / "run" / "token").unlink()
     with pytest.raises(CheckpointError, match="token: is gone"):
-        model(path, tmp_path / "run").fit(*data())
+        fitted(path, tmp_path / "run")
     assert len(charges(rows(path))) == 1
 
 
@@ -480,7 +479,7 @@ def test_a_folder_of_an_earlier_version_is_refused_with_the_way_out(path: Path, 
     for text in ('{"format": 1, "run": "x"}', '{"format": 2, "format": 2}', "[]", '{"format": NaN}', "\ud800" * 3):
         manifest.write_text(text, "utf-8", "surrogatepass")
         with pytest.raises(CheckpointError, match=r"end it with that version|damaged"):
-            model(path, tmp_path / "run").fit(*data())
+            fitted(path, tmp_path / "run")
 
 
 def test_a_run_that_knows_fewer_parameters_goes_on_and_one_that_knows_others_does_not(
@@ -493,10 +492,10 @@ def test_a_run_that_knows_fewer_parameters_goes_on_and_one_that_knows_others_doe
     facts["facts"]["params"]["lost"] = 1
     manifest.write_text(json.dumps(facts))
     with pytest.raises(CheckpointError, match="another lost"):
-        model(path, tmp_path / "run").fit(*data())
+        fitted(path, tmp_path / "run")
     del facts["facts"]["params"]["lost"], facts["facts"]["params"]["provenance"]
     manifest.write_text(json.dumps(facts))
-    model(path, tmp_path / "run").fit(*data())
+    fitted(path, tmp_path / "run")
     assert len(charges(rows(path))) == 1
 
 
@@ -508,16 +507,16 @@ def test_a_run_that_knows_fewer_parameters_goes_on_and_one_that_knows_others_doe
 )
 def test_an_ended_run_is_read_again_and_spends_nothing(path: Path, tmp_path: Path) -> None:
     checkpoint = tmp_path / "run"
-    fitted = model(path, checkpoint).fit(*data())
+    first = fitted(path, checkpoint)
     before = len(rows(path))
     with pytest.raises(CheckpointError, match="has ended"):
-        model(path, checkpoint).fit(*data())
+        fitted(path, checkpoint)
     x_nd, y_n = data()
-    again = model(path, checkpoint, resume="read").fit(0 * x_nd, y_n)  # The data are not asked.
-    np.testing.assert_array_equal(again.coef_, fitted.coef_)
+    again = fitted(path, checkpoint, 0 * x_nd, y_n, resume="read")  # The data are not asked.
+    np.testing.assert_array_equal(again.coef_, first.coef_)
     assert len(rows(path)) == before
     with pytest.raises(CheckpointError, match="name its folder"):
-        model(path, tmp_path / "none", resume="read").fit(*data())
+        fitted(path, tmp_path / "none", resume="read")
 
 
 @pytest.mark.parametrize(
@@ -526,7 +525,7 @@ def test_an_ended_run_is_read_again_and_spends_nothing(path: Path, tmp_path: Pat
 def test_a_checkpoint_of_another_fit_is_refused(options: dict[str, Any], what: str, path: Path, tmp_path: Path) -> None:
     killed(path, tmp_path / "run", "after the data are read", 2)
     with pytest.raises(CheckpointError, match=f"another {what}"):
-        model(path, tmp_path / "run", **options).fit(*data())
+        fitted(path, tmp_path / "run", **options)
     assert len(charges(rows(path))) == 1
 
 
@@ -535,7 +534,7 @@ def test_checkpoints_hold_released_values_only(path: Path, tmp_path: Path) -> No
     canary = 0.1234567890123
     x_nd[7] = canary
     checkpoint = tmp_path / "run"
-    model(path, checkpoint).fit(x_nd, y_n)
+    fitted(path, checkpoint, x_nd, y_n)
     bytes_of = [np.array([canary], kind).tobytes() for kind in ("<f8", ">f8", "<f4", ">f4")] + [b"0.12345678901"]
     for file in [*checkpoint.iterdir(), *tmp_path.glob("budget.db*")]:
         assert not any(found in file.read_bytes() for found in bytes_of), file
@@ -559,17 +558,18 @@ def _fit(estimator: Any) -> float:
 
 @kills("choices", "fits of the same plan share one charge")
 @edit(
-    "runs/run.py",
+    "runs/journal.py",
     "self.name, token, checkpoint = secrets.token_hex(16)",
     "self.name, token, checkpoint = self._plan.digest.hex()",
 )
 def test_every_copy_of_an_estimator_is_charged_once_a_fit(path: Path) -> None:
     with Ledger(path) as ledger:
-        one = model(ledger, None, epsilon=0.1)
-        copies = [one, clone(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))]
-        for estimator in copies:
-            estimator.fit(*data())
-        joblib.Parallel(n_jobs=2)(joblib.delayed(_fit)(clone(one)) for _ in range(3))
+        one = model(epsilon=0.1)
+        with dpvb.Run(ledger=ledger, dataset="people"):
+            copies = [one, clone(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))]
+            for estimator in copies:
+                estimator.fit(*data())
+            joblib.Parallel(n_jobs=2)(joblib.delayed(_fit)(clone(one)) for _ in range(3))
         spent = [entry for entry in ledger.entries() if entry.kind in ("charge", "sole")]
         assert len(spent) == len({entry.run for entry in spent}) == 7
         ledger.verify()
@@ -589,7 +589,7 @@ def test_what_an_interrupted_fit_never_started_is_given_back(
             raise error
 
     with pytest.raises(error) as caught:
-        model(path, None, epsilon=0.5).fit(*data(), progress=progress)
+        fitted(path, None, epsilon=0.5, progress=progress)
     history = rows(path)
     assert [entry.kind for entry in history if entry.kind != "event"][1:] == ["refund"]
     assert history[-1].kind == "refund" or history[-1].state == "abandoned"
@@ -607,11 +607,11 @@ def test_a_first_plan_that_takes_the_whole_cap_is_not_given_back(path: Path) -> 
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        model(path, None, epsilon=4.0).fit(*data(), progress=progress)
+        fitted(path, None, epsilon=4.0, progress=progress)
     assert any("nothing is given back" in note for note in caught.value.__notes__)
     assert [entry.kind for entry in rows(path)] == ["sole", "event", "event"]
     with pytest.raises(BudgetError, match="0 of 4 left"):
-        model(path, None, epsilon=0.1).fit(*data())
+        fitted(path, None, epsilon=0.1)
 
 
 def test_a_ledger_is_asked_before_the_data_and_the_result_is_recorded_before_it_is_told() -> None:
@@ -656,7 +656,7 @@ def test_budget_beyond_the_cap_is_refused_before_the_data_are_read(path: Path) -
         shape = (60, 2)
 
     with pytest.raises(BudgetError, match="left") as caught:
-        model(path, None, epsilon=5.0).fit(*data())
+        fitted(path, None, epsilon=5.0)
     assert "4" in str(caught.value)
     with Ledger(path) as found:
         assert found.remaining("people").epsilon == pytest.approx(4.0)
@@ -665,25 +665,25 @@ def test_budget_beyond_the_cap_is_refused_before_the_data_are_read(path: Path) -
 def test_public_faults_cost_nothing(path: Path, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")
-    bad: list[tuple[dict[str, Any], type[Exception]]] = [
-        ({"dataset": None}, ParameterError),
-        ({"dataset": None, "noise_multiplier": 50.0}, ParameterError),
-        ({"ledger": None}, ParameterError),
-        ({"ledger": None, "dataset": None, "checkpoint": tmp_path / "run"}, ParameterError),
-        ({"dataset": "unknown"}, LedgerError),
-        ({"ledger": tmp_path / "none.db"}, LedgerError),
-        ({"neighboring_relation": "replace_one"}, LedgerError),
-        ({"resume": "again"}, ParameterError),
-        ({"checkpoint": tmp_path / "full"}, CheckpointError),
-        ({"checkpoint": tmp_path / "no" / "such"}, CheckpointError),
-        ({"epsilon": np.inf}, ParameterError),
+    account = {"ledger": path, "dataset": "people"}
+    bad: list[tuple[dict[str, Any], dict[str, Any], type[Exception]]] = [
+        ({}, {"ledger": path}, ParameterError),
+        ({"noise_multiplier": 50.0}, {"ledger": path}, ParameterError),
+        ({}, {"dataset": "people"}, ParameterError),
+        ({}, {"checkpoint": tmp_path / "run"}, ParameterError),
+        ({}, {**account, "dataset": "unknown"}, LedgerError),
+        ({}, {**account, "ledger": tmp_path / "none.db"}, LedgerError),
+        ({"neighboring_relation": "replace_one"}, account, LedgerError),
+        ({}, {**account, "resume": "again"}, ParameterError),
+        ({}, {**account, "checkpoint": tmp_path / "full"}, CheckpointError),
+        ({}, {**account, "checkpoint": tmp_path / "no" / "such"}, CheckpointError),
+        ({"epsilon": np.inf}, account, ParameterError),
     ]
-    for options, error in bad:
-        estimator = model(path, None).set_params(**options)
+    for options, run, error in bad:
         with pytest.raises(error):
-            estimator.fit(*data())
+            model(**options).fit(*data(), run=dpvb.Run(**run))
     with pytest.raises(LedgerError):
-        model(path, None).fit(*data(), group=np.arange(60))  # The unit is a person then.
+        model().fit(*data(), group=np.arange(60), run=dpvb.Run(**account))  # The unit is a person then.
     assert not (tmp_path / "none.db").exists()
     with Ledger(path) as found:
         assert not [entry for entry in found.entries() if entry.kind != "dataset"]
@@ -713,7 +713,7 @@ def test_the_warning_of_fits_without_a_ledger_is_shown_once_per_process_and_can_
 def test_a_later_plan_is_calibrated_by_what_counts_it(sampling_prob: float | None, path: Path) -> None:
     """By privacy loss distributions: what counts is little more than that."""
     with Ledger(path) as ledger:
-        fits = [model(ledger, None, sampling_prob=sampling_prob, epsilon=0.8).fit(*data()) for _ in range(2)]
+        fits = [fitted(ledger, None, sampling_prob=sampling_prob, epsilon=0.8) for _ in range(2)]
         first, second = (fitted.privacy_.releases[0].event.noise_multiplier for fitted in fits)
         assert second == first
         left = ledger.remaining("people")

@@ -41,7 +41,7 @@ def fitted(**options: Any) -> Any:
 def test_a_fit_in_a_notebook_shows_its_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ipython(monkeypatch, SimpleNamespace(kernel=object()))
     made: list[int] = []
-    fitted(progress=lambda step, plan: made.append(step))
+    fitted(run=dpvb.Run(progress=lambda step, plan: made.append(step)))
     assert lines == []  # Whoever asks to be told shows it.
     fitted()
     assert lines[0] == "fit: nothing is released yet"

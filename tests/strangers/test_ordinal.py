@@ -63,7 +63,7 @@ def test_its_file_imports_public_names_alone() -> None:
 
 
 def test_without_noise_it_is_the_posterior_mode_and_does_not_swing() -> None:
-    """Against a general optimiser; the information is that of scores and not minus the second derivative, hence 0.01."""
+    """Against a general optimiser, up to 0.01: the posterior mean is a Newton step from the last point."""
     x_nd, y_n = people()
     place_n = np.array([LEVELS.classes.index(one) for one in y_n])
     rows_nd = x_nd / 2.0
@@ -111,15 +111,15 @@ def test_it_keeps_every_law() -> None:
 def test_it_is_charged_and_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.0, delta=1e-6)
-        model = odds(ledger=ledger, dataset="people", checkpoint=tmp_path / "run")
+        model, place = odds(), {"ledger": ledger, "dataset": "people", "checkpoint": tmp_path / "run"}
 
         def stop(step: int, plan: Any) -> None:
             if step == 5:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            model.fit(*people(2_000), progress=stop)
-        model.fit(*people(2_000))
+            model.fit(*people(2_000), run=dpvb.Run(progress=stop, **place))
+        model.fit(*people(2_000), run=dpvb.Run(**place))
         assert sum(entry.kind in ("charge", "sole") for entry in ledger.entries()) == 1
         assert ledger.remaining("people").epsilon < 1e-3
     assert np.isfinite([*estimates(model).values()]).all()
@@ -135,7 +135,7 @@ def test_it_goes_to_a_file_and_back(fitted: Any, tmp_path: Path) -> None:
 
 def test_clusters_persons_owners_and_rehearsals_are_as_for_ours() -> None:
     x_nd, y_n = people(600)
-    alone, spread = (odds(math.inf).fit(x_nd, y_n, cluster=cluster) for cluster in (None, "local:2"))
+    alone, spread = (odds(math.inf).fit(x_nd, y_n, run=dpvb.Run(cluster=cluster)) for cluster in (None, "local:2"))
     assert alone.intervals() == spread.intervals()
     assert odds().fit(x_nd, y_n, group=np.arange(600) // 3).privacy_.unit == "person"
     parts = [(x_nd[:300], y_n[:300]), (x_nd[300:], y_n[300:])]
@@ -193,9 +193,10 @@ def test_an_earlier_fit_of_other_people_is_its_prior(fitted: Any, tmp_path: Path
 def test_the_same_people_are_no_prior(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-5)
-        first = odds(ledger=ledger, dataset="people").fit(*people(500))
+        place = dpvb.Run(ledger=ledger, dataset="people")
+        first = odds().fit(*people(500), run=place)
         with pytest.raises(ParameterError, match="must come from other people"):
-            odds(ledger=ledger, dataset="people", prior=first).fit(*people(500))
+            odds(prior=first).fit(*people(500), run=place)
         assert ledger.remaining("people").num_charges == 1
 
 

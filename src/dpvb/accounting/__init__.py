@@ -31,6 +31,14 @@ from dpvb.accounting.answers import (
     true_positive_rate,
 )
 from dpvb.accounting.calibration import calibrate, most_steps
+from dpvb.accounting.divergences import (
+    best_order_of,
+    gaussian_mu_of,
+    log_moments_of,
+    optimal_composition,
+    renyi_divergences_of,
+    zcdp_rho_of,
+)
 from dpvb.accounting.events import Event, NeighboringRelation, Sampler
 from dpvb.accounting.independent import SecondOpinion, confirm, confirm_once, second_opinion
 from dpvb.guards.errors import check_number
@@ -48,6 +56,7 @@ __all__ = [
     "Steps",
     "answer",
     "belief",
+    "best_order_of",
     "calibrate",
     "compare",
     "confirm",
@@ -57,11 +66,16 @@ __all__ = [
     "delta_of",
     "epsilon",
     "epsilon_of",
+    "gaussian_mu_of",
+    "log_moments_of",
     "noise_multiplier",
     "num_steps",
+    "optimal_composition",
     "power",
+    "renyi_divergences_of",
     "second_opinion",
     "true_positive_rate",
+    "zcdp_rho_of",
 ]
 
 
@@ -154,9 +168,9 @@ def num_steps(*, epsilon: float, delta: float, **steps: Unpack[Steps]) -> int:
 
 def _accounted(steps: Steps, **asked: Any) -> tuple[Event, dict[str, str]]:
     """The event of equal steps, and the relation and the method; `asked` stands for what is asked for."""
-    given: dict[str, Any] = {"sampler": "poisson", **steps}
+    settings: dict[str, Any] = {"sampler": "poisson", **steps}
     usual = {"neighboring_relation": "add_or_remove_one", "method": "pld"}
-    how = {name: given.pop(name, value) for name, value in usual.items()}
-    given.update(asked)
-    check_given(Event, inspect.signature(Event), (), given)
-    return Event(**given), how
+    how = {name: settings.pop(name, value) for name, value in usual.items()}
+    settings.update(asked)
+    check_given(Event, inspect.signature(Event), (), settings)
+    return Event(**settings), how

@@ -96,7 +96,7 @@ def least_scale_and_slope(
     Returns the scale, and the slope of log epsilon by log scale there; `slope` is a first guess of it.
     """
     aim = math.log(target * (1 + enough) / 2)
-    known: list[tuple[float, float]] = []
+    priced: list[tuple[float, float]] = []
     low, high, scale = math.nan, math.nan, start
     for iteration in range(200):
         # A guess within the tolerance may be taken at its word, but not again and again.
@@ -111,8 +111,8 @@ def least_scale_and_slope(
         if high / low - 1 < 1e-12:
             break
         if 0 < value < math.inf:
-            known.append((math.log(value), math.log(scale)))
-        guess = _interpolated(known, aim, slope) if known and 0 < value < math.inf and iteration % 5 < 4 else math.nan
+            priced.append((math.log(value), math.log(scale)))
+        guess = _interpolated(priced, aim, slope) if priced and 0 < value < math.inf and iteration % 5 < 4 else math.nan
         if math.isnan(low):
             scale = high * min(max(guess / high, 1 / 3), 1 - least) if guess > 0 else high / 3
             if scale < _MIN_SCALE:
@@ -126,7 +126,7 @@ def least_scale_and_slope(
         else:
             width = high / low
             scale = low * min(max(guess / low, width**0.02), width**0.98) if guess > 0 else low * math.sqrt(width)
-    nearest = _nearest(known, aim)
+    nearest = _nearest(priced, aim)
     if len(nearest) > 1:
         (y, x), (other, at) = nearest[:2]
         slope = min((y - other) / (x - at), -0.1) if x != at else slope

@@ -194,11 +194,11 @@ def _place(event: Event) -> tuple[str, float, float, float, float]:
 
 def _merged(steps: Mapping[Event, int]) -> tuple[Event, ...]:
     """The events in a fixed order, as few as can be."""
-    found = []
+    pieces = []
     for event in sorted(steps, key=_place):
         whole, rest = divmod(steps[event], MAX_STEPS)
-        found += [replace(event, num_steps=number) for number in (*[MAX_STEPS] * whole, rest) if number]
-    return tuple(found)
+        pieces += [replace(event, num_steps=number) for number in (*[MAX_STEPS] * whole, rest) if number]
+    return tuple(pieces)
 
 
 @lru_cache(maxsize=256)

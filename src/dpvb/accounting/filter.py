@@ -185,8 +185,8 @@ def counted_units(totals: Sequence[int], favoured: int, delta: float) -> int:
 
 def spent_units(totals: Sequence[int], offsets: Sequence[int]) -> int:
     """The filter's epsilon by the orders: the least cap that the totals keep."""
-    found = [total + offset for total, offset in zip(totals, offsets, strict=True) if total < SATURATED]
-    return max(0, min(found, default=SATURATED))
+    reachable = [total + offset for total, offset in zip(totals, offsets, strict=True) if total < SATURATED]
+    return max(0, min(reachable, default=SATURATED))
 
 
 @lru_cache(maxsize=4096)
@@ -209,8 +209,8 @@ def gaussian_units(total: int, left_out: int, delta: float) -> int:
         with mpmath.workdps(_DIGITS):
             m = mpmath.sqrt(mpmath.mpf(2 * total) / int(ORDERS[-1]) / 10**9)
             epsilon = mpmath.mpf(units) / 10**9
-            found = mpmath.ncdf(m / 2 - epsilon / m) - mpmath.exp(epsilon) * mpmath.ncdf(-m / 2 - epsilon / m)
-            return bool(found <= mpmath.mpf(delta) * 3 / 4)
+            tail = mpmath.ncdf(m / 2 - epsilon / m) - mpmath.exp(epsilon) * mpmath.ncdf(-m / 2 - epsilon / m)
+            return bool(tail <= mpmath.mpf(delta) * 3 / 4)
 
     # Floating point gives a place to look at; what is found there does not depend on it.
     low, high = max(0, math.floor(near * (1 - _SAFETY)) - 2), math.ceil(near * (1 + _SAFETY)) + 2

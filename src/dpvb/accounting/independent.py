@@ -140,15 +140,15 @@ def _opinion(plan: tuple[Event, ...], delta: float, relation: str, scale: float)
     rounding = 2e-15 * (num_steps + 10 * len(plan))
     if delta < _MIN_DELTA or rounding > 0.01 * delta:
         return SecondOpinion(reason="so small a delta is beyond dp-accounting's rounding")
-    found = [
+    distributions = [
         _bounds(neighbours, delta, scale, rounding)
         for neighbours in [_attained(plan, relation, alone=alone) for alone in _situations(plan)]
     ]
-    if reason := next((opinion.reason for opinion in found if opinion.reason), ""):
+    if reason := next((opinion.reason for opinion in distributions if opinion.reason), ""):
         return SecondOpinion(reason=reason)
-    lower = max(opinion.lower for opinion in found)
+    lower = max(opinion.lower for opinion in distributions)
     if all(_is_worst(event, relation) for event in plan):
-        return SecondOpinion(lower, found[0].upper)
+        return SecondOpinion(lower, distributions[0].upper)
     return SecondOpinion(lower, _renyi(plan, delta, relation))
 
 
@@ -256,8 +256,8 @@ def _composed(steps: Sequence[_Step], h: float, truncated: float) -> Any:
 
     total: Any = privacy_loss_distribution.identity(h)
     for step in steps:
-        found = _step_distribution(step, h, truncated)
-        total = total.compose(found.self_compose(step.num_steps) if step.num_steps > 1 else found)
+        distribution = _step_distribution(step, h, truncated)
+        total = total.compose(distribution.self_compose(step.num_steps) if step.num_steps > 1 else distribution)
     return total
 
 

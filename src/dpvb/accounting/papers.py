@@ -1,9 +1,10 @@
-"""The accounting methods of the papers, for comparison: each as printed, none tighter than the default.
+"""The accounting methods of the papers, for comparison, each as printed.
 
 "moments", "moments_capped" and "wang" are proven upper bounds. "strong", "linear" and "zcdp" stand on the classical
 Gaussian theorem, std = sqrt(2 log(1.25/delta)) / epsilon, which is proven for epsilon < 1 only (and false for a
 noise multiplier below 0.5 or so); "zcdp" with amplification is unsound besides: it turns an amplified (epsilon, delta)
-back into a zCDP parameter as if it were a Gaussian's. They show what the papers claimed, not what is true.
+back into a zCDP parameter as if it were a Gaussian's, and can say less than the truth: epsilon 1.00 where the loss
+distribution says 1.63. They show what the papers claimed, not what is true.
 """
 
 from __future__ import annotations

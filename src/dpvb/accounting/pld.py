@@ -77,8 +77,8 @@ def epsilon(
     first = guess / 4 if expected is None else min(guess, expected)
     best, spacing = guess, _spacing(pairs, delta, first, accuracy)
     for _ in range(8):
-        found, used = _epsilon_on_grid(pairs, delta, spacing)
-        previous, best = best, min(best, found)
+        epsilon, used = _epsilon_on_grid(pairs, delta, spacing)
+        previous, best = best, min(best, epsilon)
         if best == 0 or (expected is not None and best < expected / 2):
             break
         finer = _spacing(pairs, delta, best, accuracy)
@@ -111,7 +111,7 @@ def delta(pairs: Sequence[Pair], epsilon: float, guess: float) -> float:
     smallest = max(guess * 1e-20, _TINY)
     scale = math.sqrt(2 * _divergence(pairs))
     spacing = _spacing(pairs, smallest, max(epsilon, scale / 4))
-    found, _ = _over_directions(
+    least, _ = _over_directions(
         pairs,
         smallest,
         spacing,
@@ -119,7 +119,7 @@ def delta(pairs: Sequence[Pair], epsilon: float, guess: float) -> float:
         evaluate=lambda tail: tail.delta(epsilon),
         point=lambda value: (epsilon, value),
     )
-    return min(guess, total_variation(pairs), found)
+    return min(guess, total_variation(pairs), least)
 
 
 def profile(pairs: Sequence[Pair], epsilon_g: Vector, smallest: float) -> Vector:
@@ -200,8 +200,8 @@ class _Tail:
 
         def value(i: int) -> float:
             left = len(inside) - 1 - i
-            own = float(inside[i + 1 :] @ rise[1 : left + 1])
-            return own + beyond_mass * float(rise[left]) + beyond * math.exp(-float(distance[left]))
+            inner = float(inside[i + 1 :] @ rise[1 : left + 1])
+            return inner + beyond_mass * float(rise[left]) + beyond * math.exp(-float(distance[left]))
 
         low, high = -1, len(inside) - 1
         while high - low > 1:
@@ -237,8 +237,8 @@ class _Tail:
             + self.outside
         )
         log_delta = np.log(np.maximum(scaled, 1e-300)) + self.log_scale
-        found = (np.exp(np.minimum(log_delta, 0.0)) + self.infinity) * (1 + self.slack)
-        return np.where(self.whole | (from_start > 0), np.minimum(found, 1.0), 1.0)
+        delta = (np.exp(np.minimum(log_delta, 0.0)) + self.infinity) * (1 + self.slack)
+        return np.where(self.whole | (from_start > 0), np.minimum(delta, 1.0), 1.0)
 
     def _at_boundaries(self) -> Vector:
         """Return the scaled delta one grid point below each block, and 0 beyond the last; all sums are positive.
@@ -249,11 +249,11 @@ class _Tail:
         count = len(self.v) // _BLOCK
         rise = -np.expm1(-np.arange(1, _BLOCK + 1) * self.spacing)
         rest = self.v[count * _BLOCK :]
-        own = [*(self.v[: count * _BLOCK].reshape(count, _BLOCK) @ rise).tolist(), float(rest @ rise[: len(rest)])]
+        sums = [*(self.v[: count * _BLOCK].reshape(count, _BLOCK) @ rise).tolist(), float(rest @ rise[: len(rest)])]
         mass = [*self.v[: count * _BLOCK].reshape(count, _BLOCK).sum(axis=1).tolist(), float(rest.sum())]
         gain, keep = float(rise[-1]), math.exp(-_BLOCK * self.spacing)
         values, value, beyond = [0.0], 0.0, 0.0
-        for part, weight in zip(reversed(own), reversed(mass), strict=True):
+        for part, weight in zip(reversed(sums), reversed(mass), strict=True):
             value = part + beyond * gain + keep * value
             beyond += weight
             values.append(value)

@@ -88,15 +88,15 @@ def _minimum(bound: Callable[[Sequence[Pair], Vector], Vector], pairs: Sequence[
     grid = np.geomspace(low, high, 48)
     # Where quadrature ends the bound jumps, so that its best order can be the last one inside.
     last = np.array([_REACH / _shift(pair) * (1 - 1e-12) - 1 for pair in few])
-    tried, found = [last[last > low]], [_finite(bound(few, last[last > low]))]
+    tried, bounds = [last[last > low]], [_finite(bound(few, last[last > low]))]
     for count in (9, 9, 9, 0):
         tried.append(grid)
-        found.append(_finite(bound(few, grid)))
-        i = int(np.argmin(found[-1]))
+        bounds.append(_finite(bound(few, grid)))
+        i = int(np.argmin(bounds[-1]))
         grid = np.geomspace(grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)], count)
     if len(few) == len(pairs):
-        return float(np.concatenate(found).min())
-    best = float(np.concatenate(tried)[np.concatenate(found).argmin()])
+        return float(np.concatenate(bounds).min())
+    best = float(np.concatenate(tried)[np.concatenate(bounds).argmin()])
     inside = min(best, max(low, min(_REACH / _shift(pair) * (1 - 1e-12) - 1 for pair in pairs)))
     return float(_finite(bound(pairs, np.array([0.97 * best, best, 1.03 * best, inside]))).min())
 

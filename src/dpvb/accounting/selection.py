@@ -133,9 +133,9 @@ def _least(bound: Curve) -> float:
     """Least value of a bound over orders above 1."""
     lam, least = _LAMBDAS, math.inf
     for _ in range(3):
-        found = bound(1.0 + lam)
-        i = int(np.argmin(np.where(np.isnan(found), np.inf, found)))
-        least = min(least, float(found[i]))
+        value = bound(1.0 + lam)
+        i = int(np.argmin(np.where(np.isnan(value), np.inf, value)))
+        least = min(least, float(value[i]))
         lam = np.geomspace(lam[max(i - 1, 0)], lam[min(i + 1, len(lam) - 1)], _FINER)
     return least
 

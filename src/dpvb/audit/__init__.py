@@ -69,6 +69,7 @@ def audit(*subjects: str | Case, workers: int = 1, found: Found = lambda check: 
     for case in own:
         take(_model(case))
         take(neighbours.check_largest(case))
+        take(neighbours.check_steps(case))
     return Report(tuple(done))
 
 

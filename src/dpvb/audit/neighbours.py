@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import fields, is_dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -39,7 +41,7 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import WallError
 from dpvb.guards.silence import silence
 from dpvb.models.base import Model
-from dpvb.results import model_file
+from dpvb.results import model_file, trees
 from dpvb.results.audit_report import Check
 from dpvb.results.statement import PrivacyStatement
 
@@ -275,6 +277,38 @@ def check_largest(case: Case) -> Iterator[Check]:
         sizes = ", ".join(map(str, (0, 1, *_PARTS, LARGEST_BATCH)))
         measured = "; ".join(dict.fromkeys(faults)) or f"batches of {sizes} records: equal bit for bit"
         yield Check(part.name, "the largest batch", not faults, measured, "exactly")
+
+
+def check_steps(case: Case) -> Iterator[Check]:
+    """What an M-step makes of sums: the same q, whatever rows the E-step was given before.
+
+    An E-step may keep what it sees where no copy of the model reaches, for example in an attribute of its class.
+    """
+    model, rng, faults, number = case.model, np.random.default_rng(27), list[str](), 0
+    matrix, others = case.records(rng, _UNITS), case.records(rng, _UNITS)
+    plan = case.whole(FullBatch(), [1.0] * 2)
+    wall: Wall[Any] = Wall(case.source(matrix, None), plan, noise=InsecureNoise(7))
+    q, s = case.start(), Estimate.empty(model.blocks)
+    with silence(), suppress(Exception):  # Other checks speak of a model that fails.
+        for release in plan:
+            s = s.update(wall.release(loop.query(model, q, release), release), 1.0)
+            found = [_leaves_of_step(model, s, q) for _ in range(2)]
+            for data in (matrix, others, matrix) if found[0] == found[1] else ():
+                one: Wall[Any] = Wall(
+                    case.source(data, None), replace(plan, releases=[release]), noise=InsecureNoise(7)
+                )
+                one.release(loop.query(model, q, release), release)
+                found.append(_leaves_of_step(model, s, q))
+                number += 1
+            if number and any(own != found[0] for own in found):
+                faults.append("an M-step gives another q for the same sums after other rows")
+            q = model.m_step(s, q)
+    measured = "; ".join(dict.fromkeys(faults)) or f"{number} M-steps after other rows: equal bit for bit"
+    yield Check(case.name, "rows in M-steps", not faults, measured, "exactly")
+
+
+def _leaves_of_step(model: Any, s: Estimate, q: Any) -> dict[str, bytes]:
+    return {name: leaf.tobytes() for name, leaf in trees.leaves(model.m_step(s, deepcopy(q))).items()}
 
 
 def _in_parts(

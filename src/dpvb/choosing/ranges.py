@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,8 @@ from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.guards.lacking import says_what_lacks
-from dpvb.ledger import Ledger
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs.counted import accountant, counted
+from dpvb.runs.run import Run
 
 # Each with its inverse.
 _TRANSFORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
@@ -66,8 +65,7 @@ def private_range(
     num_cells: int = 256,
     group: Iterable[object] | None = None,
     neighboring_relation: str = "add_or_remove_one",
-    ledger: Ledger | str | None = None,
-    dataset: str | None = None,
+    run: Run | None = None,
 ) -> PrivateRange:
     """Choose the range that holds the middle of a column's values, from noisy counts over a public grid.
 
@@ -87,7 +85,8 @@ def private_range(
         num_cells: number of cells.
         group: the person of each value; private. A person's values then count as one unit, clipped to norm 1.
         neighboring_relation: "add_or_remove_one" or "replace_one".
-        ledger, dataset: a dpvb.Ledger, its path or its URL, and the data set that is charged; None: it is not recorded.
+        run: `dpvb.Run` whose ledger is charged. None (default): the run of the block around the call, or of the
+            environment.
 
     Raises:
         ParameterError: a public argument outside its range.
@@ -104,23 +103,22 @@ def private_range(
     histogram = _Histogram(low, high, cells, "none" if transform is None else transform)
     release = Release(histogram.blocks, Mechanism(FullBatch(), 1.0))
     relative = Plan([release], neighboring_relation, source.unit)  # type: ignore[arg-type]
-    account: dict[str, Any] = {"ledger": ledger, "dataset": dataset}
-    method = accountant("pld", **account, events=relative.events())
-    plan = calibrated(relative, epsilon=epsilon, delta=delta, accountant=method)
-    doubts.warn(epsilon, delta, unit=plan.unit, events=plan.events(), stacklevel=4)
-    doubts.warn_of_ranges([("low", low), ("high", high)], stacklevel=4)
-    with counted(plan, **account, epsilon=epsilon, delta=delta) as run:
-        wall = Wall(source, plan, journal=run)
-        released = wall.release(histogram.e_step, plan.releases[0])
+    with replace(Run.current(run), checkpoint=None, resume=None).opened() as run:
+        method = run.method("pld", relative.events())
+        plan = calibrated(relative, epsilon=epsilon, delta=delta, accountant=method)
+        doubts.warn(epsilon, delta, unit=plan.unit, events=plan.events(), stacklevel=4)
+        doubts.warn_of_ranges([("low", low), ("high", high)], stacklevel=4)
+        with run.journal(plan, epsilon=epsilon, delta=delta) as journal:
+            released = Wall(source, plan, journal=journal).release(histogram.e_step, plan.releases[0])
     found = histogram.quantiles(released.total["counts"], released.noise_std["counts"], (1.0 - share) / 2)
     statement = PrivacyStatement.from_plan(
         plan,
         delta=delta,
         private=released.receipt.private,
-        run_id=released.receipt.run if run is None else run.name,
+        run_id=released.receipt.run if journal is None else journal.name,
         public=[f"a grid of {cells} cells from {low:g} to {high:g}, the share {share:g} that the range is to hold"],
         num_examples=None,
-        charge=None if run is None else run.charge,
+        charge=None if journal is None else journal.charge,
     )
     return PrivateRange(*found, statement)
 

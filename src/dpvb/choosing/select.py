@@ -41,7 +41,7 @@ from dpvb.core.noise import NoiseSource, SecureNoise, Words
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
-from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator, Task, generator
+from dpvb.estimators.base import PrivateEstimator, Task, generator
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.private_words import check_known
 from dpvb.guards.blas import one_blas_thread
@@ -50,7 +50,7 @@ from dpvb.guards.lacking import says_what_lacks
 from dpvb.guards.silence import silence
 from dpvb.results.facts import ChargeFacts, SelectionFacts
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs.counted import AnyLedger, check_account, counted, opened
+from dpvb.runs.run import Run
 
 #: η of the laws of K that are offered.
 DISTRIBUTIONS: Mapping[str, float] = {"geometric": 1.0, "logarithmic": 0.0}
@@ -71,8 +71,7 @@ def select(
     *,
     epsilon: float,
     delta: float,
-    ledger: AnyLedger | None = None,
-    dataset: str | None = None,
+    run: Run | None = None,
     expected_runs: float | None = None,
     distribution: str = "geometric",
     holdout: float = 0.25,
@@ -96,7 +95,9 @@ def select(
         X, y, group, trials, exposure, offset, weights: private rows, as in the estimator's fit.
         epsilon: the budget of the whole selection, in (0, inf]; inf: no noise and no privacy.
         delta: the chance that its promise leaves open, in (0, 1): well below one over the number of units, as 1e-6.
-        ledger, dataset: where it is charged, once, before anything is read; the estimator's own by default.
+        run: `dpvb.Run` whose ledger is charged once for the whole selection, before anything is read. None (default):
+            the run of the block around the call, or of the environment. A selection is not resumed: it takes no
+            checkpoint.
         expected_runs: expected number of runs E[K], at least 1; None: five for each candidate,
             which leaves a given one out with a probability of about 1/6 (geometric).
         distribution: law of K. "logarithmic" is cheaper than "geometric", but often stops after one run.
@@ -117,6 +118,9 @@ def select(
     beside = {"trials": trials, "exposure": exposure, "offset": offset, "weights": weights}
     beside = {name: given for name, given in beside.items() if given is not None}
     data = {"X": X, "y": y, "group": group, **beside}
+    run = Run.current(run)
+    if run.checkpoint is not None:
+        raise ParameterError("checkpoint must be None: a selection is not resumed.")
     choice = _fixed(
         estimator,
         candidates,
@@ -131,8 +135,7 @@ def select(
     doubts.warn(epsilon, delta, unit=choice.scoring.unit, num_units=estimator.num_examples, stacklevel=4)
     for c in range(len(choice.settings)):
         choice.winner(c).doubt(X, stacklevel=4)
-    book, name = (estimator.ledger, estimator.dataset) if ledger is None else (ledger, dataset)
-    winner: _Estimator = _charged(choice, data, SecureNoise, book, name)
+    winner: _Estimator = _charged(choice, data, SecureNoise, run)
     return winner
 
 
@@ -143,11 +146,12 @@ def _tried(kind: type, params: Mapping[str, Any], data: Mapping[str, Any]) -> tu
         ParameterError, DataFormatError: as the fit would.
     """
     trial = kind(**params)
-    task: Task = check_known(trial.task(**data), "in a selection")
+    with Run().alone():  # The whole selection is charged, and no fit of it by itself.
+        task: Task = check_known(trial.task(**data), "in a selection")
     generator("random_state", params["random_state"])
     Estimate.empty(task.model.blocks, task.projection)
-    Wall(task.source, task.plan, num_examples=params["num_examples"])
-    return task.plan, trial.quality_range(task.model)
+    Wall(task.source, task.relative, num_examples=params["num_examples"])
+    return task.relative, trial.quality_range(task.model)
 
 
 @dataclass(frozen=True)
@@ -201,9 +205,8 @@ def _complete(estimator: Any, candidates: Sequence[Mapping[str, Any]]) -> list[d
     """
     if not isinstance(estimator, PrivateEstimator):
         raise ParameterError(f"estimator must be one of this package's, got {type(estimator).__name__}.")
-    for name in ("noise_multiplier", "checkpoint"):
-        if getattr(estimator, name) is not None:
-            raise ParameterError(f"{name} must be None: a selection sets the noise itself, and is not resumed.")
+    if estimator.noise_multiplier is not None:
+        raise ParameterError("noise_multiplier must be None: a selection sets the noise itself.")
     if isinstance(candidates, (str, Mapping)) or not isinstance(candidates, Sequence) or not candidates:
         raise ParameterError("candidates must be a list of dicts of the estimator's parameters, at least one.")
     complete = []
@@ -211,7 +214,7 @@ def _complete(estimator: Any, candidates: Sequence[Mapping[str, Any]]) -> list[d
         own = estimator.get_params(deep=False)
         if not isinstance(candidate, Mapping) or not set(candidate) <= set(own):
             raise ParameterError(f"candidates must be dicts of parameters of {type(estimator).__name__}.")
-        if decided := sorted({*_OWN, *OF_THE_RUN} & set(candidate)):
+        if decided := sorted(set(_OWN) & set(candidate)):
             raise ParameterError(f"candidates must leave out {', '.join(decided)}: decided once for all of them.")
         complete.append({**own, **candidate})
     return complete
@@ -219,7 +222,7 @@ def _complete(estimator: Any, candidates: Sequence[Mapping[str, Any]]) -> list[d
 
 def _run_params(setting: Mapping[str, Any], holdout: float, epsilon: float, delta: float) -> dict[str, Any]:
     """A candidate's parameters for a fit to the units that are not held out."""
-    params = {**setting, "epsilon": epsilon, "delta": delta, "ledger": None, "dataset": None}
+    params = {**setting, "epsilon": epsilon, "delta": delta}
     # A generator's state would count the runs.
     params["random_state"] = deepcopy(params["random_state"])
     if params["num_examples"] is not None:
@@ -269,17 +272,15 @@ def _fixed(
     return _Choice(kind, settings, plans, scoring, cost, (low, high), holdout, epsilon, delta, run_epsilon)
 
 
-def _charged(
-    choice: _Choice, data: Mapping[str, Any], make_noise: Callable[[], NoiseSource], ledger: Any, dataset: str | None
-) -> Any:
+def _charged(choice: _Choice, data: Mapping[str, Any], make_noise: Callable[[], NoiseSource], run: Run) -> Any:
     """Charge the selection, then run it."""
-    check_account(ledger, dataset)
     noise = make_noise()
-    if ledger is None or dataset is None:
-        # This says that nobody counts.
-        with counted(choice.scoring, ledger=None, dataset=None, epsilon=choice.epsilon, delta=choice.delta):
-            return _selected(choice, data, noise, make_noise, None)
-    with opened(ledger) as book:
+    with run.opened() as run:
+        book: Any = run.ledger
+        if book is None or (dataset := run.dataset) is None:
+            # This says that nobody counts.
+            with run.journal(choice.scoring, epsilon=choice.epsilon, delta=choice.delta):
+                return _selected(choice, data, noise, make_noise, None)
         receipt = book.charge(
             dataset,
             choice.cost,
@@ -315,7 +316,7 @@ def _selected(
     Ties go to the earlier run, which is as good as a coin: the order of runs is random.
     """
     word, coins = _words(noise), noise.words(step=0, purpose="holdout")
-    best: _Run | None = None
+    best: _Trial | None = None
     with silence(logs=True), one_blas_thread():  # Neither warnings nor logs may count the runs.
         try:
             for _ in range(choice.cost.runs.draw(word)):
@@ -349,7 +350,7 @@ def _selected(
     return winner
 
 
-class _Run(NamedTuple):
+class _Trial(NamedTuple):
     """One run: which candidate, its released score, its fit and counts, and whether its noise was secret."""
 
     candidate: int
@@ -360,11 +361,14 @@ class _Run(NamedTuple):
     private: bool
 
 
-def _run(choice: _Choice, c: int, data: Mapping[str, Any], coins: Words, make_noise: Callable[[], NoiseSource]) -> _Run:
+def _run(
+    choice: _Choice, c: int, data: Mapping[str, Any], coins: Words, make_noise: Callable[[], NoiseSource]
+) -> _Trial:
     """Fit a candidate, and release its score."""
     params = choice.params(c)
     trial = choice.kind(**params)
-    task = trial.task(**data)
+    with Run().alone():
+        task = trial.task(**data)
     kept = Part(task.source, coins, choice.holdout, scored=False)
     wall = Wall(kept, choice.plans[c], noise=make_noise(), num_examples=params["num_examples"])
     rng = generator("random_state", params["random_state"])
@@ -374,7 +378,7 @@ def _run(choice: _Choice, c: int, data: Mapping[str, Any], coins: Words, make_no
     wall = Wall(scored, choice.scoring, noise=make_noise(), num_examples=choice.settings[c]["num_examples"])
     query = partial(contributions, trial.quality, choice.score_range)
     released = wall.release(query, choice.scoring.releases[0])
-    return _Run(c, float(released.total["score"][0]), task, q, estimate.counts, released.receipt.private)
+    return _Trial(c, float(released.total["score"][0]), task, q, estimate.counts, released.receipt.private)
 
 
 def _words(noise: NoiseSource) -> Callable[[], int]:

@@ -6,11 +6,11 @@ code 2. No command prints a size, a length or any other fact of private data.
 
 from __future__ import annotations
 
-from dpvb.cli import (
+from dpvb.cli import (  # noqa: F401  # Each adds its commands.
     audit,
-    budget,
+    demo,
     docs,
-    faults,
+    evaluate,
     federate,
     fit,
     ledger,
@@ -18,26 +18,10 @@ from dpvb.cli import (
     plan,
     sample,
     schema,
+    show,
     synthesize,
-    transitions,
     vocabulary,
 )
 from dpvb.cli.root import app
 
-__all__ = [
-    "app",
-    "audit",
-    "budget",
-    "docs",
-    "faults",
-    "federate",
-    "fit",
-    "ledger",
-    "look",
-    "plan",
-    "sample",
-    "schema",
-    "synthesize",
-    "transitions",
-    "vocabulary",
-]
+__all__ = ["app"]

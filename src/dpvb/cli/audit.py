@@ -29,15 +29,11 @@ def audit(
         typer.Argument(
             help="A class of models, such as LDA or LogisticRegression; or MODULE:NAME, a dpvb.audit.Case of your own "
             "in a module that `dpvb --import MODULE` imports.",
-            show_default=False,
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every model class.")] = False,
     attach: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the report into this saved model of the class, if there is no finding.", show_default=False
-        ),
+        Path | None, typer.Option(help="Write the report into this saved model of the class, if there is no finding.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:

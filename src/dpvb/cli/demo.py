@@ -1,19 +1,22 @@
-"""The demo: topics of Wikipedia articles, fitted with privacy and without, side by side."""
+"""`dpvb demo`: topics of Wikipedia articles, fitted with privacy and without, side by side."""
 
 from __future__ import annotations
 
 import math
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
+import typer
 
-from dpvb import LDA
+from dpvb.cli import files
+from dpvb.cli.root import app
 from dpvb.cli.terminal import new_console, print_table, progress_bar
-from dpvb.guards.arrays import Floats, Ints
-from dpvb.results import metrics
-from dpvb.sample import Sample, load_sample
+
+if TYPE_CHECKING:
+    from dpvb import LDA
+    from dpvb.guards.arrays import Floats, Ints
+    from dpvb.sample import Sample
 
 TOPICS = 20
 #: Words on which topics are matched, and words that are printed.
@@ -21,20 +24,39 @@ _MATCHED, _PRINTED = 20, 7
 _SEED = 0
 
 
-def run(out: Path, *, epsilon: float, delta: float) -> None:
-    """Fit the bundled sample twice, print the comparison, write model.dpvb and topics.png into a folder.
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the model and the picture.")] = Path("demo-output"),
+    epsilon: Annotated[float, typer.Option(help="The budget of the private fit.")] = 2.0,
+    delta: Annotated[float, typer.Option(help="Below one over the 40,000 articles.")] = 1e-6,
+) -> None:
+    """Fit 20 topics to Wikipedia articles, privately and not, and compare.
 
-    Args:
-        out: an existing folder.
-        epsilon, delta: budget of the private fit.
+    The package holds word counts of 40,000 articles, played to be private, and 1,000 public held-out ones. Prints both
+    models' topics side by side, their perplexities and the privacy statement; writes a model and a picture.
+
+        dpvb demo --out demo-output
     """
+    from dpvb.sample import load_sample
+
+    files.check_folder(out)
     compare(load_sample(), out, epsilon=epsilon, delta=delta)
 
 
 def compare(
     sample: Sample, out: Path, *, epsilon: float, delta: float, topics: int = TOPICS, **parameters: Any
 ) -> None:
-    """As `run`, for any sample; `parameters` go to both estimators."""
+    """Fit a sample twice, print the comparison, write model.dpvb and topics.png into a folder.
+
+    Args:
+        sample: the articles.
+        out: an existing folder.
+        epsilon, delta: budget of the private fit.
+        topics, parameters: of both estimators.
+    """
+    from dpvb import LDA, Run
+    from dpvb.results import metrics
+
     console = new_console()
     console.print(
         f"Wikipedia: {sample.documents.shape[0]:,} articles played to be private, {sample.held_out.shape[0]:,} "
@@ -44,7 +66,7 @@ def compare(
     for label, budget in (("private", epsilon), ("not private", math.inf)):
         model = LDA(topics, epsilon=budget, delta=delta, vocabulary=sample.vocabulary, random_state=_SEED, **parameters)
         with progress_bar(budget, delta, label=label) as tell:
-            fitted[label] = model.fit(sample.documents, progress=tell)
+            fitted[label] = model.fit(sample.documents, run=Run(progress=tell))
     private, plain = fitted["private"], fitted["not private"]
     tops = [metrics.top_words(model.components_, min(_MATCHED, len(sample.vocabulary))) for model in (private, plain)]
     partner, shared = metrics.match_topics(tops[0], tops[1])
@@ -58,18 +80,13 @@ def compare(
         "without privacy.)"
     )
     private.save(out / "model.dpvb", overwrite=True)
-    console.print(f"\nModel:   {out / 'model.dpvb'} (dpvb topics, dpvb show)", soft_wrap=True)
+    path, picture = out / "model.dpvb", out / "topics.png"
+    console.print(f"\nModel:   {path} (dpvb show {path} --what topics)", soft_wrap=True)
     if find_spec("matplotlib") is None:
-        console.print(
-            "Picture: none, matplotlib is not installed (pip install '.[plot]' in dpvb's source folder)", soft_wrap=True
-        )
+        missing = "none, matplotlib is not installed (pip install '.[plot]' in dpvb's source folder)"
+        console.print(f"Picture: {missing}", soft_wrap=True)
         return
-    from dpvb.results.pictures import topics_picture
-
-    picture = out / "topics.png"
-    topics_picture(
-        picture, private.components_, sample.vocabulary, private.privacy_, reference_kv=plain.components_[partner]
-    )
+    private.plot(picture, overwrite=True)
     console.print(f"Picture: {picture}", soft_wrap=True)
 
 
@@ -87,6 +104,10 @@ def _print_topics(private: LDA, plain: LDA, partner: Ints, shared: Floats, title
 
 
 def _print_perplexities(sample: Sample, private: LDA, plain: LDA, epsilon: float) -> None:
+    import numpy as np
+
+    from dpvb.results import metrics
+
     # Half a count for every word: one that these articles never use must not have probability zero.
     frequency = np.asarray(sample.documents.sum(axis=0)).ravel() + 0.5
     unigram = f"{metrics.unigram_perplexity(frequency, sample.held_out):,.0f}"

@@ -22,9 +22,7 @@ def pages() -> dict[str, Path]:
 
 
 @app.command()
-def docs(
-    page: Annotated[str | None, typer.Argument(help="Its name; left out: all names.", show_default=False)] = None,
-) -> None:
+def docs(page: Annotated[str | None, typer.Argument(help="Its name; left out: all names.")] = None) -> None:
     """Print a page of the documentation, or the names of all.
 
     dpvb docs choosing

@@ -42,13 +42,13 @@ federate = typer.Typer(
 )
 app.add_typer(federate, name="federate")
 
-Config = Annotated[Path, typer.Option(help="This party's own file, TOML: `dpvb docs federated`.", show_default=False)]
+Config = Annotated[Path, typer.Option(help="This party's own file, TOML: `dpvb docs federated`.")]
 
 
 @federate.command()
 def keys(
-    name: Annotated[str, typer.Argument(help="Name of the party, as the agreement has it.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="The file for the secret key; a new one.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the party, as the agreement has it.")],
+    out: Annotated[Path, typer.Option(help="The file for the secret key; a new one.")],
 ) -> None:
     """Make the key of a party; print the line that goes into the agreement.
 
@@ -67,10 +67,8 @@ def keys(
 
 @federate.command()
 def certificate(
-    host: Annotated[
-        str, typer.Argument(help="Name or IP address by which clients call the server.", show_default=False)
-    ],
-    out: Annotated[Path, typer.Option(help="The file for the server's certificate; a new one.", show_default=False)],
+    host: Annotated[str, typer.Argument(help="Name or IP address by which clients call the server.")],
+    out: Annotated[Path, typer.Option(help="The file for the server's certificate; a new one.")],
     days: Annotated[int, typer.Option(help="How long it is valid, at most 398 days.")] = 365,
 ) -> None:
     """Make a certificate for the server's TLS, where no authority of your own gives one.
@@ -170,8 +168,7 @@ def server(
 def client(
     config: Config,
     leave: Annotated[
-        bool,
-        typer.Option("--leave", help="Give up a run that was broken off, for a new one; what was charged stays."),
+        bool, typer.Option("--leave", help="Give up a run that was broken off, for a new one; what was charged stays.")
     ] = False,
     log_file: options.LogFile = None,
 ) -> None:
@@ -185,7 +182,7 @@ def client(
     from dpvb.federated.channel import Channel
     from dpvb.federated.client import Client
     from dpvb.federated.config import ClientConfig
-    from dpvb.runs.counted import opened
+    from dpvb.runs.run import opened
 
     settings = ClientConfig.load(config)
     agreement = settings.agreement
@@ -265,13 +262,14 @@ def _agreed(agreement: Agreement, data: Mapping[str, Any]) -> tuple[Task, Federa
     from dpvb.estimators.private_words import check_known
     from dpvb.federated.agreement import Federation
     from dpvb.federated.simulation import columns_of, of_unit, steps_of
+    from dpvb.runs.run import Run
 
     model = agreement.estimator()
     try:
-        model.set_params(num_steps=steps_of(model, data, agreement.num_rounds))
-        task = of_unit(
-            check_known(model.task(**data), "in a federation"), "client" if agreement.unit == "client" else "example"
-        )
+        with Run().alone():
+            model.set_params(num_steps=steps_of(model, data, agreement.num_rounds))
+            task = check_known(model.task(**data), "in a federation")
+        task = of_unit(task, "client" if agreement.unit == "client" else "example")
     except ParameterError as error:
         raise ParameterError(f"the agreement does not hold together: {error}") from error
     return task, Federation(

@@ -65,7 +65,7 @@ def read_matrix(path: Path) -> Any:
                 return loaded[name]
     except Exception:  # whatever a damaged file makes its reader raise
         pass
-    if _holds_objects(path):
+    if _declared(path)[0]:
         raise DataFormatError(
             f"The file {str(path)!r} holds Python objects, which are never unpickled. Save numbers or text of fixed "
             "width: array.astype(float) makes NaN of None, array.astype(str) makes text of all."
@@ -84,9 +84,7 @@ def matrix_width(path: Path) -> int:
     """
     if not path.is_file():
         raise DataFormatError(f"No such file: {str(path)!r}.")
-    shape: tuple[int, ...] = ()
-    with suppress(Exception):  # whatever a damaged header makes its reader raise
-        shape = _declared_shape(path)
+    shape = _declared(path)[1]
     if len(shape) != 2:
         raise DataFormatError(
             f"The header of {str(path)!r} declares no rows and columns; write it with numpy.save(path, X) or "
@@ -95,39 +93,28 @@ def matrix_width(path: Path) -> int:
     return shape[1]
 
 
-def _declared_shape(path: Path) -> tuple[int, ...]:
-    """Lengths of the axes by a header alone; whatever a file of another form makes its reader raise."""
+def _declared(path: Path) -> tuple[bool, tuple[int, ...]]:
+    """What a header says: whether cells are Python objects, and the lengths of the axes; (): there is no header."""
     import numpy as np
 
     from dpvb.data.documents.matrix_files import array_header
 
-    if path.name.removesuffix(".gz").endswith("ubyte"):
-        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
-            sizes = np.frombuffer(file.read(4 * file.read(4)[3]), ">u4").tolist()
-            return tuple(sizes) if len(sizes) == 1 else (sizes[0], math.prod(sizes[1:]))
-    if not zipfile.is_zipfile(path):
-        with path.open("rb") as file:
-            return array_header(file)[1]
-    with zipfile.ZipFile(path) as archive:
-        is_sparse = "shape.npy" in archive.namelist()
-        with archive.open("shape.npy" if is_sparse else archive.namelist()[0]) as member:
-            kind, shape = array_header(member)
-            return tuple(np.frombuffer(member.read(), kind).tolist()) if is_sparse else shape
-
-
-def _holds_objects(path: Path) -> bool:
-    """Whether a .npy file, or the one array of a .npz file, declares cells that NumPy has pickled."""
-    from dpvb.data.documents.matrix_files import array_header
-
-    with suppress(Exception):  # whatever a damaged header makes its reader raise
+    with suppress(Exception):  # whatever a damaged header, or a file of another form, makes its reader raise
+        if path.name.removesuffix(".gz").endswith("ubyte"):
+            with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+                sizes = np.frombuffer(file.read(4 * file.read(4)[3]), ">u4").tolist()
+                return False, tuple(sizes) if len(sizes) == 1 else (sizes[0], math.prod(sizes[1:]))
         if not zipfile.is_zipfile(path):
             with path.open("rb") as file:
-                return bool(array_header(file)[0].hasobject)
+                kind, shape = array_header(file)
+                return bool(kind.hasobject), shape
         with zipfile.ZipFile(path) as archive:
-            [name] = archive.namelist()
-            with archive.open(name) as member:
-                return bool(array_header(member)[0].hasobject)
-    return False
+            is_sparse = "shape.npy" in archive.namelist()
+            with archive.open("shape.npy" if is_sparse else archive.namelist()[0]) as member:
+                kind, shape = array_header(member)
+                shape = tuple(np.frombuffer(member.read(), kind).tolist()) if is_sparse else shape
+                return bool(kind.hasobject), shape
+    return False, ()
 
 
 def _read_idx(path: Path) -> Any:

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +24,6 @@ import typer
 from typer.core import TyperCommand
 
 from dpvb.cli import files, log, options, rehearsal, resumption
-from dpvb.cli.look import LOOKS
 from dpvb.cli.reading import READINGS, read
 from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import progress_bar, remark, spent
@@ -161,17 +160,19 @@ def _field(value: Any, hint: Any) -> Any:
         raise ParameterError(f"{value!r} must be values with commas between, each a {kind.__name__}.") from None
 
 
-def fitting(kind: type[PrivateEstimator], command: str) -> Callable[..., None]:
+def fitting(kind: type[PrivateEstimator], name: str) -> Callable[..., None]:
     """The function that a kind's command calls; its signature has the options, and those of a model of one's own."""
-    own, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
-    parts = (
-        {} if ":" not in command else {option.name: option for option in options_of_model(model_named(command), own)}
-    )
+    from dpvb.runs.run import Run
 
-    def run(
+    own, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
+    parts = {} if ":" not in name else {option.name: option for option in options_of_model(model_named(name), own)}
+
+    own, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
+    of_the_run = inspect.signature(Run).parameters
+
+    def command(
         *,
         out: options.Out,
-        cluster: options.Cluster = None,
         overwrite: options.Overwrite = False,
         quiet: options.Quiet = False,
         rehearse: options.Rehearse = False,
@@ -179,38 +180,38 @@ def fitting(kind: type[PrivateEstimator], command: str) -> Callable[..., None]:
         **given: Any,
     ) -> None:
         if given["checkpoint"] is not None and not rehearse:
-            call = {**given, "out": out, "cluster": cluster, "overwrite": overwrite, "quiet": quiet}
-            resumption.remember(given["checkpoint"], f"fit_{command}", call)
+            call = {**given, "out": out, "overwrite": overwrite, "quiet": quiet}
+            resumption.remember(given["checkpoint"], f"fit_{name}", call)
         files.check_target(out, overwrite)
         known = inspect.signature(kind).parameters
         values = {name: value_of(name, value, hints[name]) for name, value in given.items() if name in known}
         if parts:
-            made, of_fields = model_named(command), get_type_hints(model_named(command))
-            values["model"] = made(**{name: _field(given.pop(name), of_fields[name]) for name in parts})
+            of_fields = get_type_hints(own_model := model_named(name))
+            values["model"] = own_model(**{field: _field(given.pop(field), of_fields[field]) for field in parts})
         model = kind(**values)
+        run = Run(**{name: value for name, value in given.items() if name in of_the_run})
         if rehearse:
-            rehearsal.rehearse(model, given, cluster=cluster, quiet=quiet)
+            rehearsal.rehearse(model, given, run, quiet=quiet)
             return
         if kind.reads == "sequences":  # A mistake of the columns is one before a file is opened.
             given["columns"] = model.named_columns
         with _told_of_stops(model, out, given["checkpoint"]):
             rows = read(str(kind.reads), given)
             with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
-                model.fit(**rows, progress=tell, cluster=cluster)
+                model.fit(**rows, run=replace(run, progress=tell))
             model.save(out, overwrite=True)  # What is there by now was looked at before anything was spent.
         log.write("statement", message=model.privacy_.brief)
-        point = getattr(model, "coef_std_", model) is None  # Which has no table.
-        able = [method for method in LOOKS if hasattr(model, method) and not (point and method == "coefficients")]
-        looks = [LOOKS[method].format(out) for method in able]
-        remark(f"{out}: {kind.__name__}, {spent(model)}. Next: {'; '.join([*looks, f'dpvb show {out}'])}")
+        figure = next(model.facts_for_report(), None)
+        looks = "" if figure is None else f"dpvb show {out} --what {figure.name}; "
+        remark(f"{out}: {kind.__name__}, {spent(model)}. Next: {looks}dpvb show {out}")
 
-    *shared, _ = inspect.signature(run, eval_str=True).parameters.values()
+    *shared, _ = inspect.signature(command, eval_str=True).parameters.values()
     # Those first that must be given.
     every = (*of_files(kind), *parts.values(), *own.values(), *shared)
     ordered = sorted(every, key=lambda option: option.default is not option.empty)
-    run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
-    run.__annotations__ = {option.name: option.annotation for option in ordered}
-    return run
+    command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    command.__annotations__ = {option.name: option.annotation for option in ordered}
+    return command
 
 
 @contextmanager
@@ -252,24 +253,26 @@ def of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
 
 
 def options_of(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
-    """The options of an estimator's parameters, but of those that its files bring."""
-    from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator
+    """The options of an estimator's parameters, but of those that its files bring, and those of its run."""
+    from dpvb.estimators.base import PrivateEstimator
     from dpvb.guards.lacking import described
+    from dpvb.runs.run import VARIABLES, Run
 
-    texts, hints = described(kind), get_type_hints(kind)
-    brought = {option.name for option in of_files(kind)}
-    for name, parameter in inspect.signature(kind).parameters.items():
+    texts, hints = described(kind) | described(Run), get_type_hints(kind) | get_type_hints(Run)
+    brought, of_the_run = {option.name for option in of_files(kind)}, inspect.signature(Run).parameters
+    for name, parameter in {**inspect.signature(kind).parameters, **of_the_run}.items():
         plain = _plain(hints[name])
         if plain is None or name in brought:
             continue
         word, needed = word_of(kind, name), parameter.default is parameter.empty
         panel = options.PLAN if name in PrivateEstimator.__annotations__ else "the model"
-        panel = options.RUN if name in OF_THE_RUN else panel
+        panel = options.RUN if name in of_the_run else panel
         option = typer.Option(
             f"{word}/--no-{word[2:]}" if plain is bool else word,
             help=texts[name][:1].upper() + texts[name][1:] if name in texts else None,
             show_default=not needed,
             rich_help_panel=None if needed else panel,
+            envvar=VARIABLES.get(name),
         )
         if plain == (float | None) and not needed and parameter.default is not None:
             option.parser, option.metavar = number_or_none, "NUMBER|none"
@@ -293,6 +296,7 @@ def _plain(hint: Any) -> Any:
     if get_origin(hint) is tuple:
         return tuple[(str,) * len(get_args(hint))]  # type: ignore[misc]
     members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    members = tuple(str if get_origin(one) is Literal and int not in members else one for one in members)
     worded = int in members and any(one is str or get_origin(one) is Literal for one in members)
     plain: Any = str if _NUMBERS in members or worded else next((one for one in _PLAIN if one in members), None)
     return plain | None if plain is not None and NoneType in members else plain
@@ -333,8 +337,7 @@ def resume(
         bool, typer.Option("--read", help="Read a run that has ended; its model is written again, nothing is spent.")
     ] = False,
     ledger: Annotated[
-        str | None,
-        typer.Option(help="The ledger, where its URL needs a password: that is not kept.", show_default=False),
+        str | None, typer.Option(help="The ledger, where its URL needs a password: that is not kept.")
     ] = None,
     overwrite: options.Overwrite = False,
     log_file: options.LogFile = None,

@@ -30,16 +30,11 @@ ledger = typer.Typer(
 )
 app.add_typer(ledger, name="ledger")
 
-Place = Annotated[
-    str,
-    typer.Argument(metavar="LEDGER", help="A ledger file, or the address postgresql://... of one.", show_default=False),
-]
-Name = Annotated[str, typer.Argument(help="Name of the data set.", show_default=False)]
-Unit = Annotated[str, typer.Option(help="Whose presence is protected: document, row, person.", show_default=False)]
-CapEpsilon = Annotated[float, typer.Option(help="What all fits together may spend.", show_default=False)]
-CapDelta = Annotated[
-    float, typer.Option(help="Well below one over the number of units; of all fits together.", show_default=False)
-]
+Place = Annotated[str, typer.Argument(metavar="LEDGER", help="A ledger file, or the address postgresql://... of one.")]
+Name = Annotated[str, typer.Argument(help="Name of the data set.")]
+Unit = Annotated[str, typer.Option(help="Whose presence is protected: document, row, person.")]
+CapEpsilon = Annotated[float, typer.Option(help="What all fits together may spend.")]
+CapDelta = Annotated[float, typer.Option(help="Well below one over the number of units; of all fits together.")]
 
 
 @ledger.command()
@@ -77,8 +72,7 @@ def register(
         str | None,
         typer.Option(
             help="A data set of which this one is a part: a group of units, fixed beforehand, that no other part "
-            "shares. Parts spend side by side.",
-            show_default=False,
+            "shares. Parts spend side by side."
         ),
     ] = None,
 ) -> None:
@@ -112,7 +106,7 @@ def register(
 @ledger.command()
 def grant(
     path: Place,
-    role: Annotated[str, typer.Argument(help="A role of the PostgreSQL server; it exists.", show_default=False)],
+    role: Annotated[str, typer.Argument(help="A role of the PostgreSQL server; it exists.")],
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Let the role look, verify and export, and charge nothing.")
     ] = False,
@@ -136,9 +130,7 @@ def grant(
 @ledger.command()
 def show(
     path: Place,
-    name: Annotated[
-        str | None, typer.Argument(help="One data set; all of them if not given.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="One data set; all of them if not given.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Print what each data set has spent, and what remains; and when somebody looked at it by `dpvb look`.
@@ -191,27 +183,21 @@ def show(
 @ledger.command()
 def quote(
     path: Place,
-    name: Annotated[
-        str | None, typer.Argument(help="Name of the data set; not needed if there is only one.", show_default=False)
-    ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="The budget of the fit; its noise is calibrated to it.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of the data set; not needed if there is only one.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The budget of the fit; its noise is calibrated to it.")] = None,
     delta: Annotated[
-        float | None,
-        typer.Option(help="Where epsilon is meant; the data set's delta if not given.", show_default=False),
+        float | None, typer.Option(help="Where epsilon is meant; the data set's delta if not given.")
     ] = None,
     noise_multiplier: Annotated[
-        float | None, typer.Option(help="Noise std over the clip norm, instead of epsilon.", show_default=False)
+        float | None, typer.Option(help="Noise std over the clip norm, instead of epsilon.")
     ] = None,
     num_steps: Annotated[int, typer.Option(help="Number J of noisy releases.")] = 20,
     sampling_prob: options.SamplingProb = None,
     swap_ratio: Annotated[
         float,
-        typer.Option(
-            help="Largest distance of two units' statistics over the clip norm: sqrt(2) for topic models, 2 in "
-            "general. It matters for replace_one only. With sampling, at least 1 is accounted.",
-            rich_help_panel=options.PLAN,
+        options.plan(
+            "Largest distance of two units' statistics over the clip norm: sqrt(2) for topic models, 2 in "
+            "general. It matters for replace_one only. With sampling, at least 1 is accounted."
         ),
     ] = 2.0,
     as_json: options.Json = False,
@@ -256,8 +242,7 @@ def verify(
     receipt: Annotated[
         list[Path] | None,
         typer.Option(
-            help="A model that was fitted with this ledger; its receipt must be there. May be given several times.",
-            show_default=False,
+            help="A model that was fitted with this ledger; its receipt must be there. May be given several times."
         ),
     ] = None,
 ) -> None:
@@ -289,7 +274,7 @@ def verify(
 @ledger.command()
 def export(
     path: Place,
-    out: Annotated[Path, typer.Argument(help="The file to write: JSON lines.", show_default=False)],
+    out: Annotated[Path, typer.Argument(help="The file to write: JSON lines.")],
     overwrite: options.Overwrite = False,
 ) -> None:
     """Write the whole chain as JSON lines, to be checked anywhere, without the ledger.

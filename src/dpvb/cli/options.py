@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,8 +14,24 @@ DATA = "the data and how to read them"
 PLAN = "the plan: what is spent and how"
 RUN = "the run: where it is counted and kept"
 
-Model = Annotated[Path, typer.Argument(help="A model that `dpvb fit` wrote.", show_default=False)]
-Out = Annotated[Path, typer.Option(help="The model file to write.", show_default=False)]
+
+def data(text: str, *names: str) -> Any:
+    """An option that says what the data are and how they are read."""
+    return typer.Option(*names, help=text, rich_help_panel=DATA)
+
+
+def plan(text: str, *names: str) -> Any:
+    """An option of the plan."""
+    return typer.Option(*names, help=text, rich_help_panel=PLAN)
+
+
+def run(text: str, *names: str) -> Any:
+    """An option of the run."""
+    return typer.Option(*names, help=text, rich_help_panel=RUN)
+
+
+Model = Annotated[Path, typer.Argument(help="A model that `dpvb fit` wrote.")]
+Out = Annotated[Path, typer.Option(help="The model file to write.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Level = Annotated[float, typer.Option(help="Probability inside an interval.")]
 Naive = Annotated[
@@ -24,10 +40,9 @@ Naive = Annotated[
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is already there.")]
 Rehearse = Annotated[
     bool,
-    typer.Option(
+    run(
+        "Make the same call on made-up rows of the declared columns: no row is read, nothing spent or written.",
         "--rehearse",
-        help="Make the same call on made-up rows of the declared columns: no row is read, nothing spent or written.",
-        rich_help_panel=RUN,
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
@@ -36,21 +51,19 @@ LogFile = Annotated[
     typer.Option(
         help="Add a line of JSON to this file for whatever is said and for each release, with its time; public facts "
         "alone.",
-        show_default=False,
         callback=log.begin,
         is_eager=True,
         rich_help_panel=RUN,
     ),
 ]
-Public = Annotated[bool, typer.Option("--public", help="State that these data are public. Needed.", show_default=False)]
+Public = Annotated[bool, typer.Option("--public", help="State that these data are public. Needed.")]
 
 # Documents.
 Documents = Annotated[
     Path,
     typer.Argument(
         help="A file of documents: .npz, .mtx, docword*.txt, .dat (lda-c), .jsonl, .csv, .parquet, .txt (also .gz), "
-        "or a folder of .txt files.",
-        show_default=False,
+        "or a folder of .txt files."
     ),
 ]
 
@@ -73,213 +86,105 @@ PublicDocuments = Annotated[
         rich_help_panel=DATA,
     ),
 ]
-LabelColumn = Annotated[str, typer.Option(help="Column of the label of a text.", rich_help_panel=DATA)]
-TextColumn = Annotated[str, typer.Option(help="Column or key of the text.", rich_help_panel=DATA)]
+LabelColumn = Annotated[str, data("Column of the label of a text.")]
+TextColumn = Annotated[str, data("Column or key of the text.")]
 Format = Annotated[
     str | None,
-    typer.Option(
-        "--format",
-        help="npz, mtx, docword, lda-c, jsonl, csv, parquet, txt or folder; told by the name if not given.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
+    data("npz, mtx, docword, lda-c, jsonl, csv, parquet, txt or folder; told by the name if not given.", "--format"),
 ]
 GroupColumn = Annotated[
-    str | None,
-    typer.Option(
-        help="Column or key of the person: all documents of a person are then protected together.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
+    str | None, data("Column or key of the person: all documents of a person are then protected together.")
 ]
 Seen = Annotated[
     Path | None,
-    typer.Option(
-        help="A private file of the persons in earlier fits, one a line: their documents add nothing. Needs "
-        "--group-column.",
-        show_default=False,
-        rich_help_panel=DATA,
+    data(
+        "A private file of the persons in earlier fits, one a line: their documents add nothing. Needs --group-column."
     ),
 ]
-Width = Annotated[
-    int | None,
-    typer.Option(help="Number of words, for lda-c without a vocabulary.", show_default=False, rich_help_panel=DATA),
-]
+Width = Annotated[int | None, data("Number of words, for lda-c without a vocabulary.")]
 TokenPattern = Annotated[
     str,
-    typer.Option(
-        help='What a word is in the lower-cased text: "english", "unicode" (letters of any script), "cjk-characters", '
-        "or a regular expression.",
-        rich_help_panel=DATA,
+    data(
+        'What a word is in the lower-cased text: "english", "unicode" (letters of any script), "cjk-characters", '
+        "or a regular expression."
     ),
 ]
 Vocabulary = Annotated[
     Path | None,
-    typer.Option(
-        help="A public list of words: english, french, german or spanish (english:2000 is its 2,000 most frequent "
-        "words), or a file with one word a line. Text needs it; of counts it names the columns.",
-        show_default=False,
-        rich_help_panel=DATA,
+    data(
+        "A public list of words: english, french, german or spanish (english:2000 is its 2,000 most frequent "
+        "words), or a file with one word a line. Text needs it; of counts it names the columns."
     ),
 ]
-Stream = Annotated[
-    bool,
-    typer.Option(
-        "--stream", help="Read the file anew at each pass: for data larger than memory.", rich_help_panel=DATA
-    ),
-]
+Stream = Annotated[bool, data("Read the file anew at each pass: for data larger than memory.", "--stream")]
 ANY_WORD = "[a-z]+"
 
 # CSV files.
-Separator = Annotated[
-    str, typer.Option(help="What stands between the fields of a CSV file: , ; | or tab.", rich_help_panel=DATA)
-]
-Decimal = Annotated[str, typer.Option(help="The decimal sign of a CSV file: . or a comma.", rich_help_panel=DATA)]
-Encoding = Annotated[
-    str,
-    typer.Option(
-        help="The encoding of the file, or of files in a folder: utf-8, latin-1, cp1252 ...", rich_help_panel=DATA
-    ),
-]
+Separator = Annotated[str, data("What stands between the fields of a CSV file: , ; | or tab.")]
+Decimal = Annotated[str, data("The decimal sign of a CSV file: . or a comma.")]
+Encoding = Annotated[str, data("The encoding of the file, or of files in a folder: utf-8, latin-1, cp1252 ...")]
 
 # Rows of numbers.
 Rows = Annotated[
     Path,
     typer.Argument(
         help="A table (.csv, .csv.gz, .parquet) with --schema, or a matrix: .npz (scipy.sparse.save_npz, or one NumPy "
-        "array) or .npy.",
-        show_default=False,
+        "array) or .npy."
     ),
 ]
-TableFile = Annotated[Path, typer.Argument(help="A table: .csv, .csv.gz or .parquet.", show_default=False)]
-SchemaFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--schema",
-        help="The public columns of a table, as JSON; see `dpvb schema`.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
-]
-Target = Annotated[
-    Path | None,
-    typer.Option(
-        help="The responses of a matrix's rows, .npy; a schema names them.", show_default=False, rich_help_panel=DATA
-    ),
-]
-Trials = Annotated[
-    Path | None,
-    typer.Option(help="The numbers of trials of a matrix's rows, .npy.", show_default=False, rich_help_panel=DATA),
-]
+TableFile = Annotated[Path, typer.Argument(help="A table: .csv, .csv.gz or .parquet.")]
+SchemaFile = Annotated[Path | None, data("The public columns of a table, as JSON; see `dpvb schema`.", "--schema")]
+Target = Annotated[Path | None, data("The responses of a matrix's rows, .npy; a schema names them.")]
+Trials = Annotated[Path | None, data("The numbers of trials of a matrix's rows, .npy.")]
 Exposure = Annotated[
-    Path | None,
-    typer.Option(
-        help="How long or how much each of a matrix's rows was counted, .npy; with --max-exposure.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
+    Path | None, data("How long or how much each of a matrix's rows was counted, .npy; with --max-exposure.")
 ]
 Offset = Annotated[
-    Path | None,
-    typer.Option(
-        help="What is added to the log odds or log mean of each of a matrix's rows, .npy; with --max-offset.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
+    Path | None, data("What is added to the log odds or log mean of each of a matrix's rows, .npy; with --max-offset.")
 ]
-Weights = Annotated[
-    Path | None,
-    typer.Option(
-        help="How many rows each of a matrix's rows counts as, .npy; with --max-weight.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
-]
+Weights = Annotated[Path | None, data("How many rows each of a matrix's rows counts as, .npy; with --max-weight.")]
 Group = Annotated[
-    Path | None,
-    typer.Option(
-        help="The person of each of a matrix's rows, .npy: all rows of a person are then protected together.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
+    Path | None, data("The person of each of a matrix's rows, .npy: all rows of a person are then protected together.")
 ]
 
 # Events.
-PersonColumn = Annotated[str, typer.Option(help="Column of the person.", rich_help_panel=DATA)]
-SymbolColumn = Annotated[str, typer.Option(help="Column of the symbol.", rich_help_panel=DATA)]
+PersonColumn = Annotated[str, data("Column of the person.")]
+SymbolColumn = Annotated[str, data("Column of the symbol.")]
 TimeColumn = Annotated[
-    str | None,
-    typer.Option(
-        help="Column by which a person's rows are ordered, numbers or dates; as they stand if not given.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
+    str | None, data("Column by which a person's rows are ordered, numbers or dates; as they stand if not given.")
 ]
 SequenceColumn = Annotated[
-    str | None,
-    typer.Option(
-        help="Column that says which of a person's sequences a row belongs to; each has one if not given.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
+    str | None, data("Column that says which of a person's sequences a row belongs to; each has one if not given.")
 ]
 StreamEvents = Annotated[
     bool,
-    typer.Option(
-        "--stream",
-        help="Cut the table by person into temporary files of this user's alone: for data larger than memory.",
-        rich_help_panel=DATA,
-    ),
+    data("Cut the table by person into temporary files of this user's alone: for data larger than memory.", "--stream"),
 ]
 
 # Rows of zeros and ones.
 Images = Annotated[
     Path,
     typer.Argument(
-        help="A matrix: .npz (scipy.sparse.save_npz, or one NumPy array), .npy, or idx (*-ubyte, *-ubyte.gz).",
-        show_default=False,
+        help="A matrix: .npz (scipy.sparse.save_npz, or one NumPy array), .npy, or idx (*-ubyte, *-ubyte.gz)."
     ),
 ]
 
 # The plan.
 SamplingProb = Annotated[
     float | None,
-    typer.Option(
-        help="Poisson batches: every unit is drawn with this probability, afresh at each step. Neither this nor "
-        "--batch-size: all of them at each step, which gives the best model for a given epsilon.",
-        show_default=False,
-        rich_help_panel=PLAN,
+    plan(
+        "Poisson batches: every unit is drawn with this probability, afresh at each step. Neither this nor "
+        "--batch-size: all of them at each step, which gives the best model for a given epsilon."
     ),
 ]
-BatchSize = Annotated[
-    int | None,
-    typer.Option(
-        help="Fixed-size batches, drawn afresh at each step; needs --num-examples.",
-        show_default=False,
-        rich_help_panel=PLAN,
-    ),
-]
-NumExamples = Annotated[
-    int | None,
-    typer.Option(
-        help="A public number of rows or documents, if there is one.", show_default=False, rich_help_panel=PLAN
-    ),
-]
+BatchSize = Annotated[int | None, plan("Fixed-size batches, drawn afresh at each step; needs --num-examples.")]
+NumExamples = Annotated[int | None, plan("A public number of rows or documents, if there is one.")]
 Relation = Annotated[
-    str,
-    typer.Option(
-        help="What is hidden: that a unit is there (add_or_remove_one), or which it is (replace_one).",
-        rich_help_panel=PLAN,
-    ),
+    str, plan("What is hidden: that a unit is there (add_or_remove_one), or which it is (replace_one).")
 ]
 ADD_OR_REMOVE = "add_or_remove_one"
 
 # The run.
 Cluster = Annotated[
-    str | None,
-    typer.Option(
-        help="local:N spreads each step over N processes of this machine. The model is the same, bit for bit.",
-        show_default=False,
-        rich_help_panel=RUN,
-    ),
+    str | None, run("local:N spreads each step over N processes of this machine. The model is the same, bit for bit.")
 ]

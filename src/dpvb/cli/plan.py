@@ -239,7 +239,7 @@ def _vocabulary(share: float, shape: dict[str, Any]) -> tuple[dict[str, float], 
     if shape["epsilon"] is None:
         raise ParameterError("vocabulary_share= needs epsilon=, of which it is a part.")
     model = LDA(vocabulary="private", vocabulary_share=share, **shape)
-    mechanism = model._calibrated(model.task([]).plan).releases[0].mechanism
+    mechanism = model.task([]).plan.releases[0].mechanism
     assert isinstance(mechanism, Threshold)
     facts = {
         "share": share,

@@ -6,7 +6,7 @@ Each returns what `fit` of an estimator takes.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -233,10 +233,31 @@ READINGS: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
 }
 
 
-def read(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Private rows of a form, by those of the given values that its function takes."""
+def read(form: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Private rows of a form, by those of the values that its function takes."""
     reading = READINGS[form]
-    return reading(**{name: given[name] for name in inspect.signature(reading).parameters if name in given})
+    return reading(**{name: values[name] for name in inspect.signature(reading).parameters if name in values})
+
+
+def options_of(*forms: str, without: Collection[str]) -> dict[str, inspect.Parameter]:
+    """The options by which these forms of data are read, but for some."""
+    each = [inspect.signature(READINGS[form], eval_str=True).parameters.values() for form in forms]
+    named = {option.name: option.replace(kind=option.KEYWORD_ONLY) for options in each for option in options}
+    return {name: option for name, option in named.items() if name not in without}
+
+
+def with_options(added: Mapping[str, inspect.Parameter]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that puts options into the signature of a command, whose last parameter takes them."""
+
+    def signed(command: Callable[..., None]) -> Callable[..., None]:
+        *own, _ = inspect.signature(command, eval_str=True).parameters.values()
+        # Those first that must be given.
+        ordered = sorted([*own, *added.values()], key=lambda option: option.default is not option.empty)
+        command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+        command.__annotations__ = {option.name: option.annotation for option in ordered}
+        return command
+
+    return signed
 
 
 def _check_matrix(data: Path) -> None:

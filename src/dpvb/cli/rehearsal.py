@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,12 @@ from dpvb.guards.errors import ParameterError
 if TYPE_CHECKING:
     from dpvb.core.plan import Plan
     from dpvb.estimators.base import PrivateEstimator
+    from dpvb.runs.run import Run
 
 _MARK = "REHEARSAL on made-up rows: what follows says nothing about anybody.\n"
 
 
-def rehearse(model: PrivateEstimator, given: Mapping[str, Any], *, cluster: str | None, quiet: bool) -> None:
+def rehearse(model: PrivateEstimator, given: Mapping[str, Any], run: Run, *, quiet: bool) -> None:
     """Fit made-up rows, print what a fit would show, how long it took, and what the fit will cost."""
     from dpvb.estimators.rehearsal import NUM_ROWS
 
@@ -32,7 +34,7 @@ def rehearse(model: PrivateEstimator, given: Mapping[str, Any], *, cluster: str 
             plans[:] = [plan]
             tell(step, plan)
 
-        fitted: Any = model.rehearse(**columns, progress=told, cluster=cluster)
+        fitted: Any = model.rehearse(**columns, run=replace(run, progress=told))
     seconds = time.perf_counter() - start
     if getattr(fitted, "coef_std_", None) is not None:
         echo(_MARK)
@@ -45,11 +47,11 @@ def rehearse(model: PrivateEstimator, given: Mapping[str, Any], *, cluster: str 
     if not Path(given["data"]).exists():
         remark(f"{given['data']}: there is no such file, so that the fit will be refused.")
     remark(f"The fit itself: {spent(fitted)}.")
-    if model.ledger is not None and math.isfinite(model.epsilon):
-        from dpvb.runs.counted import opened
+    if run.ledger is not None and math.isfinite(model.epsilon):
+        from dpvb.runs.run import opened
 
-        with opened(model.ledger) as found:
-            remark(f"The ledger: {found.quote(plans[0], dataset=model.dataset)}")
+        with opened(run.ledger) as ledger:
+            remark(f"The ledger: {ledger.quote(plans[0], dataset=run.dataset)}")
 
 
 def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -119,7 +119,7 @@ app = typer.Typer(
 
         dpvb fit lda notes --vocabulary words.txt --topics 4 --epsilon 1 --delta 1e-5 --out notes.dpvb
 
-        dpvb topics notes.dpvb
+        dpvb show notes.dpvb --what topics
 
         dpvb show notes.dpvb
 
@@ -127,7 +127,7 @@ app = typer.Typer(
 
         dpvb fit logistic people.csv --schema people.json --epsilon 1 --delta 1e-5 --out people.dpvb
 
-        dpvb coef people.dpvb
+        dpvb show people.dpvb --what coefficients
 
     `dpvb demo` shows it all on Wikipedia articles. `dpvb COMMAND --help` explains a command.""",
 )

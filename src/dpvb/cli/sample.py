@@ -16,9 +16,7 @@ from dpvb.guards.errors import ParameterError
 
 @app.command()
 def sample(
-    folder: Annotated[
-        Path, typer.Argument(help="Where the files go; a new folder, or one without such files.", show_default=False)
-    ],
+    folder: Annotated[Path, typer.Argument(help="Where the files go; a new folder, or one without such files.")],
 ) -> None:
     """Write made-up data to try all of this on: notes, a table with its schema, images, visits, a word list.
 

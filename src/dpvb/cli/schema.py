@@ -19,15 +19,13 @@ from dpvb.guards.errors import ParameterError, PrivacyError
 def schema(
     file: Annotated[Path | None, typer.Argument(help="A schema to check; none: print an example.")] = None,
     header: Annotated[
-        Path | None,
-        typer.Option(help="A CSV file: write a schema to fill in of its first line.", show_default=False),
+        Path | None, typer.Option(help="A CSV file: write a schema to fill in of its first line.")
     ] = None,
     dictionary: Annotated[
-        Path | None,
-        typer.Option(help="A data dictionary, CSV or Frictionless JSON: make it a schema.", show_default=False),
+        Path | None, typer.Option(help="A data dictionary, CSV or Frictionless JSON: make it a schema.")
     ] = None,
-    target: Annotated[str | None, typer.Option(help="The column of responses.", show_default=False)] = None,
-    group: Annotated[str | None, typer.Option(help="The column that says whose a row is.", show_default=False)] = None,
+    target: Annotated[str | None, typer.Option(help="The column of responses.")] = None,
+    group: Annotated[str | None, typer.Option(help="The column that says whose a row is.")] = None,
     yes: Annotated[
         bool,
         typer.Option(
@@ -112,7 +110,7 @@ def _check_sure(shown: str, what: str, sure: bool, *, quotes_data: bool) -> None
         )
     if shown:
         remark(shown)
-    if asked and typer.prompt(f"Type yes if {what}", default="", show_default=False, err=True) != "yes":
+    if asked and typer.prompt(f"Type yes if {what}", default="", err=True) != "yes":
         raise PrivacyError("nothing was written: only a typed yes goes on.")
 
 

@@ -35,19 +35,11 @@ def print_table(
     title: str, columns: list[str], rows: list[list[str]], *, numbers: tuple[int, ...] | None = None
 ) -> None:
     """Print a table; the columns `numbers` (None: all but the first) are aligned to the right."""
-    from rich import box
-    from rich.table import Table
+    from dpvb.results.figures import aligned
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, name in enumerate(columns):
-        right = place > 0 if numbers is None else place in numbers
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*map(printable, row))
-    console = new_console()
-    if title:
-        console.print(f"\n{printable(title)}", style="bold")
-    console.print(table)
+    right = range(1, len(columns)) if numbers is None else numbers
+    head, *lines = aligned([columns, *rows], right)
+    echo("\n".join(["", *([title] if title else []), head, "-" * len(head), *lines]))
 
 
 def is_terminal(*streams: TextIO | None) -> bool:
@@ -62,10 +54,15 @@ def echo(text: str, *, err: bool = False) -> None:
     typer.echo("\n".join(map(printable, text.split("\n"))), err=err)
 
 
-def print_json(facts: Any, *, ensure_ascii: bool = True) -> None:
-    """Print plain values as JSON on standard output; what is no visible character is written by its number."""
+def as_json(facts: Any, *, ensure_ascii: bool = True) -> str:
+    """Plain values as JSON; what is no visible character is written by its number."""
     text = json.dumps(facts, indent=2, allow_nan=False, ensure_ascii=ensure_ascii)
-    echo("".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text))
+    return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text)
+
+
+def print_json(facts: Any, *, ensure_ascii: bool = True) -> None:
+    """Print plain values as JSON on standard output."""
+    echo(as_json(facts, ensure_ascii=ensure_ascii))
 
 
 def spent(model: Any) -> str:

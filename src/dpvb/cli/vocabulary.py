@@ -16,13 +16,12 @@ from dpvb.guards.errors import ParameterError, PrivacyError, check_integer
 @app.command()
 def vocabulary(
     data: options.Documents,
-    out: Annotated[Path, typer.Option(help="The list to write, one word a line.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The list to write, one word a line.")],
     public: options.Public = False,
     min_df: Annotated[int, typer.Option(help="Least number of texts that a word is in.")] = 10,
     most: Annotated[int, typer.Option(help="At most so many words, those in most texts.")] = 10_000,
     stop_words: Annotated[
-        str | None,
-        typer.Option(help="Leave out those of english, french, german or spanish.", show_default=False),
+        str | None, typer.Option(help="Leave out those of english, french, german or spanish.")
     ] = None,
     text_column: options.TextColumn = "text",
     file_format: options.Format = None,

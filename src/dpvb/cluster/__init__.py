@@ -1,6 +1,6 @@
 """One owner, many processes: the batch pass of a fit, spread over this machine or over a cluster of Dask.
 
-`fit(X, cluster="local:4")` uses four processes of this machine, `fit(X, cluster=client)` the workers of a
+`dpvb.Run(cluster="local:4")` uses four processes of this machine, `dpvb.Run(cluster=client)` the workers of a
 `distributed.Client`. The released values are the same, bit for bit, on one process and on any number, also where a
 worker was killed on the way. Noise is added once, here, after the sum; a part that is missing ends the fit.
 """

@@ -25,7 +25,7 @@ _MAIN = "import sys; sys.path[:] = sys.argv[1:]; from dpvb.cluster.process impor
 
 @final
 class LocalPool:
-    """A pool of processes for `fit(X, cluster=pool)`; `with` ends them.
+    """A pool of processes for `dpvb.Run(cluster=pool)`; `with` ends them.
 
     They read private data and are inside the wall: they talk to this process alone, through pipes, write nothing, and
     end with it. The machine's cores are shared out among them.
@@ -111,11 +111,11 @@ class LocalPool:
                 assert process.stdout is not None
                 send(process.stdin, request)
                 return pickle.loads(receive(process.stdout))
-            except (OSError, EOFError):
+            except Exception:  # It died, or what it wrote is no answer.
                 _end(process)
             if self._interrupted:
                 break
-            with suppress(OSError, EOFError):
+            with suppress(Exception):
                 self._processes[worker] = new = self._started()
                 assert new.stdin is not None
                 assert new.stdout is not None

@@ -100,7 +100,7 @@ class SpreadSource(Spread[Batch], Generic[Batch]):
 
     def _check_versions(self) -> None:
         versions = self._gather(_version, (self._model, self._model is not None), "start")
-        if versions is None or any(version != __version__ for version in versions):
+        if versions is None or not all(type(version) is str and version == __version__ for version in versions):
             raise ParameterError(
                 f"the processes of the cluster cannot load the model: each needs dpvb {__version__}, and whatever "
                 "modules the model is made of."

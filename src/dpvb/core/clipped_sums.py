@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Generic, final
+from typing import Any, Generic, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,26 +112,26 @@ class Work(Generic[Batch]):
         if length > LARGEST_BATCH and not is_shipped(self._model):  # One unit; whether it is depends on it alone.
             raise ValueError(f"a model of one's own is asked about at most {LARGEST_BATCH} rows at once")
         release, rows, num_units = self.release, batch.rows, batch.num_units
-        answer = self.query(rows)
-        found = {name: answer[name].of_block(block, length) for name, block in release.asked.items()}
+        answer = self.query(rows if is_shipped(self._model) else _lent(rows))
+        rows_of_block = {name: answer[name].of_block(block, length) for name, block in release.asked.items()}
         if batch.unit_of_row is not None:
-            found = {name: grouped(rows, batch.unit_of_row, num_units) for name, rows in found.items()}
-        own = {name: _in_domain(found[name], block) for name, block in release.asked.items()}
-        norms = {name: contribution.norms() for name, contribution in own.items()}
+            rows_of_block = {name: grouped(rows, batch.unit_of_row, num_units) for name, rows in rows_of_block.items()}
+        contributions = {name: _in_domain(rows_of_block[name], block) for name, block in release.asked.items()}
+        norms = {name: contribution.norms() for name, contribution in contributions.items()}
         if any(norm.shape != (num_units,) for norm in norms.values()):
             raise ValueError("a contribution for every unit, and for nothing else")
         usable = np.logical_and.reduce([np.isfinite(norm) for norm in norms.values()])
-        relative = {name: np.where(usable, norms[name], 0.0) / release.blocks[name].bound for name in own}
+        relative = {name: np.where(usable, norms[name], 0.0) / release.blocks[name].bound for name in contributions}
         if release.clip == "joint":
-            squares = [(release.weights[name] * relative[name]) ** 2 for name in own]
-            share = 1.0 - math.fsum(release.weights[name] ** 2 for name in release.blocks.keys() - own.keys())
-            relative = dict.fromkeys(own, np.sqrt(np.sum(squares, axis=0) / share) * (1.0 + 2.0**-48))
+            squares = [(release.weights[name] * relative[name]) ** 2 for name in contributions]
+            share = 1.0 - math.fsum(release.weights[name] ** 2 for name in release.blocks.keys() - contributions.keys())
+            relative = dict.fromkeys(contributions, np.sqrt(np.sum(squares, axis=0) / share) * (1.0 + 2.0**-48))
         sums = zeros(release)
-        for name, contribution in own.items():
+        for name, contribution in contributions.items():
             weights = np.where(usable & (norms[name] > 0), _MARGIN / np.maximum(relative[name], _MARGIN), 0.0)
             contribution.accumulate(weights, self.grids[name], sums[name])
         counted = usable & np.logical_or.reduce([norm > 0 for norm in norms.values()])
-        shortened = np.logical_or.reduce([*(own > 1.0 + TOLERANCE for own in relative.values())])
+        shortened = np.logical_or.reduce([*(length > 1.0 + TOLERANCE for length in relative.values())])
         shortened |= _cut(rows, batch.unit_of_row, num_units)
         for name, units in ((COUNTED, counted), (SHORTENED, counted & shortened)):
             if name in sums:
@@ -152,6 +153,18 @@ class Spread(ABC, Generic[Batch]):
     @abstractmethod
     def sums(self, work: Work[Batch], step: int) -> Mapping[str, Ints]:
         """What `work.sums` gives for all units; raises if any part is missing."""
+
+
+def _lent(rows: Any) -> Any:
+    """Return rows for a model of one's own: what it writes into them reaches no other unit and no later release.
+
+    Chunks may be views of data that are held in memory.
+    """
+    if not isinstance(rows, np.ndarray):
+        return deepcopy(rows)
+    view = rows.view()
+    view.flags.writeable = False
+    return view
 
 
 def _cut(rows: object, unit_of_row: Ints | None, num_units: int) -> Bools:

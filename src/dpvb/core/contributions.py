@@ -93,9 +93,11 @@ def upper_norms(values: Floats) -> Floats:
     squares, square_n = np.empty((min(block, num_rows), d)), np.empty(num_rows)
     with np.errstate(over="ignore", under="ignore"):
         for start in range(0, num_rows, block):
-            own = square_n[start : start + block]
+            block_square_n = square_n[start : start + block]
             # Not einsum: its blocks depend on a row's place in the batch, and a norm's last bit must not.
-            np.add.reduce(np.square(flat[start : start + block], out=squares[: len(own)]), axis=1, out=own)
+            np.add.reduce(
+                np.square(flat[start : start + block], out=squares[: len(block_square_n)]), axis=1, out=block_square_n
+            )
         norm_n = np.sqrt(square_n) * (1.0 + (d + 8) * 2.0**-52)
     extreme = np.flatnonzero(~((square_n > 2.0**-900) & (square_n < 2.0**900)))
     norm_n[extreme] = _extreme_norms(flat[extreme])

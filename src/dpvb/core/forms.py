@@ -45,8 +45,8 @@ class MeasuredRows:
     """
 
     def __init__(self, x_nd: Floats) -> None:
-        own = floats(x_nd)
-        self.x_nd = own if own.flags.owndata else own.copy()
+        values = floats(x_nd)
+        self.x_nd = values if values.flags.owndata else values.copy()
         self.length_n = upper_norms(self.x_nd)
         self.x_nd.flags.writeable = self.length_n.flags.writeable = False
 
@@ -64,13 +64,13 @@ def _truncated_sum(value_nd: Floats, factor_n: Floats, grid: Grid) -> Ints:
     block, total = max(1, ENTRIES // max(1, d)), np.zeros(d, dtype=np.int64)
     steps, whole = np.empty((min(block, num_rows), d)), np.empty((min(block, num_rows), d), dtype=np.int64)
     for start in range(0, num_rows, block):
-        own = steps[: num_rows - start]
+        step_n = steps[: num_rows - start]
         # The grid is a power of two: the second product is exact, and the first errs by 2⁻⁵³ at most.
-        np.multiply(value_nd[start : start + block], factor_n[start : start + block, None], out=own)
-        own *= 1.0 / grid.step
+        np.multiply(value_nd[start : start + block], factor_n[start : start + block, None], out=step_n)
+        step_n *= 1.0 / grid.step
         # Conversion to integers truncates.
-        np.copyto(whole[: len(own)], own, casting="unsafe")
-        total += whole[: len(own)].sum(axis=0)
+        np.copyto(whole[: len(step_n)], step_n, casting="unsafe")
+        total += whole[: len(step_n)].sum(axis=0)
     return total
 
 
@@ -308,7 +308,7 @@ class Gram:
             factor_n = np.sqrt(weights[used] * 2.0**-square_exponent) * np.sqrt(self.scale_n[used])
         # A subnormal factor has few bits; its row is below the grid unless it lies within a step of overflow.
         factor_n = np.where(factor_n >= 2.0**-1021, factor_n, 0.0)
-        block, found = np.empty((min(most, len(used)), d)), np.zeros((d, d), order="F")
+        block, gram = np.empty((min(most, len(used)), d)), np.zeros((d, d), order="F")
         total = None if d > _WIDE else np.zeros((d, d), dtype=np.int64)
         for start in range(0, len(used), most):
             rows = slice(start, start + most)
@@ -316,11 +316,11 @@ class Gram:
             _round_rows(u, factor_n[rows])
             # The rank-k update forms one triangle, in half the time of a product; its scale is a power of two.
             scale = 2.0 ** (square_exponent - step_exponent)
-            found = dsyrk(scale, u.T, c=found, lower=1, overwrite_c=1)
+            gram = dsyrk(scale, u.T, c=gram, lower=1, overwrite_c=1)
             if total is None:
-                _add_triangle(found.T, out)
+                _add_triangle(gram.T, out)
             else:
-                total += found.T.astype(np.int64)
+                total += gram.T.astype(np.int64)
         if total is not None:
             out += pack_symmetric(total)
 
@@ -398,10 +398,10 @@ class _UnitByUnit:
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
         for n in np.flatnonzero(weights):
-            alone, own = np.zeros_like(weights), np.zeros_like(out)
+            alone, out_of_unit = np.zeros_like(weights), np.zeros_like(out)
             alone[n] = weights[n]
-            self.units.accumulate(alone, grid, own)
-            out += np.maximum(own, 0)
+            self.units.accumulate(alone, grid, out_of_unit)
+            out += np.maximum(out_of_unit, 0)
 
 
 def grouped(contribution: Contribution, unit_of_row: Ints, num_units: int) -> Contribution:
@@ -410,8 +410,8 @@ def grouped(contribution: Contribution, unit_of_row: Ints, num_units: int) -> Co
     Dense rows are summed first, so that a unit's own norm is used; otherwise the triangle inequality bounds
     it. A row with NaN or infinity is dropped, the rest of its unit stays.
     """
-    own = getattr(contribution, "grouped", None)
-    return _RowsOfUnits(contribution, unit_of_row, num_units) if own is None else own(unit_of_row, num_units)
+    grouped = getattr(contribution, "grouped", None)
+    return _RowsOfUnits(contribution, unit_of_row, num_units) if grouped is None else grouped(unit_of_row, num_units)
 
 
 def nonnegative(contribution: Contribution) -> Contribution:
@@ -419,8 +419,8 @@ def nonnegative(contribution: Contribution) -> Contribution:
 
     So any two of them have a nonnegative inner product, whatever q they were found at.
     """
-    own = getattr(contribution, "nonnegative", None)
-    return _UnitByUnit(contribution) if own is None else own()
+    nonnegative = getattr(contribution, "nonnegative", None)
+    return _UnitByUnit(contribution) if nonnegative is None else nonnegative()
 
 
 def _without_negative(values: Floats) -> Floats:

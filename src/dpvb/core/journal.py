@@ -78,11 +78,11 @@ def recorded(journal: Journal, step: int, release: Release, dtype: type[Any]) ->
     Raises:
         CheckpointError: for such a record.
     """
-    made = journal.recorded(step)
+    noisy = journal.recorded(step)
     form = {name: (block.packed_shape, np.dtype(dtype)) for name, block in release.blocks.items()}
-    if made is not None and {name: (array.shape, array.dtype) for name, array in made.items()} != form:
+    if noisy is not None and {name: (array.shape, array.dtype) for name, array in noisy.items()} != form:
         raise CheckpointError(
             "the record of this run holds a release of another form than its plan's: it was changed, or is another "
             "run's. Nothing is released; begin a new run."
         )
-    return made
+    return noisy

@@ -192,6 +192,6 @@ def totals(source: NamedSource, num_names: int, most: int, grid: Grid, words: Wo
         order = np.lexsort((words(len(unit), used), unit))
         used += len(unit)
         first_n = np.cumsum(number_n) - number_n
-        given = order[np.arange(len(unit)) - first_n[unit] < most]
-        np.add.at(total, name[given], weight_t[np.minimum(number_n, most)][unit[given]])
+        counted = order[np.arange(len(unit)) - first_n[unit] < most]
+        np.add.at(total, name[counted], weight_t[np.minimum(number_n, most)][unit[counted]])
     return total

@@ -133,14 +133,14 @@ class Plan:
 
     def scaled(self, scale: float) -> Plan:
         """The same plan with all noise multipliers scaled."""
-        made = {
+        counts_of_phase = {
             id(release): replace(
                 release,
                 mechanism=replace(release.mechanism, noise_multiplier=scale * release.mechanism.noise_multiplier),
             )
             for release in self.releases
         }
-        return replace(self, releases=[made[id(release)] for release in self.releases])
+        return replace(self, releases=[counts_of_phase[id(release)] for release in self.releases])
 
     def epsilon(self, delta: float, method: str = "pld") -> float:
         """ε at a public δ, an upper bound."""
@@ -192,7 +192,7 @@ def phased(
         neighboring_relation, unit, clip: as in Plan and Release.
     """
     in_phase = {phase: {name: block for name, block in blocks.items() if block.phase == phase} for phase in PHASES}
-    in_phase = {phase: with_counts(own) if own else own for phase, own in in_phase.items()}
+    in_phase = {phase: with_counts(releases) if releases else releases for phase, releases in in_phase.items()}
     if not in_phase["step"]:
         schedule = ()
     elif not len(schedule):

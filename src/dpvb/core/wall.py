@@ -121,11 +121,11 @@ class Wall(Generic[Batch]):
         if self.__party is None:
             raise PrivacyError("this wall is alone: use release.")
         step = self._charge(release)
-        made = recorded(self.__journal, step, release, np.int64)
-        if made is None:
-            made = conceal(self._noised(query, release, step))
-            self.__journal.record(step, made)
-        return made, self.__noise.private
+        noisy = recorded(self.__journal, step, release, np.int64)
+        if noisy is None:
+            noisy = conceal(self._noised(query, release, step))
+            self.__journal.record(step, noisy)
+        return noisy, self.__noise.private
 
     def names(self, release: Release) -> names.Found:
         """Return the names of all units that are above a threshold, with their noisy totals; see `names.found`.
@@ -137,12 +137,12 @@ class Wall(Generic[Batch]):
         names.check(release, self.__plan, self.__party is None)
         source: Any = self.__source
         step = self._charge(release)
-        grid, made = self.__grids[step][names.WORDS], self.__journal.recorded(step)
-        if made is None:
+        grid, words = self.__grids[step][names.WORDS], self.__journal.recorded(step)
+        if words is None:
             self.__journal.begin(step)
-            made = _behind(lambda: names.found(source, release, grid, self.__noise, step=step, plan=self.__plan))
-            self.__journal.record(step, made)
-        return names.Found.of(made, grid)
+            words = _behind(lambda: names.found(source, release, grid, self.__noise, step=step, plan=self.__plan))
+            self.__journal.record(step, words)
+        return names.Found.of(words, grid)
 
     def forgo(self, release: Release) -> None:
         """Pass over the plan's next release: nothing is read, and what was charged stays charged.

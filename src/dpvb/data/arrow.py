@@ -46,13 +46,13 @@ def cells(column: Any) -> Cells:
     Args:
         column: an Array or ChunkedArray; private.
     """
-    found = [_cells(chunk) for chunk in getattr(column, "chunks", [column])]
-    if len(found) == 1:
-        return found[0]
-    arrays = [part for part in found if isinstance(part, np.ndarray)]
-    if arrays and len(arrays) == len(found):
+    parts_of_column = [_cells(chunk) for chunk in getattr(column, "chunks", [column])]
+    if len(parts_of_column) == 1:
+        return parts_of_column[0]
+    arrays = [part for part in parts_of_column if isinstance(part, np.ndarray)]
+    if arrays and len(arrays) == len(parts_of_column):
         return np.concatenate(arrays)
-    return [cell for part in found for cell in (part.tolist() if isinstance(part, np.ndarray) else part)]
+    return [cell for part in parts_of_column for cell in (part.tolist() if isinstance(part, np.ndarray) else part)]
 
 
 def _cells(column: Any) -> Cells:
@@ -86,10 +86,10 @@ def _times(arrow: Any, column: Any) -> Cells:
         return [None] * len(column)
     whole = column.view(arrow.int32() if kind.bit_width == 32 else arrow.int64()).cast(arrow.int64())
     number = np.asarray(arrow.compute.fill_null(whole, np.iinfo(np.int64).min))  # NaT, as NumPy keeps it
-    found = number.view(f"{'m8' if types.is_duration(kind) else 'M8'}[{unit}]")
+    moments = number.view(f"{'m8' if types.is_duration(kind) else 'M8'}[{unit}]")
     if types.is_time(kind):
-        return [None if np.isnat(one) else _time_of_day(one) for one in found]
-    return in_utc(found) if types.is_timestamp(kind) and kind.tz is not None else found
+        return [None if np.isnat(one) else _time_of_day(one) for one in moments]
+    return in_utc(moments) if types.is_timestamp(kind) and kind.tz is not None else moments
 
 
 def _time_of_day(moment: Any) -> str | None:

@@ -203,8 +203,8 @@ def _records(file: BinaryIO, rest: bytes, num_fields: int, places: list[int], di
             yield nothing
         used = 1
         while used:
-            found, used = _cut(text, num_fields, places, dialect, is_last=is_last)
-            yield from found
+            records, used = _cut(text, num_fields, places, dialect, is_last=is_last)
+            yield from records
             text = text[used:]
         rest = text
         if len(rest) > MAX_DOCUMENT_BYTES:
@@ -272,8 +272,8 @@ def _read_header(file: BinaryIO, dialect: Dialect) -> tuple[list[bytes], bytes]:
     header, rest = _header_line(file, dialect)
     slot_f = np.arange(header.count(dialect.separator.encode()) + 1)
     found_n, cells, _ = _cut_all(header, slot_f, dialect, is_last=True, skips_blank=True)
-    found = cells[0, : max(found_n[0], 0)] if len(found_n) else cells[:0].reshape(0, 3)
-    return _fields(header, *found.T), rest
+    fields = cells[0, : max(found_n[0], 0)] if len(found_n) else cells[:0].reshape(0, 3)
+    return _fields(header, *fields.T), rest
 
 
 def _header_line(file: BinaryIO, dialect: Dialect) -> tuple[bytes, bytes]:

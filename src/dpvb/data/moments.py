@@ -75,14 +75,14 @@ def moments(cells: Cells) -> Floats:
 
 
 def _each(cells: Cells) -> Floats:
-    found = list[Moment]()
+    each_moment = list[Moment]()
 
     def place(cell: object) -> int:
-        found.append(moment(cell))
-        return len(found) - 1
+        each_moment.append(moment(cell))
+        return len(each_moment) - 1
 
     place_n = each(cells, place)
-    return np.array(found, dtype=np.float64).reshape(-1, 3)[place_n]
+    return np.array(each_moment, dtype=np.float64).reshape(-1, 3)[place_n]
 
 
 def _whole(cells: NDArray[Any]) -> Floats:
@@ -92,9 +92,9 @@ def _whole(cells: NDArray[Any]) -> Floats:
     shared_n, large_n = (np.abs(nearest_n) >= first for first in (_FIRST_SHARED, _FIRST_LARGE))
     middle_n = shared_n & ~large_n
     rest_n[middle_n] = cells[middle_n].astype(np.int64) - nearest_n[middle_n].astype(np.int64)
-    found = _joined(nearest_n, rest_n)
-    found[large_n] = _each(cells[large_n])
-    return found
+    moment_n = _joined(nearest_n, rest_n)
+    moment_n[large_n] = _each(cells[large_n])
+    return moment_n
 
 
 def _dates(cells: NDArray[Any], per_second: int) -> Floats:
@@ -107,10 +107,10 @@ def _dates(cells: NDArray[Any], per_second: int) -> Floats:
 
 
 def _joined(first_n: NDArray[Any], second_n: Any = 0.0, third_n: Any = 0.0) -> Floats:
-    found = np.zeros((len(first_n), 3))
+    moment_n = np.zeros((len(first_n), 3))
     with np.errstate(all="ignore"):  # a long double beyond float64
-        found[:, 0], found[:, 1], found[:, 2] = first_n, second_n, third_n
-    return found
+        moment_n[:, 0], moment_n[:, 1], moment_n[:, 2] = first_n, second_n, third_n
+    return moment_n
 
 
 def _rest(text: str, nearest: float) -> tuple[float, float]:

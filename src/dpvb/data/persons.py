@@ -102,13 +102,13 @@ def elsewhere(
     Raises:
         DataFormatError: for earlier persons that are a text, or no sequence.
     """
-    key, found = secrets.token_bytes(32), []
+    key, others = secrets.token_bytes(32), []
     seen = {digest for cell in _ids("seen", earlier) if (digest := digest_of(cell, key)) is not None}
     for path in paths:
-        own = {digest for cell in persons(path) if (digest := digest_of(cell, key)) is not None}
-        found.append(Elsewhere(key, frozenset(own & seen)))
-        seen |= own
-    return found
+        digests = {digest for cell in persons(path) if (digest := digest_of(cell, key)) is not None}
+        others.append(Elsewhere(key, frozenset(digests & seen)))
+        seen |= digests
+    return others
 
 
 def newcomers(group: Iterable[object], seen: Iterable[object]) -> list[object]:
@@ -117,8 +117,8 @@ def newcomers(group: Iterable[object], seen: Iterable[object]) -> list[object]:
     Raises:
         DataFormatError: for a text, or what is no sequence.
     """
-    cells, known = _ids("group", group), {identity(cell) for cell in _ids("seen", seen)}
-    return [None if identity(cell) in known else cell for cell in cells]
+    cells, seen_ids = _ids("group", group), {identity(cell) for cell in _ids("seen", seen)}
+    return [None if identity(cell) in seen_ids else cell for cell in cells]
 
 
 def read_ids(path: Path) -> list[bytes]:

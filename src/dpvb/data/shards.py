@@ -76,10 +76,10 @@ def one_width(widths: Iterable[int]) -> int:
     Raises:
         DataFormatError: they declare different ones.
     """
-    found = {*widths}
-    if len(found) > 1:
-        raise DataFormatError(f"The files declare different numbers of columns: {sorted(found)}.")
-    return found.pop()
+    distinct = {*widths}
+    if len(distinct) > 1:
+        raise DataFormatError(f"The files declare different numbers of columns: {sorted(distinct)}.")
+    return distinct.pop()
 
 
 def paths_of(data: object, name: str = "X") -> list[Path] | None:

@@ -81,10 +81,10 @@ def slab_of_sparse(matrix: Any) -> Slab:
 
 def slab_of_triples(row: NDArray[Any], column: NDArray[Any], value: NDArray[Any], num_rows: int) -> Slab:
     """Return the rows 0..num_rows-1 of (row, column, value) triples in any order; other rows are dropped."""
-    kept = np.flatnonzero((row >= 0) & (row < num_rows))
-    kept = kept[np.argsort(row[kept], kind="stable")]
-    lengths = np.bincount(row[kept].astype(np.int64), minlength=num_rows)
-    return Slab(running_total(lengths), column[kept], value[kept])
+    entry = np.flatnonzero((row >= 0) & (row < num_rows))
+    entry = entry[np.argsort(row[entry], kind="stable")]
+    lengths = np.bincount(row[entry].astype(np.int64), minlength=num_rows)
+    return Slab(running_total(lengths), column[entry], value[entry])
 
 
 def stacked(slabs: Iterable[Slab]) -> Slab:
@@ -111,8 +111,8 @@ def places(indptr: Integers, rows: Which) -> tuple[Integers, Which]:
         first, stop, _ = rows.indices(len(indptr) - 1)
         return indptr[first : stop + 1] - indptr[first], slice(int(indptr[first]), int(indptr[stop]))
     lengths = np.diff(indptr)[rows]
-    own = running_total(lengths)
-    return own, np.repeat(indptr[rows] - own[:-1], lengths) + np.arange(own[-1])
+    new_indptr = running_total(lengths)
+    return new_indptr, np.repeat(indptr[rows] - new_indptr[:-1], lengths) + np.arange(new_indptr[-1])
 
 
 def spans(

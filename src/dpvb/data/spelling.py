@@ -138,8 +138,8 @@ def as_numbers(cells: Cells) -> Floats:
         if kind not in "OSUTm":
             return np.full(cells.shape, np.nan)
         each_cell = cells.ravel() if kind == "m" else cells.ravel().tolist()
-        found = np.array([number(cell) for cell in each_cell], dtype=np.float64)
-        return found.reshape(cells.shape)
+        numbers = np.array([number(cell) for cell in each_cell], dtype=np.float64)
+        return numbers.reshape(cells.shape)
 
 
 def real(array: NDArray[Any]) -> NDArray[Any]:
@@ -254,7 +254,7 @@ def each(cells: Cells, function: Callable[[object], int]) -> NDArray[np.int64]:
         for place in np.argsort(first):
             answers[place] = function(values[place])
         return answers[inverse]
-    known: dict[object, int] = {}
+    result_of_key: dict[object, int] = {}
     result = np.empty(len(cells), dtype=np.int64)
     for n, cell in enumerate(cells_of(cells)):
         kind = type(cell)
@@ -262,10 +262,10 @@ def each(cells: Cells, function: Callable[[object], int]) -> NDArray[np.int64]:
             result[n] = function(cell)
             continue
         key = (kind, cell)  # 1 and True are equal, but two texts
-        found = known.get(key)
-        if found is None:
-            found = known[key] = function(cell)
-        result[n] = found
+        answer = result_of_key.get(key)
+        if answer is None:
+            answer = result_of_key[key] = function(cell)
+        result[n] = answer
     return result
 
 
@@ -373,13 +373,13 @@ def _spelled_text(value: str) -> str | None:
         return None
     if value in _TRUTH:
         return str(_TRUTH[value])
-    found = _DECIMAL.fullmatch(value)
-    if found is not None:
-        sign, whole, fraction = found.groups(default="")
+    match = _DECIMAL.fullmatch(value)
+    if match is not None:
+        sign, whole, fraction = match.groups(default="")
         return _decimal(sign == "-", whole, fraction) if len(value) <= _most_digits() else UNREADABLE
-    found = _INFINITE.fullmatch(value)
-    if found is not None:
-        return "-inf" if found[1] == "-" else "inf"
+    match = _INFINITE.fullmatch(value)
+    if match is not None:
+        return "-inf" if match[1] == "-" else "inf"
     typed = time_of_text(value)
     if typed is not None:
         return typed

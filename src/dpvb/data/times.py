@@ -24,10 +24,10 @@ def in_utc(instants: NDArray[Any]) -> list[object]:
 
 def duration_of_text(value: str) -> int | None:
     """Nanoseconds of a duration as pandas and Python write it, or None."""
-    found = _DAYS.fullmatch(value)
-    if found is None:
+    match = _DAYS.fullmatch(value)
+    if match is None:
         return None
-    days, sign, *clock, fraction = found.groups(default="0")
+    days, sign, *clock, fraction = match.groups(default="0")
     hours, minutes, seconds = map(int, clock)
     rest = (hours * 3600 + minutes * 60 + seconds) * 10**9 + int(fraction.ljust(9, "0"))
     return int(days) * 86400 * 10**9 + (-rest if sign == "-" else rest)
@@ -37,12 +37,12 @@ def time_of_text(value: str) -> str | None:
     """A stripped text that is a moment or a time of day, without what depends on the unit that it is kept in."""
     if not value[1:4].isdecimal() and value[2:3] != ":":
         return None
-    found = _TIME.fullmatch(value)
-    if found is not None:
-        hour, minute, second, fraction = found.groups(default="")
+    match = _TIME.fullmatch(value)
+    if match is not None:
+        hour, minute, second, fraction = match.groups(default="")
         return _clock(hour, minute, second, fraction) if _is_clock(hour, minute, second) else None
-    found = _MOMENT.fullmatch(value)
-    return None if found is None else _spelled_moment(*found.groups(default=""))
+    match = _MOMENT.fullmatch(value)
+    return None if match is None else _spelled_moment(*match.groups(default=""))
 
 
 def instant(value: str | None) -> tuple[int, int, float] | None:
@@ -54,10 +54,10 @@ def instant(value: str | None) -> tuple[int, int, float] | None:
         day, microsecond, rest: days since 1970, microseconds since midnight, and the rest in microseconds.
     """
     value = (value or "").removesuffix("Z")
-    found = None if time_of_text(value) != value else _MOMENT.fullmatch(value)
-    if found is None:
+    match = None if time_of_text(value) != value else _MOMENT.fullmatch(value)
+    if match is None:
         return None
-    year, month, day, hour, minute, second, fraction, *_ = found.groups(default="")
+    year, month, day, hour, minute, second, fraction, *_ = match.groups(default="")
     seconds = _seconds(hour, minute, second)
     return (
         _day(year, month, day),
@@ -68,8 +68,8 @@ def instant(value: str | None) -> tuple[int, int, float] | None:
 
 def microseconds(value: str | None) -> int | None:
     """Whole microseconds from 1970 to a moment in the spelling of `time_of_text`, cut to 2^62, or None."""
-    found = instant(value)
-    return None if found is None else max(-(2**62), min(86400 * 10**6 * found[0] + found[1], 2**62))
+    moment = instant(value)
+    return None if moment is None else max(-(2**62), min(86400 * 10**6 * moment[0] + moment[1], 2**62))
 
 
 def _spelled_moment(*parts: str) -> str | None:

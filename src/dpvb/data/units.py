@@ -60,9 +60,9 @@ class Chunk(Generic[Rows]):
         which = np.arange(self.which.start, self.which.stop) if isinstance(self.which, slice) else self.which
         if self.unit_of_row is None:
             return Chunk(which[units], None, chosen, self.read)
-        kept = units[self.unit_of_row]
+        row_chosen = units[self.unit_of_row]
         renumbered = np.cumsum(units, dtype=np.int64) - 1
-        return Chunk(which[kept], renumbered[self.unit_of_row[kept]], chosen, self.read)
+        return Chunk(which[row_chosen], renumbered[self.unit_of_row[row_chosen]], chosen, self.read)
 
 
 class Units:
@@ -118,8 +118,8 @@ class Units:
         first = None if self._persons is None else self._persons[2]
         for start, stop in spans(self._entry_start, first, max_entries or CHUNK_ENTRIES):
             rows, which, unit_of_row = self._rows(start, stop)
-            kept = self._kept if self._entry_start[rows.stop] <= keep_entries else None
-            yield Chunk(which, unit_of_row, stop - start, read, start, kept)
+            reused = self._kept if self._entry_start[rows.stop] <= keep_entries else None
+            yield Chunk(which, unit_of_row, stop - start, read, start, reused)
 
     def _rows(self, start: int, stop: int) -> tuple[slice, Which, Integers | None]:
         """Rows of the units start..stop-1: their range in the order of units, their numbers, and the unit of each."""

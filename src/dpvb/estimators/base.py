@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import MISSING, dataclass, fields, replace
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpvb.accounting import doubts
 from dpvb.accounting.events import named_sampler
-from dpvb.cluster import Cluster, is_on_show, spread
+from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
 from dpvb.core.counting import COUNTED, SHARES
 from dpvb.core.journal import Journal
@@ -54,24 +54,19 @@ from dpvb.guards.errors import (
 )
 from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
 from dpvb.guards.strangers import imported, misfit, place_of
-from dpvb.ledger.address import Address
 from dpvb.models.declared import declared, told
-from dpvb.results import model_file
+from dpvb.results import model_file, pictures
 from dpvb.results.audit_report import Report
 from dpvb.results.figures import Figure
 from dpvb.results.forecast import MOST, Forecast, searched
 from dpvb.results.page import Page
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs.counted import AnyLedger, accountant, counted
-from dpvb.runs.run import Run
+from dpvb.runs.journal import RunJournal
+from dpvb.runs.run import Run, SentRun
 from dpvb.runs.stops import told_how_far
 
 if TYPE_CHECKING:
     from dpvb.data import Schema
-
-#: Called with (step, number of steps, plan) after each release; all of it is public.
-Progress = Callable[[int, Plan], object]
-
 
 # Parameters that are ends of ranges or bounds of rows, and those that bound what stands beside a row; names under which
 # a statement says that there are some.
@@ -119,20 +114,27 @@ class Task(NamedTuple):
     Attributes:
         model: what is learned.
         source: private data; None with a server, which has none.
-        plan: the releases, their noise relative.
+        relative: the releases, with noise relative to each other.
         rho: step sizes.
         projection: "read" or "step", see `loop.fit`.
         public: what the promise takes for public, in words, and where each comes from.
         notes: what is public about columns (names, a schema, a vocabulary, their number), and what `take` needs of it.
+        calibrate: calibrates the relative releases to the budget of the fit.
     """
 
     model: Any
     source: Any
-    plan: Plan
+    relative: Plan
     rho: StepSize
     projection: Any
     public: list[str]
     notes: Mapping[str, Any]
+    calibrate: Callable[[Plan], Plan]
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that a fit charges: the releases, with noise that meets the budget."""
+        return self.calibrate(self.relative)
 
 
 # Subclasses are dataclasses too, so that each parameter is named once; scikit-learn reads the signatures they get.
@@ -160,12 +162,6 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         provenance: where public inputs come from, by their names in the privacy statement: {"vocabulary": "a word list
             of Wikipedia"}, or the text "vocabulary=a word list of Wikipedia; prior=a textbook". Of the others it says
             "stated by the caller".
-        ledger: what is charged before a fit looks: a dpvb.Ledger, its path or its URL; None: the fit is not
-            recorded.
-        dataset: name of the data set in the ledger, as it was registered.
-        checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
-        resume: "continue" goes on with the fit that was interrupted in that folder, or begins one; "read" reads one
-            that has ended, and spends nothing.
     """
 
     epsilon: float
@@ -179,12 +175,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     neighboring_relation: str = "add_or_remove_one"
     random_state: int | np.random.Generator | np.random.RandomState | None = None
     provenance: Mapping[str, str] | str | None = None
-    ledger: AnyLedger | None = None
-    dataset: str | None = None
-    checkpoint: Path | str | os.PathLike[str] | None = None
-    resume: str = "continue"
 
     _said: ClassVar[set[str]] = set()
+    # The run of the block from within which this estimator came from another process.
+    _sent_run: ClassVar[SentRun | None] = None
     # Pipeline.score routes sample_weight=None to every final step, and raises an error if `score` does not name it.
     __metadata_request__score: ClassVar[Mapping[str, None]] = {"sample_weight": None}
     #: All kinds of estimators by name; a class enters itself.
@@ -210,10 +204,6 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if not inspect.isabstract(cls) and known.__module__ == cls.__module__:
             cls.kinds[cls.__name__] = cls
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        # A notebook shows an estimator, and errors of scikit-learn quote it.
-        super().__setattr__(name, Address(value) if name == "ledger" and type(value) is str else value)
-
     def __getattr__(self, name: str) -> Any:
         # Python calls this method for attributes that were not found. What a fit sets ends or begins with "_".
         if not _is_fitted(self) and not name.startswith("__"):
@@ -225,6 +215,15 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                     f"before using this estimator: {name} is set by a fit."
                 )
         return super().__getattribute__(name)  # raises the AttributeError again
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_sent_run": Run.to_send() or self._sent_run}
+
+    def __sklearn_clone__(self) -> Self:
+        copy: Self = super().__sklearn_clone__()
+        if self._sent_run is not None:
+            copy.__dict__["_sent_run"] = self._sent_run
+        return copy
 
     @abstractmethod
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
@@ -260,8 +259,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         y: Responses = None,
         *,
         group: Iterable[object] | None = None,
-        progress: Progress | None = None,
-        cluster: Cluster = None,
+        run: Run | None = None,
         **rows: Any,
     ) -> Self:
         """Fit privately.
@@ -269,9 +267,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Args:
             X, y: private rows, as the class says.
             group: private person of each row; a person's rows are then protected, drawn and clipped together.
-            progress: called with (step, plan) after each release; None: a notebook shows a line of the steps.
-            cluster: None, "local:N" for N processes of this machine, a dpvb.cluster.LocalPool, or a Dask client; the
-                released values do not depend on it.
+            run: `dpvb.Run` that says where the fit is recorded and kept, and what computes it. None (default): the run
+                of the block around the call, or of the environment.
 
         Raises:
             ParameterError, DataFormatError: for public faults, before anything is spent.
@@ -283,11 +280,13 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if foreign := [name for name in rows if name not in known]:
             way_out = " Weights of rows are weights=, with max_weight=, their public bound." * ("weights" in known)
             raise TypeError(f"{type(self).__name__}.fit takes {', '.join(known)}, but not {foreign[0]}.{way_out}")
-        task = self.task(X, y, group=group, **rows)
-        self.doubt(X)
-        with one_blas_thread(), told_how_far(progress) as tell:
-            task, q = self._run(task, tell, cluster)
-            self.take(task, q)
+        with Run.current(run, sent=self._sent_run).opened() as run:
+            with run.alone():
+                task = self.task(X, y, group=group, **rows)
+            self.doubt(X)
+            with one_blas_thread(), told_how_far(run.progress) as tell:
+                task, q = self._run(task, replace(run, progress=tell))
+                self.take(task, q)
         self._name_features(column_names(X))
         self._look_back(task)
         return self
@@ -334,8 +333,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         responses: int | None = None,
         grouped: bool = False,
         num_rows: int | None = None,
-        progress: Progress | None = None,
-        cluster: Cluster = None,
+        run: Run | None = None,
     ) -> Self:
         """A fitted copy from made-up rows: the same parameters, plan and noise; nothing is read and nothing is charged.
 
@@ -347,7 +345,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             responses: where y holds plain numbers (`DPVI`): 0 for one number a row, or how many.
             grouped: whether the fit is given the person of each row.
             num_rows: how many rows are made up; None: num_examples, or 10,000.
-            progress, cluster: as in `fit`.
+            run: as in `fit`; its ledger only says how the noise is calibrated, and its checkpoint has no effect.
 
         Raises:
             ParameterError: if nothing says which columns there are, or for what a fit would be refused.
@@ -359,10 +357,13 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         rows = rehearsal.made_up(
             self, number, schema=schema, vocabulary=words, width=width, responses=responses, grouped=grouped
         )
-        copy = clone(self).set_params(checkpoint=None, resume="continue")  # It begins no run, and reads none.
-        task = copy.task(**rows)
-        with one_blas_thread():
-            copy.take(*copy._run(task, progress, cluster, rehearses=True))
+        copy = clone(self)
+        # It begins no run, and reads none.
+        with replace(Run.current(run), checkpoint=None, resume=None).opened() as run:
+            with run.alone():
+                task = copy.task(**rows)
+            with one_blas_thread():
+                copy.take(*copy._run(task, run, rehearses=True))
         return copy  # type: ignore[no-any-return]
 
     def expect(
@@ -391,13 +392,13 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """What a fit would do in declared columns, and its releases as they are calibrated for it."""
         own = None if self._opens else getattr(self, "vocabulary", None)
         columns["vocabulary"] = own if columns["vocabulary"] is None else columns["vocabulary"]
-        kind = clone(self).set_params(ledger=None, dataset=None, checkpoint=None, resume="continue")
-        task = kind.task(**rehearsal.made_up(kind, 1, **columns, grouped=False))
-        return task, kind._calibrated(task.plan)
+        with Run().alone():
+            task = self.task(**rehearsal.made_up(self, 1, **columns, grouped=False))
+        return task, task.plan
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
         """What a plan lets one expect of n units; a kind without a measure of its own has the noise of means."""
-        return of_means(task.plan.unit, plan, n)
+        return of_means(plan.unit, plan, n)
 
     def _sampler(self) -> Sampler:
         """The sampler that the public parameters name; without any, the full batch."""
@@ -416,13 +417,15 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         clip: Literal["block", "joint"] = "block",
     ) -> Task:
         """The task of a model that lays out its plan so; `public` says by names what the promise takes for public."""
-        plan = self._relative_plan(model, source.unit, schedule, clip)
+        relative = self._relative_plan(model, source.unit, schedule, clip)
         stepped = any(block.phase == "step" for block in model.blocks.values())
         notes = {"steps": len(schedule.noise) if stepped else 0, **notes}
         if self.num_examples is not None:
             number = check_integer("num_examples", self.num_examples, low=1)
             public = {"num_examples": f"number of {source.unit}s {number}", **public}
-        return Task(model, source, plan, schedule.rho, schedule.projection, self._stated(public), notes)
+        public_facts = self._stated(public)
+        calibrate = partial(self._calibrated, run=Run.current())
+        return Task(model, source, relative, schedule.rho, schedule.projection, public_facts, notes, calibrate)
 
     def _relative_plan(
         self, model: Any, unit: str, schedule: Schedule, clip: Literal["block", "joint"] = "block"
@@ -467,22 +470,20 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         except (AttributeError, TypeError, ValueError):
             return {"": ""}
 
-    def _calibrated(self, relative: Plan) -> Plan:
+    def _calibrated(self, relative: Plan, run: Run) -> Plan:
         """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given."""
         if self.noise_multiplier is None:
-            method = accountant(self.accountant, **self._account, events=relative.events())
+            method = run.method(self.accountant, relative.events())
             return calibrated(relative, epsilon=self.epsilon, delta=self.delta, accountant=method)
         given = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
         return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
 
-    def _run(
-        self, task: Task, progress: Progress | None, cluster: Cluster, *, rehearses: bool = False
-    ) -> tuple[Task, Any]:
+    def _run(self, task: Task, run: Run, *, rehearses: bool = False) -> tuple[Task, Any]:
         """Run a task's plan on its data, here or on a cluster; returns the task as it ended, and q; sets `privacy_`.
 
         A rehearsal has made-up data: no ledger is charged, and the statement says so.
         """
-        plan, rng = self._calibrated(task.plan), generator("random_state", self.random_state)
+        plan, rng = task.plan, generator("random_state", self.random_state)
         doubts.warn(
             self.epsilon,
             self.delta,
@@ -493,12 +494,12 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             stacklevel=4,
         )
         self._expect(task, plan)
-        tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
-        journal: AbstractContextManager[Run | None] = nullcontext()
+        progress = (lambda step, plan: None) if run.progress is None else run.progress
+        charging: AbstractContextManager[RunJournal | None] = nullcontext()
         if not rehearses:
             facts = self._facts(task.model)
-            journal = counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts)
-        if is_on_show(cluster):
+            charging = run.journal(plan, epsilon=self.epsilon, delta=self.delta, facts=facts)
+        if is_on_show(run.cluster):
             self._say_once(
                 "the Dask cluster shows its pages beyond this machine, and whoever reaches them sees how large the "
                 "data are. Start scheduler and workers with dashboard_address='127.0.0.1:0'."
@@ -506,30 +507,36 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         with ExitStack() as stack:
             # A cluster that cannot work ends a fit before its charge, also where there is nothing to spread yet.
             if self._opens:
-                with spread(BagOfWords(np.empty((0, 1))), task.model, cluster):
+                with spread(BagOfWords(np.empty((0, 1))), task.model, run.cluster):
                     pass
             else:
-                held = stack.enter_context(spread(task.source, task.model, cluster))
-            run = stack.enter_context(journal)
+                held = stack.enter_context(spread(task.source, task.model, run.cluster))
+            journal = stack.enter_context(charging)
             charged = plan
-            going_on: Journal | None = run
+            going_on: Journal | None = journal
             if self._opens:
-                task, plan, going_on = self._opened(task, plan, run)
-                held = stack.enter_context(spread(task.source, task.model, cluster))
+                task, plan, going_on = self._opened(task, plan, journal)
+                held = stack.enter_context(spread(task.source, task.model, run.cluster))
             wall = Wall(held, plan, num_examples=self.num_examples, journal=going_on)
-            rng = rng if run is None or run.seed is None else generator("random_state", run.seed)
+            rng = rng if journal is None or journal.seed is None else generator("random_state", journal.seed)
             q, estimate = loop.fit(
-                task.model, wall, plan, rho=task.rho, rng=rng, projection=task.projection, on_step=tell
+                task.model,
+                wall,
+                plan,
+                rho=task.rho,
+                rng=rng,
+                projection=task.projection,
+                on_step=lambda step, q: progress(step, plan),
             )
             assert estimate.receipt is not None  # A plan has at least one release.
             statement = PrivacyStatement.from_plan(
                 plan,
                 delta=self.delta,
                 private=estimate.receipt.private,
-                run_id=estimate.receipt.run if run is None else run.name,
+                run_id=estimate.receipt.run if journal is None else journal.name,
                 public=task.public,
                 num_examples=self.num_examples,
-                charge=None if run is None else run.charge,
+                charge=None if journal is None else journal.charge,
                 counts=estimate.counts,
                 rehearsal=rehearses,
                 published=task.notes.get("published", False),
@@ -543,7 +550,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Whether the columns of a fit are known by its first release alone."""
         return False
 
-    def _opened(self, task: Task, plan: Plan, run: Run | None) -> tuple[Task, Plan, Journal]:
+    def _opened(self, task: Task, plan: Plan, journal: RunJournal | None) -> tuple[Task, Plan, Journal]:
         """Make the release by which the columns are known: how the fit goes on with its task, plan and journal."""
         raise NotImplementedError
 
@@ -589,15 +596,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _facts(self, model: Any) -> dict[str, Any]:
         """What a fit shares with the one that continues it: every parameter, and all that the model declares."""
-        given = {name: value for name, value in self.get_params(deep=False).items() if name not in OF_THE_RUN}
+        given = self.get_params(deep=False)
         plain = _plain(given)
         others = told({name: value for name, value in given.items() if name not in plain})
         return {"model": type(self).__name__, "params": plain, "others": others, "learned": declared(model)}
-
-    @property
-    def _account(self) -> dict[str, Any]:
-        """What is charged, and where a run is kept."""
-        return {name: getattr(self, name) for name in OF_THE_RUN}
 
     @staticmethod
     def _check_public(public: object) -> None:
@@ -643,6 +645,21 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """What a report shows of what was learned; released and public values alone. Each kind has its own."""
         yield from ()
 
+    def plot(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Draw what a report shows as one picture, which needs matplotlib.
+
+        Args:
+            path: the picture to write; the suffix tells the format (.png, .pdf, .svg).
+            overwrite: whether it may take the place of a file that is there.
+
+        Raises:
+            ParameterError: for no path, or if a file is there that may not be replaced.
+            DpvbError: if matplotlib is not installed, or this kind of model has no figure.
+        """
+        self._check_fitted()
+        check_target("path", path, overwrite=overwrite)
+        pictures.save(path, self.facts_for_report(), f"{type(self).__name__}. Privacy: {self.privacy_.brief}.")
+
     def report(self) -> Page:
         """One page about the fitted model: what was learned, how sure it is, what it cost and how it was done.
 
@@ -657,7 +674,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.privacy_.verify()
         return Page(
             kind=type(self).__name__,
-            figures=tuple(self.facts_for_report()),
+            figures=tuple(drawing for figure in self.facts_for_report() for drawing in figure.drawings()),
             statement=self.privacy_,
             parameters=self._parameters(),
             audit=getattr(self, "audit_", None),
@@ -737,11 +754,9 @@ def column_names(X: Records) -> tuple[str, ...] | None:
 
 
 def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters that JSON can hold; generators, data-like arguments and where a run was counted are left out."""
+    """Parameters that JSON can hold; generators and data-like arguments are left out."""
     kept: dict[str, Any] = {}
     for name, value in params.items():
-        if name in OF_THE_RUN:
-            continue
         if isinstance(value, (np.integer, np.floating)):
             value = value.item()
         if value is None or isinstance(value, (bool, int, str)):
@@ -780,10 +795,6 @@ def named(kind: type) -> str:
     return place_of(kind)
 
 
-#: Parameters of one fit that a model does not carry on.
-OF_THE_RUN = ("ledger", "dataset", "checkpoint", "resume")
-
-
 @says_what_lacks
 def load(path: str | os.PathLike[str]) -> PrivateEstimator:
     """Read a model written by `save`; no code from the file is run and no data are needed.
@@ -809,10 +820,6 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
         # A list that a class must be given is beside the parameters, under its name.
         lacking = {field.name for field in fields(kind) if field.default is MISSING} - params.keys()
         params |= {name: stored.facts[name] for name in lacking & stored.facts.keys()}
-        if foreign := params.keys() & OF_THE_RUN:
-            raise ModelFileError(
-                f"{os.fspath(path)}: tampered with: it says {sorted(foreign)[0]}, which belongs to the call of a fit."
-            )
         if (name := misfit(kind, params)) is not None:
             raise ModelFileError(f"{os.fspath(path)}: tampered with: {name} is of another type than the parameter.")
         restored: PrivateEstimator = kind(**params)

@@ -363,7 +363,7 @@ def of_coefficients(task: Task, plan: Plan, n: float, scores: ScoreFacts, unit: 
         said = "no effect told from none: the prior decides"
     return Forecast(
         num_units=n,
-        unit=task.plan.unit,
+        unit=task.relative.unit,
         facts=f"{len(stds_of_columns):,} columns",
         measure=f"standard deviation of a coefficient in {unit}, of a number per standard deviation of it",
         values=(("a number" if numbers else "a column", usual), *stds_of_columns),

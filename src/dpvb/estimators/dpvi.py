@@ -120,11 +120,11 @@ class DPVI(PrivateEstimator):
         strength = _WORTH / std
         return Forecast(
             num_units=n,
-            unit=task.plan.unit,
+            unit=task.relative.unit,
             facts=f"{number:,} parameters",
             measure="standard deviation of a parameter, where gradients of rows are about as long as clip",
             values=(("a parameter", std),),
-            expected=f"parameters known to ±{two_digits(2 * std)}, where gradients of {task.plan.unit}s are about "
+            expected=f"parameters known to ±{two_digits(2 * std)}, where gradients of {task.relative.unit}s are about "
             "as long as clip",
             strength=strength,
             then=f"to ±{2 * _WORTH:g}",
@@ -137,6 +137,7 @@ class DPVI(PrivateEstimator):
         """Each parameter's mean and 95 % interval."""
         loc_p, scale_p = np.ravel(self.loc_), np.ravel(self.scale_)
         yield Intervals(
+            name="parameters",
             title="Parameters",
             note="95 % intervals of a normal posterior, on the scale that is not constrained.",
             rows=tuple(

@@ -12,7 +12,7 @@ from dpvb.estimators.base import PrivateEstimator, load
 from dpvb.guards.errors import DataFormatError, ParameterError, check_path, reason_of
 from dpvb.guards.strangers import parsed_json
 from dpvb.results.facts import ChargeFacts
-from dpvb.runs.counted import AnyLedger, opened
+from dpvb.runs.run import Run, opened
 
 # What the statement of a fit with a private prior says of it.
 _EARLIER = "an earlier release"
@@ -105,11 +105,12 @@ def check_release(name: str, model: Any, fit: PrivateEstimator, *, public: bool)
             f"{name} must be a private model, or its data said to be public by public_prior=, or by public= where "
             "they were fitted: without secret noise it may reveal everything about them."
         )
-    kin = _kin(statement.charge, fit.ledger, fit.dataset)
-    again = any(f"{_EARLIER} of data set {fit.dataset!r}," in said for said in statement.public)
+    dataset = Run.current().dataset
+    kin = _kin(statement.charge)
+    again = any(f"{_EARLIER} of data set {dataset!r}," in said for said in statement.public)
     if kin == "same" or (not public and (again or kin == "namesake")):
         raise ParameterError(
-            f"{name} must come from other people than dataset={fit.dataset!r}: it is a release of this data set. Fit "
+            f"{name} must come from other people than dataset={dataset!r}: it is a release of this data set. Fit "
             "once with the whole budget, or take a public model."
         )
 
@@ -127,7 +128,7 @@ def told(model: Any, fit: PrivateEstimator, *, public: bool) -> str:
         return f"{_EARLIER}{charged}, {_PUBLIC}{behind}" if charged else f"{_PUBLIC}{behind}"
     sums = f"epsilon = {past.epsilon + fit.epsilon:.6g}, delta = {past.delta + fit.delta:.6g}"
     both = f"whoever is in both data sets is promised no more than {sums}"
-    if _kin(past.charge, fit.ledger, fit.dataset) == "disjoint":
+    if _kin(past.charge) == "disjoint":
         both = "by the ledger both data sets are parts of one, and nobody is in two parts"
     return (
         f"{_EARLIER}{charged}, which promised each {past.unit} behind it epsilon = {past.epsilon:.6g}, "
@@ -135,12 +136,14 @@ def told(model: Any, fit: PrivateEstimator, *, public: bool) -> str:
     )
 
 
-def _kin(charge: ChargeFacts | None, ledger: AnyLedger | None, dataset: str | None) -> str:
-    """Whether the people of an earlier charge are those of a data set ("same"), others ("disjoint"), or "unknown".
+def _kin(charge: ChargeFacts | None) -> str:
+    """Whether the people of an earlier charge are those of the run's ("same"), others ("disjoint"), or "unknown".
 
     Parts of a data set share no unit: a ledger that holds both as parts of one was told so before either was charged.
     A data set of that name in another ledger is a "namesake".
     """
+    run = Run.current()
+    ledger, dataset = run.ledger, run.dataset
     if charge is None or ledger is None or dataset is None:
         return "unknown"
     with opened(ledger) as book:

@@ -151,7 +151,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             )
         return Forecast(
             num_units=n,
-            unit=task.plan.unit,
+            unit=task.relative.unit,
             facts=f"{d:,} columns",
             measure="least share of the variance of all columns with which a direction is seen",
             values=tuple(values),
@@ -287,6 +287,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         columns = tuple(map(str, self.feature_names_))
         rows = tuple(f"factor {k}" for k in range(self.n_components_))
         yield Grid(
+            name="loadings",
             title=f"Loadings of {self.n_components_} factors",
             note="What a column gains by one standard deviation of a factor, in the column's units.",
             rows=columns,
@@ -481,19 +482,28 @@ class PCA(FactorModel):
         margin_k = _reach(level) * self._errors(self._found).strength_k * self.noise_variance_
         return np.maximum(self.explained_variance_ - margin_k, 0.0), self.explained_variance_ + margin_k
 
-    def facts_for_report(self) -> Iterator[Figure]:
-        """What each component explains, and the loadings."""
-        low_k, high_k = self.explained_variance_interval()
-        yield Intervals(
+    def facts_for_report(self, level: float = 0.95) -> Iterator[Figure]:
+        """What each component explains, and the loadings.
+
+        Args:
+            level: probability inside an interval.
+        """
+        yield self._explained(level)
+        yield from super().facts_for_report()
+
+    def _explained(self, level: float) -> Intervals:
+        """The explained variances."""
+        low_k, high_k = self.explained_variance_interval(level)
+        return Intervals(
+            name="variances",
             title="Explained variances",
-            note="95 % intervals, the privacy noise counted in.",
+            note=f"{level:.0%} intervals that include the privacy noise. Line: variance in every other direction.",
             rows=tuple(
                 (f"component {k}", float(self.explained_variance_[k]), float(low_k[k]), float(high_k[k]), "")
                 for k in range(self.n_components_)
             ),
-            reference=0.0,
+            reference=float(self.noise_variance_),
         )
-        yield from super().facts_for_report()
 
     def scree(self, ax: Any = None, level: float = 0.95) -> Any:
         """Draw what each component explains, with its interval, and return the axes.
@@ -506,11 +516,10 @@ class PCA(FactorModel):
             ParameterError: for anything else.
             DpvbError: if matplotlib is not installed.
         """
-        low_k, high_k = self.explained_variance_interval(level)
         if ax is not None and not hasattr(ax, "vlines"):
             raise ParameterError(f"ax must be axes of matplotlib, or None for new ones, got {ax!r}.")
         axes = pictures.new_axes(self.n_components_) if ax is None else ax
-        pictures.draw_scree(axes, self.explained_variance_, low_k, high_k, self.noise_variance_)
+        pictures.draw_intervals(axes, self._explained(level))
         return axes
 
     def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:

@@ -24,13 +24,13 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
-from dpvb.models.sequences import dynamics, errors, foreseen, hidden_markov, passes
+from dpvb.models.sequences import dynamics, foreseen, hidden_markov, passes
 from dpvb.models.sequences.emissions import Bernoulli, Gaussian, Poisson, Values
 from dpvb.models.sequences.errors import StepErrors
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkovPosterior
-from dpvb.results.figures import Figure, Grid, Intervals
+from dpvb.results.figures import Figure, Grid
 from dpvb.results.forecast import Forecast, two_digits
 from dpvb.results.groups import GroupTable, Line
 from dpvb.rows.sequences import NumberRows, SequenceRows
@@ -169,30 +169,27 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
             Line.within(str(i), str(j), float(np.clip(step, 0.0, 1.0)), float(std_kk[i, j]), reach, (0.0, 1.0))
             for (i, j), step in np.ndenumerate(step_kk)
         )
-        return GroupTable(lines, f"{self._head(len(lines), level, noise_aware)}\n{self._note}", ("after", "comes"))
+        above = f"{self._head(len(lines), level, noise_aware)}\n{self._note}"
+        return GroupTable(lines, above, ("after", "comes"), "Transitions of states", name="transitions")
 
     def steps(self) -> tuple[tuple[str, ...], Floats, Floats]:
         """Names of the states, what follows each, (K, K), and how many steps each lasts, (K,)."""
         self._check_fitted()
         return tuple(f"state {k}" for k in range(self.n_states)), self.transition_matrix_, self.expected_durations_
 
-    def facts_for_report(self) -> Iterator[Figure]:
-        """What follows each state, and what it shows."""
+    def facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
+        """What follows each state, and what it shows; arguments as in `transition_intervals`."""
         states, names = tuple(f"state {k}" for k in range(self.n_states)), tuple(map(str, self.symbols_))
+        steps = "transitions" if self.why_no_intervals else "steps"
         grids = [
-            ("What follows each state", "Probabilities, as they predict best.", states, self.transition_matrix_),
-            ("What each state shows", self._grid_note, names, self._shown),
+            (steps, "What follows each state", "Probabilities, as they predict best.", states, self.transition_matrix_),
+            ("emissions", "What each state shows", self._grid_note, names, self._shown),
         ]
-        for title, note, columns, law in grids:
+        for name, title, note, columns, law in grids:
             values = tuple(map(tuple, law.tolist()))
-            yield Grid(title=title, note=note, rows=states, columns=columns, values=values)
+            yield Grid(name=name, title=title, note=note, rows=states, columns=columns, values=values)
         if not self.why_no_intervals:
-            table = self.transition_intervals()
-            yield Intervals(
-                title="Transitions of states",
-                note=table.head.replace("\n", "; "),
-                rows=tuple((f"{one.group} → {one.name}", one.mean, one.low, one.high, "") for one in table),
-            )
+            yield self.transition_intervals(level, noise_aware=noise_aware)
 
     def summary(self) -> str:
         """The states in the order of their shares: how long they last, what they show, and what follows."""
@@ -337,7 +334,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
         return ""
 
     def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
-        return errors.symbol_errors(self._fitted_model, self._q, rng, noise_aware=noise_aware)
+        return self._fitted_model.step_errors(self._q, rng, noise_aware=noise_aware)
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
         forecast, model = super()._forecast(task, plan, n), self._model()
@@ -504,7 +501,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
 
     command: ClassVar[str | None] = "gaussian-hidden-markov"
     example: ClassVar[str | None] = "--states 2 --columns x,y --low 0 --high 100"
-    _released: ClassVar[tuple[str, ...]] = ("noise_b",)
+    _released: ClassVar[tuple[str, ...]] = ("noise_b", "starts_v", "pairs_vv")
     _note: ClassVar[str] = "These have back what noise, cells and clip bend: the model's own may be other numbers."
     _grid_note: ClassVar[str] = "Means."
 
@@ -528,7 +525,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         return -math.log(2) * model.n_columns, (_ABOVE_UNIFORM - math.log(2)) * model.n_columns
 
     def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
-        return errors.number_errors(self._fitted_model, self._q, rng, noise_aware=noise_aware)
+        return self._fitted_model.step_errors(self._q, rng, noise_aware=noise_aware)
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
         forecast = super()._forecast(task, plan, n)

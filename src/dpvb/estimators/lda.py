@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtr
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb.core import loop
 from dpvb.core.journal import Journal
@@ -51,6 +51,7 @@ from dpvb.models.topics.prior import TopicPrior
 from dpvb.results import metrics
 from dpvb.results.figures import Bars, Figure
 from dpvb.results.forecast import Forecast
+from dpvb.runs.journal import RunJournal
 from dpvb.runs.run import Run
 
 #: What a file holds of q beside the topics.
@@ -71,13 +72,6 @@ _MANY_SHARE = 0.3
 _WORDS_OF_A_REPORT = 12
 #: Signal of each topic from which on its words are clear; benchmark `topics` (n_components="auto") chose it.
 _CLEAR = 100.0
-#: The parameters of a fit over words without names.
-_ANY_WORDS: dict[str, Any] = {
-    "vocabulary": None,
-    "public_vocabulary": True,
-    "vocabulary_delta": None,
-    "stop_words": None,
-}
 _WAY_OUT = ". Take fewer topics (n_components='auto'), more documents, or spend more."
 
 
@@ -88,7 +82,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     `fit` takes private documents X: CSR or dense counts, texts with a vocabulary, or a source of dpvb.data. A
     text is a string, or a list of words, which are joined by blanks. The
-    parameters of the budget, the batches and the ledger are those of `PrivateEstimator`.
+    parameters of the budget and the batches are those of `PrivateEstimator`.
 
     Args:
         n_components: number of topics K, or "auto": as many as stand far above the noise by public facts, which needs
@@ -227,13 +221,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         named = names if prior is None or names is not None else prior.vocabulary()
         words = named if self.vocabulary is None else self.vocabulary
         source = as_source(X, vocabulary=words, token_pattern=self.token_pattern, group=group)
-        hint, number_of_topics = (
-            "Or 'auto', with num_examples= or prior=.",
-            1 if self.n_components == "auto" else self.n_components,
-        )
-        self._model(
-            source.width, check_integer("n_components", number_of_topics, low=1, hint=hint)
-        )  # refuses what is out of range
+        self._check_sizes(source.width)
         if source.vocabulary is None and not self.public_vocabulary:
             raise ParameterError(
                 "public_vocabulary must be True, or vocabulary given, for counts whose terms have no names. The "
@@ -241,6 +229,19 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 "a model shows them. CountVectorizer(vocabulary=words).transform(private_texts) has columns that "
                 "were fixed without looking: name them with vocabulary=words, or say public_vocabulary=True."
             )
+        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names, "published": public}
+        return self._task_of(source, prior, earlier, notes)
+
+    def _check_sizes(self, width: int) -> None:
+        """Refuse a number of topics and other parameters of the model that are outside their ranges."""
+        number_of_topics = 1 if self.n_components == "auto" else self.n_components
+        hint = "Or 'auto', with num_examples= or prior=."
+        self._model(width, check_integer("n_components", number_of_topics, low=1, hint=hint))
+
+    def _task_of(
+        self, source: Any, prior: KnownTopics | None, earlier: KnownTopics | None, notes: Mapping[str, Any]
+    ) -> Task:
+        """What a fit to documents would do whose columns are public."""
         around = None if prior is None else prior.aligned(source.vocabulary, source.width)
         if around is not None and prior is not None and prior.model is not None:
             model, schedule = self._around(source, around)
@@ -254,7 +255,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         start = "" if prior is None else f"; {prior.told(self)}"
         start += "" if earlier is None else f"; sums of {earlier.told(self)}"
         facts = {"vocabulary": f"the vocabulary, {source.width} terms{listed}", **self._public(model, start)}
-        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names, "published": public}
         return self._task(model, source, schedule, facts, notes)
 
     def _check_public_fit(self, *priors: KnownTopics | None) -> None:
@@ -262,8 +262,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         said = "with public=: public documents need no noise, and spend nothing."
         if self.epsilon != math.inf:
             raise ParameterError(f"epsilon must be inf {said}")
-        for name in ("ledger", "noise_multiplier"):
-            if getattr(self, name) is not None:
+        for name, value in (("ledger", Run.current().ledger), ("noise_multiplier", self.noise_multiplier)):
+            if value is not None:
                 raise ParameterError(f"{name} must be left out {said}")
         if not all(one is None or one.public for one in priors):
             raise ParameterError(
@@ -296,8 +296,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         task = self._task(model, source, schedule, public, notes)
         return private_words.laid(task, delta=self.delta, part=self.vocabulary_delta)
 
-    def _opened(self, task: Task, plan: Plan, run: Run | None) -> tuple[Task, Plan, Journal]:
-        return private_words.found(task, plan, run, self.num_examples)
+    def _opened(self, task: Task, plan: Plan, journal: RunJournal | None) -> tuple[Task, Plan, Journal]:
+        return private_words.found(task, plan, journal, self.num_examples)
 
     def _schedule(self, budget: Mapping[str, float]) -> Schedule:
         """Steps of equal noise."""
@@ -329,15 +329,17 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 return task, plan
             width = check_integer("width", columns["width"], low=1)
             return task._replace(model=replace(task.model, n_terms=width)), plan
-        copy = clone(self).set_params(**_ANY_WORDS, provenance=None, ledger=None, dataset=None, checkpoint=None)
-        if (prior := self._known(self.prior, public=self.public_prior)) is not None and prior.model is None:
-            copy.prior = None  # Frequencies of words change no plan.
+        prior, earlier = self._known(self.prior, public=self.public_prior), self._known(self.earlier)
+        if prior is not None and prior.model is None:
+            prior = None  # Frequencies of words change no plan.
         width = check_integer("width", columns["width"], low=1)
-        task = copy.task(**copy.no_rows(schema=None, vocabulary=None, width=width))
-        return task, copy._calibrated(task.plan)
+        self._check_sizes(width)
+        with Run().alone():
+            task = self._task_of(BagOfWords(sparse.csr_array((0, width))), prior, earlier, {"width": width})
+        return task, task.plan
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        return topic_forecast(signal_of_plan(task.model, plan, task.rho, n), task.plan.unit)
+        return topic_forecast(signal_of_plan(task.model, plan, task.rho, n), plan.unit)
 
     @property
     def above_noise_(self) -> Bools:
@@ -352,12 +354,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             model = self._fitted_model
             if model.means:
                 raise ParameterError("above_noise_ must be asked of a fit without prior=: its topics are the prior's.")
-            copy = clone(self).set_params(n_components=model.n_components, **_ANY_WORDS)
-            task = copy.set_params(prior=None, earlier=None, provenance=None).task(
-                **copy.no_rows(schema=None, vocabulary=None, width=self.n_features_in_)
+            schedule, rng = self._schedule(SHARES), generator("random_state", self.random_state)
+            blocks_of = self._model(self.n_features_in_, model.n_components, num_steps=len(schedule.noise))
+            plan = self._relative_plan(blocks_of, self.privacy_.unit, schedule)
+            self._above_noise: Bools | None = topics_above_noise(
+                model, self._q, plan, schedule.rho, schedule.projection, rng
             )
-            plan, rng = replace(task.plan, unit=self.privacy_.unit), generator("random_state", self.random_state)
-            self._above_noise: Bools | None = topics_above_noise(model, self._q, plan, task.rho, task.projection, rng)
         assert self._above_noise is not None
         return self._above_noise
 
@@ -462,13 +464,19 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         order = np.argsort(-self.components_, axis=1, kind="stable")[:, :n]
         return [[names[v] for v in row] for row in order]
 
-    def facts_for_report(self) -> Iterator[Figure]:
-        """Each topic's most probable words."""
+    def facts_for_report(self, words: int = _WORDS_OF_A_REPORT) -> Iterator[Figure]:
+        """Each topic's most probable words.
+
+        Args:
+            words: how many of each topic.
+        """
+        words = check_integer("words", words, low=1)
         clear = None if self._fitted_model.means else self.above_noise_
         probability_kv = self.components_ / self.components_.sum(axis=1, keepdims=True)
         names = self.vocabulary_ or [f"#{v}" for v in range(self.n_features_in_)]
-        order = np.argsort(-probability_kv, axis=1, kind="stable")[:, :_WORDS_OF_A_REPORT]
+        order = np.argsort(-probability_kv, axis=1, kind="stable")[:, :words]
         yield Bars(
+            name="topics",
             title=f"{len(order)} topics",
             note="Bars are probabilities of a topic's most probable words."
             + ("" if clear is None else f" {clear.sum()} of the topics stand above the noise."),
@@ -537,7 +545,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         model, schedule = laid(_FEW)
         if self.num_examples is None:
             return model, schedule
-        plan = self._calibrated(self._relative_plan(model, source.unit, schedule))
+        plan = self._calibrated(self._relative_plan(model, source.unit, schedule), Run.current())
         signal = signal_of_plan(model, plan, schedule.rho, self.num_examples).over_noise
         return laid(0 if signal < _NOTHING else _FEW if signal < _MUCH else _MANY)
 
@@ -551,7 +559,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 "the noise and a public number of documents."
             )
         one = self._model(source.width, 1)
-        plan = self._calibrated(self._relative_plan(one, source.unit, schedule))
+        plan = self._calibrated(self._relative_plan(one, source.unit, schedule), Run.current())
         signal = signal_of_plan(one, plan, schedule.rho, self.num_examples).over_noise
         return int(min(max(signal // _CLEAR, 1), source.width))
 

@@ -19,14 +19,13 @@ from dpvb.estimators.given import Records
 from dpvb.estimators.sequences import SequenceModel, to_draw
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import ParameterError, check_integer, check_number, check_target
+from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
 from dpvb.models.sequences import kalman, linear_dynamical
 from dpvb.models.sequences.kalman import LinearSystem
 from dpvb.models.sequences.linear_dynamical import LinearPosterior
-from dpvb.results import pictures
-from dpvb.results.figures import Figure, Grid, Intervals
+from dpvb.results.figures import Curves, Figure, Grid, Intervals
 from dpvb.results.forecast import Forecast
 from dpvb.results.groups import GroupTable, Line, head
 from dpvb.results.statement import percent
@@ -34,8 +33,8 @@ from dpvb.rows.sequences import NumberRows
 
 # Nats above a uniform guess, for each column, at which a sequence's score is cut when settings are chosen.
 _ABOVE_UNIFORM = 3.0
-# Points and sequences of nobody in a picture; systems of the posterior that bands are made of.
-_DRAWN_POINTS, _DRAWN, _OF_BANDS = 100, 5, 25
+# Points, synthetic sequences and columns in a report; systems of the posterior that bands are made of.
+_DRAWN_POINTS, _DRAWN, _MOST_COLUMNS, _OF_BANDS = 100, 5, 12, 25
 _LAWS = tuple(LinearSystem.__annotations__)
 _RELEASED = ("mean_d", "scale_d", "pooled", "start", "share_l", "drawn_sp", "pooled_std", "start_std", "count")
 
@@ -211,23 +210,6 @@ class LinearDynamicalSystem(SequenceModel):
         number = check_integer("steps", self.max_length if steps is None else steps, low=1, high=10**6)
         return Bands(*(end[0] for end in self.forecast([[]], steps=number, level=level)))
 
-    def plot(self, path: Any, *, overwrite: bool = False) -> None:
-        """Draw how sequences begin, with bands, and some sequences of nobody.
-
-        Args:
-            path: the picture to write; the suffix tells the format (.png, .pdf, .svg).
-            overwrite: whether it may take the place of a file that is there.
-
-        Raises:
-            ParameterError: for no path, or if a file is there that may not be replaced.
-            DpvbError: if matplotlib is not installed.
-        """
-        self._check_fitted()
-        check_target("path", path, overwrite=overwrite)
-        steps = min(self.max_length, _DRAWN_POINTS)
-        some_ntd = self.sample(_DRAWN, 0, length=steps)
-        pictures.motion_picture(path, self.columns_, *self.motion(steps), some_ntd, self.privacy_)
-
     def _scores(self, rows: NumberRows) -> Floats:
         """Log-density of each sequence, in the units of the columns."""
         seen_td = ~np.isnan(rows.value_td)
@@ -248,10 +230,15 @@ class LinearDynamicalSystem(SequenceModel):
         seen_t = ~np.isnan(rows.value_td).all(axis=1)
         return float(self._scores(rows).sum()) / max(int(np.count_nonzero(seen_t)), 1)
 
-    def facts_for_report(self) -> Iterator[Figure]:
-        """What the states do to the columns, how they move, and how sure that is."""
+    def facts_for_report(self, level: float = 0.95) -> Iterator[Figure]:
+        """What the states do to the columns, how they move, how sure that is, and how sequences begin.
+
+        Args:
+            level: probability inside an interval.
+        """
         states = tuple(f"state {k}" for k in range(self.n_states))
         yield Grid(
+            name="loadings",
             title="What each state adds to the columns",
             note="By one standard deviation of the state, in units of the columns.",
             rows=states,
@@ -259,20 +246,36 @@ class LinearDynamicalSystem(SequenceModel):
             values=tuple(map(tuple, self.loadings_.tolist())),
         )
         yield Grid(
+            name="transitions",
             title="How states move",
             note="What one more of the state of a column adds to that of a row, a step later.",
             rows=states,
             columns=states,
             values=tuple(map(tuple, self.transition_matrix_.tolist())),
         )
+        steps = min(self.max_length, _DRAWN_POINTS)
+        bands, some_ntd = self.motion(steps, level=level), self.sample(_DRAWN, 0, length=steps)
+        for d, column in enumerate(self.columns_[:_MOST_COLUMNS]):
+            curves = [("expected", np.stack([end[:, d] for end in bands], axis=1))]
+            curves += [
+                (f"synthetic {n}", np.repeat(some_td[:, d, None], 3, axis=1)) for n, some_td in enumerate(some_ntd, 1)
+            ]
+            yield Curves(
+                name="motion",
+                title=f"How sequences begin: {column}",
+                note=f"Thick: expected values with their {level:.0%} band. Thin: {_DRAWN} synthetic sequences.",
+                x="point of a sequence",
+                at=tuple(map(float, range(1, steps + 1))),
+                lines=tuple((name, tuple(map(tuple, points.tolist()))) for name, points in curves),
+            )
         if self.estimate == "mode":
             return
-        table = self.intervals()
+        table = self.intervals(level)
         for what in dict.fromkeys(line.name for line in table):
             lines = [line for line in table if line.name == what and math.isfinite(line.high)]
             if lines:
                 rows = tuple((str(line.group), line.mean, line.low, line.high, "") for line in lines)
-                yield Intervals(title=what.capitalize(), note=table.head + ".", rows=rows)
+                yield Intervals(name="intervals", title=what.capitalize(), note=table.head + ".", rows=rows)
 
     def summary(self) -> str:
         """The columns, and the modes of the motion: how long each lasts, and how it turns."""

@@ -22,7 +22,7 @@ from dpvb.guards.errors import check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
 from dpvb.models.sequences import dynamics, foreseen, markov_chain
-from dpvb.results.figures import Figure, Grid, Intervals
+from dpvb.results.figures import Figure, Grid
 from dpvb.results.groups import GroupTable, Line
 from dpvb.rows.sequences import SequenceRows
 
@@ -127,21 +127,18 @@ class MarkovChain(ChainModel):
         pair_vv, law = self._unbent()
         return tuple(map(str, self.symbols_)), pair_vv, dynamics.durations(law)
 
-    def facts_for_report(self) -> Iterator[Figure]:
-        """Which symbol follows which, and every transition with its interval."""
-        (names, follows_vv, _), table = self.steps(), self._table(0.95, noise_aware=True, rng=0)
+    def facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
+        """Which symbol follows which, and the table of `transition_intervals`, whose arguments these are."""
+        names, follows_vv, _ = self.steps()
         yield Grid(
+            name="steps",
             title="Which symbol follows which",
             note="Probability of the symbol of a column after that of a row.",
             rows=names,
             columns=names,
             values=tuple(map(tuple, follows_vv.tolist())),
         )
-        yield Intervals(
-            title="Transitions",
-            note=table.head.replace("\n", "; "),
-            rows=tuple((f"{line.group} → {line.name}", line.mean, line.low, line.high, "") for line in table),
-        )
+        yield self._table(level, noise_aware, rng=0)
 
     def _table(self, level: float, noise_aware: bool, rng: Any) -> GroupTable:
         """The lines of `transition_intervals`."""
@@ -159,7 +156,8 @@ class MarkovChain(ChainModel):
             for (*before, place), mean in np.ndenumerate(law)
             for before_it in [", ".join(str(self.symbols_[one]) for one in before)]
         )
-        return GroupTable(lines, self._head(len(lines), level, noise_aware), ("after", "comes"))
+        above = self._head(len(lines), level, noise_aware)
+        return GroupTable(lines, above, ("after", "comes"), "Transitions", name="transitions")
 
     def _unbent(self) -> tuple[Floats, Floats]:
         """What follows each symbol, (V, V), and the law of the chain's order, as the table of intervals has them."""

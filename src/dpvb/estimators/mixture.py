@@ -159,7 +159,7 @@ class Mixture(TableModel):
         number = model.kept(n, mu) if model.prune else model.n_components
         return Forecast(
             num_units=n,
-            unit=task.plan.unit,
+            unit=task.relative.unit,
             facts=f"{len(task.notes['schema'].own_columns)} columns, up to {model.n_components} groups",
             measure="groups",
             values=(("groups", float(number)),),

@@ -168,7 +168,7 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
         columns = f"{model.num_words:,} words" if model.num_words else f"{len(model.sizes)} columns"
         return Forecast(
             num_units=n,
-            unit=task.plan.unit,
+            unit=task.relative.unit,
             facts=f"{k} classes, {columns}",
             measure="standard deviation of a probability within a class",
             values=(("a probability within a class", middle(std_j)), ("the share of a class", share_std)),

@@ -40,6 +40,7 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.guards.errors import ModelFileError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.silence import silence
 from dpvb.guards.strangers import imported, misfit
 from dpvb.models.base import Interval, Model
 from dpvb.models.declared import told
@@ -454,6 +455,15 @@ class RowsChunk:
         return RowsChunk(self.chunk.select(units), self.labelled)
 
 
+def _empty_chunk(source: Any) -> Any:
+    """Return a source's chunk of no units; None if it fails or returns anything else."""
+    with suppress(Exception), silence(logs=True):
+        empty = source.empty()
+        if not empty.num_units and not len(empty.select(np.zeros(0, dtype=np.bool_)).rows):
+            return empty
+    return None
+
+
 def _shortened(chunk: Chunk[Any]) -> Chunk[Any]:
     """A chunk of a design, with the first LARGEST_BATCH rows of a person who has more."""
     if chunk.unit_of_row is None or len(chunk.unit_of_row) <= LARGEST_BATCH:
@@ -473,10 +483,13 @@ def _nobody(source: Any) -> Source[Any]:
         ParameterError: for a source that has no chunk without units.
     """
     if hasattr(type(source), "empty"):
-        with said("empty() of its source"):
-            empty = source.empty()
-            if empty.num_units or len(empty.select(np.zeros(0, dtype=np.bool_)).rows):
-                raise ValueError("units, where a chunk of none is asked for")
+        empty = _empty_chunk(source)
+        if empty is None:
+            raise ParameterError(
+                f"X must be a source whose method empty() returns a chunk of no units, and that of "
+                f"{type(source).__name__} failed or returned units. Nothing was spent. The reason is not shown, "
+                "because the source holds private rows: call empty() yourself."
+            )
         return Nobody((empty,))
     if not is_shipped(source):
         raise ParameterError(

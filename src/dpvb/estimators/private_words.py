@@ -29,7 +29,7 @@ from dpvb.guards.errors import (
     check_choice,
     check_number,
 )
-from dpvb.runs.run import Run
+from dpvb.runs.journal import RunJournal
 
 #: Share of the budget Σ p²/σ² that the release of words takes, and its part of delta: benchmark `topics` chose them.
 SHARE: Final = 0.2
@@ -100,22 +100,22 @@ def laid(task: Task, *, delta: float, part: float | None) -> Task:
     Raises:
         ParameterError: for a part that leaves nothing of delta, or other neighbours than one unit more or less.
     """
-    if task.plan.neighboring_relation != "add_or_remove_one":
+    if task.relative.neighboring_relation != "add_or_remove_one":
         raise ParameterError(
             "neighboring_relation must be 'add_or_remove_one' where vocabulary='private', got "
-            f"{task.plan.neighboring_relation!r}: the proof for words is about one unit more or less. Or take a public "
-            "list."
+            f"{task.relative.neighboring_relation!r}: the proof for words is about one unit more or less. Or "
+            "take a public list."
         )
     delta = check_number("delta", delta, low=0, high=1, closed="neither")
     hint = "It is a part of delta; the noise has the rest."
     part_of_delta = delta * PART_OF_DELTA if part is None else part
     added = check_number("vocabulary_delta", part_of_delta, low=0, high=delta, closed="neither", hint=hint)
-    noise = task.plan.releases[0].mechanism.noise_multiplier
-    releases = [release_of(noise, added_delta=added), *task.plan.releases[1:]]
-    return task._replace(plan=replace(task.plan, releases=releases))
+    noise = task.relative.releases[0].mechanism.noise_multiplier
+    releases = [release_of(noise, added_delta=added), *task.relative.releases[1:]]
+    return task._replace(relative=replace(task.relative, releases=releases))
 
 
-def found(task: Task, plan: Plan, run: Run | None, num_examples: int | None) -> tuple[Task, Plan, Journal]:
+def found(task: Task, plan: Plan, run: RunJournal | None, num_examples: int | None) -> tuple[Task, Plan, Journal]:
     """Release the words, and say how the fit goes on: its task, the plan in the words' columns, the journal.
 
     Args:
@@ -178,7 +178,7 @@ def check_known(task: Task, where: str) -> Task:
     Raises:
         ParameterError: for one that is to find its words.
     """
-    if any(isinstance(release.mechanism, Threshold) for release in task.plan):
+    if any(isinstance(release.mechanism, Threshold) for release in task.relative):
         raise ParameterError(
             f"vocabulary must be a public list {where}, whose columns are fixed beforehand, got 'private'. Words that "
             "one fit has found are public: give its vocabulary_."

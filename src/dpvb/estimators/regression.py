@@ -49,9 +49,8 @@ from dpvb.models.regression.foreseen import ScoreFacts
 from dpvb.models.regression.likelihood import Likelihood, tail
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
-from dpvb.results import exports
-from dpvb.results.coefficients import Coefficient, CoefficientTable, Summary, TableHead
-from dpvb.results.figures import Facts, Figure, Intervals
+from dpvb.results.coefficients import Coefficient, CoefficientTable, Summary, TableHead, for_arviz
+from dpvb.results.figures import Facts, Figure
 from dpvb.results.forecast import Forecast
 
 _READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d", "slant_3k")
@@ -363,34 +362,40 @@ class Regression(PrivateEstimator):
         """The coefficient table as text; arguments are those of `coefficients`."""
         return Summary.of(self.coefficients(level, **options))
 
-    def facts_for_report(self) -> Iterator[Figure]:
-        """The table of coefficients, with its intervals; of a mode the coefficients alone."""
+    def facts_for_report(
+        self,
+        level: float = 0.95,
+        noise_aware: bool = True,
+        coding: str = "reference",
+        exp: bool = False,
+        per: str = "unit",
+        reference: Mapping[str, Any] | None = None,
+    ) -> Iterator[Figure]:
+        """The table of coefficients, with its intervals; of a mode the coefficients alone.
+
+        Args:
+            level, noise_aware, coding, exp, per, reference: as in `coefficients`.
+        """
         if self.coef_std_ is None:
             values = np.ravel(self.coef_).tolist()
             rows = (*zip(self.feature_names_, values, strict=False), ("intercept", float(np.ravel(self.intercept_)[0])))
             yield Facts(
+                name="coefficients",
                 title="Coefficients",
                 note="The point of a mode; there are no intervals.",
                 head=("name", "coefficient"),
                 rows=tuple((name, f"{value:.4g}") for name, value in rows),
             )
             return
-        table, how = self.coefficients(), ""
-        scales: tuple[tuple[float, float], ...] = ()
-        if self.schema_ is not None:
-            whole = [*self.coefficients(per="range")]
+        how: dict[str, Any] = {"noise_aware": noise_aware, "coding": coding, "reference": reference}
+        table = self.coefficients(level, exp=exp, per=per, **how)
+        if self.schema_ is not None and not exp:
+            whole = [*self.coefficients(level, per="range", **how)]
             clear = [row for row in whole if not row.note] or whole
             most = max(max(abs(row.low), abs(row.high)) for row in clear)
             units = [row.std / one.std if one.std else 1.0 for row, one in zip(table, whole, strict=True)]
-            scales = tuple((-most * unit, most * unit) for unit in units)
-            how = " Numbers are per unit of a column; the pictures are per whole declared range, so that rows compare."
-        yield Intervals(
-            title=f"Coefficients: {table.scale}",
-            note=" ".join(table.head.lines()) + how,
-            rows=tuple((row.name, row.mean, row.low, row.high, row.note) for row in table),
-            reference=0.0,
-            scales=scales,
-        )
+            table = replace(table, scales=tuple((-most * unit, most * unit) for unit in units))
+        yield table
 
     def to_arviz(self, draws: int = 1000, *, chains: int = 4, rng: Any = None, **options: Any) -> Any:
         """Draws from the posterior as ArviZ reads them: a tree whose posterior's `coef` has the rows of `coefficients`.
@@ -410,7 +415,7 @@ class Regression(PrivateEstimator):
         shape = [check_integer(name, n, low=1, high=10**7) for name, n in (("chains", chains), ("draws", draws))]
         coef_nd, intercept_n = self.sample_posterior(math.prod(shape), rng)
         drawn_nr = table.of_places(np.column_stack([intercept_n, coef_nd]))
-        return exports.for_arviz(table.names, drawn_nr.reshape(*shape, -1), self.privacy_)
+        return for_arviz(table.names, drawn_nr.reshape(*shape, -1), self.privacy_)
 
     def sample_posterior(self, n: int = 1, rng: Any = None) -> tuple[Floats, Floats]:
         """Draw n weight vectors from the posterior: coefficients (n, n_features) and intercepts (n,).

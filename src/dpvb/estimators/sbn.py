@@ -21,7 +21,7 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.noise_of_means import stds_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, check_choice, check_integer, check_number
+from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.kernels import linear
 from dpvb.models.belief_network import kernel
@@ -131,7 +131,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         strength, std = _STEPS / std if std > 0 else math.inf, model.visible_noise(std)
         return Forecast(
             num_units=n,
-            unit=task.plan.unit,
+            unit=task.relative.unit,
             facts=f"{model.n_visible:,} visible units, {model.n_components} hidden units",
             measure="noise in a weight",
             values=(("noise in a weight", std),),
@@ -231,16 +231,28 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         psi_nj = z_nk @ self.components_ + self.visible_bias_
         return np.asarray(draw.random(psi_nj.shape) < expit(psi_nj), dtype=np.int8)
 
-    def facts_for_report(self) -> Iterator[Figure]:
-        """The weights of each hidden unit, as an image where there are squares of visible units."""
-        side = math.isqrt(self.n_features_in_)
+    def facts_for_report(self, width: int | None = None) -> Iterator[Figure]:
+        """The weights of each hidden unit, strongest first, as an image where visible units are its pixels.
+
+        Args:
+            width: width of an image; None: images are square, if the number of visible units is one.
+        """
+        num_units = self.n_features_in_
+        side = math.isqrt(num_units) if width is None else check_integer("width", width, low=1)
         order = np.argsort(-np.square(self.components_).sum(axis=1), kind="stable")
-        if side * side == self.n_features_in_:
-            images = self.components_[order].reshape(-1, side, side)
-            names = [f"unit {k}" for k in order]
-            yield Images.of("Weights of hidden units", "Red: turns a pixel on; blue: turns it off.", images, names)
+        if num_units % side and width is not None:
+            raise ParameterError(f"width must divide the {num_units} units of a row, got {width}.")
+        if side * side == num_units or width is not None:
+            yield Images(
+                name="weights",
+                title="Weights of hidden units",
+                note="Red: turns a pixel on; blue: turns it off.",
+                names=tuple(f"unit {k}" for k in order),
+                images_khw=self.components_[order].reshape(-1, num_units // side, side),
+            )
         else:
             yield Grid(
+                name="weights",
                 title="Weights of hidden units",
                 note="Above 0: turns a visible unit on.",
                 rows=tuple(f"unit {k}" for k in order),

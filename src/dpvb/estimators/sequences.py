@@ -18,9 +18,8 @@ from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import PrivateEstimator, Task, generator, if_fitted
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_target
+from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
 from dpvb.guards.lacking import constructor_says_what_lacks
-from dpvb.results import pictures
 from dpvb.results.forecast import Forecast, two_digits
 from dpvb.results.groups import head
 
@@ -252,7 +251,7 @@ class ChainModel(SequenceModel):
             said = "that transition probabilities stay unknown"
         return Forecast(
             num_units=n,
-            unit=task.plan.unit,
+            unit=task.relative.unit,
             facts=f"{n_symbols} symbols" + (f", {number} states" if what == "states" else ""),
             measure="standard deviation of a transition probability",
             values=(("a transition probability", min(std, unknown)),),
@@ -271,21 +270,6 @@ class ChainModel(SequenceModel):
     @abstractmethod
     def steps(self) -> tuple[tuple[str, ...], Floats, Floats]:
         """Names of the symbols or states, what follows each, (V, V), and how many times each comes in a row, (V,)."""
-
-    def plot(self, path: Any, *, overwrite: bool = False) -> None:
-        """Draw what follows what as a heat map, and how long each symbol or state lasts.
-
-        Args:
-            path: the picture to write; the suffix tells the format (.png, .pdf, .svg).
-            overwrite: whether it may take the place of a file that is there.
-
-        Raises:
-            ParameterError: for no path, or if a file is there that may not be replaced.
-            DpvbError: if matplotlib is not installed.
-        """
-        self._check_fitted()
-        check_target("path", path, overwrite=overwrite)
-        pictures.steps_picture(path, *self.steps(), self.privacy_)
 
     def _head(self, number: int, level: float, noise_aware: bool) -> str:
         """What stands above a table of steps."""

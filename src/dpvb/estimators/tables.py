@@ -71,9 +71,9 @@ class TableModel(PrivateEstimator):
         )
         return GroupTable(lines, head(self._num_groups, self._groups_are, level, noise_aware))
 
-    def facts_for_report(self) -> Iterator[Figure]:
-        """Yield each group's numbers, with their intervals."""
-        yield from self.groups().figures()
+    def facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
+        """Yield each group's numbers, with their intervals; arguments as in `groups`."""
+        yield self.groups(level, noise_aware=noise_aware)
 
     def _whole_layout(self, schema: Schema) -> Layout:
         """Return how all columns of a schema are modelled."""

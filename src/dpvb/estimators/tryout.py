@@ -78,7 +78,7 @@ def try_out(task: Task, nobody: Source[Any], keep: Asked, show: Asked, score: Sc
         ParameterError: naming what failed and why; nothing was spent, and nothing private was looked at.
     """
     # By the second step a q is the model's own M-step's.
-    plan = replace(task.plan, releases=[*task.plan.releases[:3], *task.plan.releases[3:][-1:]])
+    plan = replace(task.relative, releases=[*task.relative.releases[:3], *task.relative.releases[3:][-1:]])
     with said("the privacy statement"):
         str(_statement(plan, task.public))
     refused = None

@@ -58,15 +58,15 @@ class Certificate:
         """
         check_integer("days", days, low=1, high=_MOST_DAYS)
         begin = datetime.now(UTC) if now is None else now
-        known, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+        authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
         above = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority of one dpvb server")])
         authority = _signed(
-            above, above, known, known, (begin - _BEFORE, begin + timedelta(days=days)),
+            above, above, authority_key, authority_key, (begin - _BEFORE, begin + timedelta(days=days)),
             (x509.BasicConstraints(ca=True, path_length=0), True),
             (_usage(signs_certificates=True), True),
         )  # fmt: skip
         server = _signed(
-            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "dpvb server")]), above, key, known,
+            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "dpvb server")]), above, key, authority_key,
             (begin - _BEFORE, begin + timedelta(days=days)),
             (x509.SubjectAlternativeName([_host(host)]), False),
             (x509.BasicConstraints(ca=False, path_length=None), True),
@@ -140,7 +140,7 @@ def _signed(
     *extensions: tuple[x509.ExtensionType, bool],
 ) -> bytes:
     """A certificate in PEM; of each extension, whether whoever does not know it must refuse."""
-    made = x509.CertificateBuilder(
+    builder = x509.CertificateBuilder(
         issuer_name=issuer,
         subject_name=subject,
         public_key=key.public_key(),
@@ -151,5 +151,5 @@ def _signed(
     identity = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     above = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     for extension, critical in (*extensions, (identity, False), (above, False)):
-        made = made.add_extension(extension, critical=critical)
-    return made.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        builder = builder.add_extension(extension, critical=critical)
+    return builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)

@@ -55,7 +55,7 @@ from dpvb.guards.strangers import say
 from dpvb.ledger import Ledger
 from dpvb.models.declared import declared
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs.counted import check_account, opened
+from dpvb.runs.run import check_account, opened
 from dpvb.version import __version__
 
 _SILENT: Final = "this client failed; the reason stays with its owner."
@@ -154,8 +154,8 @@ class Client:
                 self._origin.check("this client")
                 if self._closed:
                     raise FederationError("this client was closed.")
-                known = self._memory.reply(digest)
-                return self._answered(digest, data) if known is None else known
+                reply = self._memory.reply(digest)
+                return self._answered(digest, data) if reply is None else reply
             except DpvbError as error:
                 if isinstance(error, LedgerError | CheckpointError):
                     say(f"client {self.name!r}: {error}")
@@ -188,11 +188,11 @@ class Client:
                     "is not known. What was charged for it stands in the ledger, if there is one."
                 )
             if current is None:
-                known = (
+                members = (
                     "as it is configured" if self._memory.lasting else "since it began; a folder would know of others"
                 )
                 raise PrivacyError(
-                    f"no offer was accepted by this client {known}: it promises nothing, and spent nothing."
+                    f"no offer was accepted by this client {members}: it promises nothing, and spent nothing."
                 )
             return current.statement()
 
@@ -216,7 +216,7 @@ class Client:
                 "this client accepted this very offer before, and the answer is gone: it is not accepted anew. Begin a "
                 "new run."
             )
-        if any(messages.decode(known).run == offer.run for known in earlier.values()):
+        if any(messages.decode(request).run == offer.run for request in earlier.values()):
             raise FederationError(f"the run {offer.run!r} was offered to this client before, with other contents.")
         if newest is not None and not self._memory.ended(newest.offer):
             raise FederationError(
@@ -242,12 +242,12 @@ class Client:
         Raises:
             FederationError: naming what differs, and both values.
         """
-        federation, plan = self._federation, self._owner.task.plan
+        federation, plan = self._federation, self._owner.task.relative
         model = declared(self._owner.task.model)
         compared = {
             "version of dpvb": (offer.version, __version__),
             "estimator": (offer.kind, federation.kind),
-            **{f"{name} of the model": (offer.model.get(name), own) for name, own in model.items()},
+            **{f"{name} of the model": (offer.model.get(name), value) for name, value in model.items()},
             "fields of the model": (sorted(offer.model), sorted(model)),
             "columns": (offer.columns, federation.columns),
             "unit": (offer.unit, plan.unit),
@@ -259,10 +259,10 @@ class Client:
             "number of releases": (len(offer.multipliers), len(plan)),
             "participants": (sorted(offer.participants), sorted(federation.participants)),
         }
-        for name, (offered, own) in compared.items():
-            if offered != own:
+        for name, (offered, here) in compared.items():
+            if offered != here:
                 raise FederationError(
-                    f"the {name} differs: {_shown(offered)} is offered, and this client has {_shown(own)}."
+                    f"the {name} differs: {_shown(offered)} is offered, and this client has {_shown(here)}."
                 )
         for name, public in federation.participants.items():
             if offer.participants[name] != public:

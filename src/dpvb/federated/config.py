@@ -94,13 +94,13 @@ class Agreement:
             FederationError: for a public key that is none.
         """
         file = _Table.read(path)
-        known = tuple(name for name, kind in PrivateEstimator.kinds.items() if kind.reads is not None)
-        kind = check_choice("kind", file.take("kind", str), known)
+        kinds = tuple(name for name, kind in PrivateEstimator.kinds.items() if kind.reads is not None)
+        kind = check_choice("kind", file.take("kind", str), kinds)
         rounds, width = file.take("num_rounds", int, None), file.take("width", int, None)
         clients = {name: _public(file, name, key) for name, key in file.take("clients", dict).items()}
         server = file.inner("server")
         name = check_name(server.take("name", str, "server"))
-        made = cls(
+        data = cls(
             kind=kind,
             params=_params(kind, file),
             epsilon=check_number("epsilon", file.take("epsilon", float), low=0, closed="right"),
@@ -123,21 +123,21 @@ class Agreement:
         )
         server.end()
         file.end()
-        given = tuple(key for key in ("schema", "vocabulary", "width") if getattr(made, key) is not None)
+        forms = tuple(key for key in ("schema", "vocabulary", "width") if getattr(data, key) is not None)
         declared = PrivateEstimator.kinds[kind].declares
-        if len(given) != 1 or given[0] not in declared:
+        if len(forms) != 1 or forms[0] not in declared:
             raise ParameterError(
                 f"{path}: {kind} needs {' or '.join(declared)}, the public columns of everybody's data; "
-                f"got {' and '.join(given) or 'neither'}."
+                f"got {' and '.join(forms) or 'neither'}."
             )
-        if made.vocabulary is not None and Path(made.vocabulary).name == PRIVATE:
+        if data.vocabulary is not None and Path(data.vocabulary).name == PRIVATE:
             raise ParameterError(
                 f"{path}: vocabulary must be the path of a public list: all parties count the same words."
             )
-        keys = [made.server_key, *clients.values()]
+        keys = [data.server_key, *clients.values()]
         if name in clients or len(set(keys)) < len(keys):
             raise ParameterError(f"{path}: every party needs a name and a key of its own: dpvb federate keys NAME.")
-        return made
+        return data
 
     def estimator(self) -> Any:
         """The estimator, not fitted.
@@ -183,7 +183,7 @@ class ServerConfig:
         file = _Table.read(path)
         agreement = Agreement.load(file.path("agreement"))
         certificate, private = file.path("certificate", None), file.path("private_key", None)
-        made = cls(
+        party = cls(
             agreement=agreement,
             identity=_own(file, {agreement.server: agreement.server_key}),
             address=parse_address(file.take("address", str)),
@@ -196,7 +196,7 @@ class ServerConfig:
         file.end()
         if (certificate is None) != (private is None):
             raise ParameterError(f"{path}: certificate and private_key belong together; give both, or neither.")
-        return made
+        return party
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ class ClientConfig:
         file = _Table.read(path)
         agreement, data = Agreement.load(file.path("agreement")), file.inner("data")
         ledger = file.take("ledger", str, None)
-        made = cls(
+        party = cls(
             agreement=agreement,
             identity=_own(file, agreement.clients),
             address=parse_address(file.take("address", str)),
@@ -302,7 +302,7 @@ class ClientConfig:
         )
         data.end()
         file.end()
-        return made
+        return party
 
 
 class _Table:
@@ -356,10 +356,10 @@ class _Table:
 
     def word_list(self, key: str) -> Path | str | None:
         """The name of a list that ships with the package, or a path."""
-        found: Path | str | None = (
+        path: Path | str | None = (
             self.take(key, str) if word_lists.is_name(self._left.get(key)) else self.path(key, None)
         )
-        return found
+        return path
 
     def inner(self, key: str, default: Any = _NEEDED) -> _Table:
         """A table inside this one."""
@@ -379,18 +379,18 @@ class _Table:
 
 def _params(kind: str, file: _Table) -> dict[str, Any]:
     """Parameters of the estimator, all of them known to it."""
-    given = file.inner("model", {})
+    settings = file.inner("model", {})
     signature = inspect.signature(PrivateEstimator.kinds[kind]).parameters
-    known = [name for name in signature if name not in _ELSEWHERE]
+    names = [name for name in signature if name not in _ELSEWHERE]
     for name, instead in _ELSEWHERE.items():
-        if given.has(name):
-            raise ParameterError(f"{given.where(name)} is no key of this table; {instead}.")
-    params = {name: given.take(name, object, None) for name in known}
-    given.end()
-    made = {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()}
+        if settings.has(name):
+            raise ParameterError(f"{settings.where(name)} is no key of this table; {instead}.")
+    params = {name: settings.take(name, object, None) for name in names}
+    settings.end()
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()}
     # TOML has no word for nothing: where a number is the default, "none" is it.
-    nothing = [name for name, value in made.items() if value == "none" and type(signature[name].default) is float]
-    return {name: value for name, value in made.items() if value is not None} | dict.fromkeys(nothing)
+    nothing = [name for name, value in values.items() if value == "none" and type(signature[name].default) is float]
+    return {name: value for name, value in values.items() if value is not None} | dict.fromkeys(nothing)
 
 
 def _public(file: _Table, name: str, key: object) -> bytes:

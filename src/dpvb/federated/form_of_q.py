@@ -46,7 +46,7 @@ class FormOfQ:
 
     def __init__(self, task: Task, shared: Shared) -> None:
         self._task = task
-        self._forms, self.classes = shared.once(_rehearsed, task.model, task.plan)
+        self._forms, self.classes = shared.once(_rehearsed, task.model, task.relative)
         self._no_rows: list[Any] | None = None
 
     def check(self, q: Any, release: Release) -> None:
@@ -62,7 +62,7 @@ class FormOfQ:
         if (fault := domains.outside(q)) is not None:
             raise FederationError(f"{fault}; the request is refused, and nothing is spent on it.")
         form = _form(q)
-        if not any(_fits(form, own) for own in self._forms) or not self._answers(q, release):
+        if not any(_fits(form, expected) for expected in self._forms) or not self._answers(q, release):
             raise FederationError("q is not one of this model's; the request is refused, and nothing is spent on it.")
 
     def _answers(self, q: Any, release: Release) -> bool:
@@ -85,12 +85,12 @@ class FormOfQ:
 
 def _rehearsed(model: Model[Any, Any], plan: Plan) -> tuple[tuple[Any, ...], frozenset[type]]:
     """The forms of q before the releases of a run on no data, and its classes; what such a run costs is the noise."""
-    kinds, kept = Counter[tuple[str, ...]](), []
+    kinds, forms = Counter[tuple[str, ...]](), []
     for release in plan:
         kinds[tuple(release.blocks)] += 1
         if kinds[tuple(release.blocks)] <= _REHEARSED:
-            kept.append(release)
-    plan = replace(plan, releases=kept)
+            forms.append(release)
+    plan = replace(plan, releases=forms)
     wall: Wall[Any] = Wall(Nobody(), plan)
     with silence(logs=True):
         s, qs = Estimate.empty(model.blocks), [model.init(generator("seed", 0))]

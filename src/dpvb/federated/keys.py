@@ -113,10 +113,10 @@ class Identity:
             raise FederationError(
                 f"no identity can be read here: {error} A secret key that others could read is one no longer."
             ) from error
-        found = re.fullmatch(re.escape(_HEAD) + rb"(\S{1,64}) ([0-9a-f]{64})\n", text)
-        if found is None or not _NAME.fullmatch(found[1].decode("latin-1")):
+        match = re.fullmatch(re.escape(_HEAD) + rb"(\S{1,64}) ([0-9a-f]{64})\n", text)
+        if match is None or not _NAME.fullmatch(match[1].decode("latin-1")):
             raise FederationError(f"{Path(path)}: damaged, or not an identity of dpvb.")
-        return cls(found[1].decode("ascii"), bytes.fromhex(found[2].decode("ascii")))
+        return cls(match[1].decode("ascii"), bytes.fromhex(match[2].decode("ascii")))
 
     def secret_with(self, public: bytes, purpose: str) -> bytes:
         """Return the 32 secret bytes that this party and another share for a purpose.

@@ -29,8 +29,8 @@ from dpvb.guards.errors import BudgetError, CheckpointError, FederationError, Pa
 from dpvb.ledger import Ledger
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.checkpoint import Checkpoint
-from dpvb.runs.counted import accountant, warn_not_recorded
-from dpvb.runs.run import Run
+from dpvb.runs.journal import RunJournal
+from dpvb.runs.run import Run, warn_not_recorded
 
 
 @dataclass(frozen=True)
@@ -81,28 +81,24 @@ class Membership:
     """
 
     def __init__(self, owner: Owner, offer: str, said: Offer) -> None:
-        federation, trust, relative = owner.federation, owner.federation.trust, owner.task.plan
+        federation, trust, relative = owner.federation, owner.federation.trust, owner.task.relative
         reply = owner.memory.reply(offer)
-        known = None if reply is None else messages.decode(reply)
+        accepted = None if reply is None else messages.decode(reply)
         self._owner: Final = owner
         self.offer: Final = offer
         self.name: Final = said.run
-        self.nonce: Final[bytes] = secrets.token_bytes(messages.NONCE_BYTES) if known is None else known.nonce
-        self.restarted = known is not None
+        self.nonce: Final[bytes] = secrets.token_bytes(messages.NONCE_BYTES) if accepted is None else accepted.nonce
+        self.restarted = accepted is not None
         self.ended = False
-        self._method: Final = accountant(
-            trust.method,
-            ledger=owner.ledger,
-            dataset=owner.dataset,
-            checkpoint=owner.memory.checkpoint(offer),
-        )
+        run = Run(ledger=owner.ledger, dataset=owner.dataset, checkpoint=owner.memory.checkpoint(offer))
+        self._method: Final = run.method(trust.method)
         budget = {"epsilon": federation.epsilon, "delta": federation.delta, "num_examples": federation.num_examples}
-        if known is not None or trust.name != "none":
-            multipliers = said.multipliers if known is None else known.facts["multipliers"]
+        if accepted is not None or trust.name != "none":
+            multipliers = said.multipliers if accepted is None else accepted.facts["multipliers"]
             self.plan = owner.shared.once(trust.adopted, relative, tuple(multipliers), **budget)
         else:
             self.plan = owner.shared.once(trust.planned, relative, method=self._method, **budget)
-        self._run: Run | None = None
+        self._run: RunJournal | None = None
         self._wall: Wall[Any] | None = None
         self._position = 0  # How many releases of the plan are behind the wall.
         self._masks: dict[tuple[str, ...], Masks] = {}
@@ -221,8 +217,8 @@ class Membership:
     ) -> tuple[Mapping[str, Ints], bool]:
         """A release beyond the plan: charged by itself, behind a wall of its own."""
         memory, release = self._owner.memory, self.plan.releases[request.step]
-        known = digest in memory.begun(self.offer).get(request.step, {}).values()
-        if known and not memory.lasting:
+        repeated = digest in memory.begun(self.offer).get(request.step, {}).values()
+        if repeated and not memory.lasting:
             raise FederationError("this attempt was begun before and its answer is gone; ask for another one.")
         self._opened()
         memory.begin(self.offer, request.step, request.attempt, digest)
@@ -265,7 +261,7 @@ class Membership:
         self._wall = None if self.ended else self._behind(self.plan, self._run)
         self._position = 0
 
-    def _journal(self) -> Run | None:
+    def _journal(self) -> RunJournal | None:
         """The journal of the plan, charged by this unless it was; of a plan that cannot be, nothing is left."""
         owner = self._owner
         if owner.ledger is None or owner.dataset is None:
@@ -281,7 +277,7 @@ class Membership:
         facts = {"client": owner.name, "offer": self.offer, "accountant": self._method}
         mode = "read" if self.ended else "continue"
         try:
-            return Run(owner.ledger, owner.dataset, self.plan, checkpoint=checkpoint, resume=mode, facts=facts)
+            return RunJournal(owner.ledger, owner.dataset, self.plan, checkpoint=checkpoint, resume=mode, facts=facts)
         except (BudgetError, ParameterError):
             if checkpoint is not None and is_new:
                 shutil.rmtree(checkpoint.path, ignore_errors=True)

@@ -33,7 +33,8 @@ from dpvb.runs.checkpoint import token_of
 # them and their answers, before the next one is refused.
 _MOST_KEPT = 2**26
 _MOST_OFFERS, _MOST_OFFERED = 1000, 2**26
-_REQUEST: Final = re.compile(r"(\d{1,9})-(\d{1,9})\.request")
+# Numbers of steps and attempts are below 2^53, see `messages`.
+_REQUEST: Final = re.compile(r"(\d{1,16})-(\d{1,16})\.request")
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 # More than a message can have.
 _MOST_BYTES = 2**31
@@ -213,11 +214,10 @@ class Memory:
             check_own_folder(room)
             self._offers[room.name] = _bytes(room / "offer") or b""
             for path in room.glob("*.request"):
-                if found := _REQUEST.fullmatch(path.name):
-                    digest = (_bytes(path) or b"").decode("ascii", "replace")
-                    if not _DIGEST.fullmatch(digest):
-                        raise CheckpointError(f"{path}: damaged. Give the client a new folder.")
-                    self.begun(room.name).setdefault(int(found[1]), {})[int(found[2])] = digest
+                match, digest = _REQUEST.fullmatch(path.name), (_bytes(path) or b"").decode("ascii", "replace")
+                if match is None or not _DIGEST.fullmatch(digest):
+                    raise CheckpointError(f"{path}: damaged. Give the client a new folder.")
+                self.begun(room.name).setdefault(int(match[1]), {})[int(match[2])] = digest
             if (room / "ended").exists():
                 self._ended.add(room.name)
 

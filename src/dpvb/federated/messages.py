@@ -336,8 +336,8 @@ def _form(content: Any, raw: list[bytes], depth: int, known: Mapping[str, type])
             f"a value of type {kind.__module__}.{kind.__qualname__} cannot travel; only numbers, text, arrays, and the "
             "frozen dataclasses and named tuples of which the model makes its q can."
         )
-    own = {part: getattr(content, part) for part in _fields(kind) or ()}
-    return ["o", name, _form(own, raw, depth, known)]
+    content_of_part = {part: getattr(content, part) for part in _fields(kind) or ()}
+    return ["o", name, _form(content_of_part, raw, depth, known)]
 
 
 def _array_form(content: Any, raw: list[bytes]) -> list[Any]:

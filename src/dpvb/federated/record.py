@@ -120,8 +120,8 @@ class Recorded:
     def recorded(self, step: int) -> Sums | None:
         """The noised sums of a step, if they are on record."""
         try:
-            found = self._file.execute("SELECT data FROM releases WHERE step = ?", (step,)).fetchone()
-            stored = None if found is None else model_file.unpacked(found[0], kind="Release")
+            row = self._file.execute("SELECT data FROM releases WHERE step = ?", (step,)).fetchone()
+            stored = None if row is None else model_file.unpacked(row[0], kind="Release")
         except (sqlite3.Error, ModelFileError) as error:
             raise self._unusable(error) from error
         if stored is not None and stored.facts.get("step") != step:
@@ -223,11 +223,11 @@ class Recorded:
     def _received(self, timeout: float) -> list[Reply]:
         """What comes now."""
         self._write()
-        found = self._transport.poll(timeout)
+        messages = self._transport.poll(timeout)
         self._at = time.monotonic() - self._since
         replies = [
             Reply(self._tickets.pop(reply.ticket), reply.client, reply.data)
-            for reply in found
+            for reply in messages
             if reply.ticket in self._tickets
         ]
         self._polls += 1
@@ -267,20 +267,20 @@ class Recorded:
             for table in _TABLES:
                 self._file.execute(table)
             self._file.execute(f"PRAGMA user_version = {FORMAT}")
-        found = self._file.execute("SELECT name, seed FROM run").fetchone()
-        if found is None:
-            found = secrets.token_hex(16), secrets.randbits(62)
-            self._file.execute("INSERT INTO run VALUES (?, ?)", found)
+        identity = self._file.execute("SELECT name, seed FROM run").fetchone()
+        if identity is None:
+            identity = secrets.token_hex(16), secrets.randbits(62)
+            self._file.execute("INSERT INTO run VALUES (?, ?)", identity)
         events = self._file.execute("SELECT poll, ticket, client, digest, time FROM events ORDER BY number")
         past = deque(_Event(*event) for event in events)
         self._file.execute("COMMIT")
-        return *found, past
+        return *identity, past
 
     def _answers(self, poll: int) -> list[bytes | None]:
         """The bytes that came in a poll."""
         try:
-            found = self._file.execute("SELECT data FROM events WHERE poll = ? ORDER BY number", (poll,))
-            return [data for (data,) in found]
+            rows = self._file.execute("SELECT data FROM events WHERE poll = ? ORDER BY number", (poll,))
+            return [data for (data,) in rows]
         except sqlite3.Error as error:
             raise self._unusable(error) from error
 

@@ -95,7 +95,7 @@ class Server:
             )
         self._task, self._federation, self._schedule = task, federation, schedule
         self._plan = trust.planned(
-            task.plan, epsilon=federation.epsilon, delta=federation.delta, num_examples=federation.num_examples
+            task.relative, epsilon=federation.epsilon, delta=federation.delta, num_examples=federation.num_examples
         )
         self._record = transport if isinstance(transport, Recorded) else None
         self._noise = SecureNoise() if trust.party.gathers_noise else None
@@ -208,7 +208,7 @@ class Server:
         if answer.multipliers is None:
             raise FederationError("it accepted without saying how much noise it adds")
         return self._federation.trust.adopted(
-            self._task.plan, answer.multipliers, epsilon=np.inf, delta=self._federation.delta
+            self._task.relative, answer.multipliers, epsilon=np.inf, delta=self._federation.delta
         )
 
     def _present(self, answered: Collection[str]) -> list[str]:
@@ -221,10 +221,10 @@ class Server:
         if len(answered) < trust.least:
             missing = [name for name in sorted(self._federation.participants) if name not in answered]
             reasons = self._asking.reasons
-            told = "; ".join(f"{name}: {reasons.get(name, 'no answer').rstrip('.')}" for name in missing)
+            reasons_of_missing = "; ".join(f"{name}: {reasons.get(name, 'no answer').rstrip('.')}" for name in missing)
             raise FederationError(
                 f"{len(answered)} of {trust.num_clients} clients take part, and the plan tolerates {trust.tolerated} "
-                f"missing. {told}. Nothing more is asked; every client keeps what it was charged."
+                f"missing. {reasons_of_missing}. Nothing more is asked; every client keeps what it was charged."
             )
         return sorted(answered)
 

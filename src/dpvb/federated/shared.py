@@ -43,9 +43,9 @@ class Shared:
             given, named: what it takes.
         """
         with self._turn:
-            for known in self._results:
-                if known.make == make and named == known.named and _are_equal(given, known.given):
-                    earlier: Made = known.made
+            for result in self._results:
+                if result.make == make and named == result.named and _are_equal(given, result.given):
+                    earlier: Made = result.made
                     return earlier
             made = make(*given, **named)
             self._results = [*self._results[1 - _MOST :], _Result(make, given, named, made)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.base import clone
 
-from dpvb.core.plan import Plan
 from dpvb.estimators.base import PrivateEstimator, Task, generator
 from dpvb.estimators.private_words import check_known
 from dpvb.federated.agreement import SCHEDULES, Federation
@@ -25,6 +24,7 @@ from dpvb.federated.trust import Trust
 from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
 from dpvb.models.declared import declared
+from dpvb.runs.run import Run
 from dpvb.runs.shown import notebook_line
 
 UNITS = ("example", "client")
@@ -45,7 +45,7 @@ def simulate(
     colluders: int | None = None,
     unit: str = "example",
     accounts: Sequence[tuple[Any, str]] | None = None,
-    progress: Callable[[int, Plan], object] | None = None,
+    run: Run | None = None,
 ) -> _Estimator:
     """Fit an estimator over several owners' data, all in this process, and return it.
 
@@ -66,7 +66,8 @@ def simulate(
         unit: what is protected: "example", one example (or person, with group=) at one client; "client", all that a
             client has.
         accounts: (ledger, data set) of each client, which it charges before it looks; None: not recorded.
-        progress: called with (step, plan) after each round; None: a notebook shows a line of the rounds.
+        run: `dpvb.Run` whose progress is called with (step, plan) after each round; it has no ledger, data set or
+            checkpoint, since each client counts for itself. None (default): the run of the block around the call.
 
     Returns:
         The estimator; `privacy_` says what holds for every client, `client_statements_` what each client has promised.
@@ -79,19 +80,22 @@ def simulate(
         raise ParameterError(f"estimator must be one of this package's, got {type(estimator).__name__}.")
     check_choice("schedule", schedule, SCHEDULES)
     check_choice("unit", unit, UNITS)
-    for name in ("ledger", "dataset", "checkpoint", "noise_multiplier"):
-        if getattr(estimator, name) is not None:
+    run = Run.current(run)
+    account = {name: getattr(run, name) for name in ("ledger", "dataset", "checkpoint") if accounts is None}
+    for name, value in {**account, "noise_multiplier": estimator.noise_multiplier}.items():
+        if value is not None:
             raise ParameterError(
                 f"{name} must be None: each client counts for itself; see accounts, epsilon and delta."
             )
     if estimator.batch_size is not None:
         raise ParameterError("batch_size must be None: clients differ in size. Use sampling_prob, or the full batch.")
-    given = {"epsilon": epsilon, "delta": delta}
-    estimator.set_params(**{name: value for name, value in given.items() if value is not None})
+    budget = {"epsilon": epsilon, "delta": delta}
+    estimator.set_params(**{name: value for name, value in budget.items() if value is not None})
     owned = [_data(shard, unit) for shard in _listed("shards", shards)]
     model_of_trust = Trust(trust, len(owned), tolerated, colluders)
-    planned = clone(estimator).set_params(num_steps=steps_of(estimator, owned[0], num_rounds))
-    tasks = [of_unit(check_known(planned.task(**data), "in a federation"), unit) for data in owned]
+    with Run().alone():
+        planned = clone(estimator).set_params(num_steps=steps_of(estimator, owned[0], num_rounds))
+        tasks = [of_unit(check_known(planned.task(**data), "in a federation"), unit) for data in owned]
     columns = [columns_of(task) for task in tasks]
     for m, task in enumerate(tasks):
         if declared(task.model) != declared(tasks[0].model) or columns[m] != columns[0]:
@@ -133,7 +137,7 @@ def simulate(
 
         task = tasks[0]._replace(source=None)  # The server has no rows.
         server = Server(task, federation, transport, schedule=schedule)
-        q = server.run(rng, notebook_line() if progress is None else progress)
+        q = server.run(rng, notebook_line() if run.progress is None else run.progress)
         estimator.promise(server.statement(task.public), task.notes)
         estimator.take(task, q)
         estimator.client_statements_ = tuple(client.statement for client in clients.values())
@@ -149,7 +153,7 @@ def steps_of(estimator: Any, data: Mapping[str, Any], num_rounds: int | None) ->
     if num_rounds is None:
         return estimator.num_steps
     check_integer("num_rounds", num_rounds, low=1, high=10**6)
-    once = len(clone(estimator).set_params(num_steps=2).task(**data).plan) - 2
+    once = len(clone(estimator).set_params(num_steps=2).task(**data).relative) - 2
     if num_rounds < (least := once + estimator.least_steps):
         raise ParameterError(f"num_rounds must be at least {least}: {once} releases happen once; got {num_rounds}.")
     return num_rounds - once
@@ -157,7 +161,7 @@ def steps_of(estimator: Any, data: Mapping[str, Any], num_rounds: int | None) ->
 
 def of_unit(task: Task, unit: str) -> Task:
     """The task with the name of its privacy unit."""
-    return task if unit == "example" else task._replace(plan=replace(task.plan, unit="client"))
+    return task if unit == "example" else task._replace(relative=replace(task.relative, unit="client"))
 
 
 def columns_of(task: Task) -> str:

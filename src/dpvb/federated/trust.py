@@ -142,8 +142,8 @@ class Trust:
             ParameterError: for a sampled plan under secure aggregation, or noise that is too fine for integers.
         """
         self._check_plan(plan, delta)
-        found = calibrated(plan, epsilon=epsilon, delta=delta, accountant="renyi" if self.secure else method)
-        return self._checked(found, num_examples)
+        calibrated_plan = calibrated(plan, epsilon=epsilon, delta=delta, accountant="renyi" if self.secure else method)
+        return self._checked(calibrated_plan, num_examples)
 
     def adopted(
         self, plan: Plan, multipliers: Sequence[float], *, epsilon: float, delta: float, num_examples: int | None = None
@@ -159,24 +159,24 @@ class Trust:
             raise ParameterError(f"the plan has {len(plan)} releases, but {len(multipliers)} noise multipliers came.")
         for multiplier in multipliers:
             check_number("noise_multiplier", multiplier, low=0, high=1e12)
-        made = {
+        release_of = {
             (id(release), multiplier): replace(
                 release, mechanism=replace(release.mechanism, noise_multiplier=multiplier)
             )
             for release, multiplier in zip(plan, multipliers, strict=True)
         }
-        own = [made[id(release), multiplier] for release, multiplier in zip(plan, multipliers, strict=True)]
-        found = self._checked(replace(plan, releases=own), num_examples)
+        releases = [release_of[id(release), multiplier] for release, multiplier in zip(plan, multipliers, strict=True)]
+        checked = self._checked(replace(plan, releases=releases), num_examples)
         if not self.secure:
-            return check_budget(found, epsilon=epsilon, delta=delta)
+            return check_budget(checked, epsilon=epsilon, delta=delta)
         check_number("epsilon", epsilon, low=0, closed="right")
-        relation = found.neighboring_relation
-        spent = accounting.epsilon_of(found.events(), delta=delta, neighboring_relation=relation, method="renyi")
+        relation = checked.neighboring_relation
+        spent = accounting.epsilon_of(checked.events(), delta=delta, neighboring_relation=relation, method="renyi")
         if spent > epsilon * (1 + 1e-9):
             raise PrivacyError(
                 f"epsilon = {epsilon:g} is not met: the noise that is proposed gives {spent:.4g} at delta = {delta:g}."
             )
-        return found
+        return checked
 
     def against(self) -> str:
         """Against whom a client's promise holds, in words."""

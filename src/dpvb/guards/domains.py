@@ -139,8 +139,8 @@ def _parts(name: str, value: Any, domain: Domain) -> Iterator[tuple[str, object,
         yield name, _Unknown(type(value).__name__), domain
         return
     declared = _domains(value.__class__)
-    for part, found in inner.items():
-        yield from _parts(f"{name}.{part}", found, declared.get(part, domain))
+    for part, fault in inner.items():
+        yield from _parts(f"{name}.{part}", fault, declared.get(part, domain))
 
 
 @cache
@@ -150,10 +150,10 @@ def _domains(kind: type) -> Mapping[str, Domain]:
         hints = get_type_hints(kind, include_extras=True)
     except (NameError, TypeError):  # A class of others' may name types that are not there when it runs.
         hints = {}
-    found = {}
+    faults = {}
     for name, hint in hints.items():
         parts = (hint, *get_args(hint))  # Of what may be None, the other part.
         declared = [extra for part in parts for extra in getattr(part, "__metadata__", ()) if isinstance(extra, Domain)]
         if declared:
-            found[name] = declared[0]
-    return found
+            faults[name] = declared[0]
+    return faults

@@ -71,9 +71,9 @@ def check_given(
 
 def described(called: Callable[..., Any]) -> dict[str, str]:
     """What the docstring of a function, or those of a class and its bases, says of each parameter under `Args:`."""
-    found = {}
+    missing = {}
     for one in reversed(called.__mro__) if isinstance(called, type) else [called]:
         section = re.search(r"^Args:\n((?: {4}.*\n?)*)", inspect.cleandoc(one.__doc__ or ""), re.M)
         for names, text in re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section[1] if section else "", re.M):
-            found.update(dict.fromkeys(names.split(", "), " ".join(text.split())))
-    return found
+            missing.update(dict.fromkeys(names.split(", "), " ".join(text.split())))
+    return missing

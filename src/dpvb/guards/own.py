@@ -119,17 +119,17 @@ def check_closed_folder(path: str | os.PathLike[str]) -> None:
     try:
         os.stat(here)  # Links in a circle end here.
         for place in (here, *here.parents):
-            found = os.lstat(place)
-            if stat.S_ISLNK(found.st_mode):
+            state = os.lstat(place)
+            if stat.S_ISLNK(state.st_mode):
                 check_closed_folder(place.parent / os.readlink(place))
-            elif found.st_mode & 0o022 and (place == here or not found.st_mode & stat.S_ISVTX):
+            elif state.st_mode & 0o022 and (place == here or not state.st_mode & stat.S_ISVTX):
                 raise CheckpointError(
-                    f"{place}: has mode {stat.S_IMODE(found.st_mode):04o}, so that others may write to it. If nobody "
+                    f"{place}: has mode {stat.S_IMODE(state.st_mode):04o}, so that others may write to it. If nobody "
                     "did, close it (chmod go-w); else remove it."
                 )
-            if found.st_uid not in (0, os.geteuid()):
+            if state.st_uid not in (0, os.geteuid()):
                 raise CheckpointError(
-                    f"{place}: belongs to user {found.st_uid}, who may change it, and this process runs as user "
+                    f"{place}: belongs to user {state.st_uid}, who may change it, and this process runs as user "
                     f"{os.geteuid()}. Name a folder of your own."
                 )
     except OSError as error:
@@ -242,8 +242,8 @@ def _refuse_link(path: str | os.PathLike[str]) -> None:
 
 def _check(path: str | os.PathLike[str], found: os.stat_result, closed: int, what: str) -> None:
     """Refuse what is of another type or owner, or has one of the bits of its mode that must be closed."""
-    kept = stat.S_ISDIR(found.st_mode) if what == "a folder" else stat.S_ISREG(found.st_mode)
-    if not kept:
+    right_kind = stat.S_ISDIR(found.st_mode) if what == "a folder" else stat.S_ISREG(found.st_mode)
+    if not right_kind:
         raise CheckpointError(f"{Path(path)}: is not {what}, or is a link to one. Name {what} itself.")
     if not _POSIX:
         return

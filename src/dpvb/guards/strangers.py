@@ -28,7 +28,7 @@ def parsed_json(text: str | bytes) -> Any:
             surrogate pair, or values nested deeper than 64.
     """
     try:
-        found = json.loads(
+        parsed = json.loads(
             text.decode("utf-8-sig") if isinstance(text, bytes) else text,
             parse_float=_finite,
             parse_constant=_finite,
@@ -36,8 +36,8 @@ def parsed_json(text: str | bytes) -> Any:
         )
     except RecursionError as error:
         raise ValueError(_TOO_DEEP) from error
-    _check(found)
-    return found
+    _check(parsed)
+    return parsed
 
 
 def printable(text: str) -> str:
@@ -123,10 +123,10 @@ def _finite(text: str) -> float:
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("an object has a key twice")
-    return found
+    return members
 
 
 def _check(found: Any) -> None:

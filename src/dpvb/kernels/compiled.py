@@ -32,25 +32,25 @@ def compiled(function: Callable[..., Any], fastmath: set[str] | bool = FLAGS) ->
     options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
     try:
         with _closed_to_writers():
-            made = numba.njit(cache=True, **options)(function)
+            compiled = numba.njit(cache=True, **options)(function)
     except RuntimeError:
         return numba.njit(**options)(function)
     # With NUMBA_DISABLE_JIT=1 it is the function itself.
-    folder = made.stats.cache_path if hasattr(made, "stats") else ""
+    folder = compiled.stats.cache_path if hasattr(compiled, "stats") else ""
     beside = os.path.join(os.path.dirname(function.__code__.co_filename), "__pycache__")
     if folder == "":
-        return made
+        return compiled
     if not ((folder == beside or _is_closed(folder)) and _has_closed_files(folder)):
         return numba.njit(**options)(function)
-    save = made._cache.save_overload
+    save = compiled._cache.save_overload
 
     def save_closed(*compilation: Any) -> None:
         """Numba writes when a loop is first called, with the mode that the umask leaves."""
         with _closed_to_writers():
             save(*compilation)
 
-    made._cache.save_overload = save_closed
-    return made
+    compiled._cache.save_overload = save_closed
+    return compiled
 
 
 @contextmanager

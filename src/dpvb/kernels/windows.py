@@ -17,7 +17,7 @@ from dpvb.kernels.compiled import compiled
 @compiled
 def _places(indptr, code, r, k, width, longest, size, out):
     """Places of the windows of one sequence, in order; returns how many there are."""
-    found, run, place = 0, 0, 0
+    number, run, place = 0, 0, 0
     for t in range(indptr[r], min(indptr[r + 1], indptr[r] + longest)):
         symbol = code[t]
         if symbol < 0 or symbol >= width:
@@ -26,9 +26,9 @@ def _places(indptr, code, r, k, width, longest, size, out):
         run += 1
         place = (place * width + symbol) % size
         if run >= k:
-            out[found] = place
-            found += 1
-    return found
+            out[number] = place
+            number += 1
+    return number
 
 
 @compiled
@@ -39,14 +39,14 @@ def norms(indptr, code, order, first, k, width, longest, power, out_u):
     for u in range(out_u.size):
         total, square = 0, 0
         for n in range(first[u], first[u + 1]):
-            found = _places(indptr, code, order[n], k, width, longest, size, places)
-            for place in places[:found]:
+            number = _places(indptr, code, order[n], k, width, longest, size, places)
+            for place in places[:number]:
                 square += 2 * count[place] + 1
                 count[place] += 1
-            total += found
+            total += number
         for n in range(first[u], first[u + 1]):
-            found = _places(indptr, code, order[n], k, width, longest, size, places)
-            for place in places[:found]:
+            number = _places(indptr, code, order[n], k, width, longest, size, places)
+            for place in places[:number]:
                 count[place] = 0
         out_u[u] = total ** (power - 1.0) * np.sqrt(square) if total > 0 else 0.0
 

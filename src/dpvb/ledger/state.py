@@ -210,7 +210,7 @@ class State:
                 cost = from_dict(entry.facts["cost"])
                 today = self.units(entry.dataset, cost, normal=fact(entry, "normal") is True)
                 more = tuple(max(0, now - then) for now, then in zip(today, entry.cost_units, strict=True))
-                if max(today[: len(spending.ORDERS)]) < spending.SATURATED:  # No ledger takes a plan without noise.
+                if min(today[: len(spending.ORDERS)]) < spending.SATURATED:  # No ledger takes a plan without noise.
                     return more
         return ()
 

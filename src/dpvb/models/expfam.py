@@ -5,8 +5,6 @@ A family has one of these functions or both; the first is the gradient of the se
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from scipy.special import digamma, gammaln, kve
 
@@ -33,12 +31,6 @@ def polya_gamma_expectedstats(shape: Floats, c: Floats) -> Floats:
     """E[ξ] under PG(shape, c): shape · tanh(c/2) / (2c), shape / 4 at c = 0 (Polson, Scott & Windle 2013)."""
     c = np.maximum(np.abs(c), 1e-6)
     return np.asarray(shape * np.tanh(c / 2) / (2 * c))
-
-
-def polya_gamma_logz(shape: Floats, c: Floats) -> Floats:
-    """Log normaliser of PG(shape, c) in the natural parameter -c²/2 of ξ: -shape · log cosh(c/2)."""
-    c = np.abs(c)
-    return np.asarray(-shape * (c / 2 + np.log1p(np.exp(-c)) - math.log(2.0)))
 
 
 def gig_expectedstats(a: Floats, b: Floats) -> tuple[Floats, Floats]:

@@ -1,205 +1,203 @@
-"""Sigmoid belief network from second moments (Park, Foulds, Chaudhuri & Welling 2020, section 6); unit: a vector y.
+"""Sigmoid belief network, Algorithm 6 (Park, Foulds, Chaudhuri & Welling 2020); unit: a binary vector y.
 
-    z_k ~ Bernoulli(σ(b_k)),   y_j ~ Bernoulli(σ(w_jᵀz + c_j)),   w as in `beta_normal`,   b, c ~ N(0, ν)
+    z_k ~ Bernoulli(σ(b_k)),   y_j ~ Bernoulli(σ(ψ_j)),  ψ_j = w_jᵀz + c_j,   w as in `beta_normal`,  b, c ~ N(0, ν)
 
-==================  =============================================================================
+Algorithm 6, as printed, in its order of operations:
+
+    for t = 1, ..., J:
+        E-step: q(ξ_n⁽⁰⁾) = PG(1, √⟨ψ_n²⟩)                (59)      local
+                q(ξ⁽¹⁾)   = PG(1, √⟨b²⟩)                  (60)      statistics
+                q(z_n)    = Bernoulli(σ(d_n))             (61)      local
+                s̃_i = C_i (s̄_i/C_i + √7 σ N(0, I)), i = 1, ..., 7   blocks; all share the noise
+                each is clipped to what a mean of its kind can be   project
+        M-step: ν̃⁽ᵗ⁾ = ν + N s̃;  ν̃⁽ᵗ⁾ ← (1 - ρ_t) ν̃⁽ᵗ⁻¹⁾ + ρ_t ν̃⁽ᵗ⁾   VIPS.m_step
+                q(W), q(c), q(b) and the hyper-priors, Appendix C   expected
+
+==================  ===============================================================================================
 paper               code
-==================  =============================================================================
-μ_j, diag Σ_j       w_kj, v_kj: q(w_jk) = N(w, v), a diagonal Σ_j; hidden units first
-μ_c, diag Σ_c       c_j, c_var_j
-μ_b, diag Σ_b       b_k, b_var_k
-Σ_n ⟨z⟩, y, ⟨ξ⟩     blocks "hidden" (K,), "visible" (J,), "xi" (J,)
-Σ_n ⟨ξ⟩zᵀ, yzᵀ      blocks "xi_z", "y_z" (K, J)
-Σ_n ξ_j ⟨zzᵀ⟩       block "xi_zz" (J, K, K); ⟨z_k z_k'⟩ = π_k π_k' off the diagonal, π_k on it
-⟨ξ^(1)⟩             a function of ⟨b²⟩, hence public; the paper releases it as a seventh block, "xi_hidden"
-==================  =============================================================================
+==================  ===============================================================================================
+s̄_1, s̄_2            blocks "z" (K,) and "xi_b" (K,): ⟨ξ⁽¹⁾⟩, a function of ⟨b²⟩ that the paper releases all the same
+s̄_3, s̄_4            blocks "y" (J,) and "xi" (J,)
+s̄_5, s̄_6            blocks "xi_z" and "y_z" (J, K)
+s̄_7                 block "xi_zz": J symmetric K × K matrices, of each the upper triangle
+⟨w_j⟩, ⟨w_j w_jᵀ⟩   n_bar["w"] (J, K), n_bar["ww"] (J, K, K): a full Σ_j
+⟨c⟩, ⟨c²⟩, ⟨b⟩, ⟨b²⟩  n_bar["c"], n_bar["cc"], n_bar["b"], n_bar["bb"]
+⟨ζ⁻¹⟩, ξ, φ, ω      n_bar["scales"], (K, J)
+==================  ===============================================================================================
 
-Corrected against the paper: Equation 77 has no ½ on the ξzW term. Every block is bounded by its worst case.
+Corrected: (77) is printed with ½ on the term ⟨ξ⟩⟨z⟩ᵀ⟨W⟩, which the bound does not have.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
-from dpvb.core.blocks import Block, positive_semidefinite, unpack_symmetric
+from dpvb.core.blocks import Block, unpack_symmetric
 from dpvb.core.contributions import Contributions, Grid, check_shape, upper_norms
-from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows
-from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.guards.domains import Nonnegatives, Positive
 from dpvb.guards.errors import check_integer, check_number
-from dpvb.models.base import Model
-from dpvb.models.belief_network import kernel
+from dpvb.kernels.linear import product
 from dpvb.models.belief_network.beta_normal import WeightScales
+from dpvb.models.expfam import polya_gamma_expectedstats
+from dpvb.papers.conjugate_exponential import VIPS, VIPSState
 from dpvb.rows.binary import BinaryRows
 
-# Largest weight: probabilities are 0 or 1 long before it.
-_LARGEST = 1e6
-# Share of the budget for the number of examples.
-_FIRST = 0.0225
-# Noise budget (in bound / std) of the number of examples, as a fraction of that of the other blocks.
-_COUNT_WEIGHT = 0.2
-# Least curvature of a weight under noise, as a fraction of the trace of all weights' curvatures.
-_LEAST_CURVATURE = 1e-6
-# Least w² at which the prior's precision is evaluated: at 0 the precision is infinite.
+# Entries of the matrices ⟨z zᵀ⟩ that are held at a time.
+_ENTRIES = 2**20
+# Least w² at which the prior's precision is evaluated: at 0 it is infinite.
 _LEAST_SQUARE = 1e-12
-# Bits of a product of hidden units.
+# Bits of a product of hidden units, and of the number of examples whose products are held at a time.
 _PAIR_BITS = 21
-# Bits of the number of examples whose products are held at a time.
 _GROUP_BITS = 9
 
 
 @dataclass(frozen=True)
-class NetworkPosterior:
-    """q(W) q(c) q(b), the prior's scales, and the number of examples; public."""
-
-    w_kj: Floats
-    v_kj: Nonnegatives
-    c_j: Floats
-    c_var_j: Nonnegatives
-    b_k: Floats
-    b_var_k: Nonnegatives
-    scales: WeightScales
-    count: Positive
-
-    @property
-    def hidden_square_k(self) -> Floats:
-        """⟨b²⟩."""
-        return np.asarray(self.b_k**2 + self.b_var_k)
-
-
-@dataclass(frozen=True)
-class VIPSNetwork(Model):
-    """The model; every field is public. Its rows are those of a `dpvb.data.tables.design.BinaryMatrix`.
+class VIPSNetwork(VIPS):
+    """Algorithm 6. `dpvb.Private` fits it to a `dpvb.data.tables.design.BinaryMatrix`.
 
     Attributes:
-        n_components: K.
-        n_visible: J.
-        num_examples: public number of examples; None: it is released once.
-        num_steps: number of releases of all blocks.
-        learning_offset, learning_decay: τ0 and κ of the step sizes ρ_t = (τ0 + t)^-κ.
-        sweeps: rounds over the hidden units in the E-step.
+        n_components, n_visible: K and J.
+        n_rows: N, public.
+        sweeps: rounds of (59) and (61) in an E-step, from ⟨z⟩ = σ(⟨b⟩).
         prior_variance: ν_b and ν_c.
-        start_std: standard deviation of the random start of the weights.
-
-    Raises:
-        ParameterError: for a field outside its range.
+        start_std: standard deviation of the random start of W.
+        least_eigenvalue: of the mean s̃_7; the authors' code has 1e-3.
     """
 
     n_components: int
     n_visible: int
-    num_examples: float | None = None
-    num_steps: int = 20
-    learning_offset: float = 1024.0
-    learning_decay: float = 0.7
+    n_rows: float
     sweeps: int = 3
     prior_variance: float = 100.0
     start_std: float = 0.1
+    least_eigenvalue: float = 1e-3
 
     def __post_init__(self) -> None:
-        for name in ("n_components", "n_visible", "num_steps", "sweeps"):
+        super().__post_init__()
+        for name in ("n_components", "n_visible", "sweeps"):
             check_integer(name, getattr(self, name), low=1)
-        if self.num_examples is not None:
-            check_number("num_examples", self.num_examples, low=1, high=1e15)
+        check_number("n_rows", self.n_rows, low=1, high=1e15)
         check_number("prior_variance", self.prior_variance, low=1e-6, high=1e9)
         check_number("start_std", self.start_std, low=0, high=1e3)
 
     @property
     def blocks(self) -> Mapping[str, Block]:
-        """Seven blocks, bounded by their worst case; matrices are vectors, with equal noise in all entries."""
+        """Seven statistics, bounded by their worst case, (68) to (73)."""
         k, j = self.n_components, self.n_visible
         worst_case: dict[str, tuple[tuple[int, ...], float]] = {
-            "visible": ((j,), j**0.5),
-            "hidden": ((k,), k**0.5),
+            "z": ((k,), k**0.5),
+            "xi_b": ((k,), k**0.5 / 4),
+            "y": ((j,), j**0.5),
             "xi": ((j,), j**0.5 / 4),
-            "xi_z": ((k, j), (j * k) ** 0.5 / 4),
-            "y_z": ((k, j), (j * k) ** 0.5),
+            "xi_z": ((j, k), (j * k) ** 0.5 / 4),
+            "y_z": ((j, k), (j * k) ** 0.5),
             "xi_zz": ((j, k * (k + 1) // 2), j**0.5 * k / 4),
-            "xi_hidden": ((k,), k**0.5 / 4),
         }
-        blocks = {name: Block(shape, worst, "nonnegative") for name, (shape, worst) in worst_case.items()}
-        count = Block((1,), 1.0, "nonnegative", phase="first", weight=_COUNT_WEIGHT)
-        return blocks if self.num_examples else {"count": count, **blocks}
+        return {name: Block(shape, worst, "nonnegative") for name, (shape, worst) in worst_case.items()}
 
-    @property
-    def schedule(self) -> Schedule:
-        """Equal noise at every step; the running estimate is projected at every step."""
-        decay, first = robbins_monro(self.learning_offset, self.learning_decay), self.num_examples is None
-        steps = (1.0,) * self.num_steps
-        return Schedule(steps, {"first": _FIRST}, lambda t: min(decay(max(t - first, 1)), 1.0), "step")
-
-    def init(self, rng: np.random.Generator) -> NetworkPosterior:
-        """Random weights; offsets zero."""
+    def start(self, rng: np.random.Generator) -> tuple[Mapping[str, Floats], Mapping[str, Any]]:
+        """Random W; b and c at 0."""
         k, j = self.n_components, self.n_visible
-        w_kj, v_kj = rng.normal(0.0, self.start_std, (k, j)), np.full((k, j), self.start_std**2)
-        zero_k, zero_j, scales = np.zeros(k), np.zeros(j), WeightScales.start(k, j)
-        return NetworkPosterior(w_kj, v_kj, zero_j, zero_j, zero_k, zero_k, scales, self.num_examples or 1.0)
+        w_jk = rng.normal(0.0, self.start_std, (j, k))
+        ww_jkk = w_jk[:, :, None] * w_jk[:, None, :] + self.start_std**2 * np.eye(k)
+        zero_j, zero_k = np.zeros(j), np.zeros(k)
+        n_bar = {"w": w_jk, "ww": ww_jkk, "c": zero_j, "cc": zero_j, "b": zero_k, "bb": zero_k}
+        return {}, {**n_bar, "scales": WeightScales.start(k, j)}
 
-    def local(self, q: NetworkPosterior, y_nj: NDArray[Any], sweeps: int) -> tuple[Floats, Floats, Floats]:
-        """Return each example's ⟨z⟩, ⟨ξ⟩ and ⟨ψ⟩: see `kernel.local_step`."""
-        expected = kernel.local_step(y_nj, q.w_kj, q.c_j, q.b_k, v_kj=q.v_kj, extra_j=q.c_var_j, sweeps=sweeps)
-        pi_nk, xi_nj, psi_nj = (part.astype(np.float64) for part in expected)
-        return pi_nk, xi_nj, psi_nj
+    def init(self, rng: np.random.Generator) -> VIPSState:
+        """Return q before the first step: its ν̃ is that of the prior, its n̄ the random start."""
+        _, n_bar = self.start(rng)
+        return VIPSState(0.0, self.prior(n_bar), n_bar)
 
-    def e_step(self, q: NetworkPosterior, batch: BinaryRows, blocks: Mapping[str, Block]) -> Contributions:
-        """Return expected moments of every example."""
+    def prior(self, n_bar: Mapping[str, Any]) -> Mapping[str, Floats]:
+        """ν: precisions 1/ν_b, 1/ν_c and diag⟨ζ_j⁻¹⟩, and 0."""
+        k, j = self.n_components, self.n_visible
+        zeta_jkk = n_bar["scales"].precision_kj.T[:, :, None] * np.eye(k)
+        precision = 1.0 / self.prior_variance
+        zeros = {"z": np.zeros(k), "y": np.zeros(j), "xi_z": np.zeros((j, k)), "y_z": np.zeros((j, k))}
+        return {**zeros, "xi_b": np.full(k, precision), "xi": np.full(j, precision), "xi_zz": zeta_jkk}
+
+    def local(self, n_bar: Mapping[str, Any], y_nj: Floats) -> tuple[Floats, Floats]:
+        """⟨z_n⟩ and ⟨ξ_n⁽⁰⁾⟩ of every example, by `sweeps` rounds of (59) and (61)."""
+        pi_nk, xi_nj = np.empty((len(y_nj), self.n_components)), np.empty(y_nj.shape)
+        rows = max(1, _ENTRIES // self.n_components**2)
+        for start in range(0, len(y_nj), rows):
+            some = slice(start, start + rows)
+            pi_nk[some], xi_nj[some] = self._local(n_bar, y_nj[some])
+        return pi_nk, xi_nj
+
+    def _local(self, n_bar: Mapping[str, Any], y_nj: Floats) -> tuple[Floats, Floats]:
+        k, j = self.n_components, self.n_visible
+        w_jk, c_j, ww = n_bar["w"], n_bar["c"], n_bar["ww"].reshape(j, k * k)
+        pull_nk = n_bar["b"] + product(y_nj - 0.5, w_jk)
+        pi_nk = expit(np.broadcast_to(n_bar["b"], pull_nk.shape)) + 0.0 * pull_nk
+        for _ in range(self.sweeps):
+            # ⟨ψ²⟩ = Σ ⟨w_k w_k'⟩⟨z_k z_k'⟩ + 2 ⟨c⟩⟨w⟩ᵀ⟨z⟩ + ⟨c²⟩; ⟨z_k z_k⟩ = π_k.
+            zz_nkk = pi_nk[:, :, None] * pi_nk[:, None, :]
+            zz_nkk[:, range(k), range(k)] = pi_nk
+            square_nj = product(zz_nkk.reshape(-1, k * k), ww.T) + n_bar["cc"]
+            square_nj += 2.0 * product(pi_nk, (c_j[:, None] * w_jk).T)
+            xi_nj = polya_gamma_expectedstats(np.ones_like(square_nj), np.sqrt(np.maximum(square_nj, 0.0)))
+            # d_k = ⟨b_k⟩ + Σ_j ⟨w_jk⟩(y_j - ½) - ½ Σ_j ξ_j (2⟨ψ_j^{\\k} w_jk⟩ + ⟨w_jk²⟩), one k after the other.
+            a_nkk = product(xi_nj, ww).reshape(-1, k, k)
+            offset_nk = pull_nk - product(xi_nj, c_j[:, None] * w_jk)
+            for one in range(k):
+                others_n = (a_nkk[:, one] * pi_nk).sum(axis=1) - a_nkk[:, one, one] * pi_nk[:, one]
+                pi_nk[:, one] = expit(offset_nk[:, one] - others_n - 0.5 * a_nkk[:, one, one])
+        return pi_nk, xi_nj
+
+    def statistics(self, n_bar: Mapping[str, Any], batch: BinaryRows) -> Contributions:
+        """The seven statistics of every example."""
         y_nj = batch.astype(np.float64)
-        if "xi" not in blocks:
-            return {"count": Rows(np.ones_like(y_nj[:, :1]))}
-        pi_nk, xi_nj, _ = self.local(q, batch, self.sweeps)
+        pi_nk, xi_nj = self.local(n_bar, y_nj)
+        xi_b_k = polya_gamma_expectedstats(np.ones(self.n_components), np.sqrt(n_bar["bb"]))
         return {
-            "visible": Rows(y_nj),
-            "hidden": Rows(pi_nk),
+            "z": Rows(pi_nk),
+            "xi_b": Rows(xi_b_k + 0.0 * pi_nk),
+            "y": Rows(y_nj),
             "xi": Rows(xi_nj),
-            "xi_z": Kron(pi_nk, xi_nj),
-            "y_z": Kron(pi_nk, y_nj),
+            "xi_z": Kron(xi_nj, pi_nk),
+            "y_z": Kron(y_nj, pi_nk),
             "xi_zz": HiddenMoments(xi_nj, pi_nk),
-            "xi_hidden": Rows(np.broadcast_to(kernel.xi_of(q.hidden_square_k), pi_nk.shape)),
         }
 
-    def started(self, s: Estimate, q: NetworkPosterior) -> NetworkPosterior:
-        """Return the number of examples."""
-        return replace(q, count=self.num_examples or max(float(s.read("count")[0]), 1.0))
+    def project(self, name: str, release: Floats) -> Floats:
+        """Clip sums to [0, N] or [0, N/4], lift eigenvalues; s_1 and s_3 are z - ½ and y - ½."""
+        if name == "xi_zz":
+            value_jk, vector_jkk = np.linalg.eigh(unpack_symmetric(release, self.n_components))
+            value_jk = np.maximum(value_jk, self.least_eigenvalue * self.n_rows)
+            return np.asarray((vector_jkk * value_jk[:, None, :]) @ vector_jkk.swapaxes(1, 2))
+        clipped = np.clip(release, 0.0, self.n_rows * (0.25 if name.startswith("xi") else 1.0))
+        return clipped - 0.5 * self.n_rows if name in ("z", "y") else clipped
 
-    def m_step(self, s: Estimate, q: NetworkPosterior) -> NetworkPosterior:
-        """Return q(W), q(c) and q(b), one after the other, each at its optimum given the others and the statistics."""
-        hidden_k, xi_z_kj, xi_j = s.read("hidden"), s.read("xi_z"), np.maximum(s.read("xi"), 0.0)
-        curvature_jkk = positive_semidefinite(unpack_symmetric(s.read("xi_zz"), self.n_components))
-        # Under noise the data's part of a curvature and the prior's part can both vanish.
-        least_j = _LEAST_CURVATURE * np.maximum(np.trace(curvature_jkk, axis1=1, axis2=2), 1.0)
-        least_j *= s.noise_std("xi_zz") > 0
-        diagonal = np.arange(self.n_components)
-        curvature_jkk[:, diagonal, diagonal] += q.scales.precision_kj.T + least_j[:, None]
-        pull_kj = s.read("y_z") - 0.5 * hidden_k[:, None] - q.c_j * xi_z_kj
-        w_kj = np.clip(np.linalg.solve(curvature_jkk, pull_kj.T[:, :, None])[:, :, 0].T, -_LARGEST, _LARGEST)
-        v_kj: Floats = 1.0 / curvature_jkk[:, diagonal, diagonal].T
-        c_var_j = 1.0 / (1.0 / self.prior_variance + xi_j)
-        c_j = np.clip(c_var_j * (s.read("visible") - 0.5 * q.count - (xi_z_kj * w_kj).sum(axis=0)), -_LARGEST, _LARGEST)
-        b_var_k = 1.0 / (1.0 / self.prior_variance + np.maximum(s.read("xi_hidden"), 0.0))
-        b_k: Floats = b_var_k * (hidden_k - 0.5 * q.count)
-        scales = q.scales.update(np.maximum(w_kj**2 + v_kj, _LEAST_SQUARE))
-        return NetworkPosterior(w_kj, v_kj, c_j, c_var_j, b_k, b_var_k, scales, q.count)
-
-    def bound(self, q: NetworkPosterior, y_nj: NDArray[Any], pi_nk: Floats, at_nj: Floats | None = None) -> Floats:
-        """Lower bound on each example's log-likelihood, (n,), in nats, at q(z) and at the ξ that suits ⟨ψ²⟩ = at_nj."""
-        psi_nj, second_nj = kernel.second_moments(q.w_kj, q.v_kj, q.c_j, q.c_var_j, pi_nk)
-        return kernel.example_bound(y_nj, pi_nk, psi_nj, second_nj, q.b_k, q.hidden_square_k, at_nj)
-
-    def parameter_bound(self, q: NetworkPosterior) -> float:
-        """⟨log p - log q⟩ of W with its scales, c and b, in nats; plus the sum of `bound` it is the evidence bound."""
-        gaussians = sum(
-            float(0.5 * (np.log(var / self.prior_variance) + 1.0 - (mean**2 + var) / self.prior_variance).sum())
-            for mean, var in ((q.c_j, q.c_var_j), (q.b_k, q.b_var_k))
-        )
-        entropy = float(0.5 * np.log(2 * math.pi * math.e * q.v_kj).sum())
-        return gaussians + entropy + q.scales.bound(q.w_kj**2 + q.v_kj)
+    def expected(self, nu: Mapping[str, Floats], n_bar: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Appendix C: q(W), q(c) and q(b), each given the others, then the hyper-priors."""
+        half_z_k = 0.5 * (nu["z"] + 0.5 * self.n_rows)
+        sigma_jkk = np.linalg.inv(nu["xi_zz"])
+        pull_jk = nu["y_z"] - half_z_k - n_bar["c"][:, None] * nu["xi_z"]
+        w_jk = (sigma_jkk @ pull_jk[:, :, None])[:, :, 0]
+        ww_jkk = sigma_jkk + w_jk[:, :, None] * w_jk[:, None, :]
+        c_j = (nu["y"] - (nu["xi_z"] * w_jk).sum(axis=1)) / nu["xi"]
+        b_k = nu["z"] / nu["xi_b"]
+        diagonal = range(self.n_components)
+        square_kj = np.maximum(ww_jkk[:, diagonal, diagonal].T, _LEAST_SQUARE)
+        return {
+            "w": w_jk,
+            "ww": 0.5 * (ww_jkk + ww_jkk.swapaxes(1, 2)),
+            "c": c_j,
+            "cc": c_j**2 + 1.0 / nu["xi"],
+            "b": b_k,
+            "bb": b_k**2 + 1.0 / nu["xi_b"],
+            "scales": n_bar["scales"].update(square_kj),
+        }
 
 
 # Second moments of hidden units with the weight of each visible unit: the largest block of a belief network.

@@ -13,11 +13,11 @@ The bound holds for every linear combination of rows, and some dependence reache
 from __future__ import annotations
 
 import math
-import os
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -25,13 +25,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
 
-from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import ParameterError, check_number
+from dpvb.guards.errors import DpvbError, ParameterError, check_number
+from dpvb.guards.imports import import_apart
 from dpvb.guards.strangers import printable
-from dpvb.results import exports, pictures
-from dpvb.results.figures import Intervals
+from dpvb.results import pictures
+from dpvb.results.figures import Figure, Intervals, Listing, number
 from dpvb.results.statement import PrivacyStatement
+from dpvb.version import __version__
 
 _WIDTH = 110
 _MOST_NAMES = 40
@@ -235,7 +236,7 @@ class TableHead:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CoefficientTable(Sequence[Coefficient]):
+class CoefficientTable(Figure, Sequence[Coefficient]):
     """Named coefficients with their joint distribution: a sequence of rows, a text, and the source of contrasts.
 
     Reference levels have lines, whose coefficient is 0, and are no rows of the sequence.
@@ -250,6 +251,7 @@ class CoefficientTable(Sequence[Coefficient]):
         head: what stands above.
         level: probability inside an interval.
         exp: whether rows are ratios.
+        scales: the ends of each row's own scale in a drawing; (): one scale serves all rows.
     """
 
     lines: tuple[str, ...]
@@ -261,6 +263,9 @@ class CoefficientTable(Sequence[Coefficient]):
     head: TableHead
     level: float = 0.95
     exp: bool = False
+    scales: tuple[tuple[float, float], ...] = ()
+
+    name = "coefficients"
 
     def __post_init__(self) -> None:
         check_number("level", self.level, low=0, high=1, closed="neither")
@@ -391,36 +396,27 @@ class CoefficientTable(Sequence[Coefficient]):
         drawn_nr = np.asarray((self.matrix[~self.reference_r] @ drawn_nd.T).T)
         return np.exp(np.minimum(drawn_nr, _LARGEST_LOG)) if self.exp else drawn_nr
 
-    def to_frame(self) -> Any:
-        """The rows as a pandas data frame by name; its attrs hold scale, level, epsilon and delta.
-
-        Raises:
-            DpvbError: if pandas is not installed.
-        """
-        return exports.frame(Coefficient._fields, list(self), self._facts)
-
-    def to_csv(self, path: str | os.PathLike[str] | None = None, *, overwrite: bool = False) -> str | None:
-        """The rows as comma-separated values, their numbers in full, with scale, level, epsilon and delta in each.
-
-        Args:
-            path: the file to write; None: the text is returned.
-            overwrite: whether the file may take the place of one that is there.
-
-        Raises:
-            ParameterError: if a file is there that may not be replaced.
-            DataFormatError: if the file cannot be written.
-        """
-        names = [*Coefficient._fields, *self._facts]
-        text = exports.csv_text(names, ([*row, *self._facts.values()] for row in self))
-        if path is None:
-            return text
-        exports.write(path, text, overwrite=overwrite)
-        return None
-
-    def to_latex(self) -> str:
-        """The table as a LaTeX tabular for the package booktabs, with head and foot below it; names are escaped."""
-        titles, rows = self._cells
-        return exports.latex(titles, rows, numbers=range(1, len(titles) - 1), notes=[*self._above, *self._foot()])
+    def listing(self) -> Listing:
+        """Return the rows; as text a row for each line, reference levels included."""
+        titles = (self.scale, *(["ratio"] if self.exp else ["mean", "std"]))
+        titles = (*titles, f"{100 * self.level:g} % from", "to", "decided", "note")
+        cells = []
+        for row, reference in zip(self._all, self.reference_r, strict=True):
+            values = [row.mean, *([] if self.exp else [row.std]), row.low, row.high]
+            texts = [*(_shown(value, ratio=self.exp) for value in values), f"{100 * row.decided:.0f} %", row.note]
+            cells.append([row.name, *([""] * (len(texts) - 1) + ["reference"] if reference else texts)])
+        epsilon, delta = self.head.promise
+        return Listing(
+            keys=Coefficient._fields,
+            values=self._rows,
+            above=self._above,
+            below=self._below,
+            titles=titles,
+            cells=cells,
+            numbers=range(1, len(titles) - 1),
+            faint=[place for place, texts in enumerate(cells) if texts[-1]],
+            facts={"scale": self.scale, "level": self.level, "epsilon": epsilon, "delta": delta},
+        )
 
     def forest(self, ax: Any = None) -> Any:
         """Draw the intervals of all rows but the intercept, and return the axes; rows with a note are faint.
@@ -435,63 +431,22 @@ class CoefficientTable(Sequence[Coefficient]):
         if ax is not None and not hasattr(ax, "hlines"):
             raise ParameterError(f"ax must be axes of matplotlib, or None for new ones, got {ax!r}.")
         axes = pictures.new_axes(len(self)) if ax is None else ax
-        pictures.draw_forest(axes, self.figure)
+        [drawing] = self.drawings()
+        slopes = tuple(row for row in drawing.rows if row[0] != "intercept")  # Which has another unit.
+        pictures.draw_intervals(axes, replace(drawing, rows=slopes, scales=()))
         return axes
 
-    @property
-    def figure(self) -> Intervals:
-        """The intervals of all rows but the intercept, which has another unit; 0 is no effect, or among ratios 1."""
-        return Intervals(
-            title=f"{self.scale}, {100 * self.level:g} % intervals",
-            rows=tuple((row.name, row.mean, row.low, row.high, row.note) for row in self if row.name != "intercept"),
+    def drawings(self) -> Iterator[Intervals]:
+        """Yield the intervals of all rows; 0 is no effect, or among ratios 1."""
+        how = " Numbers are per unit of a column; the pictures are per whole declared range, so that rows compare."
+        yield Intervals(
+            title=f"Coefficients: {self.scale}",
+            note=" ".join(self.head.lines()) + (how if self.scales else ""),
+            rows=tuple((row.name, row.mean, row.low, row.high, row.note) for row in self),
             reference=1.0 if self.exp else 0.0,
             log=self.exp,
+            scales=self.scales,
         )
-
-    @property
-    def _facts(self) -> dict[str, Any]:
-        """What holds for all rows."""
-        epsilon, delta = self.head.promise
-        return {"scale": self.scale, "level": self.level, "epsilon": epsilon, "delta": delta}
-
-    @property
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
-        """Titles, and a row of texts for each line."""
-        ends = [f"{100 * self.level:g} % from", "to", "decided", "note"]
-        titles = [self.scale, *(["ratio"] if self.exp else ["mean", "std"]), *ends]
-        rows = []
-        for row, reference in zip(self._all, self.reference_r, strict=True):
-            numbers = [row.mean, *([] if self.exp else [row.std]), row.low, row.high]
-            cells = [*(_shown(number, ratio=self.exp) for number in numbers), f"{100 * row.decided:.0f} %", row.note]
-            rows.append([row.name, *([""] * (len(cells) - 1) + ["reference"] if reference else cells)])
-        return titles, rows
-
-    def _repr_html_(self) -> str:
-        titles, rows = self._cells
-        faint = [place for place, row in enumerate(rows) if row[-1]]
-        table = pages.table(rows, head=titles, numbers=range(1, len(titles) - 1), faint=faint)
-        return f"<div>{pages.paragraph(self._above)}{table}{pages.paragraph(self._foot())}</div>"
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def __str__(self) -> str:
-        names = [printable(name) for name in self.lines]
-        width = max([*map(len, names), len(self.scale)])
-        titles = ["ratio"] if self.exp else ["mean", "std"]
-        head = [f"{self.scale:<{width}}", *(f"{title:>10}" for title in titles)]
-        lines = [
-            *self._above,
-            "",
-            "  ".join([*head, f"{100 * self.level:g} % interval".rjust(21), "decided", "note"]),
-        ]
-        for name, row, reference in zip(names, self._all, self.reference_r, strict=True):
-            numbers = [row.mean] if self.exp else [row.mean, row.std]
-            cells = [f"{name:<{width}}", *(f"{_shown(number, ratio=self.exp):>10}" for number in numbers)]
-            cells += [" ".join(f"{_shown(end, ratio=self.exp):>10}" for end in (row.low, row.high))]
-            cells += [f"{100 * row.decided:>5.0f} %", row.note]
-            lines.append(f"{name:<{width}}  (reference)" if reference else "  ".join(cells).rstrip())
-        return "\n".join([*lines, *self._foot()])
 
     @property
     def _above(self) -> list[str]:
@@ -500,7 +455,8 @@ class CoefficientTable(Sequence[Coefficient]):
         against = f"; of a level against {self.head.against}" if self.head.against else ""
         return [*self.head.lines(), f"{self.scale.capitalize()} per {per}{against}."]
 
-    def _foot(self) -> list[str]:
+    @property
+    def _below(self) -> list[str]:
         """What is said below the rows."""
         parts = ["decided: the share of the prior's variance that the data took away."]
         parts += [text for note, text in _NOTES.items() if any(row.note == note for row in self)]
@@ -524,7 +480,7 @@ def _shown(value: float, *, ratio: bool = False) -> str:
     away = abs(value - 1.0)
     if ratio and 1e-9 < away < 1e-3:
         return f"{value:.{min(2 - math.floor(math.log10(away)), _MOST_DECIMALS)}f}"
-    return f"{value:.0f}" if 9999.5 <= abs(value) < 1e7 else f"{value:.4g}"
+    return number(value)
 
 
 class Summary(str):
@@ -579,6 +535,29 @@ def difference(first: CoefficientTable, second: CoefficientTable, *, disjoint: b
         unseen_d=np.concatenate([first.unseen_d, second.unseen_d]),
         centre_r=np.zeros(len(first.lines)),
         head=replace(first.head, minus=second.head, disjoint=disjoint),
+    )
+
+
+def for_arviz(names: Sequence[str], draws_cdr: Floats, statement: PrivacyStatement) -> Any:
+    """Draws as ArviZ reads them: a tree whose group "posterior" holds `coef` by chain, draw and coefficient.
+
+    Args:
+        names: of the coefficients, r.
+        draws_cdr: chains, draws of each, coefficients.
+        statement: what the fit promises; it goes along as an attribute.
+
+    Raises:
+        DpvbError: if arviz_base is not installed.
+    """
+    if find_spec("arviz_base") is None:
+        raise DpvbError("to_arviz needs arviz-base: pip install '.[arviz]' in dpvb's source folder.")
+    arviz_base = import_apart("arviz_base")
+    facts = {"inference_library": "dpvb", "inference_library_version": __version__, "privacy": str(statement)}
+    return arviz_base.from_dict(
+        {"posterior": {"coef": draws_cdr}},
+        coords={"coefficient": list(names)},
+        dims={"coef": ["coefficient"]},
+        attrs={"posterior": facts},
     )
 
 

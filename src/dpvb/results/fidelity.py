@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dpvb.guards import pages
 from dpvb.guards.errors import check_choice
-from dpvb.guards.strangers import printable
-from dpvb.results import exports
+from dpvb.results.figures import Facts, Figure, Listing, frame, number
 
 
 class Marginal(NamedTuple):
@@ -29,11 +27,8 @@ class Pair(NamedTuple):
     by_chance: float
 
 
-_TITLES, _PAIR_TITLES = ("what", "released", "± chance", "synthetic"), ("columns", "distance", "by chance")
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class FidelityTable:
+class FidelityTable(Figure):
     """Released values of single columns beside the synthetic rows', and distances of tables of two columns.
 
     Attributes:
@@ -46,11 +41,25 @@ class FidelityTable:
     pairs: tuple[Pair, ...]
     head: str
 
+    name = "fidelity"
+
     def __iter__(self) -> Iterator[Marginal]:
         return iter(self.lines)
 
     def __len__(self) -> int:
         return len(self.lines)
+
+    def listing(self) -> Listing:
+        """Return the lines of single columns."""
+        return Listing(Marginal._fields, self.lines, facts={"head": self.head})
+
+    def drawings(self) -> Iterator[Facts]:
+        """Yield both tables."""
+        cells = [(line.name, *map(number, line[1:])) for line in self.lines]
+        yield Facts(title=self.head, head=("what", "released", "± chance", "synthetic"), rows=tuple(cells))
+        if self.pairs:
+            pairs = [(pair.name, *(f"{value:.4f}" for value in pair[1:])) for pair in self.pairs]
+            yield Facts(title="Pairs of columns", head=("columns", "distance", "by chance"), rows=tuple(pairs))
 
     def to_frame(self, of: str = "columns") -> Any:
         """The lines of single "columns", or those of "pairs", as a pandas data frame by name.
@@ -59,33 +68,13 @@ class FidelityTable:
             ParameterError: for anything else.
             DpvbError: if pandas is not installed.
         """
-        of = check_choice("of", of, ("columns", "pairs"))
-        names, rows = (Marginal._fields, self.lines) if of == "columns" else (Pair._fields, self.pairs)
-        return exports.frame(names, [*rows], {"head": self.head})
+        if check_choice("of", of, ("columns", "pairs")) == "columns":
+            return super().to_frame()
+        return frame(Listing(Pair._fields, self.pairs, facts={"head": self.head}))
 
     def __str__(self) -> str:
-        parts = [self.head, _aligned(_TITLES, self._shown)]
-        return "\n\n".join(parts + ([_aligned(_PAIR_TITLES, self._shown_pairs)] if self.pairs else []))
-
-    __repr__ = __str__
+        return "\n\n".join(map(str, self.drawings()))
 
     def _repr_html_(self) -> str:
         """The tables for a notebook."""
-        pairs = pages.table(self._shown_pairs, head=_PAIR_TITLES, numbers=(1, 2)) if self.pairs else ""
-        columns = pages.table(self._shown, head=_TITLES, numbers=(1, 2, 3))
-        return f"<div>{pages.title(self.head)}{columns}{pairs}</div>"
-
-    @property
-    def _shown(self) -> list[tuple[str, ...]]:
-        return [(printable(line.name), *(f"{value:.4g}" for value in line[1:])) for line in self.lines]
-
-    @property
-    def _shown_pairs(self) -> list[tuple[str, ...]]:
-        return [(printable(pair.name), *(f"{value:.4f}" for value in pair[1:])) for pair in self.pairs]
-
-
-def _aligned(titles: tuple[str, ...], body: list[tuple[str, ...]]) -> str:
-    rows = [titles, *body]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(titles))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
+        return f"<div>{''.join(one._repr_html_() for one in self.drawings())}</div>"

@@ -1,29 +1,142 @@
-"""What a report shows of a model: bars, intervals, grids, images and tables, not yet drawn; all of it is public."""
+"""Figures: public results, each with one text, CSV file, data frame, JSON form, notebook table and drawing.
+
+A page draws them as HTML (`page.html.jinja`), a picture file by matplotlib (`pictures`). Both place the marks where the
+properties of a `Drawing` say, so that a page and a picture show the same.
+"""
 
 from __future__ import annotations
 
 import base64
+import csv
+import io
 import math
+import os
 import struct
 import zlib
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import DataFormatError, DpvbError, check_target, reason_of
+from dpvb.guards.strangers import printable
 
 #: A figure shows so many rows; of the others it says how many there are.
 MOST_ROWS = 200
 #: A grid shows at most so many columns.
 MOST_COLUMNS = 40
 _WHITE = 255
+# Between these a number is written out, without an exponent.
+_MANY, _TOO_MANY = 9999.5, 1e7
+
+
+class Listing(NamedTuple):
+    """The rows of a figure, as values and as texts, with the words around them.
+
+    Attributes:
+        keys: names of the columns of values.
+        values: the rows, numbers in full.
+        above, below: lines around the rows.
+        titles: of the columns of texts; (): `keys`.
+        cells: the rows as people read them; None: values to four digits.
+        numbers: places of the columns of texts that are aligned to the right.
+        faint: places of the rows that a notebook shows faint.
+        facts: what holds for all rows, by name: further columns of a CSV file, and the attrs of a data frame.
+    """
+
+    keys: Sequence[str]
+    values: Sequence[Sequence[Any]]
+    above: Sequence[str] = ()
+    below: Sequence[str] = ()
+    titles: Sequence[str] = ()
+    cells: Sequence[Sequence[str]] | None = None
+    numbers: Collection[int] = ()
+    faint: Collection[int] = ()
+    facts: Mapping[str, object] = MappingProxyType({})
+
+    @property
+    def texts(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+        """Titles and rows as people read them."""
+        cells = [[one if isinstance(one, str) else number(one) for one in row] for row in self.values]
+        return self.titles or self.keys, cells if self.cells is None else self.cells
+
+
+class Figure(ABC):
+    """A public result: text, CSV file, data frame, JSON values, notebook table and drawings of the same rows.
+
+    Attributes:
+        name: by which `dpvb show --what` selects it; "": it is shown with all others only.
+    """
+
+    name: str = ""
+
+    @abstractmethod
+    def listing(self) -> Listing:
+        """Return the rows."""
+
+    @abstractmethod
+    def drawings(self) -> Iterator[Drawing]:
+        """Yield what a page and a picture draw."""
+
+    def __str__(self) -> str:
+        listing = self.listing()
+        titles, cells = listing.texts
+        above, below = (list(map(printable, lines)) for lines in (listing.above, listing.below))
+        return "\n".join([*above, "", *aligned([titles, *cells], listing.numbers), *below])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        """The rows for a notebook."""
+        listing = self.listing()
+        titles, cells = listing.texts
+        table = pages.table(cells, head=titles, numbers=listing.numbers, faint=listing.faint)
+        return f"<div>{pages.paragraph(listing.above)}{table}{pages.paragraph(listing.below)}</div>"
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the rows as plain JSON values by the names of their columns; a number that is not finite is None."""
+        listing = self.listing()
+        return [dict(zip(listing.keys, _plain(list(row)), strict=True)) for row in listing.values]
+
+    def to_frame(self) -> Any:
+        """Return the rows as a pandas data frame by the first column; its attrs are facts about all rows.
+
+        Raises:
+            DpvbError: if pandas is not installed.
+        """
+        return frame(self.listing())
+
+    def to_csv(self, path: str | os.PathLike[str] | None = None, *, overwrite: bool = False) -> str | None:
+        """Return or write the rows as comma-separated values (RFC 4180), numbers in full, and facts in each row.
+
+        Args:
+            path: the file to write; None: the text is returned.
+            overwrite: whether the file may take the place of one that is there.
+
+        Raises:
+            ParameterError: if a file is there that may not be replaced.
+            DataFormatError: if the file cannot be written.
+        """
+        listing, text = self.listing(), io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)  # A text may hold line ends.
+        writer.writerow([*listing.keys, *listing.facts])
+        writer.writerows([*row, *listing.facts.values()] for row in listing.values)
+        if path is None:
+            return text.getvalue()
+        write(path, text.getvalue(), overwrite=overwrite)
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
-    """One thing that a report shows.
+class Drawing(Figure):
+    """A figure of one form, which a page and a picture can draw.
 
     Attributes:
         title: what it shows.
@@ -32,17 +145,27 @@ class Figure:
 
     title: str
     note: str = ""
+    name: str = ""
 
-    #: By which the page knows how to draw it.
+    #: By which the page and the picture draw it.
     form: ClassVar[str]
 
+    def drawings(self) -> Iterator[Drawing]:
+        """Yield the figure itself."""
+        yield self
+
+    def _listing(self, keys: Sequence[str], values: Sequence[Sequence[Any]], **texts: Any) -> Listing:
+        """A listing between title and note."""
+        return Listing(keys, values, (self.title,), (self.note,) if self.note else (), **texts)
+
     def to_dict(self) -> dict[str, Any]:
-        """The figure as plain JSON values; what is not finite is null."""
-        return {"form": self.form, **_plain(asdict(self))}
+        """Return the figure as plain JSON values, without the pixels of images; what is not finite is null."""
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "images_khw"}
+        return {"form": self.form, **_plain(values)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bars(Figure):
+class Bars(Drawing):
     """Groups of bars, as the words of topics.
 
     Attributes:
@@ -53,14 +176,20 @@ class Bars(Figure):
 
     form = "bars"
 
+    def listing(self) -> Listing:
+        """Return a row for each bar, as text for each group."""
+        bars = [(group, label, value) for group, _, bars in self.groups for label, value in bars]
+        cells = [[group, " ".join(label for label, _ in bars), remark] for group, remark, bars in self.groups]
+        return self._listing(("group", "name", "value"), bars, titles=("", "largest first", ""), cells=cells)
+
     @property
     def most(self) -> float:
         """The longest bar."""
-        return max((value for *_, bars in self.groups for _, value in bars), default=1.0) or 1.0
+        return max((one for *_, bars in self.groups for _, one in bars if math.isfinite(one)), default=1.0) or 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Intervals(Figure):
+class Intervals(Drawing):
     """Estimates with their intervals, on one scale or each on its own.
 
     Attributes:
@@ -76,6 +205,10 @@ class Intervals(Figure):
     scales: tuple[tuple[float, float], ...] = ()
 
     form = "intervals"
+
+    def listing(self) -> Listing:
+        """Return a row for each estimate."""
+        return self._listing(("name", "mean", "low", "high", "note"), self.rows, numbers=(1, 2, 3))
 
     @property
     def places(self) -> list[tuple[float, float, float]]:
@@ -101,8 +234,8 @@ class Intervals(Figure):
     @property
     def _ends(self) -> tuple[float, float]:
         """The ends of the scale: those of rows without a remark, so that what is not known does not hide the rest."""
-        known = [row for row in self.rows if not row[-1]] or self.rows
-        ends = [self._at(end) for _, mean, low, high, _ in known for end in (mean, low, high)]
+        clear = [row for row in self.rows if not row[-1]] or self.rows
+        ends = [self._at(end) for _, mean, low, high, _ in clear for end in (mean, low, high)]
         finite = [end for end in ends if math.isfinite(end)] or [0.0, 1.0]
         at = [] if self.reference is None else [self._at(self.reference)]
         return min([*finite, *at]), max([*finite, *at])
@@ -113,12 +246,11 @@ class Intervals(Figure):
         return math.log(value) if 0 < value < math.inf else math.copysign(math.inf, value - 1)
 
     def _share(self, value: float, ends: tuple[float, float]) -> float:
-        share = (self._at(value) - ends[0]) / ((ends[1] - ends[0]) or 1.0)
-        return 0.5 if math.isnan(share) else min(max(share, 0.0), 1.0)
+        return _share(self._at(value), ends)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid(Figure):
+class Grid(Drawing):
     """A matrix of numbers with names, as transitions or loadings.
 
     Attributes:
@@ -132,44 +264,53 @@ class Grid(Figure):
 
     form = "grid"
 
+    def listing(self) -> Listing:
+        """Return a row for each cell, as text the matrix."""
+        lines = list(zip(self.rows, self.values, strict=True))
+        values = [(row, column, one) for row, line in lines for column, one in zip(self.columns, line, strict=True)]
+        cells = [[row, *map(number, line)] for row, line in lines]
+        heads = ("", *self.columns)
+        return self._listing(
+            ("row", "column", "value"), values, titles=heads, cells=cells, numbers=range(1, len(heads))
+        )
+
     @property
     def most(self) -> float:
         """The largest absolute value."""
         return max((abs(one) for row in self.values for one in row if math.isfinite(one)), default=1.0) or 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Images(Figure):
-    """Small images, as the weights of hidden units.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Images(Drawing):
+    """Small images of signed numbers, as the weights of hidden units: blue below 0, white at 0, red above.
 
     Attributes:
         names: one for each image.
-        sources: PNG files in base64.
+        images_khw: the numbers.
     """
 
     names: tuple[str, ...]
-    sources: tuple[str, ...]
+    images_khw: Floats
 
     form = "images"
 
-    @classmethod
-    def of(cls, title: str, note: str, images_khw: Floats, names: Sequence[str]) -> Images:
-        """Images of signed numbers: blue below 0, white at 0, red above."""
-        reach = float(np.quantile(np.abs(images_khw), 0.995)) if images_khw.size else 1.0
-        return cls(
-            title=title,
-            note=note,
-            names=tuple(names),
-            sources=tuple(_png(np.clip(image_hw / (reach or 1.0), -1, 1)) for image_hw in images_khw),
-        )
+    def listing(self) -> Listing:
+        """Return a row for each pixel, as text for each image."""
+        lines = list(zip(self.names, self.images_khw.reshape(len(self.names), -1).tolist(), strict=True))
+        values = [(name, pixel, one) for name, line in lines for pixel, one in enumerate(line)]
+        cells = [[name, number(float(np.sqrt(np.mean(np.square(line)))))] for name, line in lines]
+        titles = ("", "root mean square")
+        return self._listing(("name", "pixel", "value"), values, titles=titles, cells=cells, numbers=(1,))
 
-    def to_dict(self) -> dict[str, Any]:
-        """The figure without its pixels."""
-        return {name: value for name, value in super().to_dict().items() if name != "sources"}
+    @property
+    def sources(self) -> list[str]:
+        """PNG files in base64, of the first `MOST_ROWS`."""
+        reach = float(np.quantile(np.abs(self.images_khw), 0.995)) if self.images_khw.size else 1.0
+        return [_png(np.clip(image_hw / (reach or 1.0), -1, 1)) for image_hw in self.images_khw[:MOST_ROWS]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts(Figure):
+class Facts(Drawing):
     """A table of texts.
 
     Attributes:
@@ -181,6 +322,117 @@ class Facts(Figure):
     rows: tuple[tuple[str, ...], ...]
 
     form = "facts"
+
+    def listing(self) -> Listing:
+        """Return the table."""
+        return self._listing(self.head, self.rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves(Drawing):
+    """Values over a common axis, each with a band where it has one.
+
+    Attributes:
+        x: title of the axis.
+        at: places on the axis, ascending.
+        lines: for each a name, and at these places its value and the ends of its band, which may be the value.
+        mark: the place that stands out; None: none does.
+        log: whether the axis is that of logarithms.
+        low: where the axis of values begins; None: at the least of them.
+    """
+
+    x: str
+    at: tuple[float, ...]
+    lines: tuple[tuple[str, tuple[tuple[float, float, float], ...]], ...]
+    mark: float | None = None
+    log: bool = False
+    low: float | None = None
+
+    form = "curves"
+
+    def listing(self) -> Listing:
+        """Return a row for each line and place."""
+        values = [(name, x, *point) for name, points in self.lines for x, point in zip(self.at, points, strict=True)]
+        return self._listing(("line", self.x, "value", "low", "high"), values, numbers=range(1, 5))
+
+    @property
+    def places(self) -> list[list[tuple[float, ...]]]:
+        """For each line and place: the shares of width and height, in [0, 1], of the value and the ends of its band."""
+        scale = math.log if self.log else float
+        ends = [end for _, points in self.lines for point in points for end in point if math.isfinite(end)] or [
+            0.0,
+            1.0,
+        ]
+        height = (min(ends) if self.low is None else self.low, max(ends))
+        width = (scale(self.at[0]), scale(self.at[-1]))
+        return [
+            [
+                (_share(scale(x), width), *(_share(end, height) for end in point))
+                for x, point in zip(self.at, points, strict=True)
+            ]
+            for _, points in self.lines
+        ]
+
+
+def write(path: str | os.PathLike[str], text: str, *, overwrite: bool) -> None:
+    """Write a text file.
+
+    Raises:
+        ParameterError: for no path, or if a file is there that may not be replaced.
+        DataFormatError: if the file cannot be written.
+    """
+    place = check_target("path", path, overwrite=overwrite)
+    try:
+        place.write_text(text, encoding="utf-8", newline="")
+    except (OSError, UnicodeError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else "it holds text that is not Unicode"
+        raise DataFormatError(f"{str(place)!r} cannot be written: {reason}.") from error
+
+
+def aligned(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> list[str]:
+    """Return a line for each row, whose cells stand below each other.
+
+    Args:
+        rows: printable or not, as many cells in each.
+        numbers: places of the columns that are aligned to the right.
+    """
+    rows = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if place in numbers else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def number(value: float) -> str:
+    """Four digits, and all those before the point of what is below ten million; a word for what is no number."""
+    if _MANY <= abs(value) < _TOO_MANY:
+        return f"{value:.0f}"
+    return f"{value:.4g}" if math.isfinite(value) else "unknown" if math.isnan(value) else "∞" if value > 0 else "-∞"
+
+
+def frame(listing: Listing) -> Any:
+    """A pandas data frame whose index is the first column, and whose attrs are facts about all rows.
+
+    Raises:
+        DpvbError: if pandas is not installed.
+    """
+    if find_spec("pandas") is None:
+        raise DpvbError("to_frame needs pandas: pip install pandas. Without it, to_csv() gives the same rows as text.")
+    import pandas
+
+    table = pandas.DataFrame.from_records(listing.values, columns=list(listing.keys)).set_index(listing.keys[0])
+    table.attrs.update(listing.facts)
+    return table
+
+
+def _share(value: float, ends: tuple[float, float]) -> float:
+    """Where a value lies between two ends, in [0, 1]; in the middle if it is not a number."""
+    share = (value - ends[0]) / ((ends[1] - ends[0]) or 1.0)
+    return 0.5 if math.isnan(share) else min(max(share, 0.0), 1.0)
 
 
 def _plain(value: Any) -> Any:

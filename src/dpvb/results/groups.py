@@ -6,11 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dpvb.guards import pages
-from dpvb.guards.strangers import printable
-from dpvb.results.figures import Intervals
-
-_NUMBERS = ("estimate", "low", "high")
+from dpvb.results.figures import Figure, Intervals, Listing, number
 
 
 class Line(NamedTuple):
@@ -39,18 +35,22 @@ def head(number: int, what: str, level: float, noise_aware: bool) -> str:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GroupTable:
-    """Lines of all groups, the largest group first.
+class GroupTable(Figure):
+    """Lines of all groups, the largest group first; or of all symbols or states before.
 
     Attributes:
         lines: public.
         head: what the table is of, in words.
         names: what its first two columns are.
+        title: of one drawing for all lines; "": each group has a drawing, whose first line is its share.
+        name: as of every `Figure`.
     """
 
     lines: tuple[Line, ...]
     head: str
     names: tuple[str, str] = ("group", "what")
+    title: str = ""
+    name: str = "groups"
 
     def __iter__(self) -> Iterator[Line]:
         return iter(self.lines)
@@ -62,8 +62,12 @@ class GroupTable:
         """The lines of one group by name."""
         return {line.name: line for line in self.lines if line.group == group}
 
-    def figures(self) -> Iterator[Intervals]:
-        """What a report shows: the numbers of each group, whose share comes first, on one scale in all groups."""
+    def drawings(self) -> Iterator[Intervals]:
+        """Yield all lines as one drawing; or the numbers of each group, on one scale in all groups."""
+        if self.title:
+            rows = tuple((f"{line.group} → {line.name}", line.mean, line.low, line.high, "") for line in self.lines)
+            yield Intervals(title=self.title, note=self.head.replace("\n", "; "), rows=rows)
+            return
         scales: dict[str, tuple[float, float]] = {}
         for line in self.lines:
             low, high = scales.get(line.name, (line.low, line.high))
@@ -78,24 +82,8 @@ class GroupTable:
                 scales=tuple(scales[line.name] for line in others),
             )
 
-    def _rows(self) -> list[tuple[str, ...]]:
-        return [
-            (
-                printable(str(line.group)),
-                printable(line.name),
-                *(f"{value:.4g}" for value in (line.mean, line.low, line.high)),
-            )
-            for line in self.lines
-        ]
-
-    def __str__(self) -> str:
-        rows = [(*self.names, *_NUMBERS), *self._rows()]
-        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([self.head, "", *lines])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        """The table for a notebook."""
-        return f"<div>{pages.title(self.head)}{pages.table(self._rows(), head=(*self.names, *_NUMBERS))}</div>"
+    def listing(self) -> Listing:
+        """Return the lines."""
+        cells = [[str(line.group), line.name, *map(number, (line.mean, line.low, line.high))] for line in self.lines]
+        titles = *self.names, "estimate", "low", "high"
+        return Listing(Line._fields, self.lines, self.head.splitlines(), (), titles, cells, numbers=(2, 3, 4))

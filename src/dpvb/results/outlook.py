@@ -118,9 +118,19 @@ class Outlook:
             DpvbError: if matplotlib is not installed.
         """
         from dpvb.results import pictures
+        from dpvb.results.figures import Curves
 
-        points = [(rung.epsilon, rung.forecast.values[0][1], rung.power) for rung in self.ladder]
-        pictures.ladder_picture(path, points, self.own.forecast.measure, self.own.epsilon)
+        values = {
+            self.own.forecast.measure: [rung.forecast.values[0][1] for rung in self.ladder],
+            "found by a test with 1 % false alarms": [rung.power for rung in self.ladder],
+        }
+        at = tuple(rung.epsilon for rung in self.ladder)
+        axis: dict[str, Any] = {"x": "epsilon", "at": at, "mark": self.own.epsilon, "log": True, "low": 0.0}
+        curves = [
+            Curves(title=title, lines=((title, tuple((value, value, value) for value in line)),), **axis)
+            for title, line in values.items()
+        ]
+        pictures.save(path, curves, f"What epsilon buys: {self.kind}")
 
     @staticmethod
     def _cells(rung: Rung) -> list[str]:

@@ -6,18 +6,15 @@ columns, names of data sets. The page runs no script.
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from dpvb.guards.errors import ParameterError, check_path, reason_of
 from dpvb.guards.strangers import printable
 from dpvb.results.audit_report import Report
-from dpvb.results.figures import MOST_COLUMNS, MOST_ROWS, Figure
+from dpvb.results.figures import MOST_COLUMNS, MOST_ROWS, Curves, Drawing, number, write
 from dpvb.results.statement import PrivacyStatement
 from dpvb.version import __version__
 
@@ -26,11 +23,7 @@ if TYPE_CHECKING:
 
 #: Version of the JSON form.
 FORMAT = 1
-# Width and height of the curve, and room for its labels.
-_WIDTH, _HEIGHT, _LEFT, _ABOVE, _BELOW = 440.0, 190.0, 30.0, 34.0, 34.0
 _MOST_EPSILON = 100.0
-# Between these a number is written out, without an exponent.
-_MANY, _TOO_MANY = 1e4, 1e7
 
 
 @dataclass(frozen=True)
@@ -46,7 +39,7 @@ class Page:
     """
 
     kind: str
-    figures: tuple[Figure, ...]
+    figures: tuple[Drawing, ...]
     statement: PrivacyStatement
     parameters: tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
     audit: Report | None
@@ -59,18 +52,10 @@ class Page:
             overwrite: whether it may take the place of a file that is there.
 
         Raises:
-            ParameterError: if a file is there that may not be replaced, or cannot be written.
+            ParameterError: if a file is there that may not be replaced.
+            DataFormatError: if the file cannot be written.
         """
-        place, text = check_path("path", path), self.html()
-        try:
-            with open(place, "w" if overwrite else "x", encoding="utf-8") as file:
-                file.write(text)
-        except FileExistsError:
-            raise ParameterError(
-                f"{str(place)!r} is already there. Name another file, or give overwrite=True."
-            ) from None
-        except OSError as error:
-            raise ParameterError(f"{str(place)!r} cannot be written: {reason_of(error)}.") from error
+        write(path, self.html(), overwrite=overwrite)
 
     def _repr_html_(self) -> str:
         """The page for a notebook, in a frame of its own."""
@@ -105,38 +90,21 @@ class Page:
         }
 
 
-def _curve(statement: PrivacyStatement) -> Mapping[str, Any] | None:
-    """Points of ε over log δ, in the units of the drawing, and their labels; None where nothing is promised."""
+def _curve(statement: PrivacyStatement) -> Curves | None:
+    """Epsilon over delta; None where nothing is promised."""
     points = sorted({(delta, epsilon) for delta, epsilon in statement.points if 0 < epsilon < _MOST_EPSILON})
     if len(points) < 2:
         return None
-    most = max(epsilon for _, epsilon in points)
-    low, high = math.log10(points[0][0]), math.log10(points[-1][0])
-    places = [
-        (
-            _LEFT + (math.log10(delta) - low) / (high - low) * (_WIDTH - _LEFT - 20.0),
-            _ABOVE + (1 - epsilon / most) * (_HEIGHT - _BELOW - _ABOVE),
-            f"{delta:.1g}",
-            f"{epsilon:.3g}",
-            delta == statement.delta,
-        )
-        for delta, epsilon in points
-    ]
-    return {
-        "places": places,
-        "width": _WIDTH,
-        "height": _HEIGHT,
-        "floor": _HEIGHT - _BELOW,
-        "left": _LEFT,
-        "top": _ABOVE,
-    }
-
-
-def _number(value: float) -> str:
-    """Four digits, and all those before the point of what is below ten million; a word for what is no number."""
-    if _MANY <= abs(value) < _TOO_MANY:
-        return f"{value:.0f}"
-    return f"{value:.4g}" if math.isfinite(value) else "unknown" if math.isnan(value) else "∞" if value > 0 else "-∞"
+    return Curves(
+        title="epsilon over delta; all points hold at once",
+        note="Epsilon at other values of delta; all of these hold at once. The larger dot is what was asked for.",
+        x="delta",
+        at=tuple(delta for delta, _ in points),
+        lines=(("epsilon", tuple((epsilon, epsilon, epsilon) for _, epsilon in points)),),
+        mark=statement.delta,
+        log=True,
+        low=0.0,
+    )
 
 
 def _shown(value: object) -> object:
@@ -156,5 +124,5 @@ def _template() -> Template:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    engine.filters["number"] = _number
+    engine.filters["number"] = number
     return engine.get_template("page.html.jinja")

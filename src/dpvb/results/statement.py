@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from decimal import ROUND_CEILING, Context
 from typing import Any, Self
 
@@ -333,17 +333,8 @@ class PrivacyStatement:
             ModelFileError: if the facts are not those of a statement.
         """
         try:
-            given = {
-                "charge": None,
-                "selection": None,
-                "against": "",
-                "counts": None,
-                "rehearsal": False,
-                "remarks": (),
-                "published": False,
-                **facts,
-            }
-            given = {name: given[name] for name in cls.__dataclass_fields__}
+            defaults = {field.name: field.default for field in fields(cls) if field.default is not MISSING}
+            given = {field.name: (defaults | dict(facts))[field.name] for field in fields(cls)}
             given["epsilon"] = float(facts["epsilon"])
             given["curve"] = tuple((float(delta), float(epsilon)) for delta, epsilon in facts["curve"])
             given["public"], given["remarks"] = tuple(facts["public"]), tuple(given["remarks"])

@@ -1,349 +1,315 @@
-"""A fit that a ledger counts: charged before it looks, and continued after a crash at no cost.
+"""Settings of a run: where a fit is recorded and kept, and what computes it.
 
-What may be observed of a step is its release, and no release leaves the memory of its process before it is on record
-(see `checkpoint`). So after a crash
+The posterior and the guarantee do not depend on them. A run is given to one fit, or is in force in a block:
 
-* a step that is on record is never made again: its release is read from the checkpoint, and the wall gives it out;
-* a step that is not on record left nothing behind, and is made afresh: another batch, other noise, whatever the data
-  are by now. Its first charge pays for it;
-* a step that is on record, and whose bytes are lost, is charged again before it is made again.
+    model.fit(X, y, run=dpvb.Run(ledger="budget.db", dataset="people"))
 
-Nothing private is kept or compared for that. A newer attempt fences off an older one: the ledger takes no record of a
-release from it, so nothing of it is ever read.
+    with dpvb.Run(ledger="budget.db", dataset="people"):
+        pipeline.fit(X, y)
+
+What a run leaves out is taken from the block around it, and then from the environment. A block is a context variable,
+so that threads and tasks have blocks of their own. A fit must not slip past a block unrecorded, so that a block also
+covers
+
+* a thread without a block of its own, as a search starts one: the block is in force there if it is the only one that is
+  open in the process. Otherwise the fit is refused;
+* another process, which was sent an estimator from within the block.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import secrets
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from typing import Any, final
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, final
 
-from dpvb.accounting.costs import Composition
-from dpvb.core.forks import Origin
-from dpvb.core.journal import Journal, Sums
-from dpvb.core.plan import Plan, Release
-from dpvb.guards.errors import CheckpointError, DpvbError, LedgerError, NoWordsError, check_choice
-from dpvb.guards.strangers import printable
-from dpvb.ledger import Entry, Ledger, Receipt
-from dpvb.results.facts import ChargeFacts
-from dpvb.runs.checkpoint import Checkpoint, Seal
+from dpvb.accounting import Event
+from dpvb.accounting.answers import METHODS
+from dpvb.cluster import Cluster
+from dpvb.core.plan import Plan
+from dpvb.guards.errors import (
+    CheckpointError,
+    LedgerError,
+    NotRecordedWarning,
+    ParameterError,
+    check_choice,
+    check_path,
+)
+from dpvb.guards.imports import check_numba
+from dpvb.guards.strangers import say
+from dpvb.ledger import Ledger, is_address
+from dpvb.ledger.address import Address
+from dpvb.runs.checkpoint import Checkpoint
+from dpvb.runs.journal import NOTHING_TO_READ, RESUMES, RunJournal
+from dpvb.runs.stops import Progress
 
-# How a run uses its checkpoint, see Run.
-_MODES = ("continue", "read")
-NOTHING_TO_READ = "resume='read' reads a run that has ended: name its folder as checkpoint."
-# A run without a checkpoint says so often that it goes on, so that what it never started can be given back.
-_MARKS = 20
+#: A ledger, or its path or URL.
+AnyLedger = Ledger | str | os.PathLike[str]
+#: Variables of the environment that name the ledger and the data set where nothing else does.
+VARIABLES: Final[Mapping[str, str]] = {"ledger": "DPVB_LEDGER", "dataset": "DPVB_DATASET"}
 
 
 @final
+@dataclass(frozen=True, kw_only=True)
 class Run:
-    """The journal of one fit; it belongs to the process that made it.
+    """Where a fit is recorded and kept, and what computes it.
+
+    Give it to a fit, `model.fit(X, run=dpvb.Run(...))`, or open a block that covers every fit in it, also those of a
+    Pipeline or a search: `with dpvb.Run(...):`. What is left out is taken from the block around it, and then from the
+    environment variables DPVB_LEDGER and DPVB_DATASET. The posterior and the guarantee do not depend on a run.
 
     Args:
-        ledger, dataset: what is charged.
-        plan: all releases of the fit.
-        checkpoint: where releases are kept; None: an interrupted run cannot be continued.
-        resume: "continue" goes on with a run that was interrupted, or begins one; "read" makes no release, and reads
-            those of a run that has ended.
-        facts: public facts that the fit must share with the run that it continues.
-        normal: as in `Ledger.charge`.
-
-    Attributes:
-        name: random public name of the run, the same in all its attempts.
-        seed: of the public start, where a checkpoint keeps one.
+        ledger: Ledger that records the fit before any data are read: a `dpvb.Ledger`, its path or its URL. None
+            (default): the fit is not recorded, with a warning.
+        dataset: name of the data set in the ledger, as it was registered.
+        checkpoint: folder that keeps the releases of a fit, so that the same call resumes a fit that was killed.
+        resume: "continue" (default) resumes the fit that was interrupted in that folder, or begins one; "read" reads
+            one that has ended, and spends nothing.
+        progress: function that is called with (step, plan) after each release. None (default): a notebook shows a line
+            of the steps.
+        cluster: "local:N" for N processes of this machine, a `dpvb.cluster.LocalPool`, or a Dask client. None
+            (default): this process. The released values do not depend on it.
 
     Raises:
-        BudgetError, LedgerError: if the plan cannot be charged; nothing was read.
-        CheckpointError: if the checkpoint belongs to another run, to another process, or has ended; nothing was
-            charged.
+        ParameterError: for another value of resume.
+
+    Examples:
+        >>> import dpvb
+        >>> with dpvb.Run(ledger="budget.db", dataset="people"):
+        ...     print(dpvb.Run.current().dataset)
+        people
     """
 
-    name: str
-    seed: int | None = None
+    ledger: AnyLedger | None = None
+    dataset: str | None = None
+    checkpoint: Path | str | os.PathLike[str] | None = None
+    resume: Literal["continue", "read"] | None = None
+    progress: Progress | None = None
+    cluster: Cluster = None
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        dataset: str,
-        plan: Plan,
-        *,
-        checkpoint: Checkpoint | None = None,
-        resume: str = "continue",
-        facts: Mapping[str, Any] | None = None,
-        normal: bool = False,
-    ) -> None:
-        check_choice("resume", resume, _MODES)
-        self._ledger, self._dataset, self._plan, self._checkpoint = ledger, dataset, plan, checkpoint
-        self._normal = normal
-        self._origin = Origin()
-        self._attempt = 0
-        # What is known of the run. Releases have the keys (step, request); those of the plan have the request "".
-        #   _released  the newest record of each release that is on record
-        #   _pending   releases that were charged by themselves, and not put on record since
-        #   _started   how many releases of the plan do not come back; only a run without a checkpoint counts them
-        #   _writes    whether this object adds to the run: not if it reads one, nor once the run has ended
-        self._released: dict[tuple[int, str], Entry] = {}
-        self._pending: set[tuple[int, str]] = set()
-        self._started = 0
-        self._writes = resume != "read"
-        if checkpoint is not None and self._writes:
-            checkpoint.hold()
-        try:
-            found = None if checkpoint is None else checkpoint.manifest()
-            if checkpoint is not None and found is not None:
-                self._continue_run(checkpoint, found, facts or {})
-            elif self._writes:
-                self._begin_run(facts or {})
-            else:
-                raise CheckpointError(NOTHING_TO_READ)
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) and checkpoint is None:
-                error.add_note(self._remaining())
-            elif isinstance(error, KeyboardInterrupt) and checkpoint is not None and checkpoint.manifest() is not None:
-                error.add_note(f"The ledger knows whether it was charged. Continue with {checkpoint.call}.")
-            self.close()
-            raise
+    def __post_init__(self) -> None:
+        if type(self.ledger) is str:  # A notebook shows a run, and errors quote it.
+            object.__setattr__(self, "ledger", Address(self.ledger))
+        if self.resume is not None:
+            check_choice("resume", self.resume, RESUMES)
 
-    def _begin_run(self, facts: Mapping[str, Any]) -> None:
-        self.name, token, checkpoint = secrets.token_hex(16), secrets.token_hex(16), self._checkpoint
-        if checkpoint is not None:
-            self.seed = secrets.randbits(63)
-            checkpoint.begin({"run": self.name, "seed": self.seed, **self._own(facts)}, token)
-        try:
-            self._charge_plan(token)
-        except BaseException as error:
-            if checkpoint is None:  # Interrupted after it was charged, say: nobody else can take it back.
-                with suppress(LedgerError):
-                    self.withdraw()
-            elif isinstance(error, DpvbError) and not self._ledger.history(self.name):
-                checkpoint.withdraw()
-            raise
+    def __enter__(self) -> Run:
+        run = Run.current(self)
+        _blocks.set((*_blocks.get(), run))
+        _open[id(run)] = run
+        return run
 
-    def _continue_run(self, checkpoint: Checkpoint, found: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-        for what, value in self._own(facts).items():
-            if differing := ", ".join(_differing(what, found[what], value)):
-                raise CheckpointError(
-                    f"{checkpoint.path}: holds a run with another {differing}. Continue it with the parameters that "
-                    "it was begun with, or name a new folder as checkpoint."
-                )
-        self.name, self.seed = found["run"], found["seed"]
-        history = self._ledger.history(self.name)
-        if self._writes:
-            if any(entry.state in ("finished", "abandoned") for entry in history):
-                raise CheckpointError(
-                    f"{checkpoint.path}: its run has ended. resume='read' reads its result again and spends nothing; "
-                    "for a new run name a new folder as checkpoint."
-                )
-            self._charge_plan(checkpoint.token())
-            self._attempt = max((entry.attempt for entry in history), default=-1) + 1
-            if history:
-                self._append("resumed")
-                history = self._ledger.history(self.name)  # From now on no older attempt adds to it.
-        elif history:
-            last = history[-1]
-            self._receipt = Receipt(self._ledger.uuid, last.seq, last.hash, last.dataset)
-        else:
-            raise CheckpointError(f"{checkpoint.path}: its run was never charged, so that there is nothing to read.")
-        for entry in history:
-            if entry.state == "released" and entry.step is not None:
-                self._released[entry.step, entry.request or ""] = entry
-                self._pending.discard((entry.step, entry.request or ""))
-            elif entry.kind == "charge" and entry.facts["kind"] == "again":
-                self._pending.add((entry.facts["steps"][0], entry.facts["payload"].get("request", "")))
+    def __exit__(self, *_: object) -> None:
+        *outer, run = _blocks.get()
+        _blocks.set(tuple(outer))
+        del _open[id(run)]
 
-    def _own(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """What a run must share with the one that continues it."""
-        return {
-            "ledger": self._ledger.uuid,
-            "dataset": self._dataset,
-            "plan": self._plan.digest.hex(),
-            "facts": dict(facts),
-        }
-
-    def close(self) -> None:
-        """Let another process go on with the run."""
-        if self._checkpoint is not None and self._origin.is_here:
-            self._checkpoint.close()
-
-    @property
-    def num_recorded(self) -> int:
-        """Number of releases of the plan that are on record."""
-        return sum(not request for _, request in self._released)
-
-    @property
-    def has_lost(self) -> bool:
-        """Whether a release is on record whose bytes are gone: the folder is not the newest one, say."""
-        return any(self.recorded(*release) is None for release in self._released)
-
-    @property
-    def charge(self) -> ChargeFacts:
-        """The newest entry of this run in the ledger, for its privacy statement."""
-        return ChargeFacts(**asdict(self._receipt))
-
-    def recorded(self, step: int, request: str = "") -> Sums | None:
-        """The release of a step that is on record, read from the checkpoint; None where it is lost."""
-        entry = self._released.get((step, request))
-        if entry is None or self._checkpoint is None or entry.digest is None or entry.unseals is None:
-            return None
-        return self._checkpoint.release(step, entry.attempt, Seal(entry.digest, entry.unseals))
-
-    def begin(self, step: int) -> None:
-        """Charge a step again that is on record and lost; say how far a run has come that keeps no record."""
-        self._check_writes(step)
-        if (step, "") in self._released and (step, "") not in self._pending:
-            self._charge_again(step, "")
-        if self._checkpoint is None and step >= self._started:  # Speaks of all steps up to the next mark.
-            stride = max(1, len(self._plan) // _MARKS)
-            self._started = min((step // stride + 1) * stride, len(self._plan))
-            self._append("started", step=self._started - 1)
-
-    def record(self, step: int, total: Sums, request: str = "") -> None:
-        """Put a release on record before it can be read; beyond the plan, with the name of what asked for it."""
-        self._check_writes(step)
-        if self._checkpoint is None:
-            return
-        seal = self._checkpoint.seal(step, self._attempt, total)
-        self._append("released", step=step, digest=seal.digest, key=seal.key, request=request or None)
-        self._pending.discard((step, request))
-
-    def repeated(self, step: int, request: str) -> Journal:
-        """The journal of one more release of a step, beyond the plan, which is charged by this.
-
-        What the same request was charged for is not charged again: it is given out, or made if it never was.
+    @classmethod
+    def current(cls, run: Run | None = None, *, sent: SentRun | None = None) -> Run:
+        """Return the run that is in force for a fit.
 
         Args:
-            step: which.
-            request: public name of what asks for it.
+            run: what the fit was given.
+            sent: what an estimator brought from the process that sent it.
 
         Raises:
-            BudgetError, LedgerError: if it cannot be charged; nothing was read.
+            ParameterError: if `run` is not a run; or if it names no ledger in a thread without a block, while other
+                threads are in several.
         """
-        found = self.recorded(step, request)
-        if found is None:
-            self._check_writes(step)
-            self._append("resumed", attempt=self._attempt + 1)
-            self._attempt += 1
-            if (step, request) not in self._pending:
-                self._charge_again(step, request)
-        return _Repeated(self, step, request, found)
+        if not isinstance(run, Run | None):
+            raise ParameterError(f"run must be a dpvb.Run, got {type(run).__name__}.")
+        own = Run() if run is None else run
+        if blocks := _blocks.get():
+            return own._within(blocks[-1])
+        if own.ledger is None:
+            around = [*_open.values()]
+            if not around and sent is not None and sent.process != _process():
+                around = [*sent.runs]
+            if any(one != around[0] for one in around):
+                raise ParameterError(
+                    "run must be given to a fit in a thread without a `with dpvb.Run(...)` of its own, while other "
+                    "threads are in several: fit(..., run=dpvb.Run(ledger=..., dataset=...))."
+                )
+            if around:
+                return own._within(around[0])
+        named: dict[str, Any] = {name: os.environ.get(variable) or None for name, variable in VARIABLES.items()}
+        return own._within(Run(**named))
 
-    def finish(self) -> None:
-        """Say that the run has ended."""
-        self._origin.check("this run")
-        if self._writes:
-            self._append("finished")
-            self._end()
+    @classmethod
+    def to_send(cls) -> SentRun | None:
+        """Return what an estimator brings to another process: the run of the block around it, but for its functions."""
+        # A pool may send from a thread of its own.
+        runs = _blocks.get()[-1:] or tuple(_open.values())
+        return SentRun(_process(), tuple(replace(run, progress=None, cluster=None) for run in runs)) if runs else None
 
-    def withdraw(self) -> None:
-        """End a run of which no release was begun; its charge is given back where the ledger allows it."""
-        self._append("abandoned")
-        with suppress(LedgerError):
-            self._refund(self._plan.releases)
-        self._end()
+    def _within(self, outer: Run) -> Run:
+        """Return this run, with what it leaves out from another."""
+        given = {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
+        return replace(outer, **given)
 
-    def _end(self) -> None:
-        self._writes = False
-        if self._checkpoint is not None:
-            self._checkpoint.end()
-            self.close()
-
-    def interrupted(self, error: BaseException) -> None:
-        """Say in an error what became of the budget; give back what a run that cannot go on has never started."""
-        if not self._writes or not self._origin.is_here:
-            return
-        note = f"The data set {self._dataset!r} was charged before this happened"
-        if self._checkpoint is not None:
-            ends = isinstance(error, (CheckpointError, NoWordsError))  # The same call would come to the same.
-            error.add_note(f"{note}." if ends else f"{note}. Continue with {self._checkpoint.call}.")
-            return
-        error.add_note(
-            f"{note}; {self._given_back()} With checkpoint= an interrupted fit can be continued. {self._remaining()}"
-        )
-
-    def _given_back(self) -> str:
-        """Give back the releases behind the newest mark, and say so."""
-        unstarted = self._plan.releases[self._started :]
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Put this run in force as it is, whatever is around it."""
+        blocks = _blocks.get()
+        _blocks.set((*blocks, self))
         try:
-            self._append("abandoned")
-            if unstarted:
-                self._refund(unstarted)
-        except LedgerError as error:
-            return f"nothing is given back: {error}"
-        return f"{len(unstarted)} of {len(self._plan)} releases had not started and were given back."
+            yield
+        finally:
+            _blocks.set(blocks)
 
-    def _remaining(self) -> str:
-        try:
-            return f"{self._dataset!r} has epsilon = {self._ledger.remaining(self._dataset).epsilon:.4g} left."
-        except LedgerError as error:
-            return str(error)
+    @contextmanager
+    def opened(self) -> Iterator[Run]:
+        """Return this run with its ledger open, which is closed with the block.
 
-    def _check_writes(self, step: int) -> None:
-        self._origin.check("this run")
-        if not self._writes:
-            raise CheckpointError(
-                f"release {step} of this run cannot be read from its checkpoint; nothing is spent on it."
-            )
+        Raises:
+            ParameterError: if one of ledger and dataset is missing: such a fit would be counted nowhere.
+            LedgerError: if the ledger cannot be opened, or does not exist.
+        """
+        check_account(self.ledger, self.dataset)
+        if self.ledger is None:
+            yield self
+            return
+        with opened(self.ledger) as ledger:
+            yield replace(self, ledger=ledger)
 
-    def _append(self, state: str, **more: Any) -> None:
-        self._receipt = self._ledger.append(self.name, state=state, **{"attempt": self._attempt, **more})
+    def method(self, asked: str, events: Sequence[Event] = ()) -> str:
+        """Return the method that calibrates a plan: beyond a first plan a ledger grants what its filter counts.
 
-    def _refund(self, unstarted: Sequence[Release]) -> None:
-        self._receipt = self._ledger.refund(self.name, unstarted=self._cost(unstarted))
+        Args:
+            asked: method that the estimator asks for; all but "pld" stay.
+            events: of the plan, where its noise is normal.
 
-    def _charge_plan(self, token: str) -> None:
-        """Charge the whole plan; a run that was killed before it knew finds its own charge."""
-        self._charge(self._plan.releases, releases=[release.event() for release in self._plan], token=token)
+        Raises:
+            ParameterError: for an unknown method, and if one of ledger and dataset is missing.
+        """
+        check_choice("accountant", asked, METHODS)
+        check_account(self.ledger, self.dataset)
+        if self.resume == "read" and not os.path.isdir(self.checkpoint or ""):
+            raise CheckpointError(NOTHING_TO_READ)
+        if self.ledger is None or self.dataset is None or asked != "pld":
+            return asked
+        if self.checkpoint is not None and (manifest := Checkpoint(self.checkpoint).manifest()) is not None:
+            return str(manifest["facts"].get("accountant", asked))
+        with opened(self.ledger) as ledger:
+            return ledger.method(self.dataset, events)
 
-    def _charge_again(self, step: int, request: str) -> None:
-        """Charge one release more, before it is made."""
-        payload = {"request": request} if request else None
-        again = [self._plan.releases[step]]
-        self._charge(again, attempt=self._attempt, kind="again", steps=[step], payload=payload)
-        self._pending.add((step, request))
+    @contextmanager
+    def journal(
+        self, plan: Plan, *, epsilon: float, delta: float, facts: Mapping[str, Any] | None = None
+    ) -> Iterator[RunJournal | None]:
+        """Charge a plan that is about to start; the journal ends with the block, or is interrupted in it.
 
-    def _charge(self, charged: Sequence[Release], **more: Any) -> None:
-        self._receipt = self._ledger.charge(
-            self._dataset,
-            self._cost(charged),
-            run=self.name,
-            plan_digest=self._plan.digest.hex(),
-            unit=self._plan.unit,
-            normal=self._normal,
-            **more,
+        Args:
+            plan: all releases.
+            epsilon, delta: what an interrupted fit without a ledger is said to have spent.
+            facts: as in RunJournal.
+
+        Raises:
+            ParameterError: if one of ledger and dataset is missing, or a checkpoint has no ledger; and if numba takes
+                settings from the current folder.
+        """
+        check_numba()
+        check_account(self.ledger, self.dataset)
+        if self.ledger is None or self.dataset is None:
+            if self.checkpoint is not None:
+                raise ParameterError(
+                    "checkpoint needs ledger= and dataset=: what an interruption costs must be counted somewhere."
+                )
+            # The caller of `fit` and of `select`, which come between with two calls of context managers.
+            warn_not_recorded(epsilon, stacklevel=6)
+            try:
+                yield None
+            except KeyboardInterrupt as error:
+                if epsilon < math.inf:
+                    error.add_note(
+                        f"This fit is not recorded in a ledger: take epsilon = {epsilon:g}, delta = {delta:g} as "
+                        "spent. With ledger=, dataset= and checkpoint= a fit that is stopped goes on from its last "
+                        "release."
+                    )
+                raise
+            return
+        with opened(self.ledger) as ledger:
+            folder = None if self.checkpoint is None else Checkpoint(self.checkpoint)
+            resume = "continue" if self.resume is None else self.resume
+            facts = {**(facts or {}), "accountant": replace(self, ledger=ledger).method("pld", plan.events())}
+            # The wall adds normal noise, rounded after it was drawn.
+            journal = RunJournal(ledger, self.dataset, plan, checkpoint=folder, resume=resume, facts=facts, normal=True)
+            try:
+                if 0 < journal.num_recorded < len(plan):
+                    say(f"run {journal.name} goes on at release {journal.num_recorded + 1} of {len(plan)}.")
+                yield journal
+                journal.finish()
+            except BaseException as error:
+                journal.interrupted(error)
+                raise
+            finally:
+                journal.close()
+
+
+class SentRun(NamedTuple):
+    """The run of a block from within which an estimator was sent to another process.
+
+    Attributes:
+        process: random name of the process that sent it.
+        runs: the run, or those of all threads, where the thread that sent it has none; without what belongs to that
+            process alone.
+    """
+
+    process: str
+    runs: tuple[Run, ...]
+
+
+# The blocks that are open here, each with what it takes from the ones around it.
+_blocks: ContextVar[tuple[Run, ...]] = ContextVar("dpvb_runs", default=())
+# All blocks that are open in this process, in any thread.
+_open: dict[int, Run] = {}
+_NAME: Final = secrets.token_hex(8)
+
+
+def _process() -> str:
+    """Return the random name of this process; a process that was forked from it has another."""
+    return f"{os.getpid()}-{_NAME}"
+
+
+def warn_not_recorded(epsilon: float, *, stacklevel: int = 2) -> None:
+    """Warn that a fit with privacy is not recorded in a ledger.
+
+    Args:
+        epsilon: of the fit; for inf there is nothing to record.
+        stacklevel: as in `warnings.warn`.
+    """
+    if epsilon < math.inf:
+        warnings.warn(
+            "This fit is not recorded in a ledger: the epsilons of several fits of the same data add up. To record "
+            "fits, give ledger= and dataset= (see dpvb.Run).",
+            NotRecordedWarning,
+            stacklevel=stacklevel + 1,
         )
-
-    def _cost(self, releases: Sequence[Release]) -> Composition:
-        return Composition(replace(self._plan, releases=releases).events(), self._plan.neighboring_relation)
-
-
-def _differing(name: str, kept: Any, own: Any) -> Iterator[str]:
-    """Names of the facts of a run that are others by now; parameters that came in later versions are in none."""
-    if isinstance(kept, dict) and isinstance(own, dict):
-        for part, value in kept.items():
-            yield from _differing(part, value, own.get(part, ...))
-    elif kept != own:
-        yield printable(name)
+        # The last of all filters, so that the user's own come first. Python's "once" would forget whenever a
+        # `catch_warnings` ends, which every fit has.
+        warnings.simplefilter("ignore", NotRecordedWarning, append=True)
 
 
-@final
-@dataclass(frozen=True)
-class _Repeated:
-    """The journal of one more release of a step, which was charged; `made` if it was put on record already."""
+def check_account(ledger: object, dataset: str | None) -> None:
+    """Raise ParameterError if one of ledger and dataset is missing: such a fit would be counted nowhere."""
+    if (ledger is None) != (dataset is None):
+        raise ParameterError("ledger and dataset belong together: who counts, and whose budget it is.")
 
-    run: Run
-    step: int
-    request: str
-    made: Sums | None
 
-    def recorded(self, step: int) -> Sums | None:
-        """The release that was made for the same request."""
-        return self.made
-
-    def begin(self, step: int) -> None:
-        """Nothing more is charged."""
-
-    def record(self, step: int, total: Sums) -> None:
-        """Put the release on record."""
-        self.run.record(self.step, total, self.request)
+@contextmanager
+def opened(ledger: AnyLedger) -> Iterator[Ledger]:
+    """A ledger, or the one at a path or URL for as long as the block runs."""
+    if isinstance(ledger, Ledger):
+        yield ledger
+        return
+    place = os.fspath(ledger)
+    if not is_address(place) and not check_path("ledger", place).exists():
+        raise LedgerError(f"there is no ledger {place!r}. Make it first: dpvb.Ledger(path) or `dpvb ledger init`.")
+    with Ledger(ledger) as own:
+        yield own

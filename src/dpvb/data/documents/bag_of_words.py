@@ -101,9 +101,9 @@ class BagOfWords(Held):
             vocabulary: the new terms in column order; public.
             column_v: the new column of each old term; -1: it has none.
         """
-        own, held = self._rows, copy(self)
+        rows, held = self._rows, copy(self)
         held._vocabulary = vocabulary
-        held._rows = clean(Slab(own.indptr, column_v[own.indices], own.counts), len(vocabulary))
+        held._rows = clean(Slab(rows.indptr, column_v[rows.indices], rows.counts), len(vocabulary))
         return held
 
     def _hold(self, rows: CountRows, vocabulary: tuple[str, ...] | None, group: Iterable[object] | None) -> None:
@@ -301,10 +301,10 @@ def check_words(source: DocumentSource, words: Sequence[str] | None) -> None:
     Raises:
         DataFormatError: naming the first that differs; both are public.
     """
-    for place, (own, word) in enumerate(zip(source.vocabulary or (), words or (), strict=False)):
-        if own != word:
+    for place, (term, word) in enumerate(zip(source.vocabulary or (), words or (), strict=False)):
+        if term != word:
             raise DataFormatError(
-                f"X has {own!r} as word {place + 1}, but its vocabulary has {word!r} there: count the words of one "
+                f"X has {term!r} as word {place + 1}, but its vocabulary has {word!r} there: count the words of one "
                 "vocabulary, in one order."
             )
 

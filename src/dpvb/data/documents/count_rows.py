@@ -77,10 +77,10 @@ def clean(slab: Slab, width: int) -> CountRows:
     row = np.repeat(np.arange(num_rows), np.diff(slab.indptr))
     faulty = np.zeros(num_rows, dtype=np.bool_)
     faulty[row[~((counts >= 0) & (counts < np.inf))]] = True
-    known = (slab.indices >= 0) & (slab.indices < width)
-    kept = known & (counts >= MIN_COUNT) & ~faulty[row]
-    cell = row[kept] * width + slab.indices[kept].astype(np.int64)
-    counts = np.minimum(counts[kept], MAX_COUNT)
+    in_width = (slab.indices >= 0) & (slab.indices < width)
+    counted = in_width & (counts >= MIN_COUNT) & ~faulty[row]
+    cell = row[counted] * width + slab.indices[counted].astype(np.int64)
+    counts = np.minimum(counts[counted], MAX_COUNT)
     if not np.all(cell[1:] > cell[:-1]):
         order = np.argsort(cell, kind="stable")
         cell = cell[order]

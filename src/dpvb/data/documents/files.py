@@ -264,11 +264,11 @@ def _open_private(paths: Sequence[Path], options: dict[str, Any], dialect: Diale
 
     def texts() -> Iterator[object]:
         for path, others in zip(paths, earlier, strict=True):
-            own: list[object] = []
+            persons_of_file: list[object] = []
             for text, *person in _records(path, names[path], columns, dialect):
-                own += person
+                persons_of_file += person
                 yield text
-            group.extend(own if others is None else others.left(own))
+            group.extend(persons_of_file if others is None else others.left(persons_of_file))
 
     # The persons are known once the texts are read.
     return Texts(texts(), token_pattern=options["token_pattern"], group=None if persons is None else group)
@@ -280,14 +280,14 @@ def _format_of(path: Path) -> str:
     name = path.name.lower().removesuffix(".gz")
     if name.startswith("docword") and name.endswith(".txt"):
         return "docword"
-    found = _FORMAT_OF_SUFFIX.get(Path(name).suffix)
-    if found is None:
+    file_format = _FORMAT_OF_SUFFIX.get(Path(name).suffix)
+    if file_format is None:
         check_there(path)
         raise DataFormatError(
             f"The name {path.name!r} does not tell its format; known are {', '.join(_FORMAT_OF_SUFFIX)} "
             f"(also .gz), docword*.txt and folders. Say it with file_format=, one of {', '.join(FORMATS)}."
         )
-    return found
+    return file_format
 
 
 def _open_counts(path: Path, name: str, vocabulary: Vocabulary | None, width: int | None) -> DocumentSource:

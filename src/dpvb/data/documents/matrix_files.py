@@ -146,9 +146,9 @@ def open_lda_c(path: Path) -> OpenedFile:
         with open_binary(path) as file:
             pairs, ends = bytearray(), array("q", [0])
             for line in lines(file):
-                own = _pairs(line)
-                pairs += own
-                ends.append(ends[-1] + own.count(b":"))
+                line_pairs = _pairs(line)
+                pairs += line_pairs
+                ends.append(ends[-1] + line_pairs.count(b":"))
                 if len(ends) > MAX_ROWS or len(pairs) >= MAX_ENTRIES:
                     yield _slab_of_pairs(pairs, ends)
                     pairs, ends = bytearray(), array("q", [0])

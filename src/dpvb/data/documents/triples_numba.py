@@ -102,26 +102,26 @@ def parse(text, longest, table_nf, left_k3):
     num_fields = table_nf.shape[1]
     rows, left, place = 0, 0, 0
     while place < text.size:
-        start, left_before, found = place, left, 0
+        start, left_before, field = place, left, 0
         while place < text.size and text[place] != LINE_FEED:
             if _is_space(text[place]):
                 place += 1
                 continue
             token = place
             value, place = _decimal(text, token)
-            if found < num_fields:
+            if field < num_fields:
                 if place < 0:
                     value = np.nan
                     place = _end_of_token(text, token)
-                    left_k3[left, 0] = rows * num_fields + found
+                    left_k3[left, 0] = rows * num_fields + field
                     left_k3[left, 1] = token
                     left_k3[left, 2] = place
                     left += 1
-                table_nf[rows, found] = value
+                table_nf[rows, field] = value
             else:
                 place = _end_of_token(text, token)
-            found += 1
-        if found == num_fields and place - start <= longest:
+            field += 1
+        if field == num_fields and place - start <= longest:
             rows += 1
         else:
             left = left_before

@@ -230,8 +230,8 @@ def _refusal(
     if others := _unreachable([word.lower() for word in unreachable], pattern):
         lowered = [word.lower() for word in vocabulary]
         names = ["cjk-characters"] if re.search(f"[{_CJK}]", "".join(others)) else ["english", "unicode"]
-        made = (name for name in names if not _unreachable(lowered, _compiled(name)))
-        ways.append(f"token_pattern={next(made, _spelled(others, pattern))!r} makes them.")
+        matching = (name for name in names if not _unreachable(lowered, _compiled(name)))
+        ways.append(f"token_pattern={next(matching, _spelled(others, pattern))!r} makes them.")
     number = f"{len(unreachable)} words" if len(unreachable) > 1 else "1 word"
     return (
         f"vocabulary must hold words that token_pattern={token_pattern!r} can make of a text, got {number} that it "

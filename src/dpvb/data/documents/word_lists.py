@@ -52,14 +52,14 @@ def frequencies(name: str | os.PathLike[str]) -> dict[str, float]:
         ParameterError: for another language or number.
     """
     language, colon, number = str(name).partition(":")
-    known = _frequencies(check_choice("language", language, LANGUAGES))
-    most = len(known) if not colon else int(number) if number.isdecimal() and len(number) < 10 else 0
-    if not 1 <= most <= len(known):
+    share_of_word = _frequencies(check_choice("language", language, LANGUAGES))
+    most = len(share_of_word) if not colon else int(number) if number.isdecimal() and len(number) < 10 else 0
+    if not 1 <= most <= len(share_of_word):
         raise ParameterError(
-            f"the number of words behind {language!r} must be from 1 to {len(known)}, as in '{language}:2000', got "
-            f"{str(name)!r}."
+            f"the number of words behind {language!r} must be from 1 to {len(share_of_word)}, as in "
+            f"'{language}:2000', got {str(name)!r}."
         )
-    return dict(list(known.items())[:most])
+    return dict(list(share_of_word.items())[:most])
 
 
 def words(name: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -70,8 +70,8 @@ def words(name: str | os.PathLike[str]) -> tuple[str, ...]:
 def told(vocabulary: tuple[str, ...] | None) -> str:
     """Where a vocabulary comes from, in words, if it is a list or its beginning; else nothing."""
     for language in LANGUAGES if vocabulary else ():
-        known = tuple(_frequencies(language))
-        if vocabulary == known[: len(vocabulary or ())]:
+        words = tuple(_frequencies(language))
+        if vocabulary == words[: len(vocabulary or ())]:
             return f"; source: the most frequent words of the public list {language!r} of dpvb ({SOURCE})"
     return ""
 

@@ -121,16 +121,16 @@ class Content(ABC, Generic[Rows]):
             way_out = _WAY_OUT.format(self.things, self.things)
             raise DataFormatError(f"X must hold sequences, got {type(data).__name__}. {way_out}")
         if type(data).__module__.startswith("pyarrow."):
-            own: list[Cells] = [self.own(_of_arrow(one)) for one in data]
+            each_sequence: list[Cells] = [self.own(_of_arrow(one)) for one in data]
         else:
-            own = [self.own(one) for one in (data if isinstance(data, (list, tuple)) else cells_of(data))]
-        kinds = {one.dtype if isinstance(one, np.ndarray) else None for one in own}
+            each_sequence = [self.own(one) for one in (data if isinstance(data, (list, tuple)) else cells_of(data))]
+        kinds = {one.dtype if isinstance(one, np.ndarray) else None for one in each_sequence}
         cells: Cells = []
         if None not in kinds and len(kinds) == 1:
-            cells = np.concatenate([one for one in own if isinstance(one, np.ndarray)])
+            cells = np.concatenate([one for one in each_sequence if isinstance(one, np.ndarray)])
         else:
-            cells = [cell for one in own for cell in (cells_of(one) if isinstance(one, np.ndarray) else one)]
-        return self.made(running_total(np.array([*map(len, own)], dtype=np.int64)), self.encoded(cells))
+            cells = [cell for one in each_sequence for cell in (cells_of(one) if isinstance(one, np.ndarray) else one)]
+        return self.made(running_total(np.array([*map(len, each_sequence)], dtype=np.int64)), self.encoded(cells))
 
     def _flat(self, data: Any, lengths: Any) -> Rows:
         held = self.encoded(self.flat(data))

@@ -98,8 +98,8 @@ class Events:
         check_name(self.person)
         names = [name for name in (self.person, *self._read, self.time, self.sequence) if name is not None]
         if len(set(names)) < len(names):
-            own = "symbol" if self.values is None else "values"
-            raise ParameterError(f"person, {own}, time and sequence must be different columns, got {names}.")
+            content = "symbol" if self.values is None else "values"
+            raise ParameterError(f"person, {content}, time and sequence must be different columns, got {names}.")
         object.__setattr__(self, "_dialect", Dialect(self.separator, self.decimal, self.encoding))
         self._reader([0, 1])
 
@@ -126,10 +126,10 @@ class Events:
         pieces: Iterator[_Piece] = self._pieces(content)
         if self.stream:
             return Partitioned(pieces, content)
-        found = _joined([*pieces], content)
-        person_n, part_n = (numbered(cells) for cells in (found.persons, found.parts))
-        indptr, order, person = arranged(np.where(part_n < 0, -1, person_n), part_n, found.time_n)
-        return Sequences(content.made(indptr, found.held_n[order]), person)
+        events = _joined([*pieces], content)
+        person_n, part_n = (numbered(cells) for cells in (events.persons, events.parts))
+        indptr, order, person = arranged(np.where(part_n < 0, -1, person_n), part_n, events.time_n)
+        return Sequences(content.made(indptr, events.held_n[order]), person)
 
     def _reader(self, values: Sequence[Any]) -> Any:
         """What reads the columns; public symbols are these."""
@@ -149,8 +149,8 @@ class Events:
             parts: list[object] = [0] * len(persons) if self.sequence is None else cells_of(piece.cells[self.sequence])
             time_n = np.zeros((len(persons), 3)) if self.time is None else moments(piece.cells[self.time])
             sound_n = np.isfinite(time_n[:, 0])
-            own = [one if sound else None for one, sound in zip(persons, sound_n, strict=True)]
-            yield _Piece(own, parts, time_n, content.of_columns(piece.cells, self._read))
+            person_n = [one if sound else None for one, sound in zip(persons, sound_n, strict=True)]
+            yield _Piece(person_n, parts, time_n, content.of_columns(piece.cells, self._read))
 
 
 class Partitioned(Sharded[Rows], Generic[Rows]):
@@ -220,16 +220,16 @@ def _ranks(digest_n: NDArray[np.uint64]) -> Integers:
 
 def _digests(cells: Sequence[object], key: bytes) -> NDArray[np.uint64]:
     """Digest of each id, (n, 2); zeros where it names nobody."""
-    known = [bytes(16)]
+    digests = [bytes(16)]
 
     def place(cell: object) -> int:
-        found = digest_of(cell, key)
-        if found is not None:
-            known.append(found)
-        return 0 if found is None else len(known) - 1
+        digest = digest_of(cell, key)
+        if digest is not None:
+            digests.append(digest)
+        return 0 if digest is None else len(digests) - 1
 
     place_n = each(cells, place)
-    return np.frombuffer(b"".join(known), "<u8").reshape(-1, 2)[place_n]
+    return np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)[place_n]
 
 
 def _joined(pieces: Sequence[_Piece], content: Content[Any]) -> _Piece:

@@ -130,30 +130,30 @@ class Numbers(Content[NumberRows]):
         """Numbers of any size, (points, D)."""
         if isinstance(cells, np.ndarray) and (cells.ndim == 2 or (len(self) == 1 and cells.dtype.kind != "O")):
             return as_numbers(cells).reshape(len(cells), len(self))
-        found = np.full((len(cells), len(self)), np.nan)
+        point_td = np.full((len(cells), len(self)), np.nan)
         with silence():
             for t, cell in enumerate(cells):
                 row = plain_row(cell)
                 if row is not None and len(row) == len(self):
-                    found[t] = [number(one) for one in row] if not isinstance(row, np.ndarray) else as_numbers(row)
+                    point_td[t] = [number(one) for one in row] if not isinstance(row, np.ndarray) else as_numbers(row)
                 elif len(self) == 1 and row is None:
-                    found[t] = number(cell)
-        return found
+                    point_td[t] = number(cell)
+        return point_td
 
 
-def _names(given: object) -> tuple[str, ...]:
+def _names(columns: object) -> tuple[str, ...]:
     """Names of public columns."""
-    if isinstance(given, str):
-        given = [name.strip() for name in given.split(",")]
-    if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
-        given = [f"x{d}" for d in range(check_integer("columns", given, low=1, high=_MOST))]
-    if not isinstance(given, (list, tuple)) or not 1 <= len(given) <= _MOST:
-        raise ParameterError(f"columns must be 1 to {_MOST} names, or their number, got {given!r}.")
-    for name in given:
+    if isinstance(columns, str):
+        columns = [name.strip() for name in columns.split(",")]
+    if isinstance(columns, (int, np.integer)) and not isinstance(columns, bool):
+        columns = [f"x{d}" for d in range(check_integer("columns", columns, low=1, high=_MOST))]
+    if not isinstance(columns, (list, tuple)) or not 1 <= len(columns) <= _MOST:
+        raise ParameterError(f"columns must be 1 to {_MOST} names, or their number, got {columns!r}.")
+    for name in columns:
         check_name(name)
-    if len(set(given)) < len(given):
-        raise ParameterError(f"columns must have different names, got {[*given]}.")
-    return tuple(given)
+    if len(set(columns)) < len(columns):
+        raise ParameterError(f"columns must have different names, got {[*columns]}.")
+    return tuple(columns)
 
 
 def _ends(name: str, given: Any, width: int) -> Floats:

@@ -31,17 +31,17 @@ class Symbols(Content[SequenceRows]):
 
     things: ClassVar[str] = "symbols"
 
-    def __init__(self, given: object) -> None:
-        if isinstance(given, str):
-            given = [name.strip() for name in given.split(",")]
-        if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
-            given = [*range(check_integer("symbols", given, low=2, high=_MOST))]
-        if isinstance(given, (list, tuple)) and len(given) > _MOST:
-            raise ParameterError(f"symbols must be at most {_MOST}, got {len(given)}. Join symbols that are alike.")
-        self.values = check_categories("symbols", "values", given)
+    def __init__(self, symbols: object) -> None:
+        if isinstance(symbols, str):
+            symbols = [name.strip() for name in symbols.split(",")]
+        if isinstance(symbols, (int, np.integer)) and not isinstance(symbols, bool):
+            symbols = [*range(check_integer("symbols", symbols, low=2, high=_MOST))]
+        if isinstance(symbols, (list, tuple)) and len(symbols) > _MOST:
+            raise ParameterError(f"symbols must be at most {_MOST}, got {len(symbols)}. Join symbols that are alike.")
+        self.values = check_categories("symbols", "values", symbols)
         if len(self.values) < 2:
             raise ParameterError(
-                f"symbols must be at least two, as a list or one text with commas between, got {given!r}."
+                f"symbols must be at least two, as a list or one text with commas between, got {symbols!r}."
             )
         self._categories = Categories(self.values)
 

@@ -289,9 +289,9 @@ def check_categories(name: str, field: str, given: object) -> tuple[Any, ...]:
         raise ParameterError(f"{field} of column {name!r} must hold 1 to {_MAX_CATEGORIES} values, got {len(values)}.")
     first: dict[str | None, object] = {}
     for value in values:
-        known = isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value))
+        allowed = isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value))
         name_of_value = label(value)
-        if not known or name_of_value == UNREADABLE:
+        if not allowed or name_of_value == UNREADABLE:
             raise ParameterError(f"{field} of column {name!r} must hold texts or finite numbers, got {value!r}.")
         if name_of_value in first:
             raise ParameterError(

@@ -77,12 +77,12 @@ def in_units(schema: Schema, feature_d: Floats) -> Floats:
 
     In the place of a product stands the product of its factors.
     """
-    found: dict[str, Floats] = {}
+    value_of_column: dict[str, Floats] = {}
     for column in schema.own_columns:
         scale_w, origin_w = column.units
         own_w = feature_d[schema.places[column.name] :][: column.width]
-        found[column.name] = own_w / scale_w + origin_w if column.numeric else np.zeros(column.width)
-    return np.concatenate(_with_products(schema, found))
+        value_of_column[column.name] = own_w / scale_w + origin_w if column.numeric else np.zeros(column.width)
+    return np.concatenate(_with_products(schema, value_of_column))
 
 
 def ranges(schema: Schema) -> Floats:
@@ -90,11 +90,11 @@ def ranges(schema: Schema) -> Floats:
 
     1 of a spline, too, whose coefficients are differences between two knots.
     """
-    found: dict[str, Floats] = {}
+    length_of_column: dict[str, Floats] = {}
     for column in schema.own_columns:
         whole = isinstance(column, Ranged) and not isinstance(column, Spline)
-        found[column.name] = 1 / column.units[0] if whole else np.ones(column.width)
-    return np.concatenate([np.ones(1), *_with_products(schema, found)])
+        length_of_column[column.name] = 1 / column.units[0] if whole else np.ones(column.width)
+    return np.concatenate([np.ones(1), *_with_products(schema, length_of_column)])
 
 
 def _with_products(schema: Schema, found: Mapping[str, Floats]) -> list[Floats]:
@@ -124,23 +124,23 @@ def coded(schema: Schema, coding: str) -> Coding:
     """
     if check_choice("coding", coding, CODINGS) == "places":
         return plain(schema.feature_names)
-    own = {column.name: _lines(column, coding) for column in schema.own_columns}
+    lines_of_column = {column.name: _lines(column, coding) for column in schema.own_columns}
     names, reference = ["intercept"], [False]
     first_line: dict[str, int] = {}
     for term in schema.terms:
         first_line[term.name] = len(names)
         if isinstance(term, Product):
-            one, other = own[term.first.name], own[term.second.name]
+            one, other = lines_of_column[term.first.name], lines_of_column[term.second.name]
             names += [f"{first}:{second}" for first in one.names for second in other.names]
             reference += [first or second for first in one.reference for second in other.reference]
         else:
-            names += own[term.name].names
-            reference += own[term.name].reference
+            names += lines_of_column[term.name].names
+            reference += lines_of_column[term.name].reference
     blocks = [(0, 0, sparse.coo_array([[1.0]]))]
     for term in schema.terms:
         at = 1 + schema.places[term.name]
         if isinstance(term, Product):
-            one, other = own[term.first.name], own[term.second.name]
+            one, other = lines_of_column[term.first.name], lines_of_column[term.second.name]
             blocks += [
                 (first_line[term.name], at, sparse.coo_array(sparse.kron(one.matrix, other.matrix))),
                 (first_line[term.first.name], at, sparse.coo_array(sparse.kron(one.matrix, other.base))),
@@ -148,7 +148,7 @@ def coded(schema: Schema, coding: str) -> Coding:
                 (0, at, sparse.coo_array(sparse.kron(one.base, other.base))),
             ]
         else:
-            lines = own[term.name]
+            lines = lines_of_column[term.name]
             blocks += [(first_line[term.name], at, lines.matrix.tocoo()), (0, at, lines.base.tocoo())]
     entries = [_Entries(line + block.row, at + block.col, block.data) for line, at, block in blocks]
     return Coding(tuple(names), _matrix(entries, (len(names), 1 + schema.width)), np.array(reference))
@@ -164,16 +164,16 @@ def compared_with(schema: Schema, levels: Mapping[str, Any]) -> Schema:
     Raises:
         ParameterError: for a column that has no categories, or a level that is none of them.
     """
-    known = [column.name for column in schema.own_columns if isinstance(column, Categorical)]
-    if not isinstance(levels, Mapping) or not {*levels} <= {*known}:
+    categorical = [column.name for column in schema.own_columns if isinstance(column, Categorical)]
+    if not isinstance(levels, Mapping) or not {*levels} <= {*categorical}:
         raise ParameterError(
-            f"reference must give a category of some of the columns {', '.join(known) or '(there are none)'}, such as "
-            f'{{"work": "own"}}, got {levels!r}.'
+            f"reference must give a category of some of the columns {', '.join(categorical) or '(there are none)'}, "
+            f'such as {{"work": "own"}}, got {levels!r}.'
         )
-    given = (
+    columns = (
         replace(column, reference=levels[column.name]) if column.name in levels else column for column in schema.columns
     )
-    return replace(schema, columns=tuple(given))
+    return replace(schema, columns=tuple(columns))
 
 
 def along(schema: Schema, name: str, at: Sequence[Any], reference: Any, given: Mapping[str, Any]) -> Coding:
@@ -201,16 +201,16 @@ def along(schema: Schema, name: str, at: Sequence[Any], reference: Any, given: M
             f"given must have a value of each column that acts together with {name!r}: {', '.join(others) or 'none'}; "
             f"got {', '.join(map(str, given)) or 'none'}. What {name!r} adds depends on these."
         )
-    found: dict[str, Floats] = {}
+    values_of_column: dict[str, Floats] = {}
     for column, values in {name: [*at, reference], **{other: [given[other]] for other in others}}.items():
-        found[column] = _in_units_of(columns[column], values, frozenset(schema.missing_values))
+        values_of_column[column] = _in_units_of(columns[column], values, frozenset(schema.missing_values))
     matrix = sparse.lil_array((len(at), 1 + schema.width))
     for term in (columns[name], *products):
         if isinstance(term, Product):
-            parts = found[term.first.name], found[term.second.name]
+            parts = values_of_column[term.first.name], values_of_column[term.second.name]
             value_nw = (parts[0][:, :, None] * parts[1][:, None, :]).reshape(len(at) + 1, -1)
         else:
-            value_nw = found[name]
+            value_nw = values_of_column[name]
         start = 1 + schema.places[term.name]
         matrix[:, start : start + term.width] = value_nw[:-1] - value_nw[-1]
     names = tuple(f"{name}={_shown(value)}" for value in at)

@@ -152,7 +152,7 @@ def stub(columns: Sequence[Column], *, target: str | None = None, group: str | N
     roles = {column.name: column.role for column in columns}
     for role, chosen in (("target", target), ("group", group)):
         if chosen is not None:
-            roles = {name: "none" if own == role else own for name, own in roles.items()} | {chosen: role}
+            roles = {name: "none" if present == role else present for name, present in roles.items()} | {chosen: role}
     of_role = {role: [column for column in columns if roles[column.name] == role] for role in _ROLES}
     if len(of_role["target"]) > 1 or len(of_role["group"]) > 1:
         raise ParameterError("role must be target for one column at most, and group for one at most.")
@@ -210,8 +210,8 @@ def _of_csv(content: bytes, dialect: Dialect, unknown: list[tuple[str, str]]) ->
         levels = [one.strip() for one in declared["levels"].split("|")] if "levels" in declared else None
         numbers = {field: dialect.number(declared.get(field)) for field in ("low", "high", "missing")}
         role = check_choice(f"role of column {name!r}", declared.get("role", "feature").casefold(), _ROLES)
-        made = _column(name, declared.get("type", ""), numbers, levels, declared.get("transform"))
-        yield made._replace(role=role)
+        column = _column(name, declared.get("type", ""), numbers, levels, declared.get("transform"))
+        yield column._replace(role=role)
 
 
 def _of_json(content: bytes, unknown: list[tuple[str, str]]) -> Iterator[Column]:
@@ -231,8 +231,8 @@ def _of_json(content: bytes, unknown: list[tuple[str, str]]) -> Iterator[Column]
         name, limits = str(field["name"]), field.get("constraints") or {}
         if not isinstance(limits, dict):
             raise DataFormatError(f"the constraints of column {name!r} must be an object.")
-        given = [key for key, value in [*field.items(), *limits.items()] if value is not None]
-        unknown += [(key, name) for key in given if not _is_declared(key)]
+        keys = [key for key, value in [*field.items(), *limits.items()] if value is not None]
+        unknown += [(key, name) for key in keys if not _is_declared(key)]
         levels = limits.get("enum", field.get("categories"))
         if isinstance(levels, list):
             levels = [one.get("value") if isinstance(one, dict) else one for one in levels]
@@ -270,10 +270,10 @@ def _number(name: str, field: str, value: Any) -> int | float | None:
     """
     if value is None or value == "":
         return None
-    found = number(value)
-    if not math.isfinite(found):
+    parsed = number(value)
+    if not math.isfinite(parsed):
         raise ParameterError(f"{field} of column {name!r} must be a number, got {value!r}.")
-    return int(found) if found.is_integer() else found
+    return int(parsed) if parsed.is_integer() else parsed
 
 
 def _is_declared(head: str) -> bool:

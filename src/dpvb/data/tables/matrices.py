@@ -149,15 +149,15 @@ class SparseMatrix:
             with np.errstate(all="ignore"):
                 values = np.add.reduceat(values[order], first) if len(first) else values
             cell = cell[order][first]
-        kept = values != 0
-        row, column = np.divmod(cell[kept], self.width)
-        return Entries(running_total(np.bincount(row, minlength=num_rows)), column.astype(np.int32), values[kept])
+        nonzero = values != 0
+        row, column = np.divmod(cell[nonzero], self.width)
+        return Entries(running_total(np.bincount(row, minlength=num_rows)), column.astype(np.int32), values[nonzero])
 
     def dense(self, rows: Which) -> Floats:
         """The chosen rows with their zeros."""
-        own, place = places(self._slab.indptr, rows)
-        if (np.diff(own) == self.width).all():
-            column_nd = self._slab.indices[place].reshape(len(own) - 1, self.width)
+        new_indptr, place = places(self._slab.indptr, rows)
+        if (np.diff(new_indptr) == self.width).all():
+            column_nd = self._slab.indices[place].reshape(len(new_indptr) - 1, self.width)
             if (column_nd == np.arange(self.width)).all():  # All entries in their order; no zero is negative.
                 with np.errstate(all="ignore"):
                     return self._slab.values[place].astype(np.float64).reshape(column_nd.shape) + 0.0

@@ -113,8 +113,8 @@ class Layout:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of categories of each choice, then of the gaps."""
-        own = (2 if isinstance(choice, Binary) else choice.width for choice in self.choices)
-        return (*own, *(2 for _ in self.gaps))
+        of_choices = (2 if isinstance(choice, Binary) else choice.width for choice in self.choices)
+        return (*of_choices, *(2 for _ in self.gaps))
 
     @property
     def gap_places(self) -> tuple[int, ...]:
@@ -158,25 +158,25 @@ class Layout:
         code_nj = np.empty((length, len(self.sizes)), dtype=np.int64)
         faulty_n, cut_n = malformed.copy(), np.zeros(length, dtype=np.bool_)
         for place, column in enumerate(self.numbers):
-            made = column.encode(cells[column.name], missing)
-            x_nd[:, place] = 2 * made.value_nm[:, 0] - 1
+            encoded = column.encode(cells[column.name], missing)
+            x_nd[:, place] = 2 * encoded.value_nm[:, 0] - 1
             if column.name in self.gaps:
                 lacks_n = np.isnan(x_nd[:, place])
                 code_nj[:, len(self.choices) + self.gaps.index(column.name)] = lacks_n
-                cut_n |= made.cut_n & ~lacks_n
+                cut_n |= encoded.cut_n & ~lacks_n
             else:
-                cut_n |= made.cut_n
+                cut_n |= encoded.cut_n
         for place, column in enumerate(self.counts):
-            made = column.encode(cells[column.name], missing)
-            count_np[:, place] = np.rint(made.value_nm[:, 0] * float(column.high or 0))
-            cut_n |= made.cut_n
+            encoded = column.encode(cells[column.name], missing)
+            count_np[:, place] = np.rint(encoded.value_nm[:, 0] * float(column.high or 0))
+            cut_n |= encoded.cut_n
         for place, choice in enumerate(self.choices):
-            made = choice.encode(cells[choice.name], missing)
-            value_n = made.value_nm[:, 0]
+            encoded = choice.encode(cells[choice.name], missing)
+            value_n = encoded.value_nm[:, 0]
             faulty_n |= np.isnan(value_n)
-            code_nj[:, place] = (np.nan_to_num(value_n) > 0) if isinstance(choice, Binary) else made.place_nm[:, 0]
-        kept = [place for place, column in enumerate(self.numbers) if column.name not in self.gaps]
-        faulty_n |= np.isnan(x_nd[:, kept]).any(axis=1) | np.isnan(count_np).any(axis=1)
+            code_nj[:, place] = (np.nan_to_num(value_n) > 0) if isinstance(choice, Binary) else encoded.place_nm[:, 0]
+        required = [place for place, column in enumerate(self.numbers) if column.name not in self.gaps]
+        faulty_n |= np.isnan(x_nd[:, required]).any(axis=1) | np.isnan(count_np).any(axis=1)
         return MixedRows(x_nd, count_np, code_nj, np.where(faulty_n, np.nan, 1.0), cut_n)
 
     @property
@@ -187,7 +187,7 @@ class Layout:
 
     def cells(self, rows: MixedRows) -> dict[str, NDArray[Any]]:
         """Columns by name of rows that nobody has, in the types of the schema; None and NaN are missing."""
-        made: dict[str, NDArray[Any]] = {}
+        column_cells: dict[str, NDArray[Any]] = {}
         for place, column in enumerate(self.numbers):
             middle_d, half_d = self.scale
             number_n = _untransformed(column, middle_d[place] + half_d[place] * np.nan_to_num(rows.x_nd[:, place]))
@@ -195,13 +195,13 @@ class Layout:
             if column.name in self.gaps:
                 lacks_n = rows.code_nj[:, len(self.choices) + self.gaps.index(column.name)] == 1
                 cell_n[lacks_n] = np.datetime64("NaT") if isinstance(column, Date) else np.nan
-            made[column.name] = cell_n
+            column_cells[column.name] = cell_n
         for place, column in enumerate(self.counts):
-            made[column.name] = rows.count_np[:, place].astype(np.int64)
+            column_cells[column.name] = rows.count_np[:, place].astype(np.int64)
         for place, choice in enumerate(self.choices):
             values = np.array(self.labels(choice), dtype=object)
-            made[choice.name] = values[rows.code_nj[:, place]]
-        return {name: made[name] for name in self.order}
+            column_cells[choice.name] = values[rows.code_nj[:, place]]
+        return {name: column_cells[name] for name in self.order}
 
     @staticmethod
     def labels(choice: Choice) -> list[Any]:

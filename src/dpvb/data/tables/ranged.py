@@ -195,8 +195,8 @@ class Date(Ranged):
                 "give dates that you know without looking at the data, such as the first and the last day on which "
                 f'anybody could be counted: Date({self.name!r}, low="2015-01-01", high="2025-12-31").',
             )
-        given = {"low": self.low, "high": self.high, "epoch": self.low if self.epoch is None else self.epoch}
-        for name, moment in (given if self.missing is None else {**given, "missing": self.missing}).items():
+        limits = {"low": self.low, "high": self.high, "epoch": self.low if self.epoch is None else self.epoch}
+        for name, moment in (limits if self.missing is None else {**limits, "missing": self.missing}).items():
             object.__setattr__(self, name, _public_moment(f"{name} of column {self.name!r}", moment))
         if not self.range[0] < self.range[1]:
             raise ParameterError(
@@ -323,8 +323,8 @@ def check_name(name: object) -> None:
 
 def _moment(cell: object) -> int:
     """Microseconds from 1970 to the moment that a cell is; -2^63: it is none."""
-    found = microseconds(spelled(cell))
-    return _UNREAD if found is None else found
+    moment = microseconds(spelled(cell))
+    return _UNREAD if moment is None else moment
 
 
 def _public_moment(name: str, given: object) -> str:

@@ -79,8 +79,8 @@ class Response:
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, get_args(Kind))
         for name, high in _LARGEST.items():
-            if (given := getattr(self, name)) is not None:
-                object.__setattr__(self, name, check_number(name, given, low=0, high=high, closed="right"))
+            if (bound := getattr(self, name)) is not None:
+                object.__setattr__(self, name, check_number(name, bound, low=0, high=high, closed="right"))
         if self.max_exposure is not None and not self.is_count:
             raise ParameterError(
                 f"max_exposure must be None unless the response is a count, got {self.max_exposure!r} for the kind "
@@ -187,16 +187,16 @@ class Response:
             given: exposure, offset and weights, (rows,), as far as they were given; otherwise 1, 0 and 1.
         """
         over_n = np.zeros(num_rows, dtype=np.bool_)
-        found: dict[str, Floats] = {}
+        value_of_column: dict[str, Floats] = {}
         for name, bound in self.columns.items():
             value_n = given.get(name, np.full(num_rows, 0.0 if name == "offset" else min(1.0, bound)))
             with np.errstate(all="ignore"):
                 value_n = np.where(np.isfinite(value_n) & (value_n >= LOWEST[name]), value_n, np.nan)
                 over_n |= np.abs(value_n) > bound
-            found[name] = np.clip(value_n, -bound, bound)
-        if "exposure" in found:
-            found["offset"] = np.log(found["exposure"]) + found.get("offset", 0.0)
-        return Beside(found.get("offset"), found.get("weights"), over_n)
+            value_of_column[name] = np.clip(value_n, -bound, bound)
+        if "exposure" in value_of_column:
+            value_of_column["offset"] = np.log(value_of_column["exposure"]) + value_of_column.get("offset", 0.0)
+        return Beside(value_of_column.get("offset"), value_of_column.get("weights"), over_n)
 
     def encode(self, cells: Cells) -> Floats:
         """The response of each private cell as a number, a label as its place in classes; NaN for anything else."""

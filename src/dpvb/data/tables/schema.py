@@ -118,10 +118,10 @@ class Schema:
 
     def __post_init__(self) -> None:
         for name in ("columns", "missing_values"):
-            given = getattr(self, name)
-            if isinstance(given, str) or not isinstance(given, Sequence):
-                raise ParameterError(f"{name} must be a list, got {given!r}.")
-            object.__setattr__(self, name, tuple(given))
+            listed = getattr(self, name)
+            if isinstance(listed, str) or not isinstance(listed, Sequence):
+                raise ParameterError(f"{name} must be a list, got {listed!r}.")
+            object.__setattr__(self, name, tuple(listed))
         if not self.columns or not all(isinstance(column, tuple(_KINDS.values())) for column in self.columns):
             *kinds, last = (kind.__name__ for kind in _KINDS.values())
             raise ParameterError(f"columns must be a list of {', '.join(kinds)} and {last} columns, at least one.")
@@ -147,17 +147,17 @@ class Schema:
         Raises:
             ParameterError: naming the interaction.
         """
-        known, pairs = [column.name for column in self.own_columns], set()
+        names, pairs = [column.name for column in self.own_columns], set()
         for term in self.columns:
             if not isinstance(term, Interaction):
                 continue
             for name in (term.first, term.second):
-                if name not in known:
+                if name not in names:
                     raise ParameterError(
                         f"the interaction {term.name!r} needs both of its columns by themselves, too, or its meaning "
-                        f"would change with their ranges; {name!r} is none of the columns {', '.join(known)}. Add it."
+                        f"would change with their ranges; {name!r} is none of the columns {', '.join(names)}. Add it."
                     )
-            if term.name in known:
+            if term.name in names:
                 raise ParameterError(f"the interaction {term.name!r} has the name of a column: rename the column.")
             if frozenset((term.first, term.second)) in pairs:
                 raise ParameterError(f"the interaction {term.name!r} must be there once: leave the other one out.")
@@ -187,11 +187,11 @@ class Schema:
     @property
     def products(self) -> NDArray[np.intp]:
         """Each feature that is a product with a number in it, and the two features that are its factors, (p, 3)."""
-        found = [np.empty((0, 3), dtype=np.intp)]
+        triples = [np.empty((0, 3), dtype=np.intp)]
         for term in self.terms:
             if isinstance(term, Product) and term.numeric:
-                found.append(np.stack([self.places[term.name] + np.arange(term.width), *self.factors(term)], axis=1))
-        return np.concatenate(found)
+                triples.append(np.stack([self.places[term.name] + np.arange(term.width), *self.factors(term)], axis=1))
+        return np.concatenate(triples)
 
     def factors(self, term: Product) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """The places of both factors of each feature of an interaction."""
@@ -251,13 +251,13 @@ class Schema:
 
     def encoded(self, cells: Mapping[str, Cells]) -> dict[str, Encoded]:
         """What each term makes of cells by column name, by the term's name; each row is made from its own cells."""
-        made: dict[str, Encoded] = {}
+        encoded: dict[str, Encoded] = {}
         for column in self.own_columns:
-            made[column.name] = column.encode(cells[column.name], frozenset(self.missing_values))
+            encoded[column.name] = column.encode(cells[column.name], frozenset(self.missing_values))
         for term in self.terms:
             if isinstance(term, Product):
-                made[term.name] = term.encode(made[term.first.name], made[term.second.name])
-        return made
+                encoded[term.name] = term.encode(encoded[term.first.name], encoded[term.second.name])
+        return encoded
 
     def _repr_html_(self) -> str:
         """The schema for a notebook: a row for each column, and what is declared beside them."""
@@ -306,8 +306,8 @@ class Schema:
                     "the data have no response, write null in its place."
                 )
             facts["target"] = _made(Target, facts["target"], "target")
-        made: Schema = _made(cls, facts, "schema")
-        return made
+        schema: Schema = _made(cls, facts, "schema")
+        return schema
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schema as a JSON file.
@@ -341,18 +341,18 @@ def _column(facts: object, number: int) -> Column | Interaction:
         raise DataFormatError(
             f'Column {number} of the schema must be an object with "kind": one of {", ".join(_KINDS)}.'
         )
-    made: Column | Interaction = _made(
+    column: Column | Interaction = _made(
         _KINDS[facts["kind"]], {k: v for k, v in facts.items() if k != "kind"}, f"column {number}"
     )
-    return made
+    return column
 
 
 def _made(kind: type[Any], facts: object, place: str) -> Any:
     """A schema's part from its JSON facts."""
-    known = [field.name for field in fields(kind)]
-    if not isinstance(facts, Mapping) or not set(facts) <= set(known):
-        extra = sorted(set(facts) - set(known)) if isinstance(facts, Mapping) else facts
-        raise DataFormatError(f"The schema's {place} knows the fields {', '.join(known)}, got {extra!r}.")
+    names = [field.name for field in fields(kind)]
+    if not isinstance(facts, Mapping) or not set(facts) <= set(names):
+        extra = sorted(set(facts) - set(names)) if isinstance(facts, Mapping) else facts
+        raise DataFormatError(f"The schema's {place} knows the fields {', '.join(names)}, got {extra!r}.")
     try:
         return kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()})
     except DpvbError:
@@ -363,8 +363,8 @@ def _made(kind: type[Any], facts: object, place: str) -> Any:
 
 def _said(part: Any, *without: str) -> str:
     """What a schema's part declares beyond its defaults, in Python's words; a long list in short."""
-    given = [(one, getattr(part, one.name)) for one in fields(part) if one.name not in without]
-    return ", ".join(f"{one.name}={_value(value)}" for one, value in given if value != one.default)
+    declared = [(one, getattr(part, one.name)) for one in fields(part) if one.name not in without]
+    return ", ".join(f"{one.name}={_value(value)}" for one, value in declared if value != one.default)
 
 
 def _value(value: object) -> str:

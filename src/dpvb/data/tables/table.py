@@ -119,14 +119,12 @@ class Table:
         self._options: dict[str, Any] = {"file_format": file_format, "stream": stream, **asdict(self._dialect)}
         self._data = data
         self._reader = reader_of(data, schema, file_format, self._dialect, read_through=bool(stream))
-        if self._files is not None:
-            return
-        is_file = isinstance(data, (str, os.PathLike))
+        is_file = self._files is not None or isinstance(data, (str, os.PathLike))
         if stream and (not is_file or schema.group is not None):
             raise ParameterError(
                 "stream=True needs a file, and a schema without a group: persons are brought together."
             )
-        if not stream:
+        if self._files is None and not stream:
             self._held = _joined(self._pieces(), schema)
             self._count = self._held.matrix.num_rows
 
@@ -200,7 +198,7 @@ class Table:
             response = LOGISTIC if response is None else response
             y = column("y", y, self._num_rows())
             trials = None if trials is None else column("trials", trials, self._num_rows())
-            beside = {name: column(name, given, self._num_rows()) for name, given in beside.items()}
+            beside = {name: column(name, values, self._num_rows()) for name, values in beside.items()}
         elif trials is not None or beside:
             first = "trials" if trials is not None else next(iter(beside))
             raise ParameterError(f"{first} must be given with y; without y the schema's target names all columns.")
@@ -214,8 +212,8 @@ class Table:
         files, grouped = self._files or [], self._schema.group is not None
         others = elsewhere(files, self._persons) if grouped else [None] * len(files)
         shards = [
-            Shard(path, partial(_design, path, self._schema, self._options, options, known))
-            for path, known in zip(files, others, strict=True)
+            Shard(path, partial(_design, path, self._schema, self._options, options, in_other_files))
+            for path, in_other_files in zip(files, others, strict=True)
         ]
         like = self._maker(options["fit_intercept"], options["sparse_rows"], options["row_norm"])(self._nothing())
         return ShardedDesign(shards, like, unit="person" if grouped else "row")
@@ -252,8 +250,8 @@ class Table:
         grouped = self._schema.group is not None
         others = elsewhere(self._files, self._persons) if grouped else [None] * len(self._files)
         shards = [
-            Shard(path, partial(_mixed, path, self._schema, self._options, layout, known))
-            for path, known in zip(self._files, others, strict=True)
+            Shard(path, partial(_mixed, path, self._schema, self._options, layout, in_other_files))
+            for path, in_other_files in zip(self._files, others, strict=True)
         ]
         return ShardedMixed(shards, unit="person" if grouped else "row")
 
@@ -316,15 +314,15 @@ class Table:
         start = 0
         for piece in self._pieces():
             rows = slice(start, start + piece.matrix.num_rows)
-            own = (piece.y_n, piece.trials_n) if y is None else (y[rows], None if trials is None else trials[rows])
-            own = own if labelled else (None, None)
+            labels = (piece.y_n, piece.trials_n) if y is None else (y[rows], None if trials is None else trials[rows])
+            labels = labels if labelled else (None, None)
             columns = (
                 (piece.beside if labelled else {})
                 if y is None
-                else {name: given[rows] for name, given in beside.items()}
+                else {name: values[rows] for name, values in beside.items()}
             )
             person = piece.group if group is None else group
-            yield make(piece.matrix, *own, group=person, cut=piece.cut_n, beside=columns)
+            yield make(piece.matrix, *labels, group=person, cut=piece.cut_n, beside=columns)
             start = rows.stop
 
     def _num_rows(self) -> int:
@@ -425,12 +423,12 @@ def _encode(piece: Records, schema: Schema) -> _Encoded:
     # Places are kept in the smallest type that holds the width, which is public.
     place_ne = np.empty((num_rows, entries), dtype=np.min_scalar_type(-schema.width))
     value_ne = np.empty((num_rows, entries))
-    made = schema.encoded(piece.cells)
+    encoded = schema.encoded(piece.cells)
     start = 0
     for term in schema.terms:
         which = slice(start, start := start + term.entries)
-        place_ne[:, which] = schema.places[term.name] + made[term.name].place_nm
-        value_ne[:, which] = made[term.name].value_nm
+        place_ne[:, which] = schema.places[term.name] + encoded[term.name].place_nm
+        value_ne[:, which] = encoded[term.name].value_nm
     value_ne[piece.malformed] = np.nan
     indptr = np.arange(num_rows + 1, dtype=np.int64) * entries
     matrix = SparseMatrix(Slab(indptr, place_ne.ravel(), value_ne.ravel()), schema.width)
@@ -444,7 +442,7 @@ def _encode(piece: Records, schema: Schema) -> _Encoded:
         roles = {role: getattr(target, role) for role in target.response.columns}
         beside = {role: as_numbers(piece.cells[name]) for role, name in roles.items() if name in piece.cells}
     group = None if schema.group is None else persons_of(piece, schema)
-    cut_n = np.logical_or.reduce([made[term.name].cut_n for term in schema.terms])
+    cut_n = np.logical_or.reduce([encoded[term.name].cut_n for term in schema.terms])
     return _Encoded(matrix, y_n, trials_n, group, cut_n, beside)
 
 

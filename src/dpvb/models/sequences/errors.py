@@ -1,37 +1,31 @@
-"""Standard errors of the steps of a hidden Markov model, of symbols by least squares, of numbers by a bootstrap.
+"""Standard errors by weighted least squares of released sums (minimum distance), for all models with hidden states.
 
-Symbols. EM takes counts to be nonnegative, and priors shrink them: both bias the fit. Least squares takes the windows
-as they were released, whose noise has mean 0, and laws whose entries may be a bit below 0. What clipping leaves of each
-window follows from people who are drawn from the fit, and in turn corrects the fit.
+Priors and nonnegative counts bias a fit. Least squares takes sums as they were released, whose noise has mean 0, and
+finds the parameters whose expected sums are nearest. The bias due to clipping follows from people who are drawn from
+these parameters, and is corrected.
 
 ===================  ==============================================================================
 method               code
 ===================  ==============================================================================
-s_i, r_i             `StepLaws.start_k`, `first_k`: first states of starts and of windows, as shares of all
-A_ij, B_ia           `step_kk`, `shown_kv`: laws of steps, and of what states show
-κ_abc                `Read.left`: what a clip leaves of a window
-n, v                 `Read.number`: the released windows, and those of starts; `variance`: noise and people
+θ                    parameters, as one vector; its prior has the mean θ_0 and the precision P
+S, v                 released sums, and their variance: noise and sampling of people
+μ(θ), J              expected sums, clipped as people are, and their derivatives
+H                    `Squares.normal`: Jᵀ diag(1/v) J + P, and Jᵀ v⁻¹ (S - μ) - P (θ - θ_0) beside it
+χ²                   `Squares.lost`: Σ (S - μ)² / v + |θ - θ_0|²_P, which `descended` minimises
+Cov θ                H⁻¹ (Jᵀ v⁻¹ Cov(S) v⁻¹ J + P) H⁻¹, the sandwich estimator
+===================  ==============================================================================
+
+Here are the descent, and the errors of the steps between hidden states, which show symbols or numbers in cells:
+
+===================  ==============================================================================
+s_i, r_i             `ChainLaws.start_k`, `first_k`: first states of starts and of windows, as shares of all
+A_ij, B_ia           `step_kk`, `shown`: laws of steps, and of what states show: `FreeTable`, `CellTable`
+κ_abc                `DrawnPeople.kept`: the share that clipping leaves of a window, on average
 μ_abc                κ_abc Σ_ijk r_i B_ia A_ij B_jb A_jk B_kc;   μ_ab = Σ_ij s_i B_ia A_ij B_jb
-J                    ∂μ/∂θ, whatever emissions the model has
-θ                    free entries: s, r, and directions in which rows of A and of B keep their sums
-H                    `gain`: Jᵀ diag(1/v) J + I; each θ has a prior of std 1
-Cov θ                H⁻¹ (Jᵀ v⁻¹ Cov(n) v⁻¹ J + I) H⁻¹
+θ                    additions to the fit: to s, to r, in directions in which rows of A keep their sums, and to B
 ===================  ==============================================================================
 
-Numbers. A parametric bootstrap (Efron & Tibshirani 1993, chapter 6). Noise, clip, cells and priors bias a fit, and they
-bias a fit to drawn people alike. So a law is sought whose people have on average the fit that was found (Gouriéroux,
-Monfort & Renault 1993, indirect inference). The standard deviation of the fits to its people is the standard error.
-
-===================  ==============================================================================
-method               code
-===================  ==============================================================================
-θ̂                    the fit as it was released
-θ                    `Law`, from which people are drawn; θ ← θ + θ̂ - b(θ)
-B                    samples of m people, for n who came: `_SAMPLES`, `_Sums.number`
-θ̂_b                  `_Sums.fits`: from n (ē + √(m/n + 1/B) (e_b - ē)) and noise of the plan, as ē has n/(Bm)
-                     of the variance of n people
-b(θ)                 mean of θ̂_b
-===================  ==============================================================================
+The derivatives of μ follow from forward differentiation along a window. Linear systems: `linear_posterior`.
 """
 
 from __future__ import annotations
@@ -39,115 +33,299 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csr_array
+from scipy.special import ndtr
 
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import dynamics
 from dpvb.models.sequences.dynamics import DrawnPeople, draw_people
-from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior, cell_moments
-from dpvb.models.sequences.hidden_chain import HiddenChain
-from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior
 
+# Gauss-Newton steps of one descent.
+_STEPS = 12
+# Gain of χ² below which a descent ends.
+_GAIN = 1e-3
+# Damping of the first step.
+_DAMPING = 1e-3
+# Factor by which the damping grows after a step that fails.
+_MORE = 10.0
+# Factor by which the damping shrinks after a step that succeeds.
+_LESS = 0.04
+# Failures of one step after which the iteration ends.
+_TRIES = 10
 # Times that people are drawn and least squares is solved again.
 _DRAWN = 3
-# Largest number of Newton steps each time.
-_ROUNDS = 30
-# A reading ends where a step brings the squares down by less; drawn people have no smaller probability.
-_STILL, _LEAST_DRAWN = 1e-4, 1e-4
+# Lower limit for the probabilities of drawn people.
+_LEAST_DRAWN = 1e-4
+# Lower limit for the log variance of a state's numbers, in a range of -1 to 1.
+_NARROW = math.log(1e-4)
+# Prior precision of every parameter around the fit: shares, means in a range of -1 to 1, and log variances.
+_PRECISION = 1.0
 # People whose influence is in memory together.
 _TOGETHER = 1000
-# Bootstrap samples per correction; the last set gives the standard deviations.
-_SAMPLES = (20, 20, 60)
-# Upper limit for the points of a sample.
-_POINTS = 80_000
-# Upper limit for the people of a sample.
-_PEOPLE = 4000
-# No drawn law has a smaller probability, or a smaller variance in a range of -1 to 1.
-_LEAST, _NARROW = 1e-4, 1e-4
-# More people than any data have.
-_MOST = 1e12
 
 
-class StepLaws(NamedTuple):
-    """Shares of first states (K,), of starts and of windows, steps (K, K) and what states show (K, V)."""
+class Squares(Protocol):
+    """A weighted sum of squares, with its prior."""
 
-    start_k: Floats
-    first_k: Floats
-    step_kk: Floats
-    shown_kv: Floats
+    def lost(self, x_p: Floats) -> float:
+        """χ²; inf where it cannot be computed."""
 
-    def moved(self, theta: Floats) -> StepLaws:
-        """The laws a step further, of (P,) entries."""
-        k, v = self.shown_kv.shape
-        start_k, first_k, step, shown = np.split(theta, np.cumsum([k, k, k * (k - 1)]))
-        step_kk, shown_kv = step.reshape(k, k - 1) @ free(k).T, shown.reshape(k, v - 1) @ free(v).T
-        return StepLaws(
-            *(law + change for law, change in zip(self, (start_k, first_k, step_kk, shown_kv), strict=True))
-        )
+    def normal(self, x_p: Floats) -> tuple[Floats, Floats]:
+        """H, (P, P), and minus half the gradient of χ², (P,)."""
 
 
-class SlopeCells(NamedTuple):
-    """Some released numbers: what is expected of them, its derivatives, (cells, P), and the numbers themselves."""
+class Descent(NamedTuple):
+    """The end of a descent.
 
-    mean: Floats
-    slope: Floats
-    number: Floats
-    variance: Floats
+    Attributes:
+        x_p: the best parameters.
+        precision_pp: H.
+        at_p: the parameters where H was computed: x_p, or the step before.
+    """
 
-
-class Read(NamedTuple):
-    """Released numbers, one after another: those of starts, (V, V), then windows, (V, V, V), as the clip left them."""
-
-    number: Floats
-    variance: Floats
-    left: Floats
-    scale: Floats
+    x_p: Floats
+    precision_pp: Floats
+    at_p: Floats
 
 
-def slope_cells(laws: StepLaws, read: Read) -> Iterator[SlopeCells]:
-    """All released numbers in the order of `Read`: those of starts, then windows of each first symbol."""
-    v = laws.shown_kv.shape[1]
-    start_k, first_k, step_kk, shown_kv = laws
-    every_vv = np.eye(v)
-    ahead_kv = step_kk @ shown_kv
-    back_bcj = np.einsum("jb,jc->bcj", shown_kv, ahead_kv)
-    behind_bci = back_bcj @ step_kk.T
-    begun_kv = start_k[:, None] * shown_kv
-    on_step = np.einsum("ia,jb->abij", begun_kv, shown_kv)
-    on_shown = np.einsum("av,k,kb->abkv", every_vv, start_k, ahead_kv)
-    on_shown += np.einsum("ak,bv->abkv", begun_kv.T @ step_kk, every_vv)
-    on_start = np.einsum("ia,ib->abi", shown_kv, ahead_kv)
-    yield _joined(read, 0, (begun_kv.T @ ahead_kv, on_start, 0.0 * on_start, on_step, on_shown))
-    for a in range(v):
-        front_k = first_k * shown_kv[:, a]
-        middle_k = front_k @ step_kk
-        middle_bj = middle_k * shown_kv.T
-        last_bk = middle_bj @ step_kk
-        on_first = shown_kv[:, a] * behind_bci
-        on_step = np.einsum("i,bcj->bcij", front_k, back_bcj) + np.einsum("bi,jc->bcij", middle_bj, shown_kv)
-        on_shown = np.einsum("v,k,bck->bckv", every_vv[a], first_k, behind_bci)
-        on_shown += np.einsum("bv,k,kc->bckv", every_vv, middle_k, ahead_kv)
-        on_shown += np.einsum("cv,bk->bckv", every_vv, last_bk)
-        yield _joined(read, a + 1, (last_bk @ shown_kv, 0.0 * on_first, on_first, on_step, on_shown))
+def descended(squares: Squares, x_p: Floats) -> Descent:
+    """The best parameters that damped Gauss-Newton steps find (Levenberg & Marquardt)."""
+    damping, lost = _DAMPING, squares.lost(x_p)
+    for step in range(_STEPS + 1):
+        at_p, (precision_pp, ascent_p) = x_p, squares.normal(x_p)
+        if step == _STEPS:
+            break
+        before = lost
+        for _ in range(_TRIES):
+            damped_pp = precision_pp + damping * np.diag(np.diagonal(precision_pp) + 1e-12)
+            new_p = x_p + np.linalg.solve(damped_pp, ascent_p)
+            lost = squares.lost(new_p)
+            if lost < before:
+                x_p, damping = new_p, damping * _LESS
+                break
+            damping *= _MORE
+        if not lost < before - _GAIN:
+            break
+    return Descent(x_p, precision_pp, at_p)
 
 
-def _joined(read: Read, table: int, parts: tuple[Floats, ...]) -> SlopeCells:
-    """The cells of a (V, V) table of released numbers, from what is expected of a share, and its derivatives."""
-    mean, on_start, on_first, on_step, on_shown = parts
-    place = slice(table * mean.size, (table + 1) * mean.size)
-    size = read.left[place] * read.scale[place]
-    slopes = [on_start, on_first, on_step @ free(on_step.shape[-1]), on_shown @ free(on_shown.shape[-1])]
-    slope = size[:, None] * np.concatenate([one.reshape(len(size), -1) for one in slopes], axis=1)
-    return SlopeCells(size * mean.ravel(), slope, read.number[place], read.variance[place])
+class ShownTable(Protocol):
+    """What hidden states show, with parameters."""
+
+    @property
+    def size(self) -> int:
+        """E, the number of parameters."""
+
+    def at(self, x_e: Floats) -> tuple[Floats, Floats]:
+        """Probabilities of V values, (V, K), and their derivatives, (V, E, K), where x_e is added to the parameters."""
+
+
+class FreeTable(NamedTuple):
+    """A law of its own for every state, (K, V)."""
+
+    law_kv: Floats
+
+    @property
+    def size(self) -> int:
+        """K (V - 1)."""
+        return int(self.law_kv.size - len(self.law_kv))
+
+    def at(self, x_e: Floats) -> tuple[Floats, Floats]:
+        """Linear in the parameters; an entry may be a bit below 0."""
+        k, v = self.law_kv.shape
+        slope_vkfk, every_k = np.zeros((v, k, v - 1, k)), np.arange(k)
+        slope_vkfk[:, every_k, :, every_k] = free(v)
+        return (self.law_kv + x_e.reshape(k, v - 1) @ free(v).T).T, slope_vkfk.reshape(v, -1, k)
+
+
+class CellTable(NamedTuple):
+    """Normal laws of D columns in cells: means and log variances, (K, D), and ends of a column's cells, (G + 1,)."""
+
+    mean_kd: Floats
+    log_kd: Floats
+    end_g: Floats
+
+    @property
+    def size(self) -> int:
+        """2 K D."""
+        return int(2 * self.mean_kd.size)
+
+    def at(self, x_e: Floats) -> tuple[Floats, Floats]:
+        """Products over the columns; the parameters are the means, then the log variances."""
+        k, d = self.mean_kd.shape
+        mean_kd, log_kd = (both + added for both, added in zip(self[:2], x_e.reshape(2, k, d), strict=True))
+        std_kd1 = np.exp(np.maximum(log_kd, _NARROW) / 2)[:, :, None]
+        z_kdg = np.clip((self.end_g - mean_kd[:, :, None]) / std_kd1, -40.0, 40.0)
+        density_kdg = np.exp(-0.5 * z_kdg**2) / math.sqrt(2 * math.pi)
+        share_kdg = np.diff(ndtr(z_kdg), axis=2)
+        moved = -np.diff(density_kdg, axis=2) / std_kd1, -np.diff(density_kdg * z_kdg, axis=2) / 2
+        shown_kv, every_k = _product(share_kdg), np.arange(k)
+        slope_vekd = np.zeros((shown_kv.shape[1], 2, k, d, k))
+        for place, slope_kdg in enumerate(moved):
+            for column in range(d):
+                parts_kdg = share_kdg.copy()
+                parts_kdg[:, column] = slope_kdg[:, column]
+                slope_vekd[:, place, every_k, column, every_k] = _product(parts_kdg).T
+        return shown_kv.T, slope_vekd.reshape(len(slope_vekd), -1, k)
+
+
+def _product(parts_kdg: Floats) -> Floats:
+    """Products over the columns for all cells, (K, G^D), the last column's fastest."""
+    product_kv = np.ones((len(parts_kdg), 1))
+    for d in range(parts_kdg.shape[1]):
+        product_kv = (product_kv[:, :, None] * parts_kdg[:, None, d]).reshape(len(product_kv), -1)
+    return product_kv
 
 
 def free(size: int) -> Floats:
     """Directions in which a law of so many entries keeps its sum, orthonormal, (size, size - 1)."""
     return np.linalg.svd(np.full((1, size), 1.0))[2][1:].T
+
+
+class _Slopes(NamedTuple):
+    """Values of laws with their derivatives by P parameters: (..., K) and (..., P, K)."""
+
+    value: Floats
+    slope: Floats
+
+
+class LawSlopes(NamedTuple):
+    """First states of starts and of windows, (K,), steps, (K, K), what is shown, (V, K), each with derivatives.
+
+    The derivatives of the steps are (P, K, K).
+    """
+
+    start: _Slopes
+    first: _Slopes
+    step: _Slopes
+    shown: _Slopes
+
+    def expected(self, length: int, *, starts: bool) -> Iterator[tuple[Floats, Floats]]:
+        """Probabilities of windows of so many values, and derivatives, (cells, P): for each first value by itself."""
+        first, (step_kk, step_pkk), (shown_vk, shown_vpk) = self.start if starts else self.first, self.step, self.shown
+        for value_k, value_pk in zip(shown_vk, shown_vpk, strict=True):
+            front_ck, front_cpk = first.value * value_k, first.slope * value_k + first.value * value_pk
+            if length == 1:
+                yield front_ck.sum(keepdims=True), front_cpk.sum(axis=1)[None]
+                continue
+            front_ck, front_cpk = front_ck[None], front_cpk[None]
+            for place in range(1, length):
+                front_cpk = front_cpk @ step_kk + np.tensordot(front_ck, step_pkk, (1, 1))
+                front_ck = front_ck @ step_kk
+                if place < length - 1:
+                    slope_cvpk = front_cpk[:, None] * shown_vk[:, None] + front_ck[:, None, None] * shown_vpk
+                    front_ck = (front_ck[:, None] * shown_vk).reshape(-1, len(step_kk))
+                    front_cpk = slope_cvpk.reshape(len(front_ck), *shown_vpk.shape[1:])
+            slope_cvp = np.swapaxes(front_cpk @ shown_vk.T, 1, 2) + np.tensordot(front_ck, shown_vpk, (1, 2))
+            yield (front_ck @ shown_vk.T).ravel(), slope_cvp.reshape(-1, slope_cvp.shape[2])
+
+
+@dataclass(frozen=True)
+class ChainLaws:
+    """Laws of a chain behind windows, as shares; s and r need not sum to 1.
+
+    Attributes:
+        start_k, first_k: s and r.
+        step_kk: A.
+        shown: B.
+    """
+
+    start_k: Floats
+    first_k: Floats
+    step_kk: Floats
+    shown: ShownTable
+
+    @property
+    def size(self) -> int:
+        """P."""
+        k = len(self.step_kk)
+        return k + k + k * (k - 1) + self.shown.size
+
+    @property
+    def steps(self) -> slice:
+        """Places of the parameters of A."""
+        k = len(self.step_kk)
+        return slice(2 * k, 2 * k + k * (k - 1))
+
+    def at(self, x_p: Floats) -> LawSlopes:
+        """The laws where x_p is added to the parameters, and their derivatives."""
+        k, steps, size = len(self.step_kk), self.steps, self.size
+        start_pk, first_pk, step_pkk = np.zeros((size, k)), np.zeros((size, k)), np.zeros((size, k, k))
+        start_pk[:k] = first_pk[k : 2 * k] = np.eye(k)
+        step_pkk[steps] = np.einsum("ij,kf->ifjk", np.eye(k), free(k)).reshape(-1, k, k)
+        shown_vk, shown_vek = self.shown.at(x_p[steps.stop :])
+        shown_vpk = np.zeros((len(shown_vk), size, k))
+        shown_vpk[:, steps.stop :] = shown_vek
+        return LawSlopes(
+            _Slopes(self.start_k + x_p[:k], start_pk),
+            _Slopes(self.first_k + x_p[k : 2 * k], first_pk),
+            _Slopes(self.step_kk + x_p[steps].reshape(k, -1) @ free(k).T, step_pkk),
+            _Slopes(shown_vk, shown_vpk),
+        )
+
+
+@dataclass(frozen=True)
+class ReleasedWindows:
+    """Released windows as they came, those of starts and then those from everywhere, each one after another.
+
+    Attributes:
+        number_m: the numbers.
+        noise_m: variance of their noise.
+        starts, length: values of a window of starts, and of one from everywhere.
+        units: people.
+        weight: of all windows from everywhere.
+    """
+
+    number_m: Floats
+    noise_m: Floats
+    starts: int
+    length: int
+    units: float
+    weight: float
+
+    @classmethod
+    def of(cls, starts: Floats, start_std: float, pooled: Floats, pooled_std: float, units: float) -> ReleasedWindows:
+        """Those of tables with an axis for each value of a window, and their noise std."""
+        noise = np.repeat(np.array([start_std, pooled_std]) ** 2, (starts.size, pooled.size))
+        number, weight = np.concatenate([starts.ravel(), pooled.ravel()]), max(float(pooled.sum()), 1.0)
+        return cls(number, noise, starts.ndim, pooled.ndim, max(units, 1.0), weight)
+
+
+@dataclass(frozen=True)
+class _WindowSquares:
+    """Squares of windows: variances, and what an expected share is multiplied by, both (M,)."""
+
+    laws: ChainLaws
+    released: ReleasedWindows
+    variance_m: Floats
+    scale_m: Floats
+
+    def cells(self, x_p: Floats) -> Iterator[tuple[slice, Floats, Floats]]:
+        """Places of some windows, what is expected of them, and the derivatives."""
+        laws, stop = self.laws.at(x_p), 0
+        for length, starts in ((self.released.starts, True), (self.released.length, False)):
+            for mean_c, slope_cp in laws.expected(length, starts=starts):
+                start, stop = stop, stop + len(mean_c)
+                scale_c = self.scale_m[start:stop]
+                yield slice(start, stop), scale_c * mean_c, scale_c[:, None] * slope_cp
+
+    def lost(self, x_p: Floats) -> float:
+        """χ²."""
+        miss = ((self.released.number_m[place] - mean_c, place) for place, mean_c, _ in self.cells(x_p))
+        lost = _PRECISION * float(x_p @ x_p) + sum(float(one @ (one / self.variance_m[place])) for one, place in miss)
+        return lost if math.isfinite(lost) else math.inf
+
+    def normal(self, x_p: Floats) -> tuple[Floats, Floats]:
+        """H, and minus half the gradient."""
+        precision_pp, ascent_p = _PRECISION * np.eye(len(x_p)), -_PRECISION * x_p
+        for place, mean_c, slope_cp in self.cells(x_p):
+            weighted_cp = slope_cp / self.variance_m[place, None]
+            precision_pp += weighted_cp.T @ slope_cp
+            ascent_p += weighted_cp.T @ (self.released.number_m[place] - mean_c)
+        return precision_pp, ascent_p
 
 
 class StepErrors(NamedTuple):
@@ -157,40 +335,74 @@ class StepErrors(NamedTuple):
     std_kk: Floats
 
 
-def symbol_errors(
-    model: HiddenMarkov, q: HiddenMarkovPosterior, rng: np.random.Generator, *, noise_aware: bool = True
+class WindowsOfPeople(Protocol):
+    """How a model counts windows."""
+
+    @property
+    def n_symbols(self) -> int:
+        """V."""
+
+    @property
+    def length(self) -> int:
+        """Values of a window."""
+
+    @property
+    def power(self) -> float:
+        """Weight p of people with many windows."""
+
+    @property
+    def bound(self) -> float:
+        """C."""
+
+    @property
+    def max_length(self) -> int:
+        """L."""
+
+
+def step_errors(
+    model: WindowsOfPeople, laws: ChainLaws, released: ReleasedWindows, rng: np.random.Generator, *, noise_aware: bool
 ) -> StepErrors:
-    """The steps, and how far they may be off.
+    """The steps without bias, and how far they may be off.
 
     Args:
-        model, q: as fitted, with windows of three symbols.
+        model: how windows are counted.
+        laws: of the fit.
+        released: windows.
         rng: public randomness.
-        noise_aware: whether the noise counts.
+        noise_aware: whether the noise counts in the deviations.
     """
-    v = model.n_symbols
-    number = np.concatenate([q.start_ww[:v, :v].ravel(), q.pooled.ravel()])
-    units, weight = max(float(q.start_ww[:v].sum()), 1.0), max(float(q.pooled.sum()), 1.0)
-    of_starts = np.arange(len(number)) < v * v
-    noise = np.where(of_starts, q.start_std, q.pooled_std) ** 2
-    start_k, first_k, step_kk = q.chain.laws(expected=False)
-    laws = StepLaws(start_k, first_k, step_kk, model.shown_kv(q.chain))
+    v, x_p = model.n_symbols, np.zeros(laws.size)
+    num_starts, num_windows = v**released.starts, v**released.length
     for _ in range(_DRAWN):
-        people = _people(model, laws, weight / units, rng)
-        left_w = np.where(of_starts, 1.0, np.append(np.zeros(v * v), people.kept(v**3)))
-        begun = np.bincount(people.code_nt[:, 0] * v + people.code_nt[:, 1], minlength=v * v) + 1.0
-        squares = np.append(begun / len(people.code_nt), people.squares(v**3))
-        scale = np.where(of_starts, units, weight / people.share)
+        people = _people(model, laws.at(x_p), released.weight / released.units, rng)
+        start_n = np.zeros(len(people.code_nt), np.int64)
+        for place in range(released.starts):
+            start_n = start_n * v + people.code_nt[:, place]
+        begun = np.bincount(start_n, minlength=num_starts) + 1.0
+        squares = np.append(begun / len(start_n), people.squares(num_windows))
+        left = people.kept(num_windows) / people.share
+        scale = np.append(np.full(num_starts, released.units), released.weight * left)
         # Longer sequences than are drawn vary as more people do.
-        alike = units * max(weight / units / people.weight, 1.0)
-        read = Read(number, noise + alike * squares, left_w, scale)
-        laws, gain = _fitted(laws, read)
-    return StepErrors(laws.step_kk, _std(laws, read, gain, people, alike, noise * noise_aware))
+        alike = released.units * max(released.weight / released.units / people.weight, 1.0)
+        problem = _WindowSquares(laws, released, released.noise_m + alike * squares, scale)
+        x_p, precision_pp, _ = descended(problem, x_p)
+    # How much each step moves with each window.
+    k, steps = len(laws.step_kk), laws.steps
+    to_step = np.kron(np.eye(k), free(k)) @ np.linalg.inv(precision_pp)[steps]
+    influence_me = np.vstack(
+        [(slope_cp / problem.variance_m[place, None]) @ to_step.T for place, _, slope_cp in problem.cells(x_p)]
+    )
+    places_nm = np.column_stack([start_n, people.place_nm + num_starts])
+    sample_e = alike * _variance(places_nm, np.column_stack([np.ones(len(start_n)), people.weight_nm]), influence_me)
+    noise_e = (released.noise_m * noise_aware) @ influence_me**2
+    std_e = np.sqrt(sample_e + noise_e + _PRECISION * (to_step**2).sum(axis=1))
+    return StepErrors(laws.at(x_p).step.value, std_e.reshape(k, k))
 
 
-def _people(model: HiddenMarkov, laws: StepLaws, weight: float, rng: np.random.Generator) -> DrawnPeople:
+def _people(model: WindowsOfPeople, laws: LawSlopes, weight: float, rng: np.random.Generator) -> DrawnPeople:
     """People of the laws, whose windows weigh so much on average."""
-    sound = (np.maximum(law, _LEAST_DRAWN) for law in laws)
-    start_k, _, step_kk, shown_kv = (law / law.sum(axis=-1, keepdims=True) for law in sound)
+    sound = (np.maximum(law, _LEAST_DRAWN) for law in (laws.start.value, laws.step.value, laws.shown.value.T))
+    start_k, step_kk, shown_kv = (law / law.sum(axis=-1, keepdims=True) for law in sound)
 
     def people(number: int, length: int) -> Ints:
         return dynamics.shown(dynamics.drawn(start_k, [step_kk], number, length, rng), shown_kv, rng)
@@ -199,189 +411,13 @@ def _people(model: HiddenMarkov, laws: StepLaws, weight: float, rng: np.random.G
     return draw_people(people, sizes, model.max_length, weight, rng)
 
 
-def _fitted(laws: StepLaws, read: Read) -> tuple[StepLaws, Floats]:
-    """The laws by damped Newton steps, and H there."""
-    damping = 1.0
-    inner, slope, best = _normal(laws, read)
-    for _ in range(_ROUNDS):
-        moved = laws.moved(np.asarray(np.linalg.solve(inner + damping * np.eye(len(slope)), slope), dtype=np.float64))
-        normal = _normal(moved, read)
-        if normal[2] > best:
-            damping *= 10
-            continue
-        drop, damping = best - normal[2], max(damping / 10, 1.0)
-        laws, (inner, slope, best) = moved, normal
-        if drop < _STILL:
-            break
-    return laws, inner + np.eye(len(slope))
-
-
-def _normal(laws: StepLaws, read: Read) -> tuple[Floats, Floats, float]:
-    """Jᵀ v⁻¹ J, Jᵀ v⁻¹ (n - μ), and the squares (n - μ)² / v."""
-    size = sum(law.size for law in laws) - 2 * len(laws.start_k)
-    inner, slope, squares = np.zeros((size, size)), np.zeros(size), 0.0
-    for cells in slope_cells(laws, read):
-        miss, whitened = cells.number - cells.mean, cells.slope / cells.variance[:, None]
-        inner += whitened.T @ cells.slope
-        slope += whitened.T @ miss
-        squares += float((miss**2 / cells.variance).sum())
-    return inner, slope, squares
-
-
-def _std(laws: StepLaws, read: Read, gain: Floats, people: DrawnPeople, units: float, noise: Floats) -> Floats:
-    """Standard deviations of the steps."""
-    k, v = laws.shown_kv.shape
-    steps = slice(2 * k, 2 * k + k * (k - 1))
-    to_step = np.kron(np.eye(k), free(k)) @ cho_solve(cho_factor(gain), np.eye(len(gain)))[steps]
-    influence = np.vstack([(cells.slope / cells.variance[:, None]) @ to_step.T for cells in slope_cells(laws, read)])
-    total, square = np.zeros(k * k), np.zeros(k * k)
-    for first in range(0, len(people.code_nt), _TOGETHER):
-        some = slice(first, first + _TOGETHER)
-        code_nt, place_nm = people.code_nt[some], people.place_nm[some] + v * v
-        added_ne = influence[code_nt[:, 0] * v + code_nt[:, 1]]
-        for place_n, weight_n in zip(place_nm.T, people.weight_nm[some].T, strict=True):
-            added_ne = added_ne + weight_n[:, None] * influence[place_n]
-        total, square = total + added_ne.sum(axis=0), square + (added_ne**2).sum(axis=0)
-    n = len(people.code_nt)
-    sample = units * np.maximum(square / n - (total / n) ** 2, 0.0)
-    prior = (to_step**2).sum(axis=1)
-    return np.asarray(np.sqrt(sample + noise @ influence**2 + prior).reshape(k, k))
-
-
-class Law(NamedTuple):
-    """Weights of all starts and of all pairs (2,), first states (K,), steps (K, K), means and log variances (K, D)."""
-
-    total_b: Floats
-    start_k: Floats
-    step_kk: Floats
-    mean_kd: Floats
-    log_kd: Floats
-
-    @classmethod
-    def of(cls, chain: HiddenChain) -> Law:
-        """That of a fit."""
-        start_k, _, step_kk = chain.laws(expected=False)
-        total_b = np.array([(counts - chain.prior).sum() for counts in (chain.start_k, chain.pooled_k)])
-        shown: Any = chain.emissions
-        return cls(total_b, start_k, step_kk, shown.mean_dk.T, np.log(shown.variance_dk.T))
-
-    def sound(self) -> Law:
-        """The nearest law that people can be drawn from."""
-        start_k, step_kk = np.maximum(self.start_k, _LEAST), np.maximum(self.step_kk, _LEAST)
-        return Law(
-            np.clip(self.total_b, 2.0, _MOST),
-            start_k / start_k.sum(),
-            step_kk / step_kk.sum(axis=1, keepdims=True),
-            np.clip(self.mean_kd, -1.0, 1.0),
-            np.clip(self.log_kd, math.log(_NARROW), 0.0),
-        )
-
-    def moved(self, found: Law, fits: list[Law]) -> Law:
-        """The law with what the fits to its people lack of the one that was found."""
-        back = (np.mean(ones, axis=0) for ones in zip(*fits, strict=True))
-        return Law(*(law + one - mean for law, one, mean in zip(self, found, back, strict=True)))
-
-    def drawn(self, n: int, length: int, rng: np.random.Generator) -> Floats:
-        """Points of n people, (n, length, D)."""
-        state_nt = dynamics.drawn(self.start_k, [self.step_kk], n, length, rng)
-        return np.asarray(rng.normal(self.mean_kd[state_nt], np.exp(self.log_kd / 2)[state_nt]))
-
-
-def number_errors(
-    model: HiddenCells, q: HiddenCellsPosterior, rng: np.random.Generator, *, noise_aware: bool = True
-) -> StepErrors:
-    """The steps with what bends them put back, and how far they may be off.
-
-    Args:
-        model, q: as fitted.
-        rng: public randomness.
-        noise_aware: whether the noise counts in the deviations.
-    """
-    fitted = law = Law.of(q.chain)
-    for samples in _SAMPLES:
-        sums = _Sums.of(model, q, law.sound(), rng)
-        added = [sums.added(rng) for _ in range(samples)]
-        fits = sums.fits(added, rng, noisy=1.0)
-        law = law.moved(fitted, fits)
-    counted = fits if noise_aware else sums.fits(added, rng, noisy=0.0)
-    # The mean of the fits is no better known than from so many.
-    std_kk = np.std([fit.step_kk for fit in counted], axis=0, ddof=1) * math.sqrt(1 + 1 / samples)
-    return StepErrors(law.step_kk, np.asarray(std_kk))
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """What drawn people add to the blocks, and fits to it.
-
-    Attributes:
-        number: n, of people who came, longer sequences than are drawn as more people.
-        length_n: lengths that are drawn from.
-    """
-
-    model: HiddenCells
-    q: HiddenCellsPosterior
-    law: Law
-    number: float
-    length_n: Ints
-
-    @classmethod
-    def of(cls, model: HiddenCells, q: HiddenCellsPosterior, law: Law, rng: np.random.Generator) -> _Sums:
-        """With as many people as starts were released, and lengths by what pairs weigh."""
-        number, pairs = law.total_b.tolist()
-        weight = pairs / number
-
-        def codes(n: int, length: int) -> Ints:
-            value_ntd = law.drawn(n, length, rng)
-            return model.cells.placed(value_ntd.reshape(n * length, -1))[0].reshape(n, length)
-
-        sizes = model.n_symbols, model.length, model.power, model.bound
-        people = dynamics.draw_people(codes, sizes, model.max_length, weight, rng)
-        length_n = 1 + np.count_nonzero(people.weight_nm, axis=1)
-        return cls(model, q, law, number * max(weight / people.weight, 1.0), length_n)
-
-    @property
-    def people(self) -> int:
-        """People of a sample, m."""
-        return int(min(self.number, _PEOPLE, _POINTS / self.length_n.mean()))
-
-    def added(self, rng: np.random.Generator) -> list[Floats]:
-        """Means of what people of the law add to each block, clipped."""
-        length_n = rng.choice(self.length_n, self.people)
-        value_ntd = self.law.drawn(len(length_n), int(length_n.max()), rng)
-        model, (n, longest, d) = self.model, value_ntd.shape
-        v, size = model.n_symbols, 3 * d * model.n_symbols
-        code_t, u_td = model.cells.placed(value_ntd.reshape(n * longest, d))
-        code_nt = code_t.reshape(n, longest)
-        sizes = v, model.length, model.power, model.bound
-        pairs = dynamics.clipped_people(code_nt, length_n, *sizes)
-        there_t = np.flatnonzero(np.arange(longest) < length_n[:, None])
-        shown = cell_moments(code_t, u_td, there_t)
-        place_tf = (there_t // longest * size)[:, None] + shown.place_tf
-        sum_nf = np.bincount(place_tf.ravel(), shown.value_tf.ravel(), n * size).reshape(n, size)
-        own_nf = length_n[:, None] ** (model.power - 1.0) * sum_nf
-        norm_n = np.sqrt((own_nf**2).sum(axis=1))
-        moments_f = np.minimum(1.0, model.blocks["moments"].bound / norm_n) @ own_nf
-        sums = np.bincount(code_nt[:, 0], minlength=v), pairs.summed(pairs.weight_nm, v * v).reshape(v, v)
-        return [np.asarray(total / n, dtype=np.float64) for total in (*sums, moments_f[:, None])]
-
-    def fits(self, added: list[list[Floats]], rng: np.random.Generator, *, noisy: float) -> list[Law]:
-        """The laws that are fitted to what each sample added, states in the order of the fit that was found."""
-        mean = [np.mean(block, axis=0) for block in zip(*added, strict=True)]
-        wide, fits = math.sqrt(self.people / self.number + 1 / len(added)), []
-        number_b = self.law.total_b[0], self.number, self.number
-        for sums in added:
-            blocks = zip(number_b, mean, sums, noisy * self.q.noise_b, strict=True)
-            shown = [
-                n * (every + wide * (sums_of_one - every)) + rng.normal(0, std, sums_of_one.shape)
-                for n, every, sums_of_one, std in blocks
-            ]
-            chain = self.model.fitted(*self.model.read(shown, self.q.noise_b), self.q.chain).chain
-            fits.append(Law.of(chain.permuted(_order(chain, self.q.chain))))
-        return fits
-
-
-def _order(chain: HiddenChain, like: HiddenChain) -> Ints:
-    """The states by whose means are nearest."""
-    one_kd, two_kd = Law.of(like).mean_kd, Law.of(chain).mean_kd
-    square_kk = ((one_kd[:, None] - two_kd) ** 2).sum(axis=2)
-    return np.asarray(linear_sum_assignment(np.nan_to_num(square_kk))[1])
+def _variance(place_nm: Ints, weight_nm: Floats, influence_me: Floats) -> Floats:
+    """Variance among people of what their windows move, (E,)."""
+    total, square = np.zeros(influence_me.shape[1]), np.zeros(influence_me.shape[1])
+    for first in range(0, len(place_nm), _TOGETHER):
+        place, weight = place_nm[first : first + _TOGETHER], weight_nm[first : first + _TOGETHER]
+        ends = np.arange(0, place.size + 1, place.shape[1])
+        added_nm = csr_array((weight.ravel(), place.ravel(), ends), (len(place), len(influence_me)))
+        moved_ne = np.asarray(added_nm @ influence_me)
+        total, square = total + moved_ne.sum(axis=0), square + (moved_ne**2).sum(axis=0)
+    return np.asarray(np.maximum(square / len(place_nm) - (total / len(place_nm)) ** 2, 0.0))

@@ -40,6 +40,7 @@ from dpvb.guards.domains import Nonnegatives, Positives
 from dpvb.guards.errors import ParameterError, check_integer
 from dpvb.models.sequences import passes
 from dpvb.models.sequences.emissions import Gaussian, Shown
+from dpvb.models.sequences.errors import CellTable, ChainLaws, ReleasedWindows, StepErrors, step_errors
 from dpvb.models.sequences.hidden_chain import HiddenChain, Laws
 from dpvb.models.sequences.passes import StateSums, Walk
 from dpvb.models.sequences.windows import (
@@ -89,6 +90,12 @@ class Cells:
     def width(self) -> float:
         """From a node to the next one."""
         return 2.0 / (self.per_column - 1)
+
+    @property
+    def end_g(self) -> Floats:
+        """Ends of the cells of a column, (G + 1,); those at both ends of the range hold all that is beyond."""
+        inner = np.linspace(-1.0, 1.0, self.per_column)[:-1] + self.width / 2
+        return np.concatenate([[-np.inf], inner, [np.inf]])
 
     @property
     def node_vd(self) -> Floats:
@@ -174,10 +181,19 @@ def _squares(x_vd: Floats, centre_kd: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class HiddenCellsPosterior:
-    """q: the chain, public chances by which the centres of R starts are drawn, (R, K), and noise std of each block."""
+    """q: the chain, and what was released.
+
+    Attributes:
+        chain: the posterior.
+        chance_rk: public chances by which the centres of R starts are drawn, (R, K).
+        starts_v, pairs_vv: the blocks as they came.
+        noise_b: noise std of each block.
+    """
 
     chain: HiddenChain
     chance_rk: Positives
+    starts_v: Floats
+    pairs_vv: Floats
     noise_b: Nonnegatives = field(default_factory=lambda: np.zeros(3))
 
 
@@ -253,7 +269,8 @@ class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
         """All states alike, and the chances of the starts."""
         k, one_dk = self.n_states, np.ones((self.n_columns, self.n_states))
         chain = HiddenChain(np.ones(k), np.ones(k), np.ones((k, k)), self._states(0.0 * one_dk), _PRIOR)
-        return HiddenCellsPosterior(chain, 1.0 - rng.random((self.n_init, k)))
+        v = self.n_symbols
+        return HiddenCellsPosterior(chain, 1.0 - rng.random((self.n_init, k)), np.zeros(v), np.zeros((v, v)))
 
     def e_step(self, q: HiddenCellsPosterior, batch: NumberRows, blocks: Mapping[str, Block]) -> Contributions:
         """Counts of cells and their moments, whatever q is."""
@@ -270,10 +287,12 @@ class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
     def started(self, s: Estimate, q: HiddenCellsPosterior) -> HiddenCellsPosterior:
         """What was released, read once, and the best of the fits to it."""
         noise_b = np.array([s.noise_std(name) for name in self.blocks])
-        windows, value_vd = self.read([s.read(name) for name in self.blocks], noise_b)
+        starts_v, pairs_vv, moments = (s.read(name) for name in self.blocks)
+        windows, value_vd = self.read([starts_v, pairs_vv, moments], noise_b)
         starts = (start_from_cells(windows, value_vd, chance_k, self._states, _PRIOR) for chance_k in q.chance_rk)
         fits = [self.fitted(windows, value_vd, one) for one in starts]
-        return replace(q, chain=max(fits, key=lambda fit: fit.log).chain, noise_b=noise_b)
+        best = max(fits, key=lambda fit: fit.log).chain
+        return replace(q, chain=best, starts_v=starts_v, pairs_vv=pairs_vv, noise_b=noise_b)
 
     def read(self, released: Sequence[Floats], noise_b: Floats) -> tuple[Windows, Floats]:
         """Windows, and means and variances of the points of each cell, from what the blocks released.
@@ -292,6 +311,22 @@ class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
     def fitted(self, windows: Windows, value_vd: Floats, start: HiddenChain) -> Fit[HiddenChain]:
         """The fit to windows of cells from a start."""
         return fit_windows(windows, start, value_vd, rounds=_ROUNDS, expected=self.estimate == "posterior")
+
+    def step_errors(self, q: HiddenCellsPosterior, rng: np.random.Generator, *, noise_aware: bool = True) -> StepErrors:
+        """The steps without bias, and their standard errors, from cells of starts and pairs of cells.
+
+        Args:
+            q: as fitted.
+            rng: public randomness.
+            noise_aware: whether the noise counts.
+        """
+        shown, (start_k, first_k, step_kk) = q.chain.emissions, q.chain.laws(expected=False)
+        assert isinstance(shown, Gaussian)
+        table = CellTable(shown.mean_dk.T, np.log(shown.variance_dk.T), self.cells.end_g)
+        start_std, pairs_std = q.noise_b[:2].tolist()
+        released = ReleasedWindows.of(q.starts_v, start_std, q.pairs_vv, pairs_std, float(q.starts_v.sum()))
+        laws = ChainLaws(start_k, first_k, step_kk, table)
+        return step_errors(self, laws, released, rng, noise_aware=noise_aware)
 
     def score(self, q: HiddenCellsPosterior, rows: NumberRows) -> Floats:
         """Log-density of the points of each sequence, (n,), in nats; what is missing says nothing."""

@@ -44,6 +44,7 @@ from dpvb.guards.domains import Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
 from dpvb.models.sequences import passes
 from dpvb.models.sequences.emissions import Bernoulli, Categorical, Emissions, Poisson, Shown, Values, likelihoods
+from dpvb.models.sequences.errors import ChainLaws, FreeTable, ReleasedWindows, StepErrors, step_errors
 from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
 from dpvb.models.sequences.passes import StateSums, Walk
 from dpvb.models.sequences.windows import (
@@ -347,6 +348,22 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
     def shown_kv(self, chain: HiddenChain) -> Floats:
         """Probabilities of the symbols in every state, (K, V)."""
         return np.exp(chain.emissions.log_likelihood(self.alphabet.value_v, expected=False)).T
+
+    def step_errors(
+        self, q: HiddenMarkovPosterior, rng: np.random.Generator, *, noise_aware: bool = True
+    ) -> StepErrors:
+        """The steps without bias, and their standard errors; with windows of three symbols.
+
+        Args:
+            q: as fitted.
+            rng: public randomness.
+            noise_aware: whether the noise counts.
+        """
+        v, (start_k, first_k, step_kk) = self.n_symbols, q.chain.laws(expected=False)
+        laws = ChainLaws(start_k, first_k, step_kk, FreeTable(self.shown_kv(q.chain)))
+        starts_vv, units = q.start_ww[:v, :v], float(q.start_ww[:v].sum())
+        released = ReleasedWindows.of(starts_vv, q.start_std, q.pooled, q.pooled_std, units)
+        return step_errors(self, laws, released, rng, noise_aware=noise_aware)
 
     def score(self, q: HiddenMarkovPosterior, rows: SequenceRows | NumberRows) -> Floats:
         """Log-probability of the symbols of each sequence, (n,), in nats; a gap says nothing."""

@@ -39,6 +39,7 @@ import numpy as np
 
 from dpvb.guards.arrays import Floats
 from dpvb.models.sequences import kalman, linear_moments
+from dpvb.models.sequences.errors import descended
 from dpvb.models.sequences.kalman import LinearSystem
 from dpvb.models.sequences.linear_moments import law_of_windows, slopes
 
@@ -72,18 +73,6 @@ _LEAST_NOISE_SHARE = 1e-9
 _WITHIN = 1.4
 # Times that weights are set.
 _ROUNDS = 4
-# Gauss-Newton steps for each set of weights.
-_STEPS = 12
-# Gain of χ² below which the steps end.
-_GAIN = 1e-3
-# Damping of the first step.
-_DAMPING = 1e-3
-# Factor by which the damping grows after a step that fails.
-_MORE = 10.0
-# Factor by which the damping shrinks after a step that succeeds.
-_LESS = 0.04
-# Failures of one step after which the iteration ends.
-_TRIES = 10
 # Upper limit for the share of a person's moments that clipping is taken to remove.
 _MOST_TAKEN = 0.95
 # Times that people are drawn and the bias due to clipping is corrected.
@@ -469,57 +458,53 @@ def fit_posterior(
     prior = SystemPrior.of(x_p, shape)
     for _ in range(rounds):
         weights = [MomentWeights.at(one, x_p, b, shape) for b, one in enumerate(blocks)]
-        x_p, precision_pp, score_bpe = _descended(blocks, weights, prior, x_p, shape)
+        squares = _MomentSquares(blocks, weights, prior, shape)
+        x_p, precision_pp, at_p = descended(squares, x_p)
         inverse_pp = np.asarray(np.linalg.inv(precision_pp + rotation_penalty(x_p, shape, precision_pp)))
         prior = prior.updated(x_p, inverse_pp, shape)
-    size = len(vector_p)
-    return SystemPosterior(x_p[:size], np.exp(x_p[size:]), inverse_pp, prior.precision_p, score_bpe)
+    size, scores = len(vector_p), squares.scores(at_p)
+    return SystemPosterior(x_p[:size], np.exp(x_p[size:]), inverse_pp, prior.precision_p, scores)
 
 
-def _descended(
-    blocks: Sequence[ReleasedMoments], weights: list[MomentWeights], prior: SystemPrior, x_p: Floats, shape: SystemShape
-) -> tuple[Floats, Floats, list[Floats]]:
-    """The best system that damped steps of Gauss and Newton find, its precision, and the scores' matrices."""
-    damping, lost = _DAMPING, _lost(blocks, weights, prior, x_p, shape)
-    for step in range(_STEPS + 1):
+@dataclass(frozen=True)
+class _MomentSquares:
+    """Squares of all released moments with set weights."""
+
+    blocks: Sequence[ReleasedMoments]
+    weights: list[MomentWeights]
+    prior: SystemPrior
+    shape: SystemShape
+
+    def lost(self, x_p: Floats) -> float:
+        """χ² of the moments and of the prior; inf if a number overflows."""
+        with np.errstate(all="ignore"):
+            lost = float(self.prior.precision_p @ (x_p - self.prior.mean_p) ** 2) + growth(x_p, self.shape)[0] ** 2
+            for b, (block, weight) in enumerate(zip(self.blocks, self.weights, strict=True)):
+                expected_ee = expected(*law(block, x_p, self.shape), self.shape) + block.taken
+                left_ee = weight.of(block.gram - np.exp(log_number(x_p, b, self.shape)) * expected_ee)
+                lost += float(np.sum(left_ee**2))
+        return lost if math.isfinite(lost) else math.inf
+
+    def normal(self, x_p: Floats) -> tuple[Floats, Floats]:
+        """H, and minus half the gradient."""
+        prior = self.prior
         precision_pp, ascent_p = np.diag(prior.precision_p), -prior.precision_p * (x_p - prior.mean_p)
-        grown, slope_p = growth(x_p, shape)
+        grown, slope_p = growth(x_p, self.shape)
         precision_pp, ascent_p = precision_pp + np.outer(slope_p, slope_p), ascent_p - grown * slope_p
-        score_bpe = []
-        for b, (block, weight) in enumerate(zip(blocks, weights, strict=True)):
-            slope_pee, left_ee = linear(block, weight, x_p, b, shape)
+        for b, (block, weight) in enumerate(zip(self.blocks, self.weights, strict=True)):
+            slope_pee, left_ee = linear(block, weight, x_p, b, self.shape)
             flat_pe = slope_pee.reshape(len(x_p), -1)
             precision_pp = precision_pp + flat_pe @ flat_pe.T
             ascent_p = ascent_p + flat_pe @ left_ee.ravel()
-            made_pee = weight.basis_ee @ (slope_pee * weight.weight_ee) @ weight.basis_ee.T
-            score_bpe.append(made_pee.reshape(len(x_p), -1))
-        if step == _STEPS:
-            break
-        before = lost
-        for _ in range(_TRIES):
-            damped_pp = precision_pp + damping * np.diag(np.diagonal(precision_pp) + 1e-12)
-            new_p = x_p + np.linalg.solve(damped_pp, ascent_p)
-            lost = _lost(blocks, weights, prior, new_p, shape)
-            if lost < before:
-                x_p, damping = new_p, damping * _LESS
-                break
-            damping *= _MORE
-        if not lost < before - _GAIN:
-            break
-    return x_p, precision_pp, score_bpe
+        return precision_pp, ascent_p
 
-
-def _lost(
-    blocks: Sequence[ReleasedMoments], weights: list[MomentWeights], prior: SystemPrior, x_p: Floats, shape: SystemShape
-) -> float:
-    """χ² of the moments and of the prior; no number is infinite."""
-    with np.errstate(all="ignore"):
-        lost = float(prior.precision_p @ (x_p - prior.mean_p) ** 2) + growth(x_p, shape)[0] ** 2
-        for b, (block, weight) in enumerate(zip(blocks, weights, strict=True)):
-            expected_ee = expected(*law(block, x_p, shape), shape) + block.taken
-            left_ee = weight.of(block.gram - np.exp(log_number(x_p, b, shape)) * expected_ee)
-            lost += float(np.sum(left_ee**2))
-    return lost if math.isfinite(lost) else math.inf
+    def scores(self, x_p: Floats) -> list[Floats]:
+        """For each block the matrices whose products with its moments make θ̂ move by H⁻¹, (P, (E + 1)²)."""
+        score_bpe = []
+        for b, (block, weight) in enumerate(zip(self.blocks, self.weights, strict=True)):
+            weighted_pee = linear(block, weight, x_p, b, self.shape)[0] * weight.weight_ee
+            score_bpe.append((weight.basis_ee @ weighted_pee @ weight.basis_ee.T).reshape(len(x_p), -1))
+        return score_bpe
 
 
 def _radius(step_skk: Floats) -> Floats:
