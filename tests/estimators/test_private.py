@@ -20,7 +20,7 @@ from planted import edit, kills
 import dpvb
 from dpvb.core.schedule import Schedule
 from dpvb.errors import CheckpointError, ModelFileError, ParameterError
-from dpvb.estimators.private import Rows
+from dpvb.estimators.private import ModelRows
 from dpvb.results import model_file
 
 X = np.full((40, 2), 0.5)
@@ -211,7 +211,7 @@ def test_a_model_that_only_no_data_make_fail_is_fitted(members: dict[str, Any]) 
 
 
 @kills("leaks", "a tryout on the private rows")
-@edit("estimators/private.py", "return source, Rows(zeros)", "return source, source")
+@edit("estimators/private.py", "return rows, nobody", "return rows, rows")
 def test_a_tryout_looks_at_no_row_of_the_data() -> None:
     seen = []
 
@@ -290,7 +290,7 @@ class Households:
     unit = "household"
 
     def __init__(self, design: Any) -> None:
-        self._rows = Rows(design)
+        self._rows = ModelRows(design)
 
     def count(self) -> int:
         return self._rows.count()
@@ -299,7 +299,7 @@ class Households:
         return self._rows.chunks()
 
     def empty(self) -> Any:
-        return next(Rows(dpvb.data.Design(X[:0], row_norm=1.0)).chunks())
+        return next(ModelRows(dpvb.data.Design(X[:0], row_norm=1.0)).chunks())
 
 
 def test_units_of_several_rows_are_clipped_by_one_factor_unless_asked_otherwise() -> None:

@@ -88,11 +88,12 @@ def test_intervals_include_the_noise_and_hold_the_truth(fitted: Any) -> None:
     ends = {name: (low, high) for name, _, low, high in fitted.intervals(1 - 1e-7)}
     for name, truth in zip(COLUMNS, 2 * BETA, strict=True):  # per row, which is x/2
         assert ends[name][0] < truth < ends[name][1], name
+    # At ε = 0.1 the noise of the averaged scores is beyond their sampling error.
     widths = [
-        {name: high - low for name, _, low, high in model.intervals()}
-        for model in (odds(math.inf).fit(*people()), fitted)
+        sum(high - low for _, _, low, high in odds(epsilon).fit(*people()).intervals()[3:])
+        for epsilon in (math.inf, 0.1)
     ]
-    assert all(widths[1][name] > widths[0][name] for name in COLUMNS)
+    assert widths[1] > 1.5 * widths[0]
 
 
 def test_it_keeps_every_law() -> None:
@@ -303,6 +304,7 @@ def test_the_command_line_opens_it(folder: Path) -> None:
     for words in (
         (*fit, *budget),
         ("show", "m.dpvb"),
+        ("show", "m.dpvb", "--what", "estimates"),
         ("report", "m.dpvb", "--out", "m.html"),
         ("synthesize", "m.dpvb", "--rows", 5, "--out", "s.csv"),
     ):

@@ -211,7 +211,9 @@ class Private(PrivateEstimator):
         self._check_fitted()
         if self._fitted_model.defines("intervals"):
             rows = tuple((*row, "") for row in self.intervals())
-            yield Intervals(title="Estimates", note="With 95 % credible intervals.", rows=rows, reference=0.0)
+            yield Intervals(
+                title="Estimates", name="estimates", note="With 95 % credible intervals.", rows=rows, reference=0.0
+            )
         yield from _figures(self._fitted_model, self.q_)
 
     def _check_defined(self, method: str) -> None:
@@ -291,7 +293,7 @@ class Private(PrivateEstimator):
         if self.clip is not None:
             check_choice("clip", self.clip, ("block", "joint"))
             return self.clip
-        return "block" if isinstance(source, Rows) and source.unit == Design.row else "joint"
+        return "block" if isinstance(source, ModelRows) and source.unit == Design.row else "joint"
 
     def _response_of(self, X: Records) -> Response | None:
         """What y may be, by the parameter or by a table's schema.
@@ -348,7 +350,7 @@ class Private(PrivateEstimator):
         person = None if design.unit == Design.row else [0]
         zero_nd = np.zeros((1, design.width))
         zeros = Design(zero_nd, answer, response=response or LOGISTIC, row_norm=row_norm, group=person)
-        rows, nobody = (Rows(one, response is not None) for one in (design, zeros))
+        rows, nobody = (ModelRows(one, response is not None) for one in (design, zeros))
         return rows, nobody
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -392,7 +394,7 @@ class _RowFacts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rows:
+class ModelRows:
     """Rows of numbers as a model reads them, no row longer than 1: arrays, or with responses `DesignRows`."""
 
     design: AnyDesign
@@ -412,14 +414,14 @@ class Rows:
         """Number of privacy units; private under add/remove."""
         return self.design.count()
 
-    def parts(self, number: int) -> list[Rows | Shard]:
+    def parts(self, number: int) -> list[ModelRows | Shard]:
         """The same units in order, in at most so many sources of their own, or in their files."""
         return [
             Shard(one.path, partial(self._of_file, one)) if isinstance(one, Shard) else replace(self, design=one)
             for one in self.design.parts(number)
         ]
 
-    def _of_file(self, shard: Shard) -> Rows:
+    def _of_file(self, shard: Shard) -> ModelRows:
         return replace(self, design=cast("AnyDesign", shard.open()))
 
     def chunks(self) -> Iterator[RowsChunk]:
