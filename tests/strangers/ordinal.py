@@ -1,6 +1,6 @@
 """Ordinal regression with proportional odds, by the page docs/new-model.md; unit: a row.
 
-    P(y ≤ j | x) = σ(θ_j - x·β),   θ_0 < θ_1 < ... < θ_{J-2},   m = (θ_0, log(θ_1 - θ_0), ..., β) ~ N(m_0, 1/α)
+    P(y ≤ j | x) = σ(θ_j - x·β),   θ_0 < θ_1 < ... < θ_{J-2},   m = (θ_0, θ_1 - θ_0, ..., β) ~ N(m_0, 1/α)
 
 =====================  ======================================================================================
 model                  code
@@ -22,6 +22,8 @@ from dpvb.kernels.linear import product
 
 # Largest norm of a row's score; steeper rows are clipped.
 _BOUND = 2.0
+# Thresholds are so far apart at least.
+_LEAST = 0.05
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class ProportionalOdds(dpvb.Model):
 
     @property
     def names(self):
-        gaps = [f"log gap {j}" for j in range(1, self.n_levels - 1)]
+        gaps = [f"gap {j}" for j in range(1, self.n_levels - 1)]
         return ["threshold", *gaps, *self.columns]
 
     @property
@@ -67,26 +69,26 @@ class ProportionalOdds(dpvb.Model):
         return Odds(dpvb.FixedCurvature.start(prior_p, alpha=self.alpha, num_steps=self.num_steps))
 
     def parts(self, m_p, batch):
-        """Gaps, and of each row P(y ≤ its level), P(y < its level), and one-hot levels."""
+        """Of each row P(y ≤ its level), P(y < its level), and the place of its level."""
         j = self.n_levels
-        gap_j = np.exp(np.clip(m_p[1 : j - 1], -5, 5))
+        gap_j = np.maximum(m_p[1 : j - 1], _LEAST)
         theta_j = m_p[0] + np.append(0.0, np.cumsum(gap_j))
         level_n = np.nan_to_num(batch.y_n).astype(int)
         at_n = product(batch.x_nd, m_p[j - 1 :, None])[:, 0]
         upper_n = expit(np.append(theta_j, np.inf)[level_n] - at_n)
         lower_n = expit(np.append(-np.inf, theta_j)[level_n] - at_n)
-        return gap_j, upper_n, lower_n, level_n
+        return upper_n, lower_n, level_n
 
     def scores(self, m_p, batch):
         """Derivative of each row's log-likelihood, (n, p), scaled back to the bound; NaN for a faulty row."""
-        gap_j, upper_n, lower_n, level_n = self.parts(m_p, batch)
+        upper_n, lower_n, level_n = self.parts(m_p, batch)
         shift_n = 1 - upper_n - lower_n
         chance_n = np.maximum(upper_n - lower_n, 1e-12)
         slope_n = upper_n * (1 - upper_n) / chance_n
         place_j = np.arange(1, self.n_levels - 1)
         above_nj = place_j < level_n[:, None]  # Gaps below both of a row's thresholds move both of them.
         upper_nj = place_j == level_n[:, None]
-        gap_nj = gap_j * (shift_n[:, None] * above_nj + slope_n[:, None] * upper_nj)
+        gap_nj = shift_n[:, None] * above_nj + slope_n[:, None] * upper_nj
         g_np = np.hstack([shift_n[:, None], gap_nj, -shift_n[:, None] * batch.x_nd])
         length_n = np.sqrt(np.square(g_np).sum(axis=1))
         return g_np * (np.minimum(1, _BOUND / np.maximum(length_n, 1e-12)) + 0 * batch.y_n)[:, None]
@@ -108,7 +110,7 @@ class ProportionalOdds(dpvb.Model):
         level_j = np.maximum(s.project("levels"), 3 * s.noise_std("levels") + 1)
         theta_j = logit(np.cumsum(level_j)[:-1] / level_j.sum())
         start_p = np.zeros(len(self.names))
-        start_p[: len(theta_j)] = np.append(theta_j[0], np.log(np.diff(theta_j)))
+        start_p[: len(theta_j)] = np.append(theta_j[0], np.diff(theta_j))
         return Odds(q.known.at(start_p))
 
     def m_step(self, s, q):
@@ -121,13 +123,13 @@ class ProportionalOdds(dpvb.Model):
         return q.known.intervals(self.names, level)
 
     def score(self, q, batch):
-        _, upper_n, lower_n, _ = self.parts(q.known.posterior()[0], batch)
+        upper_n, lower_n, _ = self.parts(q.known.posterior()[0], batch)
         return np.log(np.maximum(upper_n - lower_n, 1e-12)) + 0 * batch.y_n
 
     def sample(self, q, n, rng):
         x_nd = rng.uniform(-1, 1, (n, len(self.columns))) / np.sqrt(len(self.columns))
         m_p = q.known.posterior()[0]
-        gap_j = np.exp(np.clip(m_p[1 : self.n_levels - 1], -5, 5))
+        gap_j = np.maximum(m_p[1 : self.n_levels - 1], _LEAST)
         theta_j = m_p[0] + np.append(0.0, np.cumsum(gap_j))
         at_n = x_nd @ m_p[self.n_levels - 1 :] + rng.logistic(size=n)
         return x_nd, (at_n[:, None] > theta_j).sum(axis=1)

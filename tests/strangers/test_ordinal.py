@@ -69,13 +69,13 @@ def test_without_noise_it_is_the_posterior_mode_and_does_not_swing() -> None:
     rows_nd = x_nd / 2.0
 
     def loss(m_p: np.ndarray) -> float:
-        theta_j = m_p[0] + np.append(0.0, np.cumsum(np.exp(m_p[1:3])))
+        theta_j = m_p[0] + np.append(0.0, np.cumsum(m_p[1:3]))
         at_n = rows_nd @ m_p[3:]
         upper_n = expit(np.append(theta_j, np.inf)[place_n] - at_n)
         lower_n = expit(np.append(-np.inf, theta_j)[place_n] - at_n)
         return float(-np.log(upper_n - lower_n).sum() + 0.05 * m_p @ m_p)
 
-    mode_p = minimize(loss, np.zeros(7)).x
+    mode_p = minimize(loss, np.array([-1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0])).x
     for steps in (16, 17, 60):
         model = odds(math.inf, ProportionalOdds(COLUMNS, 4, num_steps=steps)).fit(x_nd, y_n)
         np.testing.assert_allclose([*estimates(model).values()], mode_p, atol=0.01)
@@ -84,7 +84,7 @@ def test_without_noise_it_is_the_posterior_mode_and_does_not_swing() -> None:
 def test_intervals_include_the_noise_and_hold_the_truth(fitted: Any) -> None:
     """At level 1 - 1e-7 each of four intervals misses with a chance of 1e-7: a false alarm below 1e-6 in all."""
     report = fitted.report()
-    assert [row[0] for row in report.figures[0].rows] == ["threshold", "log gap 1", "log gap 2", *COLUMNS]
+    assert [row[0] for row in report.figures[0].rows] == ["threshold", "gap 1", "gap 2", *COLUMNS]
     ends = {name: (low, high) for name, _, low, high in fitted.intervals(1 - 1e-7)}
     for name, truth in zip(COLUMNS, 2 * BETA, strict=True):  # per row, which is x/2
         assert ends[name][0] < truth < ends[name][1], name

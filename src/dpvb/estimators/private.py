@@ -135,7 +135,8 @@ class Private(PrivateEstimator):
     def take(self, task: Task, q: object) -> None:
         """Keep q."""
         self.n_iter_, self.n_features_in_ = task.notes["steps"], task.notes["width"]
-        self._fitted_model, self.q_ = task.model, q
+        self._fitted_model: Model = task.model
+        self.q_: object = q
         self._rows = _RowFacts(*(task.notes[name] for name in ("names", "norm", "response")))
 
     def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def _fit(task: Task, plan: Plan, nobody: Source[Any], keep: Asked, show: Asked, 
             score(model, q, batch.rows)  # type: ignore[misc]
 
 
-def _ask(task: Task, q: Any, release: Release, batch: Chunk[Any]) -> None:
+def _ask(task: Task, q: object, release: Release, batch: Chunk[Any]) -> None:
     """Ask the model about a batch, and sum each block's contributions by themselves.
 
     Raises:

@@ -366,10 +366,12 @@ class FixedCurvature:
     def posterior(self) -> tuple[Floats, Floats]:
         """Mean, (d,), and covariance, (d, d), of the parameters; the covariance includes the privacy noise."""
         gain_e = self.eigenvalue_e / (self.eigenvalue_e + self.mean.noise)
-        # Information of the score through its noise: A (A + v)⁻¹ A.
-        precision_e = self.alpha + gain_e * self.eigenvalue_e
         pull_e = gain_e * (self.eigenvalue_e * self.mean.point_d + self.mean.score_d)
-        return self._back(pull_e / precision_e), (self.basis_de / precision_e) @ self.basis_de.T
+        mean_d = self._back(pull_e / (self.alpha + gain_e * self.eigenvalue_e))
+        # Information of the score through its noise, A (A + v)⁻¹ A, by eigenvalues at the low end of what they may be.
+        low_e = np.maximum(self.eigenvalue_e - self.hidden, 0.0)
+        precision_e = self.alpha + low_e**2 / (low_e + self.mean.noise + TINY)
+        return mean_d, (self.basis_de / precision_e) @ self.basis_de.T
 
     def intervals(self, names: Sequence[str], level: float) -> list[tuple[str, float, float, float]]:
         """Name, posterior mean, and ends of the credible interval of each parameter."""
