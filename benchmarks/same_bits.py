@@ -106,7 +106,9 @@ def fits() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "LDA, Poisson batches", topics(**POISSON)
     yield "LDA, batches of a fixed size", topics(**FIXED_SIZE)
     yield "LDA, persons", topics({"group": persons})
-    yield "LDA, two processes", topics({"cluster": "local:2"}, **POISSON)
+    # Earlier versions took the cluster as an argument of fit.
+    two = {"run": dpvb.Run(cluster="local:2")} if "Run" in dir(dpvb) else {"cluster": "local:2"}
+    yield "LDA, two processes", topics(two, **POISSON)
     yield "LDA, as published", topics(length_rule="resample", **PUBLISHED)
     for name in responses:
         yield name, regression(name)

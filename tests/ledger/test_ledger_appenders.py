@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,6 +116,24 @@ def charged(
 def event(end: State, run: str, facts: dict[str, Any], attempt: int = 0, dataset: str = "people") -> Entry:
     key = canonical(["event", run, attempt, facts["state"], facts["step"]])
     return row(end, "event", dataset, run, key, facts, attempt=attempt)
+
+
+@kills("releases", "charges of an earlier accountant forgotten behind a stranger's row")
+@edit("ledger/following.py", "(store.shared and _has_another_form(one))", "False")
+def test_a_form_that_a_stranger_takes_hides_no_charge_of_an_earlier_version(
+    team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Composition([Event("fixed_size", 0.05, 3.0, 10, 2.0)], PEOPLE["neighboring_relation"])
+    with psycopg.connect(team.theirs, autocommit=True) as connection:
+        insert(connection, replace(charged(state(connection), "stranger"), form=pricing.form(plan)).sealed())
+        before = charged(state(connection), "earlier", plan=plan.scaled(2.0))
+        body = canonical({**before.facts, "cost": plan.to_dict()})
+        insert(connection, replace(before, body=body, form=pricing.form(plan)).sealed())
+        counted = state(connection).price("people").counted * spending.UNIT
+        connection.execute("UPDATE dpvb.head SET seq = seq")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # Who has never seen the ledger begins at its last row.
+    with Ledger(team.theirs) as again:
+        assert again.remaining("people").spent_adaptive == counted
 
 
 def registered(end: State, facts: Dataset) -> Entry:

@@ -160,14 +160,14 @@ def _field(value: Any, hint: Any) -> Any:
         raise ParameterError(f"{value!r} must be values with commas between, each a {kind.__name__}.") from None
 
 
-def fitting(kind: type[PrivateEstimator], name: str) -> Callable[..., None]:
+def fitting(name: str) -> Callable[..., None]:
     """The function that a kind's command calls; its signature has the options, and those of a model of one's own."""
     from dpvb.runs.run import Run
 
+    kind = kind_named(name)
     own, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
     parts = {} if ":" not in name else {option.name: option for option in options_of_model(model_named(name), own)}
 
-    own, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
     of_the_run = inspect.signature(Run).parameters
 
     def command(
@@ -236,7 +236,7 @@ def _command(name: str) -> Any:
     words = needed(kind) if kind.example is None else f"{kind.example} "
     about = inspect.cleandoc(READINGS[str(kind.reads)].__doc__ or "").format(name=name, needed=words)
     program = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    program.command(name, help=f"{summary(inspect.getdoc(kind))}\n\n{about}")(fitting(kind, name))
+    program.command(name, help=f"{summary(inspect.getdoc(kind))}\n\n{about}")(fitting(name))
     return typer.main.get_command(program)
 
 
@@ -355,7 +355,7 @@ def resume(
     if name not in kinds() and ":" not in name:
         raise CheckpointError(f"{checkpoint}: its call is of {command!r}, which this version does not know.")
     kind = kind_named(name)
-    callback = fitting(kind, name)
+    callback = fitting(name)
     # Earlier versions kept the options' names.
     names = {word: name for name, word in kind.spelled.items()}
     given = {names.get(word, word): value for word, value in given.items()}

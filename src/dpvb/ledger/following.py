@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dpvb.accounting.forms import from_dict
 from dpvb.guards.errors import LedgerError
 from dpvb.ledger import turns
+from dpvb.ledger.chain import Entry
 from dpvb.ledger.head import Head
-from dpvb.ledger.state import WAY_OUT, State, check_hash, costs_more_now, set_back
+from dpvb.ledger.pricing import form
+from dpvb.ledger.state import ODD, WAY_OUT, State, check_hash, costs_more_now, set_back
 from dpvb.ledger.store import Store, Transaction
 
 
@@ -35,11 +38,21 @@ def begun(head: Head, store: Store, rows: Transaction) -> State:
     for name in state.charges:
         for seq, _ in rows.forms(name):
             one = rows.row(seq)
-            if one is not None and costs_more_now(one):
+            if one is not None and (costs_more_now(one) or (store.shared and _has_another_form(one))):
                 for entry in rows.of_form(one.form):
                     if (entry.dataset, entry.kind) == (name, "charge") and entry.seq <= head.seq:
                         state.recount(check_hash(entry))
     return state
+
+
+def _has_another_form(charge: Entry) -> bool:
+    """Whether a charge that somebody wrote past dpvb names another plan's form, and so speaks for none of its rows."""
+    if charge.kind != "charge":
+        return False
+    try:
+        return form(from_dict(charge.facts["cost"])) != charge.form
+    except ODD:
+        return True
 
 
 def caught_up(state: State, rows: Transaction) -> tuple[State, dict[int, str]]:
