@@ -165,17 +165,25 @@ def fitting(name: str) -> Callable[..., None]:
     from dpvb.runs.run import Run
 
     kind = kind_named(name)
-    own, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
-    parts = {} if ":" not in name else {option.name: option for option in options_of_model(model_named(name), own)}
+    of_estimator, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
+    parts = (
+        {} if ":" not in name else {option.name: option for option in options_of_model(model_named(name), of_estimator)}
+    )
 
     of_the_run = inspect.signature(Run).parameters
 
     def command(
         *,
-        out: options.Out,
+        out: Annotated[Path, typer.Option(help="The model file to write.")],
         overwrite: options.Overwrite = False,
         quiet: options.Quiet = False,
-        rehearse: options.Rehearse = False,
+        rehearse: Annotated[
+            bool,
+            options.run(
+                "Make the same call on made-up rows of the declared columns: no row is read, nothing spent or written.",
+                "--rehearse",
+            ),
+        ] = False,
         log_file: options.LogFile = None,
         **given: Any,
     ) -> None:
@@ -183,8 +191,8 @@ def fitting(name: str) -> Callable[..., None]:
             call = {**given, "out": out, "overwrite": overwrite, "quiet": quiet}
             resumption.remember(given["checkpoint"], f"fit_{name}", call)
         files.check_target(out, overwrite)
-        known = inspect.signature(kind).parameters
-        values = {name: value_of(name, value, hints[name]) for name, value in given.items() if name in known}
+        parameters = inspect.signature(kind).parameters
+        values = {name: value_of(name, value, hints[name]) for name, value in given.items() if name in parameters}
         if parts:
             of_fields = get_type_hints(own_model := model_named(name))
             values["model"] = own_model(**{field: _field(given.pop(field), of_fields[field]) for field in parts})
@@ -202,12 +210,12 @@ def fitting(name: str) -> Callable[..., None]:
             model.save(out, overwrite=True)  # What is there by now was looked at before anything was spent.
         log.write("statement", message=model.privacy_.brief)
         figure = next(model.facts_for_report(), None)
-        looks = "" if figure is None else f"dpvb show {out} --what {figure.name}; "
+        looks = "" if figure is None else f"dpvb show {out} --what {figure.name or 'all'}; "
         remark(f"{out}: {kind.__name__}, {spent(model)}. Next: {looks}dpvb show {out}")
 
     *shared, _ = inspect.signature(command, eval_str=True).parameters.values()
     # Those first that must be given.
-    every = (*of_files(kind), *parts.values(), *own.values(), *shared)
+    every = (*of_files(kind), *parts.values(), *of_estimator.values(), *shared)
     ordered = sorted(every, key=lambda option: option.default is not option.empty)
     command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     command.__annotations__ = {option.name: option.annotation for option in ordered}
