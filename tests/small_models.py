@@ -171,7 +171,7 @@ def of_paper_factors() -> cases.Case:
 
 def unit_rows(matrix: Floats, group: Any = None) -> Any:
     """Rows as `dpvb.Private` gives them to a model."""
-    return private.Rows(Design(matrix, row_norm=1.0, group=group))
+    return private.ModelRows(Design(matrix, row_norm=1.0, group=group))
 
 
 #: Two ranges that hold part of the values, and an indicator.

@@ -13,6 +13,7 @@ from dpvb.cli import files, options
 from dpvb.cli.root import app
 from dpvb.cli.terminal import echo, print_json, remark
 from dpvb.guards.errors import ModelFileError, ParameterError
+from dpvb.guards.strangers import imported
 
 if TYPE_CHECKING:
     from dpvb.audit import Check
@@ -24,7 +25,11 @@ _EACH = 15
 @app.command()
 def audit(
     model_class: Annotated[
-        str | None, typer.Argument(help="A class of models, such as LDA or LogisticRegression.")
+        str | None,
+        typer.Argument(
+            help="A class of models, such as LDA or LogisticRegression; or MODULE:NAME, a dpvb.audit.Case of your own "
+            "in a module that `dpvb --import MODULE` imports.",
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every model class.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Every form of a model class, not only one.")] = False,
@@ -43,7 +48,7 @@ def audit(
 
         dpvb audit --all --json
     """
-    from dpvb.audit import NAMES
+    from dpvb.audit import NAMES, Case
     from dpvb.audit import audit as run
     from dpvb.audit.kinds import forms
 
@@ -51,13 +56,20 @@ def audit(
         raise ParameterError(f"name one model class ({', '.join(NAMES)}), or give --all.")
     if attach is not None and model_class is None:
         raise ParameterError("--attach needs the class of the model.")
-    if model_class is not None and model_class not in NAMES:
+    case = None if model_class is None else imported(model_class)
+    if model_class is not None and model_class not in NAMES and not isinstance(case, Case):
+        if ":" in model_class:
+            module, _, name = model_class.partition(":")
+            raise ParameterError(
+                f"{name!r} must be a dpvb.audit.Case in a module that is imported: dpvb --import {module}."
+            )
         raise ParameterError(f"model class must be one of {', '.join(NAMES)}, got {model_class!r}.")
     model = None if attach is None else files.load_model(attach)
-    if model is not None and type(model).__name__ != model_class:
+    kind = "Private" if isinstance(case, Case) else model_class
+    if model is not None and type(model).__name__ != kind:
         raise ModelFileError(f"{attach}: holds a fitted {type(model).__name__}; the report would be of {model_class}.")
     names, workers = NAMES if model_class is None else (model_class,), min(4, os.cpu_count() or 1)
-    number = sum(len(forms(name)) if full else 1 for name in names)
+    number = 1 if isinstance(case, Case) else sum(len(forms(name)) if full else 1 for name in names)
     minutes = math.ceil(_EACH * number / min(workers, number) / 60)
     remark(f"audit of {', '.join(names)}: expect about {minutes} min on a quiet machine; each check is told when done.")
     shown = ""
@@ -68,7 +80,7 @@ def audit(
             echo(shown := check.subject, err=as_json)
         echo(f"  {check}", err=as_json)
 
-    report = run(*names, workers=workers, full=full, found=tell)
+    report = run(*(names if not isinstance(case, Case) else (case,)), workers=workers, full=full, found=tell)
     if as_json:
         print_json(report.to_dict())
     else:

@@ -402,13 +402,9 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
         """How well the result is known after a fit to n units under a calibrated plan: of every forecast the source.
 
-        By default the model's own answer, a name and a number; for a model without one, the noise of means.
+        By default the noise of means.
         """
-        knows = getattr(task.model, "knows", None)
-        answer = None if knows is None else knows(plan, n)
-        if isinstance(answer, Knowledge):
-            return answer
-        return Knowledge.of_means(plan, n) if answer is None else Knowledge(str(answer[0]), float(answer[1]))
+        return Knowledge.of_means(plan, n)
 
     def _knowledge_of_result(self) -> Knowledge | None:
         """How well the result of this fit is known, by its released numbers alone; None: nothing is said of it."""
