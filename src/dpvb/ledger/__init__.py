@@ -34,7 +34,7 @@ from dpvb.core.plan import Plan
 from dpvb.guards.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import says_what_lacks
 from dpvb.guards.strangers import parsed_json
-from dpvb.ledger import pricing, turns
+from dpvb.ledger import chain, pricing, turns
 from dpvb.ledger.address import checked_place, is_address, without_password
 from dpvb.ledger.chain import LOOK, MAX_BODY, Entry, canonical
 from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
@@ -325,7 +325,7 @@ class Ledger:
                 f"{type(cost).__name__}."
             )
         run = secrets.token_hex(16) if run is None else run
-        plan_digest = pricing.form(cost) if plan_digest is None else plan_digest
+        plan_digest = chain.form(cost) if plan_digest is None else plan_digest
         part = None if steps is None else [check_integer("steps", step, low=0) for step in steps]
         attempt = check_integer("attempt", attempt, low=0)
         if token is not None and not (isinstance(token, str) and token):
@@ -345,7 +345,7 @@ class Ledger:
         if releases is not None:
             body["order"] = order_of(cost, releases)
         key = canonical(["charge", check_name("run", run), attempt, kind, part])
-        form = pricing.form(cost)
+        form = chain.form(cost)
         with self._transaction(write=True) as (rows, state):
             facts = state.dataset(dataset)
             pricing.check_promise(facts, unit, cost)
@@ -507,7 +507,7 @@ class Ledger:
                 set's first plan beyond the filter, or has had another refund; or if more is asked for than can have
                 been left of its first charge, each step that was begun or charged again being used.
         """
-        key, form = turns.refund_key(check_name("run", run)), pricing.form(unstarted)
+        key, form = turns.refund_key(check_name("run", run)), chain.form(unstarted)
         with self._transaction(write=True) as (rows, state):
             if found := turns.keyed(rows, key):
                 if found.form != form:

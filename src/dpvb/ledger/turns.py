@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dpvb.accounting.forms import from_dict
 from dpvb.guards.errors import LedgerError
-from dpvb.ledger.chain import LOOK, Entry, canonical
+from dpvb.ledger.chain import LOOK, Entry, canonical, form
 from dpvb.ledger.head import Head
 from dpvb.ledger.past import Past
-from dpvb.ledger.pricing import form
 from dpvb.ledger.state import ODD, WAY_OUT, State, check_hash, costs_more_now, set_back
 from dpvb.ledger.store import Store, Transaction
 
