@@ -180,8 +180,9 @@ def test_pages_say_how_many_forecasts_were_near() -> None:
     results = parts((ROOT / "benchmarks" / "RESULTS.md").read_text())["Forecasts from public facts, against fits"]
     own, others = re.findall(r"cells within a factor 1\.5 \((\d+)%\)", results)
     [real] = re.findall(r"Real tables alone: (\d+ of \d+) cells", results)
-    choosing, weak = ((ROOT / "docs" / page).read_text() for page in ("choosing.md", "known-weaknesses.md"))
-    assert re.findall(r"(\d+) %\s(?:of cells )?on (?:the tables|others)", choosing) == [own, others]
+    pages = ("how-to/before-the-charge.md", "known-weaknesses.md")
+    forecast, weak = ((ROOT / "docs" / page).read_text() for page in pages)
+    assert re.findall(r"(\d+) %\s(?:of cells )?on (?:the tables|others)", forecast) == [own, others]
     assert re.findall(r"(\d+) % of cells on tables on which", weak) == [others]
     assert re.findall(r"in (\d+ of \d+)\s+cells on real tables", weak) == [real]
 
