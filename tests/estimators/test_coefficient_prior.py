@@ -123,8 +123,8 @@ def test_other_regressions_take_priors_too(kind: Any) -> None:
         fit = {"trials": np.full(2_000, 3)}
     else:
         given["max_count"], y_n, fit = 20, rng.poisson(np.exp(0.3 + 0.4 * x_nd[:, 0])), {}
-    first = kind().fit(x_nd, y_n, **fit, run=dpvb.Run(**given))
-    second = kind(prior=first).fit(x_nd[::-1], y_n[::-1], **fit, run=dpvb.Run(**given))
+    first = kind(**given).fit(x_nd, y_n, **fit)
+    second = kind(**given, prior=first).fit(x_nd[::-1], y_n[::-1], **fit)
     np.testing.assert_allclose(second.coef_std_, np.divide(first.coef_std_, math.sqrt(2)), rtol=0.05)
 
 
@@ -181,7 +181,7 @@ def test_a_prior_that_is_none_is_refused(prior: Any, said: str) -> None:
 def test_a_prior_of_other_columns_is_refused_by_name(first: dpvb.LogisticRegression, tmp_path: Path) -> None:
     def refused(said: str, rows: Table, **given: Any) -> None:
         with pytest.raises(ParameterError, match=said):
-            model(**{"prior": first}).fit(rows, run=dpvb.Run(**given))
+            model(**{"prior": first, **given}).fit(rows)
 
     other = Schema((Numeric("age", 0, 100), *COLUMNS[1:]), target=Target("y"))
     refused("'age' differs", table(30, schema=other))

@@ -110,7 +110,7 @@ def test_private_rows_have_no_score() -> None:
 )
 def test_public_mistakes_are_refused_with_a_way_out(given: dict[str, object], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
-        dpvb.FactorAnalysis(**GIVEN).fit(table(), run=dpvb.Run(**given))
+        dpvb.FactorAnalysis(**GIVEN, **given).fit(table())
 
 
 def test_columns_that_a_factor_model_cannot_have_are_refused() -> None:
@@ -128,7 +128,7 @@ def test_columns_that_a_factor_model_cannot_have_are_refused() -> None:
 def test_a_cluster_releases_the_same_bits(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     """At epsilon = inf there is no noise; what is left must be equal, bit for bit."""
     given = {"low": -4.0, "high": 4.0, "epsilon": math.inf, "delta": 1e-5}
-    alone, spread = (kind(2).fit(table(), run=dpvb.Run(**given, cluster=cluster)) for cluster in (None, "local:2"))
+    alone, spread = (kind(2, **given).fit(table(), run=dpvb.Run(cluster=cluster)) for cluster in (None, "local:2"))
     np.testing.assert_array_equal(alone.get_covariance(), spread.get_covariance())
 
 
@@ -234,9 +234,7 @@ def test_a_scree_plot_has_a_dot_and_an_interval_for_each_component() -> None:
 def test_parties_find_what_the_pooled_rows_say(kind: type) -> None:
     given = {"low": -4.0, "high": 4.0, "epsilon": math.inf, "delta": 1e-5}
     joined = dpvb.federated.simulate(kind(2, **given), np.split(table(), [100, 350]))
-    np.testing.assert_allclose(
-        joined.get_covariance(), kind(2).fit(table(), run=dpvb.Run(**given)).get_covariance(), atol=1e-12
-    )
+    np.testing.assert_allclose(joined.get_covariance(), kind(2, **given).fit(table()).get_covariance(), atol=1e-12)
 
 
 @KINDS

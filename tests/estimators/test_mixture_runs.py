@@ -146,7 +146,7 @@ def test_a_file_whose_groups_say_nothing_of_a_row_is_refused(tmp_path: Path) -> 
     sure = {**arrays, "mean_k": np.zeros(2)}
     model_file.save(tmp_path / "sure", kind="Mixture", arrays=sure, facts=facts)
     given = {**GIVEN, "epsilon": 1.0, "prior": tmp_path / "sure", "public_prior": True}
-    again = dpvb.Mixture(2, **GIVEN, epsilon=1.0).fit(part(people(), slice(None)), run=dpvb.Run(**given))
+    again = dpvb.Mixture(2, **given).fit(part(people(), slice(None)))
     assert again.means_ == pytest.approx(fitted.means_)
 
 

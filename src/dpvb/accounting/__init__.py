@@ -31,6 +31,7 @@ from dpvb.accounting.answers import (
     true_positive_rate,
 )
 from dpvb.accounting.calibration import calibrate, most_steps
+from dpvb.accounting.declared_costs import LaplaceNoise, StatedGuarantee, gaussian_noise
 from dpvb.accounting.divergences import (
     best_order_of,
     gaussian_mu_of,
@@ -49,10 +50,12 @@ __all__ = [
     "UNPROVEN_METHODS",
     "Answer",
     "Event",
+    "LaplaceNoise",
     "Method",
     "NeighboringRelation",
     "Sampler",
     "SecondOpinion",
+    "StatedGuarantee",
     "Steps",
     "answer",
     "belief",
@@ -67,6 +70,7 @@ __all__ = [
     "epsilon",
     "epsilon_of",
     "gaussian_mu_of",
+    "gaussian_noise",
     "log_moments_of",
     "noise_multiplier",
     "num_steps",

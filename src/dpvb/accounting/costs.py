@@ -42,6 +42,14 @@ class Cost(Protocol):
     def neighboring_relation(self) -> NeighboringRelation:
         """What neighbouring data sets differ in."""
 
+    @property
+    def added_delta(self) -> float:
+        """Probability that the mechanism shows what its noise does not cover; it adds to delta."""
+
+    @property
+    def noise(self) -> Cost:
+        """The same as far as its noise covers it."""
+
     def renyi(self, orders: Vector) -> Vector:
         """Upper bounds on the Renyi divergence at orders above 1, in both directions; inf where there is none."""
 
@@ -133,7 +141,9 @@ class Total:
         steps: Counter[Event] = Counter()
         for cost, count in self.costs:
             if not isinstance(cost, Composition):
-                return from_renyi(self.renyi, delta)
+                rest = delta - math.fsum(number * one.added_delta for one, number in self.costs)
+                noise = Total(tuple((one.noise, number) for one, number in self.costs))
+                return from_renyi(noise.renyi, rest) if rest > 0 else math.inf
             for event, number in _steps(cost.events).items():
                 steps[event] += count * number
         events = _merged({event: number for event, number in steps.items() if number > 0})

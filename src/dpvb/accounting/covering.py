@@ -58,7 +58,7 @@ def covering(cost: Cost, delta: float, reach: float, most: float, *, normal: boo
         (m, d); d is 0 for full batches, which are Gaussians themselves, but for what they add to delta; m is inf
         where nothing covers the cost.
     """
-    if isinstance(cost, Composition) and (added := cost.added_delta):
+    if added := cost.added_delta:
         # What a release says beside its noise it says with this probability, whatever the noise is.
         m, left_out = covering(cost.noise, delta, reach, most, normal=normal)
         return m, left_out + added

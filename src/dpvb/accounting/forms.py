@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dpvb.accounting.costs import Composition, Cost
+from dpvb.accounting.declared_costs import LaplaceNoise, StatedGuarantee
 from dpvb.accounting.selection import Selection
 from dpvb.guards.errors import ParameterError
 
@@ -13,6 +14,8 @@ from dpvb.guards.errors import ParameterError
 FORMS: Final[Mapping[str, Callable[[Mapping[str, Any]], Cost]]] = {
     "composition": Composition.from_dict,
     "selection": Selection.from_dict,
+    "laplace": LaplaceNoise.from_dict,
+    "stated": StatedGuarantee.from_dict,
 }
 
 

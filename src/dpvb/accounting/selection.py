@@ -166,6 +166,16 @@ class Selection:
         """What neighbouring data sets differ in."""
         return self.alternatives[0].neighboring_relation
 
+    @property
+    def added_delta(self) -> float:
+        """Runs that add to delta have no Renyi curve, so that no selection of them has a cost."""
+        return 0.0
+
+    @property
+    def noise(self) -> Selection:
+        """The cost itself."""
+        return self
+
     def renyi(self, orders: Vector) -> Vector:
         """Upper bounds on the Rényi divergence at orders above 1, in both directions; inf where there is none."""
         return best_of(self._base, self.runs)(np.asarray(orders, dtype=np.float64))

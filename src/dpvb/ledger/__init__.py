@@ -27,7 +27,7 @@ from typing import Any
 
 from dpvb.accounting import Method, doubts
 from dpvb.accounting import filter as spending
-from dpvb.accounting.costs import Composition, Cost
+from dpvb.accounting.costs import Cost
 from dpvb.accounting.events import Event, NeighboringRelation
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
@@ -273,9 +273,9 @@ class Ledger:
         dataset: str,
         cost: Cost,
         *,
-        run: str,
-        plan_digest: str,
         unit: str,
+        run: str | None = None,
+        plan_digest: str | None = None,
         attempt: int = 0,
         kind: str = "plan",
         steps: Sequence[int] | None = None,
@@ -286,16 +286,20 @@ class Ledger:
     ) -> Receipt:
         """Charge a data set, before anything of it is looked at.
 
-        Charging again for the same run, attempt, kind and steps gives the same receipt and costs nothing.
+        A fit of dpvb charges itself (see `dpvb.Run`). For another analysis give its cost and the unit, and charge
+        before the analysis reads the data. Charging again for the same run, attempt, kind and steps gives the same
+        receipt and costs nothing.
 
         Args:
             dataset: whose.
-            cost: of what is to be released; it must have noise.
-            run: random public name of the run.
-            plan_digest: hash of the run's plan.
+            cost: of what is to be released; it must have noise. For an analysis that is not a fit of dpvb:
+                `dpvb.accounting.gaussian_noise`, `LaplaceNoise`, or `StatedGuarantee` for one that states (epsilon,
+                delta) only.
             unit: what the run protects; it must be the data set's.
+            run: random public name of the run. None: one is drawn, so that each call is charged.
+            plan_digest: hash of the run's plan. None: that of the cost.
             attempt: 0 for the first, more after a crash.
-            kind: what for, in a word: "plan" for a whole fit.
+            kind: what for, in a word: "plan" for a whole fit, the name of another analysis.
             steps: which releases, if not all.
             payload: other public facts to keep, as JSON can hold them.
             releases: the same as `cost` in the order in which they are made. Of different releases whose order is not
@@ -315,11 +319,18 @@ class Ledger:
                 fails.
             ParameterError: for a value outside its range.
         """
+        if not isinstance(cost, Cost):
+            raise ParameterError(
+                "cost must be dpvb.accounting.gaussian_noise(...), LaplaceNoise(...) or StatedGuarantee(...), got "
+                f"{type(cost).__name__}."
+            )
+        run = secrets.token_hex(16) if run is None else run
+        plan_digest = pricing.form(cost) if plan_digest is None else plan_digest
         part = None if steps is None else [check_integer("steps", step, low=0) for step in steps]
         attempt = check_integer("attempt", attempt, low=0)
         if token is not None and not (isinstance(token, str) and token):
             raise ParameterError("token must be a text that is not empty.")
-        at_orders = spending.cost_units(cost.noise if isinstance(cost, Composition) else cost)
+        at_orders = spending.cost_units(cost.noise)
         if min(at_orders) >= spending.SATURATED or not any(at_orders):
             raise ParameterError("cost must be positive and finite: a plan without noise has no place under a cap.")
         body: dict[str, Any] = {

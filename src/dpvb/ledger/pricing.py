@@ -132,7 +132,7 @@ def largest(state: State, facts: Dataset, cost: Cost, *, normal: bool) -> tuple[
 def over(state: State, facts: Dataset, cost: Cost, price: Price, *, normal: bool) -> BudgetError:
     """The refusal, with what is left and what would fit."""
     scale, most = largest(state, facts, cost, normal=normal)
-    added = cost.added_delta if isinstance(cost, Composition) else 0.0
+    added = cost.added_delta
     hint = f" It adds {added:g} to delta beside its noise. {_ADDED[state.shared]}" if added else ""
     return BudgetError(
         f"{facts.name!r} has epsilon = {as_epsilon(left(state, facts.name)):.4g} of {facts.epsilon:g} left at delta = "
