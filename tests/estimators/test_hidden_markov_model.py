@@ -322,7 +322,7 @@ def test_states_of_numbers_have_intervals_and_files_keep_them(tmp_path: Path) ->
         line = table.of(str(order[i]))[str(order[j])]
         assert 0 < line.std < 0.1
         assert abs(line.mean - STEP[i, j]) < 10 * line.std
-    assert "noise, cells and clip bend" in str(table)
+    assert "Estimated without priors" in str(table)
     model.save(tmp_path / "steps.dpvb")
     assert str(dpvb.load(tmp_path / "steps.dpvb").transition_intervals()) == str(table)
 

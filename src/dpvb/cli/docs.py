@@ -27,19 +27,19 @@ def docs(page: Annotated[str | None, typer.Argument(help="Its name; left out: al
 
     dpvb docs how-to/tables
     """
-    known = pages()
+    paths = pages()
     if page is None:
-        for name, path in known.items():
+        for name, path in paths.items():
             echo(f"{name:34} {_title(path)}")
         remark("Next: dpvb docs NAME.")
         return
     asked = page.removeprefix("docs/").removesuffix(".md")
     # The last part of a name is enough where one page alone has it.
-    able = [name for name in known if name == asked] or [name for name in known if name.split("/")[-1] == asked]
+    able = [name for name in paths if name == asked] or [name for name in paths if name.split("/")[-1] == asked]
     if len(able) != 1:
-        near = " or ".join(map(repr, able or get_close_matches(asked, known, 1) or ["index"]))
+        near = " or ".join(map(repr, able or get_close_matches(asked, paths, 1) or ["index"]))
         raise ParameterError(f"PAGE must be one of those that `dpvb docs` names, such as {near}, got {page!r}.")
-    echo(known[able[0]].read_text(encoding="utf-8").rstrip())
+    echo(paths[able[0]].read_text(encoding="utf-8").rstrip())
 
 
 def _title(path: Path) -> str:

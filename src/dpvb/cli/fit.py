@@ -95,15 +95,21 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
     """The function that a kind's command calls; its signature has the options."""
     from dpvb.runs.run import Run
 
-    own, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
+    of_model, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
     of_the_run = inspect.signature(Run).parameters
 
     def command(
         *,
-        out: options.Out,
+        out: Annotated[Path, typer.Option(help="The model file to write.")],
         overwrite: options.Overwrite = False,
         quiet: options.Quiet = False,
-        rehearse: options.Rehearse = False,
+        rehearse: Annotated[
+            bool,
+            options.run(
+                "Make the same call on made-up rows of the declared columns: no row is read, nothing spent or written.",
+                "--rehearse",
+            ),
+        ] = False,
         log_file: options.LogFile = None,
         **given: Any,
     ) -> None:
@@ -111,8 +117,10 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
             call = {**given, "out": out, "overwrite": overwrite, "quiet": quiet}
             resumption.remember(given["checkpoint"], f"fit_{kind.command}", call)
         files.check_target(out, overwrite)
-        known = inspect.signature(kind).parameters
-        model = kind(**{name: value_of(name, value, hints[name]) for name, value in given.items() if name in known})
+        parameters = inspect.signature(kind).parameters
+        model = kind(
+            **{name: value_of(name, value, hints[name]) for name, value in given.items() if name in parameters}
+        )
         run = Run(**{name: value for name, value in given.items() if name in of_the_run})
         if rehearse:
             rehearsal.rehearse(model, given, run, quiet=quiet)
@@ -126,12 +134,13 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
             model.save(out, overwrite=True)  # What is there by now was looked at before anything was spent.
         log.write("statement", message=model.privacy_.brief)
         figure = next(model.facts_for_report(), None)
-        looks = "" if figure is None else f"dpvb show {out} --what {figure.name}; "
+        looks = "" if figure is None else f"dpvb show {out} --what {figure.name or 'all'}; "
         remark(f"{out}: {kind.__name__}, {spent(model)}. Next: {looks}dpvb show {out}")
 
     *shared, _ = inspect.signature(command, eval_str=True).parameters.values()
     # Those first that must be given.
-    ordered = sorted((*of_files(kind), *own.values(), *shared), key=lambda option: option.default is not option.empty)
+    ordered = [*of_files(kind), *of_model.values(), *shared]
+    ordered.sort(key=lambda option: option.default is not option.empty)
     command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     command.__annotations__ = {option.name: option.annotation for option in ordered}
     return command
@@ -274,10 +283,10 @@ def resume(
         dpvb resume notes.run
     """
     command, given = resumption.kept(checkpoint)
-    known = {f"fit_{name}": kind for name, kind in kinds().items()}
-    if command not in known:
+    commands = {f"fit_{name}": kind for name, kind in kinds().items()}
+    if command not in commands:
         raise CheckpointError(f"{checkpoint}: its call is of {command!r}, which this version does not know.")
-    kind, callback = known[command], fitting(known[command])
+    kind, callback = commands[command], fitting(commands[command])
     # Earlier versions kept the options' names.
     names = {word: name for name, word in kind.spelled.items()}
     given = {names.get(word, word): value for word, value in given.items()}

@@ -110,8 +110,8 @@ def _fitted(context: typer.Context, table: Path, model: Path, seed: int | None, 
     call += [] if seed is None else ["--seed", str(seed)]
     root: Any = context.find_root()
     fit = root.command.get_command(root, "fit")
-    with fit.make_context("fit", call, parent=root) as made:
-        fit.invoke(made)
+    with fit.make_context("fit", call, parent=root) as call_of_fit:
+        fit.invoke(call_of_fit)
     return model
 
 

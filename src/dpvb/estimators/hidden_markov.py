@@ -74,8 +74,10 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_states": "states"}
     #: Arrays and numbers of q beside the chain.
     _released: ClassVar[tuple[str, ...]]
-    #: What `transition_intervals` says of its own estimates.
-    _note: ClassVar[str]
+    #: What `transition_intervals` says of its estimates.
+    _note: ClassVar[str] = (
+        "Estimated without priors: the model's own steps, which predict better, may be other numbers."
+    )
     #: What a report says of the means of what states show.
     _grid_note: ClassVar[str] = "Probabilities."
 
@@ -147,9 +149,9 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
     def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> GroupTable:
         """Every transition probability with an interval that counts the privacy noise in.
 
-        The bias due to noise, priors and clipping is corrected, so that the estimates are not those of
-        `transition_matrix_`. Bias and deviations are those of people who are drawn from the model. Each is taken to
-        have one sequence, whose length is independent of what the sequence shows. This may take some seconds.
+        The released windows are fitted by least squares, without priors, and the bias due to clipping is corrected, so
+        that the estimates are not those of `transition_matrix_`. Clipping and sampling are those of people who are
+        drawn from the model. Each is assumed to have one sequence, whose length is independent of what it shows.
 
         Args:
             level: probability inside an interval, in (0, 1).
@@ -304,7 +306,6 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
     example: ClassVar[str | None] = "--states 3 --symbols front,news,sports --symbol-column page"
     least_steps: ClassVar[int] = 0
     _released: ClassVar[tuple[str, ...]] = ("start_ww", "pooled", "start_std", "pooled_std")
-    _note: ClassVar[str] = "These are read without priors: the model's own, which predict better, may be other numbers."
 
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> tuple[NDArray[Any], Ints]:
         """Draw n sequences of nobody, (n, length), and their states; they tell no more than the model does.
@@ -502,7 +503,6 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
     command: ClassVar[str | None] = "gaussian-hidden-markov"
     example: ClassVar[str | None] = "--states 2 --columns x,y --low 0 --high 100"
     _released: ClassVar[tuple[str, ...]] = ("noise_b", "starts_v", "pairs_vv")
-    _note: ClassVar[str] = "These have back what noise, cells and clip bend: the model's own may be other numbers."
     _grid_note: ClassVar[str] = "Means."
 
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> tuple[Floats, Ints]:

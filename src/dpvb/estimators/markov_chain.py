@@ -195,9 +195,9 @@ class MarkovChain(ChainModel):
         """The public symbols."""
         return Symbols(self.symbols)
 
-    def _model(self) -> markov_chain.MarkovChain:
+    def _model(self) -> markov_chain.MarkovChainModel:
         """The model that the parameters name."""
-        return markov_chain.MarkovChain(
+        return markov_chain.MarkovChainModel(
             len(self._content()),
             self.order,
             self.power,
@@ -227,7 +227,7 @@ class MarkovChain(ChainModel):
         """Keep q, and show it."""
         self.symbols_, self.n_iter_, self.n_features_in_ = tuple(symbols), 0, len(symbols)
         model = self._model()
-        self._fitted_model: markov_chain.MarkovChain = model
+        self._fitted_model: markov_chain.MarkovChainModel = model
         self._q: markov_chain.Chain = q
         self.initial_, self.transition_matrix_, self.windows_ = model.initial(q), model.law(q), model.released(q)
         self._laws = [model.law(q, 1)] + ([self.transition_matrix_] if self.order == 2 else [])

@@ -57,7 +57,7 @@ from dpvb.models.mixtures.components import (
 )
 from dpvb.models.mixtures.mixture import MixtureModel
 from dpvb.models.mixtures.pairs import Pairs
-from dpvb.results.fidelity import FidelityTable, Marginal, Pair
+from dpvb.results.fidelity import FidelityTable, Marginal, PairOfColumns
 from dpvb.results.forecast import Forecast
 from dpvb.rows.mixed import MixedRows
 
@@ -550,7 +550,7 @@ def compared(
         rows: synthetic, at least one.
     """
     lines = [*_numbers(layout, of, rows), *_categories(labels, columns, of, rows)]
-    pairs: list[Pair] = []
+    pairs: list[PairOfColumns] = []
     if len(of.cell_c):
         lines += _bins(layout, Pairs(columns), of, rows)
         pairs = [*_pairs(layout, Pairs(columns), of, rows)]
@@ -606,16 +606,16 @@ def _bins(layout: Layout, pairs: Pairs, of: Marginals, rows: MixedRows) -> Itera
         yield from _shares(names, cell_v / of.number_1, std_v, found_v, len(code_nj))
 
 
-def _pairs(layout: Layout, pairs: Pairs, of: Marginals, rows: MixedRows) -> Iterator[Pair]:
+def _pairs(layout: Layout, pairs: Pairs, of: Marginals, rows: MixedRows) -> Iterator[PairOfColumns]:
     """Distances of the tables of two columns, the largest beyond chance first."""
     names = [column.name for column in (*layout.numbers, *layout.counts, *layout.choices)]
     number, share_c = len(rows.sound_n), pairs.counted(rows) / len(rows.sound_n)
     released_c, std = of.cell_c / of.number_1, of.cell_std_1[0] / of.number_1[0]
-    distances: list[Pair] = []
+    distances: list[PairOfColumns] = []
     for (i, j), cells in zip(pairs.places, pairs.tables, strict=True):
         std_c = np.sqrt(std**2 + share_c[cells] * (1 - share_c[cells]) / number)
         distance = 0.5 * float(np.abs(released_c[cells] - share_c[cells]).sum())
-        distances.append(Pair(f"{names[i]} × {names[j]}", distance, 0.5 * _MEAN_SIZE * float(std_c.sum())))
+        distances.append(PairOfColumns(f"{names[i]} × {names[j]}", distance, 0.5 * _MEAN_SIZE * float(std_c.sum())))
     yield from sorted(distances, key=lambda pair: pair.by_chance - pair.distance)
 
 
