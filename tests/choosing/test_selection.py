@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each import each
 from planted import edit, kills
 from scipy import special, stats
 
@@ -47,7 +48,7 @@ def generating(law: NumberOfRuns, x: Any) -> Any:
     return y / whole if law.eta == 0 else np.expm1(law.eta * y) / np.expm1(law.eta * whole)
 
 
-@pytest.mark.parametrize("law", LAWS, ids=name)
+@each("law", LAWS, ids=name)
 def test_the_law_of_runs_has_its_generating_function_and_mean(law: NumberOfRuns) -> None:
     x = 0.6
     assert math.fsum(law.pmf(k) * x**k for k in range(1, 120)) == pytest.approx(generating(law, x), rel=1e-12)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forged import forge
 from sklearn.base import clone
 
 import dpvb
@@ -18,7 +19,6 @@ from dpvb.data import Events
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError, PrivacyError
 from dpvb.ledger import Ledger
 from dpvb.models.sequences import dynamics
-from dpvb.results import model_file
 
 LAW = np.array([[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.2, 0.2, 0.6]])
 NAMES = np.array(["a", "b", "c"], dtype=object)
@@ -127,8 +127,6 @@ def test_a_file_holds_the_chain_and_no_other(fitted: Any, tmp_path: Path) -> Non
     assert (found.transition_matrix_ == fitted.transition_matrix_).all()
     assert found.symbols_ == fitted.symbols_
     assert found.summary() == fitted.summary()
-    stored = model_file.load(tmp_path / "m.dpvb")
-    arrays = dict(stored.arrays)
     for name, odd in (
         ("first_v", np.array([1.0, -1.0, 1.0])),
         ("windows", np.ones((2, 2))),
@@ -136,10 +134,7 @@ def test_a_file_holds_the_chain_and_no_other(fitted: Any, tmp_path: Path) -> Non
         ("first_v", np.full(3, 1e308)),
         ("pairs_vv", np.full((3, 3), 1e308)),
     ):
-        (tmp_path / "odd.dpvb").unlink(missing_ok=True)
-        model_file.save(
-            tmp_path / "odd.dpvb", kind="MarkovChain", arrays=arrays | {name: odd}, facts=dict(stored.facts)
-        )
+        forge(tmp_path / "m.dpvb", tmp_path / "odd.dpvb", arrays={name: odd})
         with pytest.raises(ModelFileError, match="do not fit together"):
             dpvb.load(tmp_path / "odd.dpvb")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each import each
 
 import dpvb
 from dpvb.data.tables.columns import Binary, Categorical
@@ -18,7 +19,6 @@ from dpvb.data.tables.ranged import Numeric
 from dpvb.data.tables.schema import Schema, Target
 from dpvb.data.tables.table import Table
 from dpvb.errors import FewUnitsWarning, ParameterError
-from dpvb.results import model_file
 from dpvb.results.coefficients import _shown
 
 EXACT: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-5}
@@ -237,18 +237,9 @@ def test_a_level_that_nobody_has_is_the_priors_whatever_it_is_compared_with(cova
     assert "mostly the prior's" in model.summary()
 
 
-def test_a_table_that_was_saved_with_the_priors_diagonal_is_read(tmp_path: Path) -> None:
+def test_a_table_that_was_saved_is_read(tmp_path: Path) -> None:
     model = made(epsilon=1.0)
     model.save(tmp_path / "new")
-    stored = model_file.load(tmp_path / "new")
-    arrays = dict(stored.arrays)
-    for start in ("", "table_"):
-        prior = arrays.pop(f"{start}prior")
-        arrays[f"{start}prior_d"] = prior if prior.ndim == 1 else prior.diagonal()
-    model_file.save(tmp_path / "old", kind=stored.kind, arrays=arrays, facts=stored.facts)
-    old, new = (dpvb.load(tmp_path / name).coefficients(coding="places") for name in ("old", "new"))
-    assert [row[:5] for row in old] == [row[:5] for row in new]
-    assert [row.decided for row in old[1:]] == pytest.approx([row.decided for row in new[1:]])
     assert dpvb.load(tmp_path / "new").summary() == model.summary()
 
 
@@ -338,7 +329,7 @@ def test_a_mean_of_levels_leaves_no_level_out(private: Any) -> None:
     assert len(model.coefficients()) == 2_003
 
 
-@pytest.mark.parametrize(
+@each(
     ("weights", "match"),
     [
         ({}, "weights must hold numbers by name"),

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forged import forge
 from planted import edit, kills
 from scipy.special import chdtri
 
 import dpvb
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError
 from dpvb.models.factors.three_releases import SecondMoments
-from dpvb.results import model_file
 
 KINDS = (dpvb.FactorAnalysis, dpvb.PCA)
 D, N = 5, 3_000
@@ -154,7 +154,7 @@ def test_what_does_not_fit_is_refused_by_name(first: Any, tmp_path: Path) -> Non
 
 
 @kills("releases", "moments of the same data set as prior of its next factors")
-@edit("estimators/factors.py", '    check_release("prior", model, fit, public=public)\n', "")
+@edit("estimators/earlier.py", "    check_release(name, model, fit, public=public)\n", "")
 def test_the_ledger_knows_whose_prior_it_is(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("x", epsilon=4.0, delta=1e-3, unit="row", neighboring_relation="add_or_remove_one")
@@ -173,13 +173,14 @@ def test_a_file_whose_moments_would_end_the_next_fit_is_refused(
 ) -> None:
     path = tmp_path / "m.dpvb"
     kind(2, **RANGES, epsilon=2.0).fit(people(30)).save(path)
-    stored = model_file.load(path)
-    arrays, facts = {**stored.arrays}, {**stored.facts, "moments": {**stored.facts["moments"]}}
-    if name in arrays:
-        arrays[name] = arrays[name].copy()
-        arrays[name].flat[0] = number
+    if name == "radius":
+        forge(path, learned={"moments.radius": number})
     else:
-        facts["moments"][name] = number
-    model_file.save(path, kind=stored.kind, arrays=arrays, facts=facts)
+
+        def with_number(array: Any) -> Any:
+            array.flat[0] = number
+            return array
+
+        forge(path, arrays={f"moments__{name}": with_number})
     with pytest.raises(ModelFileError):
         dpvb.load(path)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from forged import forge
 from sklearn.base import clone
 
 import dpvb
@@ -17,6 +18,7 @@ from dpvb.data import Events
 from dpvb.errors import DataFormatError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.ledger import Ledger
+from dpvb.results import model_file, trees
 
 STEP = np.array([[0.9, 0.1], [0.2, 0.8]])
 SHOWN = np.array([[0.8, 0.1, 0.1], [0.1, 0.2, 0.7]])
@@ -176,24 +178,40 @@ def test_a_wrong_parameter_of_numbers_is_refused_before_anything_is_spent(wrong:
         dpvb.GaussianHiddenMarkovModel(2, epsilon=1.0, delta=1e-6, **wrong).fit([[[0.0, 1.0]]])
 
 
+def _loaded(path: Path) -> None:
+    """Read a file as `dpvb.load` does, with the error that it finds."""
+    stored = model_file.load(path)
+    model = dpvb.HiddenMarkovModel(**stored.facts["params"])
+    with np.errstate(all="ignore"):
+        model._check(trees.read(model.record, stored.facts["learned"], stored.arrays))
+
+
 def test_a_model_file_of_another_shape_is_refused(fitted: dpvb.HiddenMarkovModel, tmp_path: Path) -> None:
     fitted.save(tmp_path / "days.dpvb")
-    arrays, facts = fitted._state()
-    other = dpvb.HiddenMarkovModel(2, symbols=WORDS, epsilon=1.0, delta=1e-6)
-    for name in ("step_kk", "count_vk", "pooled"):
-        with pytest.raises(ValueError, match="another shape"):
-            other._restore({**arrays, name: arrays[name][:-1]}, facts)
-    with pytest.raises(PrivacyError, match="positive"):
-        other._restore({**arrays, "step_kk": -arrays["step_kk"]}, facts)
-    for name in ("start_k", "step_kk", "count_vk"):
-        with pytest.raises(ValueError, match="make no probabilities"):
-            other._restore({**arrays, name: np.full_like(arrays[name], 1e308)}, facts)
-    greedy = clone(other).set_params(n_states=1000, n_init=1000)
-    with pytest.raises(ValueError, match="another shape"):  # and takes no memory before
-        greedy._restore(arrays, facts)
-    other._restore({**arrays, "start_k": arrays["start_k"].astype(np.float32)}, facts)
-    other.privacy_ = fitted.privacy_
-    assert other.predict_next([["rest"]]) == pytest.approx(fitted.predict_next([["rest"]]), abs=1e-6)
+    path, other = tmp_path / "days.dpvb", tmp_path / "other.dpvb"
+
+    def refused(words: str, **changes: Any) -> None:
+        forge(path, other, **changes)
+        with pytest.raises(ModelFileError, match="do not fit together") as caught:
+            dpvb.load(other)
+        with pytest.raises(Exception, match=words):
+            _loaded(other)
+        assert caught.value.__cause__ is None
+
+    places = ("chain__step_kk", "chain__emissions__count_vk", "pooled")
+    for name in places:
+        refused("another shape", arrays={name: lambda a: a[:-1]})
+    refused("positive", arrays={"chain__step_kk": lambda a: -a})
+    for name in ("chain__start_k", *places[:2]):
+        refused("make no probabilities", arrays={name: lambda a: np.full_like(a, 1e308)})
+    refused("another shape", learned={"chain.prior": 3.0})
+    params = model_file.load(path).facts["params"]
+    # It takes no memory before.
+    refused("another shape", params={**params, "n_states": 1000, "n_init": 1000})
+    refused("another shape", params={**params, "symbols": 1000})
+    forge(path, other, arrays={"chain__start_k": lambda a: a.astype(np.float32)})
+    again = dpvb.load(other)
+    assert again.predict_next([["rest"]]) == pytest.approx(fitted.predict_next([["rest"]]), abs=1e-6)
     (tmp_path / "days.dpvb").write_bytes((tmp_path / "days.dpvb").read_bytes()[:-20])
     with pytest.raises(ModelFileError):
         dpvb.load(tmp_path / "days.dpvb")
@@ -212,8 +230,9 @@ def test_processes_release_the_same_bits(kind: str) -> None:
         else code_nt[..., None] + np.random.default_rng(0).random((*code_nt.shape, 1)) / 9
     )
     one, two = (own(2, **given).fit(x, run=dpvb.Run(cluster=c)) for c in (None, "local:2"))
-    for array in one._state()[0]:
-        np.testing.assert_array_equal(one._state()[0][array], two._state()[0][array])
+    arrays = trees.written(two._record)[0]
+    for name, array in trees.written(one._record)[0].items():
+        np.testing.assert_array_equal(array, arrays[name])
     np.testing.assert_array_equal(one.transition_matrix_, two.transition_matrix_)
     assert one.n_iter_ == (4 if kind == "categorical" else 0)
 
@@ -322,7 +341,7 @@ def test_states_of_numbers_have_intervals_and_files_keep_them(tmp_path: Path) ->
         line = table.of(str(order[i]))[str(order[j])]
         assert 0 < line.std < 0.1
         assert abs(line.mean - STEP[i, j]) < 10 * line.std
-    assert "noise, cells and clip bend" in str(table)
+    assert "Estimated without priors" in str(table)
     model.save(tmp_path / "steps.dpvb")
     assert str(dpvb.load(tmp_path / "steps.dpvb").transition_intervals()) == str(table)
 
@@ -450,9 +469,10 @@ def test_processes_and_owners_make_of_whatever_states_show_what_one_makes(given:
     exact = own(2, n_init=1, max_length=8, epsilon=math.inf, delta=1e-6, random_state=1, **columns)
     one, two = clone(exact).fit(x), clone(exact).fit(x, run=dpvb.Run(cluster="local:2"))
     joined = dpvb.federated.simulate(exact, [x[:50], x[50:120], x[120:]])
-    for name, array in one._state()[0].items():
-        np.testing.assert_array_equal(two._state()[0][name], array)
-        np.testing.assert_allclose(joined._state()[0][name], array, rtol=1e-6, atol=1e-6)
+    arrays, of_joined = (trees.written(model._record)[0] for model in (two, joined))
+    for name, array in trees.written(one._record)[0].items():
+        np.testing.assert_array_equal(arrays[name], array)
+        np.testing.assert_allclose(of_joined[name], array, rtol=1e-6, atol=1e-6)
 
 
 def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> None:

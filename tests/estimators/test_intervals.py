@@ -17,7 +17,6 @@ from dpvb.data.tables.ranged import Numeric
 from dpvb.data.tables.schema import Schema, Target
 from dpvb.data.tables.table import Table
 from dpvb.errors import FewUnitsWarning, ParameterError
-from dpvb.results import model_file
 
 EXACT: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-5}
 KINDS: dict[str, tuple[type[Any], dict[str, Any], Target]] = {
@@ -157,21 +156,13 @@ def test_the_table_says_where_the_budget_saw_nothing() -> None:
     assert "mostly the prior's" not in seen.summary()
 
 
-def test_both_readings_are_saved_and_a_file_of_before_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_readings_are_saved(tmp_path: Path) -> None:
     model = made("logistic", people(6, 500), schema("logistic"), epsilon=1.0)
     model.save(tmp_path / "new")
     again = dpvb.load(tmp_path / "new")
     assert again.coefficients() == model.coefficients()
     features = Table({name: people(7, 9)[name] for name in ("age", "income", "smokes")}, _plain(schema("logistic")))
     assert np.array_equal(again.predict_proba(features), model.predict_proba(features))
-    stored = model_file.load(tmp_path / "new")
-    arrays = {name: stored.arrays[name] for name in ("mean_d", "covariance", "naive_covariance")}
-    monkeypatch.setattr(model_file, "FORMAT", 1)
-    model_file.save(tmp_path / "old", kind=stored.kind, arrays=arrays, facts=stored.facts)
-    monkeypatch.undo()
-    old = dpvb.load(tmp_path / "old")
-    assert np.array_equal(old.predict_proba(features), model.predict_proba(features))
-    assert {row.note for row in old.coefficients()} == {""}
 
 
 @pytest.mark.parametrize("wrong", [[3], [-1], [0.5], "all", [[0]], ["age"]])

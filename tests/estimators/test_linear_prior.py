@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forged import forge
 from planted import edit, kills
 from scipy.stats import chi2
 
@@ -163,10 +164,8 @@ def test_intervals_rest_on_what_a_prior_says_for_intervals(tmp_path: Path) -> No
     free = {**EXACT, "public_prior": True}
     path, plain = tmp_path / "m.dpvb", dpvb.LinearRegression(**free).fit(X, y)
     plain.save(path)
-    stored = model_file.load(path)
-    names = ("table_data_precision", "table_data_pull_d")
-    arrays = {**stored.arrays, **{name: 100.0 * stored.arrays[name] for name in names}}
-    model_file.save(path, kind=stored.kind, arrays=arrays, facts=stored.facts)
+    names = ("table__data__precision", "table__data__pull_d")
+    forge(path, arrays={name: lambda a: 100.0 * a for name in names})
     usual, narrow = (dpvb.LinearRegression(**free, prior=prior).fit(X, y) for prior in (plain, path))
     np.testing.assert_allclose(narrow.coef_std_, usual.coef_std_ * math.sqrt(2 / 101), rtol=0.05)
     np.testing.assert_allclose(narrow.predict(X), usual.predict(X))
@@ -178,17 +177,19 @@ def test_intervals_rest_on_what_a_prior_says_for_intervals(tmp_path: Path) -> No
     ("name", "place", "number"),
     [("precision", (0, 0), 1e30), ("precision", (0, 1), 1e15), ("pull_d", (0,), 1e300)],
 )
-@pytest.mark.parametrize("start", ["", "table_"])
+@pytest.mark.parametrize("start", ["weights", "table"])
 def test_a_prior_of_hostile_numbers_is_refused_before_the_charge(
     first: Any, start: str, name: str, place: tuple[int, ...], number: float, tmp_path: Path
 ) -> None:
     """Numbers that overflow, and precisions that have a negative eigenvalue."""
-    path, name = tmp_path / "m.dpvb", f"{start}data_{name}"
+    path = tmp_path / "m.dpvb"
     first.save(path)
-    stored = model_file.load(path)
-    array = stored.arrays[name].copy()
-    array[place] = array[place[::-1]] = number
-    model_file.save(path, kind=stored.kind, arrays={**stored.arrays, name: array}, facts=stored.facts)
+
+    def hostile(array: Any) -> Any:
+        array[place] = array[place[::-1]] = number
+        return array
+
+    forge(path, arrays={f"{start}__data__{name}": hostile})
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("x", epsilon=4.0, delta=1e-3, unit="row", neighboring_relation="add_or_remove_one")
         with pytest.raises(ParameterError, match="no normal likelihood"):
@@ -203,9 +204,7 @@ def test_a_prior_of_hostile_numbers_is_refused_before_the_charge(
 def test_a_prior_whose_releases_cost_more_than_it_says_is_refused(first: Any, tmp_path: Path) -> None:
     path = tmp_path / "m.dpvb"
     first.save(path)
-    stored = model_file.load(path)
-    facts = {**stored.facts, "privacy": {**stored.facts["privacy"], "epsilon": 0.01}}
-    model_file.save(path, kind=stored.kind, arrays=stored.arrays, facts=facts)
+    forge(path, privacy={**model_file.load(path).facts["privacy"], "epsilon": 0.01})
     with pytest.raises(PrivacyError, match="Do not trust this file"):
         dpvb.LinearRegression(**PRIVATE, prior=path).fit(*people(np.random.default_rng(0), 30))
 

@@ -53,7 +53,7 @@ def test_other_regressions_read_the_same_release_at_its_highest_point(kind: str)
 
 
 @kills("releases", "a point estimate that gives intervals, of width 0")
-@edit("estimators/regression.py", "if table.covariance.any() else (None, None)", "")
+@edit("estimators/regression.py", "if record.table.covariance.any() else (None, None)", "")
 @pytest.mark.parametrize("kind", KINDS)
 def test_predictions_are_of_variance_zero_and_intervals_are_refused(kind: str, tmp_path: Path) -> None:
     model, X = fitted(kind), drawn(5)[0]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from forged import forge
 from planted import edit, kills
 from test_cli import run
 
@@ -31,7 +32,6 @@ from dpvb.errors import (
     ParameterError,
 )
 from dpvb.ledger import Ledger
-from dpvb.results import model_file
 
 COMMON = [f"{a}{b}{c}" for a in "bcdfgh" for b in "aeiou" for c in "lmnrst"]  # 180 words.
 SECRET = "zyxwvsecret"
@@ -96,9 +96,7 @@ def test_a_file_keeps_the_words(fitted: dpvb.LDA, tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [["cat"], ["cat"] * 180, [1] * 180, [""] * 180, "english", {"cat": 0}, 3])
 def test_a_file_whose_words_are_no_vocabulary_is_refused(fitted: dpvb.LDA, words: Any, tmp_path: Path) -> None:
     fitted.save(tmp_path / "notes.dpvb")
-    stored = model_file.load(tmp_path / "notes.dpvb")
-    facts = {**stored.facts, "vocabulary": words}
-    model_file.save(tmp_path / "changed.dpvb", kind=stored.kind, arrays=stored.arrays, facts=facts)
+    forge(tmp_path / "notes.dpvb", tmp_path / "changed.dpvb", learned={"vocabulary": words})
     with pytest.raises(ModelFileError, match="its parts do not fit together"):
         dpvb.load(tmp_path / "changed.dpvb")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forged import forge
 from scipy import integrate, sparse
 from scipy.special import expit, ndtri
 from scipy.stats import norm
@@ -22,7 +23,7 @@ from dpvb.data.tables.table import Table
 from dpvb.errors import DataFormatError, DpvbError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.models.regression.likelihood import predictive
-from dpvb.results import metrics, model_file
+from dpvb.results import metrics
 
 BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5}
 PLAIN: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-5, "num_steps": 60}
@@ -554,25 +555,22 @@ def test_a_saved_model_is_the_model(tmp_path: Path) -> None:
 
 
 def test_a_file_whose_parts_do_not_fit_is_refused(tmp_path: Path) -> None:
-    from dpvb.results import model_file
-
     X = rows(60)
     path = tmp_path / "m.dpvb"
     logistic().fit(X, labels(X)).save(path)
-    stored = model_file.load(path)
-    for arrays, facts in (
-        ({"mean_d": np.zeros(2)}, {}),
-        ({"covariance": np.eye(3)}, {}),
-        ({"naive_covariance": np.ones(4)}, {}),
-        ({}, {"constant": 1.5}),
-        ({}, {"width": 4}),
-        ({}, {"features": ["a"]}),
-        ({}, {"schema": "{}"}),
+    for arrays, learned in (
+        ({"weights__mean_d": np.zeros(2)}, {}),
+        ({"weights__covariance": np.eye(3)}, {}),
+        ({"table__naive_covariance": np.ones(4)}, {}),
+        ({}, {"columns.constant": 1.5}),
+        ({}, {"columns.width": 4}),
+        ({}, {"columns.names": ["a"]}),
+        ({}, {"columns.schema": "{}"}),
         ({}, {"classes": None}),
     ):
-        model_file.save(path, kind=stored.kind, arrays={**stored.arrays, **arrays}, facts={**stored.facts, **facts})
+        forge(path, tmp_path / "other", arrays=arrays, learned=learned)
         with pytest.raises(ModelFileError, match="fit together"):
-            dpvb.load(path)
+            dpvb.load(tmp_path / "other")
 
 
 # --- faults -------------------------------------------------------------------------------------------------
@@ -705,7 +703,6 @@ def test_faults_of_form_are_typed() -> None:
 def test_a_file_that_claims_another_width_is_refused_before_anything_is_made_of_it(width: Any, tmp_path: Any) -> None:
     X = rows(40)
     logistic().fit(X, labels(X)).save(tmp_path / "model")
-    stored = model_file.load(tmp_path / "model")
-    model_file.save(tmp_path / "model", kind=stored.kind, arrays=stored.arrays, facts={**stored.facts, "width": width})
+    forge(tmp_path / "model", learned={"columns.width": width})
     with pytest.raises(ModelFileError, match="do not fit together"):
         dpvb.load(tmp_path / "model")

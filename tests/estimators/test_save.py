@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 
 import dpvb
 from dpvb.errors import ModelFileError, ParameterError
+from dpvb.guards.arrays import Bools
+from dpvb.guards.domains import NONNEGATIVE, Positives
+from dpvb.results import model_file, trees
+from dpvb.results.trees import Label
 
 
 def test_a_file_is_replaced_only_when_told(tmp_path: Path) -> None:
@@ -41,3 +48,94 @@ def test_a_loop_that_a_file_asks_for_has_an_end(kind: Any, name: str, most: int)
     )
     with pytest.raises(ParameterError, match=rf"{name} must be .*{most}"):
         model.fit(X)
+
+
+def test_a_file_of_an_earlier_version_names_the_way_out(tmp_path: Path) -> None:
+    model = dpvb.MarkovChain(3, epsilon=1.0, delta=1e-6).fit([[0, 1, 2, 0]])
+    model.save(tmp_path / "m.dpvb")
+    stored = model_file.load(tmp_path / "m.dpvb")
+    facts = {name: value for name, value in stored.facts.items() if name != "learned"}
+    model_file.save(tmp_path / "old.dpvb", kind=stored.kind, arrays=stored.arrays, facts=facts)
+    with pytest.raises(ModelFileError, match=r"an earlier version .* with the version of dpvb that wrote it"):
+        dpvb.load(tmp_path / "old.dpvb")
+
+
+def test_lists_of_parameters_are_saved(tmp_path: Path) -> None:
+    """Words of a coefficient table depend on parameters that are arrays."""
+    X, y = np.zeros((9, 2)), np.array([0, 1, 0] * 3)
+    model = dpvb.LogisticRegression(
+        epsilon=1.0, delta=1e-6, row_norm=2.0, column_bound=np.ones(2), numeric=[1], classes=[0, 1], num_steps=1
+    ).fit(X, y)
+    model.save(tmp_path / "m.dpvb")
+    again = dpvb.load(tmp_path / "m.dpvb")
+    assert (again.column_bound, again.numeric, again.classes) == ((1.0, 1.0), (1,), (0, 1))
+    assert again.summary() == model.summary()
+
+
+@dataclass(frozen=True)
+class Inner:
+    mean_k: Positives
+    kind: Label
+
+
+@dataclass(frozen=True)
+class Outer:
+    inner: Inner
+    parts: tuple[Inner, ...]
+    flag: bool
+    count: Annotated[int, NONNEGATIVE]
+    chosen_k: Bools | None
+    open: Any
+
+
+def _outer(**parts: Any) -> Outer:
+    inner = Inner(np.ones(2), "a")
+    usual = {"parts": (inner, Inner(np.ones(3), 2.5)), "chosen_k": np.array([True, False]), "open": {"a": (1, 0.5)}}
+    return Outer(**{"inner": inner, "flag": True, "count": 3, **usual, **parts})
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    for record in (_outer(), _outer(chosen_k=None, parts=())):
+        arrays, facts = trees.written(record)
+        again = trees.read(Outer, json.loads(json.dumps(facts)), arrays)
+        assert trees.form_of(again.open) == trees.form_of(record.open)
+        assert str(again) == str(record)
+        assert trees.shapes(again) == trees.shapes(record)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"inner": None},
+        {"inner": {"mean_k": "array"}},
+        {"inner": {"mean_k": "array", "kind": "a", "more": 1}},
+        {"inner": {"mean_k": "array", "kind": None}},
+        {"inner": {"mean_k": "array", "kind": ["a"]}},
+        {"flag": 1},
+        {"count": 2.0},
+        {"count": True},
+        {"count": -1},
+        {"count": 10**400},
+        {"parts": {}},
+        {"parts": "array"},
+        {"chosen_k": None},
+        {"open": "array"},
+        {"open": {"class": "os:system", "parts": {}}},
+    ],
+)
+def test_a_record_of_other_parts_is_refused(changed: dict[str, Any]) -> None:
+    arrays, facts = trees.written(_outer())
+    with pytest.raises((ValueError, TypeError, KeyError, AttributeError)):
+        trees.read(Outer, {**facts, **changed}, arrays)
+
+
+@kills("queries", "a file that leaves an array over")
+@edit("results/trees.py", "    if unused:\n", "    if False:\n")
+@pytest.mark.parametrize("array", [np.array([1.0, -1.0]), np.ones(2, np.complex128), None])
+def test_a_record_with_another_array_is_refused(array: Any) -> None:
+    arrays, facts = trees.written(_outer())
+    changed = {name: value for name, value in {**arrays, "inner__mean_k": array}.items() if value is not None}
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        trees.read(Outer, facts, changed)
+    with pytest.raises(ValueError, match="arrays of another record"):
+        trees.read(Outer, facts, {**arrays, "more": np.ones(1)})

@@ -21,7 +21,6 @@ from dpvb.guards.arrays import Floats
 from dpvb.models.regression import tuned
 from dpvb.models.regression.first_order import dispersion_information, dispersion_score
 from dpvb.models.regression.likelihood import Likelihood, binomial_interval, probability_interval
-from dpvb.results import model_file
 
 EXACT: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-6, "low": [18, -4], "high": [90, 4]}
 NEGATIVE = Likelihood("negative_binomial", dispersion=1.7, max_count=30.0)
@@ -108,26 +107,6 @@ def test_the_intercept_is_that_of_the_log_mean(fit_intercept: bool) -> None:
     assert np.quantile(np.abs(model.predict(X) / by_hand - 1), 0.99) < 0.02
     if fit_intercept:
         assert abs(model.intercept_ - 0.2) < 5 * model.intercept_std_
-
-
-def test_counts_of_an_earlier_file_are_read_as_they_were_written(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Formats 1 and 2 hold the log of mean over dispersion, and say nothing of it."""
-    X, y = visits(2, 500, 2.0)
-    model = dpvb.NegativeBinomialRegression(**EXACT, dispersion=2.0, max_count=60).fit(X, y)
-    model.save(tmp_path / "new")
-    stored = model_file.load(tmp_path / "new")
-    arrays = {name: np.array(array) for name, array in stored.arrays.items()}
-    for name in ("mean_d", "table_mean_d"):
-        arrays[name][0] -= math.log(2.0) / stored.facts["constant"]
-    facts = {name: fact for name, fact in stored.facts.items() if name not in ("shift", "log_dispersion")}
-    monkeypatch.setattr(model_file, "FORMAT", 2)
-    model_file.save(tmp_path / "old", kind=stored.kind, arrays=arrays, facts=facts)
-    monkeypatch.undo()
-    old = dpvb.load(tmp_path / "old")
-    assert old.intercept_ == pytest.approx(model.intercept_, rel=1e-9)
-    np.testing.assert_allclose(old.predict(X), model.predict(X), rtol=1e-9)
 
 
 def test_a_learned_dispersion_is_saved(tmp_path: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oracles.state_sums import expected_counts
 from planted import edit, kills
 from scipy import stats
 from scipy.special import betaln, gammaln
@@ -109,7 +110,7 @@ def test_all_passes_equal_sums_over_all_paths(kind: str) -> None:
     gamma_tk = passes.smoothed(found, at, value_t)
     last_sk = passes.last_states(found, at, value_t)
     state_t = passes.most_probable(found, at, value_t)
-    sums, value_r, log = passes.expected_counts(found, at, value_t, weight_s, expected=False)
+    sums, value_r, log = expected_counts(found, at, value_t, weight_s, expected=False)
     first_k, step_kk, shown_tk = np.zeros(3), np.zeros((3, 3)), np.zeros((9, 3))
     for s, weight in enumerate(weight_s):
         own = slice(at[s], at[s + 1])
@@ -200,7 +201,7 @@ def test_no_iteration_over_sequences_lowers_the_bound(kind: str, expected: bool)
     at, value_t, found = bounds(*lengths), drawn(kind, rng, int(lengths.sum())), chain(kind, rng)
     value_t, before = missing(kind, value_t, [3, 4]), -np.inf
     for _ in range(15):
-        sums, value_r, log = passes.expected_counts(found, at, value_t, np.ones(30), expected=expected)
+        sums, value_r, log = expected_counts(found, at, value_t, np.ones(30), expected=expected)
         bound = log - divergence(found) if expected else log + log_prior(found)
         assert bound >= before - 1e-9 * abs(bound)
         before, found = bound, found.updated(sums._replace(pooled_k=np.zeros(3)), value_r)
@@ -231,7 +232,7 @@ def test_windows_of_sequences_of_three_symbols_are_the_whole_of_them(kind: str, 
     np.add.at(triples, tuple(symbol_t.reshape(-1, 3).T), 1.0)
     new = em_step(Windows(np.zeros((4, 5)), triples), found, value_v, expected=expected)
     at = 3 * np.arange(51)
-    sums, value_r, log = passes.expected_counts(found, at, value_v[symbol_t], np.ones(50), expected=expected)
+    sums, value_r, log = expected_counts(found, at, value_v[symbol_t], np.ones(50), expected=expected)
     whole = found.updated(sums, value_r)
     assert new.log * 50 == pytest.approx(log, rel=1e-12)
     np.testing.assert_allclose(new.chain.pooled_k, whole.pooled_k, rtol=1e-11)
@@ -247,7 +248,7 @@ def test_windows_from_starts_are_sequences_of_one_and_two_symbols() -> None:
     places = [(a, b) for a in range(4) for b in range(5)]
     value_t = np.concatenate([[a] if b == 4 else [a, b] for a, b in places])
     at = bounds(*(1 if b == 4 else 2 for _, b in places))
-    sums, value_r, log = passes.expected_counts(found, at, value_t, start_vw.ravel(), expected=False)
+    sums, value_r, log = expected_counts(found, at, value_t, start_vw.ravel(), expected=False)
     whole = found.updated(sums, value_r)
     assert new.log * start_vw.sum() == pytest.approx(log, rel=1e-12)
     np.testing.assert_allclose(new.chain.start_k, whole.start_k, rtol=1e-11)
@@ -287,8 +288,8 @@ def test_a_chain_read_backwards_has_the_same_likelihood_and_transposed_pairs() -
     law_k = law_k / law_k.sum()
     back_kk = (law_k[:, None] * step_kk).T / law_k[:, None]
     forth, back = (HiddenChain(law_k, law_k, kk, found.emissions) for kk in (step_kk, back_kk))
-    one, _, log = passes.expected_counts(forth, bounds(40), value_t, np.ones(1), expected=False)
-    two, _, log_back = passes.expected_counts(back, bounds(40), value_t[::-1], np.ones(1), expected=False)
+    one, _, log = expected_counts(forth, bounds(40), value_t, np.ones(1), expected=False)
+    two, _, log_back = expected_counts(back, bounds(40), value_t[::-1], np.ones(1), expected=False)
     assert log_back == pytest.approx(log, rel=1e-12)
     np.testing.assert_allclose(two.step_kk, one.step_kk.T, rtol=1e-9)
     np.testing.assert_allclose(two.state_rk, one.state_rk, rtol=1e-9)
@@ -303,8 +304,8 @@ def test_the_order_of_states_is_a_name(kind: str) -> None:
         np.testing.assert_allclose(of(moved, at, value_t), of(found, at, value_t)[:, order], rtol=1e-10)
     found_t = passes.most_probable(found, at, value_t)
     np.testing.assert_array_equal(order[passes.most_probable(moved, at, value_t)], found_t)
-    one, value_r, _ = passes.expected_counts(found, at, value_t, np.ones(2), expected=True)
-    two, _, _ = passes.expected_counts(moved, at, value_t, np.ones(2), expected=True)
+    one, value_r, _ = expected_counts(found, at, value_t, np.ones(2), expected=True)
+    two, _, _ = expected_counts(moved, at, value_t, np.ones(2), expected=True)
     np.testing.assert_allclose(
         moved.updated(two, value_r).step_kk, found.updated(one, value_r).permuted(order).step_kk, rtol=1e-10
     )

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.state_sums import expected_counts
 from planted import edit, kills
 from sklearn.mixture import GaussianMixture
 
@@ -107,7 +108,7 @@ def test_a_persons_sums_are_those_of_the_plain_passes(kind: str, estimate: str) 
         place_t = np.concatenate([*used, np.empty(0, np.int64)]).astype(np.int64)
         value_t = alphabet.meant(code_t[place_t])
         expected = estimate == "posterior"
-        counts, _, _ = passes.expected_counts(q.chain, at, value_t, np.ones(len(used)), expected=expected)
+        counts, _, _ = expected_counts(q.chain, at, value_t, np.ones(len(used)), expected=expected)
         pairs, seen = len(place_t) - len(used), int((code_t[place_t] >= 0).sum())
         shown_vk = np.zeros((KINDS[kind], 3))
         gamma_tk, _ = passes._passed(q.chain, at, value_t, np.ones(len(used)), expected=expected)
@@ -358,7 +359,7 @@ def test_a_first_step_is_the_plain_e_step() -> None:
     own = HiddenMarkov(4, 2, clip=None, max_length=6, num_steps=1)
     first, q = fitted(own, data)
     start = first.chain
-    counts, _, _ = passes.expected_counts(start, data.indptr, data.code, np.ones(200), expected=True)
+    counts, _, _ = expected_counts(start, data.indptr, data.code, np.ones(200), expected=True)
     np.testing.assert_allclose(q.chain.start_k, start.prior + counts.start_k, rtol=1e-5)
     np.testing.assert_allclose(q.chain.step_kk, start.prior + counts.step_kk / 5**0.5, rtol=1e-5)
     shown = q.chain.emissions

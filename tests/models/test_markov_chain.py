@@ -18,7 +18,7 @@ from dpvb.data.slabs import running_total
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import dynamics, markov_chain
-from dpvb.models.sequences.markov_chain import MarkovChain
+from dpvb.models.sequences.markov_chain import MarkovChainModel
 from dpvb.models.sequences.windows import WindowCounts, denoised_pairs, denoised_triples
 from dpvb.rows.sequences import SequenceRows
 
@@ -86,8 +86,8 @@ def test_constant_sequences_attain_the_bounds(power: float) -> None:
         number = sum(long - 1 for long in lengths)
         norm = person.grouped(np.zeros(len(lengths), dtype=np.int64), 1).norms()
         assert norm == pytest.approx([number**power], rel=1e-12)
-    assert MarkovChain(V, 1, power, None).blocks["pairs"].bound == pytest.approx(19**power)
-    assert MarkovChain(V, 2, power, None).blocks["windows"].bound == pytest.approx(18**power)
+    assert MarkovChainModel(V, 1, power, None).blocks["pairs"].bound == pytest.approx(19**power)
+    assert MarkovChainModel(V, 2, power, None).blocks["windows"].bound == pytest.approx(18**power)
 
 
 @given(CODES, SHAPES, st.randoms(use_true_random=False))
@@ -234,4 +234,4 @@ def test_deviations_follow_the_derivative_of_the_law() -> None:
 )
 def test_a_public_mistake_is_refused_with_a_way_out(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ParameterError, match=words):
-        MarkovChain(**{"n_symbols": V, **change})
+        MarkovChainModel(**{"n_symbols": V, **change})

@@ -21,13 +21,17 @@ class _Kept(logging.Handler):
 
 
 @contextmanager
-def heard() -> Iterator[list[str]]:
-    """A list that holds, afterwards, all that was said meanwhile, and nothing of it anywhere else."""
+def heard(least: int = logging.INFO) -> Iterator[list[str]]:
+    """A list that holds, afterwards, all that was said meanwhile, and nothing of it anywhere else.
+
+    Args:
+        least: Level from which a log record is kept.
+    """
     said: list[str] = []
     out, root, handler = io.StringIO(), logging.getLogger(), _Kept(said)
     level, others = root.level, root.handlers[:]
     root.handlers = [handler]
-    root.setLevel(logging.INFO)
+    root.setLevel(least)
     try:
         with warnings.catch_warnings(record=True) as caught, redirect_stdout(out), redirect_stderr(out):
             warnings.simplefilter("always")

@@ -339,9 +339,9 @@ def _selected(
     with one_blas_thread():
         winner.take(best.task, best.q)
     m = len(choice.settings)
-    statement = PrivacyStatement.of_selection(
+    statement = PrivacyStatement.from_plan(
         Plan([*choice.plans[best.candidate], *choice.scoring], choice.cost.neighboring_relation, choice.scoring.unit),
-        SelectionFacts(choice.cost, m, choice.holdout),
+        selection=SelectionFacts(choice.cost, m, choice.holdout),
         delta=choice.delta,
         private=best.private and noise.private,
         run_id=noise.run_id,

@@ -59,9 +59,9 @@ def keys(
     """
     from dpvb.federated.keys import Identity
 
-    made = Identity.generate(name)
-    made.save(out)
-    echo(f'{name} = "{made.public.hex()}"')
+    identity = Identity.generate(name)
+    identity.save(out)
+    echo(f'{name} = "{identity.public.hex()}"')
     remark(f"{out}: the secret key. Keep it to yourself; give the others the line above.")
 
 
@@ -187,8 +187,8 @@ def client(
     settings = ClientConfig.load(config)
     agreement = settings.agreement
     if settings.ledger is not None and settings.dataset is not None:
-        with opened(settings.ledger) as found:
-            found.remaining(settings.dataset)  # What is not registered is said before anybody waits.
+        with opened(settings.ledger) as account:
+            account.remaining(settings.dataset)  # What is not registered is said before anybody waits.
     task, federation = _agreed(agreement, _rows(settings))
     with (
         _stopping(),
@@ -300,10 +300,10 @@ def _rows(settings: ClientConfig) -> dict[str, Any]:
     """A client's private rows, read as `dpvb fit` reads them."""
     import numpy as np
 
-    agreement, own = settings.agreement, settings.data
+    agreement, sources = settings.agreement, settings.data
     estimator, person = agreement.estimator(), agreement.unit == "person"
     events = estimator.reads == "sequences"
-    if events and (own.group or own.group_column or own.target or not person):
+    if events and (sources.group or sources.group_column or sources.target or not person):
         raise ParameterError(
             "[data] file must be a long table with the columns person, time, and symbol or numbers, and unit must be "
             '"person".'
@@ -311,23 +311,23 @@ def _rows(settings: ClientConfig) -> dict[str, Any]:
     matrix = not events and estimator.reads != "documents" and agreement.schema is None
     if matrix:
         brought = estimator.no_rows(schema=None, vocabulary=None, width=agreement.width)
-        if (own.target is None) == ("y" in brought):
+        if (sources.target is None) == ("y" in brought):
             raise ParameterError("[data] target must name a .npy file with the response of each row, for a regression.")
         for name in ("trials", "exposure", "offset", "weights"):
-            if (getattr(own, name) is None) == (name in brought):
+            if (getattr(sources, name) is None) == (name in brought):
                 raise ParameterError(
                     f"[data] {name} must name a .npy file with a number for each row where the agreement's estimator "
                     "has a bound of it, and nowhere else."
                 )
-        if (own.group is not None) != person:
+        if (sources.group is not None) != person:
             raise ParameterError('[data] group belongs to unit = "person": a .npy file with the person of each row.')
     elif agreement.schema is not None:
         _schema(agreement)
-    elif not events and (own.group_column is not None) != person:
+    elif not events and (sources.group_column is not None) != person:
         raise ParameterError('[data] group_column belongs to unit = "person": it names the person of a document.')
     public = {name: getattr(agreement, name) for name in ("schema", "vocabulary", "width")}
     columns = {"columns": estimator.named_columns} if events else {}
-    rows = read(estimator.reads, {**vars(own), **public, **columns, "data": own.file})
+    rows = read(estimator.reads, {**vars(sources), **public, **columns, "data": sources.file})
     if matrix and (rows["X"].ndim != 2 or rows["X"].shape[1] != agreement.width):
         raise ParameterError(f"[data] file must be a matrix with the {agreement.width} columns of the agreement.")
     if agreement.unit == "client":

@@ -52,12 +52,13 @@ def init(path: Place) -> None:
 
     if _is_file(path):
         raise ParameterError(f"{path!r} is already there. Look at it with: dpvb ledger show {path}")
-    with Ledger(path) as made:
-        if known := made.datasets():
+    with Ledger(path) as budget:
+        if datasets := budget.datasets():
             raise ParameterError(
-                f"{made.shown!r} is a ledger already, with {len(known)} data sets. Look at it with: dpvb ledger show"
+                f"{budget.shown!r} is a ledger already, with {len(datasets)} data sets. Look at it with: "
+                "dpvb ledger show"
             )
-        echo(f"ledger {made.uuid}: no data sets yet. Say what one may lose with: dpvb ledger register")
+        echo(f"ledger {budget.uuid}: no data sets yet. Say what one may lose with: dpvb ledger register")
 
 
 @ledger.command()
@@ -91,8 +92,8 @@ def register(
     if not _is_file(path) and not is_address(path):
         shown = without_password(path)
         raise ParameterError(f"there is no ledger {shown!r}. Make it first: dpvb ledger init {shown}")
-    with Ledger(path) as found:
-        found.register(
+    with Ledger(path) as budget:
+        budget.register(
             name,
             unit=unit,
             neighboring_relation=neighboring_relation,  # type: ignore[arg-type]
@@ -100,7 +101,7 @@ def register(
             delta=delta,
             part_of=part_of,
         )
-        echo(f"{name}: {found.remaining(name)}")
+        echo(f"{name}: {budget.remaining(name)}")
 
 
 @ledger.command()
@@ -122,8 +123,8 @@ def grant(
     """
     from dpvb import Ledger
 
-    with Ledger(path, read_only=True) as found:
-        for statement in found.grant(role, append=not read_only):
+    with Ledger(path, read_only=True) as budget:
+        for statement in budget.grant(role, append=not read_only):
             echo(f"{statement};")
 
 
@@ -142,12 +143,12 @@ def show(
     """
     from dpvb import Ledger
 
-    with working("accounting"), Ledger(path, read_only=True) as found:
-        names = [one.name for one in found.datasets()] if name is None else [name]
-        left = {one: found.remaining(one) for one in names}  # Of an unknown name it says which there are.
+    with working("accounting"), Ledger(path, read_only=True) as budget:
+        names = [one.name for one in budget.datasets()] if name is None else [name]
+        left = {one: budget.remaining(one) for one in names}  # Of an unknown name it says which there are.
         facts = [
-            one.to_dict() | vars(left[one.name]) | {"looks": [note.created for note in found.looks(one.name)]}
-            for one in found.datasets()
+            one.to_dict() | vars(left[one.name]) | {"looks": [note.created for note in budget.looks(one.name)]}
+            for one in budget.datasets()
             if one.name in left
         ]
     if as_json:
@@ -212,9 +213,9 @@ def quote(
 
     if (epsilon is None) == (noise_multiplier is None):
         raise ParameterError("give --epsilon, to calibrate the noise, or --noise-multiplier, to ask for its epsilon.")
-    with working("accounting"), Ledger(path, read_only=True) as found:
-        known = found.datasets()
-        facts = next((one for one in known if one.name == name or (name is None and len(known) == 1)), None)
+    with working("accounting"), Ledger(path, read_only=True) as budget:
+        datasets = budget.datasets()
+        facts = next((one for one in datasets if one.name == name or (name is None and len(datasets) == 1)), None)
         shape: dict[str, Any] = {
             "sampler": "full_batch" if sampling_prob is None else "poisson",
             "sampling_prob": 1.0 if sampling_prob is None else sampling_prob,
@@ -226,10 +227,10 @@ def quote(
                 epsilon=epsilon,
                 delta=facts.delta if delta is None else delta,
                 neighboring_relation=facts.neighboring_relation,
-                method=found.method(facts.name, [accounting.Event(noise_multiplier=1.0, **shape)]),  # As a fit would.
+                method=budget.method(facts.name, [accounting.Event(noise_multiplier=1.0, **shape)]),  # As a fit would.
                 **shape,
             )
-        answer = found.quote([accounting.Event(noise_multiplier=noise_multiplier or 0.0, **shape)], dataset=name)
+        answer = budget.quote([accounting.Event(noise_multiplier=noise_multiplier or 0.0, **shape)], dataset=name)
     if as_json:
         print_json({**vars(answer), "noise_multiplier": noise_multiplier, "noise_scale": _finite(answer.noise_scale)})
     else:
@@ -264,11 +265,11 @@ def verify(
         verify_export(path, receipts)
         shown = path
     else:
-        with Ledger(path, read_only=True) as found:
-            found.verify(receipts)
-            shown = found.shown
-    known = f", and {len(receipts)} of them have a model's receipt" if receipts else ""
-    echo(f"{shown}: all rows are as they were written{known}.")
+        with Ledger(path, read_only=True) as budget:
+            budget.verify(receipts)
+            shown = budget.shown
+    with_receipts = f", and {len(receipts)} of them have a model's receipt" if receipts else ""
+    echo(f"{shown}: all rows are as they were written{with_receipts}.")
 
 
 @ledger.command()
@@ -286,8 +287,8 @@ def export(
     from dpvb import Ledger
 
     files.check_target(out, overwrite)
-    with Ledger(path, read_only=True) as found, files.replacing(out) as temporary:
-        found.export(temporary)
+    with Ledger(path, read_only=True) as budget, files.replacing(out) as temporary:
+        budget.export(temporary)
 
 
 def _receipt(model: Path) -> Any:

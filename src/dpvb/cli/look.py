@@ -87,8 +87,8 @@ def look(
     if typer.prompt("Type yes to go on", default="") != "yes":
         raise PrivacyError("nothing was looked at: only a typed yes goes on.")
     if ledger is not None and dataset is not None:
-        with opened(ledger) as found:
-            found.note_look(dataset)
+        with opened(ledger) as account:
+            account.note_look(dataset)
     if given["schema"] is not None:
         num_rows, lines = _of_table(reading.read("rows", {**given, "data": data})["X"])
         rows, kinds = "rows", _CELLS
@@ -148,29 +148,29 @@ def _faults(schema: Schema, name: str, cells: Mapping[str, Cells]) -> dict[str, 
     from dpvb.data.spelling import Categories, as_numbers, each, identity
     from dpvb.data.tables.response import LOWEST
 
-    own, target = cells[name], schema.target
-    missing_n = Categories((), schema.missing_values).places(own, unseen=0, missing=1) == 1
+    column, target = cells[name], schema.target
+    missing_n = Categories((), schema.missing_values).places(column, unseen=0, missing=1) == 1
     if name == schema.group:
-        return {_CELLS[0]: missing_n | (each(own, lambda cell: identity(cell) is None) == 1)}
-    spec: Any = next((column for column in schema.own_columns if column.name == name), None)
+        return {_CELLS[0]: missing_n | (each(column, lambda cell: identity(cell) is None) == 1)}
+    spec: Any = next((one for one in schema.own_columns if one.name == name), None)
     if spec is not None and spec.numeric:
-        return _faults_of_numbers(spec.numbers(own), *spec.range, allowed=missing_n & (spec.missing is not None))
+        return _faults_of_numbers(spec.numbers(column), *spec.range, allowed=missing_n & (spec.missing is not None))
     if spec is not None:
         values = spec.categories if spec.kind == "categorical" else spec.values
-        return _faults_of_labels(Categories(values, schema.missing_values), own, spec.missing not in (None, False))
+        return _faults_of_labels(Categories(values, schema.missing_values), column, spec.missing not in (None, False))
     assert target is not None  # All other columns are its own.
     beside = {getattr(target, role): (role, bound) for role, bound in target.response.columns.items()}
     if name in beside:
         role, bound = beside[name]
-        return _faults_of_numbers(as_numbers(own), max(LOWEST[role], -bound), bound)
-    if target.kind == "logistic":
-        return _faults_of_labels(Categories(target.classes), own, False)
+        return _faults_of_numbers(as_numbers(column), max(LOWEST[role], -bound), bound)
+    if target.response.is_label:
+        return _faults_of_labels(Categories(target.classes), column, False)
     if target.kind == "numeric":
-        return _faults_of_numbers(as_numbers(own), *target.response.range)
+        return _faults_of_numbers(as_numbers(column), *target.response.range)
     if name == target.trials:
-        return _faults_of_numbers(as_numbers(own), 1, target.max_trials, whole=True)
+        return _faults_of_numbers(as_numbers(column), 1, target.max_trials, whole=True)
     most = target.max_count if target.trials is None else as_numbers(cells[target.trials])
-    return _faults_of_numbers(as_numbers(own), 0, most, whole=True)
+    return _faults_of_numbers(as_numbers(column), 0, most, whole=True)
 
 
 def _faults_of_numbers(

@@ -31,20 +31,8 @@ def run(text: str, *names: str) -> Any:
 
 
 Model = Annotated[Path, typer.Argument(help="A model that `dpvb fit` wrote.")]
-Out = Annotated[Path, typer.Option(help="The model file to write.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-Level = Annotated[float, typer.Option(help="Probability inside an interval.")]
-Naive = Annotated[
-    bool, typer.Option("--naive", help="Leave the privacy noise out of account; such intervals are too short.")
-]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is already there.")]
-Rehearse = Annotated[
-    bool,
-    run(
-        "Make the same call on made-up rows of the declared columns: no row is read, nothing spent or written.",
-        "--rehearse",
-    ),
-]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
 LogFile = Annotated[
     Path | None,
@@ -86,22 +74,11 @@ PublicDocuments = Annotated[
         rich_help_panel=DATA,
     ),
 ]
-LabelColumn = Annotated[str, data("Column of the label of a text.")]
 TextColumn = Annotated[str, data("Column or key of the text.")]
 Format = Annotated[
     str | None,
     data("npz, mtx, docword, lda-c, jsonl, csv, parquet, txt or folder; told by the name if not given.", "--format"),
 ]
-GroupColumn = Annotated[
-    str | None, data("Column or key of the person: all documents of a person are then protected together.")
-]
-Seen = Annotated[
-    Path | None,
-    data(
-        "A private file of the persons in earlier fits, one a line: their documents add nothing. Needs --group-column."
-    ),
-]
-Width = Annotated[int | None, data("Number of words, for lda-c without a vocabulary.")]
 TokenPattern = Annotated[
     str,
     data(
@@ -116,7 +93,6 @@ Vocabulary = Annotated[
         "words), or a file with one word a line. Text needs it; of counts it names the columns."
     ),
 ]
-Stream = Annotated[bool, data("Read the file anew at each pass: for data larger than memory.", "--stream")]
 ANY_WORD = "[a-z]+"
 
 # CSV files.
@@ -134,39 +110,8 @@ Rows = Annotated[
 ]
 TableFile = Annotated[Path, typer.Argument(help="A table: .csv, .csv.gz or .parquet.")]
 SchemaFile = Annotated[Path | None, data("The public columns of a table, as JSON; see `dpvb schema`.", "--schema")]
-Target = Annotated[Path | None, data("The responses of a matrix's rows, .npy; a schema names them.")]
-Trials = Annotated[Path | None, data("The numbers of trials of a matrix's rows, .npy.")]
-Exposure = Annotated[
-    Path | None, data("How long or how much each of a matrix's rows was counted, .npy; with --max-exposure.")
-]
-Offset = Annotated[
-    Path | None, data("What is added to the log odds or log mean of each of a matrix's rows, .npy; with --max-offset.")
-]
-Weights = Annotated[Path | None, data("How many rows each of a matrix's rows counts as, .npy; with --max-weight.")]
 Group = Annotated[
     Path | None, data("The person of each of a matrix's rows, .npy: all rows of a person are then protected together.")
-]
-
-# Events.
-PersonColumn = Annotated[str, data("Column of the person.")]
-SymbolColumn = Annotated[str, data("Column of the symbol.")]
-TimeColumn = Annotated[
-    str | None, data("Column by which a person's rows are ordered, numbers or dates; as they stand if not given.")
-]
-SequenceColumn = Annotated[
-    str | None, data("Column that says which of a person's sequences a row belongs to; each has one if not given.")
-]
-StreamEvents = Annotated[
-    bool,
-    data("Cut the table by person into temporary files of this user's alone: for data larger than memory.", "--stream"),
-]
-
-# Rows of zeros and ones.
-Images = Annotated[
-    Path,
-    typer.Argument(
-        help="A matrix: .npz (scipy.sparse.save_npz, or one NumPy array), .npy, or idx (*-ubyte, *-ubyte.gz)."
-    ),
 ]
 
 # The plan.
@@ -183,8 +128,3 @@ Relation = Annotated[
     str, plan("What is hidden: that a unit is there (add_or_remove_one), or which it is (replace_one).")
 ]
 ADD_OR_REMOVE = "add_or_remove_one"
-
-# The run.
-Cluster = Annotated[
-    str | None, run("local:N spreads each step over N processes of this machine. The model is the same, bit for bit.")
-]

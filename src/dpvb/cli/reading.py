@@ -8,7 +8,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import typer
 
 from dpvb.cli import options
 from dpvb.cli.files import read_matrix
@@ -20,14 +22,24 @@ def documents(
     data: options.Documents,
     vocabulary: options.Vocabulary = None,
     text_column: options.TextColumn = "text",
-    group_column: options.GroupColumn = None,
+    group_column: Annotated[
+        str | None, options.data("Column or key of the person: all documents of a person are then protected together.")
+    ] = None,
     file_format: options.Format = None,
-    width: options.Width = None,
+    width: Annotated[int | None, options.data("Number of words, for lda-c without a vocabulary.")] = None,
     token_pattern: options.TokenPattern = options.ANY_WORD,
-    stream: options.Stream = False,
+    stream: Annotated[
+        bool, options.data("Read the file anew at each pass: for data larger than memory.", "--stream")
+    ] = False,
     separator: options.Separator = ",",
     encoding: options.Encoding = "utf-8",
-    seen: options.Seen = None,
+    seen: Annotated[
+        Path | None,
+        options.data(
+            "A private file of the persons in earlier fits, one a line: their documents add nothing. Needs "
+            "--group-column."
+        ),
+    ] = None,
     public: options.PublicDocuments = False,
 ) -> dict[str, Any]:
     """Documents of text or of word counts.
@@ -71,11 +83,19 @@ def documents(
 def rows(
     data: options.Rows,
     schema: options.SchemaFile = None,
-    target: options.Target = None,
-    trials: options.Trials = None,
-    exposure: options.Exposure = None,
-    offset: options.Offset = None,
-    weights: options.Weights = None,
+    target: Annotated[Path | None, options.data("The responses of a matrix's rows, .npy; a schema names them.")] = None,
+    trials: Annotated[Path | None, options.data("The numbers of trials of a matrix's rows, .npy.")] = None,
+    exposure: Annotated[
+        Path | None,
+        options.data("How long or how much each of a matrix's rows was counted, .npy; with --max-exposure."),
+    ] = None,
+    offset: Annotated[
+        Path | None,
+        options.data("What is added to the log odds or log mean of each of a matrix's rows, .npy; with --max-offset."),
+    ] = None,
+    weights: Annotated[
+        Path | None, options.data("How many rows each of a matrix's rows counts as, .npy; with --max-weight.")
+    ] = None,
     group: options.Group = None,
     separator: options.Separator = ",",
     decimal: options.Decimal = ".",
@@ -154,7 +174,7 @@ def labelled(
     schema: options.SchemaFile = None,
     vocabulary: options.Vocabulary = None,
     text_column: options.TextColumn = "text",
-    label_column: options.LabelColumn = "label",
+    label_column: Annotated[str, options.data("Column of the label of a text.")] = "label",
     separator: options.Separator = ",",
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
@@ -179,7 +199,15 @@ def labelled(
     return {"X": texts, "y": labels}
 
 
-def images(data: options.Images, group: options.Group = None) -> dict[str, Any]:
+def images(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="A matrix: .npz (scipy.sparse.save_npz, or one NumPy array), .npy, or idx (*-ubyte, *-ubyte.gz)."
+        ),
+    ],
+    group: options.Group = None,
+) -> dict[str, Any]:
     """Rows of zeros and ones, such as images.
 
     A row with any other entry silently counts as no row; --threshold makes
@@ -192,12 +220,24 @@ def images(data: options.Images, group: options.Group = None) -> dict[str, Any]:
 
 def sequences(
     data: options.TableFile,
-    person_column: options.PersonColumn = "person",
-    symbol_column: options.SymbolColumn = "symbol",
+    person_column: Annotated[str, options.data("Column of the person.")] = "person",
+    symbol_column: Annotated[str, options.data("Column of the symbol.")] = "symbol",
     columns: str | Sequence[str] | None = None,
-    time_column: options.TimeColumn = None,
-    sequence_column: options.SequenceColumn = None,
-    stream: options.StreamEvents = False,
+    time_column: Annotated[
+        str | None,
+        options.data("Column by which a person's rows are ordered, numbers or dates; as they stand if not given."),
+    ] = None,
+    sequence_column: Annotated[
+        str | None,
+        options.data("Column that says which of a person's sequences a row belongs to; each has one if not given."),
+    ] = None,
+    stream: Annotated[
+        bool,
+        options.data(
+            "Cut the table by person into temporary files of this user's alone: for data larger than memory.",
+            "--stream",
+        ),
+    ] = False,
     separator: options.Separator = ",",
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
@@ -250,9 +290,9 @@ def with_options(added: Mapping[str, inspect.Parameter]) -> Callable[[Callable[.
     """Return a decorator that puts options into the signature of a command, whose last parameter takes them."""
 
     def signed(command: Callable[..., None]) -> Callable[..., None]:
-        *own, _ = inspect.signature(command, eval_str=True).parameters.values()
+        *options_of_command, _ = inspect.signature(command, eval_str=True).parameters.values()
         # Those first that must be given.
-        ordered = sorted([*own, *added.values()], key=lambda option: option.default is not option.empty)
+        ordered = sorted([*options_of_command, *added.values()], key=lambda option: option.default is not option.empty)
         command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
         command.__annotations__ = {option.name: option.annotation for option in ordered}
         return command

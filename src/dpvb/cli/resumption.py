@@ -99,13 +99,13 @@ def arguments(folder: Path, callback: Callable[..., None], given: Mapping[str, A
     needed = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
     if odd := sorted((needed - given.keys()) | (given.keys() - parameters.keys())):
         raise CheckpointError(f"{folder}: its call has not the parameters of this version: {', '.join(odd)}.")
-    found = {name: parameter.default for name, parameter in parameters.items()}
+    values = {name: parameter.default for name, parameter in parameters.items()}
     for name in given:
         try:
-            found[name] = _argument(parameters[name].annotation, given[name])
+            values[name] = _argument(parameters[name].annotation, given[name])
         except (TypeError, OverflowError) as error:
             raise CheckpointError(f"{folder}: {name} of its call is of another type than the command's.") from error
-    return found
+    return values
 
 
 def _argument(hint: Any, value: Any) -> Any:

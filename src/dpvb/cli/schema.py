@@ -60,34 +60,28 @@ def schema(
 
         _print_stub(header, dictionary, Dialect(separator, decimal, encoding), target, group, yes)
         return
-    from dpvb.data import Binary, Categorical, Numeric, Schema, Target
+    from dpvb.data import Schema
 
     if file is None:
-        example = Schema(
-            columns=(
-                Numeric("age", low=18, high=90),
-                Numeric("income", low=0, high=500_000, transform="log1p", missing=0),
-                Categorical("work", ("private", "state", "self-employed")),
-                Binary("urban", values=("no", "yes")),
-            ),
-            target=Target("ill", classes=("no", "yes")),
-        )
+        from dpvb.sample import made_up
+
+        example = Schema.from_json(json.dumps(made_up.SCHEMA))
         print_json(json.loads(example.to_json()), ensure_ascii=False)
         return
-    found = Schema.load(file)
+    declared = Schema.load(file)
     if as_json:
-        print_json(json.loads(found.to_json()), ensure_ascii=False)
+        print_json(json.loads(declared.to_json()), ensure_ascii=False)
         return
     print_table(
-        f"{file.name}: {found.width} features, row norm {found.row_norm:.4g}, intercept {found.intercept:.4g}",
+        f"{file.name}: {declared.width} features, row norm {declared.row_norm:.4g}, intercept {declared.intercept:.4g}",
         ["column", "kind", "features"],
-        [[term.name, term.kind, str(term.width)] for term in found.terms],
+        [[term.name, term.kind, str(term.width)] for term in declared.terms],
         numbers=(2,),
     )
-    if found.target is not None:
-        echo(f"target: {found.target.name} ({found.target.kind})")
-    if found.group is not None:
-        echo(f"person: {found.group}")
+    if declared.target is not None:
+        echo(f"target: {declared.target.name} ({declared.target.kind})")
+    if declared.group is not None:
+        echo(f"person: {declared.group}")
 
 
 def _check_sure(shown: str, what: str, sure: bool, *, quotes_data: bool) -> None:
@@ -104,9 +98,9 @@ def _check_sure(shown: str, what: str, sure: bool, *, quotes_data: bool) -> None
     """
     asked = not sure and is_terminal(sys.stdin, sys.stderr)
     if not (sure or asked):
-        told = "" if quotes_data else f"{shown} "
+        quoted = "" if quotes_data else f"{shown} "
         raise PrivacyError(
-            f"{told}--yes must state that {what}: without a terminal nobody can be asked. Look at the file first."
+            f"{quoted}--yes must state that {what}: without a terminal nobody can be asked. Look at the file first."
         )
     if shown:
         remark(shown)

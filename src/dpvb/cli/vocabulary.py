@@ -54,12 +54,12 @@ def vocabulary(
     files.check_target(out, overwrite)
     left_out = frozenset[str]() if stop_words is None else words_to_leave(stop_words)
     how: dict[str, Any] = {"file_format": file_format, "text_column": text_column, "token_pattern": token_pattern}
-    found = open_documents(data, vocabulary=PRIVATE, separator=separator, encoding=encoding, **how)
-    assert isinstance(found, Texts)  # Counts have been refused.
-    texts_v = np.zeros(len(found.names), dtype=np.int64)
-    for chunk in found.chunks():
+    texts = open_documents(data, vocabulary=PRIVATE, separator=separator, encoding=encoding, **how)
+    assert isinstance(texts, Texts)  # Counts have been refused.
+    texts_v = np.zeros(len(texts.names), dtype=np.int64)
+    for chunk in texts.chunks():
         np.add.at(texts_v, chunk.rows.indices, 1)
-    often = [(-number, word) for word, number in zip(found.names, texts_v.tolist(), strict=True) if number >= min_df]
+    often = [(-number, word) for word, number in zip(texts.names, texts_v.tolist(), strict=True) if number >= min_df]
     words = sorted(word for _, word in sorted((n, word) for n, word in often if word not in left_out)[:most])
     if not words:
         raise ParameterError(f"--min-df must be smaller: no word is in {min_df:,} of these texts.")

@@ -8,13 +8,12 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import MISSING, dataclass, fields, replace
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
@@ -55,7 +54,7 @@ from dpvb.guards.errors import (
 from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
 from dpvb.guards.strangers import imported, misfit, place_of
 from dpvb.models.declared import declared, told
-from dpvb.results import model_file, pictures
+from dpvb.results import model_file, pictures, trees
 from dpvb.results.audit_report import Report
 from dpvb.results.figures import Figure
 from dpvb.results.forecast import Knowledge
@@ -188,6 +187,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     #: The files that `dpvb` reads for a kind: "documents", "rows" (with a response), "measurements" (rows without one),
     #: "table" (every column), "images" or "sequences"; None: none.
     reads: ClassVar[str | None] = None
+    #: The frozen dataclass of what a kind learns: with its parameters it is the fitted model.
+    record: ClassVar[type]
     #: The parameter that is the size of the model, where one is.
     size_parameter: ClassVar[str | None] = None
     #: Smallest num_steps, where one is given.
@@ -235,9 +236,29 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             ParameterError, DataFormatError: for public faults.
         """
 
-    @abstractmethod
     def take(self, task: Task, q: Any) -> None:
         """Keep the result of a task, and show it in the user's units; the task's source may be gone by then."""
+        self.n_iter_ = task.notes["steps"]
+        self._keep(self._learned(task, q))
+
+    @abstractmethod
+    def _learned(self, task: Task, q: Any) -> Any:
+        """Return what a task learned as a record of the class `record`."""
+
+    @abstractmethod
+    def _show(self, record: Any) -> None:
+        """Set the attributes of a fitted model from its record."""
+
+    def _check(self, record: Any) -> None:
+        """Check a record of a file, whose numbers are in the domains of their class.
+
+        Raises:
+            Exception: unless its parts fit the parameters and each other, as those of a fit do.
+        """
+
+    def _keep(self, record: Any) -> None:
+        self._show(record)
+        self._record = record
 
     def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """What `task` takes for data without rows, in declared columns: a federation's server has no other."""
@@ -290,7 +311,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 task, q = self._run(task, replace(run, progress=tell))
                 self.take(task, q)
         self._name_features(column_names(X))
-        if (learned := self._learned()) is not None:
+        if (learned := self._knowledge_of_result()) is not None:
             self.privacy_: PrivacyStatement = replace(self.privacy_, remarks=(f"{learned}.",))
             self._warn_if_weak(learned, "was found", stacklevel=3)
         return self
@@ -381,15 +402,11 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
         """How well the result is known after a fit to n units under a calibrated plan: of every forecast the source.
 
-        By default the model's own answer, a name and a number; for a model without one, the noise of means.
+        By default the noise of means.
         """
-        knows = getattr(task.model, "knows", None)
-        answer = None if knows is None else knows(plan, n)
-        if isinstance(answer, Knowledge):
-            return answer
-        return Knowledge.of_means(plan, n) if answer is None else Knowledge(str(answer[0]), float(answer[1]))
+        return Knowledge.of_means(plan, n)
 
-    def _learned(self) -> Knowledge | None:
+    def _knowledge_of_result(self) -> Knowledge | None:
         """How well the result of this fit is known, by its released numbers alone; None: nothing is said of it."""
         return None
 
@@ -629,12 +646,13 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if self.privacy_.rehearsal:
             raise ParameterError("a rehearsal is not saved: its rows were made up. Call fit with the data, then save.")
         check_target("path", path, overwrite=overwrite)
-        arrays, facts = self._state()
+        arrays, learned = trees.written(self._record)
         facts = {
-            **facts,
             **_place(type(self)),
+            "learned": learned,
+            "steps": self.n_iter_,
             "privacy": self.privacy_.to_dict(),
-            "params": _plain(self.get_params(deep=False)),
+            "params": _saved(self.get_params(deep=False)),
         }
         if hasattr(self, "audit_"):
             facts["audit"] = self.audit_.to_dict()
@@ -705,14 +723,6 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _check_fitted(self) -> None:
         check_is_fitted(self, "privacy_")
 
-    @abstractmethod
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Arrays and JSON facts of the fitted model."""
-
-    @abstractmethod
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        """Inverse of `_state`; may raise anything on a file that does not fit."""
-
 
 def generator(name: str, seed: Any) -> np.random.Generator:
     """Public randomness from None, a whole number or a generator of NumPy's.
@@ -765,6 +775,32 @@ def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def _saved(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as a model file holds them: the plain ones, and lists and mappings of plain values.
+
+    A prior is not a part of a fitted model, and the words of a vocabulary are in its record.
+    """
+    saved = _plain(params)
+    for name in params.keys() - {*saved, "prior", "vocabulary"}:
+        with suppress(TypeError):
+            saved[name] = _listed(params[name])
+    return saved
+
+
+def _listed(value: Any) -> Any:
+    """A plain value as it is, and any sequence or mapping as a list or an object of JSON.
+
+    Raises:
+        TypeError: for anything else.
+    """
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): _listed(part) for name, part in value.items()}
+    return [_listed(part) for part in value]
+
+
 def _place(kind: type) -> dict[str, str]:
     """Where a class that does not come with this package is found again: two modules may use one name.
 
@@ -806,7 +842,6 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
     """
     stored = model_file.load(path)
     try:
-        # Files of earlier versions name their class by its last name alone.
         place = stored.facts.get("class")
         kind: Any = PrivateEstimator.kinds.get(stored.kind) if place is None else imported(place)
         known = inspect.isclass(kind) and issubclass(kind, PrivateEstimator)
@@ -815,15 +850,21 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
                 f"{os.fspath(path)}: holds a {place or stored.kind!r}, which this version does not know. If it is a "
                 "class of your own, import its module first."
             )
-        params = {k: float(v) if v in ("inf", "-inf") else v for k, v in stored.facts["params"].items()}
-        # A list that a class must be given is beside the parameters, under its name.
-        lacking = {field.name for field in fields(kind) if field.default is MISSING} - params.keys()
-        params |= {name: stored.facts[name] for name in lacking & stored.facts.keys()}
+        if "learned" not in stored.facts:
+            raise ModelFileError(
+                f"{os.fspath(path)}: was written by an earlier version in a form that this one does not read. Load it "
+                "with the version of dpvb that wrote it; a new fit would spend a budget again."
+            )
+        params = {name: _parameter(value) for name, value in stored.facts["params"].items()}
         if (name := misfit(kind, params)) is not None:
             raise ModelFileError(f"{os.fspath(path)}: tampered with: {name} is of another type than the parameter.")
         restored: PrivateEstimator = kind(**params)
         restored.privacy_ = PrivacyStatement.from_dict(stored.facts["privacy"])
-        restored._restore(stored.arrays, stored.facts)
+        restored.n_iter_ = check_integer("steps", stored.facts["steps"], low=0)
+        with np.errstate(all="ignore"):  # Checks find what overflows.
+            record = trees.read(kind.record, stored.facts["learned"], stored.arrays)
+            restored._check(record)
+            restored._keep(record)
         if "audit" in stored.facts:
             restored.audit_ = Report.from_dict(stored.facts["audit"])
         estimator: PrivateEstimator | None = restored
@@ -834,3 +875,10 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
     if estimator is None:
         raise ModelFileError(f"{os.fspath(path)}: its parts do not fit together; fit or save the model again.")
     return estimator
+
+
+def _parameter(value: Any) -> Any:
+    """A parameter of a file: lists are tuples, and the numbers that JSON lacks are texts."""
+    if isinstance(value, list):
+        return tuple(map(_parameter, value))
+    return float(value) if value in ("inf", "-inf") else value

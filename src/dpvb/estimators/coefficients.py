@@ -32,7 +32,7 @@ from dpvb.data.tables.coordinates import (
 from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.estimators.base import PrivateEstimator, Task
-from dpvb.estimators.earlier import check_columns, check_release, opened_prior, told
+from dpvb.estimators.earlier import check_columns, opened, told
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice
 from dpvb.models.regression import tuned
@@ -223,16 +223,11 @@ def earlier_data(
         ParameterError: for another prior, or one of other columns; see `check_release`.
         DataFormatError, ModelFileError: for a file that cannot be read.
     """
-    model = opened_prior(prior, '{"age": [0.03, 0.01]}')
+    study, example = "coefficients to (mean, std)", '{"age": [0.03, 0.01]}'
+    model = opened("prior", prior, fit, public=public, study=study, example=example)
     if isinstance(model, Mapping):
-        study = _stated(model, frame)
-        return (study, study), f"means and standard deviations of {len(model)} coefficients"
-    if type(model) is not type(fit) or not hasattr(model, "_weights"):
-        raise ParameterError(
-            f"prior must be a fitted dpvb.{type(fit).__name__}, a mapping of coefficients to (mean, std), or a file of "
-            f"either, got {type(model).__name__}."
-        )
-    check_release("prior", model, fit, public=public)
+        stated = _stated(model, frame)
+        return (stated, stated), f"means and standard deviations of {len(model)} coefficients"
     _check_columns(model, frame)
     if model._weights.data is None or model._table.data is None:
         full = " with covariance='full'" if hasattr(model, "covariance") else ""

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 
 from dpvb.data.tables.response import BOUNDS, Response
 from dpvb.estimators.base import Task, if_fitted
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.regression import BinomialLikelihoodRegression
+from dpvb.estimators.regression import BinomialLikelihoodRegression, FittedWeights
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import check_number
+from dpvb.guards.domains import Nonnegative
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.regression.likelihood import Likelihood, tail
 from dpvb.results import metrics
@@ -117,6 +115,14 @@ class PoissonRegression(CountRegression):
         return Response("poisson", max_count=self.max_count, **self._beside)
 
 
+@dataclass(frozen=True)
+class FittedDispersion(FittedWeights):
+    """The same of counts, with mean and standard deviation of the logarithm of a dispersion that was learned."""
+
+    log_dispersion: float | None
+    log_dispersion_std: Nonnegative | None
+
+
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class NegativeBinomialRegression(CountRegression):
@@ -137,6 +143,7 @@ class NegativeBinomialRegression(CountRegression):
 
     dispersion: float | None = None
 
+    record: ClassVar[type] = FittedDispersion
     command: ClassVar[str | None] = "negbin"
 
     @property
@@ -170,27 +177,16 @@ class NegativeBinomialRegression(CountRegression):
         learned = f" [{low:.4g}, {high:.4g}], learned" if self._log_dispersion is not None else ", given"
         return replace(head, model=f"{head.model}; dispersion {self.dispersion_:.4g}{learned}")
 
-    def take(self, task: Task, q: Any) -> None:
-        """Keep the posterior and the dispersion."""
-        self._set_dispersion(None)
+    def _learned(self, task: Task, q: Any) -> FittedDispersion:
+        mean = std = None
         if task.model.likelihood.learns_dispersion:
             learned = task.model.learned(q)
-            self._set_dispersion((learned.log_r, math.sqrt(learned.variance)))
-        super().take(task, q)
+            mean, std = learned.log_r, math.sqrt(learned.variance)
+        return FittedDispersion(**vars(super()._learned(task, q)), log_dispersion=mean, log_dispersion_std=std)
 
-    def _set_dispersion(self, learned: tuple[float, float] | None) -> None:
-        """Keep mean and standard deviation of the logarithm of a learned dispersion; None: it was given."""
-        self._log_dispersion = learned
-        self.dispersion_ = self.dispersion if learned is None else math.exp(min(max(learned[0], -13.0), 20.0))
-
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays, facts = super()._state()
-        return arrays, {**facts, "log_dispersion": self._log_dispersion}
-
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        learned = facts.get("log_dispersion")
-        if learned is not None:
-            learned = (check_number("log_dispersion", learned[0]), check_number("its std", learned[1], low=0))
-        self._set_dispersion(learned)
-        # Files of formats 1 and 2 have log(mean/dispersion).
-        super()._restore(arrays, facts if "shift" in facts else {**facts, "shift": math.log(self._fitted_likelihood.r)})
+    def _show(self, record: FittedWeights) -> None:
+        assert isinstance(record, FittedDispersion)
+        mean, std = record.log_dispersion, record.log_dispersion_std
+        self._log_dispersion = None if mean is None or std is None else (mean, std)
+        self.dispersion_ = self.dispersion if mean is None else math.exp(min(max(mean, -13.0), 20.0))
+        super()._show(record)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import Schedule
@@ -16,12 +15,14 @@ from dpvb.data.tables.numbers import Numbers
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
+from dpvb.guards.domains import NONNEGATIVE, Nonnegatives
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.gradients import tuned
 from dpvb.models.gradients.density import Density, optional
 from dpvb.models.gradients.numpyro_model import NumPyro
 from dpvb.models.gradients.variational import Variational
+from dpvb.results import trees
 from dpvb.results.figures import Figure, Intervals
 from dpvb.results.forecast import Knowledge
 
@@ -39,6 +40,17 @@ _INFORMATIVE = 0.35
 _DRAWS = 64
 # Rows that are scored at a time.
 _SCORED = 4096
+
+
+@dataclass(frozen=True)
+class ParameterPosterior:
+    """What was learned: the posterior of θ, with a Cholesky factor of a full-rank guide, and the shape of the rows."""
+
+    loc_p: Floats
+    scale_p: Nonnegatives
+    scale_tril_pp: Floats | None
+    features: Annotated[int, NONNEGATIVE]
+    responses: Annotated[int | None, NONNEGATIVE]
 
 
 @constructor_says_what_lacks
@@ -87,6 +99,8 @@ class DPVI(PrivateEstimator):
     start_scale: float = 0.1
     row_by_row: bool | None = None
 
+    record: ClassVar[type] = ParameterPosterior
+
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; the density is tried first, on public rows."""
         numbers = Numbers(X, y, group=group)
@@ -104,11 +118,23 @@ class DPVI(PrivateEstimator):
         notes = {"width": rows.features, "responses": rows.responses, "names": column_names(X)}
         return self._task(model, rows, Schedule((1.0,) * model.num_steps, shares), public, notes)
 
-    def take(self, task: Task, q: Any) -> None:
-        """Keep the posterior."""
-        self.n_iter_, self.n_features_in_ = task.notes["steps"], task.notes["width"]
-        self._responses = task.notes["responses"]
-        self._set_posterior(q.average_p, q.covariance)
+    def _learned(self, task: Task, q: Any) -> ParameterPosterior:
+        is_full = self.guide == "full_rank"
+        scale_p = np.sqrt(np.diagonal(q.covariance) if is_full else q.covariance)
+        tril_pp = np.linalg.cholesky(q.covariance) if is_full else None
+        return ParameterPosterior(q.average_p, scale_p, tril_pp, task.notes["width"], task.notes["responses"])
+
+    def _check(self, record: ParameterPosterior) -> None:
+        trees.check_lengths(record, p=len(record.loc_p))
+        if (record.scale_tril_pp is None) == (self.guide == "full_rank"):
+            raise ValueError("a posterior of another guide")
+
+    def _show(self, record: ParameterPosterior) -> None:
+        """Functions are not saved; `set_params` gives them back to a loaded model for what needs them."""
+        self.n_features_in_, self._responses = record.features, record.responses
+        self.loc_, self.scale_ = record.loc_p, record.scale_p
+        if record.scale_tril_pp is not None:
+            self.scale_tril_ = record.scale_tril_pp
 
     def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
         number, start = task.model.density.num_parameters, math.floor(tuned.AVERAGE_START * task.model.num_steps)
@@ -236,34 +262,6 @@ class DPVI(PrivateEstimator):
                 return model.constrained(density.tree(theta_p))
 
         return jax.tree.map(np.asarray, jax.vmap(form)(theta_np.astype(np.float32)))
-
-    def _set_posterior(self, loc_p: Floats, covariance: Floats) -> None:
-        self.loc_ = loc_p
-        if self.guide == "full_rank":
-            self.scale_tril_ = np.linalg.cholesky(covariance)
-            self.scale_ = np.sqrt(np.diagonal(covariance))
-        else:
-            self.scale_ = np.sqrt(covariance)
-
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays = {"loc": self.loc_, "scale": self.scale_}
-        if self.guide == "full_rank":
-            arrays["scale_tril"] = self.scale_tril_
-        return arrays, {"features": self.n_features_in_, "responses": self._responses, "steps": self.n_iter_}
-
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        """The posterior; functions are not kept, and `set_params` gives them back for what needs them."""
-        self.n_iter_, self.n_features_in_ = int(facts["steps"]), int(facts["features"])
-        self._responses = None if facts["responses"] is None else int(facts["responses"])
-        self.loc_, self.scale_ = arrays["loc"], arrays["scale"]
-        shapes = [self.loc_.shape == self.scale_.shape, self.loc_.ndim == 1]
-        if self.guide == "full_rank":
-            self.scale_tril_ = arrays["scale_tril"]
-            shapes.append(self.scale_tril_.shape == 2 * self.loc_.shape)
-        if not all(shapes):
-            raise ValueError("a posterior of another shape")
-        if not (self.scale_ >= 0).all():
-            raise ValueError("a negative standard deviation")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

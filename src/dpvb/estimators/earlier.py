@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from dpvb.estimators.base import PrivateEstimator, load
 from dpvb.guards.errors import DataFormatError, ParameterError, check_path, reason_of
 from dpvb.guards.strangers import parsed_json
 from dpvb.results.facts import ChargeFacts
-from dpvb.runs.run import Run, opened
+from dpvb.runs import run as runs
+from dpvb.runs.run import Run
 
 # What the statement of a fit with a private prior says of it.
 _EARLIER = "an earlier release"
@@ -33,21 +35,37 @@ def kept(value: Any) -> Any:
     )
 
 
-def opened_prior(prior: Any, example: str) -> Any:
-    """A prior that may be a model, a mapping, or the path of a file of either.
+def opened(name: str, prior: Any, fit: PrivateEstimator, *, public: bool, study: str = "", example: str = "") -> Any:
+    """Return the fitted model or the public study that a parameter of a fit names.
 
     Args:
-        prior: the parameter.
-        example: what a .json file of a public study holds.
+        name: of the parameter.
+        prior: a fitted model of the class of `fit`, a mapping, or the path of a file of either.
+        fit: the estimator that is to be fitted.
+        public: whether the data behind a model are said to be public.
+        study: what a mapping holds; empty: mappings are refused.
+        example: what a .json file of a study holds.
 
     Raises:
-        DataFormatError, ModelFileError: for a file that cannot be read, or holds neither.
+        ParameterError: for anything else, and for a model that may not be the prior of the fit; see `check_release`.
+        DataFormatError, ModelFileError: for a file that cannot be read.
+        PrivacyError: for a file whose releases cost more than its statement says.
     """
-    if not isinstance(prior, (str, os.PathLike)):
-        return prior.model if isinstance(prior, Fitted) else prior
-    path = check_path("prior", prior)
-    if path.suffix != ".json":
-        return load(path)
+    if isinstance(prior, (str, os.PathLike)):
+        path = check_path(name, prior)
+        prior = _study(path, example) if study and path.suffix == ".json" else load(path)
+    model = prior.model if isinstance(prior, Fitted) else prior
+    if study and isinstance(model, Mapping):
+        return model
+    if type(model) is not type(fit) or "privacy_" not in vars(model):
+        others = f", a mapping of {study}, or a file of either" if study else " or a file of one"
+        raise ParameterError(f"{name} must be a fitted dpvb.{type(fit).__name__}{others}, got {type(model).__name__}.")
+    check_release(name, model, fit, public=public)
+    return model
+
+
+def _study(path: Path, example: str) -> dict[str, Any]:
+    """The object of a .json file."""
     try:
         study = parsed_json(path.read_bytes())
     except OSError as error:
@@ -146,7 +164,7 @@ def _kin(charge: ChargeFacts | None) -> str:
     ledger, dataset = run.ledger, run.dataset
     if charge is None or ledger is None or dataset is None:
         return "unknown"
-    with opened(ledger) as book:
+    with runs.opened(ledger) as book:
         whole = {one.name: one.part_of for one in book.datasets()} if book.uuid == charge.ledger else {}
     if charge.dataset == dataset:
         return "same" if whole else "namesake"

@@ -32,10 +32,9 @@ from dpvb.estimators.base import (
     if_fitted,
     unbounded,
 )
-from dpvb.estimators.earlier import Fitted, check_columns, check_release, kept, opened_prior, told
+from dpvb.estimators.earlier import Fitted, check_columns, kept, opened, told
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import check_names, in_order, places, schema_of
-from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
@@ -44,7 +43,7 @@ from dpvb.models.factors import posterior, reading, tuned
 from dpvb.models.factors.posterior import FactorErrors, FactorPosterior, factor_errors, moment_errors, nearest_factors
 from dpvb.models.factors.reading import captured, least_share, noise_of_moments
 from dpvb.models.factors.three_releases import SecondMoments, ThreeReleases
-from dpvb.results import pictures
+from dpvb.results import pictures, trees
 from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.forecast import Knowledge
 
@@ -54,6 +53,168 @@ ESTIMATES = ("posterior", "mode")
 _WORTH, _WORTH_OF_COLUMNS = 0.1, 0.1
 # A row's score over the number of columns: from that of a uniform guess to that of columns with std .02 of their range.
 _SCORES = (0.0, 3.0)
+
+
+# Columns of rows without a response: what is public about them, and how rows become private units of bounded length.
+#
+# A feature f is what a schema makes of a cell, or the number itself where rows have one public norm. No row is longer
+# than its ranges allow, so that none is shortened but where row_norm says it.
+
+
+@dataclass(frozen=True)
+class MeasuredColumns:
+    """What is public about the columns; vectors are (d,), in units of the features.
+
+    Attributes:
+        names: of the columns, where the rows say them.
+        width: their number d.
+        schema: of a table, or of ranges; None: rows have a norm in common.
+        row_norm: by which private rows are divided; no row is longer.
+    """
+
+    names: tuple[str, ...] | None
+    width: int
+    schema: Schema | None
+    row_norm: float
+
+    def __post_init__(self) -> None:
+        if self.names is not None and len(self.names) != self.width:
+            raise ValueError("names of another number")
+
+    @classmethod
+    def of(cls, X: Records, low: Any, high: Any, row_norm: float | None) -> MeasuredColumns:
+        """The columns of private rows.
+
+        Raises:
+            ParameterError: a matrix without a bound, or with two; low or high that are no ranges; a table with either,
+                or with columns that are neither numbers nor categories.
+        """
+        bounds = {"low": low, "high": high, "row_norm": row_norm}
+        named = [name for name, value in bounds.items() if value is not None]
+        if isinstance(X, Table):
+            if named:
+                raise ParameterError(f"{named[0]} must be None with a table, whose schema says what its columns are.")
+            return cls.of_schema(X.schema, named=True)
+        width, names = as_matrix(X).width, column_names(X)
+        if named == ["row_norm"]:
+            return cls(names, width, None, check_number("row_norm", row_norm, low=1e-100, high=1e100))
+        if named != ["low", "high"]:
+            raise unbounded(
+                "low and high or row_norm",
+                " and ".join(named) or "none",
+                "low= and high=, the range of each column that you know without looking at the data",
+                "a dpvb.Table with a dpvb.Schema, which says the same of named columns, and has categories",
+                ONE_UNIT,
+                BY_RELEASE,
+            )
+        return cls.of_schema(schema_of(names, width, low, high), named=names is not None)
+
+    @classmethod
+    def of_schema(cls, schema: Schema, *, named: bool) -> MeasuredColumns:
+        """The columns of a schema, whose target is none of them.
+
+        Raises:
+            ParameterError: for a column that is neither a number nor a category.
+        """
+        for column in schema.columns:
+            if not isinstance(column, (Numeric, Date, Binary, Categorical)):
+                raise ParameterError(
+                    f"columns must be numbers, dates and categories, got the {column.kind} {column.name!r}: leave it "
+                    "out. A factor model finds by itself how columns act together."
+                )
+        squares = [1.0 if column.numeric else INDICATOR**2 for column in schema.own_columns]
+        norm = math.sqrt(math.fsum(squares)) * (1.0 + 1e-12)
+        untargeted = replace(schema, target=None)
+        return cls(schema.feature_names if named else None, schema.width, untargeted, norm)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of all columns."""
+        return self.names or places(self.width)
+
+    @property
+    def centre_d(self) -> Floats:
+        """The middle of each column: that of a range; of categories, where all are as likely."""
+        return np.zeros(self.width) if self.schema is None else self._each(lambda width: 1 / max(width, 2))
+
+    @property
+    def reach(self) -> float:
+        """The length that a row can have about the middle."""
+        if self.schema is None:
+            return self.row_norm
+        columns = self.schema.own_columns
+        squares = [1 / 4 if c.numeric else INDICATOR**2 * (1 - 1 / c.width if c.width > 1 else 1 / 4) for c in columns]
+        return max(math.sqrt(math.fsum(squares)) * (1.0 + 1e-12), INDICATOR / 2)
+
+    @property
+    def prior_d(self) -> Floats:
+        """Prior mean of a variance: that of a number which is uniform in the range, or in a ball of rows."""
+        if self.schema is None:
+            return np.full(self.width, self.row_norm**2 / (3 * self.width))
+        return np.square(self._each(lambda width: 1.0)) / 12
+
+    @property
+    def units(self) -> tuple[Floats, Floats]:
+        """What 1 of each column adds to its feature, and the number at which the feature is 0."""
+        if self.schema is None:
+            return np.ones(self.width), np.zeros(self.width)
+        scales, origins = zip(*(column.units for column in self.schema.own_columns), strict=True)
+        return np.concatenate(scales), np.concatenate(origins)
+
+    def _each(self, share: Any) -> Floats:
+        """A share of each feature's range, by the number of features of its column."""
+        assert self.schema is not None
+        parts = [(1.0 if c.numeric else INDICATOR) * np.full(c.width, share(c.width)) for c in self.schema.own_columns]
+        return np.concatenate(parts)
+
+    def private(self, X: Records, group: Iterable[object] | None) -> AnyDesign:
+        """Private rows; features over row_norm."""
+        if self.schema is None:
+            return Design(X, row_norm=self.row_norm, group=group)
+        return self._table(X).design(fit_intercept=False, group=group, labelled=False, row_norm=self.row_norm)
+
+    def visible(self, X: Records) -> AnyDesign:
+        """Rows that the caller may see, brought to the public bounds as private ones are.
+
+        Raises:
+            DataFormatError: for rows of other columns.
+        """
+        if isinstance(X, Table):
+            untargeted = replace(X.schema, target=None, group=None)
+            if self.schema is None or untargeted != replace(self.schema, group=None):
+                raise DataFormatError("the table's schema is not the one that the model was fitted with.")
+        if self.schema is None:
+            check_names(column_names(X), self.names)
+            design: AnyDesign = self.private(X, None)
+        else:
+            design = self._table(X).features(fit_intercept=False, row_norm=self.row_norm)
+        if design.width != self.width:
+            raise _other_width(design.width, self.width)
+        return design
+
+    def _table(self, X: Records) -> Table:
+        """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
+        assert self.schema is not None
+        if isinstance(X, Table):
+            return X
+        if isinstance(X, Mapping) or column_names(X) is not None or paths_of(X) is not None:
+            return Table(X, replace(self.schema, group=None))
+        matrix, columns = as_matrix(X), self.schema.own_columns
+        if not all(column.numeric for column in columns):
+            raise DataFormatError("rows with categories must be a dpvb.Table, or have names of columns.")
+        if matrix.width != len(columns):
+            raise _other_width(matrix.width, len(columns))
+        return in_order(matrix, self.schema)
+
+
+@dataclass(frozen=True)
+class FittedFactors:
+    """What was learned: moments of rows, the factors that they show, and the directions of factors."""
+
+    columns: MeasuredColumns
+    moments: SecondMoments
+    factors: FactorPosterior
+    direction_dk: Floats
 
 
 @constructor_says_what_lacks
@@ -100,6 +261,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     public_prior: bool = False
 
     declares: ClassVar[tuple[str, ...]] = ("schema", "width")
+    record: ClassVar[type] = FittedFactors
     reads: ClassVar[str | None] = "measurements"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "components"}
     _gamma: ClassVar[float]
@@ -129,12 +291,10 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         }
         return self._task(model, rows, model.schedule, public, {"columns": columns})
 
-    def take(self, task: Task, q: Any) -> None:
-        """Keep the posterior."""
-        self.n_iter_, self._columns = task.notes["steps"], task.notes["columns"]
-        prior_d = self._columns.prior_d / self._columns.reach**2
-        factors, direction_dk = self._read(q, prior_d / q.scale_d**2, self._number(self._columns.width))
-        self._keep(q, factors, direction_dk)
+    def _learned(self, task: Task, q: SecondMoments) -> FittedFactors:
+        columns = task.notes["columns"]
+        prior_d = columns.prior_d / columns.reach**2
+        return FittedFactors(columns, q, *self._read(q, prior_d / q.scale_d**2, self._number(columns.width)))
 
     def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
         d, number = task.model.n_features, self._number(task.model.n_features)
@@ -308,24 +468,37 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             return None
         return min(check_integer("n_components", self.n_components, low=1, high=10**6), width)
 
-    def _keep(self, q: SecondMoments, factors: FactorPosterior, direction_dk: Floats) -> None:
-        """Show what was found, in units of z, in those of X."""
-        unit_d, origin_d = self._columns.units
-        self._moments, self._found, self._direction_dk = q, factors, direction_dk
-        self._unit_d = q.scale_d * self._columns.reach / unit_d
-        self.mean_ = (q.mean_d * self._columns.reach + self._columns.centre_d) / unit_d + origin_d
+    def _check(self, record: FittedFactors) -> None:
+        columns, moments, factors = record.columns, record.moments, record.factors
+        schema = columns.schema
+        if schema is not None and columns != MeasuredColumns.of_schema(schema, named=columns.names is not None):
+            raise ValueError("columns of another schema")
+        check_number("row_norm", columns.row_norm, low=1e-100, high=1e100)
+        trees.check_lengths(record, d=columns.width, k=factors.loading_dk.shape[1])
+        if not ((factors.unique_d > 0).all() and (moments.scale_d >= 1 / _MOST).all()):
+            raise ValueError("variances that are not positive")
+        if trees.largest(moments, factors, record.direction_dk) > _MOST:
+            raise ValueError("numbers that no fit has")
+
+    def _show(self, record: FittedFactors) -> None:
+        """Show the factors, which are in units of z, in those of X."""
+        columns, q, factors = record.columns, record.moments, record.factors
+        unit_d, origin_d = columns.units
+        self._columns, self._moments, self._found, self._direction_dk = columns, q, factors, record.direction_dk
+        self._unit_d = q.scale_d * columns.reach / unit_d
+        self.mean_ = (q.mean_d * columns.reach + columns.centre_d) / unit_d + origin_d
         self.loadings_ = (factors.loading_dk * self._unit_d[:, None]).T
         self._unique_d = factors.unique_d * self._unit_d**2
-        self.n_components_, self.n_features_in_ = len(self.loadings_), self._columns.width
-        self.feature_names_, self.schema_ = self._columns.feature_names, self._columns.schema
-        self._show()
+        self.n_components_, self.n_features_in_ = len(self.loadings_), columns.width
+        self.feature_names_, self.schema_ = columns.feature_names, columns.schema
+        self._show_components()
 
     def _variances(self, noise_variance: Floats, columns: MeasuredColumns) -> Floats:
         """Unique variances (n_features,), in the units of X, of what `noise_variance_` would be."""
         return noise_variance
 
     @abstractmethod
-    def _show(self) -> None:
+    def _show_components(self) -> None:
         """Set the attributes that are the class's own."""
 
     @abstractmethod
@@ -343,7 +516,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     def _rows(self, X: Records) -> Iterator[Floats]:
         """Rows that the caller may see, in the units of X."""
         unit_d, origin_d = self._columns.units
-        for chunk in self._columns.visible(X).chunks():
+        chunks: Any = self._columns.visible(X).chunks()
+        for chunk in chunks:
             x_nd = chunk.rows.x_nd * self._columns.row_norm / unit_d + origin_d
             if np.isnan(x_nd).any():
                 raise DataFormatError("X has rows that hold NaN, infinity or no number, for which nothing is inferred.")
@@ -359,37 +533,12 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         tags.non_deterministic = True
         return tags
 
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays = {f"found_{name}": value for name, value in vars(self._found).items()}
-        arrays |= {name: getattr(self._moments, name) for name in _VECTORS}
-        arrays["direction_dk"] = self._direction_dk
-        moments = {name: float(getattr(self._moments, name)) for name in _SCALARS}
-        return arrays, {**self._columns.to_facts(), "steps": self.n_iter_, "moments": moments}
-
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.n_iter_, self._columns = int(facts["steps"]), MeasuredColumns.from_facts(facts)
-        d, k = arrays["found_loading_dk"].shape
-        shapes = {"d": (d,), "k": (k,), "dk": (d, k), "dd": (d, d)}
-        if d != self._columns.width or any(a.shape != shapes[name.rsplit("_", 1)[-1]] for name, a in arrays.items()):
-            raise ValueError("loadings of another shape")
-        names = ("loading_dk", "unique_d", "strength_k", "error_k")
-        factors = FactorPosterior(**{name: arrays[f"found_{name}"] for name in names})
-        if not ((factors.unique_d > 0).all() and (arrays["scale_d"] >= 1 / _MOST).all()):
-            raise ValueError("variances that are not positive")
-        if any((np.abs(array) > _MOST).any() for array in arrays.values()):
-            raise ValueError("numbers that no fit has")
-        moments: dict[str, Any] = {name: arrays[name] for name in _VECTORS}
-        moments |= {name: check_number(name, facts["moments"][name], low=0, high=_MOST) for name in _SCALARS}
-        self._keep(domains.checked(SecondMoments(**moments)), factors, arrays["direction_dk"])
-
 
 def _reach(level: float) -> float:
     """How many standard deviations an interval reaches to each side."""
     return float(-ndtri((1 - check_number("level", level, low=0, high=1, closed="neither")) / 2))
 
 
-_VECTORS = ("mean_d", "scale_d", "second_dd")
-_SCALARS = ("radius", "lost", "noise", "count")
 # Upper limit for numbers read from a file: a prior with larger ones would overflow a fit that was already charged.
 _MOST = 1e30
 
@@ -427,7 +576,7 @@ class FactorAnalysis(FactorModel):
         sign_k = np.where((near.loading_dk * shrunk.loading_dk).sum(axis=0) < 0, -1.0, 1.0)
         return replace(near, loading_dk=near.loading_dk * sign_k)
 
-    def _show(self) -> None:
+    def _show_components(self) -> None:
         self.components_, self.noise_variance_ = self.loadings_, self._unique_d
 
     def _reader(self) -> Floats:
@@ -517,7 +666,7 @@ class PCA(FactorModel):
     def _variances(self, noise_variance: Floats, columns: MeasuredColumns) -> Floats:
         return np.asarray(noise_variance / np.square(columns.units[0]))
 
-    def _show(self) -> None:
+    def _show_components(self) -> None:
         square = self._columns.reach**2
         self.components_, self.scale_ = self._direction_dk.T, 1.0 / self._columns.units[0]
         self.noise_variance_ = square * float(self._found.unique_d[0])
@@ -557,16 +706,11 @@ def known_moments(
         ParameterError: for another prior, or one of other columns; see `check_release`.
         DataFormatError, ModelFileError: for a file that cannot be read.
     """
-    model = opened_prior(prior, '{"loadings": [[0.5, 0.2]], "noise_variance": [1, 1], "mean": [0, 0], "rows": 1000}')
+    example = '{"loadings": [[0.5, 0.2]], "noise_variance": [1, 1], "mean": [0, 0], "rows": 1000}'
+    model = opened("prior", prior, fit, public=public, study=", ".join(_NAMES), example=example)
     if isinstance(model, Mapping):
         moments = _stated(fit, model, columns)
         return moments, f"loadings, variances and means that are worth {moments.count:g} rows"
-    if type(model) is not type(fit) or not hasattr(model, "_moments"):
-        raise ParameterError(
-            f"prior must be a fitted dpvb.{type(fit).__name__}, a mapping of {', '.join(_NAMES)}, or a file of either, "
-            f"got {type(model).__name__}."
-        )
-    check_release("prior", model, fit, public=public)
     check_columns(model, columns.feature_names, columns.schema)
     row_norm = model._columns.row_norm
     if row_norm != columns.row_norm:
@@ -616,171 +760,6 @@ def _numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Floats:
         said = " x ".join("K" if size is None else str(size) for size in shape) or "1"
         raise ParameterError(f"prior[{name!r}] must be {said} finite numbers, got {values!r}.")
     return array
-
-
-# Columns of rows without a response: what is public about them, and how rows become private units of bounded length.
-#
-# A feature f is what a schema makes of a cell, or the number itself where rows have one public norm. No row is longer
-# than its ranges allow, so that none is shortened but where row_norm says it.
-
-
-@dataclass(frozen=True)
-class MeasuredColumns:
-    """What is public about the columns; vectors are (d,), in units of the features.
-
-    Attributes:
-        names: of the columns, where the rows say them.
-        width: their number d.
-        schema: of a table, or of ranges; None: rows have a norm in common.
-        row_norm: by which private rows are divided; no row is longer.
-    """
-
-    names: tuple[str, ...] | None
-    width: int
-    schema: Schema | None
-    row_norm: float
-
-    @classmethod
-    def of(cls, X: Records, low: Any, high: Any, row_norm: float | None) -> MeasuredColumns:
-        """The columns of private rows.
-
-        Raises:
-            ParameterError: a matrix without a bound, or with two; low or high that are no ranges; a table with either,
-                or with columns that are neither numbers nor categories.
-        """
-        bounds = {"low": low, "high": high, "row_norm": row_norm}
-        named = [name for name, value in bounds.items() if value is not None]
-        if isinstance(X, Table):
-            if named:
-                raise ParameterError(f"{named[0]} must be None with a table, whose schema says what its columns are.")
-            return cls.of_schema(X.schema, named=True)
-        width, names = as_matrix(X).width, column_names(X)
-        if named == ["row_norm"]:
-            return cls(names, width, None, check_number("row_norm", row_norm, low=1e-100, high=1e100))
-        if named != ["low", "high"]:
-            raise unbounded(
-                "low and high or row_norm",
-                " and ".join(named) or "none",
-                "low= and high=, the range of each column that you know without looking at the data",
-                "a dpvb.Table with a dpvb.Schema, which says the same of named columns, and has categories",
-                ONE_UNIT,
-                BY_RELEASE,
-            )
-        return cls.of_schema(schema_of(names, width, low, high), named=names is not None)
-
-    @classmethod
-    def of_schema(cls, schema: Schema, *, named: bool) -> MeasuredColumns:
-        """The columns of a schema, whose target is none of them.
-
-        Raises:
-            ParameterError: for a column that is neither a number nor a category.
-        """
-        for column in schema.columns:
-            if not isinstance(column, (Numeric, Date, Binary, Categorical)):
-                raise ParameterError(
-                    f"columns must be numbers, dates and categories, got the {column.kind} {column.name!r}: leave it "
-                    "out. A factor model finds by itself how columns act together."
-                )
-        squares = [1.0 if column.numeric else INDICATOR**2 for column in schema.own_columns]
-        norm = math.sqrt(math.fsum(squares)) * (1.0 + 1e-12)
-        untargeted = replace(schema, target=None)
-        return cls(schema.feature_names if named else None, schema.width, untargeted, norm)
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of all columns."""
-        return self.names or places(self.width)
-
-    @property
-    def centre_d(self) -> Floats:
-        """The middle of each column: that of a range; of categories, where all are as likely."""
-        return np.zeros(self.width) if self.schema is None else self._each(lambda width: 1 / max(width, 2))
-
-    @property
-    def reach(self) -> float:
-        """The length that a row can have about the middle."""
-        if self.schema is None:
-            return self.row_norm
-        columns = self.schema.own_columns
-        squares = [1 / 4 if c.numeric else INDICATOR**2 * (1 - 1 / c.width if c.width > 1 else 1 / 4) for c in columns]
-        return max(math.sqrt(math.fsum(squares)) * (1.0 + 1e-12), INDICATOR / 2)
-
-    @property
-    def prior_d(self) -> Floats:
-        """Prior mean of a variance: that of a number which is uniform in the range, or in a ball of rows."""
-        if self.schema is None:
-            return np.full(self.width, self.row_norm**2 / (3 * self.width))
-        return np.square(self._each(lambda width: 1.0)) / 12
-
-    @property
-    def units(self) -> tuple[Floats, Floats]:
-        """What 1 of each column adds to its feature, and the number at which the feature is 0."""
-        if self.schema is None:
-            return np.ones(self.width), np.zeros(self.width)
-        scales, origins = zip(*(column.units for column in self.schema.own_columns), strict=True)
-        return np.concatenate(scales), np.concatenate(origins)
-
-    def _each(self, share: Any) -> Floats:
-        """A share of each feature's range, by the number of features of its column."""
-        assert self.schema is not None
-        parts = [(1.0 if c.numeric else INDICATOR) * np.full(c.width, share(c.width)) for c in self.schema.own_columns]
-        return np.concatenate(parts)
-
-    def private(self, X: Records, group: Iterable[object] | None) -> AnyDesign:
-        """Private rows; features over row_norm."""
-        if self.schema is None:
-            return Design(X, row_norm=self.row_norm, group=group)
-        return self._table(X).design(fit_intercept=False, group=group, labelled=False, row_norm=self.row_norm)
-
-    def visible(self, X: Records) -> AnyDesign:
-        """Rows that the caller may see, brought to the public bounds as private ones are.
-
-        Raises:
-            DataFormatError: for rows of other columns.
-        """
-        if isinstance(X, Table):
-            untargeted = replace(X.schema, target=None, group=None)
-            if self.schema is None or untargeted != replace(self.schema, group=None):
-                raise DataFormatError("the table's schema is not the one that the model was fitted with.")
-        if self.schema is None:
-            check_names(column_names(X), self.names)
-            design: AnyDesign = self.private(X, None)
-        else:
-            design = self._table(X).features(fit_intercept=False, row_norm=self.row_norm)
-        if design.width != self.width:
-            raise _other_width(design.width, self.width)
-        return design
-
-    def _table(self, X: Records) -> Table:
-        """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
-        assert self.schema is not None
-        if isinstance(X, Table):
-            return X
-        if isinstance(X, Mapping) or column_names(X) is not None or paths_of(X) is not None:
-            return Table(X, replace(self.schema, group=None))
-        matrix, columns = as_matrix(X), self.schema.own_columns
-        if not all(column.numeric for column in columns):
-            raise DataFormatError("rows with categories must be a dpvb.Table, or have names of columns.")
-        if matrix.width != len(columns):
-            raise _other_width(matrix.width, len(columns))
-        return in_order(matrix, self.schema)
-
-    def to_facts(self) -> dict[str, Any]:
-        """As JSON has it."""
-        named = None if self.names is None else list(self.names)
-        schema = None if self.schema is None else self.schema.to_json()
-        return {"features": named, "width": self.width, "schema": schema, "row_norm": self.row_norm}
-
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> MeasuredColumns:
-        """Inverse of `to_facts`."""
-        names = None if facts["features"] is None else tuple(map(str, facts["features"]))
-        if facts["schema"] is not None:
-            return cls.of_schema(Schema.from_json(facts["schema"]), named=names is not None)
-        width = int(facts["width"])
-        if names is not None and len(names) != width:
-            raise ValueError("names of another number")
-        return cls(names, width, None, check_number("row_norm", facts["row_norm"], low=1e-100, high=1e100))
 
 
 def no_rows(schema: Schema | None, width: int | None) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, generator, unbounded
 from dpvb.estimators.given import Records
 from dpvb.estimators.sequences import ChainModel, WindowsModel, to_draw
-from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
@@ -29,6 +28,7 @@ from dpvb.models.sequences.errors import StepErrors
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkovPosterior
+from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
 from dpvb.results.groups import GroupTable, Line
 from dpvb.rows.sequences import NumberRows, SequenceRows
@@ -71,10 +71,10 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
     size_parameter: ClassVar[str | None] = "n_states"
     # At 2 fewer fits told the states apart (`python -m benchmarks forecasts`).
     _informative: ClassVar[float] = 4.0
-    #: Arrays and numbers of q beside the chain.
-    _released: ClassVar[tuple[str, ...]]
-    #: What `transition_intervals` says of its own estimates.
-    _note: ClassVar[str]
+    #: What `transition_intervals` says of its estimates.
+    _note: ClassVar[str] = (
+        "Estimated without priors: the model's own steps, which predict better, may be other numbers."
+    )
     #: What a report says of the means of what states show.
     _grid_note: ClassVar[str] = "Probabilities."
 
@@ -130,8 +130,12 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
         """What states show at the places of sequences."""
 
     @abstractmethod
-    def _show(self, chain: HiddenChain) -> Floats:
-        """Keep what the states show as attributes, and return its means, (K, symbols or columns)."""
+    def _show_emissions(self, chain: HiddenChain) -> Floats:
+        """Set what the states show as attributes, and return its means, (K, symbols or columns)."""
+
+    @abstractmethod
+    def _with_one_start(self, q: Posterior) -> Posterior:
+        """Return a posterior with one start: starts are public, and no part of what was learned."""
 
     @abstractmethod
     def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
@@ -152,9 +156,9 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
     def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> GroupTable:
         """Every transition probability with an interval that counts the privacy noise in.
 
-        The bias due to noise, priors and clipping is corrected, so that the estimates are not those of
-        `transition_matrix_`. Bias and deviations are those of people who are drawn from the model. Each is taken to
-        have one sequence, whose length is independent of what the sequence shows. This may take some seconds.
+        The released windows are fitted by least squares, without priors, and the bias due to clipping is corrected, so
+        that the estimates are not those of `transition_matrix_`. Clipping and sampling are those of people who are
+        drawn from the model. Each is assumed to have one sequence, whose length is independent of what it shows.
 
         Args:
             level: probability inside an interval, in (0, 1).
@@ -223,43 +227,33 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
     def _model(self) -> Model:
         """The model that the parameters name."""
 
-    def _set(self, symbols: Sequence[Any], q: Posterior) -> None:
-        self.symbols_, self.n_iter_, self.n_features_in_ = tuple(symbols), 0, len(symbols)
+    def _learned(self, task: Task, q: Posterior) -> Posterior:
         share_k = dynamics.symbol_shares(q.chain.laws(expected=False).step_kk)
-        q = replace(q, chain=q.chain.permuted(np.argsort(-share_k, kind="stable")))
-        self._fitted_model: Model = self._model()
-        self._q: Posterior = q
-        self.initial_, _, self.transition_matrix_ = q.chain.laws(expected=False)
-        self._shown = self._show(q.chain)
+        return self._with_one_start(replace(q, chain=q.chain.permuted(np.argsort(-share_k, kind="stable"))))
+
+    def _check(self, record: Posterior) -> None:
+        model = self._model()
+        trees.check_lengths(record, k=self.n_states, v=model.n_symbols)
+        like = replace(model, n_init=1).init(generator("random_state", 0))
+        if trees.shapes(record) != trees.shapes(like) or _constants(record) != _constants(like):
+            raise ValueError("a model of another shape")
+        self._show(record)
+        self._check_laws(self.initial_, self.transition_matrix_, *self._shown_laws())
+
+    def _show(self, record: Posterior) -> None:
+        content, model = self._content(), self._model()
+        self.symbols_ = content.values if isinstance(content, Symbols) else content.names
+        self.n_features_in_ = len(content)
+        self._fitted_model: Model = model
+        self._q: Posterior = record
+        self.initial_, _, self.transition_matrix_ = record.chain.laws(expected=False)
+        self._shown = self._show_emissions(record.chain)
         self.stationary_ = dynamics.symbol_shares(self.transition_matrix_)
         self.expected_durations_ = dynamics.durations(self.transition_matrix_)
 
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        chain, q = self._q.chain, self._q
-        shown = {name: np.asarray(value) for name, value in vars(chain.emissions).items() if np.ndim(value) == 2}
-        arrays = {"start_k": chain.start_k, "pooled_k": chain.pooled_k, "step_kk": chain.step_kk, **shown}
-        released = {name: np.asarray(getattr(q, name)) for name in self._released}
-        return {**arrays, **released}, {"symbols": [*self.symbols_]}
-
-    def _read(self, q: Posterior, arrays: Mapping[str, NDArray[Any]]) -> Posterior:
-        """A posterior of the shape of q with the arrays of a file.
-
-        Raises:
-            ValueError: for arrays of other shapes.
-            PrivacyError: for numbers outside their domains.
-        """
-        chain = self._taken(q.chain, arrays)
-        chain = replace(chain, emissions=self._taken(q.chain.emissions, arrays))
-        q = self._taken(q, {name: arrays[name] for name in self._released})
-        return domains.checked(replace(q, chain=chain))
-
-    @staticmethod
-    def _taken(like: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-        """A part of q with the arrays of its own names, of its own shapes."""
-        parts = {name: arrays[name].astype(np.float64, casting="same_kind") for name in vars(like) if name in arrays}
-        if any(np.shape(array) != np.shape(getattr(like, name)) for name, array in parts.items()):
-            raise ValueError("a model of another shape")
-        return replace(like, **{name: array if array.ndim else float(array) for name, array in parts.items()})
+    def _shown_laws(self) -> Iterator[Floats]:
+        """Yield the probabilities that states show, if they show any."""
+        yield from ()
 
 
 @constructor_says_what_lacks
@@ -305,11 +299,10 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
     symbols: int | str | Sequence[Any] | None = None
     emissions: str = "categorical"
 
+    record: ClassVar[type] = HiddenMarkovPosterior
     command: ClassVar[str | None] = "hidden-markov"
     example: ClassVar[str | None] = "--states 3 --symbols front,news,sports --symbol-column page"
     least_steps: ClassVar[int] = 0
-    _released: ClassVar[tuple[str, ...]] = ("start_ww", "pooled", "start_std", "pooled_std")
-    _note: ClassVar[str] = "These are read without priors: the model's own, which predict better, may be other numbers."
 
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> tuple[NDArray[Any], Ints]:
         """Draw n sequences of nobody, (n, length), and their states; they tell no more than the model does.
@@ -341,10 +334,8 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
     def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
         return self._fitted_model.step_errors(self._q, rng, noise_aware=noise_aware)
 
-    def take(self, task: Task, q: Any) -> None:
-        """Keep the model."""
-        super().take(task, q)
-        self.n_iter_ = task.notes["steps"]
+    def _with_one_start(self, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
+        return replace(q, tilt_rkw=q.tilt_rkw[:1])
 
     def _content(self) -> Symbols | Numbers:
         """The public symbols, or the columns of bits."""
@@ -406,7 +397,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
                 raise DataFormatError("X must hold bits, 0 and 1, and NaN for what is missing; it has other numbers.")
         return rows
 
-    def _show(self, chain: HiddenChain) -> Floats:
+    def _show_emissions(self, chain: HiddenChain) -> Floats:
         shown = chain.emissions
         if isinstance(shown, Bernoulli):
             self.emission_probabilities_: Floats = (shown.on_dk / (shown.on_dk + shown.off_dk)).T
@@ -423,22 +414,9 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
     def _shown_by(self, k: int) -> str:
         return f"{self.rates_[k]:.2f}" if self.emissions == "poisson" else super()._shown_by(k)
 
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays, facts = super()._state()
-        return arrays, {**facts, "steps": self.n_iter_}
-
-    @np.errstate(all="ignore")  # `_check_laws` finds what overflows
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        setattr(self, "columns" if self.emissions == "bernoulli" else "symbols", facts["symbols"])
-        # Factors of starts are no part of a file, and one of them is small whatever the file says.
-        q = self._read(replace(self._model(), n_init=1).init(generator("random_state", 0)), arrays)
-        content = self._content()
-        self._set(content.values if isinstance(content, Symbols) else content.names, q)
-        self.n_iter_ = check_integer("steps", facts["steps"], low=0)
+    def _shown_laws(self) -> Iterator[Floats]:
         shown = self.emission_probabilities_
-        if isinstance(content, Numbers):
-            shown = np.stack([shown, 1 - shown], axis=-1)
-        self._check_laws(self.initial_, self.transition_matrix_, shown)
+        yield shown if isinstance(self._content(), Symbols) else np.stack([shown, 1 - shown], axis=-1)
 
 
 @constructor_says_what_lacks
@@ -479,10 +457,9 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
     high: float | Sequence[float] | NDArray[Any] | None = None
     row_norm: float | None = None
 
+    record: ClassVar[type] = HiddenCellsPosterior
     command: ClassVar[str | None] = "gaussian-hidden-markov"
     example: ClassVar[str | None] = "--states 2 --columns x,y --low 0 --high 100"
-    _released: ClassVar[tuple[str, ...]] = ("noise_b", "starts_v", "pairs_vv")
-    _note: ClassVar[str] = "These have back what noise, cells and clip bend: the model's own may be other numbers."
     _grid_note: ClassVar[str] = "Means."
 
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> tuple[Floats, Ints]:
@@ -537,7 +514,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         in_units_t = (~np.isnan(rows.value_td)) @ np.log(self._content().unit_d)
         return np.asarray(score_n - np.bincount(row_t, weights=in_units_t, minlength=len(score_n)))
 
-    def _show(self, chain: HiddenChain) -> Floats:
+    def _show_emissions(self, chain: HiddenChain) -> Floats:
         content, shown = self._content(), self._gaussian(chain)
         self.means_: Floats = content.centre_d + content.unit_d * shown.mean_dk.T
         self.variances_: Floats = content.unit_d**2 * shown.variance_dk.T
@@ -549,20 +526,14 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         assert isinstance(chain.emissions, Gaussian)
         return chain.emissions
 
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays, facts = super()._state()
-        ends = {name: getattr(self, name) for name in ("low", "high", "row_norm")}
-        ends = {name: None if end is None else np.asarray(end, dtype=np.float64).tolist() for name, end in ends.items()}
-        return arrays, {**facts, **ends}
+    def _with_one_start(self, q: HiddenCellsPosterior) -> HiddenCellsPosterior:
+        return replace(q, chance_rk=q.chance_rk[:1])
 
-    @np.errstate(all="ignore")  # `_check_laws` finds what overflows
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.columns = facts["symbols"]
-        self.low, self.high, self.row_norm = (facts[name] for name in ("low", "high", "row_norm"))
-        # Chances of starts are no part of a file, and one of them is small whatever the file says.
-        q = self._read(replace(self._model(), n_init=1).init(generator("random_state", 0)), arrays)
-        self._set(self._content().names, q)
-        self._check_laws(self.initial_, self.transition_matrix_)
+
+def _constants(q: HiddenMarkovPosterior | HiddenCellsPosterior) -> list[Any]:
+    """The class of what states show, and the numbers of the priors."""
+    parts = (vars(q.chain), vars(q.chain.emissions))
+    return [type(q.chain.emissions), *(value for part in parts for value in part.values() if np.isscalar(value))]
 
 
 def _largest(law: Floats) -> Ints:

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtr
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -30,11 +29,11 @@ from dpvb.data.documents.texts import Texts
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.data.persons import newcomers
 from dpvb.estimators import private_words
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted, load
-from dpvb.estimators.earlier import Fitted, check_release, kept, told
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted
+from dpvb.estimators.earlier import Fitted, kept, opened, told
 from dpvb.estimators.given import Records, Responses
-from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats
+from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
 from dpvb.guards.errors import (
     DataFormatError,
     ParameterError,
@@ -47,14 +46,13 @@ from dpvb.guards.errors import (
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.topics.lda import EarlierTopics, LDAModel, Topics
 from dpvb.models.topics.prior import TopicPrior
-from dpvb.results import metrics
+from dpvb.results import metrics, trees
 from dpvb.results.figures import Bars, Figure
 from dpvb.results.forecast import Knowledge
 from dpvb.runs.journal import RunJournal
 from dpvb.runs.run import Run
 
 #: What a file holds of q beside the topics.
-_ARRAYS = ("alpha_k", "background_v", "word_weight_v", "words_v", "sum_vk", "sum_std_v")
 # Signal of a prior's topics, by a plan of few steps, below which word totals alone are released.
 _NOTHING = 4.0
 # Signal from which a plan of many steps is made.
@@ -71,6 +69,35 @@ _MANY_SHARE = 0.3
 _WORDS_OF_A_REPORT = 12
 #: Signal of each topic from which on its words are clear; benchmark `topics` (n_components="auto") chose it.
 _CLEAR = 100.0
+
+
+@dataclass(frozen=True)
+class FittedTopics:
+    """What was learned, with the names of `Topics`.
+
+    Attributes:
+        vocabulary: words of the columns, where there are some.
+        means, iterates: as in `LDAModel`: what was released.
+        above_noise_k: which topics stand above the noise, once somebody has asked.
+    """
+
+    vocabulary: tuple[str, ...] | None
+    means: bool
+    iterates: bool
+    above_noise_k: Bools | None
+    lambda_vk: Positives
+    background_v: Annotated[Floats | None, SIMPLEX]
+    word_weight_v: Positives
+    alpha_k: Positives
+    words_v: Floats | None
+    words_std: Nonnegative
+    sum_vk: Floats | None
+    sum_std_v: Annotated[Floats | None, NONNEGATIVE]
+    num_units: float
+
+
+# Fields of `Topics` that its other ones follow from.
+_TOPICS = tuple(name for name in FittedTopics.__annotations__ if name in Topics.__annotations__)
 
 
 @constructor_says_what_lacks
@@ -163,6 +190,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     fixed_work: bool = False
 
     declares: ClassVar[tuple[str, ...]] = ("vocabulary", "width")
+    record: ClassVar[type] = FittedTopics
     reads: ClassVar[str | None] = "documents"
     command: ClassVar[str | None] = "lda"
     size_parameter: ClassVar[str | None] = "n_components"
@@ -315,11 +343,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             "parameters": "the plan, the random start and all other parameters",
         }
 
-    def take(self, task: Task, q: Topics) -> None:
-        """Keep the topics."""
-        self.n_features_in_, self.vocabulary_ = task.notes["width"], task.notes["vocabulary"]
-        self.n_iter_ = task.notes["steps"]
-        self._set_topics(task.model, q)
+    def _learned(self, task: Task, q: Topics) -> FittedTopics:
+        words, model = task.notes["vocabulary"], task.model
+        parts = {name: getattr(q, name) for name in _TOPICS}
+        return FittedTopics(None if words is None else tuple(words), model.means, model.iterates, None, **parts)
 
     def _foreseen(self, **columns: Any) -> tuple[Task, Plan]:
         if self._opens or columns["width"] is None:
@@ -364,6 +391,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             self._above_noise: Bools | None = topics_above_noise(
                 model, self._q, plan, schedule.rho, schedule.projection, rng
             )
+            self._record = replace(self._record, above_noise_k=self._above_noise)
         assert self._above_noise is not None
         return self._above_noise
 
@@ -494,7 +522,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             ),
         )
 
-    def _learned(self) -> Knowledge | None:
+    def _knowledge_of_result(self) -> Knowledge | None:
         model, q = self._fitted_model, self._q
         std = noise_of_topics(q)
         if std == 0 or model.means or model.signal(q.num_units, std) >= PLENTY * model.detectable:
@@ -592,10 +620,23 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             tokens += float(rows.counts.sum())
         return bound, tokens
 
-    def _set_topics(self, model: LDAModel, q: Topics) -> None:
-        self._fitted_model, self._q = model, q
-        self._above_noise = None
-        self.components_ = q.lambda_vk.T
+    def _check(self, record: FittedTopics) -> None:
+        n_terms, n_components = record.lambda_vk.shape
+        if record.vocabulary is not None:
+            check_vocabulary(record.vocabulary, width=n_terms)
+        if not (record.means or record.iterates):
+            raise ValueError("topics of no release")
+        trees.check_lengths(record, v=n_terms, k=n_components)
+        if not (record.lambda_vk >= 1 / _MOST).all() or trees.largest(record) > _MOST:
+            raise ValueError("numbers that no fit has")
+
+    def _show(self, record: FittedTopics) -> None:
+        n_terms, n_components = record.lambda_vk.shape
+        model = self._model(n_terms, n_components, means=record.means, iterates=record.iterates)
+        releases = {name: getattr(record, name) for name in _TOPICS}
+        self._fitted_model, self._q = model, replace(model.topics(record.lambda_vk), **releases)
+        self.n_features_in_, self.vocabulary_ = n_terms, record.vocabulary
+        self._above_noise, self.components_ = record.above_noise_k, record.lambda_vk.T
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -606,41 +647,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
-
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        facts = {"vocabulary": self.vocabulary_, "width": self.n_features_in_, "steps": self.n_iter_}
-        facts |= {"means": self._fitted_model.means, "iterates": self._fitted_model.iterates}
-        facts |= {"words_std": self._q.words_std, "num_units": self._q.num_units}
-        facts["above_noise"] = None if self._above_noise is None else self._above_noise.tolist()
-        arrays = {name: getattr(self._q, name) for name in ("lambda_vk", *_ARRAYS)}
-        return {name: array for name, array in arrays.items() if array is not None}, facts
-
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.n_features_in_, self.n_iter_ = int(facts["width"]), int(facts["steps"])
-        words = facts["vocabulary"]
-        if (
-            words is not None and type(words) is not list
-        ):  # The name of a list or of a file is no vocabulary of a model.
-            raise ValueError("a vocabulary that is no list of words")
-        self.vocabulary_ = None if words is None else check_vocabulary(words, width=self.n_features_in_)
-        lambda_vk = arrays["lambda_vk"]
-        parts = {name: bool(facts.get(name, usual)) for name, usual in (("means", False), ("iterates", True))}
-        if not (parts["means"] or parts["iterates"]):
-            raise ValueError("topics of no release")
-        model = self._model(self.n_features_in_, lambda_vk.shape[1], **parts)
-        k, v = model.n_components, model.n_terms
-        shapes = dict(zip(("lambda_vk", *_ARRAYS), ((v, k), (k,), (v,), (v,), (v,), (v, k), (v,)), strict=True))
-        fits = all(arrays[name].shape == shape for name, shape in shapes.items() if name in arrays)
-        if not fits or not (lambda_vk >= 1 / _MOST).all():
-            raise ValueError("topics of another shape, or not of Dirichlet parameters")
-        if any((np.abs(arrays[name]) > _MOST).any() for name in shapes if name in arrays):
-            raise ValueError("numbers that no fit has")
-        # Files of earlier versions hold the topics alone.
-        releases: dict[str, Any] = {name: arrays[name] for name in _ARRAYS if name in arrays}
-        releases |= {name: float(facts.get(name, 0.0)) for name in ("words_std", "num_units")}
-        self._set_topics(model, domains.checked(replace(model.topics(lambda_vk), **releases)))
-        above = facts.get("above_noise")
-        self._above_noise = None if above is None else np.array(above, dtype=bool).reshape(k)
 
 
 # What is known of topics before a fit: topics of a model, or frequencies of words; where from, and at what cost.
@@ -687,17 +693,11 @@ class KnownTopics:
             return cls(None, word_lists.frequencies(prior), listed)
         if isinstance(prior, (str, os.PathLike)):
             path = check_path(name, prior)
-            prior = load(path) if path.suffix == ".dpvb" or zipfile.is_zipfile(path) else _frequencies(path)
-        if isinstance(prior, Mapping):
-            return cls(None, _checked(prior))
-        prior = prior.model if isinstance(prior, Fitted) else prior
-        if not isinstance(getattr(prior, "_q", None), Topics):
-            raise ParameterError(
-                f"{name} must be a fitted dpvb.LDA, a mapping of words to frequencies, or a file of either, got "
-                f"{type(prior).__name__}."
-            )
-        check_release(name, prior, fit, public=public)
-        return cls(prior, {}, public=public or prior.privacy_.published)
+            prior = path if path.suffix == ".dpvb" or zipfile.is_zipfile(path) else _frequencies(path)
+        model = opened(name, prior, fit, public=public, study="words to frequencies")
+        if isinstance(model, Mapping):
+            return cls(None, _checked(model))
+        return cls(model, {}, public=public or model.privacy_.published)
 
     def vocabulary(self) -> tuple[str, ...] | None:
         """The words of a model's terms, where they have names."""

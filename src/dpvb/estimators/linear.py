@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 
@@ -17,8 +16,9 @@ from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import Task, if_fitted
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.regression import Regression
+from dpvb.estimators.regression import FittedWeights, Regression
 from dpvb.guards.arrays import Floats
+from dpvb.guards.domains import Nonnegative, Positive
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.regression import tuned
@@ -27,6 +27,25 @@ from dpvb.models.regression.likelihood import tail
 from dpvb.models.regression.linear import Linear
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.results.coefficients import TableHead
+
+# Upper limit of the error's scale in a file, in units of half the range of y, of which every error is at most 2.
+_MOST = 1e6
+
+
+@dataclass(frozen=True)
+class FittedLine(FittedWeights):
+    """The same of a mean, with the errors about it.
+
+    Attributes:
+        y_range: ends of the range of y.
+        variance, std, reach: σ², its posterior standard deviation, and what an error counts at most, for a range of
+            half length 1.
+    """
+
+    y_range: tuple[float, float]
+    variance: Positive
+    std: Nonnegative
+    reach: Positive
 
 
 @constructor_says_what_lacks
@@ -55,6 +74,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
 
     y_range: Sequence[float] | None = None
 
+    record: ClassVar[type] = FittedLine
     command: ClassVar[str | None] = "linear"
 
     @property
@@ -122,32 +142,29 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
     def _scores(self, model: Any) -> tuple[ScoreFacts, str]:
         return LINEAR, "standard deviations of the errors"
 
-    def take(self, task: Task, q: Any) -> None:
-        """Keep the posterior, and σ."""
+    def _learned(self, task: Task, q: Any) -> FittedLine:
         (variance, std), reach = task.model.scale(q), task.model.reach(q)
-        self._set_response(self._response_of(task.notes["schema"]), variance, std, reach)
-        super().take(task, q)
-
-    def _set_response(self, response: Response, variance: float, std: float, reach: float) -> None:
-        """Keep what y may be, σ² with its error's standard deviation, and its reach, for a range of half length 1."""
-        self._fitted_response, self._sigma = response, (variance, std, reach)
-        self.sigma_reach_ = response.half * reach
-        self.sigma_ = response.half * math.sqrt(variance)
-
-    def _shift_of(self, model: Any) -> float:
-        """The middle of the range of y."""
-        return self._fitted_response.middle
-
-    def _in_units(self, read: WeightPosterior) -> WeightPosterior:
-        half = self._fitted_response.half
-        square = half**2
-        return replace(
-            read,
-            mean_d=half * read.mean_d,
-            covariance=square * read.covariance,
-            naive_covariance=square * read.naive_covariance,
-            prior=square * read.prior if read.prior.ndim == 2 else read.prior,  # A diagonal one says nothing.
+        response = self._response_of(task.notes["schema"])
+        record = FittedLine(
+            **vars(super()._learned(task, q)), y_range=response.range, variance=variance, std=std, reach=reach
         )
+        weights, table = (_in_units(read, response.half) for read in (record.weights, record.table))
+        return replace(record, weights=weights, table=table, shift=response.middle)
+
+    def _check(self, record: FittedWeights) -> None:
+        assert isinstance(record, FittedLine)
+        super()._check(record)
+        if max(record.variance, record.std, record.reach) > _MOST:
+            raise ValueError("errors that no fit has")
+
+    def _show(self, record: FittedWeights) -> None:
+        assert isinstance(record, FittedLine)
+        low, high = record.y_range
+        response = self._fitted_response = Response("numeric", low=low, high=high)
+        self._sigma = record.variance, record.std, record.reach
+        self.sigma_reach_ = response.half * record.reach
+        self.sigma_ = response.half * math.sqrt(record.variance)
+        super()._show(record)
 
     def sigma_interval(self, level: float = 0.95) -> tuple[float, float]:
         """Ends (low, high) of the credible interval of `sigma_`, the privacy noise counted in.
@@ -232,16 +249,14 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
             return f"N(0, I/alpha) for the weights of rows of norm 1 and y in [-1, 1], alpha {self.alpha:g}"
         return self._spread_prior(", in standard deviations of y", f"N(mean of y, {tuned.INTERCEPT_STD:g}²)")
 
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays, facts = super()._state()
-        return arrays, {**facts, "y_range": [*self._fitted_response.range], "sigma": [*self._sigma]}
 
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        (low, high), (variance, std, reach) = facts["y_range"], facts["sigma"]
-        variance = check_number("sigma", variance, low=0, high=1e6, closed="right")
-        response = Response("numeric", low=low, high=high)
-        std = check_number("sigma's std", std, low=0, high=1e6)
-        self._set_response(
-            response, variance, std, check_number("sigma's reach", reach, low=0, high=1e6, closed="right")
-        )
-        super()._restore(arrays, facts)
+def _in_units(read: WeightPosterior, half: float) -> WeightPosterior:
+    """A reading of the posterior in units of y."""
+    square = half**2
+    return replace(
+        read,
+        mean_d=half * read.mean_d,
+        covariance=square * read.covariance,
+        naive_covariance=square * read.naive_covariance,
+        prior=square * read.prior if read.prior.ndim == 2 else read.prior,  # A diagonal one says nothing.
+    )

@@ -17,7 +17,6 @@ from dpvb.data.sequences.numbers import Numbers
 from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, generator, if_fitted, unbounded
 from dpvb.estimators.given import Records
 from dpvb.estimators.sequences import SequenceModel, to_draw
-from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
@@ -25,6 +24,7 @@ from dpvb.guards.strangers import printable
 from dpvb.models.sequences import kalman, linear_dynamical
 from dpvb.models.sequences.kalman import LinearSystem
 from dpvb.models.sequences.linear_dynamical import LinearPosterior
+from dpvb.results import trees
 from dpvb.results.figures import Curves, Figure, Grid, Intervals
 from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import GroupTable, Line, head
@@ -34,8 +34,6 @@ from dpvb.rows.sequences import NumberRows
 _ABOVE_UNIFORM = 3.0
 # Points, synthetic sequences and columns in a report; systems of the posterior that bands are made of.
 _DRAWN_POINTS, _DRAWN, _MOST_COLUMNS, _OF_BANDS = 100, 5, 12, 25
-_LAWS = tuple(LinearSystem.__annotations__)
-_RELEASED = ("mean_d", "scale_d", "pooled", "start", "share_l", "drawn_sp", "pooled_std", "start_std", "count")
 
 
 class Bands(NamedTuple):
@@ -95,12 +93,12 @@ class LinearDynamicalSystem(SequenceModel):
     estimate: str = "posterior"
 
     command: ClassVar[str | None] = "linear-dynamical"
+    record: ClassVar[type] = LinearPosterior
     example: ClassVar[str | None] = "--states 2 --columns x,y --low 0 --high 100"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_states": "states"}
 
-    def take(self, task: Task, q: Any) -> None:
-        """Keep the system."""
-        self._set(task.notes["symbols"], replace(q, system=kalman.in_order(q.system)))
+    def _learned(self, task: Task, q: LinearPosterior) -> LinearPosterior:
+        return replace(q, system=kalman.in_order(q.system))
 
     def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
         return replace(Knowledge.of_means(plan, n), name="noise of the moments of windows, over a person's bound")
@@ -360,46 +358,12 @@ class LinearDynamicalSystem(SequenceModel):
         after = kalman.forecast(system, mean_nk, cov_nkk, steps - 1)
         return np.concatenate([first[0], after[0]], axis=1), np.concatenate([first[1], after[1]], axis=1)
 
-    def _set(self, symbols: Sequence[Any], q: LinearPosterior) -> None:
-        """Keep q, and show it in units of the columns."""
-        numbers, model = self._content(), self._model()
-        self._fitted_model: linear_dynamical.LinearDynamical = model
-        self._q: LinearPosterior = q
-        self._numbers_, self.columns_ = numbers, numbers.names
-        self._system, self.n_iter_, self.n_features_in_ = q.system, 0, len(numbers)
-        self._scale_d = q.scale_d * model.reach * numbers.unit_d
-        self._mean_d = q.mean_d * model.reach * numbers.unit_d + numbers.centre_d
-        self.transition_matrix_, self.transition_noise_ = q.system.step_kk, q.system.step_noise_kk
-        self.loadings_ = (q.system.shown_dk * self._scale_d[:, None]).T
-        self.offset_ = q.system.shown_d * self._scale_d + self._mean_d
-        self.noise_variance_ = q.system.noise_d * self._scale_d**2
-        self.initial_mean_, self.initial_covariance_ = q.system.start_k, q.system.start_kk
-
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays = {name: getattr(self._system, name) for name in _LAWS}
-        arrays |= {name: np.asarray(getattr(self._q, name)) for name in _RELEASED}
-        ends = {name: getattr(self, name) for name in ("low", "high")}
-        bounds = {
-            name: None if end is None else np.asarray(end, dtype=np.float64).tolist() for name, end in ends.items()
-        }
-        return arrays, {"columns": [*self.columns_], **bounds}
-
-    @np.errstate(all="ignore")  # The checks find what overflows.
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.columns, self.low, self.high = facts["columns"], facts["low"], facts["high"]
-        q = self._model().init(generator("random_state", 0))
-        parts = [(q.system, _LAWS), (q, _RELEASED)]
-        if any(arrays[name].shape != np.shape(getattr(like, name)) for like, names in parts for name in names):
+    def _check(self, record: LinearPosterior) -> None:
+        trees.check_lengths(record, d=len(self._content()), k=self.n_states)
+        if trees.shapes(record) != trees.shapes(self._model().init(generator("random_state", 0))):
             raise ValueError("a system of another shape")
-        taken: dict[str, Any] = {
-            name: array if array.ndim else float(array)
-            for _, names in parts
-            for name, array in ((name, arrays[name].astype(np.float64, casting="same_kind")) for name in names)
-        }
-        system = LinearSystem(**{name: taken[name] for name in _LAWS})
-        q = domains.checked(replace(q, system=system, **{name: taken[name] for name in _RELEASED}))
-        self._set(self._content().names, q)
-        laws = (system.step_noise_kk, system.start_kk, system.pooled_kk)
+        self._show(record)
+        laws = (record.system.step_noise_kk, record.system.start_kk, record.system.pooled_kk)
         if not all(np.linalg.eigvalsh(law)[0] >= -1e-9 * np.abs(law).max() for law in laws):
             raise ValueError("numbers that make no covariances")
         shown = [self.loadings_, self.offset_, self.noise_variance_]
@@ -407,6 +371,20 @@ class LinearDynamicalSystem(SequenceModel):
             shown += [one.step_kk, one.step_noise_kk, *(number_of(one) for number_of in self._columns.values())]
         if not all(np.isfinite(values).all() for values in shown):
             raise ValueError("numbers that make no system")
+
+    def _show(self, record: LinearPosterior) -> None:
+        numbers, model, system = self._content(), self._model(), record.system
+        self._fitted_model: linear_dynamical.LinearDynamical = model
+        self._q: LinearPosterior = record
+        self._numbers_, self.columns_ = numbers, numbers.names
+        self._system, self.n_features_in_ = system, len(numbers)
+        self._scale_d = record.scale_d * model.reach * numbers.unit_d
+        self._mean_d = record.mean_d * model.reach * numbers.unit_d + numbers.centre_d
+        self.transition_matrix_, self.transition_noise_ = system.step_kk, system.step_noise_kk
+        self.loadings_ = (system.shown_dk * self._scale_d[:, None]).T
+        self.offset_ = system.shown_d * self._scale_d + self._mean_d
+        self.noise_variance_ = system.noise_d * self._scale_d**2
+        self.initial_mean_, self.initial_covariance_ = system.start_k, system.start_kk
 
 
 def _line(group: str, what: str, value: float, drawn_s: Floats, level: float) -> Line:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,11 +12,19 @@ from sklearn.base import ClassifierMixin
 from dpvb.data.tables.response import Response
 from dpvb.estimators.base import Task, if_fitted
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.regression import BinomialLikelihoodRegression
+from dpvb.estimators.regression import BinomialLikelihoodRegression, FittedWeights
 from dpvb.guards.arrays import Floats
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.regression.likelihood import Likelihood, both_outcomes, predictive, probability_interval, tail
 from dpvb.results import metrics
+from dpvb.results.trees import Label
+
+
+@dataclass(frozen=True)
+class FittedLogOdds(FittedWeights):
+    """The same of log odds, with the two labels."""
+
+    classes: tuple[Label, Label]
 
 
 @constructor_says_what_lacks
@@ -41,6 +48,7 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
 
     classes: tuple[Any, Any] = (0, 1)
 
+    record: ClassVar[type] = FittedLogOdds
     command: ClassVar[str | None] = "logistic"
 
     @property
@@ -51,11 +59,15 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
     def _response(self) -> Response:
         return Response("logistic", classes=self.classes, max_offset=self.max_offset, max_weight=self.max_weight)
 
-    def take(self, task: Task, q: Any) -> None:
-        """Keep the posterior and the two labels."""
-        super().take(task, q)
+    def _learned(self, task: Task, q: Any) -> FittedLogOdds:
         target = task.notes["target"]
-        self.classes_ = np.asarray(self.classes if target is None else target.classes)
+        classes = self.classes if target is None else target.classes
+        return FittedLogOdds(**vars(super()._learned(task, q)), classes=tuple(classes))
+
+    def _show(self, record: FittedWeights) -> None:
+        assert isinstance(record, FittedLogOdds)
+        super()._show(record)
+        self.classes_ = np.asarray(record.classes)
 
     def decision_function(self, X: Records, offset: Any = None) -> Floats:
         """Posterior mean of the log odds of the second class, (rows,); as private as X."""
@@ -130,16 +142,6 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         """As scikit-learn has it for two classes: (1, n_features) and (1,)."""
         coef, intercept = super()._shown(value_r)
         return coef[None, :], np.array([intercept])
-
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays, facts = super()._state()
-        return arrays, {**facts, "classes": [*self.classes], "classes_": self.classes_.tolist()}
-
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        super()._restore(arrays, facts)
-        self.classes, self.classes_ = tuple(facts["classes"]), np.asarray(facts["classes_"])
-        if self.classes_.shape != (2,):
-            raise ValueError("other than two classes")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
@@ -15,12 +15,12 @@ from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import generator
 from dpvb.estimators.given import Records
 from dpvb.estimators.sequences import ChainModel, to_draw
-from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
 from dpvb.models.sequences import dynamics, foreseen, markov_chain
+from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
 from dpvb.results.groups import GroupTable, Line
 from dpvb.rows.sequences import SequenceRows
@@ -68,6 +68,7 @@ class MarkovChain(ChainModel):
     estimate: str = "posterior"
 
     command: ClassVar[str | None] = "markov-chain"
+    record: ClassVar[type] = markov_chain.Chain
     example: ClassVar[str | None] = "--symbols front,news,sports --symbol-column page"
 
     def predict_next(self, X: Records, lengths: Any = None) -> Floats:
@@ -193,9 +194,9 @@ class MarkovChain(ChainModel):
         """The public symbols."""
         return Symbols(self.symbols)
 
-    def _model(self) -> markov_chain.MarkovChain:
+    def _model(self) -> markov_chain.MarkovChainModel:
         """The model that the parameters name."""
-        return markov_chain.MarkovChain(
+        return markov_chain.MarkovChainModel(
             len(self._content()),
             self.order,
             self.power,
@@ -221,29 +222,21 @@ class MarkovChain(ChainModel):
             state = joint if joint.ndim <= self.order else joint.sum(axis=0)
         return np.array(laws_ahead)
 
-    def _set(self, symbols: Sequence[Any], q: markov_chain.Chain) -> None:
-        """Keep q, and show it."""
-        self.symbols_, self.n_iter_, self.n_features_in_ = tuple(symbols), 0, len(symbols)
-        model = self._model()
-        self._fitted_model: markov_chain.MarkovChain = model
-        self._q: markov_chain.Chain = q
-        self.initial_, self.transition_matrix_, self.windows_ = model.initial(q), model.law(q), model.released(q)
-        self._laws = [model.law(q, 1)] + ([self.transition_matrix_] if self.order == 2 else [])
+    def _check(self, record: markov_chain.Chain) -> None:
+        n_symbols = len(self._content())
+        trees.check_lengths(record, v=n_symbols)
+        if record.windows.shape != (n_symbols,) * (self.order + 1):
+            raise ValueError("windows of another shape")
+        self._show(record)
+        self._check_laws(self.initial_, *self._laws)
+
+    def _show(self, record: markov_chain.Chain) -> None:
+        content, model = self._content(), self._model()
+        self.symbols_, self.n_features_in_ = content.values, len(content)
+        self._fitted_model: markov_chain.MarkovChainModel = model
+        self._q: markov_chain.Chain = record
+        self.initial_, self.transition_matrix_ = model.initial(record), model.law(record)
+        self.windows_ = model.released(record)
+        self._laws = [model.law(record, 1)] + ([self.transition_matrix_] if self.order == 2 else [])
         self.stationary_ = dynamics.symbol_shares(self.transition_matrix_)
         self.expected_durations_ = dynamics.durations(self.transition_matrix_)
-
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays = {name: np.asarray(value) for name, value in vars(self._q).items()}
-        return arrays, {"symbols": [*self.symbols_]}
-
-    @np.errstate(all="ignore")  # `_check_laws` finds what overflows
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.symbols = facts["symbols"]
-        like = vars(self._model().init(generator("random_state", None)))
-        if any(arrays[name].shape != np.shape(value) for name, value in like.items()):
-            raise ValueError("a chain of another shape")
-        parts: dict[str, Any] = {
-            name: arrays[name] if np.ndim(value) else float(arrays[name]) for name, value in like.items()
-        }
-        self._set(self._content().values, domains.checked(markov_chain.Chain(**parts)))
-        self._check_laws(self.initial_, *self._laws)

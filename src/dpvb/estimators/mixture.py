@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import pairwise
@@ -27,14 +26,12 @@ from dpvb.estimators.base import (
     column_names,
     generator,
     if_fitted,
-    load,
     unbounded,
 )
-from dpvb.estimators.earlier import Fitted, check_release, kept, told
+from dpvb.estimators.earlier import Fitted, kept, opened, told
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import check_names, in_order, schema_of
 from dpvb.estimators.tables import TableModel, columns_of, public_schema, sound_rows
-from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import (
     DataFormatError,
@@ -43,7 +40,6 @@ from dpvb.guards.errors import (
     check_choice,
     check_integer,
     check_number,
-    check_path,
 )
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.mixtures import categorical, tuned
@@ -56,7 +52,8 @@ from dpvb.models.mixtures.components import (
 )
 from dpvb.models.mixtures.mixture import MixtureModel
 from dpvb.models.mixtures.pairs import Pairs
-from dpvb.results.fidelity import FidelityTable, Marginal, Pair
+from dpvb.results import trees
+from dpvb.results.fidelity import FidelityTable, Marginal, PairOfColumns
 from dpvb.results.forecast import Knowledge
 from dpvb.rows.mixed import MixedRows
 
@@ -65,6 +62,23 @@ _COVARIANCES = {"full": "full", "diag": "diagonal"}
 _ABOVE_UNIFORM = 3.0
 # So many groups say more than the table of each column.
 _SEVERAL = 2
+
+
+@dataclass(frozen=True)
+class FittedGroups:
+    """What was learned: the groups, the variances of their numbers, and what was released of each column.
+
+    Attributes:
+        schema: of the table.
+        named: whether its columns had names.
+        components, variances, marginals: in units of the model.
+    """
+
+    schema: Schema
+    named: bool
+    components: Components
+    variances: ComponentVariances
+    marginals: Marginals
 
 
 @constructor_says_what_lacks
@@ -117,6 +131,7 @@ class Mixture(TableModel):
     check_share: float = 0.0
 
     reads: ClassVar[str | None] = "table"
+    record: ClassVar[type] = FittedGroups
     command: ClassVar[str | None] = "mixture"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "groups"}
     _called: ClassVar[str] = "a mixture"
@@ -142,13 +157,16 @@ class Mixture(TableModel):
         notes = {"schema": table.schema, "names": names}
         return self._task(model, table.mixed(layout, group=group), model.schedule, public, notes, clip="joint")
 
-    def take(self, task: Task, q: Any) -> None:
-        """Keep the groups, the largest first."""
-        self.n_iter_ = task.notes["steps"]
-        self._set_schema(task.notes["schema"], task.notes["names"])
-        now, of = task.model.variances(q)
-        order = np.argsort(-now.number_k, kind="stable")
-        self._set_groups(now.taken(order), of.taken(order), task.model.marginals(q))
+    def _learned(self, task: Task, q: Any) -> FittedGroups:
+        components, variances = task.model.variances(q)
+        order = np.argsort(-components.number_k, kind="stable")
+        return FittedGroups(
+            task.notes["schema"],
+            task.notes["names"] is not None,
+            components.taken(order),
+            variances.taken(order),
+            task.model.marginals(q),
+        )
 
     def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
         model: MixtureModel = task.model
@@ -320,63 +338,39 @@ class Mixture(TableModel):
         with np.errstate(all="ignore"):
             return np.asarray(logsumexp(self._log_joint(rows), axis=1) * rows.sound_n)
 
-    def _set_schema(self, schema: Schema, names: tuple[str, ...] | None) -> None:
-        self.schema_, self._layout_, self._named = schema, self._whole_layout(schema), names is not None
-        self._fitted_model = self._model(self._layout_)
-        self.n_features_in_ = len(schema.own_columns)
-        self._labels: dict[str, list[Any]] = {one.name: self._layout_.labels(one) for one in self._layout_.choices}
-        self._labels |= {f"{name} missing": ["no", "yes"] for name in self._layout_.gaps}
-        starts = categorical.starts(self._layout_.sizes)
-        self._places = dict(zip(self._labels, starts, strict=True))
+    def _check(self, record: FittedGroups) -> None:
+        model, now = self._model(self._whole_layout(record.schema)), record.components
+        columns, cells = model.columns, model.pairs.length if self.check_share else 0
+        d, p, v = columns.numbers, len(columns.max_counts), sum(columns.sizes)
+        trees.check_lengths(record, **{"k": len(now.number_k), "d": d, "p": p, "v": v, "c": cells, "1": 1})
+        diagonal_kd = np.diagonal(now.root_kdd, axis1=1, axis2=2)
+        if not len(now.number_k) or not (now.number_k > 0).all() or not (diagonal_kd > 0).all():
+            raise ValueError("groups without rows or variances")
+        x_1d, count_1p, code_1j = np.zeros((1, d)), np.zeros((1, p)), np.zeros((1, len(columns.sizes)), np.int64)
+        row = MixedRows(x_1d, count_1p, code_1j, np.ones(1), np.zeros(1, dtype=np.bool_))
+        sums = model.log_joint(now, row), np.square(now.root_kdd).sum()
+        if not all(np.isfinite(one).all() for one in sums):
+            raise ValueError("groups that say nothing of a row in the middle of all ranges")
 
-    def _set_groups(self, now: Components, of: ComponentVariances, seen: Marginals) -> None:
-        """Keep the components, and show them in the columns' units."""
-        self._now, self._spread, self._marginals = now, of, seen
-        middle_d, half_d = self._layout_.scale
+    def _show(self, record: FittedGroups) -> None:
+        """Show the components in the columns' units."""
+        layout, now = self._whole_layout(record.schema), record.components
+        self.schema_, self._layout_, self._named = record.schema, layout, record.named
+        self._fitted_model = self._model(layout)
+        self.n_features_in_ = len(record.schema.own_columns)
+        self._labels: dict[str, list[Any]] = {one.name: layout.labels(one) for one in layout.choices}
+        self._labels |= {f"{name} missing": ["no", "yes"] for name in layout.gaps}
+        self._places = dict(zip(self._labels, categorical.starts(layout.sizes), strict=True))
+        self._now, self._spread, self._marginals = now, record.variances, record.marginals
+        middle_d, half_d = layout.scale
         self.weights_ = now.number_k / now.number_k.sum()
         self.means_ = middle_d + half_d * now.mean_kd
         covariance_kdd = now.root_kdd @ np.swapaxes(now.root_kdd, 1, 2) * np.multiply.outer(half_d, half_d)
         is_full = self.covariance_type == "full"
         self.covariances_ = covariance_kdd if is_full else np.diagonal(covariance_kdd, axis1=1, axis2=2).copy()
         self.rates_ = now.rate_kp
-        self._probability_kv = categorical.normalised(now.expected_kv, self._layout_.sizes)
+        self._probability_kv = categorical.normalised(now.expected_kv, layout.sizes)
         self.probabilities_ = {name: self._probability_kv[:, places] for name, places in self._places.items()}
-
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays = {**vars(self._now), **vars(self._spread), **vars(self._marginals)}
-        facts = {
-            "schema": self.schema_.to_json(),
-            "named": self._named,
-            "steps": self.n_iter_,
-            **self._roles(),
-        }
-        return arrays, facts
-
-    @np.errstate(all="ignore")  # what overflows is found at the end
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.n_iter_ = int(facts["steps"])
-        self._restore_roles(facts)
-        schema = Schema.from_json(facts["schema"])
-        self._set_schema(schema, ("",) if facts["named"] else None)
-        columns = self._fitted_model.columns
-        lengths = {"k": len(arrays["number_k"]), "d": columns.numbers, "p": len(columns.max_counts)}
-        lengths |= {"v": sum(columns.sizes), "1": 1, "c": self._fitted_model.pairs.length if self.check_share else 0}
-        kinds: tuple[Any, ...] = Components, ComponentVariances, Marginals
-        parts = [kind(**{name: arrays[name] for name in kind.__annotations__}) for kind in kinds]
-        for part in parts:
-            for name, array in vars(part).items():
-                if array.shape != tuple(lengths[axis] for axis in name.rsplit("_", 1)[-1]):
-                    raise ValueError("groups of another shape")
-        diagonal_kd = np.diagonal(arrays["root_kdd"], axis1=1, axis2=2)
-        if not lengths["k"] or not (arrays["number_k"] > 0).all() or not (diagonal_kd > 0).all():
-            raise ValueError("groups without rows or variances")
-        self._set_groups(*map(domains.checked, parts))
-        shapes = ((1, columns.numbers), (1, len(columns.max_counts)), (1, len(columns.sizes)))
-        x_1d, count_1p, code_1j = map(np.zeros, shapes)
-        row = MixedRows(x_1d, count_1p, code_1j.astype(np.int64), np.ones(1), np.zeros(1, dtype=np.bool_))
-        checked = self._fitted_model.log_joint(self._now, row), np.square(self._now.root_kdd).sum()
-        if not all(np.isfinite(one).all() for one in checked):
-            raise ValueError("groups that say nothing of a row in the middle of all ranges")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -474,14 +468,7 @@ def earlier_groups(
         ParameterError: for another prior, or one of other columns, or of more groups; see `check_release`.
         ModelFileError: for a file that cannot be read.
     """
-    prior = load(check_path("prior", prior)) if isinstance(prior, (str, os.PathLike)) else prior
-    model = prior.model if isinstance(prior, Fitted) else prior
-    if type(model) is not type(fit) or not isinstance(model, PrivateEstimator) or not hasattr(model, "privacy_"):
-        raise ParameterError(
-            f"prior must be a fitted dpvb.{type(fit).__name__} or a file of one, got {type(model).__name__}."
-        )
-    check_release("prior", model, fit, public=fit.public_prior)
-    earlier: Any = model
+    earlier = opened("prior", prior, fit, public=fit.public_prior)
     _check_columns(earlier, schema, layout, fit.covariance_type)
     number = len(earlier.weights_)
     if number > fit.n_components:
@@ -535,7 +522,7 @@ def compared(
         rows: synthetic, at least one.
     """
     lines = [*_numbers(layout, of, rows), *_categories(labels, columns, of, rows)]
-    pairs: list[Pair] = []
+    pairs: list[PairOfColumns] = []
     if len(of.cell_c):
         lines += _bins(layout, Pairs(columns), of, rows)
         pairs = [*_pairs(layout, Pairs(columns), of, rows)]
@@ -591,16 +578,16 @@ def _bins(layout: Layout, pairs: Pairs, of: Marginals, rows: MixedRows) -> Itera
         yield from _shares(names, cell_v / of.number_1, std_v, found_v, len(code_nj))
 
 
-def _pairs(layout: Layout, pairs: Pairs, of: Marginals, rows: MixedRows) -> Iterator[Pair]:
+def _pairs(layout: Layout, pairs: Pairs, of: Marginals, rows: MixedRows) -> Iterator[PairOfColumns]:
     """Distances of the tables of two columns, the largest beyond chance first."""
     names = [column.name for column in (*layout.numbers, *layout.counts, *layout.choices)]
     number, share_c = len(rows.sound_n), pairs.counted(rows) / len(rows.sound_n)
     released_c, std = of.cell_c / of.number_1, of.cell_std_1[0] / of.number_1[0]
-    distances: list[Pair] = []
+    distances: list[PairOfColumns] = []
     for (i, j), cells in zip(pairs.places, pairs.tables, strict=True):
         std_c = np.sqrt(std**2 + share_c[cells] * (1 - share_c[cells]) / number)
         distance = 0.5 * float(np.abs(released_c[cells] - share_c[cells]).sum())
-        distances.append(Pair(f"{names[i]} × {names[j]}", distance, 0.5 * _MEAN_SIZE * float(std_c.sum())))
+        distances.append(PairOfColumns(f"{names[i]} × {names[j]}", distance, 0.5 * _MEAN_SIZE * float(std_c.sum())))
     yield from sorted(distances, key=lambda pair: pair.by_chance - pair.distance)
 
 

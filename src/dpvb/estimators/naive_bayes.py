@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -27,7 +27,6 @@ from dpvb.data.tables.table import Table
 from dpvb.estimators.base import Task, generator, if_fitted
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.tables import TableModel, clean_rows, columns_of, names_of, public_schema, sound_rows
-from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
@@ -36,13 +35,12 @@ from dpvb.models.mixtures.components import MixedColumns
 from dpvb.models.mixtures.naive_bayes import (
     Classes,
     NaiveBayesModel,
-    NumberPosterior,
-    RatePosterior,
     numbers_in_bins,
     split_labels,
 )
-from dpvb.results import metrics
+from dpvb.results import metrics, trees
 from dpvb.results.forecast import Knowledge, geometric_mean
+from dpvb.results.trees import Label
 from dpvb.rows.mixed import MixedRows
 
 # Words of a class that a table of documents shows.
@@ -53,6 +51,16 @@ _TOLD = 2.0
 _LEAST_ROWS = 1e-9
 # How far a mean may be beyond its range by rounding.
 _ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class FittedClasses:
+    """What was learned: tables of the classes, with the labels, and the schema of a table or the words of documents."""
+
+    schema: Schema | None
+    vocabulary: tuple[str, ...] | None
+    classes: tuple[Label, ...]
+    tables: Classes
 
 
 @constructor_says_what_lacks
@@ -105,6 +113,7 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
     alpha: float | None = None
     estimate: str = "posterior"
 
+    record: ClassVar[type] = FittedClasses
     reads: ClassVar[str | None] = "labelled"
     command: ClassVar[str | None] = "naive-bayes"
     _called: ClassVar[str] = "naive Bayes"
@@ -135,7 +144,7 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
             "parameters": f"the root of a document's number of words at most {model.clip:g}, the plan and all "
             "other parameters",
         }
-        notes = {"schema": None, "vocabulary": terms, "classes": classes}
+        notes = {"steps": 1, "schema": None, "vocabulary": terms, "classes": classes}
         return self._task(model, held, model.schedule, public, notes)
 
     def _of_table(self, table: Table, y: Responses, group: Iterable[object] | None) -> Task:
@@ -150,12 +159,13 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
             "classes": f"the {model.n_classes} classes",
             "parameters": "the plan and all other parameters",
         }
-        notes = {"schema": table.schema, "vocabulary": None, "classes": Layout.labels(answer)}
+        notes = {"steps": 1, "schema": table.schema, "vocabulary": None, "classes": Layout.labels(answer)}
         return self._task(model, table.mixed(_with(layout, answer), group=group), model.schedule, public, notes)
 
-    def take(self, task: Task, q: Any) -> None:
-        """Keep what was learned of the classes."""
-        self._set(task.model, q, task.notes["schema"], task.notes["vocabulary"], task.notes["classes"])
+    def _learned(self, task: Task, q: Classes) -> FittedClasses:
+        notes = task.notes
+        words = None if notes["vocabulary"] is None else tuple(notes["vocabulary"])
+        return FittedClasses(notes["schema"], words, tuple(notes["classes"]), q)
 
     def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
         model, share = task.model, 1 / task.model.n_classes
@@ -285,12 +295,13 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
         noise = (q.number_std / total) ** 2 * ((1 - share) ** 2 + (len(q.number_k) - 1) * share**2)
         yield "share", share, math.sqrt(variance + aware * noise), unit
         if self.schema_ is None:
+            words = self.vocabulary_ or ()
             p_w, number = self.word_probabilities_[k], float(q.number_k[k]) + model.prior
             std_w = np.sqrt(p_w * (1 - p_w) / (number + 1) + aware * q.word_noise_kw[k])
             others_w = (self.class_prior_ @ self.word_probabilities_ - share * p_w) / max(1 - share, 1e-12)
             telling_w = p_w * np.log(p_w / np.maximum(others_w, 1e-12))
             for w in np.argsort(-telling_w, kind="stable")[:_WORDS].tolist():
-                yield self.vocabulary_[w], float(p_w[w]), float(std_w[w]), unit
+                yield words[w], float(p_w[w]), float(std_w[w]), unit
             return
         half_d = self._layout.scale[1]
         for d, feature in enumerate(self._layout.numbers if not model.num_bins else ()):
@@ -402,15 +413,34 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
             raise DataFormatError(f"y has labels that are none of the classes {', '.join(map(str, self.classes_))}.")
         return np.asarray(code_n)
 
-    def _set(self, model: Any, q: Classes, schema: Schema | None, terms: Any, classes: Sequence[Any]) -> None:
-        """Keep the classes, and show them in the columns' units."""
+    def _model_of(self, record: FittedClasses) -> Any:
+        """Return the model of what was learned."""
+        layout = None if record.schema is None else self._layouts(record.schema)[0]
+        return self._model(len(record.classes), layout, len(record.vocabulary or ()))
+
+    def _check(self, record: FittedClasses) -> None:
+        check_categories("y", "classes", record.classes)
+        if record.vocabulary is not None:
+            self.vocabulary = self.vocabulary or check_vocabulary(record.vocabulary)
+        model, q = self._model_of(record), record.tables
+        d, p, v = model.gaussians, len(model.columns.max_counts), sum(model.sizes)
+        trees.check_lengths(q, k=len(record.classes), d=d, p=p, v=v, w=model.num_words)
+        check_number("number_std", q.number_std, low=0, high=1e100)
+        most_p, least_k, rate_kp = model.columns.most_p, q.number_k / _LEAST_ROWS, q.rates.mean_kp
+        least_kp = rate_kp / (tuned.LEAST_RATE * np.minimum(most_p, 1.0))
+        over = max(part.max(initial=0.0) for part in (np.abs(q.numbers.mean_kd), rate_kp / most_p))
+        if min(least_k.min(), least_kp.min(initial=1.0)) < 1 - _ROUNDING or over > 1 + _ROUNDING:
+            raise ValueError("numbers beyond their ranges")
+
+    def _show(self, record: FittedClasses) -> None:
+        """Show the classes in the columns' units."""
+        model, q, schema, terms = self._model_of(record), record.tables, record.schema, record.vocabulary
         self._fitted_model, self._q, self.schema_, self.vocabulary_ = model, q, schema, terms
-        self.classes_ = np.asarray(classes)
-        self.n_iter_ = 1
+        self.classes_ = np.asarray(record.classes)
         self.class_prior_ = q.number_k / q.number_k.sum()
         self.word_probabilities_ = q.word_kw
-        self.n_features_in_ = len(terms) if schema is None else 0
         if schema is None:
+            self.n_features_in_ = len(terms or ())
             return
         self._layout, self._answer = self._layouts(schema)
         self.n_features_in_ = len(self._layout.order)
@@ -429,49 +459,6 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
         probability_kv = categorical.normalised(q.expected_kv, model.sizes)
         starts = zip(self._labels, categorical.starts(model.sizes), strict=True)
         self.probabilities_ = {name: probability_kv[:, feature] for name, feature in starts}
-
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        q = self._q
-        arrays = {name: array for name, array in vars(q).items() if isinstance(array, np.ndarray)}
-        arrays |= {f"numbers_{name}": array for name, array in vars(q.numbers).items()}
-        arrays |= {f"rates_{name}": array for name, array in vars(q.rates).items()}
-        facts = {
-            "schema": None if self.schema_ is None else self.schema_.to_json(),
-            "vocabulary": None if self.vocabulary_ is None else [*self.vocabulary_],
-            "classes": self.classes_.tolist(),
-            "number_std": q.number_std,
-            **self._roles(),
-        }
-        return arrays, facts
-
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self._restore_roles(facts)
-        schema = None if facts["schema"] is None else Schema.from_json(facts["schema"])
-        terms = None if facts["vocabulary"] is None else check_vocabulary(facts["vocabulary"])
-        classes = check_categories("y", "classes", facts["classes"])
-        if schema is None:
-            self.classes, self.vocabulary = classes, terms
-        model = self._model(len(classes), None if schema is None else self._layouts(schema)[0], len(terms or ()))
-        lengths = {"k": len(classes), "v": sum(model.sizes), "d": model.gaussians, "p": len(model.columns.max_counts)}
-        lengths["w"] = model.num_words
-        for name, array in arrays.items():
-            if array.shape != tuple(lengths[axis] for axis in name.rsplit("_", 1)[-1]):
-                raise ValueError("classes of another shape")
-        parts = {
-            start: kind(**{name: arrays[f"{start}_{name}"] for name in kind.__annotations__})
-            for start, kind in (("numbers", NumberPosterior), ("rates", RatePosterior))
-        }
-        std = check_number("number_std", facts["number_std"], low=0, high=1e100)
-        tables = {
-            name: arrays[name] for name in ("number_k", "expected_kv", "cell_noise_kv", "word_kw", "word_noise_kw")
-        }
-        q = Classes(**tables, **parts, number_std=std)  # type: ignore[arg-type]
-        most_p, least_k, rate_kp = model.columns.most_p, q.number_k / _LEAST_ROWS, q.rates.mean_kp
-        least_kp = rate_kp / (tuned.LEAST_RATE * np.minimum(most_p, 1.0))
-        over = max(part.max(initial=0.0) for part in (np.abs(q.numbers.mean_kd), rate_kp / most_p))
-        if min(least_k.min(), least_kp.min(initial=1.0)) < 1 - _ROUNDING or over > 1 + _ROUNDING:
-            raise ValueError("numbers beyond their ranges")
-        self._set(model, domains.checked(q), schema, terms, classes)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -37,8 +37,8 @@ from dpvb.estimators.coefficients import Coefficients, Frame, earlier_data, know
 from dpvb.estimators.earlier import Fitted, kept
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import check_names, in_order, places, schema_of
-from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
+from dpvb.guards.domains import Nonnegative, Positive
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.kernels import linear
@@ -49,11 +49,11 @@ from dpvb.models.regression.foreseen import ScoreFacts
 from dpvb.models.regression.likelihood import Likelihood, tail
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
+from dpvb.results import trees
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Summary, TableHead, for_arviz
 from dpvb.results.figures import Facts, Figure
 from dpvb.results.forecast import Knowledge
 
-_READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d", "slant_3k")
 COVARIANCES = ("full", "diagonal")
 ESTIMATES = ("posterior", "mode")
 
@@ -75,8 +75,13 @@ class FittedColumns:
     names: tuple[str, ...] | None
     width: int
     schema: Schema | None
-    constant: float
-    row_norm: float
+    constant: Nonnegative
+    row_norm: Positive
+
+    def __post_init__(self) -> None:
+        widths = [self.width, *([] if self.names is None else [len(self.names)])]
+        if {*widths, *([] if self.schema is None else [self.schema.width])} != {self.width}:
+            raise ValueError("features of another number")
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -125,36 +130,23 @@ class FittedColumns:
         self.check(design.width - (self.constant > 0))
         return (chunk.rows for chunk in design.chunks())
 
-    def to_facts(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {
-            "features": None if self.names is None else list(self.names),
-            "width": self.width,
-            "schema": None if self.schema is None else self.schema.to_json(),
-            "constant": self.constant,
-            "row_norm": self.row_norm,
-        }
 
-    @classmethod
-    def from_facts(cls, kind: str, facts: Mapping[str, Any]) -> FittedColumns:
-        """Inverse of `to_facts`.
+@dataclass(frozen=True)
+class FittedWeights:
+    """What was learned: two readings of the posterior of the weights.
 
-        Raises:
-            ValueError: for features of another number; and whatever facts that do not fit raise.
-        """
-        names, schema = facts["features"], facts["schema"]
-        columns = cls(
-            kind,
-            None if names is None else tuple(map(str, names)),
-            int(facts["width"]),
-            None if schema is None else Schema.from_json(schema),
-            check_number("constant", facts["constant"], low=0, high=1, closed="left"),
-            check_number("row_norm", facts["row_norm"], low=0, closed="neither"),
-        )
-        widths = {columns.width, *([] if names is None else [len(names)])}
-        if len(widths | (set() if columns.schema is None else {columns.schema.width})) > 1:
-            raise ValueError("features of another number")
-        return columns
+    Attributes:
+        columns: of the rows.
+        weights, table: the posterior for predictions, and for intervals, in units of the response.
+        shift: what ψ has in addition to the weights.
+        prior: where the prior comes from, in words; empty: there is none but the model's.
+    """
+
+    columns: FittedColumns
+    weights: WeightPosterior
+    table: WeightPosterior
+    shift: float
+    prior: str
 
 
 @constructor_says_what_lacks
@@ -210,6 +202,7 @@ class Regression(PrivateEstimator):
     estimate: str = "posterior"
 
     declares: ClassVar[tuple[str, ...]] = ("schema", "width")
+    record: ClassVar[type] = FittedWeights
     reads: ClassVar[str | None] = "rows"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "fit_intercept": "intercept"}
 
@@ -476,17 +469,11 @@ class Regression(PrivateEstimator):
         }
         return self._task(model, design, model.schedule, public, notes)
 
-    def take(self, task: Task, q: Any) -> None:
-        """Keep the posterior."""
-        notes = task.notes
-        self.n_iter_ = notes["steps"]
-        self._set_columns(notes["columns"])
-        self._shift, self._prior_source = self._shift_of(task.model), notes["prior"]
+    def _learned(self, task: Task, q: Any) -> FittedWeights:
         weights, table = task.model.weights(q), task.model.table(q)
         if self.estimate == "mode":
             weights, table = weights.point(), replace(weights.point(), data=table.data)
-        weights, table = self._in_units(weights), self._in_units(table)
-        self._set_posterior(weights, table)
+        return FittedWeights(task.notes["columns"], weights, table, 0.0, task.notes["prior"])
 
     def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
         return known_coefficients(task, plan, n, *self._scores(task.model))
@@ -494,14 +481,6 @@ class Regression(PrivateEstimator):
     @abstractmethod
     def _scores(self, model: Any) -> tuple[ScoreFacts, str]:
         """What a model's scores are like, and the unit of its effects."""
-
-    def _shift_of(self, model: Any) -> float:
-        """What ψ has beside the weights of a model."""
-        return 0.0
-
-    def _in_units(self, read: WeightPosterior) -> WeightPosterior:
-        """A reading of the posterior in the units of the response."""
-        return read
 
     def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No row, of a table with a schema or of so many features."""
@@ -614,23 +593,35 @@ class Regression(PrivateEstimator):
         products_p3 = NO_PRODUCTS if schema is None or constant == 0 else 1 + schema.products
         return Declared(low_d, high_d, np.append(first + 1.0, unit_d), has_units, products_p3)
 
-    def _set_columns(self, columns: FittedColumns) -> None:
-        """Number, names and units of the features."""
-        self._columns, self.schema_ = columns, columns.schema
-        self.n_features_in_, self.feature_names_ = columns.width, columns.feature_names
+    def _check(self, record: FittedWeights) -> None:
+        columns, width = record.columns, record.columns.width + (record.columns.constant > 0)
+        check_number("constant", columns.constant, low=0, high=1, closed="left")
+        for read in (record.weights, record.table):
+            trees.check_lengths(read, d=width)
+            shape, data, place_2k = read.covariance.shape, read.data, read.slant_3k[:2]
+            if not shape == read.naive_covariance.shape or not {shape, read.prior.shape} <= {(width,), (width, width)}:
+                raise ValueError("a posterior of another shape")
+            if data is not None and data.precision.shape != (width, width):
+                raise ValueError("what the data say, of another shape")
+            slants = (place_2k >= 0) & (place_2k < width) & (place_2k % 1 == 0)
+            if read.slant_3k.ndim != 2 or len(read.slant_3k) != 3 or not slants.all():
+                raise ValueError("slants of other columns")
 
-    def _set_posterior(self, weights: WeightPosterior, table: WeightPosterior) -> None:
-        """Keep both readings of the posterior in the model's units, and show the table's in those of X."""
-        self._weights, self._table, columns = weights, table, self._columns
+    def _show(self, record: FittedWeights) -> None:
+        """Show the coefficients in the units of X."""
+        columns = self._columns = record.columns
+        self._weights, self._table = record.weights, record.table
+        self._shift, self._prior_source, self.schema_ = record.shift, record.prior, columns.schema
+        self.n_features_in_, self.feature_names_ = columns.width, columns.feature_names
         self._coefficients = Coefficients(
-            table, columns.constant, columns.row_norm, columns.feature_names, columns.schema, self._shift
+            record.table, columns.constant, columns.row_norm, columns.feature_names, columns.schema, record.shift
         )
         self.coef_: Floats
         self.intercept_: float
         self.coef_std_: Floats | None
         self.intercept_std_: float | None
         self.coef_, self.intercept_ = self._shown(self._coefficients.normal.mean_r)
-        self.coef_std_, self.intercept_std_ = self._stds() if table.covariance.any() else (None, None)
+        self.coef_std_, self.intercept_std_ = self._stds() if record.table.covariance.any() else (None, None)
 
     def _check_posterior(self) -> None:
         """Check that what was fitted is a distribution.
@@ -741,55 +732,6 @@ class Regression(PrivateEstimator):
         tags.non_deterministic = True
         tags.target_tags.required = True
         return tags
-
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        readings = {"": self._weights, "table_": self._table}
-        arrays = {start + name: getattr(read, name) for start, read in readings.items() for name in _READING}
-        said = {start: read.data for start, read in readings.items() if read.data is not None}
-        arrays |= {f"{start}data_precision": data.precision for start, data in said.items()}
-        arrays |= {f"{start}data_pull_d": data.pull_d for start, data in said.items()}
-        facts = {
-            **self._columns.to_facts(),
-            "steps": self.n_iter_,
-            "shift": self._shift,
-            "told": self._prior_source,
-        }
-        return arrays, facts
-
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.n_iter_, columns = int(facts["steps"]), FittedColumns.from_facts(type(self).__name__, facts)
-        if "table_mean_d" in arrays:
-            # Files of before have the diagonal of the prior's covariance.
-            named = {name: name.replace("prior", "prior" if "prior" in arrays else "prior_d") for name in _READING}
-            present = [name for name in _READING if name in arrays or name == "prior"]  # Some came later.
-            parts: Any = [{name: arrays[start + named[name]] for name in present} for start in ("", "table_")]
-            weights, table = (WeightPosterior(**read) for read in parts)
-            if "data_pull_d" in arrays:
-                weights, table = (
-                    replace(
-                        read, data=NormalLikelihood(arrays[start + "data_precision"], arrays[start + "data_pull_d"])
-                    )
-                    for start, read in (("", weights), ("table_", table))
-                )
-        else:  # Of a file of format 1.
-            weights = table = WeightPosterior.alone(*(arrays[name] for name in _READING[:3]))
-        d = columns.width + (columns.constant > 0)
-        for read in (weights, table):
-            vectors = {part.shape for part in (read.mean_d, read.unseen_d, read.centre_d)}
-            shape = read.covariance.shape
-            shapes = {shape, read.naive_covariance.shape, read.prior.shape}
-            place_2k = read.slant_3k[:2]
-            slanted = (
-                read.slant_3k.shape[:-1] == (3,) and ((place_2k >= 0) & (place_2k < d) & (place_2k % 1 == 0)).all()
-            )
-            data = read.data
-            if data is not None and (data.precision.shape != (d, d) or data.pull_d.shape != (d,)):
-                raise ValueError("what the data say, of another shape")
-            if not slanted or vectors != {(d,)} or shape != read.naive_covariance.shape or not shapes <= {(d,), (d, d)}:
-                raise ValueError("a posterior of another shape")
-        self._shift, self._prior_source = check_number("shift", facts.get("shift", 0.0)), str(facts.get("told", ""))
-        self._set_columns(columns)
-        self._set_posterior(domains.checked(weights), domains.checked(table))
 
 
 @constructor_says_what_lacks

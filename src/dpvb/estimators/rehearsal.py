@@ -88,6 +88,8 @@ def made_up(
     x_nd = _numbers(estimator, rng.random((num_rows, width)))
     if estimator.reads == "rows":
         return {"X": x_nd, **_responses(estimator._response, num_rows, rng), **group}
+    if isinstance(response := getattr(estimator, "response", None), Response):
+        return {"X": x_nd, **_responses(response, num_rows, rng), **group}
     if responses is None:
         return {"X": x_nd, **group}
     shape = (num_rows, responses) if check_integer("responses", responses, low=0) else (num_rows,)
@@ -148,7 +150,7 @@ def _cells(schema: Schema, num_rows: int, rng: np.random.Generator) -> dict[str,
 def _responses(response: Response, num_rows: int, rng: np.random.Generator) -> dict[str, Any]:
     """Responses of rows, and what stands beside them."""
     columns: dict[str, Any]
-    if response.kind == "logistic":
+    if response.is_label:
         columns = {"y": _drawn(response.classes, num_rows, rng)}
     elif response.kind == "numeric":
         columns = {"y": response.middle + response.half * (2.0 * rng.random(num_rows) - 1.0)}

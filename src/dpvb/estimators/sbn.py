@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,15 @@ from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data.tables.design import BinaryMatrix, binary_rows
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted
 from dpvb.estimators.given import Records, Responses
-from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
+from dpvb.guards.domains import PROBABILITIES, Positive
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.kernels import linear
 from dpvb.models.belief_network import kernel
 from dpvb.models.belief_network.beta_normal import WeightScales
 from dpvb.models.belief_network.sbn import SBN, Network
-from dpvb.results import metrics
+from dpvb.results import metrics, trees
 from dpvb.results.figures import Figure, Grid, Images
 from dpvb.results.forecast import Knowledge
 
@@ -46,8 +46,16 @@ _PLANNED_NOISY: Mapping[str, Any] = {"num_steps": 8, "offset": 0.0, "decay": 0.5
 _PASSES = 5
 # Largest number of steps, with smaller batches.
 _MOST_STEPS = 150
-# Arrays of a fitted network in a model file: the prior's scales matter to no prediction.
-_ARRAYS = ("w_kj", "level_j", "mean_k")
+
+
+@dataclass(frozen=True)
+class FittedNetwork:
+    """What was learned, with the names of `Network`; the scales of the prior matter to no prediction."""
+
+    w_kj: Floats
+    level_j: Floats
+    mean_k: Annotated[Floats, PROBABILITIES]
+    count: Positive
 
 
 @constructor_says_what_lacks
@@ -91,6 +99,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     start_mean: float = 0.5
     estimate: str = "posterior"
 
+    record: ClassVar[type] = FittedNetwork
     reads: ClassVar[str | None] = "images"
     command: ClassVar[str | None] = "sbn"
     size_parameter: ClassVar[str | None] = "n_components"
@@ -117,10 +126,17 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         )
         return self._task(model, rows, schedule, public, {"width": rows.width, "names": column_names(X)})
 
-    def take(self, task: Task, q: Any) -> None:
-        """Keep the network."""
-        self.n_iter_, self.n_features_in_ = task.notes["steps"], task.notes["width"]
-        self._set_network(task.model, q)
+    def _learned(self, task: Task, q: Network) -> FittedNetwork:
+        return FittedNetwork(q.w_kj, q.level_j, q.mean_k, q.count)
+
+    def _check(self, record: FittedNetwork) -> None:
+        trees.check_lengths(record, k=self.n_components, j=len(record.level_j))
+
+    def _show(self, record: FittedNetwork) -> None:
+        num_hidden, width = record.w_kj.shape
+        self._fitted_model, self.n_features_in_ = self._model(width), width
+        self._q = Network(**vars(record), scales=WeightScales.start(num_hidden, width))
+        self.components_, self.visible_bias_, self.hidden_bias_ = self._q.w_kj, self._q.c_j, self._q.b_k
 
     def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
         model: SBN = task.model
@@ -308,10 +324,6 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
                 )
             yield rows
 
-    def _set_network(self, model: SBN, q: Network) -> None:
-        self._fitted_model, self._q = model, q
-        self.components_, self.visible_bias_, self.hidden_bias_ = q.w_kj, q.c_j, q.b_k
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -321,17 +333,3 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
-
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays = {name: getattr(self._q, name) for name in _ARRAYS}
-        return arrays, {"width": self.n_features_in_, "steps": self.n_iter_, "count": self._q.count}
-
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.n_iter_, self.n_features_in_ = int(facts["steps"]), int(facts["width"])
-        model, num_hidden = self._model(self.n_features_in_), self.n_components
-        lengths = {"k": (num_hidden,), "j": (self.n_features_in_,), "kj": (num_hidden, self.n_features_in_)}
-        if any(arrays[name].shape != lengths[name.rsplit("_", 1)[-1]] for name in _ARRAYS):
-            raise ValueError("weights of another shape")
-        scales, count = WeightScales.start(num_hidden, self.n_features_in_), float(facts["count"])
-        parts: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
-        self._set_network(model, domains.checked(Network(**parts, scales=scales, count=count)))

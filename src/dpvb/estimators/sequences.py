@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
@@ -74,6 +74,9 @@ class WindowsModel(SequencesModel, Protocol):
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
+    def init(self, rng: Any) -> Any:
+        """The start."""
+
     @property
     def n_symbols(self) -> int:
         """V."""
@@ -120,10 +123,6 @@ class SequenceModel(PrivateEstimator):
         """The model that the parameters name."""
 
     @abstractmethod
-    def _set(self, symbols: Sequence[Any], q: Any) -> None:
-        """Keep q, and show it."""
-
-    @abstractmethod
     def _score_rows(self, rows: Any) -> Floats:
         """Log-probability of each sequence, (n,), as the model reads its places."""
 
@@ -139,9 +138,8 @@ class SequenceModel(PrivateEstimator):
         }
         return self._task(model, source, model.schedule, public, {"symbols": names})
 
-    def take(self, task: Task, q: Any) -> None:
-        """Keep the model."""
-        self._set(task.notes["symbols"], q)
+    def _learned(self, task: Task, q: Any) -> Any:
+        return q
 
     def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
         """No sequences of so many symbols."""
@@ -283,7 +281,7 @@ class ChainModel(SequenceModel):
 
     @staticmethod
     def _check_laws(*laws: Floats) -> None:
-        """Check that rows of probabilities sum to 1; those of a file whose sums overflow do not."""
+        """Check that rows of probabilities sum to 1; rows of a file whose sums overflow do not."""
         if not all(np.allclose(law.sum(axis=-1), 1.0) for law in laws):
             raise ValueError("numbers that make no probabilities")
 

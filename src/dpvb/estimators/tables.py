@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -78,14 +78,6 @@ class TableModel(PrivateEstimator):
     def _whole_layout(self, schema: Schema) -> Layout:
         """Return how all columns of a schema are modelled."""
         return Layout.of(schema, names_of("counts", self.counts), names_of("missing", self.missing))
-
-    def _roles(self) -> dict[str, list[str]]:
-        """Return the names of counts and of columns with missing entries, for a file."""
-        return {name: [*names_of(name, getattr(self, name))] for name in ("counts", "missing")}
-
-    def _restore_roles(self, facts: Mapping[str, Any]) -> None:
-        """Inverse of `_roles`."""
-        self.counts, self.missing = (tuple(map(str, facts[name])) for name in ("counts", "missing"))
 
 
 def names_of(parameter: str, names: Any) -> tuple[str, ...]:

@@ -95,18 +95,24 @@ def checked(q: Q) -> Q:
     return q
 
 
-def outside(q: object) -> str | None:
-    """The first part of q that is outside its domain, in words; None: there is none."""
-    for name, part, domain in _parts("q", q, FINITE):
+def outside(q: object, domain: Domain = FINITE, name: str = "q") -> str | None:
+    """The first part of q that is outside its domain, in words; None: there is none.
+
+    Args:
+        q: as in `checked`.
+        domain: of parts whose classes declare none.
+        name: of q.
+    """
+    for place, part, declared in _parts(name, q, domain):
         if isinstance(part, _Unknown):
-            return f"{name} must be made of numbers, arrays, mappings, tuples and dataclasses, but is {part.kind}"
+            return f"{place} must be made of numbers, arrays, mappings, tuples and dataclasses, but is {part.kind}"
         array = np.asarray(part)
         if array.dtype.kind not in "biuf":
-            return f"{name} must be numbers, but has dtype {array.dtype}"
+            return f"{place} must be numbers, but has dtype {array.dtype}"
         if not np.isfinite(array).all():
-            return f"{name} must be finite"
-        if not domain.holds(array):
-            return f"{name} must be {domain.words}"
+            return f"{place} must be finite"
+        if not declared.holds(array):
+            return f"{place} must be {declared.words}"
     return None
 
 
@@ -138,13 +144,13 @@ def _parts(name: str, value: Any, domain: Domain) -> Iterator[tuple[str, object,
     else:
         yield name, _Unknown(type(value).__name__), domain
         return
-    declared = _domains(value.__class__)
+    declared = declared_by(value.__class__)
     for part, fault in inner.items():
         yield from _parts(f"{name}.{part}", fault, declared.get(part, domain))
 
 
 @cache
-def _domains(kind: type) -> Mapping[str, Domain]:
+def declared_by(kind: type) -> Mapping[str, Domain]:
     """The domains that a class declares for its fields."""
     try:
         hints = get_type_hints(kind, include_extras=True)

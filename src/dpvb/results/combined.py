@@ -44,19 +44,19 @@ def combine(
 
     level = check_number("level", level, low=0, high=1, closed="neither")
     try:
-        value_m, own_m = (np.asarray(given, dtype=np.float64) for given in (estimates, variances))
+        value_m, variance_m = (np.asarray(numbers, dtype=np.float64) for numbers in (estimates, variances))
     except (TypeError, ValueError):
-        value_m, own_m = np.full(0, math.nan), np.full(0, math.nan)
+        value_m, variance_m = np.full(0, math.nan), np.full(0, math.nan)
     m = value_m.size
-    if value_m.shape != own_m.shape or value_m.ndim != 1 or m < 2:
+    if value_m.shape != variance_m.shape or value_m.ndim != 1 or m < 2:
         raise ParameterError(
             "estimates and variances must be as many numbers, one of each table, and of two tables at least, got "
-            f"shapes {value_m.shape} and {own_m.shape}. sample(n, parameters='draw') makes tables; of several numbers "
-            "of each table, such as coefficients, combine one at a time."
+            f"shapes {value_m.shape} and {variance_m.shape}. sample(n, parameters='draw') makes tables; of several "
+            "numbers of each table, such as coefficients, combine one at a time."
         )
-    if not (np.isfinite(value_m).all() and np.isfinite(own_m).all() and (own_m >= 0).all()):
+    if not (np.isfinite(value_m).all() and np.isfinite(variance_m).all() and (variance_m >= 0).all()):
         raise ParameterError("estimates and variances must be finite, and variances squares of standard errors.")
-    between, within = float(value_m.var(ddof=1)), float(own_m.mean())
+    between, within = float(value_m.var(ddof=1)), float(variance_m.mean())
     whole = (1 + 1 / m) * between
     variance = max(whole - within, between / m)
     freedom = (m - 1) * (1 - within / whole) ** 2 if 0 < within < whole else float(m - 1)

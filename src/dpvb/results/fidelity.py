@@ -19,7 +19,7 @@ class Marginal(NamedTuple):
     synthetic: float
 
 
-class Pair(NamedTuple):
+class PairOfColumns(NamedTuple):
     """Two columns: total variation between released and synthetic tables, and what chance alone would make of it."""
 
     name: str
@@ -38,7 +38,7 @@ class FidelityTable(Figure):
     """
 
     lines: tuple[Marginal, ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[PairOfColumns, ...]
     head: str
 
     name = "fidelity"
@@ -70,7 +70,7 @@ class FidelityTable(Figure):
         """
         if check_choice("of", of, ("columns", "pairs")) == "columns":
             return super().to_frame()
-        return frame(Listing(Pair._fields, self.pairs, facts={"head": self.head}))
+        return frame(Listing(PairOfColumns._fields, self.pairs, facts={"head": self.head}))
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.drawings()))

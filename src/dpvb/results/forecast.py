@@ -19,8 +19,8 @@ from dpvb.results.statement import percent
 
 #: Largest number of units that is searched: more than there are people.
 MOST = 10**12
-# Noise of a mean, over the bound of a unit, up to which the mean is not hidden.
-_CLEAR = 0.1
+#: Noise of a mean, over the bound of a unit, up to which the mean is not hidden.
+CLEAR = 0.1
 # Details that a text shows.
 _MOST_DETAILS = 12
 
@@ -58,9 +58,7 @@ class Knowledge:
             name: 1 / (math.sqrt(precision[name]) * n) for name in sorted(precision, key=lambda name: precision[name])
         }
         worst = next(iter(parts))
-        return cls(
-            f"noise of the mean of {worst!r}, over its bound", parts[worst], _CLEAR, details=tuple(parts.items())
-        )
+        return cls(f"noise of the mean of {worst!r}, over its bound", parts[worst], CLEAR, details=tuple(parts.items()))
 
     @property
     def strength(self) -> float:

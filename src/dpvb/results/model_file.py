@@ -38,9 +38,9 @@ from dpvb.guards.own import sync_folder
 from dpvb.guards.strangers import parsed_json, printable
 from dpvb.version import __version__
 
-#: Version of the file format; a reader refuses a newer one. Regressions of format 1 have one posterior, not two; counts
-#: of formats 1 and 2 have the log of mean over dispersion.
-FORMAT = 3
+#: Version of the file format; a reader refuses a newer one. From format 4, a fitted model is its parameters and one
+#: record of what it learned (`results.trees`).
+FORMAT = 4
 
 _DTYPES = ("<f8", "<f4", "<i8", "<i4", "|u1")
 _MANIFEST = "manifest.json"

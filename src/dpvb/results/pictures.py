@@ -136,7 +136,8 @@ def _intervals(panel: Any, intervals: Intervals) -> None:
 
 
 def _bars(panel: Any, bars: Bars) -> None:
-    panels = panel.subplots(math.ceil(len(bars.groups) / _ACROSS), _ACROSS, squeeze=False).ravel()
+    across = max(min(len(bars.groups), _ACROSS), 1)
+    panels = panel.subplots(math.ceil(len(bars.groups) / across) or 1, across, squeeze=False).ravel()
     for axes in panels[len(bars.groups) :]:
         axes.set_visible(False)
     for axes, (name, remark, values) in zip(panels, bars.groups, strict=False):
@@ -167,7 +168,8 @@ def _grid(panel: Any, grid: Grid) -> None:
 def _images(panel: Any, images: Images) -> None:
     pixels_khw = np.nan_to_num(_drawable(images.images_khw))
     reach = float(np.quantile(np.abs(pixels_khw), 0.995)) or 1.0
-    panels = panel.subplots(math.ceil(len(images.names) / _IMAGES_ACROSS), _IMAGES_ACROSS, squeeze=False).ravel()
+    across = max(min(len(images.names), _IMAGES_ACROSS), 1)
+    panels = panel.subplots(math.ceil(len(images.names) / across) or 1, across, squeeze=False).ravel()
     for axes in panels:
         axes.set_axis_off()
     for axes, name, image_hw in zip(panels, images.names, pixels_khw, strict=False):

@@ -149,11 +149,13 @@ class PrivacyStatement:
         counts: Counts | None = None,
         rehearsal: bool = False,
         published: bool = False,
+        selection: SelectionFacts | None = None,
+        plan_digest: str | None = None,
     ) -> Self:
-        """The statement of a run that followed a plan.
+        """The statement of a run that followed a plan, or of a result that was chosen.
 
         Args:
-            plan: all releases of the run.
+            plan: all releases of the run; of a selection those of the winner's run.
             delta: in (0, 1).
             private: whether the run's noise was secret, as its receipts say.
             run_id: the run's public name.
@@ -165,76 +167,44 @@ class PrivacyStatement:
             counts: what the run released about the number of its units.
             rehearsal: whether the rows were made up.
             published: whether the data are said to be public.
+            selection: what the result was chosen from, and what that cost, which is then promised.
+            plan_digest: SHA-256 of everything that a selection might release; None: the plan's.
 
         Raises:
             ParameterError: for an argument outside its range.
         """
         check_choice("epsilon_method", epsilon_method, _METHODS)
-        events, relation = plan.events(), plan.neighboring_relation
-        answer = accounting.answer(events, delta=delta, neighboring_relation=relation, method=epsilon_method)
+        relation = plan.neighboring_relation
+        if selection is None:
+            events = plan.events()
+            answer = accounting.answer(events, delta=delta, neighboring_relation=relation, method=epsilon_method)
+            epsilon, delta, tool = answer.epsilon, answer.delta, answer.used
+            curve = tuple(accounting.curve(events, neighboring_relation=relation, method=epsilon_method))
+        else:
+            epsilon, relation = selection.cost.epsilon(delta), selection.cost.neighboring_relation
+            epsilon_method = "renyi"
+            tool = "renyi" if epsilon < math.inf else "no noise"
+            curve = tuple((one, selection.cost.epsilon(one)) for one in CURVE_DELTAS)
         return cls(
             unit=plan.unit,
             neighboring_relation=relation,
-            epsilon=answer.epsilon,
-            delta=answer.delta,
-            curve=tuple(accounting.curve(events, neighboring_relation=relation, method=epsilon_method)),
+            epsilon=epsilon,
+            delta=delta,
+            curve=curve,
             releases=ReleaseFacts.of_plan(plan),
             method=epsilon_method,
-            tool=answer.used,
+            tool=tool,
             secret_noise=private,
             public=tuple(public),
             num_examples=num_examples,
             run_id=run_id,
-            plan_digest=plan.digest.hex(),
+            plan_digest=plan.digest.hex() if plan_digest is None else plan_digest,
             charge=charge,
             against=against,
             counts=counts,
             rehearsal=rehearsal,
             published=published,
-        )
-
-    @classmethod
-    def of_selection(
-        cls,
-        winner: Plan,
-        selection: SelectionFacts,
-        *,
-        delta: float,
-        private: bool,
-        run_id: str,
-        plan_digest: str,
-        public: Sequence[str],
-        num_examples: int | None = None,
-        charge: ChargeFacts | None = None,
-        counts: Counts | None = None,
-    ) -> Self:
-        """The statement of a result that was chosen.
-
-        Args:
-            winner: releases of the winner's run.
-            selection: what was chosen from, and what that cost.
-            plan_digest: SHA-256 of everything that the selection might release.
-            delta, private, run_id, public, num_examples, charge, counts: as in `from_plan`; counts of the winner's run.
-        """
-        cost = selection.cost
-        epsilon = cost.epsilon(delta)
-        return cls(
-            unit=winner.unit,
-            neighboring_relation=cost.neighboring_relation,
-            epsilon=epsilon,
-            delta=delta,
-            curve=tuple((one, cost.epsilon(one)) for one in CURVE_DELTAS),
-            releases=ReleaseFacts.of_plan(winner),
-            method="renyi",
-            tool="renyi" if epsilon < math.inf else "no noise",
-            secret_noise=private,
-            public=tuple(public),
-            num_examples=num_examples,
-            run_id=run_id,
-            plan_digest=plan_digest,
-            charge=charge,
             selection=selection,
-            counts=counts,
         )
 
     @property
@@ -319,9 +289,9 @@ class PrivacyStatement:
         }
         facts["releases"] = [
             release
-            | {"event": own.event.to_dict()}
+            | {"event": facts_of.event.to_dict()}
             | {"blocks": [block | {"shape": list(block["shape"])} for block in release["blocks"]]}
-            for own, release in zip(self.releases, facts["releases"], strict=True)
+            for facts_of, release in zip(self.releases, facts["releases"], strict=True)
         ]
         return facts
 
@@ -334,16 +304,16 @@ class PrivacyStatement:
         """
         try:
             defaults = {field.name: field.default for field in fields(cls) if field.default is not MISSING}
-            given = {field.name: (defaults | dict(facts))[field.name] for field in fields(cls)}
-            given["epsilon"] = float(facts["epsilon"])
-            given["curve"] = tuple((float(delta), float(epsilon)) for delta, epsilon in facts["curve"])
-            given["public"], given["remarks"] = tuple(facts["public"]), tuple(given["remarks"])
-            given["releases"] = tuple(map(ReleaseFacts.from_dict, facts["releases"]))
-            given["charge"] = None if given["charge"] is None else ChargeFacts(**given["charge"])
-            given["counts"] = None if given["counts"] is None else Counts(**given["counts"])
-            chosen = given["selection"]
-            given["selection"] = None if chosen is None else SelectionFacts.from_dict(chosen)
-            statement = cls(**given)
+            values = {field.name: (defaults | dict(facts))[field.name] for field in fields(cls)}
+            values["epsilon"] = float(facts["epsilon"])
+            values["curve"] = tuple((float(delta), float(epsilon)) for delta, epsilon in facts["curve"])
+            values["public"], values["remarks"] = tuple(facts["public"]), tuple(values["remarks"])
+            values["releases"] = tuple(map(ReleaseFacts.from_dict, facts["releases"]))
+            values["charge"] = None if values["charge"] is None else ChargeFacts(**values["charge"])
+            values["counts"] = None if values["counts"] is None else Counts(**values["counts"])
+            chosen = values["selection"]
+            values["selection"] = None if chosen is None else SelectionFacts.from_dict(chosen)
+            statement = cls(**values)
             str(statement)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ModelFileError("the file's privacy statement is damaged; save the model again.") from error
@@ -466,11 +436,12 @@ class PrivacyStatement:
         """The promise in one sentence."""
         if self.epsilon == math.inf:
             return "None is claimed: the data are public." if self.published else "None: epsilon = inf."
-        given = "" if self.secret_noise else "None. Had the noise been secret: "
-        given = "None. Had the rows been private: " if self.rehearsal else given
+        prefix = "" if self.secret_noise else "None. Had the noise been secret: "
+        prefix = "None. Had the rows been private: " if self.rehearsal else prefix
         return (
-            f"{given}(epsilon, delta)-differential privacy with epsilon = {_up(self.epsilon)}, delta = {self.delta:g}. "
-            f"It bounds what the result can say about any one {self.unit} to anybody, whatever they know already."
+            f"{prefix}(epsilon, delta)-differential privacy with epsilon = {_up(self.epsilon)}, delta = "
+            f"{self.delta:g}. It bounds what the result can say about any one {self.unit} to anybody, whatever they "
+            "know already."
         )
 
     def _meaning(self) -> list[str]:
@@ -481,7 +452,7 @@ class PrivacyStatement:
             "add_or_remove_one": f"whether a {self.unit} is in the data",
             "replace_one": f"which of two {self.unit}s is in the data",
         }[self.neighboring_relation]
-        found = {
+        power = {
             "add_or_remove_one": f"{self.unit}s that are not in the data finds at most {{}} of those that are",
             "replace_one": f"cases with the one {self.unit} finds at most {{}} of the cases with the other",
         }[self.neighboring_relation]
@@ -489,7 +460,7 @@ class PrivacyStatement:
             f"Someone who knows everything else and is 50 % sure {question} can become at most "
             f"{percent(self.belief)} sure from the result, except that with a probability of at most {self.delta:g} "
             "more may be learned.",
-            f"A test that raises a false alarm for 1 % of the {found.format(percent(self.true_positive_rate(0.01)))}.",
+            f"A test that raises a false alarm for 1 % of the {power.format(percent(self.true_positive_rate(0.01)))}.",
         ]
 
     def _mechanism(self) -> Iterator[str]:
@@ -499,8 +470,8 @@ class PrivacyStatement:
         total = sum(release.event.num_steps for release in self.releases)
         noise = [release.event.noise_multiplier for release in self.releases]
         spread = "" if min(noise) == max(noise) else f", noise multipliers from {min(noise):.6g} to {max(noise):.6g}"
-        made, them = ("1 sum was", "it") if total == 1 else (f"{total} sums were", "them")
-        yield f"{made} released{spread}; the result was computed from {them} and from public facts alone."
+        sums, them = ("1 sum was", "it") if total == 1 else (f"{total} sums were", "them")
+        yield f"{sums} released{spread}; the result was computed from {them} and from public facts alone."
         for release in self.releases[:_MAX_LISTED]:
             yield f"- {_release(release, self.unit)}"
         if len(self.releases) > _MAX_LISTED:

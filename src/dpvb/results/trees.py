@@ -1,10 +1,21 @@
-"""A q as a model file holds it: its arrays by name, and its form, from which it is made again without the model.
+"""Frozen trees of public values as a model file holds them: arrays by the names of their places, and the rest as JSON.
 
-    q                                    form                                  names of its arrays
-    an array, a number                   "array", "number", "float", "int"     q
-    a data class, a named tuple          {"class": "module:Class", "parts"}    q__FIELD
-    a dict with names for keys           {"class": "dict", "parts"}            q__KEY
-    a tuple, a list                      {"class": "tuple", "parts"}           q__0, q__1, ...
+    in a record                           JSON                                  name of its array
+    an array                              "array"                               FIELD, or OUTER__FIELD
+    a number, a text, a truth value       itself
+    a tuple, a dict                       a list, an object
+    a data class, a named tuple           {FIELD: ...}
+    what has to_json and from_json        its text
+    a part that is declared as Any        a form, see `form_of`                 FIELD__PART
+
+`read` makes a record by the types that its class declares; a file chooses neither classes nor types. Only parts that
+are declared as Any, or by a protocol, name their classes:
+
+    a part                                form                                  names of its arrays
+    an array, a number                    "array", "number", "float", "int"     q
+    a data class, a named tuple           {"class": "module:Class", "parts"}    q__FIELD
+    a dict with names for keys            {"class": "dict", "parts"}            q__KEY
+    a tuple, a list                       {"class": "tuple", "parts"}           q__0, q__1, ...
 
 What a model's `init` would make of the numbers of a file may be larger than any memory. So it is not called.
 """
@@ -13,30 +24,83 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from numbers import Number
-from typing import Any, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.guards import domains
 from dpvb.guards.strangers import imported, place_of
 
+Record = TypeVar("Record")
+#: What stands for a class, a category or a symbol.
+Label: TypeAlias = str | int | float | bool
 _PLAIN: Mapping[str, type] = {"dict": dict, "tuple": tuple, "list": list}
 
 
-def leaves(q: Any) -> dict[str, NDArray[Any]]:
+def written(record: Any) -> tuple[dict[str, NDArray[Any]], Any]:
+    """Return the arrays of a record by name, and its JSON."""
+    arrays: dict[str, NDArray[Any]] = {}
+    return arrays, _written(record, type(record), arrays, "")
+
+
+def read(kind: type[Record], facts: Any, arrays: Mapping[str, NDArray[Any]]) -> Record:
+    """Inverse of `written`; may raise anything on what does not fit, whoever wrote it.
+
+    Args:
+        kind: class of the record.
+        facts: its JSON.
+        arrays: all of them are used.
+    """
+    unused = dict(arrays)
+    record = _read(facts, kind, unused, "")
+    if unused:
+        raise ValueError("arrays of another record")
+    return cast(Record, record)
+
+
+def shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each array and number of a tree of data classes, by name."""
+    return {name: array.shape for name, array in _arrays(tree, "")}
+
+
+def largest(*trees: Any) -> float:
+    """Return the largest absolute value of all numbers of some trees of data classes."""
+    return max(float(np.abs(array).max(initial=0.0)) for tree in trees for _, array in _arrays(tree, ""))
+
+
+def check_lengths(tree: Any, **lengths: int) -> None:
+    """Check arrays whose names end with their axes, as lambda_vk does.
+
+    Args:
+        tree: arrays in data classes.
+        lengths: of the axes, by letter; other names are not looked at.
+
+    Raises:
+        ValueError: for an array of another shape.
+    """
+    for name, shape in shapes(tree).items():
+        axes = name.rsplit("_", 1)[-1]
+        if lengths.keys() >= {*axes} and shape != tuple(lengths[axis] for axis in axes):
+            raise ValueError(f"{name} of another shape")
+
+
+def leaves(q: Any, name: str = "q") -> dict[str, NDArray[Any]]:
     """Arrays and numbers of a q, by name.
 
     Raises:
         TypeError: for a part of another kind than the table's.
         ValueError: for two parts of one name.
     """
-    found: dict[str, NDArray[Any]] = {}
-    for name, leaf in _leaves(q, "q"):
-        if name in found:
-            raise ValueError(f"two parts of q have the name {name} in a file: rename one")
-        found[name] = np.asarray(leaf)
-    return found
+    arrays: dict[str, NDArray[Any]] = {}
+    for place, leaf in _leaves(q, name):
+        if place in arrays:
+            raise ValueError(f"two parts of q have the name {place} in a file: rename one")
+        arrays[place] = np.asarray(leaf)
+    return arrays
 
 
 def form_of(q: Any) -> Any:
@@ -54,29 +118,104 @@ def classes_of(q: Any) -> set[type]:
     return own.union(*map(classes_of, parts.values()))
 
 
-def made(form: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Inverse of `form_of` and `leaves`; may raise anything on a form and arrays that do not fit, whoever wrote them.
-
-    Args:
-        form: names classes that this process has imported.
-        arrays: all of them are used.
-    """
-    left = dict(arrays)
-    q = _made(form, left, "q")
-    if left:
-        raise ValueError("arrays of another form")
-    return q
-
-
-def declared_form(init: Any, names: Mapping[str, object]) -> Any:
-    """The form of a q, by the class that `init` is declared to return; earlier versions kept none in their files.
-
-    Raises:
-        ValueError: if a class is not declared.
-    """
-    if names.keys() == {"q"}:
+def _written(value: Any, hint: Any, arrays: dict[str, NDArray[Any]], name: str) -> Any:
+    hint = next((part for part in _choices(hint) if part is not NoneType), hint)
+    if value is None:
+        return None
+    if _is_open(hint):
+        arrays |= leaves(value, name)
+        return form_of(value)
+    if hasattr(hint, "from_json"):
+        return value.to_json()
+    if isinstance(value, np.ndarray) and value.ndim:
+        arrays[name] = value.astype(np.uint8) if value.dtype == np.bool_ else value
         return "array"
-    return _of_class(get_type_hints(init).get("return"), names, "q")
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.item()
+    if type(value) is tuple:
+        return [_written(one, None, arrays, f"{name}__{place}") for place, one in enumerate(value)]
+    if type(value) is not dict and (parts := _parts(value)) is not None:
+        kind: Any = type(value)
+        hints = _hints(kind)
+        return {part: _written(one, hints[part], arrays, _place(name, part)) for part, one in parts.items()}
+    return value
+
+
+def _read(facts: Any, hint: Any, arrays: dict[str, NDArray[Any]], name: str) -> Any:
+    choices = _choices(hint)
+    if facts is None and NoneType in choices:
+        return None
+    choices = [part for part in choices if part is not NoneType]
+    if len(choices) > 1:  # Labels are of one of several plain types.
+        hint = next((part for part in choices if type(facts) is part), None)
+    else:
+        [hint] = choices
+    kind, parts = get_origin(hint) or hint, get_args(hint)
+    if _is_open(kind):
+        return domains.checked(_made(facts, arrays, name))
+    if kind is np.ndarray:
+        return _cast(arrays.pop(name), get_args(parts[1])[0])
+    if hasattr(kind, "from_json"):
+        return kind.from_json(facts)
+    if is_dataclass(kind) or hasattr(kind, "_fields"):
+        hints = _hints(kind)
+        names = [field.name for field in fields(kind)] if is_dataclass(kind) else [*kind._fields]
+        if facts.keys() != {*names}:
+            raise ValueError(f"{name} has other fields")
+        values = {part: _read(facts[part], hints[part], arrays, _place(name, part)) for part in names}
+        for part, domain in domains.declared_by(kind).items():
+            if (fault := domains.outside(values[part], domain, _place(name, part))) is not None:
+                raise ValueError(fault)
+        return kind(**values)
+    if kind is tuple and type(facts) is list:
+        each = [parts[0]] * len(facts) if parts[-1] is Ellipsis else parts
+        return tuple(
+            _read(one, part, arrays, f"{name}__{place}")
+            for place, (one, part) in enumerate(zip(facts, each, strict=True))
+        )
+    if kind is float and type(facts) is int:
+        return float(facts)
+    if type(facts) is not kind:
+        raise ValueError(f"{name} is of another type")
+    return facts
+
+
+def _choices(hint: Any) -> list[Any]:
+    """The types that a value may have, without what annotations add."""
+    if get_origin(hint) is Annotated:
+        return _choices(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        return [choice for part in get_args(hint) for choice in _choices(part)]
+    return [hint]
+
+
+def _is_open(hint: Any) -> bool:
+    """Whether the class of a part is said by the part."""
+    return hint is Any or getattr(hint, "_is_protocol", False)
+
+
+def _cast(array: NDArray[Any], scalar: Any) -> NDArray[Any]:
+    """An array of a file in the type that is declared."""
+    if scalar is np.bool_ and array.dtype == np.uint8 and (array <= 1).all():
+        return array.astype(np.bool_)
+    return array.astype(scalar, casting="same_kind", copy=False)
+
+
+def _place(name: str, part: str) -> str:
+    return f"{name}__{part}" if name else part
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _arrays(tree: Any, name: str) -> Iterator[tuple[str, NDArray[Any]]]:
+    if isinstance(tree, (np.ndarray, Number)):
+        yield name, np.asarray(tree)
+    elif isinstance(tree, tuple) or (is_dataclass(tree) and not hasattr(tree, "to_json")):
+        for part, value in (_parts(tree) or {}).items():
+            yield from _arrays(value, _place(name, part))
 
 
 def _leaves(q: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -109,27 +248,19 @@ def _parts(q: Any) -> dict[str, Any] | None:
     return None
 
 
-def _made(form: Any, left: dict[str, NDArray[Any]], name: str) -> Any:
+def _made(form: Any, arrays: dict[str, NDArray[Any]], name: str) -> Any:
     if isinstance(form, str):
-        array = left.pop(name)
+        array = arrays.pop(name)
         if form == "array":
             return array
         item = array[()] if form == "number" else array.item()
         if array.shape != () or (form != "number" and type(item).__name__ != form):
             raise ValueError(f"{name} is no number of this kind")
         return item
-    parts = {part: _made(inner, left, f"{name}__{part}") for part, inner in form["parts"].items()}
+    parts = {part: _made(inner, arrays, f"{name}__{part}") for part, inner in form["parts"].items()}
     kind: Any = _PLAIN.get(form["class"]) or imported(form["class"])
     if kind in (tuple, list):
         return kind(parts.values())
     if kind is not dict and not is_dataclass(kind) and not (issubclass(kind, tuple) and hasattr(kind, "_asdict")):
         raise ValueError("a q of a class that is neither a data class nor a named tuple")
     return kind(**parts)
-
-
-def _of_class(hint: Any, names: Mapping[str, object], name: str) -> Any:
-    if name in names:
-        return hint.__name__ if hint in (float, int) else "array"
-    hints = get_type_hints(hint)
-    own = [field.name for field in fields(hint)] if is_dataclass(hint) else hint._fields
-    return {"class": place_of(hint), "parts": {part: _of_class(hints[part], names, f"{name}__{part}") for part in own}}

@@ -54,7 +54,7 @@ def write(folder: Path) -> None:
     )
     for name, number in (("people.csv", _PEOPLE), ("public_people.csv", _PUBLIC)):
         (folder / name).write_text(_table(rng, number), encoding="utf-8")
-    (folder / "people.json").write_text(json.dumps(_SCHEMA, indent=2) + "\n", encoding="utf-8")
+    (folder / "people.json").write_text(json.dumps(SCHEMA, indent=2) + "\n", encoding="utf-8")
     for name, number in (("images-ubyte.gz", _IMAGES), ("public_images-ubyte.gz", _PUBLIC)):
         (folder / name).write_bytes(_images(rng, number))
     (folder / "visits.csv").write_text(_visits(rng, _VISITORS), encoding="utf-8")
@@ -63,15 +63,16 @@ def write(folder: Path) -> None:
 def _note(rng: np.random.Generator) -> str:
     """About one subject for the most part, and now and then another one."""
     subjects = rng.choice(len(_SUBJECTS), 2, replace=False)
-    told = (_SUBJECTS[subjects[int(rng.random() < 0.2)]] for _ in range(rng.integers(15, 40)))
-    return " ".join(_one(rng, words) for subject in told for words in (_FILLERS, subject)).capitalize() + ".\n"
+    sentences = (_SUBJECTS[subjects[int(rng.random() < 0.2)]] for _ in range(rng.integers(15, 40)))
+    return " ".join(_one(rng, words) for subject in sentences for words in (_FILLERS, subject)).capitalize() + ".\n"
 
 
 def _one(rng: np.random.Generator, values: Sequence[str]) -> str:
     return values[int(rng.integers(len(values)))]
 
 
-_SCHEMA = {
+#: What is public about the people.
+SCHEMA = {
     "columns": [
         {"kind": "numeric", "name": "age", "low": 18, "high": 90},
         {"kind": "numeric", "name": "income", "low": 0, "high": 500_000, "transform": "log1p", "missing": 0},

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -128,16 +129,26 @@ class DrawnPeople:
 
     def squares(self, size: int) -> Floats:
         """Mean square of what a person adds to each window, (size,), never 0."""
-        found_w = self.summed(self.weight_nm**2 * self.same_nm, size)
-        return (found_w + float(self.plain_nm.max()) ** 2) / len(self.place_nm)
+        square_w = self.summed(self.weight_nm**2 * self.same_nm, size)
+        return (square_w + float(self.plain_nm.max()) ** 2) / len(self.place_nm)
 
     def summed(self, value_nm: Floats, size: int) -> Floats:
         """Sums of values of windows, 0 for those that are not there, by kind of window, (size,)."""
         return np.asarray(np.bincount(self.place_nm.ravel(), value_nm.ravel(), size), dtype=np.float64)
 
 
-def clipped_people(code_nt: Ints, length_n: Ints, n_symbols: int, k: int, power: float, bound: float) -> DrawnPeople:
-    """People of these symbols, with windows of k of them, as `WindowCounts` has them."""
+class WindowSizes(NamedTuple):
+    """How people's windows are counted: V, symbols of a window, p and C."""
+
+    n_symbols: int
+    length: int
+    power: float
+    bound: float
+
+
+def clipped_people(code_nt: Ints, length_n: Ints, sizes: WindowSizes) -> DrawnPeople:
+    """People of these symbols, with windows as `WindowCounts` has them."""
+    n_symbols, k, power, bound = sizes
     most = code_nt.shape[1] - k + 1
     number_n = np.maximum(length_n - k + 1, 0)[:, None]
     there_nm = np.arange(most) < number_n
@@ -153,7 +164,7 @@ def clipped_people(code_nt: Ints, length_n: Ints, n_symbols: int, k: int, power:
 
 def draw_people(
     people: Callable[[int, int], Ints],
-    given: tuple[int, int, float, float],
+    sizes: WindowSizes,
     longest: int,
     weight: float,
     rng: np.random.Generator,
@@ -162,23 +173,23 @@ def draw_people(
 
     Args:
         people: draws so many people of so many symbols.
-        given: V, symbols of a window, p and C.
+        sizes: how windows are counted.
         longest: symbols that a sequence may have.
         weight: mean of what all windows of a person add, as it was released.
         rng: public randomness.
     """
     longest = min(longest, _MOST_SYMBOLS)
     number = min(int(_MOST_PAIRS / longest**2), _MOST_PEOPLE)
-    length_l, code_nt = np.arange(given[1], longest + 1), people(number, longest)
+    length_l, code_nt = np.arange(sizes.length, longest + 1), people(number, longest)
     tried = code_nt[: int(_TRIED * number)]
-    some_l = np.unique(np.linspace(given[1], longest, _TRIALS).astype(np.int64))
-    found_l = [clipped_people(tried[:, :long], np.full(len(tried), long), *given).weight for long in some_l]
-    weight_l = np.interp(length_l, some_l, found_l)
+    some_l = np.unique(np.linspace(sizes.length, longest, _TRIALS).astype(np.int64))
+    tried_l = [clipped_people(tried[:, :long], np.full(len(tried), long), sizes).weight for long in some_l]
+    weight_l = np.interp(length_l, some_l, tried_l)
     ends = [float(_lengths(steep, length_l) @ weight_l) - weight for steep in (-_STEEP, _STEEP)]
     steep = _STEEP if ends[1] <= 0 else -_STEEP
     if ends[0] < 0 < ends[1]:
         steep = float(brentq(lambda own: float(_lengths(own, length_l) @ weight_l) - weight, -_STEEP, _STEEP))
-    return clipped_people(code_nt, rng.choice(length_l, number, p=_lengths(steep, length_l)), *given)
+    return clipped_people(code_nt, rng.choice(length_l, number, p=_lengths(steep, length_l)), sizes)
 
 
 def _lengths(steep: float, length_l: Ints) -> Floats:

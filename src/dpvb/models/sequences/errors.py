@@ -41,7 +41,7 @@ from scipy.special import ndtr
 
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import dynamics
-from dpvb.models.sequences.dynamics import DrawnPeople, draw_people
+from dpvb.models.sequences.dynamics import DrawnPeople, WindowSizes, draw_people
 
 # Gauss-Newton steps of one descent.
 _STEPS = 12
@@ -77,7 +77,7 @@ class Squares(Protocol):
         """H, (P, P), and minus half the gradient of χ², (P,)."""
 
 
-class Descent(NamedTuple):
+class Minimum(NamedTuple):
     """The end of a descent.
 
     Attributes:
@@ -91,7 +91,7 @@ class Descent(NamedTuple):
     at_p: Floats
 
 
-def descended(squares: Squares, x_p: Floats) -> Descent:
+def descended(squares: Squares, x_p: Floats) -> Minimum:
     """The best parameters that damped Gauss-Newton steps find (Levenberg & Marquardt)."""
     damping, lost = _DAMPING, squares.lost(x_p)
     for step in range(_STEPS + 1):
@@ -109,7 +109,7 @@ def descended(squares: Squares, x_p: Floats) -> Descent:
             damping *= _MORE
         if not lost < before - _GAIN:
             break
-    return Descent(x_p, precision_pp, at_p)
+    return Minimum(x_p, precision_pp, at_p)
 
 
 class ShownTable(Protocol):
@@ -274,24 +274,29 @@ class ReleasedWindows:
     Attributes:
         number_m: the numbers.
         noise_m: variance of their noise.
-        starts, length: values of a window of starts, and of one from everywhere.
+        starts: values of a window of starts.
         units: people.
         weight: of all windows from everywhere.
+        sizes: how windows from everywhere are counted.
+        longest: L, values of a sequence that count.
     """
 
     number_m: Floats
     noise_m: Floats
     starts: int
-    length: int
     units: float
     weight: float
+    sizes: WindowSizes
+    longest: int
 
     @classmethod
-    def of(cls, starts: Floats, start_std: float, pooled: Floats, pooled_std: float, units: float) -> ReleasedWindows:
-        """Those of tables with an axis for each value of a window, and their noise std."""
-        noise = np.repeat(np.array([start_std, pooled_std]) ** 2, (starts.size, pooled.size))
+    def of(
+        cls, starts: Floats, pooled: Floats, std_b: tuple[float, float], units: float, sizes: WindowSizes, longest: int
+    ) -> ReleasedWindows:
+        """Those of tables with an axis for each value of a window, and the noise std of both."""
+        noise = np.repeat(np.array(std_b) ** 2, (starts.size, pooled.size))
         number, weight = np.concatenate([starts.ravel(), pooled.ravel()]), max(float(pooled.sum()), 1.0)
-        return cls(number, noise, starts.ndim, pooled.ndim, max(units, 1.0), weight)
+        return cls(number, noise, starts.ndim, max(units, 1.0), weight, sizes, longest)
 
 
 @dataclass(frozen=True)
@@ -306,7 +311,7 @@ class _WindowSquares:
     def cells(self, x_p: Floats) -> Iterator[tuple[slice, Floats, Floats]]:
         """Places of some windows, what is expected of them, and the derivatives."""
         laws, stop = self.laws.at(x_p), 0
-        for length, starts in ((self.released.starts, True), (self.released.length, False)):
+        for length, starts in ((self.released.starts, True), (self.released.sizes.length, False)):
             for mean_c, slope_cp in laws.expected(length, starts=starts):
                 start, stop = stop, stop + len(mean_c)
                 scale_c = self.scale_m[start:stop]
@@ -335,46 +340,21 @@ class StepErrors(NamedTuple):
     std_kk: Floats
 
 
-class WindowsOfPeople(Protocol):
-    """How a model counts windows."""
-
-    @property
-    def n_symbols(self) -> int:
-        """V."""
-
-    @property
-    def length(self) -> int:
-        """Values of a window."""
-
-    @property
-    def power(self) -> float:
-        """Weight p of people with many windows."""
-
-    @property
-    def bound(self) -> float:
-        """C."""
-
-    @property
-    def max_length(self) -> int:
-        """L."""
-
-
 def step_errors(
-    model: WindowsOfPeople, laws: ChainLaws, released: ReleasedWindows, rng: np.random.Generator, *, noise_aware: bool
+    laws: ChainLaws, released: ReleasedWindows, rng: np.random.Generator, *, noise_aware: bool
 ) -> StepErrors:
     """The steps without bias, and how far they may be off.
 
     Args:
-        model: how windows are counted.
         laws: of the fit.
         released: windows.
         rng: public randomness.
         noise_aware: whether the noise counts in the deviations.
     """
-    v, x_p = model.n_symbols, np.zeros(laws.size)
-    num_starts, num_windows = v**released.starts, v**released.length
+    v, x_p = released.sizes.n_symbols, np.zeros(laws.size)
+    num_starts, num_windows = v**released.starts, v**released.sizes.length
     for _ in range(_DRAWN):
-        people = _people(model, laws.at(x_p), released.weight / released.units, rng)
+        people = _people(laws.at(x_p), released, rng)
         start_n = np.zeros(len(people.code_nt), np.int64)
         for place in range(released.starts):
             start_n = start_n * v + people.code_nt[:, place]
@@ -399,16 +379,15 @@ def step_errors(
     return StepErrors(laws.at(x_p).step.value, std_e.reshape(k, k))
 
 
-def _people(model: WindowsOfPeople, laws: LawSlopes, weight: float, rng: np.random.Generator) -> DrawnPeople:
-    """People of the laws, whose windows weigh so much on average."""
+def _people(laws: LawSlopes, released: ReleasedWindows, rng: np.random.Generator) -> DrawnPeople:
+    """People of the laws, whose windows weigh on average what was released."""
     sound = (np.maximum(law, _LEAST_DRAWN) for law in (laws.start.value, laws.step.value, laws.shown.value.T))
     start_k, step_kk, shown_kv = (law / law.sum(axis=-1, keepdims=True) for law in sound)
 
     def people(number: int, length: int) -> Ints:
         return dynamics.shown(dynamics.drawn(start_k, [step_kk], number, length, rng), shown_kv, rng)
 
-    sizes = model.n_symbols, model.length, model.power, model.bound
-    return draw_people(people, sizes, model.max_length, weight, rng)
+    return draw_people(people, released.sizes, released.longest, released.weight / released.units, rng)
 
 
 def _variance(place_nm: Ints, weight_nm: Floats, influence_me: Floats) -> Floats:

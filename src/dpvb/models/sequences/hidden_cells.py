@@ -39,6 +39,7 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegatives, Positives
 from dpvb.guards.errors import ParameterError, check_integer
 from dpvb.models.sequences import passes
+from dpvb.models.sequences.dynamics import WindowSizes
 from dpvb.models.sequences.emissions import Gaussian, Shown
 from dpvb.models.sequences.errors import CellTable, ChainLaws, ReleasedWindows, StepErrors, step_errors
 from dpvb.models.sequences.hidden_chain import HiddenChain, Laws
@@ -48,6 +49,7 @@ from dpvb.models.sequences.windows import (
     WindowCounts,
     Windows,
     check_states,
+    check_windows,
     clip_bound,
     denoised_pairs,
     denoised_totals,
@@ -228,7 +230,8 @@ class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
             raise ParameterError(
                 f"columns must be at most {max(_NODES)}, got {self.n_columns}: cells are of all of them."
             )
-        check_states(self)
+        check_states(self.n_states, self.n_init)
+        check_windows(self, 3)
 
     @property
     def cells(self) -> Cells:
@@ -323,10 +326,10 @@ class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
         shown, (start_k, first_k, step_kk) = q.chain.emissions, q.chain.laws(expected=False)
         assert isinstance(shown, Gaussian)
         table = CellTable(shown.mean_dk.T, np.log(shown.variance_dk.T), self.cells.end_g)
-        start_std, pairs_std = q.noise_b[:2].tolist()
-        released = ReleasedWindows.of(q.starts_v, start_std, q.pairs_vv, pairs_std, float(q.starts_v.sum()))
-        laws = ChainLaws(start_k, first_k, step_kk, table)
-        return step_errors(self, laws, released, rng, noise_aware=noise_aware)
+        sizes = WindowSizes(self.n_symbols, self.length, self.power, self.bound)
+        std_b, units = (float(q.noise_b[0]), float(q.noise_b[1])), float(q.starts_v.sum())
+        released = ReleasedWindows.of(q.starts_v, q.pairs_vv, std_b, units, sizes, self.max_length)
+        return step_errors(ChainLaws(start_k, first_k, step_kk, table), released, rng, noise_aware=noise_aware)
 
     def score(self, q: HiddenCellsPosterior, rows: NumberRows) -> Floats:
         """Log-density of the points of each sequence, (n,), in nats; what is missing says nothing."""

@@ -43,6 +43,7 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
 from dpvb.models.sequences import passes
+from dpvb.models.sequences.dynamics import WindowSizes
 from dpvb.models.sequences.emissions import Bernoulli, Categorical, Emissions, Poisson, Shown, Values, likelihoods
 from dpvb.models.sequences.errors import ChainLaws, FreeTable, ReleasedWindows, StepErrors, step_errors
 from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
@@ -52,6 +53,7 @@ from dpvb.models.sequences.windows import (
     WindowCounts,
     Windows,
     check_states,
+    check_windows,
     clip_bound,
     denoised,
     denoised_pairs,
@@ -219,7 +221,8 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
             )
         check_choice("emissions", self.emissions, KINDS)
         check_integer("num_steps", self.num_steps, low=0, high=10**6)
-        check_states(self)
+        check_states(self.n_states, self.n_init)
+        check_windows(self, 3)
 
     @property
     def length(self) -> int:
@@ -361,9 +364,10 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
         """
         v, (start_k, first_k, step_kk) = self.n_symbols, q.chain.laws(expected=False)
         laws = ChainLaws(start_k, first_k, step_kk, FreeTable(self.shown_kv(q.chain)))
+        sizes, std_b = WindowSizes(v, self.length, self.power, self.bound), (q.start_std, q.pooled_std)
         starts_vv, units = q.start_ww[:v, :v], float(q.start_ww[:v].sum())
-        released = ReleasedWindows.of(starts_vv, q.start_std, q.pooled, q.pooled_std, units)
-        return step_errors(self, laws, released, rng, noise_aware=noise_aware)
+        released = ReleasedWindows.of(starts_vv, q.pooled, std_b, units, sizes, self.max_length)
+        return step_errors(laws, released, rng, noise_aware=noise_aware)
 
     def score(self, q: HiddenMarkovPosterior, rows: SequenceRows | NumberRows) -> Floats:
         """Log-probability of the symbols of each sequence, (n,), in nats; a gap says nothing."""

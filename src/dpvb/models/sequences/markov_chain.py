@@ -48,7 +48,7 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.sequences import dynamics
-from dpvb.models.sequences.dynamics import DrawnPeople, draw_people
+from dpvb.models.sequences.dynamics import DrawnPeople, WindowSizes, draw_people
 from dpvb.models.sequences.windows import (
     WindowCounts,
     Windows,
@@ -89,7 +89,7 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class MarkovChain(Model[Chain, SequenceRows]):
+class MarkovChainModel(Model[Chain, SequenceRows]):
     """The model; every field is public.
 
     Attributes:
@@ -243,7 +243,7 @@ class MarkovChain(Model[Chain, SequenceRows]):
         def people(number: int, length: int) -> Ints:
             return dynamics.drawn(self.initial(q), laws, number, length, rng)
 
-        sizes = self.n_symbols, self.order + 1, self.power, self.bound
+        sizes = WindowSizes(self.n_symbols, self.order + 1, self.power, self.bound)
         return draw_people(people, sizes, self.max_length, weight, rng)
 
     def _mixed(self, counts: Floats, lower: Floats) -> Floats:

@@ -38,7 +38,7 @@ from dpvb.core.contributions import Grid, check_shape
 from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.models.sequences import passes_numba
 from dpvb.models.sequences.emissions import Categorical, Emissions, Shown, Values, likelihoods
-from dpvb.models.sequences.hidden_chain import Laws, StateChain, Sums
+from dpvb.models.sequences.hidden_chain import Laws, StateChain
 from dpvb.models.sequences.windows import Units, by_unit, each
 
 IMPOSSIBLE: Final = -1  #: the state of a sequence that no states explain
@@ -73,28 +73,6 @@ def most_probable(chain: StateChain, bounds_s: Ints, value_t: Values) -> Ints:
         log_start_k, log_back_kk = np.log(laws.start_k), np.log(np.ascontiguousarray(laws.step_kk.T))
     passes_numba.best_path(bounds_s, row_t, log_rk, log_start_k, log_back_kk, from_tk, state_t)
     return state_t
-
-
-def expected_counts(
-    chain: StateChain, bounds_s: Ints, value_t: Values, weight_s: Floats, *, expected: bool
-) -> tuple[Sums, Values, float]:
-    """The E-step: weighted expected counts, the values that they are of, and the weighted log-likelihood.
-
-    Args:
-        chain: the posterior.
-        bounds_s, value_t: sequences, as above.
-        weight_s: how often each counts.
-        expected: whether parameters are met as exp⟨log ·⟩ or at their means.
-    """
-    log_s, _ = _forward(chain, bounds_s, value_t, expected=expected)
-    gamma_tk, step_kk = _passed(chain, bounds_s, value_t, weight_s, expected=expected)
-    value_r, row_t = distinct(chain.emissions, value_t)
-    state_rk = np.zeros((len(value_r), chain.emissions.n_states))
-    for k, gamma_t in enumerate(gamma_tk.T):
-        state_rk[:, k] = np.bincount(row_t, gamma_t, len(value_r))
-    first_k = gamma_tk[bounds_s[:-1][np.diff(bounds_s) > 0]].sum(axis=0)
-    possible_s = np.isfinite(log_s)
-    return Sums(first_k, first_k, step_kk, state_rk), value_r, float(weight_s[possible_s] @ log_s[possible_s])
 
 
 def distinct(emissions: Emissions, value_t: Values) -> tuple[Values, Ints]:
