@@ -60,8 +60,8 @@ from dpvb.rows.mixed import MixedRows
 _COVARIANCES = {"full": "full", "diag": "diagonal"}
 # Nats above a uniform guess, for each column, at which a row's score is cut when settings are chosen.
 _ABOVE_UNIFORM = 3.0
-# So many groups say more than the table of each column.
-_SEVERAL = 2
+# With this many groups fits predicted other rows better than a uniform guess, with 2 not always (`forecasts`).
+_SEVERAL = 3
 
 
 @dataclass(frozen=True)
