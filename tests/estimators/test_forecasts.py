@@ -158,13 +158,12 @@ def test_texts_of_classes_are_planned_by_the_number_of_their_words() -> None:
 
 
 def test_a_strangers_model_may_forecast_in_its_own_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name and a number; no threshold is stated, so that nothing is called informative or not."""
-    monkeypatch.setattr(strangers.Mixture, "knows", lambda model, plan, n: ("error of a mean", 3 / n), raising=False)
+    """A name and a number, of which a tenth is enough."""
+    monkeypatch.setattr(strangers.Mixture, "knows", lambda model, noise, n: ("error of a mean", 3 / n), raising=False)
     found = dpvb.plan(made("Private"), 1_000, 2)
-    assert found.knowledge == Knowledge("error of a mean", 3 / 1_000)
+    assert found.knowledge == Knowledge("error of a mean", 3 / 1_000, 0.1)
     assert str(found).startswith("Error of a mean: 0.003, forecast for 1,000 rows")
-    assert "needs" not in str(found)
-    assert found.to_dict()["enough"] is None
+    assert found.to_dict()["enough"] == 0.1
 
 
 def test_a_fit_warns_before_its_charge_of_a_result_that_is_lost_in_noise(tmp_path: Path) -> None:
