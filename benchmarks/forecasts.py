@@ -26,6 +26,7 @@ import dpvb
 from benchmarks.factors import captured
 from dpvb.data import Categorical, Numeric, Schema, Target
 from dpvb.models.factors import reading
+from dpvb.results.forecast import Knowledge
 
 DATA = Path(os.environ.get("DPVB_DATA", Path(__file__).parents[1] / "data"))
 # Made up here: constants were chosen on the first of them.
@@ -50,7 +51,7 @@ class Subject:
         kind, table: in words.
         make: an estimator of a budget.
         rows: what `fit` takes, of so many rows.
-        columns: what `expect` takes of the columns.
+        columns: what `dpvb.plan` takes of the columns.
         found: what a fit says of the first value of its forecast.
         sizes: numbers of rows.
         counted: whether the forecast is a number of things, which is rounded.
@@ -66,6 +67,15 @@ class Subject:
     sizes: tuple[int, ...]
     counted: bool = False
     fits: int = 3
+
+    def forecast(self, model: Any, n: int) -> float:
+        """The number that is forecast of a fit to n rows."""
+        return known(model, n, **self.columns).number
+
+
+def known(model: Any, n: int, **columns: Any) -> Knowledge:
+    """The forecast alone, without other budgets."""
+    return dpvb.plan(model, n, **columns, epsilons=()).knowledge
 
 
 def middle(values: Any) -> float:
@@ -153,8 +163,8 @@ def of_table(kind: str, table: str, make: Any, read: Any, found: Any, sizes: tup
 
 
 def factor_rows(n: int, d: int, k: int) -> dict[str, Any]:
-    rng = np.random.default_rng([n, d])
-    return {"X": rng.standard_normal((n, k)) @ rng.standard_normal((k, d)) + rng.standard_normal((n, d))}
+    rng, loading_kd = np.random.default_rng([n, d]), np.random.default_rng(d).standard_normal((k, d))
+    return {"X": rng.standard_normal((n, k)) @ loading_kd + rng.standard_normal((n, d))}
 
 
 def grouped(n: int, d: int, k: int) -> tuple[dict, Schema, dict]:
@@ -555,7 +565,7 @@ def kept(rows_of: Callable[[int], np.ndarray], k: int, low: float, high: float, 
     cells = []
     for epsilon in EPSILONS:
         how: dict[str, Any] = {"low": low, "high": high, "epsilon": epsilon, "delta": DELTA}
-        forecast = dict(dpvb.PCA(k, **how).expect(n, width=train.shape[1]).values)["variance that components keep"]
+        [(_, forecast)] = known(dpvb.PCA(k, **how), n, width=train.shape[1]).details
         found = []
         for _ in range(3):
             basis_kd = dpvb.PCA(k, **how).fit(train).components_
@@ -585,13 +595,55 @@ def captured_variance() -> None:
             )
 
 
+HIDDEN = """### Where noise is said to hide no result any more
+
+Fits to as many simulated rows as a forecast calls just enough, from {least} to {most:,}: their score of other rows, in
+nats per row, less that of a guess without data (uniform; of regressions all weights 0). In each cell: rows, and the
+least gain of three fits."""
+# Fewer rows, or more, are not fitted. A score's range begins at that of a guess, or at so many times that.
+LEAST, MOST, BEGINS = 30, 40_000, {"LDA": 1.5, "naive Bayes": 4.0, "logistic": 4.0, "binomial": 4.0}
+
+
+def gain(subject: Subject, epsilon: float, n: int) -> float:
+    """The score of rows that were not fitted, less that of a guess without data, in nats per row."""
+    model = subject.make(epsilon=epsilon, delta=DELTA).fit(**subject.rows(n))
+    task = model.task(**subject.rows(n + 1))
+    guess = model.quality_range(task.model)[0] / BEGINS.get(subject.kind, 1.0)
+    return float(np.nanmean(np.concatenate([model.quality(chunk.rows) for chunk in task.source.chunks()]))) - guess
+
+
+def gains_at_enough() -> None:
+    """The table of gains where noise is said to hide nothing any more."""
+    print(f"\n{HIDDEN.format(least=LEAST, most=MOST)}\n")
+    print("| kind | table | " + " | ".join(f"ε = {one:g}" for one in EPSILONS) + " |")
+    print("|---|---|" + "---|" * len(EPSILONS), flush=True)
+    gains: list[float] = []
+    for subject in subjects():
+        if subject.table not in TUNED or subject.kind in NOT_SCORED:
+            continue
+        cells = []
+        for epsilon in EPSILONS:
+            model = subject.make(epsilon=epsilon, delta=DELTA)
+            needed = dpvb.plan(model, 1, **subject.columns, epsilons=()).needed_units
+            n = max(math.ceil(min(needed, 2 * MOST)), LEAST)
+            own = [gain(subject, epsilon, n) for _ in range(3)] if n <= MOST else []
+            gains += own
+            cells.append(f"{n:,}: {min(own):.2f}" if own else "-")
+        print(f"| {subject.kind} | {subject.table} | {' | '.join(cells)} |", flush=True)
+    print(f"\nWorse than the guess: {sum(one < 0 for one in gains)} of {len(gains)} fits.")
+
+
+# Their rows have no scores, or scores whose range begins elsewhere.
+NOT_SCORED = ("DPVI", "Private", "Poisson", "negative binomial", "linear", "PCA")
+
+
 def measured(subject: Subject) -> Iterator[tuple[int, float, float, float, bool]]:
     """Size, ε, what was forecast, what was found, and whether these are close."""
     for n in subject.sizes:
         rows = subject.rows(n)
         for epsilon in EPSILONS:
             model = subject.make(epsilon=epsilon, delta=DELTA)
-            forecast = model.expect(n, **subject.columns).values[0][1]
+            forecast = subject.forecast(model, n)
             found = float(
                 np.median(
                     [
@@ -646,6 +698,8 @@ def main() -> None:
             print(f"| {kind} | {table} | {least:.2f} | {most:.2f} | {sum(own)} of {len(own)} |")
     if not chosen or "PCA" in chosen:
         captured_variance()
+    if not chosen or "gains" in chosen:
+        gains_at_enough()
     print(f"\n{time.process_time() - start:.0f} CPU-seconds.")
 
 

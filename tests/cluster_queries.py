@@ -129,14 +129,3 @@ class Unpicklable:
 
     def __reduce__(self) -> Any:
         raise ValueError(SECRET)
-
-
-def faults_of_chunks() -> int:
-    """Pages that this process had to get anew for the arrays of twenty chunks, after those of the first."""
-    import resource
-
-    faults = []
-    for _ in range(21):
-        _ = [np.ones(2**19) for _ in range(3)]
-        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
-    return faults[-1] - faults[0]

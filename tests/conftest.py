@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import signal
@@ -9,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
@@ -38,6 +40,41 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("everyday")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Processes of one session compile a loop once: the first has its lock, the others load what is cached."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.dispatcher import Dispatcher
+
+    locks = tmp_path_factory.getbasetemp().parent / "loops"
+    locks.mkdir(exist_ok=True)
+    compile_loop = Dispatcher.compile
+    compiling: list[str] = []
+
+    def compile_once(self: Any, signature: Any) -> Any:
+        # The lock of threads comes first, and a process holds one file's lock at most: no two wait for each other.
+        with global_compiler_lock:
+            if compiling or not getattr(self._cache, "cache_path", None):
+                return compile_loop(self, signature)
+            compiling.append(f"{self.py_func.__module__}.{self.py_func.__qualname__}")
+            try:
+                with (locks / compiling[0]).open("w") as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                    try:
+                        return compile_loop(self, signature)
+                    finally:
+                        fcntl.flock(lock, fcntl.LOCK_UN)  # A process that was forked meanwhile has the file open.
+            finally:
+                compiling.clear()
+
+    Dispatcher.compile = compile_once
+    yield
+    Dispatcher.compile = compile_loop
 
 
 @pytest.fixture(autouse=True)

@@ -15,19 +15,11 @@ import pytest
 import dpvb
 from dpvb.audit import cases
 from dpvb.audit.cases import HOSTILE_ROWS, D, table_records
+from dpvb.audit.cases import Matrix as Table
 from dpvb.audit.integers import difference, in_steps, relative_norm, squared
 from dpvb.audit.kinds import NAMES as AUDITED
-from dpvb.audit.kinds import (
-    dpvi,
-    factors,
-    mixture,
-    naive_bayes,
-    regression,
-    sbn,
-    sequences,
-)
-from dpvb.audit.kinds.lda import HOSTILE_DOCUMENTS, TERMS, bags, documents
-from dpvb.audit.matrix import Matrix as Table
+from dpvb.audit.kinds import documents, gradients, sequences, tables
+from dpvb.audit.kinds.documents import HOSTILE_DOCUMENTS, TERMS, bags
 from dpvb.core import loop
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
@@ -133,13 +125,13 @@ def of_paper(name: str, model: Any, case: cases.Case) -> cases.Case:
 def of_paper_topics() -> cases.Case:
     """The papers' topics."""
     model = VIPSTopics(3, TERMS, document_length=50.0, local_iterations=5, num_steps=2)
-    rows = cases.Case("documents", PLAIN_TOPICS, bags, documents, HOSTILE_DOCUMENTS)
+    rows = cases.Case("documents", PLAIN_TOPICS, bags, documents.documents, HOSTILE_DOCUMENTS)
     return of_paper("VIPSTopics", model, rows)
 
 
 def of_paper_regression() -> cases.Case:
     """The papers' regression, to successes of trials, with q from a short noisy run."""
-    case = regression.of_form("BinomialRegression", "first_order", fit_intercept=False)
+    case = tables.regression("BinomialRegression", "first_order", fit_intercept=False)
     model = VIPSRegression(D, n_rows=200.0, kind="binomial", max_trials=4.0, num_steps=2)
 
     def begin(seed: int) -> Any:
@@ -159,7 +151,7 @@ def of_paper_gradients() -> cases.Case:
 
 def of_paper_parts() -> cases.Case:
     """A visit to a client of the thesis draft."""
-    case = regression.of_form("LogisticRegression", "first_order", fit_intercept=False)
+    case = tables.regression("LogisticRegression", "first_order", fit_intercept=False)
     prior = tuple(tuple(row) for row in np.eye(D).tolist())
     model = LocalFreeEnergy((0.0,) * D, prior, ((0.3,) * D, prior), num_steps=2)
     return of_paper("LocalFreeEnergy", model, case)
@@ -167,8 +159,8 @@ def of_paper_parts() -> cases.Case:
 
 def of_paper_network() -> cases.Case:
     """The papers' belief network."""
-    model = VIPSNetwork(3, sbn.VISIBLE, n_rows=200.0, start_std=1.0, num_steps=2)
-    return of_paper("VIPSNetwork", model, sbn.of_width())
+    model = VIPSNetwork(3, gradients.VISIBLE, n_rows=200.0, start_std=1.0, num_steps=2)
+    return of_paper("VIPSNetwork", model, gradients.network())
 
 
 def of_paper_factors() -> cases.Case:
@@ -179,7 +171,7 @@ def of_paper_factors() -> cases.Case:
 
 def unit_rows(matrix: Floats, group: Any = None) -> Any:
     """Rows as `dpvb.Private` gives them to a model."""
-    return private.Rows(Design(matrix, row_norm=1.0, group=group))
+    return private.ModelRows(Design(matrix, row_norm=1.0, group=group))
 
 
 #: Two ranges that hold part of the values, and an indicator.
@@ -190,73 +182,73 @@ CASES = [
     Case("location", Location(), table, table_records, HOSTILE_ROWS),
     Case("curvature", Curvature(), table, table_records, HOSTILE_ROWS),
     Case("curvature_joint", Curvature(), table, table_records, HOSTILE_ROWS, clip="joint"),
-    Case("lda", LDAModel(3, TERMS, clip=0.1, max_iter=20), bags, documents, HOSTILE_DOCUMENTS),
-    Case("lda_plain", PLAIN_TOPICS, bags, documents, HOSTILE_DOCUMENTS),
+    Case("lda", LDAModel(3, TERMS, clip=0.1, max_iter=20), bags, documents.documents, HOSTILE_DOCUMENTS),
+    Case("lda_plain", PLAIN_TOPICS, bags, documents.documents, HOSTILE_DOCUMENTS),
     *by_phase(
         "first_order",
-        regression.of_form("LogisticRegression", "first_order"),
+        tables.regression("LogisticRegression", "first_order"),
         # The diagonal that long rows add is at its bound for rows along one axis alone.
         {"first": 0.9999, "step": 0.98, "last": 0.89},
     ),
     *by_phase(
         "counts",
-        regression.of_form("NegativeBinomialRegression", "first_order", fit_intercept=False),
+        tables.regression("NegativeBinomialRegression", "first_order", fit_intercept=False),
         {"step": 0.9},
     ),
     *by_phase(
         "poisson",
-        regression.of_form("PoissonRegression", "first_order, diagonal"),
+        tables.regression("PoissonRegression", "first_order, diagonal"),
         {"step": 0.9},
     ),
     *by_phase(
         "beside",
-        regression.of_form("PoissonRegression", "first_order, offset and weights"),
+        tables.regression("PoissonRegression", "first_order, offset and weights"),
         {"first": 0.9, "step": 0.9, "last": 0.8},
     ),
     *by_phase(
         "dispersion",
-        regression.of_form("NegativeBinomialRegression", "first_order, learned dispersion"),
+        tables.regression("NegativeBinomialRegression", "first_order, learned dispersion"),
         {"step": 0.38, "last": 0.1},
     ),
     *by_phase(
         "spreads",
-        regression.of_form("LogisticRegression", "first_order", **SOME_NUMBERS),
+        tables.regression("LogisticRegression", "first_order", **SOME_NUMBERS),
         {"first": 0.4, "second": 0.4, "third": 0.9, "step": 0.4, "last": 0.2},
     ),
     *by_phase(
-        "diagonal", regression.of_form("LogisticRegression", "first_order, diagonal"), {"first": 0.9, "step": 0.9}
+        "diagonal", tables.regression("LogisticRegression", "first_order, diagonal"), {"first": 0.9, "step": 0.9}
     ),
     *by_phase("regression_paper", of_paper_regression(), {"step": 0.3}),
     *by_phase("topics_paper", of_paper_topics(), {"step": 0.9999}),
     *by_phase("gradients_paper", of_paper_gradients(), {"step": 0.9}),
     *by_phase("parts_paper", of_paper_parts(), {"step": 0.3}),
     *by_phase(
-        "linear", regression.of_form("LinearRegression", "first_order"), {"first": 0.9999, "step": 0.55, "last": 0.3}
+        "linear", tables.regression("LinearRegression", "first_order"), {"first": 0.9999, "step": 0.55, "last": 0.3}
     ),
     *by_phase(
         "linear_spreads",
-        regression.of_form("LinearRegression", "first_order", **SOME_NUMBERS),
+        tables.regression("LinearRegression", "first_order", **SOME_NUMBERS),
         {"first": 0.4, "second": 0.3, "third": 0.9, "step": 0.4, "last": 0.2},
     ),
-    *by_phase("gaussians", mixture.of_numbers("full"), {"first": 0.9999, "step": 0.99}),
-    *by_phase("mixed", mixture.of_table(), {"step": 0.55, "last": 0.9999}),
-    *by_phase("classes_gaussian", naive_bayes.of_table("gaussian"), {"first": 0.98}),
-    *by_phase("classes_words", naive_bayes.of_words(), {"first": 0.9999}),
-    *by_phase("network", sbn.of_width(), {"first": 0.5, "step": 0.5}),
+    *by_phase("gaussians", tables.gaussian_mixture("full"), {"first": 0.9999, "step": 0.99}),
+    *by_phase("mixed", tables.mixture(), {"step": 0.55, "last": 0.9999}),
+    *by_phase("classes_gaussian", tables.naive_bayes("gaussian"), {"first": 0.98}),
+    *by_phase("classes_words", documents.naive_bayes(), {"first": 0.9999}),
+    *by_phase("network", gradients.network(), {"first": 0.5, "step": 0.5}),
     *(
-        by_phase("gradients", dpvi.of_guide("mean_field"), {"step": 0.9999, "last": 0.9999})
+        by_phase("gradients", gradients.density("mean_field"), {"step": 0.9999, "last": 0.9999})
         if "DPVI" in AUDITED
         else []
     ),
     *by_phase("network_paper", of_paper_network(), {"step": 0.3}),
-    *by_phase("factors", factors.of_kind("FactorAnalysis"), {"first": 0.6, "second": 0.9, "last": 0.9}),
-    *by_phase("chain", sequences.of_order(2), {"first": 0.9999}),
-    *by_phase("hidden_markov", sequences.of_emissions("categorical"), {"first": 0.9999}),
+    *by_phase("factors", tables.factors("FactorAnalysis"), {"first": 0.6, "second": 0.9, "last": 0.9}),
+    *by_phase("chain", sequences.chain(2), {"first": 0.9999}),
+    *by_phase("hidden_markov", sequences.hidden_markov("categorical"), {"first": 0.9999}),
     # All states are alike at the start, so that no state is certain.
-    *by_phase("hidden_steps", sequences.of_emissions("categorical", 2), {"step": 0.69}),
-    *by_phase("hidden_cells", sequences.of_points("gaussian"), {"first": 0.9}),
-    *by_phase("linear_dynamical", sequences.of_system(), {"first": 0.5, "second": 0.5}),
-    *by_phase("components", factors.of_kind("PCA"), {"first": 0.9999}),
+    *by_phase("hidden_steps", sequences.hidden_markov("categorical", 2), {"step": 0.69}),
+    *by_phase("hidden_cells", sequences.hidden_markov_of_points("gaussian"), {"first": 0.9}),
+    *by_phase("linear_dynamical", sequences.linear_system(), {"first": 0.5, "second": 0.5}),
+    *by_phase("components", tables.factors("PCA"), {"first": 0.9999}),
     *by_phase("factors_paper", of_paper_factors(), {"step": 0.3}),
 ]
 NAMES = [case.name for case in CASES]

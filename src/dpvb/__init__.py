@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dpvb.estimators.planned import plan as plan
     from dpvb.ledger import Ledger as Ledger
     from dpvb.models.base import Model as Model
+    from dpvb.models.regression.descent import FixedCurvature as FixedCurvature
     from dpvb.results.combined import combine as combine
     from dpvb.runs.run import Run as Run
 
@@ -42,6 +43,7 @@ _ROOMS = ("accounting", "audit", "data", "federated", "kernels", "testing")
 _HOMES = {
     "Block": "dpvb.core.blocks",
     "Estimate": "dpvb.core.estimate",
+    "FixedCurvature": "dpvb.models.regression.descent",
     "Gram": "dpvb.core.forms",
     "Kron": "dpvb.core.forms",
     "Ledger": "dpvb.ledger",

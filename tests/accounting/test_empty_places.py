@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from each import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import edit, kills
@@ -33,7 +34,7 @@ def is_sampled_pair(row) -> bool:
     return row["other"] == row["absent"] and math.isclose(shift, max(1.0, row["swap_ratio"]))
 
 
-@pytest.mark.parametrize("row", ROWS[::3], ids=row_name)
+@each("row", ROWS[::3], ids=row_name)
 def test_no_neighbours_with_an_empty_place_lose_more_than_is_accounted(row):
     """The true deltas are from quadrature (benchmarks/empty_places.py), good to 1e-3 of themselves."""
     relation = row["neighboring_relation"]
@@ -44,7 +45,7 @@ def test_no_neighbours_with_an_empty_place_lose_more_than_is_accounted(row):
             assert said <= true * (1 + 5e-3)  # One step attains the profile.
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS[::5] if row["num_steps"] < 1000], ids=row_name)
+@each("row", [row for row in ROWS[::5] if row["num_steps"] < 1000], ids=row_name)
 def test_the_second_opinion_contradicts_no_truth(row):
     relation = row["neighboring_relation"]
     for epsilon, true in row["profile"][1:2]:

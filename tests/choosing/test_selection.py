@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each import each
 from planted import edit, kills
 from scipy import special, stats
 
@@ -23,7 +24,7 @@ from dpvb.accounting import Event, costs
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.forms import from_dict
 from dpvb.accounting.selection import NumberOfRuns, Selection, best_of, selection_scale
-from dpvb.choosing import scores, select
+from dpvb.choosing import select
 from dpvb.core.noise import InsecureNoise
 from dpvb.data import BagOfWords, BinaryMatrix, Design
 from dpvb.errors import DpvbError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError, WallError
@@ -47,7 +48,7 @@ def generating(law: NumberOfRuns, x: Any) -> Any:
     return y / whole if law.eta == 0 else np.expm1(law.eta * y) / np.expm1(law.eta * whole)
 
 
-@pytest.mark.parametrize("law", LAWS, ids=name)
+@each("law", LAWS, ids=name)
 def test_the_law_of_runs_has_its_generating_function_and_mean(law: NumberOfRuns) -> None:
     x = 0.6
     assert math.fsum(law.pmf(k) * x**k for k in range(1, 120)) == pytest.approx(generating(law, x), rel=1e-12)
@@ -399,7 +400,7 @@ def test_a_share_of_the_units_is_scored() -> None:
     """40,000 coins at 1/4: five standard deviations, false-alarm rate 6e-7 (and repeatable, from a seed)."""
     source = Design(np.zeros((40_000, 1)), np.zeros(40_000))
     coins = InsecureNoise(0).words(step=0, purpose="holdout")
-    parts = [scores.Part(source, coins, 0.25, scored=scored) for scored in (True, False)]
+    parts = [select.Side(source, coins, 0.25, scored=scored) for scored in (True, False)]
     sizes = [part.count() for part in parts]
     assert sum(sizes) == 40_000
     assert abs(sizes[0] - 10_000) < 5 * math.sqrt(40_000 * 0.25 * 0.75)
@@ -447,7 +448,7 @@ def test_candidates_are_drawn_alike() -> None:
 def scored(trial: Any, chunk: Any) -> Any:
     low, high = trial.quality_range(trial._fitted_model) if hasattr(trial, "_fitted_model") else (-3, 0)
     with np.errstate(all="ignore"):  # as behind the wall
-        return scores.contributions(trial.quality, (low, high), chunk)["score"].values[:, 0]
+        return select.contributions(trial.quality, (low, high), chunk)["score"].values[:, 0]
 
 
 def fitted_cases() -> list[tuple[Any, Any]]:
@@ -523,7 +524,7 @@ def test_log_probabilities_are_those_of_scipy() -> None:
 def test_scores_are_clipped_to_their_range_and_counted_from_its_middle() -> None:
     (chunk,) = Design(np.zeros((5, 1)), np.zeros(5), group=[0, 0, 1, 2, 2]).chunks()
     given = np.array([-1e9, -0.5, 3.0, np.nan, -1.0])
-    made = scores.contributions(lambda rows: given, (-2.0, 0.0), chunk)["score"].values[:, 0]
+    made = select.contributions(lambda rows: given, (-2.0, 0.0), chunk)["score"].values[:, 0]
     np.testing.assert_array_equal(made, [-0.25, 1.0, 0.0])
 
 

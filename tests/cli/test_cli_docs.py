@@ -13,14 +13,14 @@ ROOT = Path(__file__).parents[2]
 
 def test_every_page_is_named_and_printed() -> None:
     listed = run("docs").stdout
-    assert {"choosing", "federated", "proofs", "how-to/priors"} <= {line.split()[0] for line in listed.splitlines()}
+    assert {"index", "federated", "proofs", "how-to/priors"} <= {line.split()[0] for line in listed.splitlines()}
     assert "A federated run" in listed
     for name in ("federated", "docs/federated.md"):
         assert run("docs", name).stdout == (ROOT / "docs" / "federated.md").read_text(encoding="utf-8")
 
 
 def test_another_page_is_refused(tmp_path: Path) -> None:
-    refuse(tmp_path, "such as 'choosing'", "docs", "../README")
+    refuse(tmp_path, "such as 'index'", "docs", "../README")
     refuse(tmp_path, "such as 'glossary'", "docs", "glosary")
 
 
@@ -33,5 +33,5 @@ def test_what_messages_point_to_is_in_the_wheel() -> None:
     assert wheel["force-include"] == {"docs": "dpvb/docs"}
     told = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
     named = set(re.findall(r"dpvb docs ([a-z][\w/-]*)", told))
-    assert named >= {"federated", "choosing"}
+    assert named >= {"federated", "how-to/tables"}
     assert [name for name in named if not (ROOT / "docs" / f"{name}.md").exists()] == []

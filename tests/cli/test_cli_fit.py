@@ -171,7 +171,7 @@ KEPT = {
 def test_what_earlier_calls_were_given_is_known(name: str) -> None:
     """`dpvb resume` takes an option's name for its parameter's."""
     names = {word: one for one, word in fit.kinds()[name].spelled.items()}
-    known = inspect.signature(fit.fitting(fit.kinds()[name])).parameters
+    known = inspect.signature(fit.fitting(name)).parameters
     kept = {names.get(word, word) for word in KEPT[name].split()}
     assert kept <= known.keys()
     assert {one for one, parameter in known.items() if parameter.default is parameter.empty} <= kept

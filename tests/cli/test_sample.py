@@ -43,17 +43,17 @@ def test_nothing_that_is_there_is_replaced(tmp_path: Path) -> None:
 
 def test_the_table_in_the_docs_is_what_its_commands_print(folder: Path, tmp_path: Path) -> None:
     """Numbers, and notes, are those of another noise."""
-    page = (Path(__file__).parents[2] / "docs" / "choosing.md").read_text(encoding="utf-8")
-    [block] = re.findall(r"^```text\n\$ dpvb (fit .*)\n\$ dpvb (coef .*)\n((?:.*\n)*?)```$", page, re.MULTILINE)
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "coefficients.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"^```text\n\$ dpvb (fit .*)\n\$ dpvb (show .*)\n((?:.*\n)*?)```$", page, re.MULTILINE)
     names = {"people.csv": folder / "people.csv", "people.json": folder / "people.json", "people.dpvb": tmp_path / "m"}
-    fit, coef = ([names.get(word, word) for word in line.split()] for line in block[:2])
+    fit, show = ([names.get(word, word) for word in line.split()] for line in block[:2])
     run(*fit, "--quiet")
 
     def skeleton(text: str) -> list[str]:
         lines = [line for line in text.splitlines() if not line.startswith(("prior:", "unseen:"))]
         return [" ".join(re.sub(r"-?\d[\d.,e+-]*|prior$|unseen$", "#", line).rstrip("# ").split()) for line in lines]
 
-    assert skeleton(run(*coef).stdout) == skeleton(block[2])
+    assert skeleton(run(*show).stdout) == skeleton(block[2])
 
 
 def test_every_unit_counts(folder: Path) -> None:

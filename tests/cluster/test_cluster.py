@@ -6,7 +6,6 @@ import importlib.util
 import logging
 import math
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster_queries import SECRET, Failing, Named, Scribbling, Unpackable, Unpicklable, Waiting, faults_of_chunks, ones
+from cluster_queries import SECRET, Failing, Named, Scribbling, Unpackable, Unpicklable, Waiting, ones
 from hypothesis import given
 from hypothesis import strategies as st
 from planted import edit, kills
@@ -181,14 +180,6 @@ def test_workers_of_dask_release_the_bits_of_one(name: str, sampler: str, client
     while any(client.has_what().values()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not any(client.has_what().values())  # Neither data nor sums are left with the workers.
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told to keep memory")
-def test_workers_of_dask_take_memory_for_the_next_chunk_from_the_last(client: Any) -> None:
-    """Arrays of a chunk, 4 MiB each, would be 61,440 pages that the kernel clears while the step waits."""
-    with spread(Design(X, Y), None, client):
-        found = [client.submit(faults_of_chunks, workers=[worker], pure=False) for worker in client.nthreads()]
-        assert max(client.gather(found)) < 6_000
 
 
 def test_an_estimator_takes_a_cluster(two: Any) -> None:
@@ -668,7 +659,7 @@ sys.path += ["", ".", "folder"]
 if __name__ == "__main__":
     model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, low=0, high=1)
     with dpvb.cluster.LocalPool(2) as pool:
-        model.fit(np.eye(4), [0, 1, 1, 0], cluster=pool)
+        model.fit(np.eye(4), [0, 1, 1, 0], run=dpvb.Run(cluster=pool))
         places = [Path(f"/proc/{number}/cmdline") for number in pool.process_ids]
         started = [place.read_text().rstrip("\\0").split("\\0") for place in places]
     with dpvb.audit._processes(1) as pool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each import each
 from planted import edit, kills
 from small_models import table
 
@@ -91,8 +92,8 @@ def forms(block: Block, kind: Any, value: float) -> Iterator[Callable[[int], Any
 @edit("core/forms.py", "np.asarray(self.indices), floats(self.values)", "np.asarray(self.indices), self.values")
 @kills("norms", "statistics of another shape than their block's are stretched")
 @edit("core/clipped_sums.py", "answer[name].of_block(block, length)", "answer[name]")
-@pytest.mark.parametrize("block", [Block(shape, 1.0) for shape in SHAPES] + [PSD, Block((3, 3), 1.0, "gram")], ids=str)
-@pytest.mark.parametrize("kind", TYPES, ids=lambda kind: np.dtype(kind).str)
+@each("block", [Block(shape, 1.0) for shape in SHAPES] + [PSD, Block((3, 3), 1.0, "gram")], ids=str)
+@each("kind", TYPES, ids=lambda kind: np.dtype(kind).str)
 def test_no_form_of_any_type_or_shape_reaches_past_its_bound(kind: Any, block: Block) -> None:
     with silence():
         added = sum(check(form, block) for value in (0.5, 16.0, 65536.0, 2.0**32) for form in forms(block, kind, value))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
+from each import each
 from planted import edit, kills
 
 from dpvb.core import names
@@ -140,9 +141,9 @@ def passes(mechanism: Threshold, grid: Grid, t: int, s: int) -> float:
 @edit("core/names.py", "t = np.arange(1.0, self.most_names + 1)", "t = np.ones(1)")
 @kills("low bits", "a threshold for names that forgets that the noise is rounded")
 @edit("core/names.py", "return math.ceil(self.threshold", "return math.floor(self.threshold")
-@pytest.mark.parametrize("step", [2.0**-36, 2.0**-3, 2.0**-1, 1.0])
-@pytest.mark.parametrize("delta", [1e-9, 5e-7, 0.01, 0.3])
-@pytest.mark.parametrize("noise", [0.0, 0.3, 0.9, 4.0, 30.0])
+@each("step", [2.0**-36, 2.0**-3, 2.0**-1, 1.0])
+@each("delta", [1e-9, 5e-7, 0.01, 0.3])
+@each("noise", [0.0, 0.3, 0.9, 4.0, 30.0])
 def test_no_pattern_of_a_units_own_names_passes_more_often_than_it_may(noise: float, delta: float, step: float) -> None:
     """Every number of names that a unit gives, and of those that it alone has, on fine grids and on coarse ones."""
     mechanism, grid = Threshold(FullBatch(), noise, 100, delta), Grid(step, 1.0)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
+from each import each
 from planted import edit, kills
 from small_models import (
     CASES,
@@ -388,9 +389,9 @@ def test_too_many_units_for_the_integers_are_refused_before_the_run() -> None:
     "max(std * share / _NOISE_STEPS, bound * capacity / 2.0**62)",
     "std * share / _NOISE_STEPS or bound * 2.0**-62",
 )
-@pytest.mark.parametrize("noise", [0.0, 1e-9, 1.0, 1e12])
-@pytest.mark.parametrize("bound", [2.0**-400, 1e-9, 1.0, 1e9, 2.0**400])
-@pytest.mark.parametrize("num_examples", [None, 10**9, 2**40])
+@each("noise", [0.0, 1e-9, 1.0, 1e12])
+@each("bound", [2.0**-400, 1e-9, 1.0, 1e9, 2.0**400])
+@each("num_examples", [None, 10**9, 2**40])
 def test_the_grid_leaves_room_and_resolution(noise: float, bound: float, num_examples: int | None) -> None:
     """Sums of the public number of units, four times over, plus the largest noise stay below 2⁶³."""
     release = plain(bound=bound, noise=noise).releases[0]

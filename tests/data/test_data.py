@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 import scipy.io
 import scipy.sparse
+from each import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import edit, kills
@@ -122,8 +123,8 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-@pytest.mark.parametrize("value", HOSTILE)
+@each("form", FORMS.values(), ids=FORMS)
+@each("value", HOSTILE)
 def test_hostile_counts_empty_their_document_silently(form, value, capfd, caplog):
     broken, emptied = COUNTS.copy(), COUNTS.copy()
     broken[2, 3] = value
@@ -137,7 +138,7 @@ NUMBER_TYPES = ("?", "i1", "u8", "f4", "longdouble", "f2", ">f8")
 TYPED_FORMS = [(f, d) for f in FORMS for d in NUMBER_TYPES if f in ("dense", "fortran") or d not in ("f2", ">f8")]
 
 
-@pytest.mark.parametrize(("form", "dtype"), TYPED_FORMS)
+@each(("form", "dtype"), TYPED_FORMS)
 def test_every_form_and_number_type_gives_the_same_rows(form, dtype):
     expected = (COUNTS > 0).astype(float) if dtype == "?" else COUNTS
     np.testing.assert_array_equal(table(BagOfWords(FORMS[form](COUNTS.astype(dtype)))), expected)
@@ -355,8 +356,8 @@ NO_MATRICES = {
 }
 
 
-@pytest.mark.parametrize("form", NO_MATRICES)
-@pytest.mark.parametrize("door", [BagOfWords, as_source, Numbers, lambda X: Design(X, [0] * 5)])
+@each("form", NO_MATRICES)
+@each("door", [BagOfWords, as_source, Numbers, lambda X: Design(X, [0] * 5)])
 def test_errors_do_not_tell_the_number_of_rows(form, door):
     said = []
     for num_rows in (5, 6):
@@ -707,7 +708,7 @@ def test_large_files_of_counts_round_trip(tmp_path, name, monkeypatch):
 
 @kills("readers", "one document as deep as the parser goes ends a file of JSON lines")
 @edit("data/documents/text_files.py", "except (ValueError, RecursionError, MemoryError):", "except ValueError:")
-@pytest.mark.parametrize(
+@each(
     ("name", "content", "emptied"),
     [
         ("x.jsonl", b'{"text": "red"\n', [1]),
@@ -750,9 +751,9 @@ def test_a_malformed_record_is_an_empty_document(tmp_path, name, content, emptie
     assert not caplog.records
 
 
-@pytest.mark.parametrize("in_order", [True, False])
-@pytest.mark.parametrize("name", ["x.mtx", "docword.x.txt"])
-@pytest.mark.parametrize(
+@each("in_order", [True, False])
+@each("name", ["x.mtx", "docword.x.txt"])
+@each(
     ("line", "empties"),
     [
         (b"2 1 nan", True),

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from each import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -147,7 +148,7 @@ TYPED_FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("form", "dtype"), TYPED_FORMS)
+@each(("form", "dtype"), TYPED_FORMS)
 def test_every_form_and_number_type_gives_the_same_rows(form, dtype):
     counts = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 1], [1, 0, 0]])
     out = rows(Design(FORMS[form](counts.astype(dtype)), [0, 1, 1, 0], row_norm=2.0, sparse_rows=form == "csr"))
@@ -200,8 +201,8 @@ class Hostile:
 
 @kills("NaN", "a faulty response kept in its row")
 @edit("data/tables/design.py", "faulty = np.isnan(scale_n) | np.isnan(y_n)", "faulty = np.isnan(scale_n)")
-@pytest.mark.parametrize("value", [*nasty, Hostile()], ids=lambda value: repr(value).split(" at 0x")[0])
-@pytest.mark.parametrize("sparse_rows", [False, True])
+@each("value", [*nasty, Hostile()], ids=lambda value: repr(value).split(" at 0x")[0])
+@each("sparse_rows", [False, True])
 def test_a_label_outside_the_classes_silences_its_row(value, sparse_rows, capfd, caplog):
     y = np.array(Y, dtype=object)
     y[7] = value
@@ -220,8 +221,8 @@ def test_a_label_outside_the_classes_silences_its_row(value, sparse_rows, capfd,
     assert not caplog.records
 
 
-@pytest.mark.parametrize("value", [*nasty, Hostile()], ids=lambda value: repr(value).split(" at 0x")[0])
-@pytest.mark.parametrize("kind", ["list", "object"])
+@each("value", [*nasty, Hostile()], ids=lambda value: repr(value).split(" at 0x")[0])
+@each("kind", ["list", "object"])
 def test_a_feature_that_is_no_number_silences_its_row(value, kind, capfd):
     matrix = X.astype(object)
     matrix[4, 1] = value
@@ -546,8 +547,8 @@ def binary_rows(source):
     return np.vstack([np.empty((0, source.width), np.float32), *(chunk.rows for chunk in source.chunks())])
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dtype", ["?", "u1", "i8", "f4", "f8"])
+@each("form", FORMS)
+@each("dtype", ["?", "u1", "i8", "f4", "f8"])
 def test_binary_vectors_of_every_form(form, dtype):
     bits = (np.random.default_rng(3).random((9, 4)) < 0.5).astype(dtype)
     out = binary_rows(BinaryMatrix(FORMS[form](bits)))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from each import each
 from planted import edit, kills
 
 import dpvb
@@ -46,9 +47,9 @@ def written(path: Path, separator: str, decimal: str, encoding: str, frame: pd.D
     return path
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "cp1252", "iso-8859-15", "cp1257"])
-@pytest.mark.parametrize(
+@each("stream", [True, False])
+@each("encoding", ["utf-8", "latin-1", "cp1252", "iso-8859-15", "cp1257"])
+@each(
     ("separator", "decimal"), [(",", "."), (";", ","), (";", "."), ("\t", ","), ("tab", ","), ("\\t", "."), ("|", ",")]
 )
 def test_the_same_rows_however_a_file_is_written(

@@ -17,7 +17,6 @@ from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from time import perf_counter
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -30,6 +29,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
+from effort import at_most
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from planted import edit, kills
@@ -710,10 +710,9 @@ def test_marks_are_counted_before_they_are_put_in_order() -> None:
     assert all(spelled("a" + mark * 65 + "b") == UNREADABLE for mark in marks)
     assert spelled("e" + "\u0301" * 64) == "é" + "\u0301" * 63
     assert spelled("ab" + "、" * 100) == "ab" + "、" * 100
-    started = perf_counter()
-    assert spelled("a" + "\u0300\u0316" * 10**5) == UNREADABLE
-    assert spelled("a\u0300\u0316" * 10**5) is not None
-    assert perf_counter() - started < 5
+    with at_most(150):  # 10⁵ marks in order take hours.
+        assert spelled("a" + "\u0300\u0316" * 10**5) == UNREADABLE
+        assert spelled("a\u0300\u0316" * 10**5) is not None
 
 
 class Zone(tzinfo):

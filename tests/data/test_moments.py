@@ -18,6 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from dateutil import tz
+from each import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import edit, kills
@@ -125,13 +126,13 @@ EDGES = [0, 1, -1, 86399, 86400, -86401, 2**31, 2**53, 2**53 + 1, -(2**53) - 1, 
 EDGES += [1 - 2**63, 10**18 + 1]
 
 
-@kills("readers", "whole numbers beyond 2^53 in order as texts alone", "i8")
+@kills("readers", "whole numbers beyond 2^53 in order as texts alone")
 @edit(
     "data/moments.py",
     "    rest_n[middle_n] = cells[middle_n].astype(np.int64) - nearest_n[middle_n].astype(np.int64)\n",
     "",
 )
-@pytest.mark.parametrize("kind", [f"M8[{unit}]" for unit in ("Y", "M", "W", *UNITS, "25s")] + ["i8", "u8", "f8", "f4"])
+@each("kind", [f"M8[{unit}]" for unit in ("Y", "M", "W", *UNITS, "25s")] + ["i8", "u8", "f8", "f4"])
 def test_an_array_has_the_moments_of_its_cells(kind: str) -> None:
     whole = np.array(EDGES, dtype="i8")
     array = whole.view(kind) if kind.startswith(("M", "u")) else whole.astype(kind)
@@ -145,7 +146,7 @@ def test_an_array_has_the_moments_of_its_cells(kind: str) -> None:
     assert np.array_equal(moments(array.astype(object) if kind[0] != "M" else [*array]), expected, equal_nan=True)
 
 
-@pytest.mark.parametrize(
+@each(
     "cell",
     [
         *(None, "", "12:30", "2020-02-30", "2020-01-01T23:59:60", "20-01-01", "01/02/2020", math.nan, "inf", -math.inf),
@@ -198,10 +199,8 @@ def test_an_hour_that_a_clock_shows_twice_is_two_hours() -> None:
     "zone is None or _is_time_zone(type(zone)) else",
     "zone is None or type(zone) in _TIME_ZONES else",
 )
-@pytest.mark.parametrize("zone", [tz.gettz("Europe/Berlin"), tz.tzutc(), tz.tzoffset(None, -3600), tz.tzstr("EST5EDT")])
-@pytest.mark.parametrize(
-    "day", [(1890, 6, 1, 0), (2020, 3, 29, 2), (2020, 10, 25, 2), (2020, 11, 1, 1), (9999, 12, 31, 2)]
-)
+@each("zone", [tz.gettz("Europe/Berlin"), tz.tzutc(), tz.tzoffset(None, -3600), tz.tzstr("EST5EDT")])
+@each("day", [(1890, 6, 1, 0), (2020, 3, 29, 2), (2020, 10, 25, 2), (2020, 11, 1, 1), (9999, 12, 31, 2)])
 def test_a_time_with_a_zone_of_dateutil_is_one_moment_alone_and_in_a_column(day: tuple[int, ...], zone: Any) -> None:
     """pandas and Arrow keep whole columns of such times in UTC; one odd cell leaves them Python's objects."""
     for fold in (0, 1):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each import each
 from planted import edit, kills
 
 from dpvb.data import Events
@@ -182,7 +183,7 @@ def test_numbers_stay_within_their_public_bounds_point_by_point() -> None:
     assert (ball.rows(points[None]).value_td == alone).all()
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "error", "words"),
     [
         (lambda: PLANE.sequences("1"), DataFormatError, "X must hold sequences, got str"),

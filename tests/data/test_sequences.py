@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each import each
 from planted import edit, kills
 from scipy import sparse
 
@@ -262,7 +263,7 @@ def test_a_table_that_is_not_read_to_its_end_leaves_no_files(error: Any, tmp_pat
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "error", "words"),
     [
         (lambda: SYMBOLS.sequences("news"), DataFormatError, "X must hold sequences, got str"),

@@ -17,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from each import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import edit, kills
@@ -257,8 +258,8 @@ def test_values_that_are_one_in_the_spelling_of_comparisons_are_refused(pair):
             make()
 
 
-@pytest.mark.parametrize("form", [*MEMORY, *FILES])
-@pytest.mark.parametrize(
+@each("form", [*MEMORY, *FILES])
+@each(
     ("declared", "written"),
     [
         (("no", "yes"), ["No", "YES", "yes", "maybe"]),
@@ -341,8 +342,8 @@ STRICT = Schema(
 )
 
 
-@pytest.mark.parametrize("name", ["age", "work", "b", "y"])
-@pytest.mark.parametrize(
+@each("name", ["age", "work", "b", "y"])
+@each(
     "value",
     [None, math.nan, math.inf, -math.inf, "pirate", b"\xff", [], {}, Hostile(), pd.NA, 1j, "1234567,8"],
     ids=lambda value: repr(value).split(" at 0x")[0],
@@ -504,7 +505,7 @@ def test_a_missing_bound_names_the_column_and_three_ways_out():
         Schema.from_json('{"columns": [{"kind": "numeric", "name": "income"}]}')
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "match"),
     [
         (lambda: Numeric("", 0, 1), "name of a column"),

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from each import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import edit, kills
@@ -189,7 +190,7 @@ def test_a_range_moves_the_features_of_a_spline_by_a_line_alone() -> None:
 EAST = timezone(timedelta(hours=2))
 
 
-@pytest.mark.parametrize(
+@each(
     ("cell", "days"),
     [
         ("2020-01-11", 10.0),
@@ -234,7 +235,7 @@ def test_a_date_is_the_time_since_its_epoch_in_whatever_form(cell: Any, days: fl
     '        raise ParameterError(f"no date: {cell}")\n'
     "    return _UNREAD if moment is None else moment\n",
 )
-@pytest.mark.parametrize(
+@each(
     "cell",
     [
         *(None, math.nan, pd.NaT, pd.NA, "", "x", "11.01.2020", "01/11/2020", "2020-13-01", "2020-02-30", "12:30"),
@@ -285,8 +286,8 @@ def test_dates_are_read_beside_a_decimal_comma(tmp_path: Any) -> None:
     "        seen_nk = self.functions(np.clip(value_n, *self.range))\n"
     "        low_k = np.minimum(high_k - 1e-9, np.fmin.reduce(seen_nk))\n",
 )
-@pytest.mark.parametrize("name", ["age", "day", "work", "member", "gain"])
-@pytest.mark.parametrize("value", [math.inf, b"\xff", Hostile(), "1234567,8", 10**400], ids=lambda v: repr(v)[:12])
+@each("name", ["age", "day", "work", "member", "gain"])
+@each("value", [math.inf, b"\xff", Hostile(), "1234567,8", 10**400], ids=lambda v: repr(v)[:12])
 def test_a_fault_in_a_cell_of_any_kind_silences_its_row_alone(name: str, value: Any, capfd: Any) -> None:
     columns = (
         *(Spline("age", KNOTS, 18, 90), Date("day", "2015-01-01", "2025-12-31")),
@@ -362,7 +363,7 @@ AGE, SMOKER = Numeric("age", 0, 100), Binary("smoker")
 MANY = tuple(range(2_000))
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "match"),
     [
         (lambda: Spline("age", KNOTS), r"column 'age' needs low and high, a public bound: .* Spline\('age', knots="),

@@ -13,8 +13,8 @@ from planted import edit, kills
 import dpvb
 from dpvb.core.noise import InsecureNoise
 from dpvb.data import BagOfWords
-from dpvb.errors import FewTopicsWarning, ParameterError
-from dpvb.estimators.lda import final_std, topic_deviations
+from dpvb.errors import LostInNoiseWarning, ParameterError
+from dpvb.estimators.lda import final_std, signal_over_noise, topic_deviations
 from dpvb.models.topics import lda
 
 TERMS = 300
@@ -52,16 +52,15 @@ def test_the_noise_of_a_plan_is_that_of_the_fit() -> None:
     np.testing.assert_allclose(fitted._q.sum_std_v * fitted._q.word_weight_v, std, rtol=1e-9)
 
 
-def test_a_forecast_is_in_proportion_to_documents_and_against_topics() -> None:
-    one = model(10, epsilon=1.0, num_steps=20).expect(2_000, 7_702)
-    assert 6 < one.strength * lda.LDAModel(10, 7_702).detectable < 9
-    assert one.needed == pytest.approx(2_000 / one.strength, rel=1e-3)
-    assert one.affordable == pytest.approx(10 * one.strength)
-    assert one.values == (("topics above the noise", 0.0),)
-    assert str(one) == "expect none of 10 topics above the noise; from about 9,500 documents on, most"
-    assert model(5, epsilon=1.0, num_steps=20).expect(8_000, 7_702).strength == pytest.approx(8 * one.strength)
-    assert str(model(5, epsilon=1.0).expect(20_000, 7_702)) == "expect most of 5 topics above the noise"
-    assert model(5, epsilon=math.inf).expect(10, 7_702).values[0][1] == 5
+def test_half_of_the_topics_are_forecast_where_their_signal_is_detectable() -> None:
+    forecast = dpvb.plan(model(10, epsilon=1.0, num_steps=20), 2_000, 7_702, epsilons=())
+    needed = math.ceil(forecast.needed_units)
+    assert 7_000 < needed < 12_000
+    at_needed = dpvb.plan(model(10, epsilon=1.0, num_steps=20), needed, 7_702, epsilons=()).knowledge
+    assert at_needed.number == pytest.approx(5, rel=1e-2)
+    fewer = dpvb.plan(model(5, epsilon=1.0, num_steps=20), needed // 2, 7_702, epsilons=()).knowledge
+    assert fewer.number == pytest.approx(2.5, rel=1e-2)  # In proportion to documents, and against topics.
+    assert dpvb.plan(model(5, epsilon=math.inf), 10, 7_702).knowledge.number == 5
 
 
 def test_detectable_energy_is_ten_deviations_of_noise() -> None:
@@ -83,14 +82,14 @@ def test_deviations_are_energy_over_size() -> None:
 
 def test_topics_that_are_there_stand_above_the_noise(fixed_noise: int) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error", FewTopicsWarning)
+        warnings.simplefilter("error", LostInNoiseWarning)
         fitted = model(5, random_state=fixed_noise).fit(documents(5, fixed_noise))
     assert fitted.topics_above_noise_ >= 4
 
 
 def test_words_drawn_alike_make_no_topics(fixed_noise: int) -> None:
     """One may be the background itself, whose frequencies are known with noise."""
-    with pytest.warns(FewTopicsWarning, match="(none|1) of 5 topics stands? above the noise"):
+    with pytest.warns(LostInNoiseWarning, match="topics above the noise, of 5: [01] was found"):
         fitted = model(5, random_state=fixed_noise).fit(documents(1, fixed_noise))
     assert fitted.topics_above_noise_ <= 1
 
@@ -98,8 +97,7 @@ def test_words_drawn_alike_make_no_topics(fixed_noise: int) -> None:
 def test_what_stands_out_is_said_kept_and_saved(tmp_path: Any, fixed_noise: int) -> None:
     fitted = model(5, random_state=fixed_noise).fit(documents(5, fixed_noise))
     number = fitted.topics_above_noise_
-    said = "all 5 topics stand above the noise." if number == 5 else f"{number} of 5 topics stand above the noise"
-    assert said in " ".join(str(fitted.privacy_).split())
+    assert f"topics above the noise, of 5: {number}." in " ".join(str(fitted.privacy_).split())
     assert fitted.above_noise_ is fitted.above_noise_
     fitted.save(tmp_path / "model.dpvb")
     again = dpvb.load(tmp_path / "model.dpvb")
@@ -125,11 +123,10 @@ def test_a_fit_of_persons_is_compared_with_persons(fixed_noise: int) -> None:
 
 
 @kills("public facts", "a forecast of topics that counts the private documents")
-@edit("estimators/lda.py", "if self.num_examples is None or task.model.means:", "if task.model.means:")
 @edit(
-    "estimators/lda.py",
-    "self._forecast(task, plan, self.num_examples)",
-    "self._forecast(task, plan, max(task.source.count(), 1))",
+    "estimators/base.py",
+    "expected = None if self.num_examples is None else self._knows(task, plan, self.num_examples)",
+    "expected = self._knows(task, plan, max(task.source.count(), 1))",
 )
 def test_a_warning_comes_before_anything_is_spent_where_the_number_is_public() -> None:
     """The fit is stopped at its first release."""
@@ -141,10 +138,10 @@ def test_a_warning_comes_before_anything_is_spent_where_the_number_is_public() -
         with pytest.raises(KeyboardInterrupt):
             model(epsilon=1.0, **options).fit(BagOfWords(documents(1, n=20)), run=dpvb.Run(progress=stop))
 
-    with pytest.warns(FewTopicsWarning, match="expect none of 5 topics .* from about [0-9,]+ documents on"):
+    with pytest.warns(LostInNoiseWarning, match="topics above the noise, of 5: 0 is forecast for 20 documents"):
         begin(num_examples=20)
     with warnings.catch_warnings():  # A private number says nothing.
-        warnings.simplefilter("error", FewTopicsWarning)
+        warnings.simplefilter("error", LostInNoiseWarning)
         begin()
 
 
@@ -152,13 +149,14 @@ def test_auto_takes_as_many_topics_as_are_clear() -> None:
     matrix = documents(5, n=20)
     given: dict[str, Any] = {"num_examples": 3_000}
     chosen = model("auto", **given)
-    one = model(1, **given).expect(3_000, TERMS)
-    expected = one.strength * lda.LDAModel(1, TERMS).detectable // 100
+    one = model(1, **given)
+    task = one.task(matrix)
+    expected = signal_over_noise(task.model, task.plan, task.rho, 3_000) // 100
     assert expected > 1
     fitted = chosen.fit(matrix)
     assert len(fitted.components_) == expected
     assert fitted.transform(matrix).shape == (20, expected)
-    with pytest.warns(FewTopicsWarning, match="one topic is all"):
+    with pytest.warns(LostInNoiseWarning, match="topics above the noise, of 1: .* is forecast for 20 documents"):
         assert len(model("auto", num_examples=20).fit(matrix).components_) == 1
 
 
@@ -166,8 +164,8 @@ def test_auto_takes_as_many_topics_as_are_clear() -> None:
 @edit("estimators/lda.py", "if self.num_examples is None or self.epsilon == math.inf:", "if False:")
 @edit(
     "estimators/lda.py",
-    "signal_of_plan(one, plan, schedule.rho, self.num_examples)",
-    "above_noise.signal(one, plan, schedule.rho, max(source.count(), 1))",
+    "signal_over_noise(one, plan, schedule.rho, self.num_examples)",
+    "signal_over_noise(one, plan, schedule.rho, max(source.count(), 1))",
 )
 @pytest.mark.parametrize(
     "options", [{}, {"num_examples": 3_000, "epsilon": math.inf}, {"n_components": "many"}, {"n_components": 0}]

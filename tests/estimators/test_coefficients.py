@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each import each
 
 import dpvb
 from dpvb.data.tables.columns import Binary, Categorical
@@ -328,7 +329,7 @@ def test_a_mean_of_levels_leaves_no_level_out(private: Any) -> None:
     assert len(model.coefficients()) == 2_003
 
 
-@pytest.mark.parametrize(
+@each(
     ("weights", "match"),
     [
         ({}, "weights must hold numbers by name"),

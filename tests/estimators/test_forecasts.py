@@ -1,9 +1,10 @@
-"""What is expected of every kind of model from public facts alone, and what a plan says of it."""
+"""Forecasts of every kind of model from public facts alone, and their sentences."""
 
 from __future__ import annotations
 
 import json
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from dpvb import accounting
 from dpvb.accounting import Event
 from dpvb.core.noise import InsecureNoise
 from dpvb.data import Categorical, Numeric, Target
-from dpvb.errors import ParameterError
+from dpvb.errors import LostInNoiseWarning, ParameterError
 from dpvb.estimators import PrivateEstimator
-from dpvb.results.forecast import Forecast, least, searched
+from dpvb.results.forecast import Knowledge, least
 
 NUMBERS = [Numeric("age", 18, 90), Numeric("height", 100, 220)]
 TABLE = dpvb.Schema([*NUMBERS, Categorical("job", ["a", "b", "c"])])
@@ -83,21 +84,19 @@ def test_every_kind_is_here() -> None:
     assert known == CASES.keys()
 
 
+def forecast(name: str, n: int = 2_000, epsilon: float = 1.0, **more: Any) -> Knowledge:
+    """The forecast of a kind alone, without other budgets."""
+    return dpvb.plan(made(name, epsilon, **more), n, **columns_of(name), epsilons=()).knowledge
+
+
 @EVERY_KIND
 def test_more_units_and_more_epsilon_never_promise_less(name: str, no_wall: None) -> None:
-    by_epsilon = []
-    for epsilon in (0.1, 0.5, 1.0, 3.0, 10.0):
-        task, plan = made(name, epsilon)._foreseen(**{"schema": None, "vocabulary": None, **EMPTY, **columns_of(name)})
-        kind = made(name, epsilon)
-        strengths = [kind._forecast(task, plan, n).strength for n in (30, 1_000, 30_000, 1_000_000)]
-        assert strengths == sorted(strengths)
-        assert strengths[0] < strengths[-1]
-        by_epsilon.append(strengths[1])
+    strengths = [forecast(name, n).strength for n in (30, 1_000, 30_000, 1_000_000)]
+    assert strengths == sorted(strengths)
+    assert strengths[0] < strengths[-1]
+    by_epsilon = [forecast(name, 1_000, epsilon).strength for epsilon in (0.1, 0.5, 1.0, 3.0, 10.0)]
     assert by_epsilon == sorted(by_epsilon)
     assert by_epsilon[0] < by_epsilon[-1]
-
-
-EMPTY: dict[str, Any] = {"width": None, "responses": None}
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "DPVI"])
@@ -105,8 +104,8 @@ EMPTY: dict[str, Any] = {"width": None, "responses": None}
 def test_a_budget_beyond_reason_has_a_forecast(name: str, epsilon: float) -> None:
     """The least of all numbers, and no noise at all; nothing overflows and nothing is divided by no noise."""
     more = {"num_steps": 4} if name == "HiddenMarkovModel" else {}
-    found = made(name, epsilon, **more).expect(2_000, **columns_of(name))
-    assert (found.strength >= 1) == (epsilon > 1)
+    found = dpvb.plan(made(name, epsilon, **more), 2_000, **columns_of(name), epsilons=())
+    assert found.knowledge.is_weak == (epsilon < 1)
     json.dumps(found.to_dict(), allow_nan=False)
 
 
@@ -117,66 +116,68 @@ def test_a_forecast_is_words_and_finite_numbers_and_leaves_nothing_behind(
     kind = made(name)
     before = dict(vars(kind))
     with dpvb.Run(ledger=str(tmp_path / "budget.db"), dataset="people", checkpoint=tmp_path / "run"):
-        found = kind.expect(2_000, **columns_of(name))
+        found = dpvb.plan(kind, 2_000, **columns_of(name), epsilons=())
     assert vars(kind) == before
     assert not list(tmp_path.iterdir())
-    assert str(found).startswith("expect ")
     assert found.num_units == 2_000
-    assert found.facts[0].isdigit()
-    assert all(math.isfinite(value) and value >= 0 for _, value in found.values)
-    assert 0 < found.strength < math.inf
+    assert all(math.isfinite(number) for _, number in [("", found.knowledge.number), *found.knowledge.details])
+    assert 0 < found.knowledge.strength < math.inf
+    assert found.knowledge.name[1:] in str(found)
+    assert ("This needs" in str(found)) == found.knowledge.is_weak
     json.dumps(found.to_dict(), allow_nan=False)
 
 
-@EVERY_KIND
 @pytest.mark.parametrize("bad", [0, -3, 1.5, "many", None, math.nan, 10**13])
-def test_a_number_of_units_that_is_none_is_refused(name: str, bad: Any) -> None:
+def test_a_number_of_units_that_is_none_is_refused(bad: Any) -> None:
     with pytest.raises(ParameterError, match=r"^n must be"):
-        made(name).expect(bad, **columns_of(name))
+        dpvb.plan(made("MarkovChain"), bad)
 
 
 def test_what_a_fit_would_be_refused_is_refused() -> None:
     with pytest.raises(ParameterError, match="epsilon must"):
-        made("LDA", -1.0).expect(100, 500)
+        dpvb.plan(made("LDA", -1.0), 100, 500)
     with pytest.raises(ParameterError, match="columns must be declared: give schema= for a table, width="):
-        made("LogisticRegression", low=0, high=1).expect(100)
+        dpvb.plan(made("LogisticRegression", low=0, high=1), 100)
     with pytest.raises(ParameterError, match="epsilons must"):
         dpvb.plan(made("LDA"), 100, 500, epsilons=[0])
     with pytest.raises(ParameterError, match="estimator must be one of dpvb's"):
         dpvb.plan(3, 100)  # type: ignore[arg-type]
 
 
-def test_a_hopeless_budget_is_called_hopeless() -> None:
-    said = {
-        "MarkovChain": "that transition probabilities stay unknown; from",
-        "HiddenMarkovModel": "that transition probabilities stay unknown; from",
-        "LogisticRegression": "no effect told from none: the prior decides; from",
-        "PCA": "no direction that stands above the noise; from",
-        "LinearDynamicalSystem": "that noise is",
-    }
-    for name, words in said.items():
-        found = made(name, 0.01).expect(30, **columns_of(name))
-        assert str(found).startswith(f"expect {words}")
-        assert found.strength < 0.3
-        assert all(value < 0.3 for _, value in found.values) or "transition" not in words  # No worse than a guess.
+def test_a_result_that_data_do_not_improve_is_said_to_be_as_without_data() -> None:
+    for name in ("MarkovChain", "HiddenMarkovModel", "LogisticRegression", "PCA"):
+        hopeless = forecast(name, 30, 0.01)
+        assert str(hopeless).endswith(", as without data")
+        assert hopeless.is_weak
 
 
 def test_texts_of_classes_are_planned_by_the_number_of_their_words() -> None:
-    given = {"classes": ("a", "b"), "epsilon": 1.0, "delta": 1e-6}
-    words = [f"w{letter}" for letter in "abcdefghij"]
-    by_width = dpvb.NaiveBayes(**given).expect(10_000, 10)
-    assert by_width == dpvb.NaiveBayes(**given).expect(10_000, vocabulary=words)
+    kind = dpvb.NaiveBayes(classes=("a", "b"), epsilon=1.0, delta=1e-6)
+    by_width = dpvb.plan(kind, 10_000, 10, epsilons=())
+    assert by_width == dpvb.plan(kind, 10_000, vocabulary=[f"w{letter}" for letter in "abcdefghij"], epsilons=())
 
 
-def test_a_sentence_says_what_would_be_enough() -> None:
-    def at(n: float) -> Forecast:
-        return Forecast(n, "row", "1 column", "m", (("v", n),), "little", n / 4_130, "much", "columns", 1, 0.0)
+def test_a_strangers_model_may_forecast_in_its_own_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name and a number; no threshold is stated, so that nothing is called informative or not."""
+    monkeypatch.setattr(strangers.Mixture, "knows", lambda model, plan, n: ("error of a mean", 3 / n), raising=False)
+    found = dpvb.plan(made("Private"), 1_000, 2)
+    assert found.knowledge == Knowledge("error of a mean", 3 / 1_000)
+    assert str(found).startswith("Error of a mean: 0.003, forecast for 1,000 rows")
+    assert "needs" not in str(found)
+    assert found.to_dict()["enough"] is None
 
-    assert str(searched(at, 100)) == "expect little; from about 4,200 rows on, much"
-    assert str(searched(at, 5_000)) == "expect little"
-    never = searched(lambda n: Forecast(n, "row", "", "m", (("v", n),), "little", 0.5, "much", "columns", 1, 0.0), 100)
-    assert str(never) == "expect little; at this noise no number of them is enough"
-    assert never.to_dict()["needed"] == "inf"
+
+def test_a_fit_warns_before_its_charge_of_a_result_that_is_lost_in_noise(tmp_path: Path) -> None:
+    """Of every kind, where the number of units is public; the fit is stopped by the warning."""
+    ledger = dpvb.Ledger(tmp_path / "budget.db")
+    ledger.register("people", unit="sequence", neighboring_relation="add_or_remove_one", epsilon=9, delta=1e-3)
+    kind = made("MarkovChain", 0.1, num_examples=100)
+    with warnings.catch_warnings(), dpvb.Run(ledger=ledger, dataset="people"):
+        warnings.simplefilter("error", LostInNoiseWarning)
+        with pytest.raises(LostInNoiseWarning, match=r"is forecast for 100 sequences\. .*dpvb\.plan"):
+            kind.fit([[0, 1]])
+        kind.set_params(num_examples=10_000).rehearse()
+    assert ledger.remaining("people").num_charges == 0
 
 
 def test_the_least_number_is_found_to_a_thousandth() -> None:
@@ -212,10 +213,10 @@ def close(forecast: float, found: float) -> bool:
 
 def test_coefficients_are_known_as_well_as_was_said(fixed_noise: None) -> None:
     kind, schema = made("LogisticRegression"), columns_of("LogisticRegression")["schema"]
-    forecast = dict(kind.expect(20_000, schema=schema).values)
+    known = dict(forecast("LogisticRegression", 20_000).details)
     table = {row.name: row.std for row in kind.fit(dpvb.Table(people(20_000), schema)).coefficients()}
-    assert close(forecast["age"], 10 * table["age"])
-    assert close(forecast["height"], 9 * table["height"])
+    assert close(known["age"], 10 * table["age"])
+    assert close(known["height"], 9 * table["height"])
 
 
 def test_directions_are_hidden_as_was_said(fixed_noise: None) -> None:
@@ -224,7 +225,7 @@ def test_directions_are_hidden_as_was_said(fixed_noise: None) -> None:
     rng = np.random.default_rng(1)
     fitted = made("PCA").fit(rng.normal(0, 0.5, (4_000, 12)))
     edge = reading.noise_edge(fitted._moments.noise, 12) / np.trace(fitted._moments.second_dd)
-    assert close(made("PCA").expect(4_000, 12).values[0][1], float(np.hypot(edge, 2 * math.sqrt(12 / 4_000) / 12)))
+    assert close(forecast("PCA", 4_000).number, float(np.hypot(edge, 2 * math.sqrt(12 / 4_000) / 12)))
 
 
 @pytest.mark.parametrize("noise", [0.001, 0.004, 0.008, 0.04])
@@ -248,50 +249,45 @@ def test_components_keep_as_much_as_noise_leaves(noise: float) -> None:
 def test_groups_are_as_many_as_was_said(fixed_noise: None) -> None:
     columns = {name: cells for name, cells in people(600).items() if name != "y"}
     fitted = made("Mixture", num_steps=1).fit(dpvb.Table(columns, TABLE))
-    assert made("Mixture", num_steps=1).expect(600, schema=TABLE).values[0][1] == len(fitted.weights_)
+    assert forecast("Mixture", 600, num_steps=1).number == len(fitted.weights_)
 
 
 # --- plans --------------------------------------------------------------------------------------------------
 
 
-def test_what_must_give_would_be_enough() -> None:
-    kind = made("LDA")
-    found = dpvb.plan(kind, 800, 500)
-    forecast = found.own.forecast
-    assert forecast.strength < 1
-    assert kind.expect(math.ceil(forecast.needed), 500).strength >= 1
-    assert kind.expect(math.floor(0.99 * forecast.needed), 500).strength < 1
-    assert made("LDA", found.needed_epsilon).expect(800, 500).strength >= 1
-    assert made("LDA", 0.98 * found.needed_epsilon).expect(800, 500).strength < 1
-    assert 1 <= forecast.affordable < 5
-    assert made("LDA", n_components=math.floor(forecast.affordable)).expect(800, 500).strength >= 1
-    assert "must give: about" in found.must_give()
-    assert found.must_give() in str(found)
+def test_each_alternative_would_be_enough() -> None:
+    found = dpvb.plan(made("LDA"), 800, 500)
+    assert found.knowledge.is_weak
+    assert not forecast("LDA", math.ceil(found.needed_units)).is_weak
+    assert forecast("LDA", math.floor(0.99 * found.needed_units)).is_weak
+    assert not forecast("LDA", 800, found.needed_epsilon).is_weak
+    assert forecast("LDA", 800, 0.98 * found.needed_epsilon).is_weak
+    assert 1 <= found.needed_size < 5
+    assert not forecast("LDA", 800, n_components=found.needed_size).is_weak
+    assert forecast("LDA", 800, n_components=found.needed_size + 1).is_weak
+    assert [way.split()[-1] for way in found.alternatives()] == ["800", "1", "5"]
+    assert f"This needs {'; or '.join(found.alternatives())}." in str(found)
 
 
-def test_where_nothing_alone_is_enough_that_is_said() -> None:
-    found = dpvb.plan(made("LDA", 0.01), 2, 500)
-    assert "ε =" not in found.must_give()
-    assert "documents instead of 2" in found.must_give()
-    assert math.isinf(found.needed_epsilon)
-
-
-def test_a_budget_that_is_enough_has_nothing_to_give() -> None:
-    found = dpvb.plan(made("LDA", 10.0), 100_000, 500)
-    assert "must give" not in str(found)
-    assert found.to_dict()["must_give"] is None
+def test_a_budget_that_is_enough_has_no_alternatives_and_one_that_is_hopeless_no_epsilon() -> None:
+    enough = dpvb.plan(made("LDA", 10.0), 100_000, 500)
+    assert enough.alternatives() == enough.to_dict()["alternatives"] == []
+    assert "needs" not in str(enough)
+    hopeless = dpvb.plan(made("LDA", 0.01), 2, 500)
+    assert "documents instead of 2" in " ".join(hopeless.alternatives())
+    assert "epsilon" not in " ".join(hopeless.alternatives())
+    assert math.isinf(hopeless.needed_epsilon)
 
 
 def test_a_ladder_shows_other_budgets_and_the_own_one() -> None:
     found = dpvb.plan(made("MarkovChain", 2.0), 1_000, epsilons=(0.5, 8.0))
     assert [rung.epsilon for rung in found.ladder] == [0.5, 2.0, 8.0]
-    assert found.ladder[1] is found.own
+    assert found.ladder[1] is found.rung
     for name in ("belief", "power"):
         values = [getattr(rung, name) for rung in found.ladder]
         assert values == sorted(values)
     for rung in found.ladder:
-        own = made("MarkovChain", rung.epsilon).expect(1_000)
-        assert own.values == rung.forecast.values
+        assert rung.knowledge == forecast("MarkovChain", 1_000, rung.epsilon)
     table = str(found).split("\n\n")[1].split("\n")
     assert [line.split()[0] for line in table] == ["epsilon", "0.5", "2", "8"]
 

@@ -144,7 +144,7 @@ def test_a_file_whose_groups_say_nothing_of_a_row_is_refused(tmp_path: Path) -> 
     forge(tmp_path / "m.dpvb", tmp_path / "sure", arrays={"variances__mean_k": np.zeros(2)})
     given = {**GIVEN, "epsilon": 1.0, "prior": tmp_path / "sure", "public_prior": True}
     again = dpvb.Mixture(2, **given).fit(part(people(), slice(None)))
-    assert again.means_ == pytest.approx(fitted.means_)
+    assert np.sort(again.means_, axis=0) == pytest.approx(np.sort(fitted.means_, axis=0))  # Noise orders the groups.
 
 
 class Ordinal:

@@ -12,7 +12,7 @@ from planted import edit, kills
 from scipy.special import expit
 
 import dpvb
-from dpvb.audit.kinds import regression
+from dpvb.audit.kinds import forms
 from dpvb.core.wall import Wall
 from dpvb.data import Binary, Numeric, Response, Schema, Table, Target
 from dpvb.errors import DataFormatError, ParameterError
@@ -193,7 +193,7 @@ def test_what_is_beyond_its_bound_counts_as_the_bound(name: str, bound: float) -
 @pytest.mark.parametrize("form", ["first_order, offset and weights", "first_order, diagonal, offset and weights"])
 def test_no_row_exceeds_the_bounds_whatever_stands_beside_it(kind: str, form: str) -> None:
     """In every block of every phase, at a q that data could give; rows with the worst of everything come near some."""
-    case = regression.forms(kind)[form]()
+    case = forms(kind)[form]()
     batch, reached = next(chunk.rows for chunk in case.source(case.hostile).chunks()), []
     for part in case.parts():
         blocks = {name: block for name, block in case.model.blocks.items() if block.phase == part.phase}

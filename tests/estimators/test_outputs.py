@@ -117,7 +117,7 @@ def test_a_notebook_shows_each_line_with_four_digits(table: Any) -> None:
 
 
 def test_pandas_makes_latex_of_the_frame(table: Any) -> None:
-    """As docs/choosing.md says it."""
+    """As docs/how-to/coefficients.md says it."""
     pytest.importorskip("jinja2")
     made = table.to_frame().style.format(escape="latex").format_index(escape="latex").to_latex(hrules=True)
     assert made.startswith(r"\begin{tabular}")

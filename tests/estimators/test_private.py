@@ -20,7 +20,7 @@ from planted import edit, kills
 import dpvb
 from dpvb.core.schedule import Schedule
 from dpvb.errors import CheckpointError, ModelFileError, ParameterError
-from dpvb.estimators.private import Rows
+from dpvb.estimators.private import ModelRows
 from dpvb.results import model_file
 
 X = np.full((40, 2), 0.5)
@@ -93,7 +93,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "a function for a field": (Sum(prior=print), "prior is builtin_function.*method of the model"),
     "a field of another type": (Sum(power="high"), "power is of another type"),  # type: ignore[arg-type]
     "no blocks": (broken(blocks={}), "at least one block|at least one release"),
-    "blocks that are none": (broken(blocks=[dpvb.Block((2,), 1.0)]), "blocks and its schedule gave AttributeError"),
+    "blocks that are none": (broken(blocks=[dpvb.Block((2,), 1.0)]), "its blocks gave AttributeError"),
     "a name that cannot be printed": (broken(blocks={"s\n": dpvb.Block((2,), 1.0)}), "printable text"),
     "an e_step that raises": (broken(e_step=raising), "e_step on a row of zeros.*KeyError: 'mu'"),
     "an e_step that writes into rows": (broken(e_step=in_place), "e_step on a row of zeros.*read-only"),
@@ -211,7 +211,7 @@ def test_a_model_that_only_no_data_make_fail_is_fitted(members: dict[str, Any]) 
 
 
 @kills("leaks", "a tryout on the private rows")
-@edit("estimators/private.py", "return source, Rows(zeros)", "return source, source")
+@edit("estimators/private.py", "return rows, nobody", "return rows, rows")
 def test_a_tryout_looks_at_no_row_of_the_data() -> None:
     seen = []
 
@@ -290,7 +290,7 @@ class Households:
     unit = "household"
 
     def __init__(self, design: Any) -> None:
-        self._rows = Rows(design)
+        self._rows = ModelRows(design)
 
     def count(self) -> int:
         return self._rows.count()
@@ -299,7 +299,7 @@ class Households:
         return self._rows.chunks()
 
     def empty(self) -> Any:
-        return next(Rows(dpvb.data.Design(X[:0], row_norm=1.0)).chunks())
+        return next(ModelRows(dpvb.data.Design(X[:0], row_norm=1.0)).chunks())
 
 
 def test_units_of_several_rows_are_clipped_by_one_factor_unless_asked_otherwise() -> None:

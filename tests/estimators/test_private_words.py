@@ -183,10 +183,9 @@ def test_so_does_minibatch_and_the_number_of_topics_may_be_planned() -> None:
 
 def test_topics_above_the_noise_are_counted_as_ever(fitted: dpvb.LDA) -> None:
     assert 0 <= fitted.topics_above_noise_ <= 2
-    assert str(model().expect(1_500, 200)).startswith("expect")
-    assert model().expect(1_500, 200).facts.startswith("200 words")
-    # What finds words is a part of the budget.
-    assert model().expect(1_500, 200).strength < model(vocabulary=None).expect(1_500, 200).strength
+    forecast = dpvb.plan(model(), 1_500, 200, epsilons=()).knowledge
+    # A part of the budget finds words.
+    assert forecast.strength < dpvb.plan(model(vocabulary=None), 1_500, 200, epsilons=()).knowledge.strength
 
 
 def test_a_rehearsal_reads_nothing_and_finds_made_up_words() -> None:
@@ -453,13 +452,9 @@ def test_warnings_of_this_kind_are_dpvbs() -> None:
 
 
 def test_a_plan_says_how_many_documents_must_use_a_word() -> None:
-    said = json.loads(run("plan", "--epsilon", "1", "--vocabulary-share", "0.2", "--json").output)["vocabulary"]
-    assert said["added_delta"] == DELTA / 20
     usual = model(epsilon=1.0, num_steps=None)
-    finds = usual.task([]).plan.releases[0].mechanism
-    assert said["noise_multiplier"] == finds.noise_multiplier
-    shown = " ".join(run("plan", "--epsilon", "1", "--vocabulary-share", "0.2").output.split())
-    assert f"about {math.ceil(10 * said['threshold']):,} documents of a hundred different words" in shown
-    assert "of ten. What follows is the same budget without them." in shown
-    assert "needs --epsilon" in run("plan", "--noise-multiplier", "3", "--vocabulary-share", "0.2", code=2).stderr
-    assert "--vocabulary-share must" in run("plan", "--epsilon", "1", "--vocabulary-share", "2", code=2).stderr
+    mechanism = usual.task([]).plan.releases[0].mechanism
+    given = ["--vocabulary", "private", "--units", "3000", "--epsilon", "1", "--delta", str(DELTA)]
+    facts = json.loads(run("plan", "lda", *given, "--json").output)
+    [number] = facts["details"].values()
+    assert number == math.ceil(10 * mechanism.threshold)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each import each
 from planted import edit, kills
 from wire import decode, encode, offered
 
@@ -828,7 +829,7 @@ _BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "message"), _BAD, ids=[str(m) for m in range(len(_BAD))])
+@each(("changes", "message"), _BAD, ids=[str(m) for m in range(len(_BAD))])
 def test_bad_parameters_are_refused_for_nothing(changes: dict[str, Any], message: str, ledger: Path) -> None:
     """A ParameterError that names the parameter and the way out; no client has been charged."""
     given = {"estimator": logistic(1.0), "accounts": [(ledger, name) for name in "abc"], **_GOOD, **changes}

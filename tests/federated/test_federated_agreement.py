@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pytest
+from each import each
 from small_models import CASES, NAMES
 
 from dpvb.models.declared import declared
@@ -89,7 +89,7 @@ def test_models_that_differ_are_told_by_different_words() -> None:
     assert declared(Held(np.float64(0.1))) == declared(Held(0.1))
 
 
-@pytest.mark.parametrize("case", CASES, ids=NAMES)
+@each("case", CASES, ids=NAMES)
 def test_a_model_is_told_by_its_declared_fields(case: Any) -> None:
     told = declared(case.model)
     assert told["class"].endswith(type(case.model).__qualname__)

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
+from each import each
 
 import dpvb
 from dpvb.errors import DpvbError, FederationError, ParameterError
@@ -87,7 +88,7 @@ def test_every_kind_is_an_estimator_and_every_schedule_the_servers() -> None:
     assert SCHEDULES == ("synchronous", "sequential", "asynchronous")
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "said"),
     [
         ({"epsilon": None}, "epsilon is missing; it must be a number"),

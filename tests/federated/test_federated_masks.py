@@ -13,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+from each import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import edit, kills
@@ -48,8 +49,8 @@ def zeros(count: int, *shape: int) -> list[Ints]:
     return [np.zeros(shape, dtype=np.int64)] * count
 
 
-@pytest.mark.parametrize("count", [2, 3, 5, 12])
-@pytest.mark.parametrize("shape", [(), (0,), (1,), (7, 3), (2, 0, 3), (4097,), (3, 4096)])
+@each("count", [2, 3, 5, 12])
+@each("shape", [(), (0,), (1,), (7, 3), (2, 0, 3), (4097,), (3, 4096)])
 def test_the_masks_of_all_cancel(count: int, shape: tuple[int, ...]) -> None:
     every = masks(count)
     rng = np.random.default_rng(count)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from each import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -144,7 +145,7 @@ def test_order_of_keys_and_layout_of_arrays_leave_no_trace() -> None:
     assert arrived.dtype.isnative
 
 
-@pytest.mark.parametrize(
+@each(
     "content",
     [
         2**63,
@@ -367,7 +368,7 @@ def test_any_json_raises_one_error_or_is_spelled_just_so(form: Any, raw: bytes) 
     refused_or_read(message(json.dumps(form, sort_keys=True, separators=(",", ":")), raw))
 
 
-@pytest.mark.parametrize(
+@each(
     "header",
     [
         "",
@@ -517,7 +518,7 @@ def test_an_offer_says_how_many_may_collude(trust: str, colluders: int) -> None:
     assert same(decode(encode(offer)), replace(offer, colluders=colluders))
 
 
-@pytest.mark.parametrize(
+@each(
     ("whole", "changes"),
     [
         (OFFER, {"version": 1}),

@@ -13,6 +13,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from each import each
 from planted import edit, kills
 from small_models import NAMES, TOYS_FIRST, Case
 
@@ -297,10 +298,8 @@ def test_proposed_noise_is_adopted_within_the_budget_alone(name: str) -> None:
         trust.adopted(plan_of(), [0.0] * 4, epsilon=0.8, delta=DELTA)
 
 
-@pytest.mark.parametrize("name", TRUST)
-@pytest.mark.parametrize(
-    "multipliers", [[], [5.0] * 3, [5.0] * 5, [math.nan] * 4, [-1.0] * 4, [math.inf] * 4, ["5"] * 4, [1e13] * 4]
-)
+@each("name", TRUST)
+@each("multipliers", [[], [5.0] * 3, [5.0] * 5, [math.nan] * 4, [-1.0] * 4, [math.inf] * 4, ["5"] * 4, [1e13] * 4])
 def test_proposals_that_are_no_noise_multipliers(name: str, multipliers: Any) -> None:
     with pytest.raises(ParameterError, match="noise"):
         Trust(name, 5).adopted(plan_of(), multipliers, epsilon=0.8, delta=DELTA)
@@ -328,8 +327,8 @@ def test_bad_numbers_of_clients(given: Any) -> None:
         Trust("none", given)
 
 
-@pytest.mark.parametrize("given", [-1, 5, 6, 1.5, "1", True, math.nan])
-@pytest.mark.parametrize("name", ["tolerated", "colluders"])
+@each("given", [-1, 5, 6, 1.5, "1", True, math.nan])
+@each("name", ["tolerated", "colluders"])
 def test_bad_numbers_of_clients_that_are_missing_or_collude(name: str, given: Any) -> None:
     with pytest.raises(ParameterError, match=name):
         Trust("secure_aggregation", 5, **{name: given})

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each import each
 
 import dpvb
 from dpvb.data import Events, Schema, Table, open_documents
@@ -110,8 +111,8 @@ NAMED = re.compile(
 )
 
 
-@pytest.mark.parametrize("odd", ODD)
-@pytest.mark.parametrize("name", sorted((CALLS | READS).keys() - {"checkpoint"}))
+@each("odd", ODD)
+@each("name", sorted((CALLS | READS).keys() - {"checkpoint"}))
 def test_a_text_that_is_no_path_is_refused_by_its_parameters_name(
     chain: Any, name: str, odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,18 +128,18 @@ def test_a_text_that_is_no_path_is_refused_by_its_parameters_name(
 FOLDERS = {"texts", "texts of several files", "run", "checkpoint", "key of a configuration", "picture"}
 
 
-@pytest.mark.parametrize("name", sorted((CALLS | READS).keys() - FOLDERS))
+@each("name", sorted((CALLS | READS).keys() - FOLDERS))
 def test_a_folder_in_place_of_a_file_is_refused(
     chain: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("a")
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder").mkdir(exist_ok=True)
     with pytest.raises(DpvbError):
         (CALLS | READS)[name](chain, "folder")
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each("name", CALLS)
 def test_a_number_is_no_path_and_its_descriptor_stays_untouched(
     chain: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

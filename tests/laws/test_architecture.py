@@ -282,16 +282,16 @@ def test_the_noise_has_no_seed_outside_tests() -> None:
             assert "InsecureNoise" not in path.read_text(), path
 
 
-@pytest.mark.parametrize(("room", "also"), [("dpvb", ()), ("dpvb.accounting", ("scipy",))])
-def test_importing_is_light(room: str, also: tuple[str, ...]) -> None:
-    """What an import must not bring along, and the processor's time that it may take."""
+@pytest.mark.parametrize(("room", "also", "most"), [("dpvb", (), 100), ("dpvb.accounting", ("scipy",), 160)])
+def test_importing_is_light(room: str, also: tuple[str, ...], most: int) -> None:
+    """What an import must not bring along, and how many modules it may load beside those of NumPy and SciPy."""
     heavy = ["numba", "dp_accounting", "mpmath", "sklearn", "pyarrow", "matplotlib", "scipy.stats", "pandas", "typer"]
     heavy += ["jax", "numpyro", "rich", "jinja2", *also]
-    code = f"import sys, time, {room}; print(time.process_time(), *(name for name in {heavy!r} if name in sys.modules))"
+    code = f"import sys, {room}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    seconds, *found = done.stdout.split()
-    assert found == []
-    assert float(seconds) < 0.6
+    loaded = set(done.stdout.split())
+    assert loaded & set(heavy) == set()
+    assert sum(name.partition(".")[0] not in ("numpy", "scipy") for name in loaded) <= most
 
 
 def test_a_first_fit_brings_no_corner_that_it_does_not_need() -> None:
@@ -313,11 +313,10 @@ def test_only_small_parts_of_scipy_and_scikit_learn_are_imported_at_the_top() ->
     """The others cost a tenth of a second and more each: whoever needs them imports them where they are called."""
     small = ("scipy.sparse", "scipy.special", "scipy.linalg", "scipy.optimize", "scipy.fft")
     small += ("sklearn.base", "sklearn.exceptions", "sklearn.utils.metaestimators", "sklearn.utils.validation")
-    rare = {ROOT / "audit" / "words.py"}  # An audit takes minutes.
     for path in FILES:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("scipy", "sklearn"):
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
-                assert all(name.startswith(small) for name in names) or path in rare, f"{path}: {names}"
+                assert all(name.startswith(small) for name in names), f"{path}: {names}"
             if isinstance(node, ast.Import):
                 assert not any(alias.name.split(".")[0] in ("scipy", "sklearn") for alias in node.names), path

@@ -30,7 +30,7 @@ from dpvb.core.plan import Mechanism, Release
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.source import pieces
 from dpvb.errors import ParameterError, WallError
-from dpvb.estimators.private import Rows
+from dpvb.estimators.private import ModelRows
 from dpvb.testing import LARGEST_BATCH, Case
 
 GIVEN: dict[str, Any] = {"row_norm": 1.0, "epsilon": 1.0, "delta": 1e-6, "random_state": 0}
@@ -158,7 +158,7 @@ def test_of_a_person_with_more_rows_than_the_largest_batch_the_first_ones_are_in
     person = np.concatenate([np.zeros(number, int), [1, 1, 2, 3]])
     shuffled = np.insert(np.arange(number), [5, 700, 8_000, 8_600], np.arange(number, number + 4))
     for order in (np.arange(len(person)), shuffled):
-        source = Rows(dpvb.data.Design(x_nd[order], row_norm=1.0, group=person[order]))
+        source = ModelRows(dpvb.data.Design(x_nd[order], row_norm=1.0, group=person[order]))
         sources = [source, *source.parts(2)]
         assert max(len(chunk.rows) for one in sources for chunk in one.chunks()) == LARGEST_BATCH
         first = next(chunk for chunk in source.chunks() if chunk.num_units == 1)

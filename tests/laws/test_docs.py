@@ -10,6 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from test_architecture import ORDER
 
+import dpvb
 from benchmarks import pictures
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +33,8 @@ def test_every_promise_names_a_test() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md", "docs/method.md"]
+    "page",
+    ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md", "docs/method.md", "docs/releases.md"],
 )
 def test_every_file_that_a_page_names_is_there(page: str) -> None:
     text = (ROOT / page).read_text()
@@ -42,8 +44,11 @@ def test_every_file_that_a_page_names_is_there(page: str) -> None:
 
 
 def test_the_targets_that_contributors_are_told_of_are_in_the_makefile() -> None:
-    named = set(re.findall(r"`make ([\w-]+)`", (ROOT / "CONTRIBUTING.md").read_text()))
-    assert {"quick", "test"} <= named <= set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    for page in ("CONTRIBUTING.md", "docs/releases.md"):
+        named = set(re.findall(r"`make ([\w-]+)`", (ROOT / page).read_text()))
+        assert "test" in named
+        assert named <= targets, page
 
 
 def test_the_order_of_rooms_is_the_one_that_is_written_down() -> None:
@@ -75,6 +80,7 @@ def test_decisions_are_numbered_and_short() -> None:
 def test_versions_agree() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert f"\nversion: {project['version']}\n" in (ROOT / "CITATION.cff").read_text()
+    assert project["version"] == dpvb.__version__
     pins = dict(line.split("==") for line in (ROOT / "setup" / "lowest.txt").read_text().split() if "==" in line)
     extras = project["optional-dependencies"]
     allowed = map(Requirement, [*project["dependencies"], *(text for name in extras for text in extras[name])])
@@ -180,8 +186,9 @@ def test_pages_say_how_many_forecasts_were_near() -> None:
     results = parts((ROOT / "benchmarks" / "RESULTS.md").read_text())["Forecasts from public facts, against fits"]
     own, others = re.findall(r"cells within a factor 1\.5 \((\d+)%\)", results)
     [real] = re.findall(r"Real tables alone: (\d+ of \d+) cells", results)
-    choosing, weak = ((ROOT / "docs" / page).read_text() for page in ("choosing.md", "known-weaknesses.md"))
-    assert re.findall(r"(\d+) %\s(?:of cells )?on (?:the tables|others)", choosing) == [own, others]
+    pages = ("how-to/before-the-charge.md", "known-weaknesses.md")
+    forecast, weak = ((ROOT / "docs" / page).read_text() for page in pages)
+    assert re.findall(r"(\d+) %\s(?:of cells )?on (?:the tables|others)", forecast) == [own, others]
     assert re.findall(r"(\d+) % of cells on tables on which", weak) == [others]
     assert re.findall(r"in (\d+ of \d+)\s+cells on real tables", weak) == [real]
 

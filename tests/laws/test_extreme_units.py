@@ -20,8 +20,8 @@ from small_models import CASES, Case, one_of_each
 from benchmarks.float64 import Float64Topics
 from dpvb.audit import neighbours
 from dpvb.audit.integers import difference, in_steps, relative_norm, same
-from dpvb.audit.kinds.dpvi import numbers
-from dpvb.audit.kinds.regression import designs
+from dpvb.audit.kinds.gradients import numbers
+from dpvb.audit.kinds.tables import designs
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import pytest
+from each import each
 from forged import forge
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,7 +59,7 @@ def after_a_run(case: Case, noise: float) -> Any:
 
 
 @ONE_OF_EACH
-@pytest.mark.parametrize("noise", [0.0, 0.5, 30.0])
+@each("noise", [0.0, 0.5, 30.0])
 def test_an_honest_q_is_in_its_domain(case: Case, noise: float) -> None:
     assert domains.outside(case.start()) is None
     assert domains.outside(after_a_run(case, noise)) is None
@@ -75,14 +76,14 @@ def with_leaf(q: Any, place: int, change: Any) -> Any:
     return queries._rebuilt(q, lambda value: change(value) if np.size(value) and next(numbers) == place else value)
 
 
-@kills("queries", "q with NaN in its domain", "nan-LDAModel")
+@kills("queries", "q with NaN in its domain", "LDAModel")
 @edit("guards/domains.py", "if not np.isfinite(array).all():", "if np.isinf(array).any():")
-@kills("queries", "q with infinity taken for finite", "inf-LDAModel")
+@kills("queries", "q with infinity taken for finite", "LDAModel")
 @edit("guards/domains.py", "if not np.isfinite(array).all():", "if np.isnan(array).any():")
-@kills("queries", "q with numbers that are not finite asked", "inf-LDAModel")
+@kills("queries", "q with numbers that are not finite asked", "LDAModel")
 @edit("core/loop.py", "domains.checked(q)", "q")
 @ONE_OF_EACH
-@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+@each("odd", [math.nan, math.inf, -math.inf])
 def test_no_number_that_is_not_finite_reaches_an_e_step(case: Case, odd: float) -> None:
     """Every number of every q, one after the other."""
     q, release = after_a_run(case, 0.5), case.plan().releases[0]
@@ -406,7 +407,7 @@ def test_at_ten_thousand_hostile_q_no_unit_leaves_its_bound(case: Case) -> None:
 @kills("queries", "an audit that asks honest q for hostile ones")
 @edit(
     "audit/queries.py",
-    "return _rebuilt(q, lambda value: _changed(value, rng) if next(number) in chosen else value)",
+    "return _rebuilt(q, lambda value: _changed(value, rng) if next(place) in chosen else value)",
     "return q",
 )
 def test_hostile_q_are_of_many_kinds_and_some_are_accepted() -> None:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
+from each import each
 
 import dpvb
 from dpvb import accounting, federated
@@ -34,7 +34,7 @@ def _public() -> Iterator[tuple[str, Any]]:
 SIGNATURES = dict(_public())
 
 
-@pytest.mark.parametrize("name", [name for name, one in SIGNATURES.items() if inspect.isfunction(one)])
+@each("name", [name for name, one in SIGNATURES.items() if inspect.isfunction(one)])
 def test_no_public_signature_says_any(name: str) -> None:
     for parameter in inspect.signature(SIGNATURES[name]).parameters.values():
         if parameter.name in _NAMED:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from each import each
 from postgresql_server import Server
 from typer.testing import CliRunner
 
@@ -47,7 +48,7 @@ def blocks(text: str) -> Iterator[tuple[str, str, str]]:
         yield kind, found["title"] or "", textwrap.dedent(code)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+@each("page", PAGES, ids=NAMES)
 def test_every_block_of_a_page_is_fenced(page: Path) -> None:
     """What is fenced is run; what is only indented would be no program."""
     text = BLOCK.sub("", page.read_text(encoding="utf-8"))

@@ -24,7 +24,7 @@ from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.events import Event
 from dpvb.errors import LedgerError
-from dpvb.ledger import Dataset, Ledger, pricing, schema, turns
+from dpvb.ledger import Dataset, Ledger, chain, pricing, schema, turns
 from dpvb.ledger.chain import COLUMNS, Entry, canonical
 from dpvb.ledger.state import State, dataset_key
 from dpvb.ledger.verify import walk
@@ -110,7 +110,7 @@ def charged(
     if kind == "sole":
         body["epsilon"] = 1.0
     numbers = {"cost": canonical(units), "totals": canonical(price.totals), "units": price.spent}
-    return row(end, kind, dataset, run, key, body, form=pricing.form(plan), **numbers)
+    return row(end, kind, dataset, run, key, body, form=chain.form(plan), **numbers)
 
 
 def event(end: State, run: str, facts: dict[str, Any], attempt: int = 0, dataset: str = "people") -> Entry:
@@ -119,16 +119,16 @@ def event(end: State, run: str, facts: dict[str, Any], attempt: int = 0, dataset
 
 
 @kills("releases", "charges of an earlier accountant forgotten behind a stranger's row")
-@edit("ledger/following.py", "(store.shared and _has_another_form(one))", "False")
+@edit("ledger/turns.py", "(store.shared and _has_another_form(one))", "False")
 def test_a_form_that_a_stranger_takes_hides_no_charge_of_an_earlier_version(
     team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = Composition([Event("fixed_size", 0.05, 3.0, 10, 2.0)], PEOPLE["neighboring_relation"])
     with psycopg.connect(team.theirs, autocommit=True) as connection:
-        insert(connection, replace(charged(state(connection), "stranger"), form=pricing.form(plan)).sealed())
+        insert(connection, replace(charged(state(connection), "stranger"), form=chain.form(plan)).sealed())
         before = charged(state(connection), "earlier", plan=plan.scaled(2.0))
         body = canonical({**before.facts, "cost": plan.to_dict()})
-        insert(connection, replace(before, body=body, form=pricing.form(plan)).sealed())
+        insert(connection, replace(before, body=body, form=chain.form(plan)).sealed())
         counted = state(connection).price("people").counted * spending.UNIT
         connection.execute("UPDATE dpvb.head SET seq = seq")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # Who has never seen the ledger begins at its last row.

@@ -364,34 +364,6 @@ def test_a_ledger_of_an_earlier_version_is_upgraded_by_its_owner(postgresql: Ser
         again.verify()
 
 
-def test_the_functions_of_the_version_before_are_exchanged(ledger: Ledger, postgresql: Server) -> None:
-    """The version before this one had other functions, and all else as it is."""
-    before = raw(postgresql, ledger.url)
-    place = {"database": database(ledger.url)}
-    postgresql.execute(
-        "ALTER TABLE dpvb.ledger DISABLE TRIGGER ledger_stays",
-        "UPDATE dpvb.ledger SET format = 2",
-        "ALTER TABLE dpvb.ledger ENABLE TRIGGER ledger_stays",
-        "CREATE OR REPLACE FUNCTION dpvb.turn_fault(one dpvb.entry, facts jsonb) RETURNS text LANGUAGE plpgsql STABLE "
-        "AS $body$BEGIN RETURN 'as it was'; END$body$",
-        **place,
-    )
-    role(postgresql, "analyst")
-    postgresql.execute(*GRANTS, **place)
-    theirs = postgresql.url(database(ledger.url), "analyst", "analyst")
-    with pytest.raises(LedgerError, match="its owner must open the ledger once"):
-        Ledger(theirs)
-    with Ledger(theirs, read_only=True) as found:
-        assert len(found.entries()) == len(before)
-    with Ledger(ledger.url) as upgraded:
-        upgraded.verify()
-        assert raw(postgresql, ledger.url) == before
-    with Ledger(theirs) as found:
-        charge(found, "c")
-        found.note_look("people")
-        found.verify()
-
-
 def test_an_earlier_ledger_that_was_cut_short_is_not_upgraded(postgresql: Server, earlier: str) -> None:
     behind = "SET session_replication_role = replica"
     postgresql.execute(behind, "DELETE FROM dpvb.entry WHERE seq > 8", database=database(earlier))

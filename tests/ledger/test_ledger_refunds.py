@@ -19,7 +19,7 @@ from dpvb.accounting import Event
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition
 from dpvb.errors import BudgetError, LedgerError, ParameterError
-from dpvb.ledger import Ledger, pricing, turns
+from dpvb.ledger import Ledger, chain, pricing, turns
 from dpvb.ledger.chain import Entry, canonical
 from dpvb.ledger.past import Past
 from dpvb.ledger.state import State
@@ -181,7 +181,7 @@ def refund_row(state: State, run: str, cost: Composition, units: tuple[int, ...]
         key=turns.refund_key(run),
         dataset=dataset,
         run=run,
-        form=pricing.form(cost),
+        form=chain.form(cost),
         cost=canonical(units),
         totals=canonical(price.totals),
         units=price.spent,
@@ -274,7 +274,7 @@ def charge_row(state: State, cost: Composition, **changes: Any) -> Entry:
     facts: dict[str, Any] = {
         "kind": "charge",
         "run": "other",
-        "form": pricing.form(cost),
+        "form": chain.form(cost),
         "cost": canonical(units),
         "totals": canonical(price.totals),
         "units": price.spent,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each import each
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
@@ -176,9 +177,9 @@ def ordinary() -> Iterator[tuple[str, Floats, Floats]]:
     yield "tiny", 1e-9 * rng.standard_normal((400, 10)), some_n
 
 
-@pytest.mark.parametrize("intercept", [0.0, COLUMN])
-@pytest.mark.parametrize("epsilon", [0.1, 5.0, np.inf])
-@pytest.mark.parametrize(("x_nd", "y_n"), [pytest.param(x, y, id=name) for name, x, y in ordinary()])
+@each("intercept", [0.0, COLUMN])
+@each("epsilon", [0.1, 5.0, np.inf])
+@each(("x_nd", "y_n"), [(x, y) for _, x, y in ordinary()], ids=[name for name, *_ in ordinary()])
 def test_any_data_gives_finite_weights(x_nd: Floats, y_n: Floats, epsilon: float, intercept: float) -> None:
     model = FirstOrderDiagonal(10 + (intercept > 0), intercept=intercept, num_steps=12)
     _, weights = fitted(model, x_nd, y_n, epsilon=epsilon)

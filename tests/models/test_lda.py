@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each import each
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import digamma, gammaln
@@ -473,7 +474,7 @@ def test_the_better_reads_are_closer_to_the_truth(read: Any) -> None:
     assert errors[read] < 0.8 * errors["project"]
 
 
-@pytest.mark.parametrize(
+@each(
     "fields",
     [
         {"n_components": 0},

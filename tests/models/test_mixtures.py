@@ -16,8 +16,6 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm, poisson
 from scipy.stats import t as student
 from sklearn import mixture as peers
-from sklearn.utils.estimator_checks import parametrize_with_checks
-from test_sklearn import EXCLUDED, FAULTS
 
 import dpvb
 from dpvb.core.contributions import Grid
@@ -831,15 +829,6 @@ def test_settings_can_be_chosen() -> None:
         delta=1e-6,
     )
     assert best.n_components in (1, 2)
-
-
-@parametrize_with_checks(
-    [dpvb.GaussianMixture(2, low=-10.0, high=10.0, epsilon=1.0, delta=1e-5, num_steps=2, random_state=0)],
-    expected_failed_checks=lambda estimator: EXCLUDED | {"check_dtype_object": FAULTS},
-)
-@pytest.mark.filterwarnings("ignore::dpvb.errors.DpvbWarning")
-def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def test_a_target_that_is_a_number_is_a_number_of_the_mixture() -> None:

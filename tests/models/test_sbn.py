@@ -9,8 +9,6 @@ import mpmath
 import numpy as np
 import pytest
 from scipy.special import expit
-from sklearn.utils.estimator_checks import parametrize_with_checks
-from test_sklearn import EXCLUDED, FAULTS
 
 import dpvb
 from benchmarks.float64 import Float64Network
@@ -211,12 +209,3 @@ def test_public_faults_are_typed_errors() -> None:
             fitted(**fault)
     with pytest.raises(ParameterError, match="n_components"):
         dpvb.SigmoidBeliefNetwork(0, epsilon=1.0, delta=1e-5).fit(drawn(19, 5))
-
-
-@parametrize_with_checks(
-    [dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, num_steps=2, threshold=0.5, random_state=0)],
-    expected_failed_checks=lambda estimator: EXCLUDED | {"check_dtype_object": FAULTS},
-)
-@pytest.mark.filterwarnings("ignore::dpvb.estimators.base.PrivacyWarning")
-def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
-    check(estimator)

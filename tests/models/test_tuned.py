@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
+from each import each
 
 import dpvb
 
@@ -16,7 +16,7 @@ CODE = "\n".join(path.read_text() for path in MODELS.parent.rglob("*.py"))
 FILES = [path for path in sorted(MODELS.rglob("*.py")) if not path.stem.startswith(("kernel", "tuned"))]
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda path: path.parent.name)
+@each("table", TABLES, ids=lambda path: path.parent.name)
 def test_every_number_of_a_table_is_explained_and_used(table: Path) -> None:
     lines = table.read_text().splitlines()
     for statement in ast.parse(table.read_text()).body:
@@ -28,7 +28,7 @@ def test_every_number_of_a_table_is_explained_and_used(table: Path) -> None:
             assert f"tuned.{name}" in CODE, name
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(MODELS)))
+@each("path", FILES, ids=lambda path: str(path.relative_to(MODELS)))
 def test_no_function_holds_a_tuned_number(path: Path) -> None:
     """Quarters are mathematics, and numbers up to a thousandth guard against division by zero; ranges are checks."""
     for function in ast.walk(ast.parse(path.read_text())):

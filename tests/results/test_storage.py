@@ -7,13 +7,14 @@ import pickle
 import resource
 import shutil
 import struct
-import time
 import tracemalloc
 import zipfile
 from hashlib import sha256
 
 import numpy as np
 import pytest
+from each import each
+from effort import at_most
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -40,10 +41,8 @@ def path(tmp_path):
 
 def refused(target, match=None):
     """The loader's error is of the one type, names the file, and comes fast and with little memory."""
-    start = time.process_time()
-    with pytest.raises(ModelFileError, match=match) as caught:
+    with at_most(30), pytest.raises(ModelFileError, match=match) as caught:
         model_file.load(target)
-    assert time.process_time() - start < 1.0
     assert str(target) in str(caught.value)
     tracemalloc.start()
     with pytest.raises(ModelFileError):
@@ -357,7 +356,7 @@ def test_file_of_a_newer_format(tmp_path):
     refused(tmp_path / "m", "newer dpvb.*Upgrade")
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         b"",

@@ -14,7 +14,6 @@ from mixture import Mixture
 from scipy.optimize import linear_sum_assignment
 
 import dpvb
-from dpvb import federated
 from dpvb.audit import Matrix
 from dpvb.audit.neighbours import check_scores
 from dpvb.errors import ModelFileError, ParameterError
@@ -63,60 +62,12 @@ def test_it_keeps_every_law() -> None:
     check_model(CASE)
 
 
-def test_it_is_charged_and_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
-    with dpvb.Ledger(tmp_path / "budget.db") as ledger:
-        ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.0, delta=1e-6)
-        model = dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN)
-
-        def stop(step: int, plan: Any) -> None:
-            if step == 5:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            model.fit(rows(), run=dpvb.Run(progress=stop, ledger=ledger, dataset="people", checkpoint=tmp_path / "run"))
-        model.fit(rows(), run=dpvb.Run(ledger=ledger, dataset="people", checkpoint=tmp_path / "run"))
-        ledger.verify()
-        assert sum(entry.kind in ("charge", "sole") for entry in ledger.entries()) == 1
-        assert ledger.remaining("people").epsilon < 1e-3
-    assert np.isfinite(model.q_.mean_kd).all()
-
-
-def test_a_cluster_changes_no_bit() -> None:
-    fits = [
-        dpvb.Private(Mixture(K, D), epsilon=math.inf, **GIVEN).fit(rows(500), run=dpvb.Run(cluster=cluster))
-        for cluster in (None, "local:2")
-    ]
-    np.testing.assert_array_equal(fits[0].q_.mean_kd, fits[1].q_.mean_kd)
-
-
-def test_persons_are_one_unit_each() -> None:
-    model = dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN).fit(rows(600), group=np.arange(600) // 3)
-    assert model.privacy_.unit == "person"
-
-
-def test_it_goes_to_a_file_and_back(tmp_path: Path) -> None:
-    model = dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN).fit(rows())
-    model.save(tmp_path / "m.dpvb")
-    found = dpvb.load(tmp_path / "m.dpvb")
-    assert found.model == Mixture(K, D)
-    for name, value in vars(model.q_).items():
-        np.testing.assert_array_equal(getattr(found.q_, name), value)
-    assert str(found.privacy_) == str(model.privacy_)
-
-
 def test_no_module_is_imported_by_what_a_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN).fit(rows(100)).save(tmp_path / "m.dpvb")
     monkeypatch.delitem(__import__("sys").modules, "mixture")
     with pytest.raises(ModelFileError, match="import its module first"):
         dpvb.load(tmp_path / "m.dpvb")
     assert "mixture" not in __import__("sys").modules
-
-
-def test_owners_fit_it_together() -> None:
-    parts = np.split(rows(3000), 3)
-    joined = federated.simulate(dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN), parts, trust="secure_aggregation")
-    assert joined.privacy_.num_examples is None
-    assert np.isfinite(joined.q_.mean_kd).all()
 
 
 def test_it_is_selected_by_its_own_score() -> None:

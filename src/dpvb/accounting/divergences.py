@@ -11,9 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln, logsumexp
 
-from dpvb.accounting import renyi
 from dpvb.accounting.events import Event, Pair, check_plan, dominating_pairs
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 
@@ -34,6 +32,8 @@ def log_moments_of(
     Raises:
         ParameterError: for a value outside its range.
     """
+    from dpvb.accounting import renyi
+
     values = np.array([check_number("lambdas", one, low=0, high=1e6, closed="right") for one in lambdas])
     plan = check_plan(events)
     found = [renyi.log_moments(pairs, values) for pairs in dominating_pairs(plan, neighboring_relation)]
@@ -97,6 +97,8 @@ def optimal_composition(*, epsilon: float, delta: float, num_steps: int, total_d
     Raises:
         ParameterError: for a value outside its range, or a total_delta that the steps' own deltas exceed.
     """
+    from scipy.special import gammaln, logsumexp
+
     check_number("epsilon", epsilon, low=0, high=1e3)
     check_number("delta", delta, low=0, high=1, closed="left")
     check_number("total_delta", total_delta, low=0, high=1, closed="neither")

@@ -9,7 +9,7 @@ in one row. The cases of this package's kinds are in `audit.kinds`; the author o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,12 +24,42 @@ from dpvb.core.released import Released
 from dpvb.core.sampling import FullBatch, Sampler
 from dpvb.core.schedule import Schedule
 from dpvb.core.wall import Wall
+from dpvb.data.units import Chunk
 from dpvb.estimators import PrivateEstimator
-from dpvb.guards.arrays import Floats
+from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import ParameterError
 
 #: Features of the made-up rows, and of wide models, whose every column is a canary's own.
 D, WIDE = 3, 256
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A private matrix of one record a row.
+
+    Attributes:
+        x: (rows, columns).
+        person: (rows,), persons numbered 0, 1, ... in any order; None: each row is a unit.
+        chunk: number of units that are read at a time.
+    """
+
+    x: Floats
+    person: Ints | None = None
+    chunk: int = 7
+
+    def count(self) -> int:
+        """Number of units."""
+        return len(self.x) if self.person is None else int(self.person.max(initial=-1)) + 1
+
+    def chunks(self) -> Iterator[Chunk[Floats]]:
+        """All units, in order; one chunk of no units if there are none."""
+        for start in range(0, max(1, self.count()), self.chunk):
+            stop = min(start + self.chunk, self.count())
+            if self.person is None:
+                yield Chunk(slice(start, stop), None, stop - start, self.x.__getitem__)
+            else:
+                own = np.flatnonzero((self.person >= start) & (self.person < stop))
+                yield Chunk(own, self.person[own] - start, stop - start, self.x.__getitem__)
 
 
 @dataclass(frozen=True)

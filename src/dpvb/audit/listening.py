@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
-from dpvb.guards.errors import FewTopicsWarning, FewUnitsWarning, FewWordsWarning
+from dpvb.guards.errors import FewUnitsWarning, FewWordsWarning, LostInNoiseWarning
 
 
 class _Kept(logging.Handler):
@@ -21,19 +21,23 @@ class _Kept(logging.Handler):
 
 
 @contextmanager
-def heard() -> Iterator[list[str]]:
-    """A list that holds, afterwards, all that was said meanwhile, and nothing of it anywhere else."""
+def heard(least: int = logging.INFO) -> Iterator[list[str]]:
+    """A list that holds, afterwards, all that was said meanwhile, and nothing of it anywhere else.
+
+    Args:
+        least: Level from which a log record is kept.
+    """
     said: list[str] = []
     out, root, handler = io.StringIO(), logging.getLogger(), _Kept(said)
     level, others = root.level, root.handlers[:]
     root.handlers = [handler]
-    root.setLevel(logging.INFO)
+    root.setLevel(least)
     try:
         with warnings.catch_warnings(record=True) as caught, redirect_stdout(out), redirect_stderr(out):
             warnings.simplefilter("always")
             yield said
-        # Warnings of few units and topics speak of released numbers.
-        released = (FewTopicsWarning, FewUnitsWarning, FewWordsWarning)
+        # Warnings of few units and of noise speak of released numbers.
+        released = (FewUnitsWarning, FewWordsWarning, LostInNoiseWarning)
         said += [str(one.message) for one in caught if not issubclass(one.category, released)]
         said += out.getvalue().splitlines()
     finally:

@@ -8,24 +8,20 @@ and everything else that comes out must be equal.
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import fields, is_dataclass, replace
-from functools import cached_property, partial
-from pathlib import Path
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from dpvb.accounting.events import RELATIONS
-from dpvb.audit.cases import Case
+from dpvb.audit.cases import Case, Matrix
 from dpvb.audit.integers import difference, in_steps, is_zero, relative_norm, same
 from dpvb.audit.listening import heard
-from dpvb.audit.matrix import Matrix
 from dpvb.audit.queries import ties
-from dpvb.audit.replay import Replay
 from dpvb.core import loop
 from dpvb.core.clipped_sums import zeros
 from dpvb.core.contributions import Grid
@@ -41,9 +37,8 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import WallError
 from dpvb.guards.silence import silence
 from dpvb.models.base import Model
-from dpvb.results import model_file, trees
+from dpvb.results import trees
 from dpvb.results.audit_report import Check
-from dpvb.results.statement import PrivacyStatement
 
 #: Records in the data set of a replayed run, and the samplers it is replayed with.
 _UNITS = 10
@@ -89,6 +84,33 @@ def check_records(case: Case, *, pairs: int = 40) -> Iterator[Check]:
         yield look.ordering()
         yield look.persons()
         yield bits
+
+
+class Replay:
+    """One release of a case, at one q, with the same draws whatever the data."""
+
+    def __init__(self, case: Case, sampler: Sampler | None = None, noise: float = 1.0, seed: int = 1) -> None:
+        self.case, self.plan = case, case.plan(sampler, noise=noise)
+        self.q = case.start(seed)
+
+    @property
+    def release(self) -> Release:
+        """What is released."""
+        return self.plan.releases[0]
+
+    def __call__(self, matrix: Floats, group: Any = None) -> dict[str, Ints]:
+        """The release on a matrix of records, as integers.
+
+        Raises:
+            WallError: if the computation failed on these data.
+            ValueError: if the release is off its grid.
+        """
+        [released] = self.case.run(matrix, self.plan, q=self.q, group=group)
+        return in_steps(released, self.release)
+
+    def alone(self, record: Floats) -> dict[str, Ints]:
+        """What a record adds to an empty data set, exactly."""
+        return difference(self(record[None]), self(record[None][:0]))
 
 
 class Look:
@@ -260,11 +282,11 @@ def check_largest(case: Case) -> Iterator[Check]:
         batch = part.records(np.random.default_rng(26), LARGEST_BATCH)
         faults = list[str]()
         try:
-            none = _in_parts(part, q, release, batch[:0], 1)
+            none = _computed(part, q, release, batch[:0], 1)
             for records, size, others in ((batch[:_ALONE], _ALONE, (1,)), (batch, LARGEST_BATCH, _PARTS)):
-                norms, sums = _in_parts(part, q, release, records, size)
+                norms, sums = _computed(part, q, release, records, size)
                 for other in others:
-                    own_norms, own_sums = _in_parts(part, q, release, records, other)
+                    own_norms, own_sums = _computed(part, q, release, records, other)
                     if not all(np.array_equal(norms[name], own_norms[name], equal_nan=True) for name in norms):
                         faults.append("a record has another norm in a larger batch")
                     if not same(sums, own_sums):
@@ -311,16 +333,6 @@ def _leaves_of_step(model: Any, s: Estimate, q: Any) -> dict[str, bytes]:
     return {name: leaf.tobytes() for name, leaf in trees.leaves(model.m_step(s, deepcopy(q))).items()}
 
 
-def _in_parts(
-    case: Case, q: Any, release: Release, matrix: Floats, size: int
-) -> tuple[dict[str, Floats], dict[str, Ints]]:
-    """Norms and sums as `_computed` gives them, of `size` records at a time, whatever the source's chunks are."""
-    starts = range(0, max(1, len(matrix)), size)
-    found = [_computed(case, q, release, matrix[start : start + size], size) for start in starts]
-    norms = {name: np.concatenate([own[name] for own, _ in found]) for name in release.asked}
-    return norms, {name: np.add.reduce([own[name] for _, own in found]) for name in found[0][1]}
-
-
 def _faults_of_bits(
     case: Case, q: Any, release: Release, batch: Floats, *, twice: bool = False, fails: bool = True
 ) -> Iterator[str]:
@@ -355,23 +367,27 @@ def _faults_of_bits(
 def _computed(
     case: Case, q: Any, release: Release, matrix: Floats, size: int = 1
 ) -> tuple[dict[str, Floats], dict[str, Ints]]:
-    """Norms of all records, and their clipped sums on the finest grid, of each block; `size` records at a time."""
+    """Norms of all records, and their clipped sums on the finest grid, of each block; `size` records at a time.
+
+    The source is opened anew for each batch, so that the size does not depend on the source's own chunks.
+    """
     norms: dict[str, list[Floats]] = {name: [] for name in release.asked}
     sums = zeros(release)
-    source = case.source(matrix, None)
-    source = replace(source, chunk=size) if isinstance(source, Matrix) else source
     with silence():
         query = loop.query(case.model, q, release)
-        for chunk in source.chunks():
-            answer = query(chunk.rows)
-            for name, block in release.asked.items():
-                contribution = answer[name].of_block(block, chunk.num_units)
-                norm = contribution.norms()
-                weights = block.bound / np.maximum(np.where(np.isfinite(norm), norm, np.inf), block.bound)
-                step = 2.0 ** (math.ceil(math.log2(block.bound)) - _BITS)
-                contribution.accumulate(weights, Grid(step, block.bound), sums[name])
-                norms[name].append(norm)
-    return {name: np.concatenate(own) for name, own in norms.items()}, sums
+        for start in range(0, max(1, len(matrix)), size):
+            source = case.source(matrix[start : start + size], None)
+            source = replace(source, chunk=size) if isinstance(source, Matrix) else source
+            for chunk in source.chunks():
+                answer = query(chunk.rows)
+                for name, block in release.asked.items():
+                    contribution = answer[name].of_block(block, chunk.num_units)
+                    norm = contribution.norms()
+                    weights = block.bound / np.maximum(np.where(np.isfinite(norm), norm, np.inf), block.bound)
+                    step = 2.0 ** (math.ceil(math.log2(block.bound)) - _BITS)
+                    contribution.accumulate(weights, Grid(step, block.bound), sums[name])
+                    norms[name].append(norm)
+    return {name: np.concatenate(parts) for name, parts in norms.items()}, sums
 
 
 def _edges(case: Case, q: Any, release: Release, rng: np.random.Generator) -> Floats:
@@ -526,75 +542,3 @@ def _face(released: Released) -> Any:
     """All of a release but its numbers."""
     forms = {name: (total.shape, total.dtype.str) for name, total in released.total.items()}
     return forms, dict(released.noise_std), released.sampling_prob, released.receipt
-
-
-def check_estimator(case: Case) -> Iterator[Check]:
-    """Fits of the estimator under both relations: all that is public of them is equal on neighbouring data."""
-    if case.fit is None:
-        return
-    matrix = case.records(np.random.default_rng(23), _UNITS)
-    for relation in RELATIONS:
-        options = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2, "random_state": 0, "neighboring_relation": relation}
-        fit = partial(case.fit, **options)
-        _public(fit, matrix)  # What is said once, is said here.
-        one, other = _public(fit, matrix), _public(fit, matrix)
-        # Whatever differs on the same data is random: names of runs, released numbers.
-        stable = {place for place in one if one[place] == other.get(place)}
-        ends = [np.full(case.width, value) for value in (np.nan, np.inf, 1e308, 1e9, 7.5, 0.1, 0.0, -3.0)]
-        start = matrix if relation == "add_or_remove_one" else matrix[1:]
-        others = [np.vstack([start, record]) for record in [*ends, *case.hostile[:3]]]
-        faults = ["a fit of ordinary records fails"] if "error" in one else []
-        # No record at all is no neighbour, and shows as little.
-        for other_records in others if relation == "replace_one" else [*others, matrix[:0]]:
-            found = _public(fit, other_records)
-            if set(found) != set(one):
-                faults += sorted(map(str, set(found) ^ set(one)))
-            faults += [place for place in sorted(stable & set(found)) if found[place] != one[place]]
-        measured = f"{len(stable)} public facts equal on {len(others)} neighbours"
-        if faults:
-            measured = f"not so: {', '.join(dict.fromkeys(faults))}"
-        yield Check(case.name, f"public facts of a fit, {_WORDS[relation]}", not faults, measured, "equal")
-
-
-def _public(fit: Any, matrix: Floats) -> dict[str, Any]:
-    """Everything public about a fit, by place: statement, facts and forms in its file, attributes, what was said."""
-    with heard() as said, tempfile.TemporaryDirectory() as folder:
-        try:
-            fitted = fit(matrix)
-        except Exception as error:  # Whatever it is, it must not depend on the data.
-            return {"error": f"{type(error).__name__}: {error}"}
-        path = Path(folder) / "model.dpvb"
-        fitted.save(path)
-        stored = model_file.load(path)
-    found: dict[str, Any] = {f"array {name}": (array.shape, array.dtype.str) for name, array in stored.arrays.items()}
-    found |= {f"words {n}": text for n, text in enumerate(said)}
-    found |= {f"attribute {name}": _form(value) for name, value in vars(fitted).items()}
-    return found | dict(_flat("facts", stored.facts))
-
-
-def _form(value: Any) -> Any:
-    """Types, shapes and texts of what an attribute is made of; of a number only that it is one."""
-    if isinstance(value, np.ndarray):
-        return value.shape, value.dtype.str, value.flags.c_contiguous
-    if isinstance(value, float):
-        return "a number"
-    if isinstance(value, (tuple, list)):
-        return type(value).__name__, [_form(part) for part in value]
-    if is_dataclass(value) and not isinstance(value, (type, PrivacyStatement)):
-        return type(value).__name__, {part.name: _form(getattr(value, part.name)) for part in fields(value)}
-    # Without a text of its own an object shows its address, which two fits share by chance and a third does not.
-    kind: Any = type(value)
-    unnamed = kind is PrivacyStatement or kind.__repr__ is object.__repr__
-    return kind.__name__ if unnamed else repr(value)
-
-
-def _flat(place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The leaves of nested JSON values, by their path; of a released number only that it is one."""
-    if isinstance(value, (Mapping, list)):
-        items = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for key, inner in items:
-            yield from _flat(f"{place}.{key}", inner)
-    else:
-        promised = place.startswith(("facts.privacy.", "facts.params."))
-        read_off = ".remarks." in place or ".above_noise." in place  # released numbers, in words
-        yield place, value if not read_off and (promised or not isinstance(value, float)) else "a number"

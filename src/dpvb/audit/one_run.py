@@ -13,18 +13,17 @@ far below the claim for a sound run: its use is to find what is wrong by a large
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dpvb.audit.cases import Case
-from dpvb.audit.draws import MakeNoise
 from dpvb.core import loop
 from dpvb.core.estimate import Estimate
 from dpvb.core.model import updated
-from dpvb.core.noise import InsecureNoise, SecureNoise
+from dpvb.core.noise import InsecureNoise, NoiseSource, SecureNoise
 from dpvb.core.plan import Plan, Release, calibrated
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
@@ -37,6 +36,8 @@ FALSE_ALARM = 1e-6
 CLAIMS = (1.0, 8.0)
 # The bound loses m·delta, so that delta must be far below the level.
 DELTA = 1e-10
+#: Makes the source of a run's noise.
+MakeNoise = Callable[[], NoiseSource]
 # Shares of the canaries that are guessed to be in, and as many to be out.
 _GUESSED = (1 / 2, 1 / 8, 1 / 32)
 

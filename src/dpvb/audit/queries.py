@@ -8,6 +8,7 @@ allows, none adds anything else because of the others, and none makes the comput
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
@@ -145,11 +146,13 @@ def _no_words(*_: object, **__: object) -> Any:
 
 def hostile(q: Any, rng: np.random.Generator) -> Any:
     """A copy of q with some of its numbers changed."""
-    places = list(_places(q))
-    some = rng.choice(len(places), size=min(len(places), int(rng.integers(1, 4))), replace=False)
-    chosen = set(range(len(places))) if rng.random() < 0.1 else set(some.tolist())
-    number = iter(range(len(places)))
-    return _rebuilt(q, lambda value: _changed(value, rng) if next(number) in chosen else value)
+    places = itertools.count()
+    _rebuilt(q, lambda value: (next(places), value)[1])
+    number = next(places)
+    some = rng.choice(number, size=min(number, int(rng.integers(1, 4))), replace=False)
+    chosen = set(range(number)) if rng.random() < 0.1 else set(some.tolist())
+    place = itertools.count()
+    return _rebuilt(q, lambda value: _changed(value, rng) if next(place) in chosen else value)
 
 
 def ties(q: Any) -> list[Any]:
@@ -169,41 +172,19 @@ def ties(q: Any) -> list[Any]:
     return [_rebuilt(q, leaf) for leaf in (alike, turned, across)]
 
 
-def _places(value: Any) -> Iterator[Any]:
-    """Leaves of a tree that hold numbers, in the order of `_rebuilt`."""
-    if isinstance(value, (float, np.floating)) or (isinstance(value, np.ndarray) and value.dtype.kind == "f"):
-        yield value
-    else:
-        for inner in _inner(value).values():
-            yield from _places(inner)
-
-
-def _inner(value: Any) -> Mapping[Any, Any]:
-    if isinstance(value, Mapping):
-        return value
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return dict(zip(value._fields, value, strict=True))
-    if isinstance(value, (tuple, list)):
-        return dict(enumerate(value))
-    if is_dataclass(value) and not isinstance(value, type):
-        return {part.name: getattr(value, part.name) for part in fields(value)}
-    return {}
-
-
 def _rebuilt(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    """The tree with every float and float array replaced by what `leaf` makes of it, from left to right."""
     if isinstance(value, (float, np.floating)) or (isinstance(value, np.ndarray) and value.dtype.kind == "f"):
         return leaf(value)
-    inner = {name: _rebuilt(part, leaf) for name, part in _inner(value).items()}
-    if not inner:
-        return value
     if isinstance(value, Mapping):
-        return inner
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(**inner)
+        return {name: _rebuilt(part, leaf) for name, part in value.items()}
     if isinstance(value, (tuple, list)):
-        return type(value)(inner.values())
+        parts = [_rebuilt(part, leaf) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
     try:
-        return replace(value, **inner)
+        return replace(value, **{part.name: _rebuilt(getattr(value, part.name), leaf) for part in fields(value)})
     except DpvbError:  # It refuses such numbers by itself.
         return value
 

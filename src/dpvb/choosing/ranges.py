@@ -110,7 +110,7 @@ def private_range(
         doubts.warn_of_ranges([("low", low), ("high", high)], stacklevel=4)
         with run.journal(plan, epsilon=epsilon, delta=delta) as journal:
             released = Wall(source, plan, journal=journal).release(histogram.e_step, plan.releases[0])
-    found = histogram.quantiles(released.total["counts"], released.noise_std["counts"], (1.0 - share) / 2)
+    ends = histogram.quantiles(released.total["counts"], released.noise_std["counts"], (1.0 - share) / 2)
     statement = PrivacyStatement.from_plan(
         plan,
         delta=delta,
@@ -120,7 +120,7 @@ def private_range(
         num_examples=None,
         charge=None if journal is None else journal.charge,
     )
-    return PrivateRange(*found, statement)
+    return PrivateRange(*ends, statement)
 
 
 class _Column(Held):

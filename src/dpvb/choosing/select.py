@@ -21,29 +21,35 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
 
 from dpvb.accounting import doubts
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.selection import NumberOfRuns, Selection, selection_scale
-from dpvb.choosing.scores import Part, contributions
 from dpvb.core import loop
 from dpvb.core.blocks import Block
+from dpvb.core.contributions import Contributions
 from dpvb.core.counting import Counts
 from dpvb.core.estimate import Estimate
+from dpvb.core.forms import Rows
 from dpvb.core.noise import NoiseSource, SecureNoise, Words
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
+from dpvb.core.source import Chunk, Source
 from dpvb.core.wall import Wall
 from dpvb.estimators.base import PrivateEstimator, Task, generator
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.private_words import check_known
+from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import LedgerError, ParameterError, WallError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import says_what_lacks
@@ -60,6 +66,9 @@ _RUNS_EACH = 5
 _OWN = ("epsilon", "delta", "noise_multiplier", "accountant", "neighboring_relation")
 
 _Estimator = TypeVar("_Estimator", bound=PrivateEstimator)
+Units = TypeVar("Units")
+#: Scores of clean rows under a fitted model; NaN where there is nothing to score.
+Score = Callable[[Any], Floats]
 
 
 @says_what_lacks
@@ -116,7 +125,7 @@ def select(
         WallError: if a run failed; the whole selection stays charged.
     """
     beside = {"trials": trials, "exposure": exposure, "offset": offset, "weights": weights}
-    beside = {name: given for name, given in beside.items() if given is not None}
+    beside = {name: column for name, column in beside.items() if column is not None}
     data = {"X": X, "y": y, "group": group, **beside}
     run = Run.current(run)
     if run.checkpoint is not None:
@@ -211,12 +220,12 @@ def _complete(estimator: Any, candidates: Sequence[Mapping[str, Any]]) -> list[d
         raise ParameterError("candidates must be a list of dicts of the estimator's parameters, at least one.")
     complete = []
     for candidate in candidates:
-        own = estimator.get_params(deep=False)
-        if not isinstance(candidate, Mapping) or not set(candidate) <= set(own):
+        params = estimator.get_params(deep=False)
+        if not isinstance(candidate, Mapping) or not set(candidate) <= set(params):
             raise ParameterError(f"candidates must be dicts of parameters of {type(estimator).__name__}.")
         if decided := sorted(set(_OWN) & set(candidate)):
             raise ParameterError(f"candidates must leave out {', '.join(decided)}: decided once for all of them.")
-        complete.append({**own, **candidate})
+        complete.append({**params, **candidate})
     return complete
 
 
@@ -246,7 +255,7 @@ def _fixed(
 ) -> _Choice:
     """Rehearse every candidate, and scale all noise so that the selection meets (epsilon, delta)."""
     kind, settings = type(estimator), _complete(estimator, candidates)
-    if any(isinstance(given, Iterator) for given in data.values()):
+    if any(isinstance(column, Iterator) for column in data.values()):
         raise ParameterError("X, y, group and what stands beside y must be readable more than once: iterators are not.")
     check_choice("distribution", distribution, tuple(DISTRIBUTIONS))
     check_number("holdout", holdout, low=0, high=1, closed="neither")
@@ -350,6 +359,65 @@ def _selected(
     return winner
 
 
+# Scores of private units behind the wall: bounded, each from its own unit alone.
+
+
+class Side(Generic[Units]):
+    """The units whose coin says that they are scored, or those that are fitted."""
+
+    def __init__(self, source: Source[Units], coins: Words, holdout: float, *, scored: bool) -> None:
+        self._source, self._coins, self._scored = source, coins, scored
+        self._threshold = np.uint64(math.floor(math.ldexp(holdout, 64)))
+
+    def count(self) -> int:
+        """Number of units on this side; private."""
+        return int(np.count_nonzero(self._chosen(0, self._source.count())))
+
+    def chunks(self) -> Iterator[Chunk[Any]]:
+        """Chunks of this side, in the source's order; scored ones keep their persons."""
+        start = 0
+        for chunk in self._source.chunks():
+            chosen = chunk.select(self._chosen(start, chunk.num_units))
+            start += chunk.num_units
+            yield UnitRows(chosen) if self._scored else chosen
+
+    def _chosen(self, start: int, number: int) -> Bools:
+        return np.asarray((self._coins(number, start) < self._threshold) == self._scored)
+
+
+@dataclass(frozen=True)
+class UnitRows:
+    """Presents a chunk as one row per unit; that row is the chunk, so that a person's rows can be averaged."""
+
+    rows: Chunk[Any]
+    unit_of_row: None = None
+
+    @property
+    def num_units(self) -> int:
+        """Number of units in the chunk."""
+        return self.rows.num_units
+
+    def select(self, units: Bools) -> UnitRows:
+        """The chosen units alone."""
+        return UnitRows(self.rows.select(units))
+
+
+def contributions(score: Score, score_range: tuple[float, float], chunk: Chunk[Any]) -> Contributions:
+    """Each unit's score, clipped, less the middle of its range; NaN, which the wall drops, for a unit without one.
+
+    All candidates are scored on the same units, so that the middle changes no comparison; it halves the norm.
+    """
+    low, high = score_range
+    value_n = np.clip(score(chunk.rows), low, high) - (low + high) / 2
+    if chunk.unit_of_row is not None:
+        sound = np.isfinite(value_n)
+        unit, units = chunk.unit_of_row[sound], chunk.num_units
+        with np.errstate(invalid="ignore"):
+            total = np.bincount(unit, weights=value_n[sound], minlength=units)
+            value_n = total / np.bincount(unit, minlength=units)
+    return {"score": Rows(value_n[:, None])}
+
+
 class _Trial(NamedTuple):
     """One run: which candidate, its released score, its fit and counts, and whether its noise was secret."""
 
@@ -369,12 +437,12 @@ def _run(
     trial = choice.kind(**params)
     with Run().alone():
         task = trial.task(**data)
-    kept = Part(task.source, coins, choice.holdout, scored=False)
-    wall = Wall(kept, choice.plans[c], noise=make_noise(), num_examples=params["num_examples"])
+    fitted = Side(task.source, coins, choice.holdout, scored=False)
+    wall = Wall(fitted, choice.plans[c], noise=make_noise(), num_examples=params["num_examples"])
     rng = generator("random_state", params["random_state"])
     q, estimate = loop.fit(task.model, wall, choice.plans[c], rho=task.rho, rng=rng, projection=task.projection)
     trial.take(task, q)
-    scored = Part(task.source, coins, choice.holdout, scored=True)
+    scored = Side(task.source, coins, choice.holdout, scored=True)
     wall = Wall(scored, choice.scoring, noise=make_noise(), num_examples=choice.settings[c]["num_examples"])
     query = partial(contributions, trial.quality, choice.score_range)
     released = wall.release(query, choice.scoring.releases[0])

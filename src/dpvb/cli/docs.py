@@ -15,7 +15,7 @@ from dpvb.guards.errors import ParameterError
 
 
 def pages() -> dict[str, Path]:
-    """Every page by its name, such as "choosing" or "how-to/priors": those of a wheel, or of the source's folder."""
+    """Every page by its name, such as "glossary" or "how-to/priors": those of a wheel, or of the source's folder."""
     package = Path(dpvb.__file__).parent
     folder = next((there for there in (package / "docs", package.parents[1] / "docs") if there.is_dir()), package)
     return {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.md"))}
@@ -25,7 +25,7 @@ def pages() -> dict[str, Path]:
 def docs(page: Annotated[str | None, typer.Argument(help="Its name; left out: all names.")] = None) -> None:
     """Print a page of the documentation, or the names of all.
 
-    dpvb docs choosing
+    dpvb docs how-to/tables
     """
     paths = pages()
     if page is None:
@@ -37,7 +37,7 @@ def docs(page: Annotated[str | None, typer.Argument(help="Its name; left out: al
     # The last part of a name is enough where one page alone has it.
     able = [name for name in paths if name == asked] or [name for name in paths if name.split("/")[-1] == asked]
     if len(able) != 1:
-        near = " or ".join(map(repr, able or get_close_matches(asked, paths, 1) or ["choosing"]))
+        near = " or ".join(map(repr, able or get_close_matches(asked, paths, 1) or ["index"]))
         raise ParameterError(f"PAGE must be one of those that `dpvb docs` names, such as {near}, got {page!r}.")
     echo(paths[able[0]].read_text(encoding="utf-8").rstrip())
 

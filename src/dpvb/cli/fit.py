@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,8 +28,10 @@ from dpvb.cli.reading import READINGS, read
 from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import progress_bar, remark, spent
 from dpvb.guards.errors import CheckpointError, ParameterError
+from dpvb.guards.strangers import imported
 
 if TYPE_CHECKING:
+    from dpvb import Model
     from dpvb.estimators.base import PrivateEstimator
 
 # What every example says itself.
@@ -49,7 +51,7 @@ class Kinds(Commands):
 
     def get_command(self, ctx: Any, name: str) -> Any:
         """A kind's command; None for another name."""
-        return _command(name) if name in kinds() else None
+        return _command(name) if name in kinds() or ":" in name else None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, for which no kind is imported."""
@@ -91,11 +93,83 @@ def kinds() -> dict[str, type[PrivateEstimator]]:
     return {name: kind for name, kind in named if name is not None}
 
 
-def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
-    """The function that a kind's command calls; its signature has the options."""
+def kind_named(name: str) -> type[PrivateEstimator]:
+    """The kind of a command; of MODULE:CLASS it is the estimator of any model."""
+    from dpvb.estimators import Private
+
+    return Private if ":" in name else kinds()[name]
+
+
+def model_named(name: str) -> type[Model]:
+    """The class of a model of one's own, of a module that was imported.
+
+    Raises:
+        ParameterError: for any other name.
+    """
+    from dpvb import Model
+
+    kind = imported(name)
+    if not (isinstance(kind, type) and issubclass(kind, Model) and is_dataclass(kind)):
+        raise ParameterError(
+            f"{name} must be a dpvb.Model that is a frozen dataclass, in a module that is imported: dpvb --import "
+            f"{name.partition(':')[0]} fit {name} ..."
+        )
+    return kind
+
+
+def options_of_model(kind: type[Model], taken: Container[str]) -> Iterator[inspect.Parameter]:
+    """The options of a model's fields; several values are written with commas.
+
+    Args:
+        kind: the class of the model.
+        taken: names of options of the estimator; a field of such a name keeps its default.
+
+    Raises:
+        ParameterError: for a field without a default that no option can give.
+    """
+    hints = get_type_hints(kind)
+    for field in fields(kind):  # type: ignore[arg-type]
+        hint, is_needed = hints[field.name], field.default is MISSING
+        plain = str if get_origin(hint) is tuple else _plain(hint)
+        if field.name in taken or plain is None:
+            if is_needed:
+                raise ParameterError(f"{kind.__name__}.{field.name} needs a default: no option can give it.")
+            continue
+        word = f"--{field.name.replace('_', '-')}"
+        default = inspect.Parameter.empty if is_needed else field.default
+        if isinstance(default, tuple):
+            default = ",".join(map(str, default))
+        option = typer.Option(
+            f"{word}/--no-{word[2:]}" if plain is bool else word,
+            show_default=not is_needed,
+            rich_help_panel=None if is_needed else "the model",
+        )
+        yield inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[plain, option]
+        )
+
+
+def _field(value: Any, hint: Any) -> Any:
+    """The value of a model's field by its option."""
+    if get_origin(hint) is not tuple or not isinstance(value, str):
+        return value
+    kind = get_args(hint)[0]
+    try:
+        return tuple(kind(part.strip()) for part in value.split(",") if part.strip())
+    except (TypeError, ValueError):
+        raise ParameterError(f"{value!r} must be values with commas between, each a {kind.__name__}.") from None
+
+
+def fitting(name: str) -> Callable[..., None]:
+    """The function that a kind's command calls; its signature has the options, and those of a model of one's own."""
     from dpvb.runs.run import Run
 
-    of_model, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
+    kind = kind_named(name)
+    of_estimator, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
+    parts = (
+        {} if ":" not in name else {option.name: option for option in options_of_model(model_named(name), of_estimator)}
+    )
+
     of_the_run = inspect.signature(Run).parameters
 
     def command(
@@ -115,12 +189,14 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
     ) -> None:
         if given["checkpoint"] is not None and not rehearse:
             call = {**given, "out": out, "overwrite": overwrite, "quiet": quiet}
-            resumption.remember(given["checkpoint"], f"fit_{kind.command}", call)
+            resumption.remember(given["checkpoint"], f"fit_{name}", call)
         files.check_target(out, overwrite)
         parameters = inspect.signature(kind).parameters
-        model = kind(
-            **{name: value_of(name, value, hints[name]) for name, value in given.items() if name in parameters}
-        )
+        values = {name: value_of(name, value, hints[name]) for name, value in given.items() if name in parameters}
+        if parts:
+            of_fields = get_type_hints(own_model := model_named(name))
+            values["model"] = own_model(**{field: _field(given.pop(field), of_fields[field]) for field in parts})
+        model = kind(**values)
         run = Run(**{name: value for name, value in given.items() if name in of_the_run})
         if rehearse:
             rehearsal.rehearse(model, given, run, quiet=quiet)
@@ -139,8 +215,8 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
 
     *shared, _ = inspect.signature(command, eval_str=True).parameters.values()
     # Those first that must be given.
-    ordered = [*of_files(kind), *of_model.values(), *shared]
-    ordered.sort(key=lambda option: option.default is not option.empty)
+    every = (*of_files(kind), *parts.values(), *of_estimator.values(), *shared)
+    ordered = sorted(every, key=lambda option: option.default is not option.empty)
     command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     command.__annotations__ = {option.name: option.annotation for option in ordered}
     return command
@@ -164,11 +240,11 @@ def _told_of_stops(model: PrivateEstimator, out: Path, checkpoint: Path | None) 
 @cache
 def _command(name: str) -> Any:
     """A kind's command, of what its class and its way of reading say."""
-    kind = kinds()[name]
+    kind = kind_named(name)
     words = needed(kind) if kind.example is None else f"{kind.example} "
     about = inspect.cleandoc(READINGS[str(kind.reads)].__doc__ or "").format(name=name, needed=words)
     program = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    program.command(name, help=f"{summary(inspect.getdoc(kind))}\n\n{about}")(fitting(kind))
+    program.command(name, help=f"{summary(inspect.getdoc(kind))}\n\n{about}")(fitting(name))
     return typer.main.get_command(program)
 
 
@@ -283,10 +359,11 @@ def resume(
         dpvb resume notes.run
     """
     command, given = resumption.kept(checkpoint)
-    commands = {f"fit_{name}": kind for name, kind in kinds().items()}
-    if command not in commands:
+    name = command.removeprefix("fit_")
+    if name not in kinds() and ":" not in name:
         raise CheckpointError(f"{checkpoint}: its call is of {command!r}, which this version does not know.")
-    kind, callback = commands[command], fitting(commands[command])
+    kind = kind_named(name)
+    callback = fitting(name)
     # Earlier versions kept the options' names.
     names = {word: name for name, word in kind.spelled.items()}
     given = {names.get(word, word): value for word, value in given.items()}
@@ -298,5 +375,5 @@ def resume(
     call = resumption.arguments(checkpoint, callback, given)
     resumption.check_run(checkpoint, call)
     files.check_target(call["out"], overwrite)
-    remark(f"going on with `fit {kind.command}` of {resumption.shown(callback, call)}")
+    remark(f"going on with `fit {name}` of {resumption.shown(callback, call)}")
     callback(**call)

@@ -163,7 +163,7 @@ def _faults(schema: Schema, name: str, cells: Mapping[str, Cells]) -> dict[str, 
     if name in beside:
         role, bound = beside[name]
         return _faults_of_numbers(as_numbers(column), max(LOWEST[role], -bound), bound)
-    if target.kind == "logistic":
+    if target.response.is_label:
         return _faults_of_labels(Categories(target.classes), column, False)
     if target.kind == "numeric":
         return _faults_of_numbers(as_numbers(column), *target.response.range)

@@ -1,10 +1,11 @@
-"""`dpvb plan`: what a budget buys, of a model by its name, or of equal releases; no data are read."""
+"""`dpvb plan`: the forecast of a fit of a model, or what a budget buys of equal releases; no data are read."""
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from dpvb.cli import options
-from dpvb.cli.fit import Kinds, kinds, needed, of_files, options_of, summary, value_of
+from dpvb.cli.fit import Kinds, kinds, needed, of_files, options_of, summary, value_of, word_of
 from dpvb.cli.root import app
-from dpvb.cli.terminal import echo, new_console, print_json, print_table, working
-from dpvb.guards.errors import ParameterError, check_integer
+from dpvb.cli.terminal import echo, print_json, print_table, working
+from dpvb.guards.errors import ParameterError, check_integer, check_number
 
 if TYPE_CHECKING:
     from dpvb.estimators.base import PrivateEstimator
@@ -46,7 +47,7 @@ app.add_typer(plan, name="plan")
 
 def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
     """The function that plans a kind; its signature has the options."""
-    own, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
+    parameters, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
     columns = {option.name: option for option in of_files(kind) if option.name in _OF_COLUMNS}
     if kind.reads not in ("sequences", "table"):
         width = inspect.Parameter("width", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Width)
@@ -56,24 +57,26 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
         from dpvb.data import Schema
         from dpvb.estimators.planned import plan as planned
 
-        known = inspect.signature(kind).parameters
-        model = kind(**{name: value_of(name, value, hints[name]) for name, value in given.items() if name in known})
-        declared = {name: given[name] for name in columns if name not in known}
+        names = inspect.signature(kind).parameters
+        model = kind(**{name: value_of(name, value, hints[name]) for name, value in given.items() if name in names})
+        declared = {name: given[name] for name in columns if name not in names}
         if declared.get("schema") is not None:
             declared["schema"] = Schema.load(declared["schema"])
         units = check_integer("units", units, low=1)
         with working("accounting"):
-            found = planned(model, units, **declared)
+            forecast = planned(model, units, **declared)
+        name, size = forecast.size
+        forecast = replace(forecast, size=(word_of(kind, name), size))
         if plot is not None:
-            found.plot(plot)
+            forecast.plot(plot)
         if as_json:
-            print_json(found.to_dict())
+            print_json(forecast.to_dict())
         else:
-            echo(str(found))
+            echo(str(forecast))
 
     shared = inspect.signature(run, eval_str=True).parameters
     ordered = sorted(
-        [shared["units"], *columns.values(), *own.values(), shared["plot"], shared["as_json"]],
+        [shared["units"], *columns.values(), *parameters.values(), shared["plot"], shared["as_json"]],
         key=lambda option: option.default is not option.empty,
     )
     run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
@@ -88,7 +91,7 @@ def _command(name: str) -> Any:
     about = "Everything is public: no data are read, and nothing is spent."
     program = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     text = (
-        f"What to expect of: {summary(inspect.getdoc(kind))}\n\n{about}\n\n    dpvb plan {name} --units 20000 "
+        f"Forecast a fit of: {summary(inspect.getdoc(kind))}\n\n{about}\n\n    dpvb plan {name} --units 20000 "
         f"{needed(kind)}--epsilon 1 --delta 1e-5"
     )
     program.command(name, help=text)(planning(kind))
@@ -122,14 +125,6 @@ def of_releases(
             rich_help_panel=options.PLAN,
         ),
     ] = math.sqrt(2.0),
-    vocabulary_share: Annotated[
-        float | None,
-        typer.Option(
-            help="Part of the budget that finds words, as `fit lda --vocabulary private` does: how many documents must "
-            "use a word. Needs --epsilon.",
-            show_default=False,
-        ),
-    ] = None,
     methods: Annotated[
         bool, typer.Option("--methods", help="Also what every accounting method makes of the same releases.")
     ] = False,
@@ -137,129 +132,81 @@ def of_releases(
 ) -> None:
     """Say what a budget buys, before any data are touched.
 
-    With the NAME of a model, says what to expect of a fit to so many units, which of epsilon, units and model size must
-    give where that is nothing, and what an attacker gains; `dpvb plan lda --help` explains one of them. Without,
-    shows what (epsilon, delta) means for one unit, the noise that meets it, what the same releases promise at other
-    values of delta, and what 4 and 16 times the compute would buy. Reads no data and spends nothing.
+    With the NAME of a model, forecasts how well a fit knows its result, which epsilon, number of units or size of the
+    model would bring it out of the noise, and what an attacker gains; `dpvb plan lda --help` explains one of them.
+    Without a NAME, shows what (epsilon, delta) means for one unit, the noise that meets it, what the same
+    releases guarantee at other values of delta. Reads no data and spends nothing.
 
         dpvb plan --epsilon 1 --delta 1e-5 --num-steps 20
 
         dpvb plan --noise-multiplier 1.24 --sampling-prob 0.05 --delta 1e-4 --json
 
         dpvb plan lda --units 2000 --width 7702 --topics 10 --epsilon 1 --delta 1e-5
-
-        dpvb plan --epsilon 1 --vocabulary-share 0.2
     """
     if context.invoked_subcommand is not None:
         return
     from dpvb import accounting
-    from dpvb.accounting import Event, doubts, planning
-    from dpvb.results.statement import percent
+    from dpvb.accounting import Event, doubts
+    from dpvb.accounting.answers import as_json as plain
+    from dpvb.accounting.events import named_sampler
+    from dpvb.results.forecast import attack
 
+    if (epsilon is None) == (noise_multiplier is None):
+        raise ParameterError("give epsilon, to calibrate the noise, or noise_multiplier, to ask for its epsilon.")
+    budget = math.inf if epsilon is None else check_number("epsilon", epsilon, low=0, high=math.inf, closed="neither")
+    sampler, rate = named_sampler(sampling_prob, batch_size, num_examples)
     shape: dict[str, Any] = {
-        "delta": delta,
-        "noise_multiplier": noise_multiplier,
-        "num_steps": num_steps,
-        "sampling_prob": sampling_prob,
-        "batch_size": batch_size,
-        "num_examples": num_examples,
-        "neighboring_relation": neighboring_relation,
+        "sampler": sampler,
+        "sampling_prob": rate,
+        "num_steps": check_integer("num_steps", num_steps, low=1, high=10**7),
+        "swap_ratio": swap_ratio,
     }
+    relation: Any = neighboring_relation
     with working("accounting"):
-        facts = planning.plan_facts(epsilon=epsilon, swap_ratio=swap_ratio, **shape)
-    doubts.warn(
-        math.inf if epsilon is None else epsilon,
-        delta,
-        unit="unit",
-        num_units=num_examples,
-        events=[Event(facts["sampler"], facts["sampling_prob"], facts["noise_multiplier"], facts["num_steps"])],
-    )
-    found = ""
-    if vocabulary_share is not None:
-        with working("accounting"):
-            facts["vocabulary"], found = _vocabulary(vocabulary_share, {"epsilon": epsilon, **shape})
+        noise = noise_multiplier
+        if noise is None:
+            noise = accounting.noise_multiplier(epsilon=budget, delta=delta, neighboring_relation=relation, **shape)
+        events = [Event(noise_multiplier=noise, **shape)]
+        by_method = accounting.compare(events, delta=delta, neighboring_relation=relation)
+        curve = accounting.curve(events, neighboring_relation=relation)
+        power = accounting.power(events, neighboring_relation=relation)
+    spent = by_method["pld"]
+    assert spent is not None  # This method applies to every plan.
+    doubts.warn(budget, delta, unit="unit", num_units=num_examples, events=events)
+    averaged = noise / (rate * math.sqrt(num_steps))
     if as_json:
+        facts = {"epsilon": plain(spent), "delta": delta, "noise_multiplier": noise, **shape}
+        facts["neighboring_relation"] = neighboring_relation
+        facts["noise_of_average"] = averaged
+        facts["curve"] = [[d, plain(e)] for d, e in curve]
+        facts["methods"] = {name: value if value is None else plain(value) for name, value in by_method.items()}
+        facts["unproven_methods"] = list(accounting.UNPROVEN_METHODS)
         print_json(facts)
         return
-    out = new_console()
-    if found:
-        out.print(found)
-    if isinstance(facts["epsilon"], float):
-        alarms = accounting.true_positive_rate(
-            [(delta, facts["epsilon"]), *((d, e) for d, e in facts["curve"] if isinstance(e, float))]
-        )
-        out.print(
-            f"epsilon = {_number(facts['epsilon'])}: whoever gives even odds to one unit's presence becomes at most "
-            f"{percent(accounting.belief(facts['epsilon']))} sure of it, but for a probability of {delta:g}; a test "
-            f"with 1 % false alarms finds at most {percent(alarms)} of those who are there."
-        )
-    out.print(
-        f"noise multiplier {facts['noise_multiplier']:.6g}: {facts['num_steps']} releases "
-        f"({facts['sampler']}, sampling probability {facts['sampling_prob']:.6g}, {facts['neighboring_relation']}) "
-        f"cost epsilon = {_number(facts['epsilon'])} at delta = {facts['delta']:g}"
+    if math.isfinite(spent):
+        echo(f"epsilon = {spent:.5g}. {attack(accounting.belief(spent), power, 'unit', delta)}")
+    echo(
+        f"noise multiplier {noise:.6g}: {num_steps} releases ({sampler}, sampling probability {rate:.6g}, "
+        f"{neighboring_relation}) cost epsilon = {spent:.5g} at delta = {delta:g}. The noise of the average over all "
+        f"releases, over the clip norm, is {averaged:.4g}."
     )
     print_table(
         "The same releases at other values of delta, all at once",
         ["delta", "epsilon"],
-        [[f"{d:g}", _number(e)] for d, e in facts["curve"]],
+        [[f"{d:g}", f"{e:.5g}"] for d, e in curve],
     )
     if methods:
-        unproven = facts["unproven_methods"]
         print_table(
-            f"The same releases by every method, at delta = {facts['delta']:g}",
+            f"The same releases by every method, at delta = {delta:g}",
             ["method", "epsilon", ""],
             [
-                [name, "-" if value is None else _number(value), _remark(name, value, unproven)]
-                for name, value in facts["methods"].items()
+                [name, "-" if value is None else f"{value:.5g}", _remark(name, value, accounting.UNPROVEN_METHODS)]
+                for name, value in by_method.items()
             ],
         )
-    if not facts["compute"]:
-        return
-    print_table(
-        "What compute buys at this epsilon; the noise is that of the average over all steps, over the clip norm",
-        ["compute", "sampling prob.", "steps", "noise multiplier", "noise of the average"],
-        [
-            [
-                f"{row['compute']}x",
-                f"{row['sampling_prob']:.4g}",
-                str(row["num_steps"]),
-                f"{row['noise_multiplier']:.4g}",
-                f"{row['noise_of_average']:.4g}",
-            ]
-            for row in facts["compute"]
-        ],
-    )
 
 
-def _vocabulary(share: float, shape: dict[str, Any]) -> tuple[dict[str, float], str]:
-    """What finding words by a share of the budget comes to, as facts and in words."""
-    from dpvb.core.names import Threshold
-    from dpvb.estimators.lda import LDA
-
-    if shape["epsilon"] is None:
-        raise ParameterError("vocabulary_share= needs epsilon=, of which it is a part.")
-    model = LDA(vocabulary="private", vocabulary_share=share, **shape)
-    mechanism = model.task([]).plan.releases[0].mechanism
-    assert isinstance(mechanism, Threshold)
-    facts = {
-        "share": share,
-        "added_delta": mechanism.added_delta,
-        "noise_multiplier": mechanism.noise_multiplier,
-        "threshold": mechanism.threshold,
-    }
-    few, many = (math.ceil(mechanism.threshold * math.sqrt(t)) for t in (10, 100))
-    return facts, (
-        f"words by {share:g} of the budget: noise multiplier {mechanism.noise_multiplier:.4g}, and "
-        f"{mechanism.added_delta:g} of delta. A word is found that about {many:,} documents of a hundred different "
-        f"words use, or {few:,} of ten. What follows is the same budget without them."
-    )
-
-
-def _remark(name: str, value: float | None, unproven: list[str]) -> str:
+def _remark(name: str, value: float | None, unproven: Collection[str]) -> str:
     if value is None:
         return "does not apply"
     return "claimed by the papers, no guarantee" if name in unproven else ""
-
-
-def _number(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.5g}"

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from dpvb.cli import log
 from dpvb.cli.terminal import echo, remark
 from dpvb.guards.errors import DpvbError, DpvbWarning, reason_of
+from dpvb.guards.imports import import_own
 from dpvb.version import __version__
 
 # As a shell says it of a program that Ctrl-C has stopped, and of one whose output nobody reads any more.
@@ -140,6 +141,17 @@ def _print_version(asked: bool) -> None:
 
 @app.callback()
 def _no_command(
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="Import a module with models of your own, which the command may then name as MODULE:CLASS: an "
+            "installed one, or MODULE.py of this folder. No file has a module imported. Before "
+            "the command; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
@@ -147,3 +159,5 @@ def _no_command(
     # Whatever the terminal cannot show is a question mark there.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
+    for module in modules or ():
+        import_own(module)

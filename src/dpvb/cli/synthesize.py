@@ -24,7 +24,7 @@ _TOGETHER = 10_000
 def synthesize(
     context: typer.Context,
     data: Annotated[
-        Path, typer.Argument(help="A mixture or a model of sequences that `dpvb fit` wrote; or a private table.")
+        Path, typer.Argument(help="A model that `dpvb fit` wrote, of a kind that draws rows; or a private table.")
     ],
     rows: Annotated[int, typer.Option(help="Rows, or people with a sequence each: a public number, not the data's.")],
     out: Annotated[Path, typer.Option(help="The .csv file to write.")],
@@ -72,21 +72,26 @@ def synthesize(
         data = _fitted(context, data, out.with_suffix(".dpvb"), seed, overwrite)
     elif context.args:
         raise ParameterError(f"{context.args[0]} belongs to the fit of a table; a model has been fitted.")
-    model = files.load_model(data, "groups", "steps", "motion")
+    model = files.load_model(data, "sample")
     is_of_sequences = model.reads == "sequences"
-    if is_of_sequences and (number or fidelity is not None):
-        raise ParameterError("--tables and --fidelity belong to a mixture; this model is of sequences.")
+    if (number or fidelity is not None) and not hasattr(model, "fidelity"):
+        raise ParameterError(f"--tables and --fidelity belong to a mixture; this model is a {type(model).__name__}.")
     if not is_of_sequences and length is not None:
         raise ParameterError("--length belongs to a model of sequences, such as `dpvb fit markov-chain` writes.")
     from dpvb.estimators import Mixture
     from dpvb.estimators.base import generator
+    from dpvb.estimators.ranges import places
 
     rng, shown = generator("seed", seed), ""
     for path in targets:
         if is_of_sequences:
             _write(path, _sequences(model, rows, length, rng))
             continue
-        drawn = Mixture.sample(model, rows, rng, parameters="draw" if number else "mean")
+        if isinstance(model, Mixture):
+            drawn = Mixture.sample(model, rows, rng, parameters="draw" if number else "mean")
+        else:
+            drawn = model.sample(rows, rng)
+            drawn = drawn if isinstance(drawn, dict) else dict(zip(places(drawn.shape[1]), drawn.T, strict=True))
         _write(path, [[*drawn], *zip(*(values.tolist() for values in drawn.values()), strict=True)])
         if fidelity is not None:
             shown += pages.title(path.name) + model.fidelity(drawn, synthetic=True)._repr_html_()

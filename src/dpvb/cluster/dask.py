@@ -40,12 +40,12 @@ class Parcel:
 class DaskEngine:
     """The workers of a Dask client, which is the caller's; a worker has one task in a step.
 
-    Parts that are sent lie with the scheduler too, from where a worker that takes over gets them; files are read by
-    the workers alone. Sums come straight from the workers, unless the client says `direct_to_workers=False`. A
-    worker's malloc may keep 64 MiB of what a pass has freed, as it would outside Dask. What a worker spills to its disk
-    is its user's alone. The whole cluster is inside the wall: what crosses it are sums without noise. It must be one
-    owner's, with TLS (`distributed.Security`) wherever it listens beyond a machine, and `dashboard_address=None`: a
-    page of Dask's that is open beyond the machine shows how large data are (see `shows_pages`).
+    Parts that are sent lie with the scheduler too, from where a worker that takes over gets them; files are read by the
+    workers alone. Sums come straight from the workers, unless the client says `direct_to_workers=False`. What a worker
+    spills to its disk is its user's alone. The whole cluster is inside the wall: what crosses it are sums without
+    noise. It must be one owner's, with TLS (`distributed.Security`) wherever it listens beyond a machine, and
+    `dashboard_address=None`: a page of Dask's that is open beyond the machine shows how large data are (see
+    `shows_pages`).
 
     Raises:
         ParameterError: for a client that is closed, asynchronous, or without workers, and for a cluster that listens

@@ -7,13 +7,11 @@ it. A process that fails says that it failed, and nothing else: whatever the err
 
 from __future__ import annotations
 
-import ctypes
 import io
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
 from dpvb.guards.errors import ParameterError
@@ -24,8 +22,6 @@ Task = Callable[[Mapping[int, Any], Any, Mapping[int, Any]], Any]
 
 
 _HELD = "held"
-# What mallopt(3) calls M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, with the most that glibc lets them grow to by itself.
-_KEPT = {-1: 2**26, -3: 2**25}
 
 
 class PartMissing(Exception):  # noqa: N818
@@ -105,22 +101,9 @@ def shared_out(num_parts: int, num_workers: int) -> list[tuple[int, ...]]:
 def answered(task: Task, told: bytes, own: Mapping[int, Any], parts: Mapping[int, Any], model: object) -> Answered:
     """Do a task where the parts are held; nothing is raised, printed or warned."""
     answer = None
-    _keep_memory()
     with suppress(Exception), silence(logs=True):
         answer = task(parts, _Unpacker(io.BytesIO(told), model).load(), own)
     return Answered(tuple(parts), answer)
-
-
-@cache
-def _keep_memory() -> None:
-    """Have this process's malloc keep what a chunk has freed for the next one.
-
-    Dask sets for its workers, and for whatever is started beside them, that all memory goes back at once. Every array
-    of a pass would then lie in pages that the kernel has just cleared: a tenth of the time of a step.
-    """
-    with suppress(Exception):  # Only glibc has it.
-        for setting, most in _KEPT.items():
-            ctypes.CDLL(None).mallopt(setting, most)
 
 
 def opened(part: bytes) -> Any:

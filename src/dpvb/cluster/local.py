@@ -9,18 +9,19 @@ import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Self, final
+from typing import Any, BinaryIO, Self, final
 
-from dpvb.cluster.engine import Answered, Task, packed, shared_out
-from dpvb.cluster.process import receive, send
+from dpvb.cluster.engine import Answered, Task, answered, opened, packed, shared_out
 from dpvb.guards.errors import ParameterError, check_integer
 
 # How often one task is tried: its process may be killed by something that has nothing to do with it.
 _ATTEMPTS = 4
+# Bytes that say how long a message is.
+_HEAD = 8
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 # The current folder may be that of the data, and what lies there is nobody's code: it is on the path only if this
 # process names it by its whole name, as it does for a script of that folder.
-_MAIN = "import sys; sys.path[:] = sys.argv[1:]; from dpvb.cluster.process import main; main()"
+_MAIN = "import sys; sys.path[:] = sys.argv[1:]; from dpvb.cluster.local import main; main()"
 
 
 @final
@@ -151,3 +152,57 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _whole(text: str | None, default: int) -> int:
     return int(text) if text is not None and text.isdigit() and int(text) > 0 else default
+
+
+# The other end of the pipes
+
+
+def send(pipe: Any, message: bytes) -> None:
+    """Write one message.
+
+    Raises:
+        OSError: if nobody reads the pipe any more.
+    """
+    pipe.write(len(message).to_bytes(_HEAD, "little"))
+    pipe.write(message)
+    pipe.flush()
+
+
+def receive(pipe: Any) -> bytes:
+    """Read one message.
+
+    Raises:
+        EOFError: if the pipe has ended.
+    """
+    head = pipe.read(_HEAD)
+    message: bytes = pipe.read(int.from_bytes(head, "little")) if len(head) == _HEAD else b""
+    if len(head) < _HEAD or len(message) < int.from_bytes(head, "little"):
+        raise EOFError
+    return message
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Hold a model and parts, and answer for them until the pipe ends."""
+    parts: dict[int, Any] = {}
+    model: Any = None
+    while True:
+        try:
+            task, told, own = pickle.loads(receive(requests))
+        except EOFError:
+            return
+        if task is None:
+            parts, model = {}, opened(told)
+            parts = {part: opened(data) for part, data in own.items()}
+            send(answers, pickle.dumps(True))
+        else:
+            send(answers, pickle.dumps(answered(task, told, own, parts, model), protocol=5))
+
+
+def main() -> None:
+    """Serve on standard input and output, which nothing else in this process sees: a model's prints go nowhere."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nowhere, number)
+    with requests, answers:
+        serve(requests, answers)

@@ -131,6 +131,14 @@ class Plan:
         counts = Counter(release.event() for release in self.releases)
         return [replace(event, num_steps=count) for event, count in counts.items()]
 
+    def noise_stds(self, name: str) -> list[float]:
+        """Noise std of the full-data sum of a block, for each of its releases in order."""
+        return [
+            release.noise_std(name) / release.mechanism.sampler.sampling_prob
+            for release in self.releases
+            if name in release.blocks
+        ]
+
     def scaled(self, scale: float) -> Plan:
         """The same plan with all noise multipliers scaled."""
         counts_of_phase = {

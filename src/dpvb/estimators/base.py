@@ -37,13 +37,13 @@ from dpvb.data.tables.table import Table
 from dpvb.data.times import microseconds
 from dpvb.estimators import rehearsal
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.noise_of_means import of_means
 from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
 from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import (
     DpvbWarning,
     FewUnitsWarning,
+    LostInNoiseWarning,
     ModelFileError,
     ParameterError,
     PrivacyError,
@@ -57,7 +57,7 @@ from dpvb.models.declared import declared, told
 from dpvb.results import model_file, pictures, trees
 from dpvb.results.audit_report import Report
 from dpvb.results.figures import Figure
-from dpvb.results.forecast import MOST, Forecast, searched
+from dpvb.results.forecast import Knowledge
 from dpvb.results.page import Page
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.journal import RunJournal
@@ -189,6 +189,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     reads: ClassVar[str | None] = None
     #: The frozen dataclass of what a kind learns: with its parameters it is the fitted model.
     record: ClassVar[type]
+    #: The parameter that is the size of the model, where one is.
+    size_parameter: ClassVar[str | None] = None
     #: Smallest num_steps, where one is given.
     least_steps: ClassVar[int] = 1
     #: NAME of `dpvb fit NAME`, for the class that says it alone.
@@ -309,7 +311,9 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 task, q = self._run(task, replace(run, progress=tell))
                 self.take(task, q)
         self._name_features(column_names(X))
-        self._look_back(task)
+        if (learned := self._knowledge_of_result()) is not None:
+            self.privacy_: PrivacyStatement = replace(self.privacy_, remarks=(f"{learned}.",))
+            self._warn_if_weak(learned, "was found", stacklevel=3)
         return self
 
     def _name_features(self, names: tuple[str, ...] | None) -> None:
@@ -387,28 +391,6 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 copy.take(*copy._run(task, run, rehearses=True))
         return copy  # type: ignore[no-any-return]
 
-    def expect(
-        self,
-        n: int,
-        width: int | None = None,
-        *,
-        schema: Schema | None = None,
-        vocabulary: Sequence[str] | None = None,
-        responses: int | None = None,
-    ) -> Forecast:
-        """What to expect of a fit to about n units, from public facts alone; reads nothing and spends nothing.
-
-        Args:
-            n: roughly how many units there will be, a number that does not come from the data.
-            width, schema, vocabulary, responses: what is public of the columns, as in `rehearse`.
-
-        Raises:
-            ParameterError: for a number outside its range, or for what a fit would be refused.
-        """
-        number = check_integer("n", n, low=1, high=MOST)
-        task, plan = self._foreseen(width=width, schema=schema, vocabulary=vocabulary, responses=responses)
-        return searched(lambda many: self._forecast(task, plan, many), number)
-
     def _foreseen(self, **columns: Any) -> tuple[Task, Plan]:
         """What a fit would do in declared columns, and its releases as they are calibrated for it."""
         own = None if self._opens else getattr(self, "vocabulary", None)
@@ -417,9 +399,25 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             task = self.task(**rehearsal.made_up(self, 1, **columns, grouped=False))
         return task, task.plan
 
-    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        """What a plan lets one expect of n units; a kind without a measure of its own has the noise of means."""
-        return of_means(plan.unit, plan, n)
+    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+        """How well the result is known after a fit to n units under a calibrated plan: of every forecast the source.
+
+        By default the noise of means.
+        """
+        return Knowledge.of_means(plan, n)
+
+    def _knowledge_of_result(self) -> Knowledge | None:
+        """How well the result of this fit is known, by its released numbers alone; None: nothing is said of it."""
+        return None
+
+    def _warn_if_weak(self, knowledge: Knowledge, where: str, *, stacklevel: int) -> None:
+        if knowledge.is_weak:
+            warnings.warn(
+                f"{knowledge} {where}. Noise hides the result, which needs {knowledge.needs}. `dpvb.plan` forecasts "
+                "how many units, which epsilon or which smaller model would reach that.",
+                LostInNoiseWarning,
+                stacklevel=stacklevel,
+            )
 
     def _sampler(self) -> Sampler:
         """The sampler that the public parameters name; without any, the full batch."""
@@ -505,16 +503,19 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         A rehearsal has made-up data: no ledger is charged, and the statement says so.
         """
         plan, rng = task.plan, generator("random_state", self.random_state)
+        expected = None if self.num_examples is None else self._knows(task, plan, self.num_examples)
+        is_lost = expected is not None and expected.is_weak
         doubts.warn(
             self.epsilon,
             self.delta,
             unit=plan.unit,
             num_units=self.num_examples,
-            events=plan.events(),
+            events=() if is_lost else plan.events(),
             counting=SHARES[COUNTED],
             stacklevel=4,
         )
-        self._expect(task, plan)
+        if expected is not None:
+            self._warn_if_weak(expected, f"is forecast for {self.num_examples:,} {plan.unit}s", stacklevel=4)
         progress = (lambda step, plan: None) if run.progress is None else run.progress
         charging: AbstractContextManager[RunJournal | None] = nullcontext()
         if not rehearses:
@@ -574,12 +575,6 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _opened(self, task: Task, plan: Plan, journal: RunJournal | None) -> tuple[Task, Plan, Journal]:
         """Make the release by which the columns are known: how the fit goes on with its task, plan and journal."""
         raise NotImplementedError
-
-    def _expect(self, task: Task, plan: Plan) -> None:
-        """Warn, before anything is spent, of what public facts let one expect of a calibrated plan."""
-
-    def _look_back(self, task: Task) -> None:
-        """Say in `privacy_` what the released numbers of a fit show of its result."""
 
     def promise(self, statement: PrivacyStatement, notes: Mapping[str, Any]) -> None:
         """Keep what a run promises as `privacy_`, and warn of what its released counts say of it.

@@ -33,7 +33,6 @@ from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.estimators.base import PrivateEstimator, Task
 from dpvb.estimators.earlier import check_columns, opened, told
-from dpvb.estimators.noise_of_means import averaged, middle, stds_of
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice
 from dpvb.models.regression import tuned
@@ -41,7 +40,7 @@ from dpvb.models.regression.foreseen import Noise, ScoreFacts, stds
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import Declared
 from dpvb.results.coefficients import CoefficientTable, Normal, TableHead
-from dpvb.results.forecast import Forecast, two_digits
+from dpvb.results.forecast import Knowledge, geometric_mean
 
 # The head of a table names so many columns.
 _MOST_NAMED = 8
@@ -321,13 +320,13 @@ def _pair(name: str, value: Any, half: float) -> tuple[float, float]:
 
 # Standard deviation of a coefficient with which an effect of twice as much can be told from none.
 _WORTH = 0.1
-# Standard deviation of the prior of a number's coefficient, and the share of its variance that says it decides.
-_PRIOR, _DECIDED = 1.0, 0.5
+# Standard deviation of the prior of a number's coefficient.
+_PRIOR = 1.0
 # The share of rows of the category that is forecast.
 _SHARE = 0.1
 
 
-def of_coefficients(task: Task, plan: Plan, n: float, scores: ScoreFacts, unit: str) -> Forecast:
+def known_coefficients(task: Task, plan: Plan, n: float, scores: ScoreFacts, unit: str) -> Knowledge:
     """The standard deviation of every column's coefficient: of a number per standard deviation of the number.
 
     Of categories it is that of a level that a tenth of the rows have.
@@ -340,34 +339,22 @@ def of_coefficients(task: Task, plan: Plan, n: float, scores: ScoreFacts, unit: 
     """
     model, schema = task.model, task.notes["schema"]
     columns, constant = model.declared or Declared.plain(model.n_features), task.notes["constant"]
-    first, of_score = int(constant > 0), stds_of(plan, "score")
-    noise = averaged(of_score[math.floor(tuned.AVERAGE_START * len(of_score)) :])
+    first, of_score = int(constant > 0), plan.noise_stds("score")
+    averaged = of_score[math.floor(tuned.AVERAGE_START * len(of_score)) :]
+    noise = 0.0 if min(averaged) == 0 else math.fsum(std**-2 for std in averaged) ** -0.5
+    terms = _terms(schema, columns, first)
     seen_2d = np.hstack([np.ones((2, first)), _seen(schema, model.n_features - first)])
-    moments, last = (sum(stds_of(plan, name)) for name in ("curvature", "curvature_at_mean"))  # Once, or never.
-    std_d = stds(columns, constant, seen_2d, n, Noise(noise, moments, last), scores)
-    stds_of_columns = _by_column(schema, std_d[first:])
-    numbers = [
-        std
-        for (name, std), is_number in zip(stds_of_columns, _numbers(schema, columns, first), strict=True)
-        if is_number
-    ]
-    usual = middle(np.array(numbers or [std for _, std in stds_of_columns]))
-    strength = _WORTH / usual
-    said = f"effects beyond {two_digits(2 * usual)} {unit} per standard deviation of a column told from none"
-    if usual > _PRIOR * math.sqrt(_DECIDED):
-        said = "no effect told from none: the prior decides"
-    return Forecast(
-        num_units=n,
-        unit=task.relative.unit,
-        facts=f"{len(stds_of_columns):,} columns",
-        measure=f"standard deviation of a coefficient in {unit}, of a number per standard deviation of it",
-        values=(("a number" if numbers else "a column", usual), *stds_of_columns),
-        expected=said,
-        strength=strength,
-        then=f"effects beyond {2 * _WORTH:g} are",
-        size="columns",
-        parts=len(stds_of_columns),
-        affordable=len(stds_of_columns) * strength**2,
+    moments, last = (sum(plan.noise_stds(name)) for name in ("curvature", "curvature_at_mean"))  # Once, or never.
+    std_d = stds(columns, constant, seen_2d, n, Noise(noise, moments, last), scores)[first:]
+    by_column = [(name, float(std_d[place])) for name, place, _ in terms]
+    numeric = [std_d[place] for _, place, is_number in terms if is_number]
+    usual = geometric_mean(np.array(numeric or [std for _, std in by_column]))
+    return Knowledge(
+        f"standard deviation of a coefficient, in {unit} per standard deviation of a number",
+        usual,
+        _WORTH,
+        unknown=_PRIOR,
+        details=tuple(by_column),
     )
 
 
@@ -383,15 +370,8 @@ def _seen(schema: Schema | None, width: int) -> Floats:
     return np.hstack(parts)
 
 
-def _by_column(schema: Schema | None, std_d: Floats) -> list[tuple[str, float]]:
-    """Each column's own; of categories that of one which a tenth of the rows have, against a frequent one."""
+def _terms(schema: Schema | None, columns: Declared, first: int) -> list[tuple[str, Any, bool]]:
+    """Name and place of each column, and whether it is a number; of categories a place of one of their levels."""
     if schema is None:
-        return [(f"x{d}", float(std)) for d, std in enumerate(std_d)]
-    return [(term.name, float(std_d[schema.places[term.name]])) for term in schema.terms]
-
-
-def _numbers(schema: Schema | None, columns: Declared, first: int) -> list[bool]:
-    """Which of these are numbers."""
-    if schema is None:
-        return [bool(one) for one in (columns.high_d > columns.low_d)[first:]]
-    return [term.numeric for term in schema.terms]
+        return [(f"x{d}", d, bool(one)) for d, one in enumerate((columns.high_d > columns.low_d)[first:])]
+    return [(term.name, schema.places[term.name], term.numeric) for term in schema.terms]

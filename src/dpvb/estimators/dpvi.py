@@ -14,7 +14,6 @@ from dpvb.core.schedule import Schedule
 from dpvb.data.tables.numbers import Numbers
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.noise_of_means import stds_of
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import NONNEGATIVE, Nonnegatives
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
@@ -25,7 +24,7 @@ from dpvb.models.gradients.numpyro_model import NumPyro
 from dpvb.models.gradients.variational import Variational
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Intervals
-from dpvb.results.forecast import Forecast, two_digits
+from dpvb.results.forecast import Knowledge
 
 #: Ends of a 95 % interval, in standard deviations.
 _NORMAL_95 = 1.959964
@@ -137,27 +136,13 @@ class DPVI(PrivateEstimator):
         if record.scale_tril_pp is not None:
             self.scale_tril_ = record.scale_tril_pp
 
-    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
+    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
         number, start = task.model.density.num_parameters, math.floor(tuned.AVERAGE_START * task.model.num_steps)
-        of_steps = stds_of(plan, "gradient")[start:]
+        of_steps = plan.noise_stds("gradient")[start:]
         noise = of_steps[0] / math.sqrt(len(of_steps))
-        information = n * self.clip**2 * _INFORMATIVE / number
+        information = n * self.clip**2 * _INFORMATIVE / number  # Of gradients that are about as long as the clip.
         std = (1.0 / (1.0 / (1.0 / information + (noise / information) ** 2) + 1.0)) ** 0.5
-        strength = _WORTH / std
-        return Forecast(
-            num_units=n,
-            unit=task.relative.unit,
-            facts=f"{number:,} parameters",
-            measure="standard deviation of a parameter, where gradients of rows are about as long as clip",
-            values=(("a parameter", std),),
-            expected=f"parameters known to ±{two_digits(2 * std)}, where gradients of {task.relative.unit}s are about "
-            "as long as clip",
-            strength=strength,
-            then=f"to ±{2 * _WORTH:g}",
-            size="parameters",
-            parts=number,
-            affordable=number * strength,
-        )
+        return Knowledge("standard deviation of a parameter", std, _WORTH, unknown=1.0)
 
     def facts_for_report(self) -> Iterator[Figure]:
         """Each parameter's mean and 95 % interval."""

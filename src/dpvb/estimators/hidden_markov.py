@@ -17,7 +17,6 @@ from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, generator, unbounded
 from dpvb.estimators.given import Records
-from dpvb.estimators.noise_of_means import stds_of
 from dpvb.estimators.sequences import ChainModel, WindowsModel, to_draw
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
@@ -31,7 +30,6 @@ from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkovPosterior
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
-from dpvb.results.forecast import Forecast, two_digits
 from dpvb.results.groups import GroupTable, Line
 from dpvb.rows.sequences import NumberRows, SequenceRows
 
@@ -39,8 +37,6 @@ from dpvb.rows.sequences import NumberRows, SequenceRows
 _ABOVE_UNIFORM = 3.0
 # Most columns of bits: a block has a number for each pair of patterns.
 _MOST_BITS = 9
-# Noise in an even step, as a share of its weight, up to which steps after windows can pay (visits of pages).
-_PAYS = 0.05
 # Steps over whole sequences, where public facts say that they pay.
 _STEPS = 4
 # A public number of units from which on steps over whole sequences pay. With 17 symbols and 34 states they were better
@@ -72,6 +68,9 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
     clip: float | None = 2.0
 
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_states": "states"}
+    size_parameter: ClassVar[str | None] = "n_states"
+    # At 2 fewer fits told the states apart (`python -m benchmarks forecasts`).
+    _informative: ClassVar[float] = 4.0
     #: What `transition_intervals` says of its estimates.
     _note: ClassVar[str] = (
         "Estimated without priors: the model's own steps, which predict better, may be other numbers."
@@ -141,6 +140,12 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
     @abstractmethod
     def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
         """The steps without bias, and their standard errors."""
+
+    def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
+        v, length = model.n_symbols, model.length
+        weight = foreseen.total(n, model.max_length - length + 1, v, length, model.power, model.bound)
+        [noise] = plan.noise_stds(model.name)
+        return model.n_states, foreseen.hidden(model.n_states, v, length, weight, n, model.power, noise)
 
     def _drawn_states(self, n: int, rng: Any, length: int | None) -> tuple[Ints, Any]:
         """States of n sequences of nobody, (n, length), and the generator that draws what they show."""
@@ -329,31 +334,6 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
     def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
         return self._fitted_model.step_errors(self._q, rng, noise_aware=noise_aware)
 
-    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        forecast, model = super()._forecast(task, plan, n), self._model()
-        if not model.num_steps:
-            return forecast
-        noises = stds_of(plan, "transitions")
-        weight = foreseen.total(n, model.max_length - 1, model.n_states, 2, 0.5, model.blocks["transitions"].bound)
-        noise = math.sqrt(math.fsum(std**2 for std in noises)) / len(noises)
-        share = noise * self.n_states**2 / weight
-        steps = f"noise of {two_digits(100 * share)} % in what steps after windows add to an even one"
-        strength = _PAYS / share if share > 0 else math.inf
-        return replace(
-            forecast,
-            expected=f"{forecast.expected}; {steps}",
-            strength=strength,
-            then="steps after windows can pay",
-            affordable=forecast.parts * strength**0.5,
-        )
-
-    def _deviation(self, plan: Plan, n: float) -> tuple[int, float]:
-        model = self._model()
-        v, length = model.n_symbols, model.length
-        weight = foreseen.total(n, model.max_length - length + 1, v, length, model.power, model.bound)
-        [noise] = stds_of(plan, model.name)
-        return model.n_states, foreseen.hidden(model.n_states, v, length, weight, n, model.power, noise)
-
     def _with_one_start(self, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         return replace(q, tilt_rkw=q.tilt_rkw[:1])
 
@@ -503,17 +483,6 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
 
     def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
         return self._fitted_model.step_errors(self._q, rng, noise_aware=noise_aware)
-
-    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        forecast = super()._forecast(task, plan, n)
-        return replace(forecast, facts=f"{len(self._content())} columns, {self.n_states} states")
-
-    def _deviation(self, plan: Plan, n: float) -> tuple[int, float]:
-        model = self._model()
-        v, length = model.n_symbols, model.length
-        weight = foreseen.total(n, model.max_length - length + 1, v, length, model.power, model.bound)
-        [noise] = stds_of(plan, model.name)
-        return model.n_states, foreseen.hidden(model.n_states, v, length, weight, n, model.power, noise)
 
     def _content(self) -> Numbers:
         """The columns with their bounds.

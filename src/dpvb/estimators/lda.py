@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -19,6 +18,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb.core import loop
 from dpvb.core.journal import Journal
+from dpvb.core.names import Threshold
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import SHARES, Schedule, StepSize, robbins_monro
 from dpvb.core.wall import Wall
@@ -36,7 +36,6 @@ from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
 from dpvb.guards.errors import (
     DataFormatError,
-    FewTopicsWarning,
     ParameterError,
     check_choice,
     check_integer,
@@ -49,7 +48,7 @@ from dpvb.models.topics.lda import EarlierTopics, LDAModel, Topics
 from dpvb.models.topics.prior import TopicPrior
 from dpvb.results import metrics, trees
 from dpvb.results.figures import Bars, Figure
-from dpvb.results.forecast import Forecast
+from dpvb.results.forecast import Knowledge
 from dpvb.runs.journal import RunJournal
 from dpvb.runs.run import Run
 
@@ -70,7 +69,6 @@ _MANY_SHARE = 0.3
 _WORDS_OF_A_REPORT = 12
 #: Signal of each topic from which on its words are clear; benchmark `topics` (n_components="auto") chose it.
 _CLEAR = 100.0
-_WAY_OUT = ". Take fewer topics (n_components='auto'), more documents, or spend more."
 
 
 @dataclass(frozen=True)
@@ -195,6 +193,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     record: ClassVar[type] = FittedTopics
     reads: ClassVar[str | None] = "documents"
     command: ClassVar[str | None] = "lda"
+    size_parameter: ClassVar[str | None] = "n_components"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "topics"}
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -365,8 +364,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             task = self._task_of(BagOfWords(sparse.csr_array((0, width))), prior, earlier, {"width": width})
         return task, task.plan
 
-    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        return topic_forecast(signal_of_plan(task.model, plan, task.rho, n), plan.unit)
+    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+        model: LDAModel = task.model
+        if model.means:  # Topics around those of a prior need not stand above the noise.
+            return replace(Knowledge.of_means(plan, n), enough=math.nan)
+        strength, number = signal_over_noise(model, plan, task.rho, n) / model.detectable, model.n_components
+        share = float(ndtr(math.log(strength) / _SIZE_SPREAD)) if 0 < strength < math.inf else float(strength > 0)
+        return _topics(number * share, number, details=_threshold(plan))
 
     @property
     def above_noise_(self) -> Bools:
@@ -518,30 +522,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             ),
         )
 
-    def _expect(self, task: Task, plan: Plan) -> None:
-        if self.num_examples is None or task.model.means:
-            return
-        expected = self._forecast(task, plan, self.num_examples)
-        said = str(replace(expected, needed=expected.num_units / expected.strength)) if expected.strength < 1 else ""
-        if self.n_components == "auto" and expected.parts == 1:
-            said = "one topic is all that will be clear: no two topics would be far above the noise"
-        if said:
-            warnings.warn(f"{said}{_WAY_OUT}", FewTopicsWarning, stacklevel=4)
-
-    def _look_back(self, task: Task) -> None:
+    def _knowledge_of_result(self) -> Knowledge | None:
         model, q = self._fitted_model, self._q
         std = noise_of_topics(q)
-        if std > 0 and not model.means and model.signal(q.num_units, std) < PLENTY * model.detectable:
-            number, of = self.topics_above_noise_, model.n_components
-            which = f" ({', '.join(map(str, np.flatnonzero(self.above_noise_)))})" if number else ""
-            said = f"{number} of {of} topics stand above the noise{which}; noise alone could make any of the others"
-            if number == of:
-                said = f"all {of} topics stand above the noise"
-            elif not number:
-                said = f"none of {of} topics stands above the noise, which alone could make any of them"
-            self.privacy_ = replace(self.privacy_, remarks=(f"{said}.",))
-            if 2 * number < of:
-                warnings.warn(f"{said}{_WAY_OUT}", FewTopicsWarning, stacklevel=3)
+        if std == 0 or model.means or model.signal(q.num_units, std) >= PLENTY * model.detectable:
+            return None
+        return _topics(float(self.topics_above_noise_), model.n_components)
 
     def _known(self, what: Any, *, public: bool = False) -> KnownTopics | None:
         """What a parameter says of topics."""
@@ -574,7 +560,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         if self.num_examples is None:
             return model, schedule
         plan = self._calibrated(self._relative_plan(model, source.unit, schedule), Run.current())
-        signal = signal_of_plan(model, plan, schedule.rho, self.num_examples).over_noise
+        signal = signal_over_noise(model, plan, schedule.rho, self.num_examples)
         return laid(0 if signal < _NOTHING else _FEW if signal < _MUCH else _MANY)
 
     def _number_of_topics(self, source: Any, schedule: Schedule) -> int:
@@ -588,7 +574,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             )
         one = self._model(source.width, 1)
         plan = self._calibrated(self._relative_plan(one, source.unit, schedule), Run.current())
-        signal = signal_of_plan(one, plan, schedule.rho, self.num_examples).over_noise
+        signal = signal_over_noise(one, plan, schedule.rho, self.num_examples)
         return int(min(max(signal // _CLEAR, 1), source.width))
 
     def _model(self, width: int, n_components: int, **parts: Any) -> LDAModel:
@@ -820,51 +806,27 @@ _HOPELESS = 1 / 8
 PLENTY = 3.0
 # Standard deviation of the logarithms of topics' sizes.
 _SIZE_SPREAD = 0.5
+# Different words of a document in the forecast of the words that are found.
+_DIFFERENT = 100
 
 
-@dataclass(frozen=True)
-class Signal:
-    """What public facts say of topics and their noise.
-
-    Attributes:
-        model: the topic model.
-        num_units: number of documents or persons: a public one, or a released one.
-        over_noise: norm of a topic's expected sum off the background, over the noise std of an entry.
-        detectable: the same from which on a topic stands above the noise.
-    """
-
-    model: LDAModel
-    num_units: float
-    over_noise: float
-    detectable: float
+def signal_over_noise(model: LDAModel, plan: Plan, rho: StepSize, num_units: float) -> float:
+    """Norm of a topic's expected sum off the background, over the noise std of an entry, under a calibrated plan."""
+    return model.signal(num_units, final_std(plan, rho))
 
 
-def signal_of_plan(model: LDAModel, plan: Plan, rho: StepSize, num_units: float) -> Signal:
-    """The signal of so many units under a calibrated plan."""
-    over_noise = model.signal(num_units, final_std(plan, rho))
-    return Signal(model, num_units, over_noise, model.detectable)
+def _topics(above: float, number: int, details: tuple[tuple[str, float], ...] = ()) -> Knowledge:
+    """The number of topics above the noise; half of them are enough."""
+    return Knowledge(f"topics above the noise, of {number}", above, number / 2, rises=True, details=details)
 
 
-def topic_forecast(signal: Signal, unit: str) -> Forecast:
-    """How many topics stand above the noise, where sizes of topics differ as they usually do."""
-    strength, number = signal.over_noise / signal.detectable, signal.model.n_components
-    above = number * (
-        float(ndtr(math.log(strength) / _SIZE_SPREAD)) if 0 < strength < math.inf else float(strength > 0)
-    )
-    few = "none" if strength < 1 / 3 else "few" if strength < 1 else "most"
-    return Forecast(
-        num_units=signal.num_units,
-        unit=unit,
-        facts=f"{signal.model.n_terms:,} words, {number} topics",
-        measure="topics above the noise",
-        values=(("topics above the noise", round(above, 1)),),
-        expected=f"{few} of {number} topics above the noise",
-        strength=strength,
-        then="most",
-        size="topics",
-        parts=number,
-        affordable=number * strength,
-    )
+def _threshold(plan: Plan) -> tuple[tuple[str, float], ...]:
+    """How many documents of a hundred words must use a word that a plan finds, where words are to be found."""
+    mechanism = plan.releases[0].mechanism
+    if not isinstance(mechanism, Threshold):
+        return ()
+    number = math.ceil(mechanism.threshold * math.sqrt(_DIFFERENT))
+    return ((f"documents of {_DIFFERENT} words that must use a word, so that it is found", float(number)),)
 
 
 def final_std(plan: Plan, rho: StepSize) -> float:

@@ -26,9 +26,8 @@ from dpvb.models.sequences.kalman import LinearSystem
 from dpvb.models.sequences.linear_dynamical import LinearPosterior
 from dpvb.results import trees
 from dpvb.results.figures import Curves, Figure, Grid, Intervals
-from dpvb.results.forecast import Forecast
+from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import GroupTable, Line, head
-from dpvb.results.statement import percent
 from dpvb.rows.sequences import NumberRows
 
 # Nats above a uniform guess, for each column, at which a sequence's score is cut when settings are chosen.
@@ -101,20 +100,8 @@ class LinearDynamicalSystem(SequenceModel):
     def _learned(self, task: Task, q: LinearPosterior) -> LinearPosterior:
         return replace(q, system=kalman.in_order(q.system))
 
-    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        forecast = super()._forecast(task, plan, n)
-        [(_, part), *rest] = forecast.values
-        return replace(
-            forecast,
-            facts=f"{len(self._content())} columns, {self.n_states} states",
-            measure="noise of the moments of windows, over what a person may add to their mean",
-            values=(("noise of moments", part), *rest),
-            expected=f"that noise is {percent(part)} of the moments of windows, to which the motion is fitted",
-            then="a tenth or less",
-            size="columns",
-            parts=len(self._content()),
-            affordable=len(self._content()) * forecast.strength,
-        )
+    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+        return replace(Knowledge.of_means(plan, n), name="noise of the moments of windows, over a person's bound")
 
     def quality_range(self, model: Any) -> tuple[float, float]:
         """From the score of a uniform guess."""

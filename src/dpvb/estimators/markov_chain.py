@@ -14,7 +14,6 @@ from dpvb.core.plan import Plan
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import generator
 from dpvb.estimators.given import Records
-from dpvb.estimators.noise_of_means import stds_of
 from dpvb.estimators.sequences import ChainModel, to_draw
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
@@ -185,11 +184,10 @@ class MarkovChain(ChainModel):
             )
         return "\n".join(lines)
 
-    def _deviation(self, plan: Plan, n: float) -> tuple[int, float]:
-        model = self._model()
+    def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
         v, k = model.n_symbols, model.order + 1
         weight = foreseen.total(n, model.max_length - model.order, v, k, model.power, model.bound)
-        [noise] = stds_of(plan, "pairs" if model.order == 1 else "windows")
+        [noise] = plan.noise_stds("pairs" if model.order == 1 else "windows")
         return v, foreseen.deviation(v, model.order, weight, n, model.power, model.prior_weight, noise)
 
     def _content(self) -> Symbols:

@@ -30,7 +30,6 @@ from dpvb.estimators.base import (
 )
 from dpvb.estimators.earlier import Fitted, kept, opened, told
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.noise_of_means import stds_of
 from dpvb.estimators.ranges import check_names, in_order, schema_of
 from dpvb.estimators.tables import TableModel, columns_of, public_schema, sound_rows
 from dpvb.guards.arrays import Floats, Ints
@@ -55,7 +54,7 @@ from dpvb.models.mixtures.mixture import MixtureModel
 from dpvb.models.mixtures.pairs import Pairs
 from dpvb.results import trees
 from dpvb.results.fidelity import FidelityTable, Marginal, PairOfColumns
-from dpvb.results.forecast import Forecast
+from dpvb.results.forecast import Knowledge
 from dpvb.rows.mixed import MixedRows
 
 _COVARIANCES = {"full": "full", "diag": "diagonal"}
@@ -169,25 +168,11 @@ class Mixture(TableModel):
             task.model.marginals(q),
         )
 
-    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
+    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
         model: MixtureModel = task.model
-        [noise] = stds_of(plan, "count_third")
-        mu = model.run_precision(noise)
-        allowed = model.allowed(n, mu)
-        number = model.kept(n, mu) if model.prune else model.n_components
-        return Forecast(
-            num_units=n,
-            unit=task.relative.unit,
-            facts=f"{len(task.notes['schema'].own_columns)} columns, up to {model.n_components} groups",
-            measure="groups",
-            values=(("groups", float(number)),),
-            expected=f"{number} of up to {model.n_components} groups",
-            strength=allowed / min(model.n_components, _SEVERAL),
-            then=f"{min(model.n_components, _SEVERAL)} or more",
-            size="groups",
-            parts=model.n_components,
-            affordable=allowed,
-        )
+        [noise] = plan.noise_stds("count_third")
+        number = model.kept(n, model.run_precision(noise)) if model.prune else model.n_components
+        return Knowledge("groups", float(number), min(model.n_components, _SEVERAL), rises=True)
 
     def quality(self, rows: Any) -> Floats:
         """Log-density of each row, of numbers scaled to [-1, 1]."""

@@ -26,7 +26,6 @@ from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
 from dpvb.estimators.base import Task, generator, if_fitted
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.noise_of_means import middle, stds_of
 from dpvb.estimators.tables import TableModel, clean_rows, columns_of, names_of, public_schema, sound_rows
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
@@ -40,7 +39,7 @@ from dpvb.models.mixtures.naive_bayes import (
     split_labels,
 )
 from dpvb.results import metrics, trees
-from dpvb.results.forecast import Forecast, two_digits
+from dpvb.results.forecast import Knowledge, geometric_mean
 from dpvb.results.trees import Label
 from dpvb.rows.mixed import MixedRows
 
@@ -168,27 +167,16 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
         words = None if notes["vocabulary"] is None else tuple(notes["vocabulary"])
         return FittedClasses(notes["schema"], words, tuple(notes["classes"]), q)
 
-    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        model, k = task.model, task.model.n_classes
-        cells, words_, count = ((stds_of(plan, name) or [0.0])[0] for name in ("categories", "words", "count"))
-        row, share = n / k, 1 / k
+    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+        model, share = task.model, 1 / task.model.n_classes
+        cells, words, count = ((plan.noise_stds(name) or [0.0])[0] for name in ("categories", "words", "count"))
         share_std = math.sqrt(share * (1 - share) / n + (1 - share) * (count / n) ** 2)
-        probability_j, std_j, plain_j = model.foreseen(row, cells, words_)
-        strength = middle(probability_j / plain_j) / _TOLD
-        columns = f"{model.num_words:,} words" if model.num_words else f"{len(model.sizes)} columns"
-        return Forecast(
-            num_units=n,
-            unit=task.relative.unit,
-            facts=f"{k} classes, {columns}",
-            measure="standard deviation of a probability within a class",
-            values=(("a probability within a class", middle(std_j)), ("the share of a class", share_std)),
-            expected=f"probabilities within a class known to ±{two_digits(2 * middle(std_j))}, shares of classes to "
-            f"±{two_digits(2 * share_std)}",
-            strength=strength,
-            then="most probabilities are clear",
-            size="classes",
-            parts=k,
-            affordable=k * strength,
+        probability_j, std_j, plain_j = model.foreseen(n * share, cells, words)
+        return Knowledge(
+            "standard deviation of a probability within a class",
+            geometric_mean(std_j),
+            geometric_mean(std_j * probability_j / plain_j) / _TOLD,  # Bins that are brought together tell less.
+            details=(("standard deviation of a class's share", share_std),),
         )
 
     def quality(self, rows: Any) -> Floats:

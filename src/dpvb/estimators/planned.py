@@ -1,22 +1,22 @@
-"""`dpvb.plan`: what a fit of any kind would come to, from public facts alone."""
+"""`dpvb.plan`: the forecast of a fit of any kind, from public facts alone."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from sklearn.base import clone
 
 from dpvb import accounting
 from dpvb.core.plan import Plan
 from dpvb.data import Schema
-from dpvb.estimators.base import PrivateEstimator, Task
+from dpvb.estimators.base import PrivateEstimator
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.guards.lacking import says_what_lacks
-from dpvb.results.forecast import MOST, Forecast, least, searched
-from dpvb.results.outlook import Outlook, Rung
+from dpvb.results.forecast import MOST, Forecast, Knowledge, Rung, least
 
-# What is shown beside the budget itself, and the largest epsilon that is looked for.
+# Budgets that are shown beside the estimator's own, and the largest epsilon that is searched.
 _LADDER, _LARGEST = (0.1, 0.3, 1.0, 3.0, 10.0), 100.0
 
 
@@ -30,14 +30,14 @@ def plan(
     vocabulary: Sequence[str] | None = None,
     responses: int | None = None,
     epsilons: Sequence[float] = _LADDER,
-) -> Outlook:
-    """Say what a fit would come to before any data are touched; reads nothing and spends nothing.
+) -> Forecast:
+    """Forecast a fit before any data are touched; reads nothing and spends nothing.
 
     Args:
-        estimator: not fitted; its parameters name the budget and the model.
+        estimator: not fitted; its parameters specify the budget and the model.
         n: roughly how many units there will be, a number that does not come from the data.
         width, schema, vocabulary, responses: what is public of the columns, as in `rehearse`.
-        epsilons: other budgets, whose purchases are shown beside.
+        epsilons: budgets to compare with; an empty list: neither budgets nor sizes of the model are compared.
 
     Raises:
         ParameterError: for a number outside its range, or for what a fit would be refused.
@@ -45,48 +45,72 @@ def plan(
     if not isinstance(estimator, PrivateEstimator):
         raise ParameterError(f"estimator must be one of dpvb's, got {type(estimator).__name__}.")
     number = check_integer("n", n, low=1, high=MOST)
-    others = [check_number("epsilons", one, low=0, high=_LARGEST, closed="right") for one in epsilons]
+    budgets = {check_number("epsilons", one, low=0, high=_LARGEST, closed="right") for one in epsilons}
     columns = {"width": width, "schema": schema, "vocabulary": vocabulary, "responses": responses}
 
-    def at(epsilon: float) -> tuple[Task, Plan, Forecast]:
-        kind = clone(estimator).set_params(epsilon=epsilon)
-        task, found = kind._foreseen(**columns)
-        return task, found, kind._forecast(task, found, number)
+    def at(**changed: float) -> tuple[Plan, Callable[[float], Knowledge]]:
+        copy = clone(estimator).set_params(**changed)
+        task, releases = copy._foreseen(**columns)
+        return releases, lambda units: copy._knows(task, releases, units)
 
     def rung(epsilon: float) -> Rung:
-        _, found, forecast = at(epsilon)
-        return _rung(epsilon, found, forecast)
+        releases, knows = at(epsilon=epsilon)
+        power = accounting.power(releases.events(), neighboring_relation=releases.neighboring_relation)
+        return Rung(epsilon, knows(number), accounting.belief(epsilon), power)
 
-    task, releases, _ = at(estimator.epsilon)
-    own = _rung(estimator.epsilon, releases, searched(lambda many: estimator._forecast(task, releases, many), number))
-    asked = estimator.noise_multiplier is None and math.isfinite(estimator.epsilon)  # Else no noise follows epsilon.
-    needed = math.nan
-    if asked:
-        needed = estimator.epsilon
-        if own.forecast.strength < 1:
-            needed = least(lambda e: at(e)[2].strength >= 1, needed, _LARGEST) if needed < _LARGEST else math.inf
-    steps = sorted({*others, estimator.epsilon}) if asked else []
-    ladder = tuple(own if epsilon == estimator.epsilon else rung(epsilon) for epsilon in steps)
-    return Outlook(type(estimator).__name__, estimator.delta, own, ladder, needed, *_told(releases))
+    def is_enough(**changed: float) -> bool:
+        return not at(**changed)[1](number).is_weak
+
+    epsilon, (releases, knows), budgeted = estimator.epsilon, at(), rung(estimator.epsilon)
+    weak = budgeted.knowledge.is_weak
+    needed_units = least(lambda units: not knows(units).is_weak, number, MOST) if weak else float(number)
+    needed_epsilon, needed_size = math.nan, 0
+    ladder: tuple[Rung, ...] = ()
+    size = getattr(estimator, str(estimator.size_parameter), None)
+    # With a given noise multiplier, or without noise, no noise follows epsilon.
+    if budgets and estimator.noise_multiplier is None and math.isfinite(epsilon):
+        ladder = tuple(budgeted if one == epsilon else rung(one) for one in sorted({*budgets, epsilon}))
+        needed_epsilon = epsilon
+        if weak:
+            needed_epsilon = (
+                least(lambda e: is_enough(epsilon=e), epsilon, _LARGEST) if epsilon < _LARGEST else math.inf
+            )
+    if budgets and weak and isinstance(size, int):
+        with suppress(ParameterError):  # A prior may allow one size alone.
+            needed_size = _largest(lambda k: is_enough(**{str(estimator.size_parameter): k}), size)
+    return Forecast(
+        kind=type(estimator).__name__,
+        unit=releases.unit,
+        num_units=number,
+        delta=estimator.delta,
+        rung=budgeted,
+        ladder=ladder,
+        needed_units=needed_units,
+        needed_epsilon=needed_epsilon,
+        size=(estimator.size_parameter or "", size if isinstance(size, int) else 0),
+        needed_size=needed_size,
+        releases=_in_words(releases),
+    )
 
 
-def _rung(epsilon: float, found: Plan, forecast: Forecast) -> Rung:
-    power = accounting.power(found.events(), neighboring_relation=found.neighboring_relation)
-    return Rung(epsilon, forecast, accounting.belief(epsilon), power)
+def _largest(is_enough: Callable[[int], bool], size: int) -> int:
+    """The largest integer below `size` at which a condition holds that holds below some integer; 0: none."""
+    low, high = 0, size
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_enough(middle) else (low, middle)
+    return low
 
 
-def _told(found: Plan) -> tuple[str, str]:
-    """The releases of a plan, and why they are so, in words."""
-    units, drawn = f"{found.unit}s", [r for r in found if r.mechanism.sampler.sampling_prob < 1]
-    if len(found) == 1:
-        return f"One release of all {units}.", "What is read from it is free, however long that takes."
+def _in_words(releases: Plan) -> str:
+    """The releases of a plan, and why there are as many."""
+    units, drawn = f"{releases.unit}s", [r for r in releases if r.mechanism.sampler.sampling_prob < 1]
+    if len(releases) == 1:
+        return f"One release of all {units}. Everything that is computed from it costs no further budget."
     if not drawn:
-        return (
-            f"{len(found)} releases, of all {units} each.",
-            "Without batches a budget buys the least noise; batches save time alone.",
-        )
+        return f"{len(releases)} releases, of all {units} each. Batches would save time and add noise."
     rate = drawn[0].mechanism.sampler.sampling_prob
     return (
-        f"{len(found)} releases, {len(drawn)} of them of batches with a part of {rate:.3g} of the {units}.",
-        "Batches save time, and cost noise; without them a budget buys the least.",
+        f"{len(releases)} releases, {len(drawn)} of them of batches with a part of {rate:.3g} of the {units}. "
+        "Batches save time and add noise."
     )

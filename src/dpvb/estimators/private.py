@@ -4,37 +4,68 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, fields, is_dataclass, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpvb.core.source import LARGEST_BATCH, Nobody, is_shipped
-from dpvb.data import Design
-from dpvb.estimators.base import BY_RELEASE, ONE_UNIT, PrivateEstimator, Task, column_names, named, unbounded
+from dpvb.core.plan import Plan
+from dpvb.core.source import LARGEST_BATCH, Nobody, Source, is_shipped
+from dpvb.data import Chunk, Design, Response, Schema
+from dpvb.data.shards import Shard
+from dpvb.data.tables.response import LOGISTIC
+from dpvb.data.tables.table import AnyDesign, Table
+from dpvb.estimators.base import (
+    BY_RELEASE,
+    ONE_UNIT,
+    PrivateEstimator,
+    Task,
+    column_names,
+    generator,
+    if_fitted,
+    named,
+    unbounded,
+)
+from dpvb.estimators.earlier import Fitted, kept, opened
+from dpvb.estimators.earlier import told as told_of
 from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.ranges import places
 from dpvb.estimators.tryout import said, try_out
 from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats, Ints
-from dpvb.guards.errors import ModelFileError, ParameterError, check_choice, check_integer
+from dpvb.guards.errors import ModelFileError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.silence import silence
 from dpvb.guards.strangers import imported, misfit, place_of
-from dpvb.models.base import Model
+from dpvb.models.base import Interval, Model
 from dpvb.models.declared import told
 from dpvb.results import model_file, trees
+from dpvb.results.figures import Figure, Intervals
+from dpvb.results.forecast import CLEAR, Knowledge
+from dpvb.rows.regression import DesignRows
 
 
 @dataclass(frozen=True)
 class FittedModel:
-    """What was learned: q, the model's class and fields, and the number of columns, where rows have one."""
+    """What was learned: q, the model's class and fields, and what is public of the rows, as far as they have it.
+
+    Attributes:
+        width, names: number of columns, and their names.
+        norm: what features were divided by.
+        response: fields of the `Response`.
+    """
 
     model: str
     fields: dict[str, Any]
     width: Annotated[int | None, domains.NONNEGATIVE]
+    names: tuple[str, ...] | None
+    norm: Annotated[float | None, domains.POSITIVE]
+    response: dict[str, Any] | None
     q: Any
 
 
@@ -43,76 +74,108 @@ class FittedModel:
 class Private(PrivateEstimator):
     """Any model of your own under (ε, δ)-differential privacy.
 
-    `fit` takes private rows X, (rows, features): NumPy, SciPy sparse or a DataFrame. `e_step` gets them as an
-    array of float64, divided by row_norm, none longer than 1; a row that holds NaN, infinity or no number is NaN
-    throughout, and counts as no row. A source of another kind is taken as it is: one of `dpvb.data`, or an object with
-    `chunks()`, `count()`, `unit` and `empty()`, a chunk of no units (see `dpvb.core.source`). `e_step` is given at most
-    `dpvb.testing.LARGEST_BATCH` rows at once, 8,192. If a person has more rows, the first 8,192 are included; a unit of
-    a source of another kind that has more is ignored.
+    `fit` takes private rows X, (rows, features): NumPy, SciPy sparse, a DataFrame or a `dpvb.Table`. `e_step` gets them
+    as an array of float64, divided by row_norm, none longer than 1; a row that holds NaN, infinity or no number is NaN
+    throughout, and counts as no row. With `response`, or a table whose schema has a target, `e_step` gets a
+    `dpvb.data.DesignRows`: these rows are its `x_nd`, and its `y_n` are their responses. A source of another kind is
+    taken as it is: one of `dpvb.data`, or an object with `chunks()`, `count()`, `unit` and `empty()`, a chunk of no
+    units (see `dpvb.core.source`). `e_step` is given at most `dpvb.testing.LARGEST_BATCH` rows at once, 8,192. If a
+    person has more rows, the first 8,192 are included; a unit of a source of another kind that has more is ignored.
 
     Args:
-        model: a `dpvb.Model`, a frozen dataclass.
-        row_norm: a public bound on the norm of a row, in the units of X, which only a source of another kind can do
-            without; longer rows are scaled back to it.
+        model: a `dpvb.Model`, a frozen dataclass; or, as a TOML file has it, its class and its fields, such as
+            {"class": "my_models:Patterns", "n_patterns": 2}, of a module that is imported.
+        row_norm: a public bound on the norm of a row, in the units of X, which a table and a source of another kind can
+            do without; longer rows are scaled back to it.
         clip: "joint" clips all blocks of a release by one factor, so that their ratios stay as they are; "block" clips
             each block to its own bound. The two differ if a unit exceeds a bound, for example a person with several
             rows. None (default): "block" if each row is a unit, "joint" otherwise: with group=, and with a source of
             another kind.
+        response: a `dpvb.data.Response`, which says what y may be: its labels, its range, or its largest count. A
+            label reaches the model as its place among the labels, a number as its place in [-1, 1]. Or its fields, as
+            a TOML file has them. None (default): `fit` takes no y.
+        prior: a fit of the same model to other people, or the path of its file: its `as_prior` sets fields of the
+            model. None (default): the model as it is.
+        public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
 
     Attributes:
-        q_: what the model's last `m_step` returned.
+        q_: what the model's last method returned.
         privacy_: the privacy statement of the fit.
         n_iter_, n_features_in_: number of steps, and of features.
     """
 
-    model: Any = None
+    model: Model | Mapping[str, object] | None = None
     _: KW_ONLY
     row_norm: float | None = None
     clip: Literal["block", "joint"] | None = None
+    response: Response | Mapping[str, Any] | None = None
+    prior: PrivateEstimator | Fitted | Path | str | None = None
+    public_prior: bool = False
+
+    declares: ClassVar[tuple[str, ...]] = ("schema", "width")
+    reads: ClassVar[str | None] = "measurements"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "model" and isinstance(value, Mapping):
+            value = _model_of(str(value.get("class")), {n: part for n, part in value.items() if n != "class"})
+        if name == "response" and isinstance(value, Mapping):
+            value = Response(**value)
+        super().__setattr__(name, kept(value) if name == "prior" else value)
 
     record: ClassVar[type] = FittedModel
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
-        """What a fit to private rows would do; y is ignored.
+        """What a fit to private rows would do.
 
         Raises:
-            ParameterError: for a model that fails on a row of zeros, which is nobody's, and for rows without a bound,
-                among all other public faults.
+            ParameterError: for a model that fails on a row of zeros, which is nobody's, for rows without a bound, and
+                for y without response=, among all other public faults.
         """
-        model = self._checked_model()
-        source, nobody = self._source(X, group)
+        response = self._response_of(X)
+        model, earlier = self._with_prior(self._checked(self.model), response)
+        source, nobody = self._source(X, y, group)
         with said("its schedule"):
             schedule = model.schedule
         facts = ", ".join(f"{name} = {value}" for name, value in told(_facts(model)).items())
         public = {
             "model": f"the model {type(model).__name__}" + (f" with {facts}" if facts else ""),
+            **({} if response is None else {"response": f"y is {response.said}"}),
+            **({} if earlier is None else {"prior": f"the prior: {earlier}"}),
             "parameters": "the plan, the random start and all other parameters",
         }
-        notes = {"width": getattr(source, "width", None), "names": column_names(X)}
+        names = X.feature_names if isinstance(X, Table) else column_names(X)
+        norm = X.design(fit_intercept=False, labelled=False).row_norm if isinstance(X, Table) else self.row_norm
+        notes = {"width": getattr(source, "width", None), "names": names, "norm": norm, "response": response}
         with said("the plan of its blocks and its schedule"):
             task = self._task(model, source, schedule, public, notes, self._clip(source))
         with said("its score_range"):
             scored = model.is_scored
-        try_out(task, nobody, partial(_keep, model), partial(_scores, model) if scored else None)
+        try_out(task, nobody, _keep, _show, _scores if scored else None)
         return task
 
-    def take(self, task: Task, q: Any) -> None:
+    def take(self, task: Task, q: object) -> None:
         """Keep q."""
-        self._fitted_model = task.model
+        self._fitted_model: Model = task.model
         super().take(task, q)
 
     def _learned(self, task: Task, q: Any) -> FittedModel:
-        return FittedModel(place_of(type(task.model)), _facts(task.model), task.notes["width"], q)
+        names, norm, response, width = (task.notes[name] for name in ("names", "norm", "response", "width"))
+        public = None if response is None else asdict(response)
+        names = None if names is None else tuple(names)
+        return FittedModel(place_of(type(task.model)), _facts(task.model), width, names, norm, public, q)
 
     def _check(self, record: FittedModel) -> None:
         """The model's code does not run with sizes that a file says, but for its constructor."""
-        kind, values = _known(record.model), {name: _frozen(value) for name, value in record.fields.items()}
-        if (name := misfit(kind, values)) is not None:
-            raise ModelFileError(f"holds a model of which {name} is of another type than the field.")
-        self.model = self._fitted_model = kind(**values)
+        try:
+            self.model = self._fitted_model = _model_of(record.model, record.fields)
+            self.response = None if record.response is None else Response(**record.response)
+        except ParameterError as error:
+            raise ModelFileError(f"cannot be read. {error}") from None
 
     def _show(self, record: FittedModel) -> None:
         self.n_features_in_, self.q_ = record.width, record.q
+        response = None if record.response is None else Response(**record.response)
+        self._rows = _RowFacts(record.names, record.norm, response)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model to one file; see `PrivateEstimator.save`.
@@ -125,70 +188,192 @@ class Private(PrivateEstimator):
             named(kind)
         super().save(path, overwrite=overwrite)
 
-    def quality(self, rows: Any) -> Floats:
+    def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
+        """No row, of a table with a schema or of so many features, with no response where there are responses."""
+        if schema is not None:
+            return {"X": Table({name: [] for name in schema.read_columns}, schema)}
+        return {"X": np.empty((0, width or 0)), **({} if self.response is None else {"y": np.empty(0)})}
+
+    def quality(self, rows: object) -> Floats:
         """The model's own score of each row."""
         return _scores(self._fitted_model, self.q_, rows)
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: Model) -> tuple[float, float]:
         """What the model declares."""
-        return model.score_range if model.is_scored else super().quality_range(model)
+        ends = model.score_range if model.is_scored else None
+        return super().quality_range(model) if ends is None else ends
 
     @property
     def _unscored(self) -> str:
         return "model must define score(q, batch) and declare score_range: its rows have no scores of their own."
 
-    def _checked_model(self) -> Model:
-        """The model, with the number of steps that was asked for."""
-        if not (isinstance(self.model, Model) and is_dataclass(self.model)):
-            raise ParameterError(
-                f"model must be a dpvb.Model that is a frozen dataclass, got {type(self.model).__name__}."
+    @if_fitted
+    def score(self, X: Records, y: Responses = None, *, public: bool = False) -> float:
+        """Mean of the model's own score of public rows, brought to the public norm as in `fit`.
+
+        Args:
+            X, y: rows, and their responses.
+            public: states that the rows are not private.
+
+        Raises:
+            PrivacyError: unless public=True.
+            ParameterError: for a model without `score`.
+        """
+        self._check_public(public)
+        self._check_defined("score")
+        source, _ = self._source(X, y, None)
+        parts = [self.quality(chunk.rows) for chunk in source.chunks()]
+        return float(np.nanmean(np.concatenate(parts)))
+
+    def intervals(self, level: float = 0.95) -> tuple[Interval, ...]:
+        """Names, estimates, and ends of credible intervals, as the model has them: (name, estimate, low, high) each.
+
+        Args:
+            level: probability inside, in (0, 1).
+
+        Raises:
+            ParameterError: for a model without `intervals`.
+        """
+        self._check_defined("intervals")
+        check_number("level", level, low=0, high=1, closed="neither")
+        return tuple(self._fitted_model.intervals(self.q_, level))
+
+    def sample(self, n: int = 1, rng: Any = None) -> dict[str, NDArray[Any]]:
+        """Draw n rows of nobody from what was released: columns by name, in the units of X; responses are column "y".
+
+        Args:
+            n: number of rows; public.
+            rng: a seed, a NumPy generator or None.
+
+        Raises:
+            ParameterError: for a model without `sample`.
+        """
+        self._check_defined("sample")
+        number = check_integer("n", n, low=1, high=10**9)
+        rows = self._fitted_model.sample(self.q_, number, generator("rng", rng))
+        x_nd, y_n = rows if isinstance(rows, tuple) else (rows, None)
+        x_nd, (names, norm, response) = np.asarray(x_nd), self._rows
+        columns = dict(zip(names or places(x_nd.shape[1]), norm * x_nd.T if norm else x_nd.T, strict=True))
+        return columns if y_n is None or response is None else {**columns, "y": response.decode(np.asarray(y_n))}
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """The model's intervals and its figures."""
+        self._check_fitted()
+        if self._fitted_model.defines("intervals"):
+            rows = tuple((*row, "") for row in self.intervals())
+            yield Intervals(
+                title="Estimates", name="estimates", note="With 95 % credible intervals.", rows=rows, reference=0.0
             )
-        for name, value in _facts(self.model).items():
+        yield from _figures(self._fitted_model, self.q_)
+
+    def _check_defined(self, method: str) -> None:
+        """Refuse what the fitted model has no method for."""
+        self._check_fitted()
+        if not self._fitted_model.defines(method):
+            name = type(self._fitted_model).__name__
+            raise ParameterError(f"model must define {method}(...), and {name} does not: see docs/new-model.md.")
+
+    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+        """The model's own answer, where it has one; else the noise of means."""
+        model = task.model
+        if not model.defines("knows"):
+            return super()._knows(task, plan, n)
+        with said("knows"):
+            name, value = model.knows({block: _averaged(plan.noise_stds(block)) for block in model.blocks}, n)
+            check_number(f"the forecast of {name!r}", value, low=0, closed="both")
+        return Knowledge(str(name), float(value), CLEAR)
+
+    def _checked(self, model: object) -> Model:
+        """A model, with the number of steps that was asked for."""
+        if not (isinstance(model, Model) and is_dataclass(model)):
+            raise ParameterError(f"model must be a dpvb.Model that is a frozen dataclass, got {type(model).__name__}.")
+        for name, value in _facts(model).items():
             if not _is_plain(value):
                 raise ParameterError(
                     f"model must have fields that a file can hold, but {name} is {type(value).__name__}. Fields are "
                     "numbers, texts, None, and tuples of them (an array's .tolist(), with tuples for its lists); a "
                     "function is a method of the model."
                 )
-        if (name := misfit(type(self.model), _facts(self.model))) is not None:
+        if (name := misfit(type(model), _facts(model))) is not None:
             raise ParameterError(f"model must have fields of the types that it declares: {name} is of another type.")
+        _check_methods(model)
         if self.num_steps is None:
-            return self.model
+            return model
         num_steps = check_integer("num_steps", self.num_steps, low=1, high=10**7)
-        if all(field.name != "num_steps" for field in fields(self.model)):
+        if all(field.name != "num_steps" for field in fields(model)):
             raise ParameterError(
                 "num_steps must be None: this model has no field num_steps to set. Or declare `num_steps: int` in it."
             )
-        return replace(self.model, num_steps=num_steps)
+        return replace(model, num_steps=num_steps)
 
-    def _clip(self, source: Any) -> Literal["block", "joint"]:
+    def _with_prior(self, model: Model, response: Response | None) -> tuple[Model, str | None]:
+        """The model with an earlier fit's posterior as its prior, and where that comes from, in words.
+
+        Raises:
+            ParameterError: for a prior that is not a fit of the same model, or one of the same people.
+        """
+        if self.prior is None:
+            return model, None
+        fit = opened("prior", self.prior, self, public=self.public_prior)
+        if type(fit._fitted_model) is not type(model):
+            raise ParameterError(
+                f"prior must be a fitted dpvb.Private of a {type(model).__name__}, or a file of one, got one of a "
+                f"{type(fit._fitted_model).__name__}."
+            )
+        if (fit.row_norm, fit._rows.response) != (self.row_norm, response):
+            raise ParameterError("prior must have the row_norm and the response of the fit: one of them differs.")
+        fit._check_defined("as_prior")
+        with said("as_prior"):
+            model = replace(model, **fit._fitted_model.as_prior(fit.q_))  # type: ignore[type-var]
+        return self._checked(model), told_of(fit, self, public=self.public_prior)
+
+    def _clip(self, source: object) -> Literal["block", "joint"]:
         """How units are clipped: one factor for all blocks, unless each row is known to be a unit."""
         if self.clip is not None:
             check_choice("clip", self.clip, ("block", "joint"))
             return self.clip
-        return "block" if isinstance(source, Rows) and source.unit == Design.row else "joint"
+        return "block" if isinstance(source, ModelRows) and source.unit == Design.row else "joint"
 
-    def _source(self, X: Any, group: Iterable[object] | None) -> tuple[Any, Any]:
+    def _response_of(self, X: Records) -> Response | None:
+        """What y may be, by the parameter or by a table's schema.
+
+        Raises:
+            ParameterError: for what a model gets no column of.
+        """
+        target = X.schema.target if isinstance(X, Table) else None
+        response = target.response if self.response is None and target is not None else self.response
+        if not isinstance(response, Response | None):
+            raise ParameterError(f"response must be a dpvb.data.Response, got {type(response).__name__}.")
+        if response is not None and (response.kind == "binomial" or response.columns):
+            raise ParameterError(
+                "response must be a label, a number or a count, without trials, exposure, offset or weights: give "
+                "these as columns of X, or a dpvb.data.Design."
+            )
+        return response
+
+    def _source(self, X: Any, y: Responses, group: Iterable[object] | None) -> tuple[Source[Any], Source[Any]]:
         """The rows that are given, and a row of zeros that is nobody's."""
         if all(hasattr(type(X), name) for name in ("chunks", "count")) and hasattr(X, "unit"):
             if group is not None:
                 raise ParameterError("group must be None with a source: it says itself what its units are.")
-            if hasattr(type(X), "empty"):
-                empty = _empty_chunk(X)
-                if empty is None:
-                    raise ParameterError(
-                        f"X must be a source whose method empty() returns a chunk of no units, and that of "
-                        f"{type(X).__name__} failed or returned units. Nothing was spent. The reason is not shown, "
-                        "because the source holds private rows: call empty() yourself."
-                    )
-                return X, Nobody((empty,))
-            if not is_shipped(X):
-                raise ParameterError(
-                    f"X must be a source with a method empty() that returns a chunk of no units, and "
-                    f"{type(X).__name__} has none. Each release asks the model about no rows, even if there are none."
-                )
-            return X, Nobody()
-        if self.row_norm is None:
+            if y is not None or self.response is not None:
+                raise ParameterError("y and response must be None with a source: its chunks hold what rows have.")
+            return X, _nobody(X)
+        response = self._response_of(X)
+        if (y is not None) and self.response is None:
+            raise ParameterError(
+                "y needs response=, what y may be: dpvb.data.Response('classes', classes=...) for labels, "
+                "Response('numeric', low=..., high=...) for numbers, Response('poisson', max_count=...) for counts."
+            )
+        if y is None and self.response is not None and not isinstance(X, Table):
+            raise ParameterError("y must be given, the response of each row, where response= says what it may be.")
+        if isinstance(X, Table):
+            if self.row_norm is not None:
+                raise ParameterError("row_norm must be None with a table: its schema says how long a row may be.")
+            by_y = None if self.response is None else response
+            design = X.design(y, response=by_y, fit_intercept=False, group=group, labelled=response is not None)
+            row_norm = design.row_norm
+        elif self.row_norm is None:
             raise unbounded(
                 "row_norm",
                 "none",
@@ -197,16 +382,31 @@ class Private(PrivateEstimator):
                 "know without looking at the data",
                 BY_RELEASE,
             )
-        source = Rows(Design(X, row_norm=self.row_norm, group=group))
-        zeros = Design(np.zeros((1, source.width)), row_norm=self.row_norm, group=None if group is None else [0])
-        return source, Rows(zeros)
+        else:
+            row_norm = self.row_norm
+            design = Design(X, y, response=response or LOGISTIC, row_norm=row_norm, group=group)
+        answer = None if response is None else response.decode(np.zeros(1))
+        person = None if design.unit == Design.row else [0]
+        zero_nd = np.zeros((1, design.width))
+        zeros = Design(zero_nd, answer, response=response or LOGISTIC, row_norm=row_norm, group=person)
+        rows, nobody = (ModelRows(one, response is not None) for one in (design, zeros))
+        return rows, nobody
+
+
+class _RowFacts(NamedTuple):
+    """What is public of the rows of a fit: names of the features, what these were divided by, and what y may be."""
+
+    names: tuple[str, ...] | None
+    norm: float | None
+    response: Response | None
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows of numbers as a model reads them: arrays, no row longer than 1."""
+class ModelRows:
+    """Rows of numbers as a model reads them, no row longer than 1: arrays, or with responses `DesignRows`."""
 
-    design: Design
+    design: AnyDesign
+    labelled: bool = False
 
     @property
     def unit(self) -> str:
@@ -222,30 +422,38 @@ class Rows:
         """Number of privacy units; private under add/remove."""
         return self.design.count()
 
-    def parts(self, number: int) -> list[Rows]:
-        """The same units in order, in at most so many sources of their own."""
-        return [Rows(part) for part in self.design.parts(number)]
+    def parts(self, number: int) -> list[ModelRows | Shard]:
+        """The same units in order, in at most so many sources of their own, or in their files."""
+        return [
+            Shard(one.path, partial(self._of_file, one)) if isinstance(one, Shard) else replace(self, design=one)
+            for one in self.design.parts(number)
+        ]
+
+    def _of_file(self, shard: Shard) -> ModelRows:
+        return replace(self, design=cast("AnyDesign", shard.open()))
 
     def chunks(self) -> Iterator[RowsChunk]:
-        """All units once."""
-        return map(_of_design, self.design.chunks())
+        """All units once; of a person who has more rows than LARGEST_BATCH the first of them."""
+        return (RowsChunk(_shortened(chunk), self.labelled) for chunk in self.design.chunks())
 
 
 @dataclass(frozen=True)
 class RowsChunk:
     """Some consecutive units; see `core.source.Chunk`."""
 
-    chunk: Any
+    chunk: Chunk[Any]
+    labelled: bool
 
     @property
-    def rows(self) -> Floats:
+    def rows(self) -> Floats | DesignRows:
         """Their rows."""
-        return self.chunk.rows.x_nd  # type: ignore[no-any-return]
+        rows: DesignRows = self.chunk.rows
+        return rows if self.labelled else rows.x_nd
 
     @property
     def unit_of_row(self) -> Ints | None:
         """Whose each row is; None: each row is a unit."""
-        return self.chunk.unit_of_row  # type: ignore[no-any-return]
+        return self.chunk.unit_of_row
 
     @property
     def num_units(self) -> int:
@@ -254,7 +462,7 @@ class RowsChunk:
 
     def select(self, units: Bools) -> RowsChunk:
         """The chosen units alone."""
-        return RowsChunk(self.chunk.select(units))
+        return RowsChunk(self.chunk.select(units), self.labelled)
 
 
 def _empty_chunk(source: Any) -> Any:
@@ -266,35 +474,106 @@ def _empty_chunk(source: Any) -> Any:
     return None
 
 
-def _of_design(chunk: Any) -> RowsChunk:
+def _shortened(chunk: Chunk[Any]) -> Chunk[Any]:
     """A chunk of a design, with the first LARGEST_BATCH rows of a person who has more."""
     if chunk.unit_of_row is None or len(chunk.unit_of_row) <= LARGEST_BATCH:
-        return RowsChunk(chunk)
+        return chunk
     # Such a chunk is one person alone.
-    return RowsChunk(replace(chunk, which=_first(chunk.which), unit_of_row=_first(chunk.unit_of_row), kept=None))
+    return replace(chunk, which=_first(chunk.which), unit_of_row=_first(chunk.unit_of_row), kept=None)
 
 
 def _first(rows: Any) -> Any:
     return slice(rows.start, rows.start + LARGEST_BATCH) if isinstance(rows, slice) else rows[:LARGEST_BATCH]
 
 
-def _keep(model: Model, q: Any) -> None:
+def _nobody(source: Any) -> Source[Any]:
+    """No units of a source of another kind.
+
+    Raises:
+        ParameterError: for a source that has no chunk without units.
+    """
+    if hasattr(type(source), "empty"):
+        empty = _empty_chunk(source)
+        if empty is None:
+            raise ParameterError(
+                f"X must be a source whose method empty() returns a chunk of no units, and that of "
+                f"{type(source).__name__} failed or returned units. Nothing was spent. The reason is not shown, "
+                "because the source holds private rows: call empty() yourself."
+            )
+        return Nobody((empty,))
+    if not is_shipped(source):
+        raise ParameterError(
+            f"X must be a source with a method empty() that returns a chunk of no units, and {type(source).__name__} "
+            "has none. Each release asks the model about no rows, even if there are none."
+        )
+    return Nobody()
+
+
+def _check_methods(model: Model) -> None:
+    """Refuse a model that has blocks of a phase, and no method that follows their release."""
+    with said("its blocks"):
+        phases = {block.phase for block in model.blocks.values()}
+    after = {"step": "m_step", "last": "finished"}
+    lacking = [method for phase, method in after.items() if phase in phases and not model.defines(method)]
+    if phases and not phases & after.keys() and not model.defines("started"):
+        lacking = ["started"]
+    if lacking:
+        when = {"started": "the release of its first blocks", "m_step": "each step", "finished": "the last release"}
+        raise ParameterError(
+            f"model must define {lacking[0]}(s, q), which returns q after {when[lacking[0]]}: without it nothing is "
+            "learned."
+        )
+
+
+def _figures(model: Model, q: object) -> Iterator[Figure]:
+    """The model's figures.
+
+    Raises:
+        TypeError: for anything else.
+    """
+    for figure in model.figures(q):
+        if not isinstance(figure, Figure):
+            raise TypeError(f"figures must be of dpvb.results.figures, got {type(figure).__name__}")
+        yield figure
+
+
+def _keep(model: Model, q: object) -> None:
     """Raise for a q that no file can hold: by the names and types of its arrays, and by none of its numbers."""
     arrays = {name: np.empty(0, array.dtype) for name, array in trees.leaves(q).items()}
     model_file.packed(kind="Private", arrays=arrays, facts={"fields": _facts(model), "form": trees.form_of(q)})
 
 
-def _scores(model: Model, q: Any, rows: Any) -> Floats:
+def _show(model: Model, q: object) -> None:
+    """Call what the model defines of q and of nothing else, and raise for a result of another form."""
+    rng = generator("seed", 0)
+    # A q of no rows may have numbers with which no model can go on.
+    with said("intervals"), suppress(ArithmeticError, np.linalg.LinAlgError):
+        for name, mean, low, high in model.intervals(q, 0.95) if model.defines("intervals") else ():
+            str(name), float(mean), float(low), float(high)
+    with said("figures"), suppress(ArithmeticError, np.linalg.LinAlgError):
+        list(_figures(model, q))
+    with said("sample"), suppress(ArithmeticError, np.linalg.LinAlgError):
+        rows = model.sample(q, 2, rng) if model.defines("sample") else np.zeros((2, 1))
+        x_nd, y_n = rows if isinstance(rows, tuple) else (rows, np.zeros(2))
+        if np.ndim(x_nd) != 2 or len(x_nd) != 2 or np.shape(y_n) != (2,):
+            raise ValueError(f"rows of shape {np.shape(x_nd)} where two are asked for")
+    with said("as_prior"), suppress(ArithmeticError, np.linalg.LinAlgError):
+        replace(model, **model.as_prior(q) if model.defines("as_prior") else {})  # type: ignore[type-var]
+
+
+def _scores(model: Model, q: object, rows: Any) -> Floats:
     """The model's score of each row.
 
     Raises:
         ValueError: for anything but a number for each row, and for more than LARGEST_BATCH rows of another kind than
-            an array's.
+            an array's or a design's.
     """
     if len(rows) > LARGEST_BATCH:
-        if isinstance(rows, np.ndarray):
-            starts = range(0, len(rows), LARGEST_BATCH)
-            return np.concatenate([_scores(model, q, rows[start : start + LARGEST_BATCH]) for start in starts])
+        parts = [slice(start, start + LARGEST_BATCH) for start in range(0, len(rows), LARGEST_BATCH)]
+        if isinstance(rows, np.ndarray | DesignRows):
+            return np.concatenate(
+                [_scores(model, q, rows.part(one) if isinstance(rows, DesignRows) else rows[one]) for one in parts]
+            )
         raise ValueError(f"a model of one's own is asked about at most {LARGEST_BATCH} rows at once")
     value = np.asarray(model.score(q, rows))
     if value.shape != (len(rows),) or value.dtype.kind not in "biuf":
@@ -323,14 +602,29 @@ def _is_plain(value: Any) -> bool:
     return value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value))
 
 
+def _averaged(stds: Sequence[float]) -> float:
+    """Noise std of the mean of the releases of a block, each weighted by its precision."""
+    return 0.0 if min(stds) == 0 else 1.0 / math.sqrt(math.fsum(std**-2 for std in stds))
+
+
 def _frozen(value: Any) -> Any:
     """Lists of a file as the tuples that they were."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-def _known(name: str) -> Any:
-    """A class of models that this process has imported; no module is imported by what a file says."""
-    found = imported(name)
-    if not (isinstance(found, type) and issubclass(found, Model) and is_dataclass(found)):
-        raise ModelFileError(f"holds a model {name!r} of your own; import its module first.")
-    return found
+def _model_of(place: str, values: Mapping[str, object]) -> Model:
+    """A model of a class that this process has imported; no module is imported by what a file says.
+
+    Raises:
+        ParameterError: for another class, or a field of another type.
+    """
+    kind = imported(place)
+    if not (isinstance(kind, type) and issubclass(kind, Model) and is_dataclass(kind)):
+        raise ParameterError(
+            f"model {place!r} must be MODULE:CLASS, a dpvb.Model of your own; import its module first (on the command "
+            f"line: dpvb --import {place.partition(':')[0]} ...)."
+        )
+    plain = {name: _frozen(value) for name, value in values.items()}
+    if (name := misfit(kind, plain)) is not None:
+        raise ParameterError(f"model must have fields of the types that it declares: {name} is of another type.")
+    return kind(**plain)

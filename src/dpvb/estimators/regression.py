@@ -33,7 +33,7 @@ from dpvb.estimators.base import (
     generator,
     unbounded,
 )
-from dpvb.estimators.coefficients import Coefficients, Frame, earlier_data, of_coefficients
+from dpvb.estimators.coefficients import Coefficients, Frame, earlier_data, known_coefficients
 from dpvb.estimators.earlier import Fitted, kept
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import check_names, in_order, places, schema_of
@@ -52,7 +52,7 @@ from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
 from dpvb.results import trees
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Summary, TableHead, difference, for_arviz
 from dpvb.results.figures import Facts, Figure
-from dpvb.results.forecast import Forecast
+from dpvb.results.forecast import Knowledge
 
 COVARIANCES = ("full", "diagonal")
 ESTIMATES = ("posterior", "mode")
@@ -475,8 +475,8 @@ class Regression(PrivateEstimator):
             weights, table = weights.point(), replace(weights.point(), data=table.data)
         return FittedWeights(task.notes["columns"], weights, table, 0.0, task.notes["prior"])
 
-    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        return of_coefficients(task, plan, n, *self._scores(task.model))
+    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+        return known_coefficients(task, plan, n, *self._scores(task.model))
 
     @abstractmethod
     def _scores(self, model: Any) -> tuple[ScoreFacts, str]:

@@ -88,6 +88,8 @@ def made_up(
     x_nd = _numbers(estimator, rng.random((num_rows, width)))
     if estimator.reads == "rows":
         return {"X": x_nd, **_responses(estimator._response, num_rows, rng), **group}
+    if isinstance(response := getattr(estimator, "response", None), Response):
+        return {"X": x_nd, **_responses(response, num_rows, rng), **group}
     if responses is None:
         return {"X": x_nd, **group}
     shape = (num_rows, responses) if check_integer("responses", responses, low=0) else (num_rows,)
@@ -137,9 +139,9 @@ def _cells(schema: Schema, num_rows: int, rng: np.random.Generator) -> dict[str,
         else:
             cells[spec.name] = _drawn(spec.categories if isinstance(spec, Categorical) else spec.values, num_rows, rng)
     if schema.target is not None:
-        found = _responses(schema.target.response, num_rows, rng)
-        cells[schema.target.name] = found["y"]
-        cells |= {getattr(schema.target, role): given for role, given in found.items() if role != "y"}
+        responses = _responses(schema.target.response, num_rows, rng)
+        cells[schema.target.name] = responses["y"]
+        cells |= {getattr(schema.target, role): column for role, column in responses.items() if role != "y"}
     if schema.group is not None:
         cells[schema.group] = np.arange(num_rows)
     return cells
@@ -147,19 +149,19 @@ def _cells(schema: Schema, num_rows: int, rng: np.random.Generator) -> dict[str,
 
 def _responses(response: Response, num_rows: int, rng: np.random.Generator) -> dict[str, Any]:
     """Responses of rows, and what stands beside them."""
-    found: dict[str, Any]
-    if response.kind == "logistic":
-        found = {"y": _drawn(response.classes, num_rows, rng)}
+    columns: dict[str, Any]
+    if response.is_label:
+        columns = {"y": _drawn(response.classes, num_rows, rng)}
     elif response.kind == "numeric":
-        found = {"y": response.middle + response.half * (2.0 * rng.random(num_rows) - 1.0)}
+        columns = {"y": response.middle + response.half * (2.0 * rng.random(num_rows) - 1.0)}
     elif response.is_count:
-        found = {"y": rng.integers(response.max_count + 1, size=num_rows)}
+        columns = {"y": rng.integers(response.max_count + 1, size=num_rows)}
     else:
         trials = rng.integers(1, response.max_trials + 1, size=num_rows)
-        found = {"y": rng.integers(trials + 1), "trials": trials}
+        columns = {"y": rng.integers(trials + 1), "trials": trials}
     for name, most in response.columns.items():
-        found[name] = most * (1.0 - rng.random(num_rows) * (2.0 if name == "offset" else 1.0))
-    return found
+        columns[name] = most * (1.0 - rng.random(num_rows) * (2.0 if name == "offset" else 1.0))
+    return columns
 
 
 def _drawn(values: Sequence[Any], num_rows: int, rng: np.random.Generator) -> Any:

@@ -18,7 +18,6 @@ from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data.tables.design import BinaryMatrix, binary_rows
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.noise_of_means import stds_of
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import PROBABILITIES, Positive
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
@@ -29,13 +28,11 @@ from dpvb.models.belief_network.beta_normal import WeightScales
 from dpvb.models.belief_network.sbn import SBN, Network
 from dpvb.results import metrics, trees
 from dpvb.results.figures import Figure, Grid, Images
-from dpvb.results.forecast import Forecast, two_digits
+from dpvb.results.forecast import Knowledge
 
 # Rounds over the hidden units of a row that is transformed or scored: more than in a step of the fit.
 _SWEEPS = 15
-# Standard deviation of the noise in a weight up to which pictures of weights are readable.
-_READABLE = 0.5
-# Standard deviation of the noise of the steps at which a weight's noise reaches _READABLE, as other weights add to it.
+# Standard deviation of the noise of the steps up to which pictures of weights are readable.
 _STEPS = 0.1
 # Share of the budget for Σ y and the number of examples, which are released once.
 _FIRST = 0.0225
@@ -105,6 +102,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     record: ClassVar[type] = FittedNetwork
     reads: ClassVar[str | None] = "images"
     command: ClassVar[str | None] = "sbn"
+    size_parameter: ClassVar[str | None] = "n_components"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "hidden"}
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
@@ -140,23 +138,12 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         self._q = Network(**vars(record), scales=WeightScales.start(num_hidden, width))
         self.components_, self.visible_bias_, self.hidden_bias_ = self._q.w_kj, self._q.c_j, self._q.b_k
 
-    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
+    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
         model: SBN = task.model
-        std = model.noise_of_weights(stds_of(plan, "gradient"), task.rho, n)
-        # By the steps alone: plans that differ are compared, too.
-        strength, std = _STEPS / std if std > 0 else math.inf, model.visible_noise(std)
-        return Forecast(
-            num_units=n,
-            unit=task.relative.unit,
-            facts=f"{model.n_visible:,} visible units, {model.n_components} hidden units",
-            measure="noise in a weight",
-            values=(("noise in a weight", std),),
-            expected=f"noise of {two_digits(std)} in weights, which are about 1 where a hidden unit draws something",
-            strength=strength,
-            then=f"{_READABLE:g}",
-            size="hidden units",
-            parts=model.n_components,
-            affordable=model.n_components * strength**2,
+        std = model.noise_of_weights(plan.noise_stds("gradient"), task.rho, n)
+        # Strength compares the noise of the steps, so that plans that shrink weights differently are compared, too.
+        return Knowledge(
+            "noise of a weight", min(model.visible_noise(std), 1.0), model.visible_noise(_STEPS), unknown=1.0
         )
 
     def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:

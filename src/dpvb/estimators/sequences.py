@@ -20,11 +20,11 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
 from dpvb.guards.lacking import constructor_says_what_lacks
-from dpvb.results.forecast import Forecast, two_digits
+from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import head
 
-# A probability is clear that is so many standard deviations.
-_TOLD = 2.0
+# Standard deviation of a uniform probability, as of one of which a fit finds nothing.
+_UNIFORM_STD = 12**-0.5
 
 
 def source_of(content: Any, X: Records, lengths: Any, group: Iterable[object] | None) -> Any:
@@ -224,6 +224,9 @@ class SequenceModel(PrivateEstimator):
 class ChainModel(SequenceModel):
     """A chain of symbols, or of hidden states: probabilities of what follows what, with intervals."""
 
+    # The result is informative where the standard deviation without data is this multiple of that of the fit.
+    _informative: ClassVar[float] = 2.0
+
     @property
     def why_no_intervals(self) -> str:
         """Why `transition_intervals` cannot be had, in a sentence; empty: they can."""
@@ -234,31 +237,18 @@ class ChainModel(SequenceModel):
         """The model that the parameters name."""
 
     @abstractmethod
-    def _deviation(self, plan: Plan, n: float) -> tuple[int, float]:
+    def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
         """Of how many a law is, symbols or states, and the standard deviation of one of its probabilities."""
 
-    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        """How well the probabilities of what follows what will be known."""
-        n_symbols, (number, std) = self._model().n_symbols, self._deviation(plan, n)
-        what = "symbols" if number == n_symbols else "states"
-        strength, even = 1 / number / (_TOLD * std) if std > 0 else math.inf, 1 / number
-        # Of laws of which nothing is known, all as likely.
-        unknown = math.sqrt(even * (1 - even) / (number + 1)) if number > 1 else math.inf
-        said = f"transition probabilities known to ±{two_digits(2 * std)}, where even ones are {two_digits(even)}"
-        if std >= unknown:
-            said = "that transition probabilities stay unknown"
-        return Forecast(
-            num_units=n,
-            unit=task.relative.unit,
-            facts=f"{n_symbols} symbols" + (f", {number} states" if what == "states" else ""),
-            measure="standard deviation of a transition probability",
-            values=(("a transition probability", min(std, unknown)),),
-            expected=said,
-            strength=strength,
-            then="they are clear",
-            size=what,
-            parts=number,
-            affordable=number * strength ** (2 / 3),
+    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+        number, std = self._deviation(task.model, plan, n)
+        # The same if all distributions over the symbols or states are as likely.
+        unknown = math.sqrt((number - 1) / (number + 1)) / number if number > 1 else 1.0
+        return Knowledge(
+            "standard deviation of a transition probability",
+            min(std, _UNIFORM_STD),
+            unknown / self._informative,
+            unknown,
         )
 
     def quality_range(self, model: Any) -> tuple[float, float]:

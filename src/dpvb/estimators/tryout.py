@@ -27,6 +27,7 @@ from dpvb.guards import domains
 from dpvb.guards.errors import ParameterError
 from dpvb.guards.silence import silence
 from dpvb.guards.strangers import printable
+from dpvb.models.base import Model
 from dpvb.results.facts import ReleaseFacts
 from dpvb.results.statement import PrivacyStatement
 
@@ -55,9 +56,13 @@ def said(what: str) -> Iterator[None]:
         raise ParameterError(f"model must pass a tryout before anything is spent: {what} gave {reason}") from error
 
 
-def try_out(
-    task: Task, nobody: Source[Any], keep: Callable[[Any], object], score: Callable[[Any, Any], object] | None
-) -> None:
+#: Something that is asked of a model at a q.
+Asked = Callable[[Model, object], object]
+#: A model's scores of rows at a q.
+Scored = Callable[[Model, object, object], object]
+
+
+def try_out(task: Task, nobody: Source[Any], keep: Asked, show: Asked, score: Scored | None) -> None:
     """Fit a model to made-up rows: without noise, and where that fails, with noise.
 
     A sound model passes one of the two. Numbers that no data would give may make an M-step fail, but hardly both times.
@@ -66,6 +71,7 @@ def try_out(
         task: what a fit would do.
         nobody: one row of zeros, as the task's source would give it; no chunk, where none can be made up.
         keep: raises for a q that no file can hold.
+        show: raises for a q of which the model cannot show what it defines.
         score: raises for rows, at a q, that cannot be scored; None: the model scores none.
 
     Raises:
@@ -79,20 +85,14 @@ def try_out(
     for scale in (0.0, 1.0):
         try:
             with silence(logs=True):
-                return _fit(task, plan.scaled(scale), nobody, keep, score)
+                return _fit(task, plan.scaled(scale), nobody, keep, show, score)
         except ParameterError as error:
             refused = refused or error
     assert refused is not None
     raise refused
 
 
-def _fit(
-    task: Task,
-    plan: Plan,
-    nobody: Source[Any],
-    keep: Callable[[Any], object],
-    score: Callable[[Any, Any], object] | None,
-) -> None:
+def _fit(task: Task, plan: Plan, nobody: Source[Any], keep: Asked, show: Asked, score: Scored | None) -> None:
     """`loop.fit`, looked at step by step."""
     model, wall = task.model, Wall(nobody, plan)
     with said("init"):
@@ -115,15 +115,16 @@ def _fit(
         with said(method), suppress(ArithmeticError, np.linalg.LinAlgError):
             q = updated(model, s, q)
         with said(f"the q of {method}"):
-            keep(q)
+            keep(model, q)
         if domains.outside(q) is not None:
             return
+    show(model, q)
     for batch in batches if score is not None else ():
         with said(f"score on {_rows(batch, task)}"):
-            score(q, batch.rows)  # type: ignore[misc]
+            score(model, q, batch.rows)  # type: ignore[misc]
 
 
-def _ask(task: Task, q: Any, release: Release, batch: Chunk[Any]) -> None:
+def _ask(task: Task, q: object, release: Release, batch: Chunk[Any]) -> None:
     """Ask the model about a batch, and sum each block's contributions by themselves.
 
     Raises:

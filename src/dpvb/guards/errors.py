@@ -24,8 +24,8 @@ class FewUnitsWarning(DpvbWarning):
     """A fit counted hardly a unit, as its released and noisy count says; its charge stands."""
 
 
-class FewTopicsWarning(DpvbWarning):
-    """Fewer than half of the topics stand above the noise, as public facts or released numbers say."""
+class LostInNoiseWarning(DpvbWarning):
+    """The result of a fit is mostly noise, by a forecast before its charge or by its released numbers."""
 
 
 class FewWordsWarning(DpvbWarning):

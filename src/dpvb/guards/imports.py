@@ -13,6 +13,8 @@ import threading
 import warnings
 from contextlib import chdir, nullcontext
 from importlib import import_module
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any, Final
 
 from dpvb.guards.errors import ParameterError
@@ -56,6 +58,38 @@ def check_numba() -> None:
             "imported before dpvb could keep it from that. Nothing was charged. Remove the file, and give numba's "
             "settings as environment variables (NUMBA_*); or fit before numba is imported."
         )
+
+
+def import_own(name: str) -> None:
+    """Import a module that the user has named: an installed one, or else NAME.py of the current folder.
+
+    The current folder is not put on the path: no other module is taken from it, and an installed module of this name
+    comes first.
+
+    Args:
+        name: of the module.
+
+    Raises:
+        ParameterError: if there is no such module, or importing it fails.
+    """
+    file = Path.cwd() / f"{name}.py"
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ParameterError(
+            f"--import must be the name of a module, such as my_models for my_models.py, got {name!r}."
+        )
+    try:
+        if name in sys.modules or find_spec(name) is not None:
+            import_module(name)
+        elif file.is_file() and (spec := spec_from_file_location(name, file)) is not None and spec.loader is not None:
+            sys.modules[name] = module = module_from_spec(spec)
+            spec.loader.exec_module(module)
+        else:
+            raise ModuleNotFoundError(f"no module of this name is installed, and no {file.name} is in this folder")
+    except Exception as error:
+        sys.modules.pop(name, None)
+        raise ParameterError(
+            f"--import {name} failed: {type(error).__name__}: {error}. Nothing was charged."
+        ) from error
 
 
 def import_apart(name: str) -> Any:

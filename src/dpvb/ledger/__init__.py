@@ -2,7 +2,8 @@
 
     ledger = dpvb.Ledger("budget.db")
     ledger.register("notes", unit="document", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-6)
-    dpvb.LDA(20, epsilon=1.0, delta=1e-6, ledger=ledger, dataset="notes", vocabulary=words).fit(documents)
+    with dpvb.Run(ledger=ledger, dataset="notes"):
+        dpvb.LDA(20, epsilon=1.0, delta=1e-6, vocabulary=words).fit(documents)
     print(ledger.remaining("notes"))
 
 Rows are only ever appended; each carries the hash of the one before it (`chain`), the totals of its data set after it,
@@ -33,11 +34,10 @@ from dpvb.core.plan import Plan
 from dpvb.guards.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import says_what_lacks
 from dpvb.guards.strangers import parsed_json
-from dpvb.ledger import pricing, turns
+from dpvb.ledger import chain, pricing, turns
 from dpvb.ledger.address import checked_place, is_address, without_password
 from dpvb.ledger.chain import LOOK, MAX_BODY, Entry, canonical
 from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
-from dpvb.ledger.following import begun, caught_up, kept_head
 from dpvb.ledger.head import Head
 from dpvb.ledger.names import check_new_name
 from dpvb.ledger.past import Past, Units, order_of
@@ -325,7 +325,7 @@ class Ledger:
                 f"{type(cost).__name__}."
             )
         run = secrets.token_hex(16) if run is None else run
-        plan_digest = pricing.form(cost) if plan_digest is None else plan_digest
+        plan_digest = chain.form(cost) if plan_digest is None else plan_digest
         part = None if steps is None else [check_integer("steps", step, low=0) for step in steps]
         attempt = check_integer("attempt", attempt, low=0)
         if token is not None and not (isinstance(token, str) and token):
@@ -345,7 +345,7 @@ class Ledger:
         if releases is not None:
             body["order"] = order_of(cost, releases)
         key = canonical(["charge", check_name("run", run), attempt, kind, part])
-        form = pricing.form(cost)
+        form = chain.form(cost)
         with self._transaction(write=True) as (rows, state):
             facts = state.dataset(dataset)
             pricing.check_promise(facts, unit, cost)
@@ -507,7 +507,7 @@ class Ledger:
                 set's first plan beyond the filter, or has had another refund; or if more is asked for than can have
                 been left of its first charge, each step that was begun or charged again being used.
         """
-        key, form = turns.refund_key(check_name("run", run)), pricing.form(unstarted)
+        key, form = turns.refund_key(check_name("run", run)), chain.form(unstarted)
         with self._transaction(write=True) as (rows, state):
             if found := turns.keyed(rows, key):
                 if found.form != form:
@@ -608,14 +608,14 @@ class Ledger:
             store = self._opened()
             seen = self._seen.head()
             # Before the rows: it is never ahead of them. In a shared store it is but what the rows say.
-            head = None if store.shared and (self._state or seen) else kept_head(store)
+            head = None if store.shared and (self._state or seen) else turns.kept_head(store)
             with store.transaction(write=write) as rows:
                 if self._state is None:
                     self._check_heads(seen, head, rows, {})
                     start = seen if store.shared and seen else head
                     assert start is not None  # It was read, as there was no state.
-                    self._state = begun(start, store, rows)
-                self._state, hashes = caught_up(self._state.copy(), rows)
+                    self._state = turns.begun(start, store, rows)
+                self._state, hashes = turns.caught_up(self._state.copy(), rows)
                 self._check_heads(seen, head, rows, hashes)
                 state = self._state.copy()
                 yield rows, state

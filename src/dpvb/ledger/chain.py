@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from dpvb.accounting.costs import Cost
+
 #: Version of rows, hashes, orders and tables; a ledger of another one is refused.
 FORMAT = 1
 #: Kinds of rows that change what is spent.
@@ -129,3 +131,8 @@ class Entry:
 COLUMNS: Mapping[str, type] = {
     name: int if name in ("seq", "attempt", "units") else str for name in Entry.__dataclass_fields__
 }
+
+
+def form(cost: Cost) -> str:
+    """Digest that equal costs share."""
+    return hashlib.sha256(canonical(cost.to_dict()).encode()).hexdigest()

@@ -159,7 +159,7 @@ class PostgreSQLStore:
                     self._run(schema.INDICES),
                     self._run(schema.TABLES),
                 )
-                if self._version() in schema.EARLIER:
+                if self._version() == schema.EARLIER:
                     found = [_EARLIER]
             counted = {self._count(without) for without in (("seqscan",), ("indexscan", "indexonlyscan", "bitmapscan"))}
         return found if len(counted) == 1 else [*found, "the table and its primary key do not hold the same rows"]
@@ -232,12 +232,12 @@ class PostgreSQLStore:
         """Make all tables, or those of this version from earlier ones, unless somebody else did so a moment ago."""
         with self._block():
             self._owner()
-            if self._version() not in (None, *schema.EARLIER):
+            if self._version() not in (None, schema.EARLIER):
                 return
         with self._block():
             self._run(_ONE_MAKER)
             (owner, own), version = self._owner(), self._version()
-            if version not in (None, *schema.EARLIER):
+            if version not in (None, schema.EARLIER):
                 return
             if self._one("SHOW server_encoding") != "UTF8":
                 raise LedgerError(f"{self._place} must have the encoding UTF8 to hold a ledger.")
@@ -250,7 +250,7 @@ class PostgreSQLStore:
                 self._run("CREATE SCHEMA dpvb")
             if version and self._one(_CUT):
                 raise set_back(self._one(_CUT))
-            for statement in schema.upgrade(version) if version else schema.make():
+            for statement in schema.upgrade() if version else schema.make():
                 self._run(statement)
             if not version:
                 self._run("INSERT INTO dpvb.ledger VALUES (%s, %s, %s)", (uuid, schema.VERSION, created))
@@ -264,7 +264,7 @@ class PostgreSQLStore:
             raise LedgerError(
                 f"{self._place} runs with fsync or full_page_writes off and may lose charges; turn both on."
             )
-        if version not in ((*schema.EARLIER, schema.VERSION) if read_only else (schema.VERSION,)):
+        if version not in ((schema.EARLIER, schema.VERSION) if read_only else (schema.VERSION,)):
             raise LedgerError(
                 f"{self._place} holds a ledger of format {version or 'no known one'}; this version of dpvb reads "
                 f"{schema.VERSION}."

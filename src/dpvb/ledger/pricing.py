@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +14,6 @@ from dpvb.accounting.forms import from_dict
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger import turns
-from dpvb.ledger.chain import canonical
 from dpvb.ledger.facts import MOST_MORE, Dataset, as_epsilon, way_out
 from dpvb.ledger.past import fact
 from dpvb.ledger.state import ODD, WAY_OUT, Price, State, check_hash
@@ -194,8 +192,3 @@ def if_fixed(
         if state.shared:
             return None
         raise
-
-
-def form(cost: Cost) -> str:
-    """Digest that equal costs share."""
-    return hashlib.sha256(canonical(cost.to_dict()).encode()).hexdigest()

@@ -18,8 +18,8 @@ from dpvb.ledger.chain import COLUMNS, FORMAT, MAX_BODY
 
 #: Version of tables, functions and triggers; an earlier one has other triggers, and the same rows.
 VERSION = 3
-#: The first had no writers of rows, and another head; the second differs in its functions alone.
-EARLIER = (1, 2)
+#: Of version 0.2 of dpvb: it had no writers of rows, and another head.
+EARLIER = 1
 _TYPES = {int: "bigint", str: "text"}
 _KEYS = {"seq": " PRIMARY KEY", "key": " UNIQUE"}
 # Different releases of a cost: readers need time for each.
@@ -535,14 +535,8 @@ def make() -> Iterator[str]:
     yield from _rules()
 
 
-def upgrade(version: int) -> Iterator[str]:
-    """The statements that make this version of an earlier one; rows stay as they are."""
-    if version > 1:
-        for name, (arguments, *_) in _FUNCTIONS.items():
-            yield f"DROP FUNCTION dpvb.{name}({arguments}) CASCADE"
-        yield f"UPDATE dpvb.ledger SET format = {VERSION}"
-        yield from _rules()
-        return
+def upgrade() -> Iterator[str]:
+    """The statements that make this version of the earlier one; rows stay as they are."""
     for name in ("refuse", "check_entry", "check_head"):
         yield f"DROP FUNCTION dpvb.{name}() CASCADE"
     yield f"ALTER TABLE dpvb.entry ADD COLUMN {_WRITER}"

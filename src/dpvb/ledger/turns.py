@@ -1,12 +1,14 @@
-"""Whose turn it is: what a run may still write."""
+"""Whose turn it is, a run's and a row's: what a run may still write, and how a state follows the rows."""
 
 from __future__ import annotations
 
+from dpvb.accounting.forms import from_dict
 from dpvb.guards.errors import LedgerError
-from dpvb.ledger.chain import LOOK, Entry, canonical
+from dpvb.ledger.chain import LOOK, Entry, canonical, form
+from dpvb.ledger.head import Head
 from dpvb.ledger.past import Past
-from dpvb.ledger.state import WAY_OUT, check_hash
-from dpvb.ledger.store import Transaction
+from dpvb.ledger.state import ODD, WAY_OUT, State, check_hash, costs_more_now, set_back
+from dpvb.ledger.store import Store, Transaction
 
 _ENDS = ("finished", "abandoned", LOOK)
 
@@ -64,3 +66,66 @@ def check_found(entry: Entry, wanted: bool) -> Entry:
 def refund_key(run: str) -> str:
     """Key of a run's one refund."""
     return canonical(["refund", run])
+
+
+def kept_head(store: Store) -> Head:
+    """The head that a store keeps.
+
+    Raises:
+        LedgerError: if it is gone.
+    """
+    head = store.head()
+    if head is None:
+        raise LedgerError(f"the head is gone; it tells a ledger from an older copy of it. {WAY_OUT}")
+    return head
+
+
+def begun(head: Head, store: Store, rows: Transaction) -> State:
+    """The state at a head; of a shared store, with the first charge of each data set looked up.
+
+    Charges that cost more by today's accountant than when they were written are looked up as well.
+
+    Raises:
+        LedgerError: if the head is another ledger's, or its rows are not there.
+    """
+    if head.uuid != store.uuid:
+        raise LedgerError(f"the head is that of another ledger. {WAY_OUT}")
+    state = State.at(head, rows.row, rows.first_charge if store.shared else None)
+    for name in state.charges:
+        for seq, _ in rows.forms(name):
+            one = rows.row(seq)
+            if one is not None and (costs_more_now(one) or (store.shared and _has_another_form(one))):
+                for entry in rows.of_form(one.form):
+                    if (entry.dataset, entry.kind) == (name, "charge") and entry.seq <= head.seq:
+                        state.recount(check_hash(entry))
+    return state
+
+
+def _has_another_form(charge: Entry) -> bool:
+    """Whether a charge that somebody wrote past dpvb names another plan's form, and so speaks for none of its rows."""
+    if charge.kind != "charge":
+        return False
+    try:
+        return form(from_dict(charge.facts["cost"])) != charge.form
+    except ODD:
+        return True
+
+
+def caught_up(state: State, rows: Transaction) -> tuple[State, dict[int, str]]:
+    """The state at the last row, and the hashes of the rows on the way there.
+
+    Raises:
+        LedgerError: if the ledger was set back or replaced, or a row does not follow from those before it.
+    """
+    entries = rows.since(max(state.seq, 1))
+    if state.seq > 0:
+        last = next(entries, None)
+        if last is None or last.seq != state.seq:
+            raise set_back(state.seq)
+        if check_hash(last).hash != state.hash:
+            raise LedgerError(f"row {state.seq} is another one than it was: the ledger was replaced. {WAY_OUT}")
+    hashes = {state.seq: state.hash}
+    for entry in entries:
+        state.follow(entry, lambda run, seq=entry.seq: past(rows, run, seq))  # type: ignore[misc]
+        hashes[entry.seq] = entry.hash
+    return state, hashes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
@@ -35,6 +35,14 @@ class DesignRows:
     cut_n: NDArray[np.bool_] | None = None
     offset_n: Floats | None = None
     weight_n: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.y_n)
+
+    def part(self, which: slice) -> DesignRows:
+        """Some consecutive rows."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: value[which] for name, value in given.items() if value is not None})
 
     def matrix(self, width: int) -> Floats:
         """Features as a matrix of so many columns, (n, width)."""

@@ -1,8 +1,8 @@
-"""Models of sequences as the audit wants them: a record is a sequence of symbols or points, of a length of its own."""
+"""Models of sequences as the audit wants them: a record is the length of a sequence, and its symbols or points."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from dpvb.rows.sequences import NumberRows, SequenceRows
 
 # Symbols of a usual case.
 WIDTH = 4
-# Symbols of a wide case, of which each is a canary's own.
+# Symbols of a wide case; each of them is a canary's own.
 _WIDE = 200
 # Symbols of the longest sequence.
 _LONGEST = 12
@@ -29,63 +29,61 @@ _LONGEST = 12
 _POINTS = 6
 # Columns of bits or numbers.
 _COLUMNS = 2
-_NUMBERS = Numbers(_COLUMNS, -1.0, 1.0)
-BUDGET: Mapping[str, Any] = {"max_length": _LONGEST, "epsilon": 1.0, "delta": 1e-6}
+#: Ranges of numbers.
+BOUNDS: Mapping[str, Any] = {"low": -1.0, "high": 1.0}
+BUDGET: Mapping[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 
 
-def forms(name: str) -> Mapping[str, Callable[[], Case]]:
-    """A chain of each order; hidden states of each kind of emissions, with steps and without; a linear system."""
-    if name == "MarkovChain":
-        return {f"order {order}": partial(of_order, order) for order in (1, 2)}
-    if name == "GaussianHiddenMarkovModel":
-        return {"": partial(of_points, "gaussian")}
-    if name == "LinearDynamicalSystem":
-        return {"": of_system}
-    cases: dict[str, Callable[[], Case]] = {kind: partial(of_emissions, kind) for kind in ("categorical", "poisson")}
-    cases |= {
-        "steps": partial(of_emissions, "categorical", 2),
-        "steps, mode": partial(of_emissions, "poisson", 2, "mode"),
-    }
-    return {**cases, "bernoulli": partial(of_points, "bernoulli")}
+def _sequences(matrix: Floats, columns: int = 1) -> Iterator[Floats]:
+    """The sequence of each record; a first column that is not a length leaves nothing of it."""
+    matrix = np.asarray(matrix, dtype=np.float64)
+    most = (matrix.shape[1] - 1) // columns
+    length_n = np.clip(np.nan_to_num(matrix[:, 0], posinf=0.0, neginf=0.0), 0, most).astype(np.int64)
+    for row, length in zip(matrix, length_n, strict=True):
+        yield row[1 : 1 + length * columns]
 
 
-def of_emissions(emissions: str, num_steps: int | None = None, estimate: str = "posterior") -> Case:
-    """The case of a hidden Markov model with such emissions, and so many steps after the windows."""
+def _lengths(rng: np.random.Generator, n: int, longest: int) -> Floats:
+    return rng.integers(1, longest + 1, size=(n, 1)).astype(np.float64)
 
-    def made(width: int) -> HiddenMarkovModel:
-        chosen: dict[str, Any] = {"emissions": emissions, "num_steps": num_steps, "estimate": estimate}
-        return HiddenMarkovModel(3, symbols=width, n_init=1, **chosen, **BUDGET)
+
+# --- symbols ------------------------------------------------------------------------------------------------
+
+
+def symbols(matrix: Floats, group: Any = None, width: int = WIDTH) -> Sequences[SequenceRows]:
+    """A matrix as sequences of symbols."""
+    return Symbols(width).sequences([*_sequences(matrix)], group=group)
+
+
+def chain(order: int) -> Case:
+    """The case of a chain of this order; its wide one is of order 1."""
+
+    def of_width(width: int) -> MarkovChain:
+        return MarkovChain(width, order=order if width == WIDTH else 1, max_length=_LONGEST, **BUDGET)
+
+    return _of_windows(f"MarkovChain, order {order}", of_width, order + 1)
+
+
+def hidden_markov(emissions: str, num_steps: int | None = None, estimate: str = "posterior") -> Case:
+    """The case of a hidden Markov model with such emissions, and this number of steps after the windows."""
+    chosen: dict[str, Any] = {"emissions": emissions, "num_steps": num_steps, "estimate": estimate}
+
+    def of_width(width: int) -> HiddenMarkovModel:
+        return HiddenMarkovModel(3, symbols=width, n_init=1, max_length=_LONGEST, **chosen, **BUDGET)
 
     words = [emissions, *(["steps"] if num_steps else []), *(["mode"] if estimate == "mode" else [])]
-    return of_windows(f"HiddenMarkovModel, {', '.join(words)}", made, 3)
+    return _of_windows(f"HiddenMarkovModel, {', '.join(words)}", of_width, 3)
 
 
-def sequences(matrix: Floats, group: Any = None, width: int = WIDTH) -> Sequences[SequenceRows]:
-    """A matrix as sequences: the first column is the length of each, and one that is no length leaves nothing."""
-    matrix = np.asarray(matrix, dtype=np.float64)
-    length_n = np.clip(np.nan_to_num(matrix[:, 0], posinf=0.0, neginf=0.0), 0, matrix.shape[1] - 1).astype(np.int64)
-    parts = [row[1 : 1 + length] for row, length in zip(matrix, length_n, strict=True)]
-    return Symbols(width).sequences(parts, group=group)
-
-
-def of_order(order: int) -> Case:
-    """The case of a chain of this order; a wide one is of order 1."""
-
-    def made(width: int) -> MarkovChain:
-        return MarkovChain(width, order=order if width == WIDTH else 1, **BUDGET)
-
-    return of_windows(f"MarkovChain, order {order}", made, order + 1)
-
-
-def of_windows(name: str, made: Callable[[int], MarkovChain | HiddenMarkovModel], length: int) -> Case:
-    """The case of a model of so many symbols, whose windows have this length."""
+def _of_windows(name: str, of_width: Callable[[int], MarkovChain | HiddenMarkovModel], length: int) -> Case:
+    """The case of a model of a number of symbols, whose windows have this length."""
     constant = _constant(WIDTH)
     odd = np.tile([0.0, 1.0, 1e300, -1.0], _LONGEST // 4)
     codes = [np.zeros(_LONGEST), *constant, constant[0], constant[1], odd, np.arange(_LONGEST) % WIDTH]
     lengths = [0.0, *(_LONGEST,) * WIDTH, 1.0, float(length), _LONGEST, _LONGEST]
     wide = np.column_stack([np.full(_WIDE, _LONGEST), _constant(_WIDE)])
-    case = _case(name, made(WIDTH), np.column_stack([lengths, codes]))
-    return replace(case, wide=_case(f"{name}, wide", made(_WIDE), wide))
+    case = _of_symbols(name, of_width(WIDTH), np.column_stack([lengths, codes]))
+    return replace(case, wide=_of_symbols(name, of_width(_WIDE), wide))
 
 
 def _constant(width: int) -> Floats:
@@ -93,35 +91,49 @@ def _constant(width: int) -> Floats:
     return np.repeat(np.arange(width, dtype=np.float64)[:, None], _LONGEST, axis=1)
 
 
-def _case(name: str, estimator: MarkovChain | HiddenMarkovModel, hostile: Floats) -> Case:
+def _of_symbols(name: str, estimator: MarkovChain | HiddenMarkovModel, hostile: Floats) -> Case:
     width = len(Symbols(estimator.symbols))
 
     def records(rng: np.random.Generator, n: int) -> Floats:
-        length = rng.integers(1, _LONGEST + 1, size=(n, 1))
-        return np.hstack([length, rng.integers(width, size=(n, _LONGEST))]).astype(np.float64)
+        return np.hstack([_lengths(rng, n, _LONGEST), rng.integers(width, size=(n, _LONGEST))])
 
     def columns(matrix: Floats) -> Mapping[str, Any]:
-        (rows,) = [chunk.rows for chunk in sequences(matrix, width=width).chunks()] or [Symbols(width).rows([])]
+        (rows,) = [chunk.rows for chunk in symbols(matrix, width=width).chunks()] or [Symbols(width).rows([])]
         return {"X": rows.code, "y": np.diff(rows.indptr)}
 
-    source = partial(sequences, width=width)
+    source = partial(symbols, width=width)
     return of_estimator(name, estimator, source, records, hostile, columns, responses=_LONGEST + 1)
 
 
+# --- points -------------------------------------------------------------------------------------------------
+
+
 def points(matrix: Floats, group: Any = None, bounds: Mapping[str, Any] | None = None) -> Sequences[NumberRows]:
-    """A matrix as sequences: the first column is the length of each, and one that is no length leaves nothing."""
-    matrix = np.asarray(matrix, dtype=np.float64)
-    length_n = np.clip(np.nan_to_num(matrix[:, 0], posinf=0.0, neginf=0.0), 0, _POINTS).astype(np.int64)
-    parts = [row[1 : 1 + _COLUMNS * long].reshape(long, _COLUMNS) for row, long in zip(matrix, length_n, strict=True)]
+    """A matrix as sequences of points, within ranges if there are any."""
+    parts = [row.reshape(-1, _COLUMNS) for row in _sequences(matrix, _COLUMNS)]
     return Numbers(_COLUMNS, **(bounds or {})).sequences(parts, group=group)
 
 
-def of_points(emissions: str) -> Case:
+def _of_points(
+    name: str,
+    estimator: HiddenMarkovModel | GaussianHiddenMarkovModel | LinearDynamicalSystem,
+    records: Callable[[np.random.Generator, int], Floats],
+    hostile: Floats,
+    bounds: Mapping[str, Any],
+) -> Case:
+    def columns(matrix: Floats) -> Mapping[str, Any]:
+        (rows,) = [chunk.rows for chunk in points(matrix).chunks()] or [Numbers(_COLUMNS).rows([])]
+        return {"X": rows.value_td, "y": np.diff(rows.indptr)}
+
+    return of_estimator(name, estimator, partial(points, bounds=bounds), records, hostile, columns, responses=1)
+
+
+def hidden_markov_of_points(emissions: str) -> Case:
     """The case of a hidden Markov model of bits or numbers."""
-    bounds: Mapping[str, Any] = {"low": -1.0, "high": 1.0} if emissions == "gaussian" else {}
-    chosen: dict[str, Any] = {"columns": _COLUMNS, "n_init": 1, **bounds, **BUDGET, "max_length": _POINTS}
+    chosen: dict[str, Any] = {"columns": _COLUMNS, "n_init": 1, "max_length": _POINTS, **BUDGET}
+    bounds = BOUNDS if emissions == "gaussian" else {}
     estimator = (
-        GaussianHiddenMarkovModel(3, **chosen)
+        GaussianHiddenMarkovModel(3, **chosen, **bounds)
         if emissions == "gaussian"
         else HiddenMarkovModel(3, emissions=emissions, **chosen)
     )
@@ -129,25 +141,18 @@ def of_points(emissions: str) -> Case:
     constant: Floats = np.tile(every, (1, _POINTS))
     turning = np.tile(every[[0, 1, 3]].ravel(), _POINTS // 3)
     lengths = [_POINTS, *(_POINTS,) * len(every), 1, 2, 0]
-    shown = np.vstack([turning, constant, constant[1], constant[3], constant[0]])
-    hostile = np.column_stack([lengths, shown])
+    hostile = np.column_stack([lengths, np.vstack([turning, constant, constant[1], constant[3], constant[0]])])
+    canaries = np.column_stack([np.full(len(every), _POINTS), constant])
 
     def records(rng: np.random.Generator, n: int) -> Floats:
-        length = rng.integers(1, _POINTS + 1, size=(n, 1))
-        x_nt = rng.uniform(-1.2, 1.2, (n, _COLUMNS * _POINTS))
+        length, x_nt = _lengths(rng, n, _POINTS), rng.uniform(-1.2, 1.2, (n, _COLUMNS * _POINTS))
         return np.hstack([length, (x_nt > 0).astype(np.float64) if emissions == "bernoulli" else x_nt])
 
-    def columns(matrix: Floats) -> Mapping[str, Any]:
-        (rows,) = [chunk.rows for chunk in points(matrix).chunks()] or [Numbers(_COLUMNS).rows([])]
-        return {"X": rows.value_td, "y": np.diff(rows.indptr)}
-
-    source, name = partial(points, bounds=bounds), f"{type(estimator).__name__}, {emissions}"
-    wide = np.column_stack([np.full(len(every), _POINTS), constant])
-    case = partial(of_estimator, name, estimator, source, records)
-    return replace(case(hostile, columns, responses=1), wide=case(wide, columns, responses=1))
+    case = _of_points(f"{type(estimator).__name__}, {emissions}", estimator, records, hostile, bounds)
+    return replace(case, wide=replace(case, hostile=canaries))
 
 
-def of_system() -> Case:
+def linear_system() -> Case:
     """The case of a small system; a hostile record is at the ends of the ranges, or beyond."""
     ends = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0], [1e300, -1e300], [np.nan, 1.0], [0.0, 0.0]])
     constant = np.tile(ends, _POINTS)
@@ -155,30 +160,23 @@ def of_system() -> Case:
     short = np.full((2, _POINTS * _COLUMNS), 1e3)
     lengths = [*(_POINTS,) * (len(ends) + 1), 1, 3]
     hostile = np.column_stack([lengths, np.vstack([constant, turning, short])])
-    budget: Mapping[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "low": -1.0, "high": 1.0}
-    estimator = LinearDynamicalSystem(2, columns=_COLUMNS, window=3, max_length=_POINTS, **budget)
+    estimator = LinearDynamicalSystem(2, columns=_COLUMNS, window=3, max_length=_POINTS, **BUDGET, **BOUNDS)
 
     def records(rng: np.random.Generator, n: int) -> Floats:
-        length = rng.integers(1, _POINTS + 1, size=(n, 1))
-        return np.hstack([length, rng.uniform(-1, 1, size=(n, _POINTS * _COLUMNS))])
+        return np.hstack([_lengths(rng, n, _POINTS), rng.uniform(-1, 1, size=(n, _POINTS * _COLUMNS))])
 
-    def columns(matrix: Floats) -> Mapping[str, Any]:
-        rows = _NUMBERS.rows(_points_of(matrix))
-        return {"X": rows.value_td, "y": np.diff(rows.indptr)}
-
-    return of_estimator("LinearDynamicalSystem", estimator, system_points, records, hostile, columns, responses=1)
+    return _of_points("LinearDynamicalSystem", estimator, records, hostile, BOUNDS)
 
 
-def system_points(matrix: Floats, group: Any = None) -> Sequences[NumberRows]:
-    """A matrix as sequences: the first column is the length of each, and one that is no length leaves nothing."""
-    return _NUMBERS.sequences(_points_of(matrix), group=group)
-
-
-def _points_of(matrix: Floats) -> list[Floats]:
-    """The points of each record."""
-    matrix = np.asarray(matrix, dtype=np.float64)
-    most = (matrix.shape[1] - 1) // _COLUMNS
-    length_n = np.clip(np.nan_to_num(matrix[:, 0], posinf=0.0, neginf=0.0), 0, most).astype(np.int64)
-    return [
-        row[1 : 1 + length * _COLUMNS].reshape(length, _COLUMNS) for row, length in zip(matrix, length_n, strict=True)
-    ]
+FORMS: Mapping[str, Mapping[str, Callable[[], Case]]] = {
+    "MarkovChain": {f"order {order}": partial(chain, order) for order in (1, 2)},
+    "HiddenMarkovModel": {
+        "categorical": partial(hidden_markov, "categorical"),
+        "poisson": partial(hidden_markov, "poisson"),
+        "steps": partial(hidden_markov, "categorical", 2),
+        "steps, mode": partial(hidden_markov, "poisson", 2, "mode"),
+        "bernoulli": partial(hidden_markov_of_points, "bernoulli"),
+    },
+    "GaussianHiddenMarkovModel": {"": partial(hidden_markov_of_points, "gaussian")},
+    "LinearDynamicalSystem": {"": linear_system},
+}

@@ -85,6 +85,8 @@ class Layout:
                 )
             if target.kind == "logistic":
                 columns.append(Binary(target.name, target.classes))
+            elif target.kind == "classes":
+                columns.append(Categorical(target.name, target.classes))
             elif target.kind == "numeric":
                 columns.append(Numeric(target.name, *target.response.range))
             else:

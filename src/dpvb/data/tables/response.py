@@ -14,7 +14,7 @@ from dpvb.data.slabs import Which
 from dpvb.data.spelling import Categories, Cells, Floats, as_numbers, label
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 
-Kind: TypeAlias = Literal["logistic", "binomial", "negative_binomial", "poisson", "numeric"]
+Kind: TypeAlias = Literal["logistic", "binomial", "negative_binomial", "poisson", "numeric", "classes"]
 
 #: What may stand beside a response, and the name of its bound.
 BOUNDS = {"exposure": "max_exposure", "offset": "max_offset", "weights": "max_weight"}
@@ -48,10 +48,11 @@ class Response:
     """What a response may be; every field is public.
 
     Attributes:
-        kind: "logistic" (a label), "binomial" (successes of some trials), "negative_binomial" or "poisson" (a count),
-            "numeric" (a number in a range).
-        classes: the two labels, of which the second is y = 1 (logistic); compared with y as `spelling.label` says:
-            capital letters, blanks at the ends and the form of a number make no difference.
+        kind: "logistic" (one of two labels), "binomial" (successes of some trials), "negative_binomial" or "poisson"
+            (a count), "numeric" (a number in a range), "classes" (one of several labels, for a model of your own).
+        classes: the labels; y is the place of a row's label: of two, the second is y = 1 (logistic). They are compared
+            with y as `spelling.label` says: capital letters, blanks at the ends and the form of a number make no
+            difference.
         max_trials: bound on a row's trials (binomial).
         max_count: bound on a row's count; larger ones become max_count.
         low, high: the range of a number; those outside become its ends.
@@ -66,7 +67,7 @@ class Response:
     """
 
     kind: Kind = "logistic"
-    classes: tuple[Any, Any] = (0, 1)
+    classes: tuple[Any, ...] = (0, 1)
     max_trials: int = 1
     max_count: int = 1
     low: float | None = None
@@ -92,20 +93,25 @@ class Response:
             )
         for name in ("max_trials", "max_count"):
             object.__setattr__(self, name, check_integer(name, getattr(self, name), low=1, high=10**9))
+        most = math.inf if self.kind == "classes" else 2
         try:
-            first, second = self.classes
-            labels = [one for one in (first, second) if isinstance(one, (str, bool, int, float, np.generic))]
-            is_pair = len(labels) == 2 and not isinstance(self.classes, str) and label(first) != label(second)
-            is_pair = is_pair and all(one == one for one in labels)
+            labels = () if isinstance(self.classes, str) else tuple(self.classes)
+            plain = all(isinstance(one, (str, bool, int, float, np.generic)) and one == one for one in labels)
+            differ = plain and len({label(one) for one in labels}) == len(labels)
         except (TypeError, ValueError):
-            is_pair = False
-        if not is_pair:
+            labels, differ = (), False
+        if not (differ and 2 <= len(labels) <= most):
+            if self.kind == "classes":
+                raise ParameterError(
+                    f"classes must be two or more different labels (numbers or strings), got {self.classes!r}. Capital "
+                    "letters, blanks at the ends and the form of a number make no difference."
+                )
             raise ParameterError(
                 f"classes must be a pair of different labels (numbers or strings), got {self.classes!r}; the second is "
                 "the one whose probability is modelled. Capital letters, blanks at the ends and the form of a number "
                 "make no difference. More classes need one model each."
             )
-        object.__setattr__(self, "classes", (first, second))
+        object.__setattr__(self, "classes", labels)
         self._check_range()
 
     def _check_range(self) -> None:
@@ -143,6 +149,11 @@ class Response:
         """Places of numbers in their range, whose ends are -1 and 1, (n,); NaN for what is no finite number."""
         with np.errstate(all="ignore"):
             return np.where(np.isfinite(y_n), (y_n - self.middle) / self.half, np.nan)
+
+    @property
+    def is_label(self) -> bool:
+        """Whether a row answers with one of `classes`."""
+        return self.kind in ("logistic", "classes")
 
     @property
     def is_count(self) -> bool:
@@ -189,10 +200,28 @@ class Response:
 
     def encode(self, cells: Cells) -> Floats:
         """The response of each private cell as a number, a label as its place in classes; NaN for anything else."""
-        if self.kind != "logistic":
+        if not self.is_label:
             return as_numbers(cells)
         code_n = Categories(self.classes).places(cells, unseen=-1, missing=-1)
         return np.where(code_n < 0, np.nan, code_n)
+
+    def decode(self, y_n: Floats) -> NDArray[Any]:
+        """Inverse of `encode`, for numbers as rows hold them: a number of [-1, 1] is back in its range."""
+        if self.kind == "numeric":
+            return self.middle + self.half * np.clip(y_n, -1.0, 1.0)
+        whole_n = np.rint(y_n).astype(np.int64)
+        return whole_n if self.is_count or self.kind == "binomial" else np.array(self.classes)[whole_n]
+
+    @property
+    def said(self) -> str:
+        """What it may be, in words."""
+        if self.is_label:
+            return f"one of the labels {', '.join(map(str, self.classes))}"
+        return (
+            f"a number in [{self.low:g}, {self.high:g}]"
+            if self.kind == "numeric"
+            else f"a count up to {self.max_count}"
+        )
 
 
 LOGISTIC = Response()

@@ -51,7 +51,7 @@ class Target:
 
     name: str
     kind: Kind = "logistic"
-    classes: tuple[Any, Any] = (0, 1)
+    classes: tuple[Any, ...] = (0, 1)
     max_trials: int = 1
     max_count: int = 1
     trials: str | None = None

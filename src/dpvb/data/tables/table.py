@@ -282,7 +282,7 @@ class Table:
         return _joined([], self._schema).matrix
 
     def _target_response(self, response: Response | None) -> Response:
-        """The response of the target's encoded values, whose labels are 0 and 1."""
+        """The response of the target's encoded values, whose labels are their places."""
         target = self._schema.target
         if target is None:
             raise DataFormatError(
@@ -293,7 +293,7 @@ class Table:
             raise ParameterError(
                 f"the schema's target has {target.response.caps}, but the model's parameters say {response.caps}."
             )
-        return replace(target.response, classes=(0, 1))
+        return replace(target.response, classes=tuple(range(len(target.classes))))
 
     def _pieces(self) -> Iterator[_Encoded]:
         """All rows as numbers: at once where they are held."""
@@ -612,7 +612,7 @@ def _meant(schema: Schema, dialect: Dialect) -> dict[str, Callable[[object], obj
     target = schema.target
     labels: dict[str, Sequence[Any]] = {c.name: c.categories for c in schema.columns if isinstance(c, Categorical)}
     labels |= {c.name: c.values for c in schema.columns if isinstance(c, Binary)}
-    if target is not None and target.kind == "logistic":
+    if target is not None and target.response.is_label:
         labels[target.name] = target.classes
     for name, values in labels.items():
         for value in values:

@@ -208,8 +208,8 @@ class SBN(Model[Network, BinaryRows]):
         return kernel.local_step(y_nj, q.w_kj, q.c_j, q.b_k, sweeps=sweeps)
 
     def visible_noise(self, std: float) -> float:
-        """Return the noise in a weight as fits show it, from that of the steps alone; weights beyond 1 are shrunk."""
-        return min(_LEANING / max(self.ridge, 1.0) * std, 1.0)
+        """Return the noise in a weight as fits show it, from that of the steps alone."""
+        return _LEANING / max(self.ridge, 1.0) * std
 
     def noise_of_weights(self, stds: list[float], rho: StepSize, n: float) -> float:
         """Return the standard deviation of what the noise of all steps adds to a weight whose unit stands alone.

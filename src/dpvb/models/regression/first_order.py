@@ -52,7 +52,7 @@ from dpvb.guards.domains import Nonnegative, Positive
 from dpvb.kernels.linear import row_sums
 from dpvb.models.regression import ridge, tuned
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores, Readings, ScoreState
-from dpvb.models.regression.descent import Average, Steepness, StepGuard
+from dpvb.models.regression.descent import Ascent, Average, Steepness, StepGuard
 from dpvb.models.regression.likelihood import Likelihood, log_odds, log_rate
 from dpvb.models.regression.moments import RowMoments, Tracked, read_long, tilted
 from dpvb.models.regression.scaling import Scaling
@@ -345,24 +345,23 @@ class FirstOrder(CurvatureThenScores):
             precision_ee, gradient_e = precision_ee + earlier.precision, gradient_e + earlier.pull_d
         gradient_e -= precision_ee @ (q.point_e - q.start_e)
         # The majoriser, which the guards let grow.
-        guard = q.guard.after(max(float(np.mean((gradient_e / gain_e / scale_e) ** 2)), sd**2))
-        bound_e, fresh_e = guard.safety * ratio_xi * moments.eigenvalue_upper_e, (sd * scale_e) ** 2
-        steepness = q.steepness.seen(q.point_e, score_e, fresh_e, bound_e * q.steepness.factor_e)
-        moved = replace(q, mean=mean, guard=guard, ratios=ratios, step=q.step + 1, steepness=steepness)
+        size, bound_e = (
+            max(float(np.mean((gradient_e / gain_e / scale_e) ** 2)), sd**2),
+            ratio_xi * moments.eigenvalue_upper_e,
+        )
+        before = Ascent(q.point_e, q.last_e, q.guard, q.steepness, q.step)
+        path = before.guarded(score_e, size, (sd * scale_e) ** 2, bound_e)
         if is_count and sd > 0:
             # A mean is no straight line in ψ: the next score is taken where all scores so far lead, which wanders less.
-            steep_e = guard.safety * steepness.factor_e * information_e
-            point_e = last_e = q.within_reach(readings.led(steep_e, np.ones(len(steep_e)), prior))
+            steep_e = path.guard.safety * path.steepness.factor_e * information_e
+            point_e = q.within_reach(readings.led(steep_e, np.ones(len(steep_e)), prior))
+            path = replace(path, point_e=point_e, last_e=point_e)
         else:
-            precision_ee.flat[:: len(gain_e) + 1] += gain_e * bound_e * steepness.factor_e
-            last_e = q.point_e + np.linalg.solve(precision_ee, gradient_e)
-            # A majoriser that has grown just now begins without momentum.
-            grown = guard.safety > q.guard.safety or (steepness.factor_e > q.steepness.factor_e).any()
-            momentum = 0.0 if grown else min(moved.step / (moved.step + 3), tuned.LARGEST_MOMENTUM)
-            point_e = last_e + momentum * (last_e - q.last_e)
+            path = path.moved(before, gradient_e, gain_e, bound_e, precision_ee)
+        moved = replace(q, mean=mean, ratios=ratios, **vars(path))
         guess_ee = np.diag(moments.weighted(float(ratios.value[0]), q.usual, q.most, total))
         moved = self._dispersed(s, moved, "dispersion", q.point_e, fresh=fresh)
-        return replace(moved, point_e=point_e, last_e=last_e, curvature_ee=guess_ee, table_ee=guess_ee)
+        return replace(moved, curvature_ee=guess_ee, table_ee=guess_ee)
 
     def _ratios(self, s: Estimate, q: FirstOrderState) -> tuple[Tracked, Floats, float]:
         """The tracked ratios; k c and k c^ξ, (2,); and Σ b ‖x̃‖², which the releases are divided by."""

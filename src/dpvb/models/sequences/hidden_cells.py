@@ -49,6 +49,7 @@ from dpvb.models.sequences.windows import (
     WindowCounts,
     Windows,
     check_states,
+    check_windows,
     clip_bound,
     denoised_pairs,
     denoised_totals,
@@ -229,7 +230,8 @@ class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
             raise ParameterError(
                 f"columns must be at most {max(_NODES)}, got {self.n_columns}: cells are of all of them."
             )
-        check_states(self)
+        check_states(self.n_states, self.n_init)
+        check_windows(self, 3)
 
     @property
     def cells(self) -> Cells:

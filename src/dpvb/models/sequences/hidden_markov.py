@@ -53,6 +53,7 @@ from dpvb.models.sequences.windows import (
     WindowCounts,
     Windows,
     check_states,
+    check_windows,
     clip_bound,
     denoised,
     denoised_pairs,
@@ -220,7 +221,8 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
             )
         check_choice("emissions", self.emissions, KINDS)
         check_integer("num_steps", self.num_steps, low=0, high=10**6)
-        check_states(self)
+        check_states(self.n_states, self.n_init)
+        check_windows(self, 3)
 
     @property
     def length(self) -> int:

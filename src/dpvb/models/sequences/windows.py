@@ -181,18 +181,6 @@ class Weighed(Protocol):
         """L."""
 
 
-class Hidden(Weighed, Protocol):
-    """One with hidden states."""
-
-    @property
-    def n_states(self) -> int:
-        """K."""
-
-    @property
-    def n_init(self) -> int:
-        """How many starts are tried."""
-
-
 def check_windows(own: Weighed, least: int) -> None:
     """Check what any model of windows has.
 
@@ -210,15 +198,14 @@ def check_windows(own: Weighed, least: int) -> None:
     check_integer("max_length", own.max_length, low=least, high=10**6)
 
 
-def check_states(own: Hidden) -> None:
-    """Check what a model of windows with hidden states has.
+def check_states(n_states: int, n_init: int) -> None:
+    """Check the number of hidden states, and how many starts are tried.
 
     Raises:
-        ParameterError: for a field outside its range.
+        ParameterError: for a number outside its range.
     """
-    check_integer("n_states", own.n_states, low=1, high=1000)
-    check_integer("n_init", own.n_init, low=1, high=1000)
-    check_windows(own, 3)
+    check_integer("n_states", n_states, low=1, high=1000)
+    check_integer("n_init", n_init, low=1, high=1000)
 
 
 def clip_bound(own: Weighed, length: int) -> float:

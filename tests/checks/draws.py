@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.audit.cases import Case
+from dpvb.audit.cases import Case, Matrix
 from dpvb.audit.integers import in_steps
-from dpvb.audit.matrix import Matrix
+from dpvb.audit.one_run import MakeNoise
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.forms import Rows
@@ -36,8 +36,6 @@ _COORDINATES = 120_000
 _RESIDUES = 64
 # What the measured noise may be off by; ten standard deviations of the measurement.
 _BAND = 0.02
-
-MakeNoise = Callable[[], NoiseSource]
 
 
 def inclusions(sampler: Sampler, noise: MakeNoise, num_units: int, num_steps: int) -> Ints:

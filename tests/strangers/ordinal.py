@@ -1,0 +1,144 @@
+"""Ordinal regression with proportional odds, by the page docs/new-model.md; unit: a row.
+
+    P(y ≤ j | x) = σ(θ_j - x·β),   θ_0 < θ_1 < ... < θ_{J-2},   m = (θ_0, θ_1 - θ_0, ..., β) ~ N(m_0, 1/α)
+
+=====================  ======================================================================================
+model                  code
+=====================  ======================================================================================
+rows of each level     block "levels", released first: θ of their shares, with β = 0, is where scores begin
+Σ g gᵀ at that start   block "information", released second: the Fisher information of m
+Σ g at point m         block "score", at every step; g is the derivative of a row's log-likelihood
+Σ g gᵀ at the end      block "information_at_end", released last
+=====================  ======================================================================================
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import expit, logit
+
+import dpvb
+from dpvb.kernels.linear import product
+
+# Largest norm of a row's score; steeper rows are clipped.
+_BOUND = 2.0
+# Thresholds are so far apart at least.
+_LEAST = 0.05
+
+
+@dataclass(frozen=True)
+class Odds:
+    """q: how parameters are known."""
+
+    known: dpvb.FixedCurvature
+
+
+@dataclass(frozen=True)
+class ProportionalOdds(dpvb.Model):
+    """Fields are public: the names of the columns, the number of levels, and the prior of β."""
+
+    columns: tuple[str, ...]
+    n_levels: int
+    num_steps: int = 16
+    alpha: float = 0.1
+    prior: tuple[float, ...] = ()
+    score_range = (-5.0, 0.0)
+
+    @property
+    def names(self):
+        gaps = [f"gap {j}" for j in range(1, self.n_levels - 1)]
+        return ["threshold", *gaps, *self.columns]
+
+    @property
+    def blocks(self):
+        p = len(self.names)
+        squares = dpvb.Block((p, p), _BOUND**2, "gram", "second")
+        return {
+            "levels": dpvb.Block((self.n_levels,), 1.0, "nonnegative", "first"),
+            "information": squares,
+            "score": dpvb.Block((p,), _BOUND, average=False),
+            "information_at_end": replace(squares, phase="last"),
+        }
+
+    @property
+    def schedule(self):
+        return dpvb.FixedCurvature.schedule(self.num_steps)
+
+    def init(self, rng):
+        prior_p = np.array(self.prior) if self.prior else np.zeros(len(self.names))
+        return Odds(dpvb.FixedCurvature.start(prior_p, alpha=self.alpha, num_steps=self.num_steps))
+
+    def parts(self, m_p, batch):
+        """Of each row P(y ≤ its level), P(y < its level), and the place of its level."""
+        j = self.n_levels
+        gap_j = np.maximum(m_p[1 : j - 1], _LEAST)
+        theta_j = m_p[0] + np.append(0.0, np.cumsum(gap_j))
+        level_n = np.nan_to_num(batch.y_n).astype(int)
+        at_n = product(batch.x_nd, m_p[j - 1 :, None])[:, 0]
+        upper_n = expit(np.append(theta_j, np.inf)[level_n] - at_n)
+        lower_n = expit(np.append(-np.inf, theta_j)[level_n] - at_n)
+        return upper_n, lower_n, level_n
+
+    def scores(self, m_p, batch):
+        """Derivative of each row's log-likelihood, (n, p), scaled back to the bound; NaN for a faulty row."""
+        upper_n, lower_n, level_n = self.parts(m_p, batch)
+        shift_n = 1 - upper_n - lower_n
+        chance_n = np.maximum(upper_n - lower_n, 1e-12)
+        slope_n = upper_n * (1 - upper_n) / chance_n
+        place_j = np.arange(1, self.n_levels - 1)
+        above_nj = place_j < level_n[:, None]  # Gaps below both of a row's thresholds move both of them.
+        upper_nj = place_j == level_n[:, None]
+        gap_nj = shift_n[:, None] * above_nj + slope_n[:, None] * upper_nj
+        g_np = np.hstack([shift_n[:, None], gap_nj, -shift_n[:, None] * batch.x_nd])
+        length_n = np.sqrt(np.square(g_np).sum(axis=1))
+        return g_np * (np.minimum(1, _BOUND / np.maximum(length_n, 1e-12)) + 0 * batch.y_n)[:, None]
+
+    def e_step(self, q, batch, blocks):
+        if "levels" in blocks:
+            one_nj = np.where(np.isnan(batch.y_n)[:, None], np.nan, batch.y_n[:, None] == np.arange(self.n_levels))
+            return {"levels": dpvb.Rows(one_nj)}
+        g_np = self.scores(q.known.point_d, batch)
+        if "score" in blocks:
+            return {"score": dpvb.Rows(g_np)}
+        return {name: dpvb.Gram(g_np / _BOUND, np.full(len(g_np), _BOUND**2) + 0 * batch.y_n) for name in blocks}
+
+    def started(self, s, q):
+        if s.phase == "second":
+            return Odds(q.known.curved(s.read("information"), s.noise_std("information")))
+        if self.prior:
+            return q
+        level_j = np.maximum(s.project("levels"), 3 * s.noise_std("levels") + 1)
+        theta_j = logit(np.cumsum(level_j)[:-1] / level_j.sum())
+        start_p = np.zeros(len(self.names))
+        start_p[: len(theta_j)] = np.append(theta_j[0], np.diff(theta_j))
+        return Odds(q.known.at(start_p))
+
+    def m_step(self, s, q):
+        return Odds(q.known.stepped(s.read("score"), s.noise_std("score")))
+
+    def finished(self, s, q):
+        return Odds(q.known.curved(s.read("information_at_end"), s.noise_std("information_at_end")))
+
+    def intervals(self, q, level):
+        return q.known.intervals(self.names, level)
+
+    def score(self, q, batch):
+        upper_n, lower_n, _ = self.parts(q.known.posterior()[0], batch)
+        return np.log(np.maximum(upper_n - lower_n, 1e-12)) + 0 * batch.y_n
+
+    def sample(self, q, n, rng):
+        x_nd = rng.uniform(-1, 1, (n, len(self.columns))) / np.sqrt(len(self.columns))
+        m_p = q.known.posterior()[0]
+        gap_j = np.maximum(m_p[1 : self.n_levels - 1], _LEAST)
+        theta_j = m_p[0] + np.append(0.0, np.cumsum(gap_j))
+        at_n = x_nd @ m_p[self.n_levels - 1 :] + rng.logistic(size=n)
+        return x_nd, (at_n[:, None] > theta_j).sum(axis=1)
+
+    def as_prior(self, q):
+        mean_p, covariance_pp = q.known.posterior()
+        return {"prior": tuple(mean_p.tolist()), "alpha": float(1 / np.diag(covariance_pp).mean())}
+
+    def knows(self, noise, n):
+        # A row's squared score is about 1/4 per parameter of size 1/√p.
+        information = n / (4 * len(self.names))
+        return "posterior std of a coefficient", float(np.sqrt(1 / information + (noise["score"] / information) ** 2))
