@@ -17,7 +17,7 @@ import numpy as np
 import dpvb
 from dpvb.models.sequences import log_likelihood, most_probable
 
-PAGES = Path(__file__).parents[1] / "docs" / "how-to"
+PAGES = Path(__file__).parents[1] / "docs" / "models"
 BLOCK = re.compile(r'^```python(?: title="(\w+)\.py")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 FITS, EPSILONS = 3, (0.5, 1.0, 4.0, np.inf)
 

@@ -17,7 +17,7 @@ _NEEDS = {
     "arviz": "to_arviz()",
     "arrow": "dpvb.Table(rows, schema)",
     "postgresql": 'dpvb.Ledger("postgresql://nobody@127.0.0.1:9/none")',
-    "cluster": "dpvb.LogisticRegression(**given).fit(x, y, cluster=object())",
+    "cluster": "dpvb.LogisticRegression(**given).fit(x, y, run=dpvb.Run(cluster=object()))",
     "jax": "dpvb.DPVI(lambda theta, row: 0.0, parameters=1, **budget).fit(x)",
     "flower": '_flower("superlink")',
 }

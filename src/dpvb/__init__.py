@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dpvb.results.combined import combine as combine
     from dpvb.runs.run import Run as Run
 
-_ROOMS = ("accounting", "audit", "data", "federated", "kernels", "testing")
+_ROOMS = ("accounting", "audit", "data", "errors", "federated", "kernels", "testing")
 # Names are imported on first use, so that `import dpvb` stays light; what is not here is a kind of estimator.
 _HOMES = {
     "Block": "dpvb.core.blocks",

@@ -139,6 +139,11 @@ class Strange:
 
     rho: float
     neighboring_relation: NeighboringRelation = ADD
+    added_delta: float = 0.0
+
+    @property
+    def noise(self) -> Cost:
+        return self
 
     def renyi(self, orders: Vector) -> Vector:
         return np.full(len(orders), self.rho)
@@ -242,6 +247,11 @@ class RandomizedResponse:
 
     loss: float
     neighboring_relation: NeighboringRelation = ADD
+    added_delta: float = 0.0
+
+    @property
+    def noise(self) -> Cost:
+        return self
 
     def renyi(self, orders: Vector) -> Vector:
         truth, lie = -math.log1p(math.exp(-self.loss)), -math.log1p(math.exp(self.loss))

@@ -75,7 +75,7 @@ def test_a_long_table_of_numbers_becomes_a_system(tmp_path: Path) -> None:
         run(*call, "--out", out, *more)
     found = dpvb.load(out)
     assert found.columns_ == ("x", "y")
-    assert found.high == [100.0, 99.0]
+    assert tuple(found.high) == (100.0, 99.0)
     shown = run(*call, "--out", tmp_path / "n.dpvb", "--rehearse")
     assert "made-up" in shown.stdout + shown.stderr
     refuse(tmp_path, "low and high or row_norm", *call[:7], *call[11:], "--out", tmp_path / "n.dpvb")

@@ -431,7 +431,7 @@ def test_other_kinds_of_targets():
     np.testing.assert_array_equal(table(Table(data, counts).design())[:, -2], [0, 5, math.nan])
     given_y = Table(data, Schema(columns)).design(data["wins"], [3, 2, 4], response=Response("binomial", max_trials=4))
     np.testing.assert_array_equal(table(given_y), table(Table(data, binomial).design()))
-    with pytest.raises(ParameterError, match="schema's target has"):
+    with pytest.raises(ParameterError, match="schema's target and the model's parameters must agree"):
         Table(data, binomial).design(response=Response())
     with pytest.raises(ParameterError, match="trials"):
         Table(data, binomial).design(trials=[1, 2, 3])

@@ -54,7 +54,7 @@ def test_a_fit_finds_the_motion_in_units_of_the_columns(fitted: dpvb.LinearDynam
     assert "12." in fitted.summary().splitlines()[-3]  # a turn takes 2π/.5 steps
     report = str(fitted.report())
     assert "heart" in report
-    assert len(fitted.report().figures) == 2 + 5
+    assert len(fitted.report().figures) == 4 + 5
 
 
 def test_intervals_hold_the_truth_and_narrow_with_the_level(fitted: dpvb.LinearDynamicalSystem) -> None:
@@ -71,7 +71,7 @@ def test_intervals_hold_the_truth_and_narrow_with_the_level(fitted: dpvb.LinearD
     with pytest.raises(ParameterError, match="estimate must be 'posterior' for intervals, got 'mode'"):
         mode.intervals()
     assert "(" not in mode.summary().splitlines()[3]
-    assert len(mode.report().figures) == 2
+    assert len(mode.report().figures) == 4
 
 
 def test_bands_count_in_what_few_people_leave_open() -> None:

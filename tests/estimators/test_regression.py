@@ -337,7 +337,7 @@ def test_the_table_of_coefficients_names_and_agrees(private: Any) -> None:
     np.testing.assert_allclose([(row.low, row.high) for row in table[1:]], ends, rtol=1e-12)
     assert table[0].std == private.intercept_std_[0]
     shown = private.summary(0.9)
-    assert "90 % interval" in shown
+    assert "90 % from" in shown
     assert f"{private.coef_[0, 1]:.4g}" in shown
     assert "WITHOUT" in private.summary(noise_aware=False)
 

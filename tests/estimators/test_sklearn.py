@@ -254,7 +254,9 @@ def test_an_unfitted_estimator_can_be_inspected_and_its_methods_raise_not_fitted
     model = kind(**PLAIN | NEEDED.get(kind.__name__, {}))
     before_fit = {"fit", "fit_transform", "fit_predict", "rehearse", "expect", "doubt", "promise"}  # a fit, or its plan
     before_fit |= (
-        {"task", "take", "no_rows", "labels", "quality_range"} | {*dir(BaseEstimator)} | {*dir(TransformerMixin)}
+        {"task", "take", "no_rows", "labels", "quality_range", "record"}
+        | {*dir(BaseEstimator)}
+        | {*dir(TransformerMixin)}
     )
     assert {"fit", "save"} <= {name for name, _ in inspect.getmembers(model)} & {*dir(model)}
     assert not hasattr(model, "score")

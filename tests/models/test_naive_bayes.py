@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -362,6 +363,16 @@ def test_a_row_has_its_own_bits_in_every_batch() -> None:
     one = [model.quality(taken(rows, slice(n, n + 1))) for n in range(40)]
     np.testing.assert_array_equal(model.quality(rows), np.concatenate(one))
     np.testing.assert_allclose(model.quality(rows), model.predict_log_proba(counts)[np.arange(40), y])
+
+
+def test_a_saved_model_of_words_predicts_the_same_bits(tmp_path: Path) -> None:
+    counts = np.random.default_rng(4).poisson(1.5, (300, len(VOCABULARY))).astype(float)
+    y = (counts[:, 0] > 1).astype(int)
+    model = dpvb.NaiveBayes(vocabulary=VOCABULARY, classes=(0, 1), **NOISY).fit(counts, y)
+    model.save(tmp_path / "words.dpvb")
+    again = dpvb.load(tmp_path / "words.dpvb")
+    assert np.array_equal(model.predict_proba(counts), again.predict_proba(counts))
+    assert model.word_probabilities_.flags.c_contiguous
 
 
 def test_long_documents_weigh_less_in_the_fit_and_in_predictions() -> None:

@@ -3,7 +3,6 @@
 from dpvb.estimators.base import PrivateEstimator as PrivateEstimator
 from dpvb.estimators.base import load as load
 from dpvb.estimators.binomial import BinomialRegression as BinomialRegression
-from dpvb.estimators.comparison import compare as compare
 from dpvb.estimators.counts import NegativeBinomialRegression as NegativeBinomialRegression
 from dpvb.estimators.counts import PoissonRegression as PoissonRegression
 from dpvb.estimators.dpvi import DPVI as DPVI
@@ -20,4 +19,5 @@ from dpvb.estimators.mixture import GaussianMixture as GaussianMixture
 from dpvb.estimators.mixture import Mixture as Mixture
 from dpvb.estimators.naive_bayes import NaiveBayes as NaiveBayes
 from dpvb.estimators.private import Private as Private
+from dpvb.estimators.regression import compare as compare
 from dpvb.estimators.sbn import SigmoidBeliefNetwork as SigmoidBeliefNetwork

@@ -868,8 +868,9 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
         if "audit" in stored.facts:
             restored.audit_ = Report.from_dict(stored.facts["audit"])
         estimator: PrivateEstimator | None = restored
-    except ModelFileError:
-        raise
+    except ModelFileError as error:
+        place = f"{os.fspath(path)}: "
+        raise ModelFileError(place + str(error).removeprefix(place)) from None
     except Exception:  # Classes of others may raise anything.
         estimator = None
     if estimator is None:

@@ -165,6 +165,8 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
     def _learned(self, task: Task, q: Classes) -> FittedClasses:
         notes = task.notes
         words = None if notes["vocabulary"] is None else tuple(notes["vocabulary"])
+        # A file keeps rows together, and sums of a row's scores depend on it to the last bit.
+        q = replace(q, word_kw=np.ascontiguousarray(q.word_kw), word_noise_kw=np.ascontiguousarray(q.word_noise_kw))
         return FittedClasses(notes["schema"], words, tuple(notes["classes"]), q)
 
     def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:

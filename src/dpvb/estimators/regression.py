@@ -6,7 +6,7 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, overload
 
@@ -40,7 +40,7 @@ from dpvb.estimators.ranges import check_names, in_order, places, schema_of
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positive
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
 from dpvb.kernels import linear
 from dpvb.models.regression import tuned
 from dpvb.models.regression.diagonal import FirstOrderDiagonal
@@ -50,7 +50,7 @@ from dpvb.models.regression.likelihood import Likelihood, tail
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
 from dpvb.results import trees
-from dpvb.results.coefficients import Coefficient, CoefficientTable, Summary, TableHead, for_arviz
+from dpvb.results.coefficients import Coefficient, CoefficientTable, Summary, TableHead, difference, for_arviz
 from dpvb.results.figures import Facts, Figure
 from dpvb.results.forecast import Knowledge
 
@@ -945,3 +945,64 @@ def _column_bound(bound: Any, design: AnyDesign) -> Floats:
         raise ParameterError(f"column_bound must be a positive number, or {width} of them, one a feature.")
     bound_d = np.clip(bound_d / design.row_norm, 1e-6, 1.0)
     return np.concatenate([[design.intercept], bound_d]) if design.intercept > 0 else bound_d
+
+
+# Two regressions' coefficients, row by row, where both mean the same by a row.
+
+# What a column may declare in two ways, by its kind: a coefficient in its own unit means the same. Levels are compared
+# by their lines.
+_RANGE = {"low", "high", "missing"}
+_FREE = {
+    "numeric": _RANGE,
+    "date": _RANGE,
+    "binary": {"missing"},
+    "categorical": {"categories", "unseen", "missing", "reference"},
+}
+
+
+@says_what_lacks
+def compare(first: Any, second: Any, *, disjoint: bool = False, **options: Any) -> CoefficientTable:
+    """The first regression's coefficients minus the second's, with intervals; as ratios, the ratios of both.
+
+    Args:
+        first, second: fitted regressions of the same columns.
+        disjoint: states that nobody is in the data of both, so that variances add up. Otherwise fits may share sampling
+            error in any way: the table says the sum of both stds, which a difference's std never exceeds.
+        options: as in `coefficients`: level, noise_aware, coding, exp, per, reference.
+
+    Raises:
+        ParameterError: if rows, scales, reference levels, units or classes differ, naming what does.
+    """
+    for name, model in (("first", first), ("second", second)):
+        if not isinstance(model, Regression):
+            raise ParameterError(f"{name} must be a fitted regression of this package, got {type(model).__name__}.")
+    if type(disjoint) is not bool:
+        raise ParameterError(f"disjoint must be True or False, got {disjoint!r}.")
+    tables = [model.coefficients(**options) for model in (first, second)]
+    classes = [list(getattr(model, "classes_", ())) for model in (first, second)]
+    if all(classes) and classes[0] != classes[1]:
+        raise ParameterError(f"both models must have the same classes in one order, got {classes[0]} and {classes[1]}.")
+    comparison = difference(*tables, disjoint=disjoint)
+    units = [_units(model, options.get("per") == "range") for model in (first, second)]
+    for name in {**units[0], **units[1]}:
+        unit_of_first, unit_of_second = (unit.get(name, ("numeric", {"transform": None})) for unit in units)
+        if unit_of_first != unit_of_second:
+            raise ParameterError(
+                f"column {name!r} must have one unit in both models, got {_said(unit_of_first)} and "
+                f"{_said(unit_of_second)}."
+            )
+    return comparison
+
+
+def _units(model: Any, with_ranges: bool) -> dict[str, tuple[str, dict[str, Any]]]:
+    """What is declared of each column, but for what leaves the meaning of a coefficient as it is."""
+    units = {}
+    for column in () if model.schema_ is None else model.schema_.columns:
+        free = _FREE.get(column.kind, set()) - ({"low", "high"} if with_ranges else set())
+        facts = {name: value for name, value in asdict(column).items() if name not in {"name", *free}}
+        units[column.name] = column.kind, facts
+    return units
+
+
+def _said(unit: tuple[str, dict[str, Any]]) -> str:
+    return f"{unit[0]} with {', '.join(f'{name}={value!r}' for name, value in unit[1].items())}"

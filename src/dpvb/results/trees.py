@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.guards import domains
+from dpvb.guards.errors import ModelFileError
 from dpvb.guards.strangers import imported, place_of
 
 Record = TypeVar("Record")
@@ -259,6 +260,10 @@ def _made(form: Any, arrays: dict[str, NDArray[Any]], name: str) -> Any:
         return item
     parts = {part: _made(inner, arrays, f"{name}__{part}") for part, inner in form["parts"].items()}
     kind: Any = _PLAIN.get(form["class"]) or imported(form["class"])
+    if kind is None:
+        raise ModelFileError(
+            f"holds a part {form['class']!r}. If it is of a class of your own, import its module first."
+        )
     if kind in (tuple, list):
         return kind(parts.values())
     if kind is not dict and not is_dataclass(kind) and not (issubclass(kind, tuple) and hasattr(kind, "_asdict")):

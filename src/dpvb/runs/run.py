@@ -299,7 +299,11 @@ def warn_not_recorded(epsilon: float, *, stacklevel: int = 2) -> None:
 def check_account(ledger: object, dataset: str | None) -> None:
     """Raise ParameterError if one of ledger and dataset is missing: such a fit would be counted nowhere."""
     if (ledger is None) != (dataset is None):
-        raise ParameterError("ledger and dataset belong together: who counts, and whose budget it is.")
+        lacking, option = ("dataset", "--dataset") if dataset is None else ("ledger", "--ledger")
+        raise ParameterError(
+            f"ledger and dataset belong together, but {lacking} is missing. Give {lacking}= ({option}, or the "
+            f"environment variable DPVB_{lacking.upper()}), or neither. Nothing was charged."
+        )
 
 
 @contextmanager

@@ -290,8 +290,12 @@ class Table:
             )
         _check_target(self._schema, self._reader)
         if response is not None and response.caps != target.response.caps:
+            ours, theirs = response.caps, target.response.caps
+            names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
+            differing = "; ".join(f"{name} {theirs.get(name)!r} and {ours.get(name)!r}" for name in names)
             raise ParameterError(
-                f"the schema's target has {target.response.caps}, but the model's parameters say {response.caps}."
+                f"the schema's target and the model's parameters must agree, but differ in {differing}. Change one of "
+                "them. Nothing was charged."
             )
         return replace(target.response, classes=tuple(range(len(target.classes))))
 

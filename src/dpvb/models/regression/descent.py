@@ -4,7 +4,7 @@ If the curvature is never released, or clipped rows hide a part of it, the major
 swings across the optimum, farther at each step. But two scores G, G' at points u, u' tell the curvature between them,
 (u' - u)ᵀ(G - G'), up to noise of known size. `Descent` goes back to the point of the smallest gradient if that exceeds
 what momentum can bear, and its majoriser grows. `StepGuard` and `Steepness` let the majoriser grow where gradients grow
-or where scores show more curvature. So the descent is safe on any data.
+or where scores show more curvature. So the descent of the shipped regressions is safe on any data.
 
 *Curvature once, then scores, for a model of one's own* (`FixedCurvature`, which is `dpvb.FixedCurvature`):
 
