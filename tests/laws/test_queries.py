@@ -286,7 +286,9 @@ class Strange:
 @kills("queries", "negative entries of persons kept")
 @edit("core/forms.py", "        return replace(self, rows=nonnegative(self.rows))\n", "        return self\n")
 @kills("queries", "negative entries of forms that nobody knows kept")
-@edit("core/forms.py", "_UnitByUnit(contribution) if nonnegative is None", "contribution if nonnegative is None")
+@edit(
+    "core/forms.py", "_UnitByUnit(contribution) if without_negative is None", "contribution if without_negative is None"
+)
 @pytest.mark.parametrize(
     "form", ["rows", "scaled", "sparse", "kron", "strange", "rows of persons", "sparse of persons"]
 )

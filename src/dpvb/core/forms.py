@@ -410,8 +410,8 @@ def grouped(contribution: Contribution, unit_of_row: Ints, num_units: int) -> Co
     Dense rows are summed first, so that a unit's own norm is used; otherwise the triangle inequality bounds
     it. A row with NaN or infinity is dropped, the rest of its unit stays.
     """
-    grouped = getattr(contribution, "grouped", None)
-    return _RowsOfUnits(contribution, unit_of_row, num_units) if grouped is None else grouped(unit_of_row, num_units)
+    by_unit = getattr(contribution, "grouped", None)
+    return _RowsOfUnits(contribution, unit_of_row, num_units) if by_unit is None else by_unit(unit_of_row, num_units)
 
 
 def nonnegative(contribution: Contribution) -> Contribution:
@@ -419,8 +419,8 @@ def nonnegative(contribution: Contribution) -> Contribution:
 
     So any two of them have a nonnegative inner product, whatever q they were found at.
     """
-    nonnegative = getattr(contribution, "nonnegative", None)
-    return _UnitByUnit(contribution) if nonnegative is None else nonnegative()
+    without_negative = getattr(contribution, "nonnegative", None)
+    return _UnitByUnit(contribution) if without_negative is None else without_negative()
 
 
 def _without_negative(values: Floats) -> Floats:

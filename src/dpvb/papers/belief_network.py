@@ -109,13 +109,13 @@ class VIPSNetwork(VIPS):
         w_jk = rng.normal(0.0, self.start_std, (j, k))
         ww_jkk = w_jk[:, :, None] * w_jk[:, None, :] + self.start_std**2 * np.eye(k)
         zero_j, zero_k = np.zeros(j), np.zeros(k)
-        n_bar = {"w": w_jk, "ww": ww_jkk, "c": zero_j, "cc": zero_j, "b": zero_k, "bb": zero_k}
-        return {}, {**n_bar, "scales": WeightScales.start(k, j)}
+        n_bar: dict[str, Any] = {"w": w_jk, "ww": ww_jkk, "c": zero_j, "cc": zero_j, "b": zero_k, "bb": zero_k}
+        n_bar["scales"] = WeightScales.start(k, j)
+        return self.prior(n_bar), n_bar
 
     def init(self, rng: np.random.Generator) -> VIPSState:
         """Return q before the first step: its ν̃ is that of the prior, its n̄ the random start."""
-        _, n_bar = self.start(rng)
-        return VIPSState(0.0, self.prior(n_bar), n_bar)
+        return VIPSState(0.0, *self.start(rng))
 
     def prior(self, n_bar: Mapping[str, Any]) -> Mapping[str, Floats]:
         """ν: precisions 1/ν_b, 1/ν_c and diag⟨ζ_j⁻¹⟩, and 0."""
