@@ -139,6 +139,11 @@ class Plan:
             if name in release.blocks
         ]
 
+    def noise_std_of_mean(self, name: str, start: int = 0) -> float:
+        """Noise std of the mean of a block's releases from number `start` on, each weighted by its precision."""
+        stds = self.noise_stds(name)[start:]
+        return 0.0 if min(stds) == 0 else math.fsum(std**-2 for std in stds) ** -0.5
+
     def scaled(self, scale: float) -> Plan:
         """The same plan with all noise multipliers scaled."""
         counts_of_phase = {

@@ -339,9 +339,8 @@ def known_coefficients(task: Task, plan: Plan, n: float, scores: ScoreFacts, uni
     """
     model, schema = task.model, task.notes["schema"]
     columns, constant = model.declared or Declared.plain(model.n_features), task.notes["constant"]
-    first, of_score = int(constant > 0), plan.noise_stds("score")
-    averaged = of_score[math.floor(tuned.AVERAGE_START * len(of_score)) :]
-    noise = 0.0 if min(averaged) == 0 else math.fsum(std**-2 for std in averaged) ** -0.5
+    first, num_scores = int(constant > 0), len(plan.noise_stds("score"))
+    noise = plan.noise_std_of_mean("score", math.floor(tuned.AVERAGE_START * num_scores))
     terms = _terms(schema, columns, first)
     seen_2d = np.hstack([np.ones((2, first)), _seen(schema, model.n_features - first)])
     moments, last = (sum(plan.noise_stds(name)) for name in ("curvature", "curvature_at_mean"))  # Once, or never.

@@ -279,7 +279,7 @@ class Private(PrivateEstimator):
         if not model.defines("knows"):
             return super()._knows(task, plan, n)
         with said("knows"):
-            name, value = model.knows({block: _averaged(plan.noise_stds(block)) for block in model.blocks}, n)
+            name, value = model.knows({block: plan.noise_std_of_mean(block) for block in model.blocks}, n)
             check_number(f"the forecast of {name!r}", value, low=0, closed="both")
         return Knowledge(str(name), float(value), CLEAR)
 
@@ -600,11 +600,6 @@ def _is_plain(value: Any) -> bool:
     if type(value) is tuple:
         return all(map(_is_plain, value))
     return value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value))
-
-
-def _averaged(stds: Sequence[float]) -> float:
-    """Noise std of the mean of the releases of a block, each weighted by its precision."""
-    return 0.0 if min(stds) == 0 else 1.0 / math.sqrt(math.fsum(std**-2 for std in stds))
 
 
 def _frozen(value: Any) -> Any:
