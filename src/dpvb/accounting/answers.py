@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from dpvb.accounting.events import Event, Pair, added_delta, check_plan, check_relation, dominating_pairs, grouped
-from dpvb.guards.errors import ParameterError, check_choice, check_number
+from dpvb.guards.errors import ParameterError, check_choice, check_delta, check_number
 
 Method = Literal["pld", "renyi", "moments", "moments_capped", "wang", "zcdp", "strong", "linear"]
 METHODS: tuple[str, ...] = get_args(Method)
@@ -75,11 +75,6 @@ def check_method(plan: Sequence[Event], relation: str, method: object) -> str:
     return name
 
 
-def check_delta(delta: object) -> float:
-    """Return delta if it lies in (0, 1)."""
-    return check_number("delta", delta, low=0, high=1, closed="neither")
-
-
 def answer(
     events: Sequence[Event],
     *,
@@ -105,7 +100,7 @@ def answer(
     plan, relation, delta = check_plan(events), check_relation(neighboring_relation), check_delta(delta)
     name = check_method(plan, relation, method)
     if step_delta is not None:
-        step_delta = check_number("step_delta", step_delta, low=0, high=1, closed="neither")
+        step_delta = check_delta(step_delta, "step_delta")
     from dpvb.accounting import papers, renyi
 
     if any(event.noise_multiplier == 0 for event in plan):

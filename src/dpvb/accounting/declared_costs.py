@@ -20,7 +20,6 @@ from typing import Any, final
 
 import numpy as np
 
-from dpvb.accounting.answers import check_delta
 from dpvb.accounting.costs import Composition, Vector, from_renyi
 from dpvb.accounting.events import (
     MAX_NOISE_MULTIPLIER,
@@ -30,7 +29,7 @@ from dpvb.accounting.events import (
     NeighboringRelation,
     check_relation,
 )
-from dpvb.guards.errors import check_integer, check_number
+from dpvb.guards.errors import check_delta, check_integer, check_number
 
 # Above this epsilon e^epsilon is not a number.
 _MOST_EPSILON = 700.0

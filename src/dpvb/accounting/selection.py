@@ -22,11 +22,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from dpvb.accounting.answers import check_delta
 from dpvb.accounting.calibration import least_scale_and_slope
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.events import NeighboringRelation
-from dpvb.guards.errors import ParameterError, check_number
+from dpvb.guards.errors import ParameterError, check_delta, check_number
 
 Vector = npt.NDArray[np.float64]
 #: ε(a) of a mechanism at orders a ≥ 1, (A,) to (A,).
