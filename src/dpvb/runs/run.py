@@ -75,9 +75,12 @@ class Run:
             of the steps.
         cluster: "local:N" for N processes of this machine, a `dpvb.cluster.LocalPool`, or a Dask client. None
             (default): this process. The released values do not depend on it.
+        keep: "path" keeps what was learned after each step in memory and in the model's file: `model.at_step(t)` is the
+            model after step t. It costs no privacy, since each q is computed from releases, and num_steps times the
+            memory of one model. Selections and federations keep only the result. None (default): only the result.
 
     Raises:
-        ParameterError: for another value of resume.
+        ParameterError: for another value of resume or keep.
 
     Examples:
         >>> import dpvb
@@ -92,12 +95,15 @@ class Run:
     resume: Literal["continue", "read"] | None = None
     progress: Progress | None = None
     cluster: Cluster = None
+    keep: Literal["path"] | None = None
 
     def __post_init__(self) -> None:
         if type(self.ledger) is str:  # A notebook shows a run, and errors quote it.
             object.__setattr__(self, "ledger", Address(self.ledger))
         if self.resume is not None:
             check_choice("resume", self.resume, RESUMES)
+        if self.keep is not None:
+            check_choice("keep", self.keep, ("path",))
 
     def __enter__(self) -> Run:
         run = Run.current(self)
