@@ -45,6 +45,7 @@ NAMES = [
     "federated_exactness",
     "logistic",
     "papers",
+    "gradients",
     "linear",
     "federated",
     "dpvi",

@@ -46,6 +46,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.models.base import Model
+from dpvb.models.expfam import dirichlet_logz
 
 
 @dataclass(frozen=True)
@@ -153,3 +154,12 @@ class BetaBernoulli(VIPS):
     def expected(self, nu: Mapping[str, Floats], n_bar: Mapping[str, Any]) -> Mapping[str, Any]:
         """(⟨log m⟩, ⟨log(1 - m)⟩); nothing is latent, so that no E-step reads it."""
         return {"counts": digamma(nu["counts"]) - digamma(nu["counts"].sum())}
+
+    def lower_bound(self, q: VIPSState) -> float:
+        """Return the bound at the statistics that q implies, ν̃ - ν: log B(ν̃) - log B(ν), in nats.
+
+        q(m) is their exact posterior, so that the bound is attained: with one step, κ = 0 and no noise it is the log
+        evidence of the data. With noise it is that of the released, noisy counts. With κ > 0 it is that of fewer rows,
+        because ν̃ keeps a part of ν̃⁽⁰⁾ = ν.
+        """
+        return float(dirichlet_logz(q.nu["counts"]) - dirichlet_logz(self.prior({})["counts"]))
