@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from dpvb.accounting.events import Event, Pair, added_delta, check_plan, check_relation, dominating_pairs, grouped
+from dpvb.accounting.events import (
+    SAMPLERS,
+    Event,
+    Pair,
+    added_delta,
+    check_plan,
+    check_relation,
+    dominating_pairs,
+    grouped,
+)
 from dpvb.guards.errors import ParameterError, check_choice, check_delta, check_number
 
 Method = Literal["pld", "renyi", "moments", "moments_capped", "wang", "zcdp", "strong", "linear"]
@@ -22,15 +31,11 @@ MAX_GRID_SHIFT = 1e2
 # Accuracy of a first look by "pld".
 _ROUGH = 5e-3
 
-_WHERE = {
-    "pld": "every sampler and both neighbouring relations",
-    "renyi": "every sampler and both neighbouring relations",
-    "moments": "samplers 'poisson' and 'full_batch' with neighboring_relation 'add_or_remove_one'",
-    "moments_capped": "sampler 'poisson' with neighboring_relation 'add_or_remove_one'",
-    "wang": "sampler 'fixed_size' with neighboring_relation 'replace_one'",
-    "zcdp": "samplers 'poisson' and 'full_batch' with neighboring_relation 'add_or_remove_one'",
-    "strong": "samplers 'poisson' and 'full_batch' with neighboring_relation 'add_or_remove_one'",
-    "linear": "samplers 'poisson' and 'full_batch' with neighboring_relation 'add_or_remove_one'",
+# The samplers and the relation that a method is about; "pld" and "renyi" are about all.
+_SUPPORTED: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "wang": (("fixed_size",), "replace_one"),
+    "moments_capped": (("poisson",), "add_or_remove_one"),
+    **dict.fromkeys(("moments", *UNPROVEN_METHODS), (("poisson", "full_batch"), "add_or_remove_one")),
 }
 
 
@@ -61,16 +66,11 @@ def check_method(plan: Sequence[Event], relation: str, method: object) -> str:
     """
     name = check_choice("method", method, METHODS)
     samplers = {event.sampler for event in plan}
-    allowed = {
-        "pld": True,
-        "renyi": True,
-        "wang": samplers == {"fixed_size"} and relation == "replace_one",
-        "moments_capped": samplers == {"poisson"} and relation == "add_or_remove_one",
-    }.get(name, "fixed_size" not in samplers and relation == "add_or_remove_one")
-    if not allowed:
+    supported, only = _SUPPORTED.get(name, (SAMPLERS, relation))
+    if not samplers <= {*supported} or relation != only:
         raise ParameterError(
-            f"method {name!r} supports {_WHERE[name]}, got samplers {sorted(samplers)} with neighboring_relation "
-            f"{relation!r}. Methods 'pld' and 'renyi' support all."
+            f"method {name!r} supports samplers {', '.join(supported)} with neighboring_relation {only!r}, got "
+            f"samplers {', '.join(sorted(samplers))} with {relation!r}. Methods 'pld' and 'renyi' support all."
         )
     return name
 

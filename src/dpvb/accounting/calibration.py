@@ -46,7 +46,7 @@ def calibrate(
         ParameterError: for a value outside its range, for a delta that asks for no noise, or if no scale up to 1e12
             meets the target.
     """
-    epsilon = check_number("epsilon", epsilon, low=0, high=math.inf, closed="right")
+    epsilon = check_number("epsilon", epsilon, low=0, closed="right", hint="Infinity means no noise and no privacy.")
     delta = check_delta(delta)
     check_relation(neighboring_relation)
     if math.isinf(epsilon):

@@ -14,7 +14,6 @@ other releases.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, final
 
@@ -116,11 +115,6 @@ class LaplaceNoise:
         """As JSON can hold it."""
         return {"form": "laplace", **asdict(self)}
 
-    @staticmethod
-    def from_dict(facts: Mapping[str, Any]) -> LaplaceNoise:
-        """What `to_dict` wrote."""
-        return LaplaceNoise(**{name: value for name, value in facts.items() if name != "form"})
-
 
 @final
 @dataclass(frozen=True)
@@ -185,8 +179,3 @@ class StatedGuarantee:
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         return {"form": "stated", **asdict(self)}
-
-    @staticmethod
-    def from_dict(facts: Mapping[str, Any]) -> StatedGuarantee:
-        """What `to_dict` wrote."""
-        return StatedGuarantee(**{name: value for name, value in facts.items() if name != "form"})

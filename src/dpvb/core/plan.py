@@ -243,10 +243,6 @@ def calibrated(plan: Plan, *, epsilon: float, delta: float, accountant: str = "p
         ParameterError: for an argument outside its range.
         PrivacyError: if an unsound method left too little noise, or if dp-accounting contradicts the accountant.
     """
-    check_number("epsilon", epsilon, low=0, closed="right", hint="Infinity means no noise and no privacy.")
-    check_delta(delta)
-    if epsilon == math.inf:
-        return plan.scaled(0.0)
     scale = accounting.calibrate(
         lambda scale: plan.scaled(scale).events(),
         epsilon=epsilon,
@@ -255,6 +251,8 @@ def calibrated(plan: Plan, *, epsilon: float, delta: float, accountant: str = "p
         method=accountant,
     )
     result = plan.scaled(scale)
+    if epsilon == math.inf:
+        return result
     if accountant not in ("pld", "renyi"):
         return check_budget(result, epsilon=epsilon, delta=delta)
     accounting.confirm_once(

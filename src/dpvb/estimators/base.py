@@ -320,7 +320,9 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 path: list[Any] = []
                 task, q = self._run(task, replace(run, progress=tell), path.append if run.keep else None)
                 self.take(task, q)
-                self.__dict__["_path"] = [self._learned(task, q) for q in path]
+                self.__dict__.pop("_path", None)
+                if path:
+                    self.__dict__["_path"] = [self._learned(task, q) for q in path]
         self._name_features(column_names(X))
         if (learned := self._knowledge_of_result()) is not None:
             self.privacy_: PrivacyStatement = replace(self.privacy_, remarks=(f"{learned}.",))
@@ -922,7 +924,8 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
             for one in (*steps, record):
                 restored._check(one)
             restored._keep(record)
-            restored.__dict__["_path"] = steps
+            if steps:
+                restored.__dict__["_path"] = steps
         if "audit" in stored.facts:
             restored.audit_ = Report.from_dict(stored.facts["audit"])
         estimator: PrivateEstimator | None = restored
