@@ -38,8 +38,8 @@ def log_moments_of(
 
     values = np.array([check_number("lambdas", one, low=0, high=1e6, closed="right") for one in lambdas])
     plan = check_plan(events)
-    found = [renyi.log_moments(pairs, values) for pairs in dominating_pairs(plan, neighboring_relation)]
-    return np.asarray(np.minimum.reduce(found))
+    alternatives = [renyi.log_moments(pairs, values) for pairs in dominating_pairs(plan, neighboring_relation)]
+    return np.asarray(np.minimum.reduce(alternatives))
 
 
 def renyi_divergences_of(
@@ -141,10 +141,10 @@ def optimal_composition(*, epsilon: float, delta: float, num_steps: int, total_d
     check_number("delta", delta, low=0, high=1, closed="left")
     check_delta(total_delta, "total_delta")
     k = check_integer("num_steps", num_steps, low=1, high=10**5)
-    kept = k * math.log1p(-delta)  # log (1 - delta)^k
-    if -math.expm1(kept) > total_delta:
+    some_fail = -math.expm1(k * math.log1p(-delta))  # 1 - (1 - delta)^k
+    if some_fail > total_delta:
         raise ParameterError(
-            f"total_delta must be at least 1 - (1 - delta)^num_steps = {-math.expm1(kept):.3g}, got {total_delta}."
+            f"total_delta must be at least 1 - (1 - delta)^num_steps = {some_fail:.3g}, got {total_delta}."
         )
     steps = np.arange(k + 1, dtype=np.float64)
     # The number of steps that lean to one side: its loss is (k - 2l) epsilon, with these probabilities.
@@ -156,6 +156,6 @@ def optimal_composition(*, epsilon: float, delta: float, num_steps: int, total_d
         if i and epsilon > 0:
             first = log_binomial[:i] + (k - beyond) * epsilon
             lost = math.exp(float(logsumexp(first + np.log(-np.expm1(reach - (k - 2 * beyond) * epsilon)))))
-        if -math.expm1(kept) + math.exp(kept) * lost <= total_delta:
+        if some_fail + (1.0 - some_fail) * lost <= total_delta:
             return reach
     return k * epsilon

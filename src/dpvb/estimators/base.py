@@ -207,8 +207,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # A name belongs to the module that took it first: a file or a server that says "LDA" means this package's.
-        known = cls.kinds.get(cls.__name__, cls)
-        if not inspect.isabstract(cls) and known.__module__ == cls.__module__:
+        registered = cls.kinds.get(cls.__name__, cls)
+        if not inspect.isabstract(cls) and registered.__module__ == cls.__module__:
             cls.kinds[cls.__name__] = cls
 
     def __getattr__(self, name: str) -> Any:
@@ -303,10 +303,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             WallError: if the computation failed behind the wall; the charge stands.
             KeyboardInterrupt: by Ctrl-C; its notes say what was released and charged, and what goes on.
         """
-        known = inspect.signature(self.task).parameters
-        if foreign := [name for name in rows if name not in known]:
-            way_out = " Weights of rows are weights=, with max_weight=, their public bound." * ("weights" in known)
-            raise TypeError(f"{type(self).__name__}.fit takes {', '.join(known)}, but not {foreign[0]}.{way_out}")
+        arguments = inspect.signature(self.task).parameters
+        if foreign := [name for name in rows if name not in arguments]:
+            way_out = " Weights of rows are weights=, with max_weight=, their public bound." * ("weights" in arguments)
+            raise TypeError(f"{type(self).__name__}.fit takes {', '.join(arguments)}, but not {foreign[0]}.{way_out}")
         with Run.current(run, sent=self._sent_run).opened() as run:
             with run.alone():
                 task = self.task(X, y, group=group, **rows)
@@ -378,16 +378,16 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _ends(self, X: Records) -> Iterator[tuple[str, float]]:
         """Numbers that are public bounds by what the caller states, with the name of column or parameter."""
-        given: list[tuple[str, object]] = [(name, getattr(self, name, None)) for name in (*_ENDS, *_MOST)]
+        stated: list[tuple[str, object]] = [(name, getattr(self, name, None)) for name in (*_ENDS, *_MOST)]
         schema = X.schema if isinstance(X, Table) else None
         for one in () if schema is None else schema.own_columns:
             if isinstance(one, Date):  # In minutes: a moment that was measured has seconds.
-                given += [(one.name, (microseconds(end) or 0) / _MINUTE) for end in (one.low, one.high)]
+                stated += [(one.name, (microseconds(end) or 0) / _MINUTE) for end in (one.low, one.high)]
             elif isinstance(one, Numeric | Spline):
-                given.append((one.name, (one.low, one.high, *(one.knots if isinstance(one, Spline) else ()))))
+                stated.append((one.name, (one.low, one.high, *(one.knots if isinstance(one, Spline) else ()))))
         if schema is not None and schema.target is not None:
-            given += [(schema.target.name, getattr(schema.target, name)) for name in ("low", "high", *_MOST)]
-        for name, ends in given:
+            stated += [(schema.target.name, getattr(schema.target, name)) for name in ("low", "high", *_MOST)]
+        for name, ends in stated:
             ends = [*ends.values()] if isinstance(ends, Mapping) else ends
             if ends is not None:
                 yield from ((name, float(end)) for end in np.ravel(np.asarray(ends, dtype=np.float64)).tolist())
@@ -420,8 +420,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """
         number = rehearsal.NUM_ROWS if self.num_examples is None else self.num_examples
         number = check_integer("num_rows", number if num_rows is None else num_rows, low=1, high=10**8)
-        own = None if self._opens else getattr(self, "vocabulary", None)
-        words = own if vocabulary is None else vocabulary
+        vocabulary_parameter = None if self._opens else getattr(self, "vocabulary", None)
+        words = vocabulary_parameter if vocabulary is None else vocabulary
         rows = rehearsal.made_up(
             self, number, schema=schema, vocabulary=words, width=width, responses=responses, grouped=grouped
         )
@@ -436,8 +436,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _foreseen(self, **columns: Any) -> tuple[Task, Plan]:
         """What a fit would do in declared columns, and its releases as they are calibrated for it."""
-        own = None if self._opens else getattr(self, "vocabulary", None)
-        columns["vocabulary"] = own if columns["vocabulary"] is None else columns["vocabulary"]
+        words_parameter = None if self._opens else getattr(self, "vocabulary", None)
+        columns["vocabulary"] = words_parameter if columns["vocabulary"] is None else columns["vocabulary"]
         with Run().alone():
             task = self.task(**rehearsal.made_up(self, 1, **columns, grouped=False))
         return task, task.plan
@@ -510,24 +510,24 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Raises:
             ParameterError: if provenance speaks of something else, or in no printable text.
         """
-        told = self._sources()
-        if odd := [name for name, text in told.items() if name not in public or not text or not text.isprintable()]:
+        sources = self._sources()
+        if odd := [name for name, text in sources.items() if name not in public or not text or not text.isprintable()]:
             raise ParameterError(
                 f"provenance must say in short texts where {', '.join(public)} come from, as {{name: text}} or "
                 f"'name=text; name=text', got {odd[0] or self.provenance!r}."
             )
         return [
             what
-            if "; source: " in what and name not in told
-            else f"{what}; source: {told.get(name, 'stated by the caller')}"
+            if "; source: " in what and name not in sources
+            else f"{what}; source: {sources.get(name, 'stated by the caller')}"
             for name, what in public.items()
         ]
 
     def _sources(self) -> dict[str, str]:
         """Where public inputs come from, by their names; an empty name for what says nothing of the kind."""
-        given = self.provenance or {}
+        sources = self.provenance or {}
         try:
-            parts = [part.split("=", 1) for part in given.split(";")] if isinstance(given, str) else given.items()
+            parts = [part.split("=", 1) for part in sources.split(";")] if isinstance(sources, str) else sources.items()
             return {name.strip(): text.strip() for name, text in parts}
         except (AttributeError, TypeError, ValueError):
             return {"": ""}
@@ -537,8 +537,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if self.noise_multiplier is None:
             method = run.method(self.accountant, relative.events())
             return calibrated(relative, epsilon=self.epsilon, delta=self.delta, accountant=method)
-        given = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
-        return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
+        multiplier = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
+        return check_budget(relative.scaled(multiplier), epsilon=self.epsilon, delta=self.delta)
 
     def _run(
         self, task: Task, run: Run, stepped: Callable[[Any], object] | None = None, *, rehearses: bool = False
@@ -637,8 +637,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """
         self.privacy_ = statement
         counts = statement.counts
-        told = statement.num_examples is not None or statement.delta > doubts.MOST_DELTA  # before it was spent
-        if counts is not None and statement.epsilon < math.inf and not told:
+        was_warned = statement.num_examples is not None or statement.delta > doubts.MOST_DELTA  # before it was spent
+        if counts is not None and statement.epsilon < math.inf and not was_warned:
             doubts.warn_of_count(statement.delta, unit=statement.unit, count=counts.at_least, stacklevel=5)
         if counts is not None and counts.are_few:
             warnings.warn(
@@ -664,9 +664,9 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _facts(self, model: Any) -> dict[str, Any]:
         """What a fit shares with the one that continues it: every parameter, and all that the model declares."""
-        given = self.get_params(deep=False)
-        plain = _plain(given)
-        others = told({name: value for name, value in given.items() if name not in plain})
+        params = self.get_params(deep=False)
+        plain = _plain(params)
+        others = told({name: value for name, value in params.items() if name not in plain})
         return {"model": type(self).__name__, "params": plain, "others": others, "learned": declared(model)}
 
     @staticmethod
@@ -755,10 +755,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _parameters(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
         """The parameters that somebody chose, and the others, in Python's words."""
-        given = {name: pages.shortened(value) for name, value in self.get_params(deep=False).items()}
+        texts = {name: pages.shortened(value) for name, value in self.get_params(deep=False).items()}
         defaults = {one.name: pages.shortened(one.default) for one in inspect.signature(type(self)).parameters.values()}
-        chosen = tuple((name, value) for name, value in given.items() if value != defaults[name])
-        return chosen, tuple((name, value) for name, value in given.items() if value == defaults[name])
+        chosen = tuple((name, value) for name, value in texts.items() if value != defaults[name])
+        return chosen, tuple((name, value) for name, value in texts.items() if value == defaults[name])
 
     def _repr_html_inner(self) -> str:
         """The estimator for a notebook, where `sklearn.set_config` leaves diagrams on: parameters, and the promise."""
@@ -805,14 +805,14 @@ def unbounded(needed: str, got: str, *ways: str) -> ParameterError:
         needed, got: names of parameters, in words.
         ways: the ways out.
     """
-    told = "; ".join(f"({number}) {way}" for number, way in enumerate(ways, start=1))
-    return ParameterError(f"X needs a public bound on its numbers, {needed}, got {got}. Ways out: {told}.")
+    numbered = "; ".join(f"({number}) {way}" for number, way in enumerate(ways, start=1))
+    return ParameterError(f"X needs a public bound on its numbers, {needed}, got {got}. Ways out: {numbered}.")
 
 
 def column_names(X: Records) -> tuple[str, ...] | None:
     """Column names of a data frame or an Arrow table; None for what has none, or others than texts."""
-    given: Any = X
-    names = list(given.columns) if has_columns(given) else []
+    table: Any = X
+    names = list(table.columns) if has_columns(table) else []
     if is_arrow_table(X) and not all(isinstance(name, str) for name in names):  # Arrow's own has its cells there
         names = import_arrow().table(X).column_names
     return tuple(names) if names and all(isinstance(name, str) for name in names) else None
@@ -820,15 +820,15 @@ def column_names(X: Records) -> tuple[str, ...] | None:
 
 def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters that JSON can hold; generators and data-like arguments are left out."""
-    kept: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
     for name, value in params.items():
         if isinstance(value, (np.integer, np.floating)):
             value = value.item()
         if value is None or isinstance(value, (bool, int, str)):
-            kept[name] = value
+            plain[name] = value
         elif isinstance(value, float):
-            kept[name] = value if math.isfinite(value) else str(value)
-    return kept
+            plain[name] = value if math.isfinite(value) else str(value)
+    return plain
 
 
 def _saved(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -900,8 +900,8 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
     try:
         place = stored.facts.get("class")
         kind: Any = PrivateEstimator.kinds.get(stored.kind) if place is None else imported(place)
-        known = inspect.isclass(kind) and issubclass(kind, PrivateEstimator)
-        if not known:
+        is_estimator = inspect.isclass(kind) and issubclass(kind, PrivateEstimator)
+        if not is_estimator:
             raise ModelFileError(
                 f"{os.fspath(path)}: holds a {place or stored.kind!r}, which this version does not know. If it is a "
                 "class of your own, import its module first."

@@ -130,10 +130,10 @@ class Run:
         """
         if not isinstance(run, Run | None):
             raise ParameterError(f"run must be a dpvb.Run, got {type(run).__name__}.")
-        own = Run() if run is None else run
+        asked = Run() if run is None else run
         if blocks := _blocks.get():
-            return own._within(blocks[-1])
-        if own.ledger is None:
+            return asked._within(blocks[-1])
+        if asked.ledger is None:
             around = [*_open.values()]
             if not around and sent is not None and sent.process != _process():
                 around = [*sent.runs]
@@ -143,9 +143,9 @@ class Run:
                     "threads are in several: fit(..., run=dpvb.Run(ledger=..., dataset=...))."
                 )
             if around:
-                return own._within(around[0])
+                return asked._within(around[0])
         named: dict[str, Any] = {name: os.environ.get(variable) or None for name, variable in VARIABLES.items()}
-        return own._within(Run(**named))
+        return asked._within(Run(**named))
 
     @classmethod
     def to_send(cls) -> SentRun | None:
@@ -156,8 +156,8 @@ class Run:
 
     def _within(self, outer: Run) -> Run:
         """Return this run, with what it leaves out from another."""
-        given = {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
-        return replace(outer, **given)
+        values = {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
+        return replace(outer, **values)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
