@@ -275,8 +275,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         super().__setattr__(name, kept(value) if name == "prior" else value)
 
     @abstractmethod
-    def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
-        """Loadings and unique variances from second moments, and the directions of factors, (d, K)."""
+    def _read(self, q: SecondMoments, columns: MeasuredColumns) -> tuple[FactorPosterior, Floats, Floats]:
+        """Loadings and unique variances from second moments, directions of factors (d, K), denoised moments (d, d)."""
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored."""
@@ -295,13 +295,10 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         }
         return self._task(model, rows, model.schedule, public, {"columns": columns})
 
-    @abstractmethod
-    def _denoised(self, q: SecondMoments, prior_d: Floats) -> Floats:
-        """Second moments as `_read` has them, (d, d)."""
-
     def _learned(self, task: Task, q: SecondMoments) -> FittedFactors:
         columns = task.notes["columns"]
-        return FittedFactors(columns, q, *self._read(q, columns.variances_of(q), self._number(columns.width)))
+        factors, direction_dk, _ = self._read(q, columns)
+        return FittedFactors(columns, q, factors, direction_dk)
 
     def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
         d, number = task.model.n_features, self._number(task.model.n_features)
@@ -363,7 +360,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         if self.estimate == "mode":
             raise ParameterError("estimate must be 'posterior' for a lower bound, got 'mode': a point has none.")
         q, factors = self._released(), self._found
-        second_dd = self._denoised(q, self._columns.variances_of(q))
+        _, _, second_dd = self._read(q, self._columns)
         bound = posterior.lower_bound(
             second_dd, q.count, factors.loading_dk, factors.unique_d, np.diag(factors.error_k)
         )
@@ -597,13 +594,11 @@ class FactorAnalysis(FactorModel):
     _gamma: ClassVar[float] = tuned.FACTORS_GAMMA
     _isotropic: ClassVar[bool] = False
 
-    def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
+    def _read(self, q: SecondMoments, columns: MeasuredColumns) -> tuple[FactorPosterior, Floats, Floats]:
+        prior_d, number = columns.variances_of(q), self._number(columns.width)
         read = reading.split(q.second_dd, q.noise, q.count, prior_d)
         factors = posterior.factors(read, q.count, number, prior_d, is_point=self.estimate == "mode")
-        return factors, factors.loading_dk
-
-    def _denoised(self, q: SecondMoments, prior_d: Floats) -> Floats:
-        return reading.split(q.second_dd, q.noise, q.count, prior_d).second_dd
+        return factors, factors.loading_dk, read.second_dd
 
     @property
     def _centre(self) -> FactorPosterior:
@@ -694,16 +689,14 @@ class PCA(FactorModel):
         pictures.draw_intervals(axes, self._explained(level))
         return axes
 
-    def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
+    def _read(self, q: SecondMoments, columns: MeasuredColumns) -> tuple[FactorPosterior, Floats, Floats]:
+        prior_d, number = columns.variances_of(q), self._number(columns.width)
         value_e, basis_de = posterior.spectrum(q.second_dd, q.noise, q.count, float(prior_d.mean()))
         factors = posterior.components(value_e, basis_de, q.count, number, is_point=self.estimate == "mode")
         direction_dk = basis_de[:, : factors.loading_dk.shape[1]]
         place_k = np.abs(direction_dk).argmax(axis=0)
-        return factors, direction_dk * np.where(direction_dk[place_k, np.arange(len(place_k))] < 0, -1.0, 1.0)
-
-    def _denoised(self, q: SecondMoments, prior_d: Floats) -> Floats:
-        value_e, basis_de = posterior.spectrum(q.second_dd, q.noise, q.count, float(prior_d.mean()))
-        return np.asarray((basis_de * value_e) @ basis_de.T)
+        direction_dk = direction_dk * np.where(direction_dk[place_k, np.arange(len(place_k))] < 0, -1.0, 1.0)
+        return factors, direction_dk, (basis_de * value_e) @ basis_de.T
 
     def _variances(self, noise_variance: Floats, columns: MeasuredColumns) -> Floats:
         return np.asarray(noise_variance / np.square(columns.units[0]))
