@@ -532,7 +532,7 @@ def test_an_unclosed_quote_reaches_to_the_next_quote(tmp_path, stream, block_byt
 
 @kills("readers", "a byte order mark dropped from the first line alone")
 @edit(
-    "data/documents/text_files.py",
+    "data/documents/files.py",
     "        for line in lines(file):\n            yield (line.removeprefix(BOM),)",
     "        for n, line in enumerate(lines(file)):\n            yield (line if n else line.removeprefix(BOM),)",
 )
@@ -665,7 +665,7 @@ def test_runs_of_an_arrow_column_are_cells(kind):
 
 
 @kills("readers", "an object of another kind on one line of JSON ends the file")
-@edit("data/documents/text_files.py", "if isinstance(record, dict) else nothing", "if record else nothing")
+@edit("data/documents/files.py", "if isinstance(record, dict) else nothing", "if record else nothing")
 @given(
     st.lists(fragments, max_size=10).map(b"".join),
     st.sampled_from([door for door in DOORS if not door.startswith("folder")]),

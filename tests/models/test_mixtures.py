@@ -29,7 +29,7 @@ from dpvb.models.mixtures import categorical
 from dpvb.models.mixtures.components import Components, MixedColumns, MixturePosterior, ReleasedSums
 from dpvb.models.mixtures.mixture import MixtureModel
 from dpvb.models.mixtures.pairs import Pairs
-from dpvb.rows.mixed import MixedRows
+from dpvb.rows import MixedRows
 
 MIXED = MixedColumns(numbers=3, gaps=(2,), max_counts=(9.0,), sizes=(3, 2, 2))
 #: Largest norms: of r, of r ⊗ onehot over √D, and of the scores.

@@ -47,7 +47,7 @@ from dpvb.models.declared import told
 from dpvb.results import model_file, trees
 from dpvb.results.figures import Figure, Intervals
 from dpvb.results.forecast import CLEAR, Knowledge
-from dpvb.rows.regression import DesignRows
+from dpvb.rows import DesignRows
 
 
 @dataclass(frozen=True)

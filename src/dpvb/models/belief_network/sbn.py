@@ -43,7 +43,7 @@ from dpvb.guards.errors import check_integer, check_number
 from dpvb.models.belief_network import kernel as kernel
 from dpvb.models.belief_network import tuned
 from dpvb.models.belief_network.beta_normal import WeightScales
-from dpvb.rows.binary import BinaryRows
+from dpvb.rows import BinaryRows
 
 # Limit on loops that a model file may ask for: rounds settle within tens (`python -m benchmarks mnist`), and compiled
 # loops cannot be interrupted.

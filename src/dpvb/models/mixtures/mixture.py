@@ -51,7 +51,7 @@ from dpvb.models.mixtures.components import (
 )
 from dpvb.models.mixtures.pairs import Pairs
 from dpvb.models.mixtures.scores import ComponentScores, Coordinates
-from dpvb.rows.mixed import MixedRows
+from dpvb.rows import MixedRows
 
 _HOME = ("first", "second", "third")
 

@@ -17,7 +17,7 @@ from dpvb.core.contributions import Grid, check_shape, floats
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.mixtures import gaussian
 from dpvb.models.mixtures.components import Clip, Components
-from dpvb.rows.mixed import MixedRows
+from dpvb.rows import MixedRows
 
 # Room in a norm for the rounding of its squares, and of the entries that are summed.
 _ROOM = 1.0 + 2.0**-40
