@@ -161,7 +161,7 @@ def open_documents(
 
     All but .npz, .parquet and folders may be gzipped, and .gz then ends the name. Text is UTF-8 unless `encoding` says
     otherwise; a text of more than 16 MiB is an empty document. A faulty record is an empty document and reaches no
-    other record; `csv_files`, `text_files` and `matrix_files` of dpvb.data say for each format how far damage reaches.
+    other record; the readers here, `csv_files` and `matrix_files` say for each format how far damage reaches.
     An archive or Parquet file that does not read to its end is refused as a whole. Several files are read one after
     another, anew at each pass; or side by side, each by one process of a cluster (see dpvb.cluster), which holds it.
 

@@ -8,8 +8,8 @@ process that is killed leaves them where temporary files are.
 A row that names nobody, or has no moment or no part where a column of them is declared, is nobody's. One whose symbol
 is none of the public ones is a gap: no window crosses it. A cell of numbers that is no finite one is missing.
 
-Rows are ordered by moments. A moment is three numbers, compared one after another. They are a function of the cell alone. Cells that state the same
-moment have the same three numbers, whatever their types:
+Rows are ordered by moments. A moment is three numbers, compared one after another. They are a function of the cell
+alone. Cells that state the same moment have the same three numbers, whatever their types:
 
 =====================================  ==================  ============================  ===============================
 a cell                                 first               second                        third
