@@ -18,7 +18,7 @@ from planted import edit, kills
 from scipy import sparse
 
 from dpvb.audit.readers import units_of
-from dpvb.choosing.ranges import private_range
+from dpvb.choosing import private_range
 from dpvb.data import Events
 from dpvb.data.persons import by_person
 from dpvb.data.sequences.events import Partitioned, _row_of

@@ -185,7 +185,7 @@ def test_random_generators_stay_in_their_places() -> None:
         "models/mixtures/components.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
         "models/gradients/variational.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
         "models/gradients/numpyro_model.py": {"np.random.default_rng", "np.random"},
-        "sample/made_up.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
+        "sample/__init__.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
         "federated/client.py": {"np.random.default_rng", "np.random"},
         "federated/server.py": {"np.random.Generator", "np.random"},
         "federated/simulation.py": {"np.random.default_rng", "np.random"},
