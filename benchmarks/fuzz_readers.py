@@ -30,7 +30,7 @@ MOST_RECORDS, MOST_TEXT = 8, 40
 #: Constants that decide where blocks end and what is too long, by the rooms that have a copy of them.
 ROOMS = (
     "readable",
-    "documents.text_files",
+    "documents.files",
     "csv_files",
     "arrow",
     "documents.matrix_files",
@@ -38,7 +38,6 @@ ROOMS = (
     "documents.vocabulary",
     "tables.table",
     "units",
-    "documents.files",
     "documents.bag_of_words",
 )
 SMALL = {"MAX_DOCUMENT_BYTES": MOST_TEXT, "MAX_ROWS": 3, "MAX_ENTRIES": 16, "CHUNK_ENTRIES": 16}

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from dpvb import audit as audit
     from dpvb import data as data
     from dpvb import federated as federated
-    from dpvb.choosing.ranges import private_range as private_range
-    from dpvb.choosing.select import select as select
+    from dpvb.choosing import private_range as private_range
+    from dpvb.choosing import select as select
     from dpvb.core.blocks import Block as Block
     from dpvb.core.estimate import Estimate as Estimate
     from dpvb.core.forms import Gram as Gram
@@ -58,8 +58,8 @@ _HOMES = {
     "Table": "dpvb.data.tables.table",
     "combine": "dpvb.results.combined",
     "plan": "dpvb.estimators.planned",
-    "private_range": "dpvb.choosing.ranges",
-    "select": "dpvb.choosing.select",
+    "private_range": "dpvb.choosing",
+    "select": "dpvb.choosing",
 }
 
 

@@ -538,7 +538,7 @@ class FragileRows(Rows):
 @kills("errors", "a unit that breaks off leaves what it had added")
 @edit("core/clipped_sums.py", "            added = self._added(batch)\n", "            self._added(batch, sums)\n")
 @edit("core/clipped_sums.py", "        for name, total in added.items():\n            sums[name] += total\n", "")
-@edit("core/clipped_sums.py", "def _added(self, batch: Chunk[Batch])", "def _added(self, batch, sums=None)")
+@edit("core/clipped_sums.py", "def _added(self, batch: ChunkOfUnits[Batch])", "def _added(self, batch, sums=None)")
 @edit(
     "core/clipped_sums.py",
     "        sums = zeros(release)\n        for",

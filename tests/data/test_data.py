@@ -707,7 +707,7 @@ def test_large_files_of_counts_round_trip(tmp_path, name, monkeypatch):
 
 
 @kills("readers", "one document as deep as the parser goes ends a file of JSON lines")
-@edit("data/documents/text_files.py", "except (ValueError, RecursionError, MemoryError):", "except ValueError:")
+@edit("data/documents/files.py", "except (ValueError, RecursionError, MemoryError):", "except ValueError:")
 @each(
     ("name", "content", "emptied"),
     [
@@ -840,7 +840,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
 
 
 def test_documents_beyond_the_longest_are_empty(tmp_path, monkeypatch, stream):
-    for module in ("readable", "documents.text_files", "csv_files"):
+    for module in ("readable", "documents.files", "csv_files"):
         monkeypatch.setattr(f"dpvb.data.{module}.MAX_DOCUMENT_BYTES", 1000)
     texts = ["gold", "red " * 2100, "red " * 200, "gold"]
     for name in ("x.jsonl", "x.csv", "x.txt", "folder"):

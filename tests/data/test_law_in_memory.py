@@ -35,7 +35,7 @@ from hypothesis import strategies as st
 from planted import edit, kills
 
 from dpvb.audit.readers import units_of
-from dpvb.choosing.ranges import _Column
+from dpvb.choosing import _Column
 from dpvb.data import (
     BagOfWords,
     Binary,

@@ -210,7 +210,7 @@ def test_models_of_the_package_add_the_same_bits_in_the_largest_batch(name: str,
 def test_a_density_of_ones_own_meets_as_many_rows_in_a_fit_as_when_it_is_tried() -> None:
     """A compiled program has one number of rows, and the density is handed one of them."""
     pytest.importorskip("jax")
-    from dpvb.models.gradients.gradients import Gradients
+    from dpvb.models.gradients.variational import Gradients
 
     shapes: list[Any] = []
 

@@ -26,7 +26,7 @@ from dpvb.models.sequences.hidden_cells import Cells, HiddenCells, start_from_ce
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkov
 from dpvb.models.sequences.windows import Windows, em_step
-from dpvb.rows.sequences import NumberRows
+from dpvb.rows import NumberRows
 
 FINE = Grid(2.0**-40, 1e3)
 

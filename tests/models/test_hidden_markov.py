@@ -29,7 +29,7 @@ from dpvb.models.sequences.emissions import Bernoulli, Categorical, Emissions, G
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior
 from dpvb.models.sequences.windows import Windows, em_step, fit_windows, start_from_chain, start_tilts
-from dpvb.rows.sequences import SequenceRows
+from dpvb.rows import SequenceRows
 
 KINDS = ("categorical", "bernoulli", "poisson", "gaussian")
 #: So small a prior that counts of 0 have probability 0 as far as anybody can tell.

@@ -28,7 +28,7 @@ from dpvb.models.sequences.emissions import Categorical, Gaussian, Shown
 from dpvb.models.sequences.hidden_chain import HiddenChain, Laws
 from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior
 from dpvb.models.sequences.passes import StateSums, Walk
-from dpvb.rows.sequences import NumberRows, SequenceRows
+from dpvb.rows import NumberRows, SequenceRows
 
 KINDS = {"categorical": 4, "poisson": 5, "bernoulli": 8}
 FINE = Grid(2.0**-40, 1e3)

@@ -20,7 +20,7 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import dynamics, markov_chain
 from dpvb.models.sequences.markov_chain import MarkovChainModel
 from dpvb.models.sequences.windows import WindowCounts, denoised_pairs, denoised_triples
-from dpvb.rows.sequences import SequenceRows
+from dpvb.rows import SequenceRows
 
 V = 3
 # A step that is no divisor of anything, so that truncation shows.

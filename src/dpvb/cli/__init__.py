@@ -16,11 +16,9 @@ from dpvb.cli import (  # noqa: F401  # Each adds its commands.
     ledger,
     look,
     plan,
-    sample,
     schema,
     show,
     synthesize,
-    vocabulary,
 )
 from dpvb.cli.root import app
 

@@ -1,8 +1,9 @@
-"""`dpvb demo`: topics of Wikipedia articles, fitted with privacy and without, side by side."""
+"""For a first try: `dpvb demo` fits topics with privacy and without, `dpvb sample` writes synthetic data."""
 
 from __future__ import annotations
 
 import math
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,12 +12,34 @@ import typer
 
 from dpvb.cli import files
 from dpvb.cli.root import app
-from dpvb.cli.terminal import new_console, print_table, progress_bar
+from dpvb.cli.terminal import new_console, print_table, progress_bar, remark
+from dpvb.guards.errors import ParameterError
 
 if TYPE_CHECKING:
     from dpvb import LDA
     from dpvb.guards.arrays import Floats, Ints
     from dpvb.sample import Sample
+
+
+@app.command()
+def sample(
+    folder: Annotated[Path, typer.Argument(help="Where the files go; a new folder, or one without such files.")],
+) -> None:
+    """Write made-up data to try all of this on: notes, a table with its schema, images, visits, a word list.
+
+    They are the same at each call. Nobody is in them; the files whose names begin with public_ are for `dpvb evaluate`.
+    What is there already is never replaced.
+
+        dpvb sample first-try
+    """
+    from dpvb import sample
+
+    files.check_folder(folder, "DIR")
+    if there := [name for name in sample.NAMES if os.path.lexists(folder / name)]:
+        raise ParameterError(f"{str(folder)!r} holds {there[0]!r} already. Name a new folder.")
+    sample.write(folder)
+    remark(f"{folder}: {', '.join(sample.NAMES)}. Next: dpvb fit logistic --help, or dpvb docs, which prints pages.")
+
 
 TOPICS = 20
 #: Words on which topics are matched, and words that are printed.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dpvb.core.plan import Plan
-from dpvb.data.sequences.numbers import Numbers
+from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, generator, unbounded
 from dpvb.estimators.given import Records
@@ -31,7 +31,7 @@ from dpvb.models.sequences.hidden_markov import HiddenMarkovPosterior
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
 from dpvb.results.groups import GroupTable, Line
-from dpvb.rows.sequences import NumberRows, SequenceRows
+from dpvb.rows import NumberRows, SequenceRows
 
 # Nats above a uniform guess, for each column of numbers, at which a score is cut when settings are chosen.
 _ABOVE_UNIFORM = 3.0
@@ -337,7 +337,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
     def _with_one_start(self, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         return replace(q, tilt_rkw=q.tilt_rkw[:1])
 
-    def _content(self) -> Symbols | Numbers:
+    def _content(self) -> Symbols | Points:
         """The public symbols, or the columns of bits."""
         kind = check_choice("emissions", self.emissions, hidden_markov.KINDS)
         if kind == "bernoulli":
@@ -346,7 +346,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
                     "columns must be given, and symbols be None, with emissions='bernoulli', got "
                     f"{self.columns!r} and {self.symbols!r}."
                 )
-            return Numbers(self.columns)
+            return Points(self.columns)
         if self.symbols is None or self.columns is not None:
             way_out = (
                 ""
@@ -364,7 +364,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
         """The model that the parameters name."""
         content = self._content()
         n_symbols = len(content)
-        if isinstance(content, Numbers):
+        if isinstance(content, Points):
             if n_symbols > _MOST_BITS:
                 raise ParameterError(
                     f"columns must be at most {_MOST_BITS} with emissions='bernoulli', got {n_symbols}: pairs of "
@@ -391,7 +391,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
 
     def _sound(self, rows: Any) -> Any:
         rows = super()._sound(rows)
-        if isinstance(self._content(), Numbers):
+        if isinstance(self._content(), Points):
             is_bit_td = np.isnan(rows.value_td) | (rows.value_td == 0) | (rows.value_td == 1)
             if not is_bit_td.all():
                 raise DataFormatError("X must hold bits, 0 and 1, and NaN for what is missing; it has other numbers.")
@@ -426,7 +426,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
 
     Each state shows up to 4 columns of numbers, independent and normal within a state, and states follow one another as
     a Markov chain. What `fit` takes is said in `SequenceModel`; sequences are arrays (points, columns), or
-    `dpvb.data.Events` with their columns as values. Numbers fall into cells of a public grid. Pairs of cells are
+    `dpvb.data.Events` with their columns as values. Points fall into cells of a public grid. Pairs of cells are
     released once, with the count, mean and variance within each cell, and the model is fitted to them: more starts or
     iterations cost no privacy. The parameters of the budget and the ledger are those of `PrivateEstimator`; all is
     released at once, so that there are no steps.
@@ -465,7 +465,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> tuple[Floats, Ints]:
         """Draw n sequences of nobody, (n, length, D), and their states; they tell no more than the model does.
 
-        Numbers stay within the public ranges.
+        Points stay within the public ranges.
 
         Args:
             n: number of sequences; public.
@@ -484,7 +484,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
     def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
         return self._fitted_model.step_errors(self._q, rng, noise_aware=noise_aware)
 
-    def _content(self) -> Numbers:
+    def _content(self) -> Points:
         """The columns with their bounds.
 
         Raises:
@@ -495,7 +495,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         if self.low is None and self.high is None and self.row_norm is None:
             way = "low= and high=, the range of each column that you know without looking at the data"
             raise unbounded("low and high or row_norm", "none", way, ONE_UNIT)
-        return Numbers(self.columns, self.low, self.high, self.row_norm)
+        return Points(self.columns, self.low, self.high, self.row_norm)
 
     def _model(self) -> HiddenCells:
         """The model that the parameters name."""

@@ -23,7 +23,7 @@ from dpvb.models.sequences import dynamics, foreseen, markov_chain
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
 from dpvb.results.groups import GroupTable, Line
-from dpvb.rows.sequences import SequenceRows
+from dpvb.rows import SequenceRows
 
 
 @constructor_says_what_lacks

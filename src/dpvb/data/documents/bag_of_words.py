@@ -24,7 +24,7 @@ from dpvb.data.spelling import cells_of, document, real
 from dpvb.data.tables.matrices import array_of, as_matrix, has_columns, holds_rows, is_column, is_frame
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
-from dpvb.rows.documents import CountRows
+from dpvb.rows import CountRows
 
 
 class BagOfWords(Held):

@@ -235,11 +235,11 @@ def _read_lines(block: bytes, num_fields: int) -> NDArray[np.float64]:
 
     Another line is left out. Tokens are those of `bytes.split`, numbers those of `float`, whatever other lines hold.
     """
-    from dpvb.data.documents import triples_numba
+    from dpvb.data import parsing_numba
 
     most = block.count(b"\n") + 1
     table, left = np.empty((most, num_fields)), np.empty((most * num_fields, 3), dtype=np.int64)
-    rows, num_left = triples_numba.parse(np.frombuffer(block, np.uint8), MAX_DOCUMENT_BYTES, table, left)
+    rows, num_left = parsing_numba.parse(np.frombuffer(block, np.uint8), MAX_DOCUMENT_BYTES, table, left)
     place_k, start_k, stop_k = left[:num_left].T
     tokens = zip(start_k.tolist(), stop_k.tolist(), strict=True)
     table.reshape(-1)[place_k] = [_number(block[start:stop]) for start, stop in tokens]

@@ -39,8 +39,7 @@ from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_mat
 from dpvb.data.tables.response import BOUNDS, LOGISTIC, Response
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import ParameterError, check_number
-from dpvb.rows.binary import BinaryRows
-from dpvb.rows.regression import DesignRows, SparseDesignRows
+from dpvb.rows import BinaryRows, DesignRows, SparseDesignRows
 
 # Entries of clean rows that are kept from pass to pass, 128 MiB; with what a model derives from them, twice that.
 _KEPT_ENTRIES = 2**24

@@ -31,8 +31,7 @@ from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
 from dpvb.guards.lacking import says_what_lacks
-from dpvb.rows.mixed import MixedRows
-from dpvb.rows.regression import DesignRows, SparseDesignRows
+from dpvb.rows import DesignRows, MixedRows, SparseDesignRows
 
 _FORMATS = ("csv", "parquet")
 _WAY_OUT = "every column that is declared must be there under its name."

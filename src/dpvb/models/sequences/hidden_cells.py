@@ -55,7 +55,7 @@ from dpvb.models.sequences.windows import (
     denoised_totals,
     fit_windows,
 )
-from dpvb.rows.sequences import NumberRows, SequenceRows
+from dpvb.rows import NumberRows, SequenceRows
 
 # Least std of the points of a cell, in a range of -1 to 1: no state is narrower.
 _LEAST_STD = 0.01

@@ -63,7 +63,7 @@ from dpvb.models.sequences.windows import (
     start_from_chain,
     start_tilts,
 )
-from dpvb.rows.sequences import NumberRows, SequenceRows
+from dpvb.rows import NumberRows, SequenceRows
 
 KINDS: Final = ("categorical", "poisson", "bernoulli")
 # Up to this number of symbols triples are released, and pairs above.

@@ -58,7 +58,7 @@ from dpvb.models.sequences.windows import (
     denoised_totals,
     denoised_triples,
 )
-from dpvb.rows.sequences import SequenceRows
+from dpvb.rows import SequenceRows
 
 # Most symbols of a chain of each order: a block has V^(order + 1) entries.
 _MOST_SYMBOLS = {1: 1000, 2: 40}

@@ -35,7 +35,7 @@ from dpvb.kernels import windows as kernel
 from dpvb.models import empirical_bayes
 from dpvb.models.sequences.emissions import Categorical, Values, likelihoods
 from dpvb.models.sequences.hidden_chain import HiddenChain, StateChain, Sums
-from dpvb.rows.sequences import SequenceRows
+from dpvb.rows import SequenceRows
 
 #: The order of the sequences by unit, and the first of each unit, (units + 1,).
 Units = tuple[Ints, Ints]
