@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dpvb.ledger import Ledger as Ledger
     from dpvb.models.base import Model as Model
     from dpvb.models.regression.descent import FixedCurvature as FixedCurvature
-    from dpvb.results.combined import combine as combine
+    from dpvb.results.synthetic import combine as combine
     from dpvb.runs.run import Run as Run
 
 _ROOMS = ("accounting", "audit", "data", "errors", "federated", "kernels", "testing")
@@ -56,7 +56,7 @@ _HOMES = {
     "Schema": "dpvb.data.tables.schema",
     "SparseRows": "dpvb.core.forms",
     "Table": "dpvb.data.tables.table",
-    "combine": "dpvb.results.combined",
+    "combine": "dpvb.results.synthetic",
     "plan": "dpvb.estimators.planned",
     "private_range": "dpvb.choosing",
     "select": "dpvb.choosing",

@@ -22,7 +22,7 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
-from dpvb.models.sequences import dynamics, foreseen, hidden_markov, passes
+from dpvb.models.sequences import dynamics, hidden_markov, markov_chain, passes
 from dpvb.models.sequences.emissions import Bernoulli, Gaussian, Poisson, Values
 from dpvb.models.sequences.errors import StepErrors
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
@@ -143,9 +143,11 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
 
     def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
         v, length = model.n_symbols, model.length
-        weight = foreseen.total(n, model.max_length - length + 1, v, length, model.power, model.bound)
+        weight = markov_chain.expected_weight(n, model.max_length - length + 1, v, length, model.power, model.bound)
         [noise] = plan.noise_stds(model.name)
-        return model.n_states, foreseen.hidden(model.n_states, v, length, weight, n, model.power, noise)
+        return model.n_states, markov_chain.expected_hidden_deviation(
+            model.n_states, v, length, weight, n, model.power, noise
+        )
 
     def _drawn_states(self, n: int, rng: Any, length: int | None) -> tuple[Ints, Any]:
         """States of n sequences of nobody, (n, length), and the generator that draws what they show."""

@@ -31,8 +31,8 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Grid, check_shape
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import check_choice, check_integer, check_number
-from dpvb.kernels import windows as kernel
 from dpvb.models import empirical_bayes
+from dpvb.models.sequences import passes_numba as kernel
 from dpvb.models.sequences.emissions import Categorical, Values, likelihoods
 from dpvb.models.sequences.hidden_chain import HiddenChain, StateChain, Sums
 from dpvb.rows import SequenceRows
