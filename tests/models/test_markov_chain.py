@@ -14,9 +14,9 @@ from planted import edit, kills
 
 import dpvb
 from dpvb.core.contributions import Grid
-from dpvb.data.slabs import running_total
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats, Ints
+from dpvb.kernels.spans import running_total
 from dpvb.models.sequences import dynamics, markov_chain
 from dpvb.models.sequences.markov_chain import MarkovChainModel
 from dpvb.models.sequences.windows import WindowCounts, denoised_pairs, denoised_triples

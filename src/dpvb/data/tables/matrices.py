@@ -17,10 +17,11 @@ from scipy import sparse
 
 from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import import_arrow
-from dpvb.data.slabs import MAX_WIDTH, Integers, Slab, Which, places, running_total, slab_of_sparse, stacked
+from dpvb.data.slabs import MAX_WIDTH, Integers, Slab, Which, places, slab_of_sparse, stacked
 from dpvb.data.spelling import Floats, as_array, as_numbers, cells_of, number, real
 from dpvb.guards.errors import DataFormatError
 from dpvb.guards.silence import silence
+from dpvb.kernels.spans import running_total
 
 _WAY_OUT = (
     "Numbers go in as a NumPy array or a SciPy sparse matrix, columns with names and categories as dpvb.data.Table."

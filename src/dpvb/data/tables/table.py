@@ -19,7 +19,7 @@ from dpvb.data.csv_files import Dialect, check_csv, csv_records, times_in_header
 from dpvb.data.persons import Elsewhere, elsewhere, tuples
 from dpvb.data.readable import check_readable, check_there
 from dpvb.data.shards import Shard, Sharded, paths_of
-from dpvb.data.slabs import MAX_ROWS, Slab
+from dpvb.data.slabs import Slab
 from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, each, identity, spelled
 from dpvb.data.tables.columns import Binary, Categorical
 from dpvb.data.tables.design import Design
@@ -31,6 +31,7 @@ from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
 from dpvb.guards.lacking import says_what_lacks
+from dpvb.kernels.spans import MAX_ROWS
 from dpvb.rows import DesignRows, MixedRows, SparseDesignRows
 
 _FORMATS = ("csv", "parquet")
