@@ -19,7 +19,7 @@ from planted import edit, kills
 from scipy import special, stats
 
 import dpvb
-from dpvb import accounting, choosing
+from dpvb import accounting
 from dpvb.accounting import Event, costs
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.forms import from_dict
@@ -27,6 +27,7 @@ from dpvb.accounting.selection import NumberOfRuns, Selection, best_of, selectio
 from dpvb.core.noise import InsecureNoise
 from dpvb.data import BagOfWords, BinaryMatrix, Design
 from dpvb.errors import DpvbError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError, WallError
+from dpvb.estimators import choosing
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.results.statement import PrivacyStatement
 

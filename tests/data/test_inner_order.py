@@ -226,7 +226,12 @@ READERS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
     **{f"{name} in memory": (lists_of, partial(of_columns, make)) for name, make in HELD.items()},
 }
 #: Constants that decide where blocks and chunks end, by the rooms that have a copy.
-SMALL = {"units.CHUNK_ENTRIES": 4, "slabs.MAX_ROWS": 2, "tables.table.MAX_ROWS": 2, "readable.BLOCK_BYTES": 7}
+SMALL = {
+    "data.units.CHUNK_ENTRIES": 4,
+    "kernels.spans.MAX_ROWS": 2,
+    "data.tables.table.MAX_ROWS": 2,
+    "data.readable.BLOCK_BYTES": 7,
+}
 
 
 def whole(source: Any) -> Counter[bytes]:
@@ -253,7 +258,7 @@ def check(reader: str, found: Sequence[Record]) -> None:
     assert read(reader, found, whole) == alone
     with pytest.MonkeyPatch.context() as patch:
         for name, value in SMALL.items():
-            patch.setattr(f"dpvb.data.{name}", value)
+            patch.setattr(f"dpvb.{name}", value)
         assert read(reader, found, shards) == alone
 
 

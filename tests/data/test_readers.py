@@ -45,11 +45,12 @@ def small(block_bytes):
     """Blocks of a few bytes, texts of at most MOST, few rows at a time; a warning is an error."""
     changes = [("readable.BLOCK_BYTES", block_bytes)]
     changes += [(f"{name}.MAX_DOCUMENT_BYTES", MOST) for name in ("readable", "documents.files", "csv_files", "arrow")]
-    shared = ("slabs", "documents.vocabulary", "documents.matrix_files")
+    shared = ("documents.vocabulary", "documents.matrix_files")
     changes += [(f"{name}.MAX_ROWS", 3) for name in (*shared, "tables.table")]
     changes += [(f"{name}.MAX_ENTRIES", 16) for name in (*shared, "documents.bag_of_words")]
     changes += [("documents.matrix_files.MAX_DOCUMENT_BYTES", MOST), ("csv_files.CELLS", 3)]
     patches = [mock.patch(f"dpvb.data.{name}", value) for name, value in changes]
+    patches += [mock.patch("dpvb.kernels.spans.MAX_ROWS", 3), mock.patch("dpvb.kernels.spans.MAX_ENTRIES", 16)]
     for patch in patches:
         patch.start()
     try:

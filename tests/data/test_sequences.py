@@ -18,13 +18,13 @@ from planted import edit, kills
 from scipy import sparse
 
 from dpvb.audit.readers import units_of
-from dpvb.choosing import private_range
 from dpvb.data import Events
 from dpvb.data.persons import by_person
 from dpvb.data.sequences.events import Partitioned, _row_of
 from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.errors import DataFormatError, ParameterError
+from dpvb.estimators.choosing import private_range
 
 SYMBOLS = Symbols("news,sports,weather")
 #: Persons by name; the places of their symbols.

@@ -13,10 +13,10 @@ from forged import forge
 from sklearn.base import clone
 
 import dpvb
-from dpvb import choosing
 from dpvb.core.noise import InsecureNoise
 from dpvb.data import Events
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError, PrivacyError
+from dpvb.estimators import choosing
 from dpvb.ledger import Ledger
 from dpvb.models.sequences import dynamics
 

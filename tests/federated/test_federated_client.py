@@ -54,11 +54,11 @@ from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, digest
 from dpvb.federated.shared import Shared
 from dpvb.federated.trust import Trust
+from dpvb.guards.version import __version__
 from dpvb.ledger import Ledger
-from dpvb.models.declared import declared
 from dpvb.models.topics.lda import LDAModel
+from dpvb.results.declared import declared
 from dpvb.runs.checkpoint import Checkpoint, Seal
-from dpvb.version import __version__
 
 STEPS = 4
 Q = np.full(D, 0.25)

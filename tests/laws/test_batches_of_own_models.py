@@ -261,7 +261,7 @@ WAYS: dict[str, Callable[[Any, int], Any]] = {
 @kills("empty batch", "a source of somebody's own without a chunk of no units", "a source of one's own")
 @edit("core/source.py", 'if chunk is None and hasattr(type(source), "empty"):', "if False:")
 @kills("empty batch", "no chunk of no units where there are none", "memory")
-@edit("data/slabs.py", "    if not num_units:\n        yield 0, 0\n", "")
+@edit("kernels/spans.py", "    if not num_units:\n        yield 0, 0\n", "")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_model_that_fails_on_no_rows_fails_whatever_the_data_are(way: str) -> None:
     """The outcome is the same with no unit, one, and many, so that it tells nothing of their number."""

@@ -67,7 +67,7 @@ def test_a_fit_elsewhere_is_silent(shell: object, monkeypatch: pytest.MonkeyPatc
 
 @kills("leaks", "a notebook shows each run of a selection")
 @edit(
-    "choosing.py",
+    "estimators/choosing.py",
     "    q, estimate = loop.fit(task.model, wall, choice.plans[c],",
     "    from dpvb.runs.stops import notebook_line\n\n    notebook_line()\n"
     "    q, estimate = loop.fit(task.model, wall, choice.plans[c],",

@@ -46,7 +46,6 @@ from dpvb.estimators.sbn import SigmoidBeliefNetwork
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_choice
 from dpvb.models.gradients.variational import GUIDES
-from dpvb.rows import NumberRows, SequenceRows
 
 _BUDGET: Mapping[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 
@@ -406,7 +405,7 @@ def _lengths(rng: np.random.Generator, n: int, longest: int) -> Floats:
 # --- sequences of symbols ----------------------------------------------------------------------------------
 
 
-def symbols(matrix: Floats, group: Any = None, width: int = SYMBOLS) -> Sequences[SequenceRows]:
+def symbols(matrix: Floats, group: Any = None, width: int = SYMBOLS) -> Sequences[Any]:
     """A matrix as sequences of symbols."""
     return Symbols(width).sequences([*_sequences(matrix)], group=group)
 
@@ -464,7 +463,7 @@ def _of_symbols(name: str, estimator: MarkovChain | HiddenMarkovModel, hostile: 
 # --- sequences of points -----------------------------------------------------------------------------------
 
 
-def points(matrix: Floats, group: Any = None, bounds: Mapping[str, Any] | None = None) -> Sequences[NumberRows]:
+def points(matrix: Floats, group: Any = None, bounds: Mapping[str, Any] | None = None) -> Sequences[Any]:
     """A matrix as sequences of points, within ranges if there are any."""
     parts = [row.reshape(-1, _COLUMNS) for row in _sequences(matrix, _COLUMNS)]
     return Points(_COLUMNS, **(bounds or {})).sequences(parts, group=group)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dpvb.cli import (  # noqa: F401  # Each adds its commands.
     audit,
     demo,
-    docs,
     evaluate,
     federate,
     fit,

@@ -14,7 +14,7 @@ from dpvb.core.sampling import drawn
 from dpvb.core.source import ChunkOfUnits, Source, chunks_of
 from dpvb.guards.arrays import Batch, Bools, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError
-from dpvb.version import __version__
+from dpvb.guards.version import __version__
 
 # Parts a process: enough that what one leaves when it dies is spread evenly.
 _PARTS_EACH = 4

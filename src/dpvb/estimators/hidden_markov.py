@@ -22,8 +22,8 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
-from dpvb.models.sequences import dynamics, foreseen, hidden_markov, passes
-from dpvb.models.sequences.emissions import Bernoulli, Gaussian, Poisson, Values
+from dpvb.models.sequences import dynamics, hidden_markov, markov_chain, passes
+from dpvb.models.sequences.emissions import BernoulliEmissions, GaussianEmissions, PoissonEmissions, Values
 from dpvb.models.sequences.errors import StepErrors
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
 from dpvb.models.sequences.hidden_chain import HiddenChain
@@ -143,9 +143,11 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
 
     def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
         v, length = model.n_symbols, model.length
-        weight = foreseen.total(n, model.max_length - length + 1, v, length, model.power, model.bound)
+        weight = markov_chain.expected_weight(n, model.max_length - length + 1, v, length, model.power, model.bound)
         [noise] = plan.noise_stds(model.name)
-        return model.n_states, foreseen.hidden(model.n_states, v, length, weight, n, model.power, noise)
+        return model.n_states, markov_chain.expected_hidden_deviation(
+            model.n_states, v, length, weight, n, model.power, noise
+        )
 
     def _drawn_states(self, n: int, rng: Any, length: int | None) -> tuple[Ints, Any]:
         """States of n sequences of nobody, (n, length), and the generator that draws what they show."""
@@ -399,11 +401,11 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
 
     def _show_emissions(self, chain: HiddenChain) -> Floats:
         shown = chain.emissions
-        if isinstance(shown, Bernoulli):
+        if isinstance(shown, BernoulliEmissions):
             self.emission_probabilities_: Floats = (shown.on_dk / (shown.on_dk + shown.off_dk)).T
         else:
             self.emission_probabilities_ = self._fitted_model.shown_kv(chain)
-        if isinstance(shown, Poisson):
+        if isinstance(shown, PoissonEmissions):
             self.rates_: Floats = shown.mean_dk[0]
         return self.emission_probabilities_
 
@@ -521,9 +523,9 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         return self.means_
 
     @staticmethod
-    def _gaussian(chain: HiddenChain) -> Gaussian:
+    def _gaussian(chain: HiddenChain) -> GaussianEmissions:
         """What the states show."""
-        assert isinstance(chain.emissions, Gaussian)
+        assert isinstance(chain.emissions, GaussianEmissions)
         return chain.emissions
 
     def _with_one_start(self, q: HiddenCellsPosterior) -> HiddenCellsPosterior:

@@ -53,8 +53,8 @@ from dpvb.models.mixtures.components import (
 from dpvb.models.mixtures.mixture import MixtureModel
 from dpvb.models.mixtures.pairs import Pairs
 from dpvb.results import trees
-from dpvb.results.fidelity import FidelityTable, Marginal, PairOfColumns
 from dpvb.results.forecast import Knowledge
+from dpvb.results.synthetic import FidelityTable, Marginal, PairOfColumns
 from dpvb.rows import MixedRows
 
 _COVARIANCES = {"full": "full", "diag": "diagonal"}

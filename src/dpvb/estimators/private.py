@@ -53,8 +53,8 @@ from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.silence import silence
 from dpvb.guards.strangers import imported, misfit, place_of, printable
 from dpvb.models.base import Interval, Model
-from dpvb.models.declared import told
 from dpvb.results import model_file, trees
+from dpvb.results.declared import told
 from dpvb.results.facts import ReleaseFacts
 from dpvb.results.figures import Figure, Intervals
 from dpvb.results.forecast import CLEAR, Knowledge

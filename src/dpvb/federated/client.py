@@ -68,11 +68,11 @@ from dpvb.guards.errors import (
 from dpvb.guards.imports import check_numba
 from dpvb.guards.silence import silence
 from dpvb.guards.strangers import say
+from dpvb.guards.version import __version__
 from dpvb.ledger import Ledger
-from dpvb.models.declared import declared
+from dpvb.results.declared import declared
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.run import check_account, opened
-from dpvb.version import __version__
 
 # A q is looked at before so many releases of each kind: by then it has all its parts.
 _REHEARSED: Final = 3

@@ -46,9 +46,9 @@ from dpvb.federated.transport import Reply, Transport
 from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import DpvbError, FederationError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.strangers import printable
-from dpvb.models.declared import declared
+from dpvb.guards.version import __version__
+from dpvb.results.declared import declared
 from dpvb.results.statement import PrivacyStatement
-from dpvb.version import __version__
 
 _POLL_SECONDS: Final = 1.0
 #: How often bytes are sent again whose answer was lost or damaged: the same bytes cost a client nothing.

@@ -34,10 +34,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.readable import MAX_DOCUMENT_BYTES, blocks, check_readable, lines, open_binary
-from dpvb.data.slabs import MAX_ENTRIES, MAX_ROWS, MAX_WIDTH, Slab, check_slab, slab_of_triples, spans
+from dpvb.data.slabs import MAX_WIDTH, Slab, check_slab, slab_of_triples
 from dpvb.data.spelling import real
 from dpvb.guards.errors import DataFormatError
 from dpvb.guards.silence import silence
+from dpvb.kernels.spans import MAX_ENTRIES, MAX_ROWS, spans
 
 _Ids = NDArray[np.int64]
 _Triples = tuple[_Ids, _Ids, NDArray[np.float64]]
