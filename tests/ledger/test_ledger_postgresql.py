@@ -342,18 +342,13 @@ def test_a_ledger_of_an_earlier_version_is_upgraded_by_its_owner(postgresql: Ser
     role(postgresql, "analyst")
     postgresql.execute(*GRANTS, database=database(earlier))
     theirs = postgresql.url(database(earlier), "analyst", "analyst")
-    with pytest.raises(LedgerError, match="its owner must open the ledger once"):
-        Ledger(theirs)
-    for address in (earlier, theirs):
-        with Ledger(address, read_only=True) as found:
-            left = found.remaining("people").epsilon
-            assert len(found.entries()) == len(before)
-            with pytest.raises(LedgerError, match="earlier version"):
-                found.verify()
+    for address, read_only in ((theirs, False), (theirs, True), (earlier, True)):
+        with pytest.raises(LedgerError, match="its owner must open the ledger once"):
+            Ledger(address, read_only=read_only)
     with Ledger(earlier) as upgraded:
         upgraded.verify()
         assert raw(postgresql, earlier) == before
-        assert upgraded.remaining("people").epsilon == left
+        assert 0 < upgraded.remaining("people").epsilon < PEOPLE["epsilon"]
         with Ledger(theirs) as found:
             charge(found, "d")
             found.append("b", attempt=0, state="finished")

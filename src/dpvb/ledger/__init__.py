@@ -170,6 +170,8 @@ class Ledger:
                 return
             check_registration(facts, state)
             check_new_name(facts.name, state.datasets)
+            if other := turns.keyed(rows, dataset_key(facts.name)):
+                raise LedgerError(f"row {other.seq} holds this name and breaks a rule. Choose another name.")
             self._append(
                 rows,
                 state,

@@ -79,7 +79,7 @@ _ONE_MAKER = "SELECT pg_advisory_xact_lock(hashtext('dpvb.ledger'))"
 class PostgreSQLStore:
     """The schema `dpvb` of a PostgreSQL database.
 
-    A schema of an earlier version is upgraded by its owner, who opens it; others may only look at it before.
+    A schema of an earlier version is upgraded when its owner opens it to write, and is refused before.
 
     Raises:
         LedgerError: if psycopg is not installed, the server does not answer or refuses, the server may lose what it has
@@ -104,7 +104,7 @@ class PostgreSQLStore:
                 if not read_only:
                     self._build(uuid, created)
                 with self._block():
-                    self.uuid = self._identify(read_only)
+                    self.uuid = self._identify()
         except BaseException:
             self.close()
             raise
@@ -135,9 +135,6 @@ class PostgreSQLStore:
     def head(self) -> Head | None:
         """The head, which the database moves by the rows."""
         with self._typed():
-            if self._version() == 1:
-                text = self._one("SELECT text FROM dpvb.head")
-                return None if text is None else Head.read(text)
             kept = self._run("SELECT seq, hash, datasets FROM dpvb.head").fetchone()
         if kept is None:
             return None
@@ -153,14 +150,7 @@ class PostgreSQLStore:
         with self._typed():
             with self._block():
                 self._run("SET LOCAL quote_all_identifiers = off")  # Which definitions are spelled by.
-                found = schema.faults(
-                    self._run(schema.FUNCTIONS),
-                    self._run(schema.TRIGGERS),
-                    self._run(schema.INDICES),
-                    self._run(schema.TABLES),
-                )
-                if self._version() == schema.EARLIER:
-                    found = [_EARLIER]
+                found = schema.faults(self._run(schema.OBJECTS))
             counted = {self._count(without) for without in (("seqscan",), ("indexscan", "indexonlyscan", "bitmapscan"))}
         return found if len(counted) == 1 else [*found, "the table and its primary key do not hold the same rows"]
 
@@ -255,7 +245,7 @@ class PostgreSQLStore:
             if not version:
                 self._run("INSERT INTO dpvb.ledger VALUES (%s, %s, %s)", (uuid, schema.VERSION, created))
 
-    def _identify(self, read_only: bool) -> str:
+    def _identify(self) -> str:
         """The ledger's uuid, if it is one, may be believed, and keeps what it is told."""
         self._owner()
         if (version := self._version()) is None:
@@ -264,7 +254,9 @@ class PostgreSQLStore:
             raise LedgerError(
                 f"{self._place} runs with fsync or full_page_writes off and may lose charges; turn both on."
             )
-        if version not in ((schema.EARLIER, schema.VERSION) if read_only else (schema.VERSION,)):
+        if version == schema.EARLIER:
+            raise LedgerError(f"{self._place}: {_EARLIER}.")
+        if version != schema.VERSION:
             raise LedgerError(
                 f"{self._place} holds a ledger of format {version or 'no known one'}; this version of dpvb reads "
                 f"{schema.VERSION}."
@@ -372,6 +364,8 @@ def _driver() -> ModuleType:
 class _Transaction(Transaction):
     """One consistent look at the rows, or the exclusive right to append."""
 
+    _EARLIER = " AND writer = ''"
+
     def __init__(self, connection: psycopg.Connection[Any], seen: int, rows: list[Any]) -> None:
         self._connection = connection
         self._seen, self._known = seen, rows
@@ -387,9 +381,10 @@ class _Transaction(Transaction):
                 return
             rows = self._rows(_LATER, rows[-1][0] + 1, _BATCH)
 
-    def forms(self, dataset: str) -> list[tuple[int, int]]:
-        """For each form and kind of charges of a data set: the number of one such row, and how many there are."""
-        query = "SELECT min(seq), count(*) FROM dpvb.entry WHERE dataset = %s AND totals <> '' GROUP BY form, kind"
+    def forms(self, dataset: str, *, earlier: bool = False) -> list[tuple[int, int]]:
+        """See `Transaction`."""
+        condition = "dataset = %s AND totals <> ''" + (self._EARLIER if earlier else "")
+        query = f"SELECT min(seq), count(*) FROM dpvb.entry WHERE {condition} GROUP BY form, kind"
         return self.send(query, (dataset,)).fetchall()
 
     def append(self, entry: Entry, head: Head) -> None:

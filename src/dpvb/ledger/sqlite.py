@@ -449,8 +449,8 @@ class _Rows(Transaction):
         """The rows with this number and all later ones, in order."""
         return map(_entry, self._connection.execute(f"SELECT {_NAMES} FROM entry WHERE seq >= ? ORDER BY seq", (seq,)))
 
-    def forms(self, dataset: str) -> list[tuple[int, int]]:
-        """For each form and kind of charges of a data set: the number of one such row, and how many there are."""
+    def forms(self, dataset: str, *, earlier: bool = False) -> list[tuple[int, int]]:
+        """See `Transaction`."""
         question = "SELECT min(seq), count(*) FROM entry WHERE dataset = ? AND totals <> '' GROUP BY form, kind"
         return [(int(seq), int(count)) for seq, count in self._connection.execute(question, (dataset,))]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
@@ -53,7 +53,8 @@ class State:
         favoured: for each whole data set that was charged, the order that carries most of delta.
         widths: for each of these, how many numbers its costs have: one for each order, and two more where the rule for
             Gaussians counts as well.
-        understated: for each data set, what its charges cost by today's accountant beyond what their rows say.
+        understated: For each data set, the cost that counts in addition to what its rows say: of charges that cost more
+            by today's accountant, and of refunds that break a rule.
         shared: whether others may append. What they claim is then calculated anew, and an odd row stops nobody.
     """
 
@@ -196,9 +197,12 @@ class State:
 
     def recount(self, entry: Entry) -> None:
         """Note what a charge costs by today's accountant beyond what its row says; a row itself is never changed."""
-        more = self.beyond(entry)
-        if any(more):
-            self.understated[entry.dataset] = spending.add(self.understated.get(entry.dataset, (0,) * len(more)), more)
+        if any(more := self.beyond(entry)):
+            self.understate(entry.dataset, more)
+
+    def understate(self, name: str, more: Sequence[int]) -> None:
+        """Count more for a data set than its rows say."""
+        self.understated[name] = spending.add(self.understated.get(name, (0,) * len(more)), more)
 
     def beyond(self, entry: Entry) -> Units:
         """What a charge costs by today's accountant beyond what its row says.
@@ -219,7 +223,8 @@ class State:
         return [self.charges[one] for line in self.lines(name) for one in line if self._is_sole(one)]
 
     def _is_sole(self, name: str) -> bool:
-        return name in self.charges and self.charges[name].kind == "sole"
+        charge = self.charges.get(name)
+        return charge is not None and charge.kind == "sole" and charge.totals == charge.cost
 
     def follow(self, entry: Entry, past: Callable[[str], Past] = lambda _: Past()) -> str:
         """Move on by one row.
@@ -296,14 +301,20 @@ class State:
         price = self.price(entry.dataset, cost)
         if entry.totals != canonical(price.totals) or min(price.totals) < 0:
             raise _refused(entry, "its totals are not those before it plus its cost")
-        odd = self._odd_refund(entry, past) if entry.kind == "refund" else self._odd_charge(entry, price)
+        if entry.kind == "refund":
+            odd = self.odd_refund(entry, past)
+            if odd:
+                self.understate(entry.dataset, [-part for part in cost])
+        else:
+            odd = self._odd_charge(entry, price)
         if not odd and (entry.units, fact(entry, "favoured")) != (price.spent, price.favoured):
             odd = "what it says is spent does not follow from its totals"
         self.charges[entry.dataset] = entry
         whole = self.family(entry.dataset)[0]
         self.favoured.setdefault(whole, price.favoured)
         self.widths.setdefault(whole, len(cost))
-        self.recount(entry)
+        if not self.shared:
+            self.recount(entry)
         return odd
 
     def _odd_charge(self, entry: Entry, price: Price) -> str:
@@ -311,16 +322,13 @@ class State:
             return "" if price.first else "it is charged as a first plan and is none"
         return "it is over the cap" if price.spent > self.datasets[entry.dataset].cap else ""
 
-    def _odd_refund(self, entry: Entry, pasts: Callable[[str], Past]) -> str:
-        """Where others may append, what a run has begun is its owner's own word: a refund must only be within it."""
+    def odd_refund(self, entry: Entry, past_of: Callable[[str], Past]) -> str:
+        """Return "", or why a refund gives nothing back: it must be within what its run never began."""
+        past = past_of(entry.run)
         try:
-            past = pasts(entry.run)
             past.check_bounds(entry.run, entry.cost_units)
             if past.first is None or past.first.dataset != entry.dataset:
-                raise LedgerError("its run was charged to another data set.")
-        except LedgerError as error:
-            raise _refused(entry, str(error).rstrip(".")) from error
-        try:
+                return "its run was charged to another data set"
             past.check_steps(entry.run, from_dict(entry.facts["cost"]), entry.cost_units)
         except LedgerError as error:
             return str(error).rstrip(".")

@@ -25,13 +25,21 @@ from dpvb.ledger.head import Head
 class Transaction(ABC):
     """One consistent look at the rows, or the exclusive right to append."""
 
+    #: What rows of earlier versions meet in addition, in SQL.
+    _EARLIER = ""
+
     @abstractmethod
     def since(self, seq: int) -> Iterator[Entry]:
         """The rows with this number and all later ones, in order; found by the primary key alone."""
 
     @abstractmethod
-    def forms(self, dataset: str) -> list[tuple[int, int]]:
-        """For each form and kind of charges of a data set: the number of one such row, and how many there are."""
+    def forms(self, dataset: str, *, earlier: bool = False) -> list[tuple[int, int]]:
+        """For each form and kind of charges of a data set: the number of one such row, and how many there are.
+
+        Args:
+            dataset: Name of the data set.
+            earlier: Whether rows are left out that no earlier version can have written, if the store can tell.
+        """
 
     @abstractmethod
     def append(self, entry: Entry, head: Head) -> None:
@@ -66,8 +74,12 @@ class Transaction(ABC):
         return self._one("dataset = ? AND totals <> '' ORDER BY seq LIMIT 1", dataset)
 
     def of_form(self, form: str) -> list[Entry]:
-        """The charges and refunds of this form, in order."""
-        return self._where("form = ? AND totals <> '' ORDER BY seq", form)
+        """Return the rows of this form that an earlier version may have written, in order."""
+        return self._where(f"form = ? AND totals <> ''{self._EARLIER} ORDER BY seq", form)
+
+    def refunds(self, dataset: str) -> list[Entry]:
+        """Return the refunds of a data set, in order."""
+        return self._where("dataset = ? AND kind = 'refund' AND totals <> '' ORDER BY seq", dataset)
 
     def events(self, body: str) -> list[Entry]:
         """The events that say this and nothing else, in order."""

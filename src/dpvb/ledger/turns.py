@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dpvb.accounting.forms import from_dict
+from functools import partial
+
 from dpvb.guards.errors import LedgerError
-from dpvb.ledger.chain import LOOK, Entry, canonical, form
+from dpvb.ledger.chain import LOOK, Entry, canonical
 from dpvb.ledger.head import Head
 from dpvb.ledger.past import Past
-from dpvb.ledger.state import ODD, WAY_OUT, State, check_hash, costs_more_now, set_back
+from dpvb.ledger.state import WAY_OUT, State, check_hash, costs_more_now, set_back
 from dpvb.ledger.store import Store, Transaction
 
 _ENDS = ("finished", "abandoned", LOOK)
@@ -81,9 +82,10 @@ def kept_head(store: Store) -> Head:
 
 
 def begun(head: Head, store: Store, rows: Transaction) -> State:
-    """The state at a head; of a shared store, with the first charge of each data set looked up.
+    """Return the state at a head; of a shared store, the state at the last row.
 
-    Charges that cost more by today's accountant than when they were written are looked up as well.
+    Charges of earlier versions that cost more by today's accountant are looked up. In a shared store, which rows have
+    a writer since version 0.2, no other row needs to be calculated.
 
     Raises:
         LedgerError: if the head is another ledger's, or its rows are not there.
@@ -91,24 +93,20 @@ def begun(head: Head, store: Store, rows: Transaction) -> State:
     if head.uuid != store.uuid:
         raise LedgerError(f"the head is that of another ledger. {WAY_OUT}")
     state = State.at(head, rows.row, rows.first_charge if store.shared else None)
+    if store.shared:
+        for name in state.charges:
+            for entry in rows.refunds(name):
+                if entry.seq <= head.seq and state.odd_refund(check_hash(entry), partial(past, rows, seq=entry.seq)):
+                    state.understate(name, [-part for part in entry.cost_units])
+        state, _ = caught_up(state, rows)
     for name in state.charges:
-        for seq, _ in rows.forms(name):
+        for seq, _ in rows.forms(name, earlier=True):
             one = rows.row(seq)
-            if one is not None and (costs_more_now(one) or (store.shared and _has_another_form(one))):
+            if one is not None and costs_more_now(one):
                 for entry in rows.of_form(one.form):
-                    if (entry.dataset, entry.kind) == (name, "charge") and entry.seq <= head.seq:
+                    if (entry.dataset, entry.kind) == (name, "charge") and (store.shared or entry.seq <= head.seq):
                         state.recount(check_hash(entry))
     return state
-
-
-def _has_another_form(charge: Entry) -> bool:
-    """Whether a charge that somebody wrote past dpvb names another plan's form, and so speaks for none of its rows."""
-    if charge.kind != "charge":
-        return False
-    try:
-        return form(from_dict(charge.facts["cost"])) != charge.form
-    except ODD:
-        return True
 
 
 def caught_up(state: State, rows: Transaction) -> tuple[State, dict[int, str]]:
@@ -126,6 +124,6 @@ def caught_up(state: State, rows: Transaction) -> tuple[State, dict[int, str]]:
             raise LedgerError(f"row {state.seq} is another one than it was: the ledger was replaced. {WAY_OUT}")
     hashes = {state.seq: state.hash}
     for entry in entries:
-        state.follow(entry, lambda run, seq=entry.seq: past(rows, run, seq))  # type: ignore[misc]
+        state.follow(entry, partial(past, rows, seq=entry.seq))
         hashes[entry.seq] = entry.hash
     return state, hashes
