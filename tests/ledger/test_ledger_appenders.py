@@ -654,7 +654,7 @@ def test_wrong_claims_stop_nobody_and_lower_nothing(team: Team) -> None:
     "PostgreSQL: a cost that nobody can calculate stops who asks what remains",
     "fixed_size-1e-300-1e+100-1e-300",
 )
-@edit("ledger/pricing.py", "            except ODD:\n", "            except LookupError:\n")
+@edit("ledger/pricing.py", "    except ODD:\n", "    except LookupError:\n")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(
     ("sampler", "prob", "noise", "ratio"),

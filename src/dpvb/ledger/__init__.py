@@ -23,6 +23,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,13 +199,13 @@ class Ledger:
             charged = pricing.charged(rows, state, name)
             number = sum(count for one in pricing.concerned(state, name) for _, count in rows.forms(one))
             more = pricing.num_more(rows, state, name)
-        spent, fixed = pricing.spent(state, name), pricing.if_fixed(state, facts, charged)
+        spent = pricing.spent(state, name)
         return Remaining(
             epsilon=as_epsilon(pricing.left(state, name)),
             delta=facts.delta,
             cap_epsilon=facts.epsilon,
             spent_adaptive=spent,
-            spent_if_fixed=spent if fixed is None else fixed,
+            if_fixed=partial(pricing.if_fixed, charged, facts, otherwise=spent if state.shared else None),
             num_charges=number,
             num_more=more,
             sole=bool(state.sole(name)),
@@ -231,13 +232,12 @@ class Ledger:
         alone = cost.epsilon(facts.delta)
         scale, largest = pricing.largest(state, facts, cost, normal=normal)
         total = alone if sole else as_epsilon(price.counted)
-        fixed = pricing.if_fixed(state, facts, charged, cost)
         return Quote(
             dataset=facts.name,
             epsilon=alone,
             fits=within or sole,
             total_adaptive=total,
-            total_if_fixed=total if fixed is None else fixed,
+            if_fixed=partial(pricing.if_fixed, charged, facts, cost, otherwise=total if state.shared else None),
             largest=largest,
             noise_scale=scale,
             cap_epsilon=facts.epsilon,

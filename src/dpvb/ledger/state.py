@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,8 @@ from dpvb.ledger.past import Past, Units, fact
 #: What reading facts, or calculating with them, raises that no ledger has written.
 ODD = (ParameterError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError)
 _ODD = (LedgerError, *ODD)
+# The costs that `costs_more_now` reads: of fixed-size batches, or with a swap ratio below 1.
+_MAY_COST_MORE = re.compile('"fixed_size"|"swap_ratio":(0|[0-9.]+e-)')
 
 
 @dataclass(frozen=True)
@@ -343,6 +346,8 @@ def costs_more_now(entry: Entry) -> bool:
     Up to version 0.2 the distance of two contributions stood for the distance of one from none, and fixed-size batches
     were accounted as if they had no empty places.
     """
+    if not _MAY_COST_MORE.search(entry.body):
+        return False
     try:
         cost = from_dict(entry.facts["cost"])
     except _ODD:
