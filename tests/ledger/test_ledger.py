@@ -865,7 +865,7 @@ def edited(path: Path, *statements: str) -> None:
 
 
 @kills("crashes", "a row of a ledger taken without a look at its hash")
-@edit("ledger/state.py", "if entry.hash != entry.digest_of_row:", "if not entry.hash:")
+@edit("ledger/chain.py", "if entry.hash != entry.digest_of_row:", "if not entry.hash:")
 @pytest.mark.parametrize(
     ("statements", "found"),
     [

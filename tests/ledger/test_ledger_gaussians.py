@@ -250,14 +250,14 @@ def as_written_before(ledger: Ledger, plan: Composition, then: tuple[int, ...], 
     body = {"kind": "plan", "plan": "plan", "steps": None, "cost": plan.to_dict(), "payload": {}, "normal": True}
     with ledger._transaction(write=True) as (rows, state):
         given: Any = {"kind": "charge", "key": canonical(["charge", run, 0, "plan", None]), "run": run, "form": digest}
-        ledger._append(rows, state, **given, dataset="rows", cost=then, price=state.price("rows", then), body=body)
+        ledger._append(rows, state, **given, dataset="rows", cost=then, body=body)
 
 
 @kills("neighbours", "charges of an earlier accountant are forgotten when a ledger is opened")
 @edit(
     "ledger/turns.py",
-    "                        state.recount(check_hash(entry))\n",
-    "                        check_hash(entry)\n",
+    "                        state.recount(entry)\n",
+    "                        pass\n",
 )
 @kills("neighbours", "charges of an earlier accountant count with what they cost then")
 @edit("ledger/state.py", "        self.recount(entry)\n        return odd\n", "        return odd\n")

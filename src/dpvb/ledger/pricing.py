@@ -14,11 +14,10 @@ from dpvb.accounting.events import Event
 from dpvb.accounting.forms import from_dict
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import BudgetError, LedgerError, ParameterError
-from dpvb.ledger import turns
-from dpvb.ledger.chain import Entry
+from dpvb.ledger.chain import WAY_OUT, Entry
 from dpvb.ledger.facts import MOST_MORE, Dataset, as_epsilon, way_out
 from dpvb.ledger.past import fact
-from dpvb.ledger.state import ODD, WAY_OUT, Price, State, check_hash
+from dpvb.ledger.state import ODD, Price, State
 from dpvb.ledger.store import Transaction
 
 # Characters of rows in which others state costs that are calculated: about 9,000 releases, which take a minute.
@@ -85,11 +84,11 @@ def spent(state: State, name: str) -> float:
 def num_more(rows: Transaction, state: State, name: str) -> int | None:
     """How many more plans like the newest one fit, one after the other; None if none was charged."""
     charges = [state.charges[one] for one in concerned(state, name) if one in state.charges]
-    if not charges or (plan := turns.first(rows, max(charges, key=lambda entry: entry.seq).run)) is None:
+    if not charges or (plan := rows.first_of_run(max(charges, key=lambda entry: entry.seq).run)) is None:
         return None
     if state.sole(name):
         return 0
-    said = check_hash(plan).cost_units
+    said = plan.cost_units
     # Others may state a cost that takes long to calculate.
     units = said if state.shared else spending.add(said, state.beyond(plan) or (0,) * len(said))
 
@@ -161,7 +160,7 @@ def charged(rows: Transaction, state: State, name: str) -> list[list[tuple[Entry
             entry = rows.row(seq)
             if entry is None:
                 raise LedgerError(f"row {seq} is missing. {WAY_OUT}")
-            entries[one].append((check_hash(entry), -count if entry.kind == "refund" else count))
+            entries[one].append((entry, -count if entry.kind == "refund" else count))
     return [[pair for one in line for pair in entries[one]] for line in state.lines(name)]
 
 

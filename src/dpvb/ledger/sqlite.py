@@ -31,10 +31,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, final
 
-from dpvb.guards.errors import LedgerError
-from dpvb.ledger.chain import COLUMNS, FORMAT, Entry
+from dpvb.guards.errors import LedgerError, ParameterError
+from dpvb.ledger.chain import COLUMNS, FORMAT, WAY_OUT, Entry
 from dpvb.ledger.head import Head
-from dpvb.ledger.state import RESTORE, WAY_OUT, check_kept
+from dpvb.ledger.state import RESTORE, check_kept
 from dpvb.ledger.store import Transaction
 
 _Identity = tuple[int, int]
@@ -192,6 +192,13 @@ class SqliteStore:
                 if self.head() == head and self._head_path.read_bytes() != _doubled(head):
                     found.append("the head was changed")
         return found
+
+    def grant(self, role: str, *, append: bool) -> list[str]:
+        """Refuse: a file has no roles."""
+        raise ParameterError(
+            f"{self._path} is a file, which has no roles: whoever may write the file may append. A team shares a "
+            "ledger in PostgreSQL: Ledger('postgresql://...')."
+        )
 
     def close(self) -> None:
         """Let go of the file; the last writer to do so signs it."""

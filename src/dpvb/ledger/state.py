@@ -12,7 +12,7 @@ from dpvb.accounting.costs import Composition, Cost
 from dpvb.accounting.forms import from_dict
 from dpvb.accounting.selection import Selection
 from dpvb.guards.errors import LedgerError, ParameterError
-from dpvb.ledger.chain import COSTS, Entry, canonical, genesis
+from dpvb.ledger.chain import COSTS, WAY_OUT, Entry, canonical, check_hash, genesis, refused
 from dpvb.ledger.facts import Dataset
 from dpvb.ledger.head import Head
 from dpvb.ledger.past import Past, Units, fact
@@ -110,7 +110,7 @@ class State:
         found = filter(None, (first(one) for one in self.family(name) if one in self.charges))
         earliest = min(found, key=lambda entry: entry.seq, default=self.charges[name])
         facts = self.datasets[name]
-        return spending.favoured_order(check_hash(earliest).cost_units, epsilon=facts.cap, delta=facts.delta)
+        return spending.favoured_order(earliest.cost_units, epsilon=facts.cap, delta=facts.delta)
 
     def copy(self) -> State:
         """A state of its own."""
@@ -244,13 +244,13 @@ class State:
             LedgerError: naming the row and the check, if it cannot be the next one.
         """
         if entry.seq != self.seq + 1:
-            raise _refused(entry, f"row {self.seq + 1} is missing, or the rows are out of order")
+            raise refused(entry, f"row {self.seq + 1} is missing, or the rows are out of order")
         if entry.prev != self.hash:
-            raise _refused(entry, "its chain is broken: it does not follow from the row before it")
+            raise refused(entry, "its chain is broken: it does not follow from the row before it")
         check_hash(entry)
         odd = self._take_charge(entry, past) if entry.cost or entry.totals else self._take_other(entry)
         if odd and not self.shared:
-            raise _refused(entry, odd)
+            raise refused(entry, odd)
         self.seq, self.hash = entry.seq, entry.hash
         return odd
 
@@ -285,25 +285,25 @@ class State:
     def _take_charge(self, entry: Entry, past: Callable[[str], Past]) -> str:
         """Count a cost. What would lower a total wrongly, or cannot be counted, is refused whoever wrote it."""
         if entry.kind not in COSTS:
-            raise _refused(entry, f"it has the kind {entry.kind!r} and a cost")
+            raise refused(entry, f"it has the kind {entry.kind!r} and a cost")
         if entry.dataset not in self.datasets:
             if self.shared:  # Its registration was odd, and stands for no data set.
                 return "its data set is not registered"
-            raise _refused(entry, "its data set is not registered")
+            raise refused(entry, "its data set is not registered")
         try:
             cost = entry.cost_units
         except _ODD as error:
-            raise _refused(entry, "its contents are not what a ledger writes") from error
+            raise refused(entry, "its contents are not what a ledger writes") from error
         widths = {self.width(entry.dataset)}
         if self.family(entry.dataset)[0] not in self.favoured:
             widths.add(len(spending.ORDERS))  # As earlier versions began.
         if len(cost) not in widths or not all(type(part) is int for part in cost):
-            raise _refused(entry, "its cost is not one whole number for each order")
+            raise refused(entry, "its cost is not one whole number for each order")
         if (max(cost) > 0) if entry.kind == "refund" else (min(cost) < 0):
-            raise _refused(entry, "its cost has the wrong sign")
+            raise refused(entry, "its cost has the wrong sign")
         price = self.price(entry.dataset, cost)
         if entry.totals != canonical(price.totals) or min(price.totals) < 0:
-            raise _refused(entry, "its totals are not those before it plus its cost")
+            raise refused(entry, "its totals are not those before it plus its cost")
         if entry.kind == "refund":
             odd = self.odd_refund(entry, past)
             if odd:
@@ -383,19 +383,12 @@ def check_registration(facts: Dataset, state: State) -> None:
         )
 
 
-def check_hash(entry: Entry) -> Entry:
-    """Return a row whose hash fits its contents; else raise LedgerError."""
-    if entry.hash != entry.digest_of_row:
-        raise _refused(entry, "its hash does not fit its contents")
-    return entry
-
-
 def _named(entry: Entry | None, seq: int, name: str, kinds: tuple[str, ...]) -> Entry:
     """The row that a head names."""
     if entry is None:
         raise set_back(seq)
-    if (check_hash(entry).seq, entry.dataset) != (seq, name) or entry.kind not in kinds:
-        raise _refused(entry, "it is not what the head says")
+    if entry.dataset != name or entry.kind not in kinds:
+        raise refused(entry, "it is not what the head says")
     return entry
 
 
@@ -432,13 +425,5 @@ def dataset_key(name: str) -> str:
     return f"dataset/{name}"
 
 
-def _refused(entry: Entry, why: str) -> LedgerError:
-    return LedgerError(f"row {entry.seq}: {why}. {WAY_OUT}")
-
-
-#: What to do with a ledger that fails a check; with one whose head tells of more.
-WAY_OUT = (
-    "Nothing is spent from a ledger that fails a check; Ledger(..., read_only=True).export(path) or `dpvb ledger "
-    "export` still reads it."
-)
+#: What to do with a ledger whose head has a later row.
 RESTORE = f"Restore the newest copy. {WAY_OUT}"

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from dpvb.ledger.chain import Entry
+from dpvb.ledger.chain import Entry, check_hash, refused
 from dpvb.ledger.head import Head
 
 
@@ -50,43 +50,52 @@ class Transaction(ABC):
         """The rows that meet a condition in SQL, in which "?" stands for a value."""
 
     def row(self, seq: int) -> Entry | None:
-        """The row of this number; found by the primary key alone."""
-        return self._one("seq = ?", seq)
+        """Return the row of this number; found by the primary key alone."""
+        return self._first("seq", seq)
 
     def keyed(self, key: str) -> Entry | None:
-        """The row of this key."""
-        return self._one("key = ?", key)
+        """Return the row of this key."""
+        return self._first("key", key)
 
     def of_run(self, run: str) -> list[Entry]:
-        """The rows of a run, in order."""
-        return self._where("run = ? ORDER BY seq", run)
+        """Return the rows of a run, in order."""
+        return self._checked("run", run)
 
     def first_of_run(self, run: str) -> Entry | None:
-        """The first row of a run."""
-        return self._one("run = ? ORDER BY seq LIMIT 1", run)
+        """Return the first row of a run, its first charge."""
+        return self._first("run", run)
 
     def newest_of_run(self, run: str) -> Entry | None:
-        """The last row of a run."""
-        return self._one("run = ? ORDER BY seq DESC LIMIT 1", run)
+        """Return the last row of a run."""
+        return self._first("run", run, "ORDER BY seq DESC")
 
     def first_charge(self, dataset: str) -> Entry | None:
-        """The first charge of a data set."""
-        return self._one("dataset = ? AND totals <> '' ORDER BY seq LIMIT 1", dataset)
-
-    def of_form(self, form: str) -> list[Entry]:
-        """Return the rows of this form that an earlier version may have written, in order."""
-        return self._where(f"form = ? AND totals <> ''{self._EARLIER} ORDER BY seq", form)
+        """Return the first charge of a data set."""
+        return self._first("dataset", dataset, "AND totals <> '' ORDER BY seq")
 
     def refunds(self, dataset: str) -> list[Entry]:
         """Return the refunds of a data set, in order."""
-        return self._where("dataset = ? AND kind = 'refund' AND totals <> '' ORDER BY seq", dataset)
+        return self._checked("dataset", dataset, "AND kind = 'refund' AND totals <> '' ORDER BY seq")
+
+    def of_form(self, form: str) -> list[Entry]:
+        """Return the rows of this form that an earlier version may have written, in order."""
+        return self._checked("form", form, f"AND totals <> ''{self._EARLIER} ORDER BY seq")
 
     def events(self, body: str) -> list[Entry]:
-        """The events that say this and nothing else, in order."""
-        return self._where("kind = 'event' AND body = ? ORDER BY seq", body)
+        """Return the events with this body, in order."""
+        return self._checked("body", body, "AND kind = 'event' ORDER BY seq")
 
-    def _one(self, condition: str, value: int | str) -> Entry | None:
-        return next(iter(self._where(condition, value)), None)
+    def _first(self, column: str, value: int | str, order: str = "ORDER BY seq") -> Entry | None:
+        return next(iter(self._checked(column, value, f"{order} LIMIT 1")), None)
+
+    def _checked(self, column: str, value: int | str, order: str = "ORDER BY seq") -> list[Entry]:
+        """Return the rows with a value in a column: an index leads to them, which a flipped bit may have bent."""
+        entries = self._where(f"{column} = ? {order}", value)
+        for entry in entries:
+            if getattr(entry, column) != value:
+                raise refused(entry, "an index leads to it wrongly")
+            check_hash(entry)
+        return entries
 
 
 class Store(Protocol):
@@ -115,6 +124,9 @@ class Store(Protocol):
 
     def check(self) -> Sequence[str]:
         """Look for damage below the rows (pages, indices, triggers); return what was found, in words."""
+
+    def grant(self, role: str, *, append: bool) -> list[str]:
+        """Give a role the right to look, and to append; see `Ledger.grant`."""
 
     def close(self) -> None:
         """Let go of the database; calling it again does nothing."""

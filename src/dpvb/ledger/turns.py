@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from dpvb.guards.errors import LedgerError
-from dpvb.ledger.chain import LOOK, Entry, canonical
+from dpvb.ledger.chain import LOOK, WAY_OUT, Entry, canonical, check_hash
 from dpvb.ledger.head import Head
 from dpvb.ledger.past import Past
-from dpvb.ledger.state import WAY_OUT, State, check_hash, costs_more_now, set_back
+from dpvb.ledger.state import State, costs_more_now, set_back
 from dpvb.ledger.store import Store, Transaction
 
 _ENDS = ("finished", "abandoned", LOOK)
@@ -19,7 +21,7 @@ def check_turn(
 ) -> None:
     """Raise LedgerError unless this attempt may write the row after the newest of its run."""
     run = newest.run
-    if newest.state in _ENDS or keyed(rows, refund_key(run)):
+    if newest.state in _ENDS or rows.keyed(refund_key(run)):
         raise LedgerError(f"run {run!r} has ended; begin a new one.")
     if dataset not in (None, newest.dataset):
         raise LedgerError(f"run {run!r} was charged to {newest.dataset!r}, not to {dataset!r}.")
@@ -29,39 +31,14 @@ def check_turn(
         raise LedgerError(f"run {run!r} is at attempt {newest.attempt}; say 'resumed' to begin the next one.")
 
 
-def keyed(rows: Transaction, key: str) -> Entry | None:
-    """The row of a key."""
-    found = rows.keyed(key)
-    return found and check_found(found, found.key == key)
-
-
-def of_run(rows: Transaction, run: str) -> list[Entry]:
-    """The rows of a run, in order."""
-    return [check_found(entry, entry.run == run) for entry in rows.of_run(run)]
-
-
-def first(rows: Transaction, run: str) -> Entry | None:
-    """The first row of a run, its first charge."""
-    found = rows.first_of_run(run)
-    return found and check_found(found, found.run == run)
-
-
-def newest(rows: Transaction, run: str) -> Entry | None:
-    """The newest row of a run."""
-    found = rows.newest_of_run(run)
-    return found and check_found(found, found.run == run)
-
-
 def past(rows: Transaction, run: str, seq: int) -> Past:
     """What the rows of a run before this number amount to."""
-    return Past.of(entry for entry in of_run(rows, run) if entry.seq < seq)
+    return Past.of(entry for entry in rows.of_run(run) if entry.seq < seq)
 
 
-def check_found(entry: Entry, wanted: bool) -> Entry:
-    """A row that an index led to, which a flipped bit may have bent."""
-    if not wanted:
-        raise LedgerError(f"row {entry.seq}: an index leads to it wrongly. {WAY_OUT}")
-    return check_hash(entry)
+def event_key(run: str, attempt: int, body: Mapping[str, Any]) -> str:
+    """Key of an event."""
+    return canonical(["event", run, attempt, body["state"], body["step"]])
 
 
 def refund_key(run: str) -> str:
@@ -96,7 +73,7 @@ def begun(head: Head, store: Store, rows: Transaction) -> State:
     if store.shared:
         for name in state.charges:
             for entry in rows.refunds(name):
-                if entry.seq <= head.seq and state.odd_refund(check_hash(entry), partial(past, rows, seq=entry.seq)):
+                if entry.seq <= head.seq and state.odd_refund(entry, partial(past, rows, seq=entry.seq)):
                     state.understate(name, [-part for part in entry.cost_units])
         state, _ = caught_up(state, rows)
     for name in state.charges:
@@ -105,7 +82,7 @@ def begun(head: Head, store: Store, rows: Transaction) -> State:
             if one is not None and costs_more_now(one):
                 for entry in rows.of_form(one.form):
                     if (entry.dataset, entry.kind) == (name, "charge") and (store.shared or entry.seq <= head.seq):
-                        state.recount(check_hash(entry))
+                        state.recount(entry)
     return state
 
 

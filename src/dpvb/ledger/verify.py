@@ -11,11 +11,11 @@ from typing import TextIO
 
 from dpvb.guards.errors import LedgerError, check_path
 from dpvb.guards.strangers import parsed_json, printable
-from dpvb.ledger.chain import COLUMNS, FORMAT, Entry, canonical
+from dpvb.ledger.chain import COLUMNS, FORMAT, WAY_OUT, Entry, canonical
 from dpvb.ledger.facts import Receipt
 from dpvb.ledger.head import Head
 from dpvb.ledger.past import Past
-from dpvb.ledger.state import WAY_OUT, State, set_back
+from dpvb.ledger.state import State, set_back
 from dpvb.ledger.store import Store
 
 _MAX_LINE = 2**24
