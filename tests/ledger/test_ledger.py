@@ -957,7 +957,7 @@ def test_a_lost_log(path: Path, tmp_path: Path) -> None:
 
 @kills("crashes", "a restored backup taken for the ledger")
 @edit(
-    "ledger/turns.py",
+    "ledger/state.py",
     "state = State.at(head, rows.row, rows.first_charge if store.shared else None)",
     "from dpvb.ledger.verify import walk\n\n    return walk(store.uuid, rows.since(1))",
 )

@@ -24,7 +24,7 @@ from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.events import Event
 from dpvb.errors import LedgerError
-from dpvb.ledger import Dataset, Ledger, chain, pricing, turns
+from dpvb.ledger import Dataset, Ledger, chain, pricing
 from dpvb.ledger.chain import COLUMNS, Entry, canonical
 from dpvb.ledger.past import Past
 from dpvb.ledger.state import State, dataset_key
@@ -121,7 +121,7 @@ def charged(
         units = tuple(-part for part in spending.refund_units(plan))
     price = end.price(dataset, units)
     body: dict[str, Any] = {"cost": plan.to_dict(), "favoured": price.favoured}
-    key = turns.refund_key(run)
+    key = chain.refund_key(run)
     if kind != "refund":
         body |= {"kind": "plan", "plan": "plan", "steps": None, "payload": {}}
         key = canonical(["charge", run, 0, "plan", None])
@@ -228,8 +228,8 @@ def refused(end: State) -> dict[str, list[Entry]]:
             replace(new, key="x"),
             replace(new, key=canonical(["charge", "b", 0, "again", None])),
             replace(new, key='["charge","new"]'),
-            replace(new, key=turns.refund_key("b")),
-            replace(mine_again, key=turns.refund_key("own")),
+            replace(new, key=chain.refund_key("b")),
+            replace(mine_again, key=chain.refund_key("own")),
         ],
         "totals": [
             replace(new, totals=zero),
@@ -393,7 +393,7 @@ def test_what_else_dpvb_never_writes_stops_nobody_and_lowers_nothing(
     "                pass\n",
 )
 @kills("crashes", "PostgreSQL: a newcomer believes a refund that breaks a rule")
-@edit("ledger/turns.py", "state.understate(name, [-part for part in entry.cost_units])", "pass")
+@edit("ledger/state.py", "state.understate(name, [-part for part in entry.cost_units])", "pass")
 def test_only_what_never_began_comes_back_whoever_writes_the_row(
     team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

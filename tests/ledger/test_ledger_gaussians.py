@@ -255,7 +255,7 @@ def as_written_before(ledger: Ledger, plan: Composition, then: tuple[int, ...], 
 
 @kills("neighbours", "charges of an earlier accountant are forgotten when a ledger is opened")
 @edit(
-    "ledger/turns.py",
+    "ledger/state.py",
     "                        state.recount(entry)\n",
     "                        pass\n",
 )

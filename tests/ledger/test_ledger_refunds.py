@@ -19,7 +19,7 @@ from dpvb.accounting import Event
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition
 from dpvb.errors import BudgetError, LedgerError, ParameterError
-from dpvb.ledger import Ledger, chain, pricing, turns
+from dpvb.ledger import Ledger, chain, pricing
 from dpvb.ledger.chain import Entry, canonical
 from dpvb.ledger.past import Past
 from dpvb.ledger.state import State
@@ -178,7 +178,7 @@ def refund_row(state: State, run: str, cost: Composition, units: tuple[int, ...]
     return row(
         state,
         kind="refund",
-        key=turns.refund_key(run),
+        key=chain.refund_key(run),
         dataset=dataset,
         run=run,
         form=chain.form(cost),

@@ -35,7 +35,7 @@ from dpvb.core.plan import Plan
 from dpvb.guards.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import says_what_lacks
 from dpvb.guards.strangers import parsed_json
-from dpvb.ledger import chain, pricing, turns
+from dpvb.ledger import chain, pricing
 from dpvb.ledger.address import checked_place, is_address, without_password
 from dpvb.ledger.chain import LOOK, MAX_BODY, WAY_OUT, Entry, canonical, check_hash, refused
 from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
@@ -47,9 +47,12 @@ from dpvb.ledger.session import Session
 from dpvb.ledger.state import (
     RESTORE,
     State,
+    begun,
+    caught_up,
     check_kept,
     check_registration,
     dataset_key,
+    stored_head,
 )
 from dpvb.ledger.store import Store, Transaction
 from dpvb.ledger.verify import check_end, verify_export, walk, write_export
@@ -57,6 +60,7 @@ from dpvb.ledger.verify import check_end, verify_export, walk, write_export
 __all__ = ["Dataset", "Entry", "Ledger", "Quote", "Receipt", "Remaining", "is_address", "verify_export"]
 
 _NOTE: Mapping[str, Any] = {"state": LOOK, "step": None, "digest": None}
+_ENDS = ("finished", "abandoned", LOOK)
 _STATES = ("started", "released", "resumed", "finished", "abandoned")
 
 
@@ -352,7 +356,7 @@ class Ledger:
                     self._check_owner(rows, run, token)
                 return self._receipt(before)
             if newest:
-                turns.check_turn(rows, newest, attempt, dataset=dataset)
+                self._check_turn(rows, newest, attempt, dataset=dataset)
                 self._check_owner(rows, run, token)
             else:
                 self._session.tokens[run] = token or self._session.tokens.get(run) or secrets.token_hex(16)
@@ -408,7 +412,7 @@ class Ledger:
             "digest": None if digest is None else check_name("digest", digest),
             **more,
         }
-        name = turns.event_key(check_name("run", run), attempt, body)
+        name = chain.event_key(check_name("run", run), attempt, body)
         with self._transaction(write=True) as (rows, end):
             self._check_owner(rows, run)
             before = rows.keyed(name)
@@ -419,7 +423,7 @@ class Ledger:
             newest = rows.newest_of_run(run)
             if newest is None:
                 raise LedgerError(f"run {run!r} was never charged.")
-            turns.check_turn(rows, newest, attempt, resumes=state == "resumed")
+            self._check_turn(rows, newest, attempt, resumes=state == "resumed")
             return self._note(rows, end, body, newest.dataset, run, attempt)
 
     def note_look(self, dataset: str) -> Receipt:
@@ -484,7 +488,7 @@ class Ledger:
                 set's first plan beyond the filter, or has had another refund; or if more is asked for than can have
                 been left of its first charge, each step that was begun or charged again being used.
         """
-        key, form = turns.refund_key(check_name("run", run)), chain.form(unstarted)
+        key, form = chain.refund_key(check_name("run", run)), chain.form(unstarted)
         with self._transaction(write=True) as (rows, state):
             if before := rows.keyed(key):
                 if before.form != form:
@@ -523,7 +527,7 @@ class Ledger:
                 raise LedgerError(f"{self.shown}: {'; '.join(faults)}. {WAY_OUT}")
             seen = self._seen.head()
             with store.transaction(write=False) as rows:
-                head = store.head()  # Before the rows: it is never ahead of them.
+                head = stored_head(store)  # Before the rows: it is never ahead of them.
                 check_end(walk(store.uuid, rows.since(1), receipts, shared=store.shared), head)
                 self._check_heads(seen, head, rows, {})
 
@@ -563,14 +567,14 @@ class Ledger:
             store = self._opened()
             seen = self._seen.head()
             # Before the rows: it is never ahead of them. In a shared store it is but what the rows say.
-            head = None if store.shared and (self._state or seen) else turns.kept_head(store)
+            head = None if store.shared and (self._state or seen) else stored_head(store)
             with store.transaction(write=write) as rows:
                 if self._state is None:
                     self._check_heads(seen, head, rows, {})
                     start = seen if store.shared and seen else head
                     assert start is not None  # It was read, as there was no state.
-                    self._state = turns.begun(start, store, rows)
-                self._state, hashes = turns.caught_up(self._state.copy(), rows)
+                    self._state = begun(start, store, rows)
+                self._state, hashes = caught_up(self._state.copy(), rows)
                 self._check_heads(seen, head, rows, hashes)
                 state = self._state.copy()
                 yield rows, state
@@ -605,6 +609,20 @@ class Ledger:
                 self._check_heads(kept, None, rows, hashes)
 
         self._seen.keep(state.head(), check)
+
+    def _check_turn(
+        self, rows: Transaction, newest: Entry, attempt: int, *, dataset: str | None = None, resumes: bool = False
+    ) -> None:
+        """Raise LedgerError unless this attempt may write the row after the newest of its run."""
+        run = newest.run
+        if newest.state in _ENDS or rows.keyed(chain.refund_key(run)):
+            raise LedgerError(f"run {run!r} has ended; begin a new one.")
+        if dataset not in (None, newest.dataset):
+            raise LedgerError(f"run {run!r} was charged to {newest.dataset!r}, not to {dataset!r}.")
+        if attempt < newest.attempt or (resumes and attempt == newest.attempt):
+            raise LedgerError(f"run {run!r} was taken over by another process, as attempt {newest.attempt}.")
+        if attempt > newest.attempt + resumes:
+            raise LedgerError(f"run {run!r} is at attempt {newest.attempt}; say 'resumed' to begin the next one.")
 
     def _check_owner(self, rows: Transaction, run: str, token: str | None = None, *, refund: bool = False) -> None:
         """Raise LedgerError unless a token is that of a run's charge; remember it if it is."""
@@ -645,7 +663,7 @@ class Ledger:
     def _note(
         self, rows: Transaction, state: State, body: Mapping[str, Any], dataset: str, run: str, attempt: int = 0
     ) -> Receipt:
-        key = turns.event_key(run, attempt, body)
+        key = chain.event_key(run, attempt, body)
         return self._append(rows, state, body, kind="event", key=key, dataset=dataset, run=run, attempt=attempt)
 
     def _append(
@@ -671,7 +689,7 @@ class Ledger:
                 f"payload must leave a row's JSON within {MAX_BODY} bytes and without NUL, got {len(text)} bytes."
             )
         entry = Entry(state.seq + 1, body=text, created=_now(), prev=state.hash, **columns).sealed()
-        if odd := state.follow(entry, partial(turns.past, rows, seq=entry.seq)):
+        if odd := state.follow(entry, partial(rows.past, seq=entry.seq)):
             raise refused(entry, odd)
         rows.append(entry, state.head())
         return self._receipt(entry)

@@ -151,6 +151,16 @@ def refused(entry: Entry, why: str) -> LedgerError:
     return LedgerError(f"row {entry.seq}: {why}. {WAY_OUT}")
 
 
+def event_key(run: str, attempt: int, body: Mapping[str, Any]) -> str:
+    """Key of an event."""
+    return canonical(["event", run, attempt, body["state"], body["step"]])
+
+
+def refund_key(run: str) -> str:
+    """Key of a run's one refund."""
+    return canonical(["refund", run])
+
+
 def form(cost: Cost) -> str:
     """Digest that equal costs share."""
     return hashlib.sha256(canonical(cost.to_dict()).encode()).hexdigest()

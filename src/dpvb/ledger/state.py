@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition, Cost
@@ -16,6 +17,7 @@ from dpvb.ledger.chain import COSTS, WAY_OUT, Entry, canonical, check_hash, gene
 from dpvb.ledger.facts import Dataset
 from dpvb.ledger.head import Head
 from dpvb.ledger.past import Past, Units, fact
+from dpvb.ledger.store import Store, Transaction
 
 #: What reading facts, or calculating with them, raises that no ledger has written.
 ODD = (ParameterError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError)
@@ -359,6 +361,62 @@ def costs_more_now(entry: Entry) -> bool:
         if isinstance(plan, Composition)
         for event in plan.events
     )
+
+
+def stored_head(store: Store) -> Head:
+    """Return the head that a store has, or raise LedgerError."""
+    head = store.head()
+    if head is None:
+        raise LedgerError(f"the head is gone; it tells a ledger from an older copy of it. {WAY_OUT}")
+    return head
+
+
+def begun(head: Head, store: Store, rows: Transaction) -> State:
+    """Return the state at a head; of a shared store, the state at the last row.
+
+    Charges of earlier versions that cost more by today's accountant are looked up. In a shared store, which rows have
+    a writer since version 0.2, no other row needs to be calculated.
+
+    Raises:
+        LedgerError: if the head is another ledger's, or its rows are not there.
+    """
+    if head.uuid != store.uuid:
+        raise LedgerError(f"the head is that of another ledger. {WAY_OUT}")
+    state = State.at(head, rows.row, rows.first_charge if store.shared else None)
+    if store.shared:
+        for name in state.charges:
+            for entry in rows.refunds(name):
+                if entry.seq <= head.seq and state.odd_refund(entry, partial(rows.past, seq=entry.seq)):
+                    state.understate(name, [-part for part in entry.cost_units])
+        state, _ = caught_up(state, rows)
+    for name in state.charges:
+        for seq, _ in rows.forms(name, earlier=True):
+            one = rows.row(seq)
+            if one is not None and costs_more_now(one):
+                for entry in rows.of_form(one.form):
+                    if (entry.dataset, entry.kind) == (name, "charge") and (store.shared or entry.seq <= head.seq):
+                        state.recount(entry)
+    return state
+
+
+def caught_up(state: State, rows: Transaction) -> tuple[State, dict[int, str]]:
+    """The state at the last row, and the hashes of the rows on the way there.
+
+    Raises:
+        LedgerError: if the ledger was set back or replaced, or a row does not follow from those before it.
+    """
+    entries = rows.since(max(state.seq, 1))
+    if state.seq > 0:
+        last = next(entries, None)
+        if last is None or last.seq != state.seq:
+            raise set_back(state.seq)
+        if check_hash(last).hash != state.hash:
+            raise LedgerError(f"row {state.seq} is another one than it was: the ledger was replaced. {WAY_OUT}")
+    hashes = {state.seq: state.hash}
+    for entry in entries:
+        state.follow(entry, partial(rows.past, seq=entry.seq))
+        hashes[entry.seq] = entry.hash
+    return state, hashes
 
 
 def check_registration(facts: Dataset, state: State) -> None:

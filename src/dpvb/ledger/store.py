@@ -20,6 +20,7 @@ from typing import Protocol
 
 from dpvb.ledger.chain import Entry, check_hash, refused
 from dpvb.ledger.head import Head
+from dpvb.ledger.past import Past
 
 
 class Transaction(ABC):
@@ -84,6 +85,10 @@ class Transaction(ABC):
     def events(self, body: str) -> list[Entry]:
         """Return the events with this body, in order."""
         return self._checked("body", body, "AND kind = 'event' ORDER BY seq")
+
+    def past(self, run: str, *, seq: int) -> Past:
+        """Return what the rows of a run before this number amount to."""
+        return Past.of(entry for entry in self.of_run(run) if entry.seq < seq)
 
     def _first(self, column: str, value: int | str, order: str = "ORDER BY seq") -> Entry | None:
         return next(iter(self._checked(column, value, f"{order} LIMIT 1")), None)

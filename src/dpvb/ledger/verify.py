@@ -61,10 +61,8 @@ def walk(uuid: str, entries: Iterable[Entry], receipts: Iterable[Receipt] = (), 
     return state
 
 
-def check_end(state: State, head: Head | None) -> None:
+def check_end(state: State, head: Head) -> None:
     """Raise LedgerError unless a walked chain ends where the head says, or later."""
-    if head is None:
-        raise LedgerError(f"the head is gone; it tells a ledger from an older copy of it. {WAY_OUT}")
     if head.uuid != state.uuid:
         raise LedgerError(f"the head is that of another ledger. {WAY_OUT}")
     if head.seq > state.seq:
