@@ -374,18 +374,12 @@ class _Transaction(Transaction):
 
     def since(self, seq: int) -> Iterator[Entry]:
         """The rows with this number and all later ones, in order."""
-        rows = self._known if seq == self._seen and not self._unsent else self._rows(_LATER, seq, _BATCH)
+        rows = self._known if seq == self._seen and not self._unsent else self._query(_NAMES, _LATER, seq, _BATCH)
         while rows:
             yield from (Entry(*row) for row in rows)
             if len(rows) < _BATCH:
                 return
-            rows = self._rows(_LATER, rows[-1][0] + 1, _BATCH)
-
-    def forms(self, dataset: str, *, earlier: bool = False) -> list[tuple[int, int]]:
-        """See `Transaction`."""
-        condition = "dataset = %s AND totals <> ''" + (self._EARLIER if earlier else "")
-        query = f"SELECT min(seq), count(*) FROM dpvb.entry WHERE {condition} GROUP BY form, kind"
-        return self.send(query, (dataset,)).fetchall()
+            rows = self._query(_NAMES, _LATER, rows[-1][0] + 1, _BATCH)
 
     def append(self, entry: Entry, head: Head) -> None:
         """Insert a row, and move the head to it: at once before the next question, or else with the end."""
@@ -402,9 +396,6 @@ class _Transaction(Transaction):
             pass
         return cursor
 
-    def _rows(self, condition: str, *values: object) -> list[Any]:
-        return self.send(f"SELECT {_NAMES} FROM dpvb.entry WHERE {condition}", values).fetchall()
-
-    def _where(self, condition: str, value: int | str) -> list[Entry]:
+    def _query(self, columns: str, condition: str, *values: object) -> list[Any]:
         """See `Transaction`."""
-        return [Entry(*row) for row in self._rows(condition.replace("?", "%s"), value)]
+        return self.send(f"SELECT {columns} FROM dpvb.entry WHERE {condition.replace('?', '%s')}", values).fetchall()

@@ -11,12 +11,12 @@ import fcntl
 import hashlib
 import os
 import re
-import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from dpvb.guards.errors import LedgerError
+from dpvb.guards.own import new_own
 from dpvb.guards.strangers import say
 from dpvb.ledger.head import Head
 
@@ -80,7 +80,8 @@ class Seen:
                     check(kept)
                 if kept is None or kept.seq < head.seq:
                     text = head.text()
-                    self._write(text + "\n")
+                    with new_own(self.path, sync=False) as file:
+                        file.write(f"{text}\n".encode())
                     self._newest = text, head
         except OSError as error:
             _remark(self.path, error)
@@ -95,17 +96,6 @@ class Seen:
             yield
         finally:
             os.close(handle)
-
-    def _write(self, text: str) -> None:
-        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
-        try:
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-                file.write(text)
-            os.replace(temporary, self.path)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
 
 
 def way_out(path: Path) -> str:

@@ -22,20 +22,20 @@ import fcntl
 import hashlib
 import os
 import re
-import secrets
 import sqlite3
 import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, final
+from typing import Any, BinaryIO, final
 
 from dpvb.guards.errors import LedgerError, ParameterError
+from dpvb.guards.own import new_own
 from dpvb.ledger.chain import COLUMNS, FORMAT, WAY_OUT, Entry
 from dpvb.ledger.head import Head
 from dpvb.ledger.state import RESTORE, check_kept
-from dpvb.ledger.store import Transaction
+from dpvb.ledger.store import Transaction, entry_of
 
 _Identity = tuple[int, int]
 
@@ -308,21 +308,9 @@ class SqliteStore:
         )
 
     def _replace_head(self, content: bytes, *, new: bool = False) -> None:
-        temporary = self._head_path.with_name(f".{self._head_path.name}.{secrets.token_hex(8)}")
-        try:
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "wb") as file:
-                _open_to_the_same(file.fileno(), self._path)
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            if new:
-                os.link(temporary, self._head_path)
-            else:
-                os.replace(temporary, self._head_path)
-            _sync_folder(self._path.parent)
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
+        with new_own(self._head_path, new=new, mode=_MODE) as file:
+            _open_to_the_same(file.fileno(), self._path)
+            file.write(content)
 
     def _connected(self) -> sqlite3.Connection:
         """A connection to the very file that lies at the path."""
@@ -454,12 +442,9 @@ class _Rows(Transaction):
 
     def since(self, seq: int) -> Iterator[Entry]:
         """The rows with this number and all later ones, in order."""
-        return map(_entry, self._connection.execute(f"SELECT {_NAMES} FROM entry WHERE seq >= ? ORDER BY seq", (seq,)))
-
-    def forms(self, dataset: str, *, earlier: bool = False) -> list[tuple[int, int]]:
-        """See `Transaction`."""
-        question = "SELECT min(seq), count(*) FROM entry WHERE dataset = ? AND totals <> '' GROUP BY form, kind"
-        return [(int(seq), int(count)) for seq, count in self._connection.execute(question, (dataset,))]
+        return map(
+            entry_of, self._connection.execute(f"SELECT {_NAMES} FROM entry WHERE seq >= ? ORDER BY seq", (seq,))
+        )
 
     def append(self, entry: Entry, head: Head) -> None:
         """Insert a row; the head follows after the commit."""
@@ -471,15 +456,9 @@ class _Rows(Transaction):
         """The number of the last row."""
         return int(self._connection.execute("SELECT ifnull(max(seq), 0) FROM entry").fetchone()[0])
 
-    def _where(self, condition: str, value: int | str) -> list[Entry]:
+    def _query(self, columns: str, condition: str, value: int | str) -> list[Any]:
         """See `Transaction`."""
-        return list(map(_entry, self._connection.execute(f"SELECT {_NAMES} FROM entry WHERE {condition}", (value,))))
-
-
-def _entry(values: Sequence[object]) -> Entry:
-    if any(type(value) is not kind for value, kind in zip(values, COLUMNS.values(), strict=True)):
-        raise LedgerError(f"a row is damaged: a column has another type than it was written with. {WAY_OUT}")
-    return Entry(*values)  # type: ignore[arg-type]
+        return self._connection.execute(f"SELECT {columns} FROM entry WHERE {condition}", (value,)).fetchall()
 
 
 def _open_to_the_same(descriptor: int, database: Path) -> None:
@@ -522,14 +501,6 @@ def _doubled(head: Head) -> bytes:
     """A head file with a head in both places, and room to grow."""
     text = head.text().encode()
     return (text.ljust(_PLACE * (1 + 2 * len(text) // _PLACE) - 1) + b"\n") * 2
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _check_one_name(path: Path, head_path: Path, mounts: str) -> None:

@@ -16,9 +16,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
-from dpvb.ledger.chain import Entry, check_hash, refused
+from dpvb.guards.errors import LedgerError
+from dpvb.ledger.chain import COLUMNS, WAY_OUT, Entry, check_hash, refused
 from dpvb.ledger.head import Head
 from dpvb.ledger.past import Past
 
@@ -33,7 +34,6 @@ class Transaction(ABC):
     def since(self, seq: int) -> Iterator[Entry]:
         """The rows with this number and all later ones, in order; found by the primary key alone."""
 
-    @abstractmethod
     def forms(self, dataset: str, *, earlier: bool = False) -> list[tuple[int, int]]:
         """For each form and kind of charges of a data set: the number of one such row, and how many there are.
 
@@ -41,14 +41,16 @@ class Transaction(ABC):
             dataset: Name of the data set.
             earlier: Whether rows are left out that no earlier version can have written, if the store can tell.
         """
+        condition = f"dataset = ? AND totals <> ''{self._EARLIER if earlier else ''} GROUP BY form, kind"
+        return [(int(seq), int(count)) for seq, count in self._query("min(seq), count(*)", condition, dataset)]
 
     @abstractmethod
     def append(self, entry: Entry, head: Head) -> None:
         """Insert a row; `head` describes the ledger after it, for a store that keeps it within the transaction."""
 
     @abstractmethod
-    def _where(self, condition: str, value: int | str) -> list[Entry]:
-        """The rows that meet a condition in SQL, in which "?" stands for a value."""
+    def _query(self, columns: str, condition: str, value: int | str) -> list[Any]:
+        """Columns of the rows that meet a condition in SQL, in which "?" stands for a value."""
 
     def row(self, seq: int) -> Entry | None:
         """Return the row of this number; found by the primary key alone."""
@@ -95,12 +97,19 @@ class Transaction(ABC):
 
     def _checked(self, column: str, value: int | str, order: str = "ORDER BY seq") -> list[Entry]:
         """Return the rows with a value in a column: an index leads to them, which a flipped bit may have bent."""
-        entries = self._where(f"{column} = ? {order}", value)
+        entries = [entry_of(row) for row in self._query(", ".join(COLUMNS), f"{column} = ? {order}", value)]
         for entry in entries:
             if getattr(entry, column) != value:
                 raise refused(entry, "an index leads to it wrongly")
             check_hash(entry)
         return entries
+
+
+def entry_of(values: Sequence[object]) -> Entry:
+    """Return the row with these values of its columns, or raise LedgerError."""
+    if any(type(value) is not kind for value, kind in zip(values, COLUMNS.values(), strict=True)):
+        raise LedgerError(f"a row is damaged: a column has another type than it was written with. {WAY_OUT}")
+    return Entry(*values)  # type: ignore[arg-type]
 
 
 class Store(Protocol):
