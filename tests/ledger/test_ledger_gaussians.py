@@ -178,7 +178,7 @@ def test_one_to_five_sampled_plans_count_little_more_than_if_they_had_been_fixed
 
 
 @kills("accountant", "the Gaussian of a sampled plan comes back for steps that never ran")
-@edit("ledger/past.py", "found[-1] if alone else 0, 0", "found[-1], 0")
+@edit("ledger/past.py", "units[-1] if alone else 0, 0", "units[-1], 0")
 def test_a_sampled_plan_that_stops_gets_back_what_the_orders_say_and_nothing_of_its_gaussian(book: Ledger) -> None:
     event = Event("poisson", 0.2, 4.0, 30)
     cost = Composition([event], "add_or_remove_one")

@@ -318,7 +318,7 @@ def test_a_copy_that_goes_its_own_way(path: Path, tmp_path: Path) -> None:
 
 
 @kills("crashes", "a head taken for a chain's own by its number")
-@edit("ledger/sqlite.py", "        check_kept(kept, self.uuid, None if row is None else row.hash, RESTORE)\n", "")
+@edit("ledger/sqlite.py", "        check_kept(head, self.uuid, None if row is None else row.hash, RESTORE)\n", "")
 @pytest.mark.parametrize("number", [0, 1, 3])
 def test_a_head_settles_between_two_histories(path: Path, tmp_path: Path, number: int) -> None:
     """Two files that went apart have one head: it acknowledges rows of one of them only."""
@@ -542,7 +542,7 @@ def test_what_a_user_has_seen_lies_in_no_folder_of_chance(
 
 
 @kills("names", "a ledger's head that others may write")
-@edit("ledger/sqlite.py", "        os.fchmod(descriptor, stat.S_IMODE(found.st_mode))\n", "")
+@edit("ledger/sqlite.py", "        os.fchmod(descriptor, stat.S_IMODE(state.st_mode))\n", "")
 @pytest.mark.parametrize("umask", [0, 0o002, 0o022, 0o027, 0o077])
 @pytest.mark.parametrize("mode", [None, 0o600, 0o660, 0o666])
 def test_every_file_beside_a_ledger_has_its_mode(tmp_path: Path, umask: int, mode: int | None) -> None:

@@ -77,10 +77,10 @@ class Seen:
         """
         try:
             with self._turn():
-                kept = self.head()
-                if kept is not None:
-                    check(kept)
-                if kept is None or kept.seq < head.seq:
+                before = self.head()
+                if before is not None:
+                    check(before)
+                if before is None or before.seq < head.seq:
                     text = head.text()
                     with new_own(self.path, sync=False) as file:
                         file.write(f"{text}\n".encode())
@@ -162,9 +162,9 @@ class Head:
             LedgerError: if it was changed, or has another format.
         """
         try:
-            kept = parsed_json(text)
-            body, digest = str(kept["head"]), str(kept["sha256"])
-            if text != canonical(kept) or hashlib.sha256(body.encode()).hexdigest() != digest:
+            outer = parsed_json(text)
+            body, digest = str(outer["head"]), str(outer["sha256"])
+            if text != canonical(outer) or hashlib.sha256(body.encode()).hexdigest() != digest:
                 raise ValueError("hash")
             facts = parsed_json(body)
             if facts.pop("format") != FORMAT:

@@ -135,10 +135,10 @@ class PostgreSQLStore:
     def head(self) -> Head | None:
         """The head, which the database moves by the rows."""
         with self._typed():
-            kept = self._run("SELECT seq, hash, datasets FROM dpvb.head").fetchone()
-        if kept is None:
+            values = self._run("SELECT seq, hash, datasets FROM dpvb.head").fetchone()
+        if values is None:
             return None
-        seq, digest, numbers = kept
+        seq, digest, numbers = values
         datasets = {name: (row, charge) for name, (row, charge) in numbers.items()}
         return Head(self.uuid, seq, digest, datasets) if seq else Head.first(self.uuid)
 
@@ -150,9 +150,9 @@ class PostgreSQLStore:
         with self._typed():
             with self._block():
                 self._run("SET LOCAL quote_all_identifiers = off")  # Which definitions are spelled by.
-                found = schema.faults(self._run(schema.OBJECTS))
+                faults = schema.faults(self._run(schema.OBJECTS))
             counted = {self._count(without) for without in (("seqscan",), ("indexscan", "indexonlyscan", "bitmapscan"))}
-        return found if len(counted) == 1 else [*found, "the table and its primary key do not hold the same rows"]
+        return faults if len(counted) == 1 else [*faults, "the table and its primary key do not hold the same rows"]
 
     def grant(self, role: str, *, append: bool) -> list[str]:
         """Give a role the right to look, and to append; what it has beyond that is taken away.
@@ -168,8 +168,8 @@ class PostgreSQLStore:
             LedgerError: if this role does not own the ledger, or PostgreSQL refuses.
         """
         with self._typed(), self._block():
-            owner, own = self._owner()
-            if not own:
+            owner, is_owner = self._owner()
+            if not is_owner:
                 raise LedgerError(f"{self._place}: the ledger's owner {owner!r} gives rights in it; connect as it.")
             if owner:
                 self._run("SELECT set_config('role', %s, true)", (owner,))
@@ -196,15 +196,15 @@ class PostgreSQLStore:
         """Of the schema: 0 if it is no known one, None if there is none."""
         if not self._one("SELECT count(*) FROM pg_tables WHERE schemaname = 'dpvb' AND tablename = 'ledger'"):
             return None
-        found = self._run("SELECT format FROM dpvb.ledger").fetchall()
-        return int(found[0][0]) if len(found) == 1 else 0
+        formats = self._run("SELECT format FROM dpvb.ledger").fetchall()
+        return int(formats[0][0]) if len(formats) == 1 else 0
 
     def _owner(self) -> tuple[str, bool]:
         """The role that owns the schema, and whether it is this role's own; asked before anything in it is touched."""
-        found = self._run(schema.OWNERS).fetchone()
-        if found is None:
+        schema_owner = self._run(schema.OWNERS).fetchone()
+        if schema_owner is None:
             return "", True
-        owner, own, believed, others = found
+        owner, is_owner, believed, others = schema_owner
         if not believed:
             raise LedgerError(
                 f"{self._place} has a schema dpvb of the role {owner!r}, which is not yours, nor the database's "
@@ -216,7 +216,7 @@ class PostgreSQLStore:
                 f"{self._place}: {', '.join(others)} in the schema dpvb belong to somebody else than the schema, "
                 f"whose owner is {owner!r}. Make the ledger anew from a copy that you trust."
             )
-        return owner, own
+        return owner, is_owner
 
     def _build(self, uuid: str, created: str) -> None:
         """Make all tables, or those of this version from earlier ones, unless somebody else did so a moment ago."""
@@ -226,12 +226,12 @@ class PostgreSQLStore:
                 return
         with self._block():
             self._run(_ONE_MAKER)
-            (owner, own), version = self._owner(), self._version()
+            (owner, is_owner), version = self._owner(), self._version()
             if version not in (None, schema.EARLIER):
                 return
             if self._one("SHOW server_encoding") != "UTF8":
                 raise LedgerError(f"{self._place} must have the encoding UTF8 to hold a ledger.")
-            if not own:
+            if not is_owner:
                 missing = _EARLIER if version else f"the schema dpvb is empty; its owner {owner!r} makes a ledger in it"
                 raise LedgerError(f"{self._place}: {missing}.")
             if owner:

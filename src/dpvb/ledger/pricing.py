@@ -50,12 +50,12 @@ def as_cost(plan: Plan | Cost | Sequence[Event], facts: Dataset) -> Cost:
 
 def check_promise(facts: Dataset, unit: str, cost: Cost) -> None:
     """Raise LedgerError unless a charge protects what the cap speaks of."""
-    for what, own, found in (
+    for what, registered, planned in (
         ("unit", facts.unit, unit),
         ("neighboring_relation", facts.neighboring_relation, cost.neighboring_relation),
     ):
-        if own != found:
-            raise LedgerError(f"{facts.name!r} is registered with {what} {own!r}, got a plan with {found!r}.")
+        if registered != planned:
+            raise LedgerError(f"{facts.name!r} is registered with {what} {registered!r}, got a plan with {planned!r}.")
 
 
 def is_sole(price: Price, cost: Cost, facts: Dataset) -> bool:
@@ -74,9 +74,9 @@ def left(state: State, name: str) -> int:
 
 def spent(state: State, name: str) -> float:
     """What counts against the cap; of a plan charged by its own epsilon the cap, where it says nothing credible."""
-    if found := state.sole(name):
+    if charges := state.sole(name):
         cap = state.datasets[name].epsilon
-        said = [fact(entry, "epsilon") for entry in found]
+        said = [fact(entry, "epsilon") for entry in charges]
         return max(one if isinstance(one, float) and 0 <= one <= cap else cap for one in said)
     return as_epsilon(state.price(name).counted)
 

@@ -109,8 +109,8 @@ class State:
         """The order that the first charge of a data set's family favours."""
         if first is None:
             return int(self.charges[name].facts["favoured"])
-        found = filter(None, (first(one) for one in self.family(name) if one in self.charges))
-        earliest = min(found, key=lambda entry: entry.seq, default=self.charges[name])
+        charges = filter(None, (first(one) for one in self.family(name) if one in self.charges))
+        earliest = min(charges, key=lambda entry: entry.seq, default=self.charges[name])
         facts = self.datasets[name]
         return spending.favoured_order(earliest.cost_units, epsilon=facts.cap, delta=facts.delta)
 
@@ -140,9 +140,9 @@ class State:
             LedgerError: if there is none of that name.
         """
         if not isinstance(name, str) or name not in self.datasets:
-            known = ", ".join(map(repr, sorted(self.datasets))) or "none yet"
+            names = ", ".join(map(repr, sorted(self.datasets))) or "none yet"
             raise LedgerError(
-                f"dataset must be one that is registered ({known}), got {name!r}. `dpvb ledger register` adds one."
+                f"dataset must be one that is registered ({names}), got {name!r}. `dpvb ledger register` adds one."
             )
         return self.datasets[name]
 

@@ -128,8 +128,8 @@ def _lines(file: TextIO) -> Iterator[dict[str, object]]:
 
 def _entry(facts: dict[str, object]) -> Entry:
     if _UNREADABLE in facts:
-        told = printable(str(facts[_UNREADABLE]))
-        raise LedgerError(f"the ledger could not be read on when it was exported: {told}")
+        reason = printable(str(facts[_UNREADABLE]))
+        raise LedgerError(f"the ledger could not be read on when it was exported: {reason}")
     if set(facts) != set(COLUMNS) or any(type(facts[name]) is not kind for name, kind in COLUMNS.items()):
         raise LedgerError("a line is not a row of a ledger.")
     return Entry(**facts)  # type: ignore[arg-type]
