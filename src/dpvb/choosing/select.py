@@ -39,7 +39,6 @@ from dpvb.core import loop
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.counting import Counts
-from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
 from dpvb.core.noise import NoiseSource, SecureNoise, Words
 from dpvb.core.plan import Mechanism, Plan, Release
@@ -158,7 +157,6 @@ def _tried(kind: type, params: Mapping[str, Any], data: Mapping[str, Any]) -> tu
     with Run().alone():  # The whole selection is charged, and no fit of it by itself.
         task: Task = check_known(trial.task(**data), "in a selection")
     generator("random_state", params["random_state"])
-    Estimate.empty(task.model.blocks, task.projection)
     Wall(task.source, task.relative, num_examples=params["num_examples"])
     return task.relative, trial.quality_range(task.model)
 
@@ -440,7 +438,7 @@ def _run(
     fitted = Side(task.source, coins, choice.holdout, scored=False)
     wall = Wall(fitted, choice.plans[c], noise=make_noise(), num_examples=params["num_examples"])
     rng = generator("random_state", params["random_state"])
-    q, estimate = loop.fit(task.model, wall, choice.plans[c], rho=task.rho, rng=rng, projection=task.projection)
+    q, estimate = loop.fit(task.model, wall, choice.plans[c], rho=task.rho, rng=rng)
     trial.take(task, q)
     scored = Side(task.source, coins, choice.holdout, scored=True)
     wall = Wall(scored, choice.scoring, noise=make_noise(), num_examples=choice.settings[c]["num_examples"])

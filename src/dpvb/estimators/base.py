@@ -115,7 +115,6 @@ class Task(NamedTuple):
         source: private data; None with a server, which has none.
         relative: the releases, with noise relative to each other.
         rho: step sizes.
-        projection: "read" or "step", see `loop.fit`.
         public: what the promise takes for public, in words, and where each comes from.
         notes: what is public about columns (names, a schema, a vocabulary, their number), and what `take` needs of it.
         calibrate: calibrates the relative releases to the budget of the fit.
@@ -125,7 +124,6 @@ class Task(NamedTuple):
     source: Any
     relative: Plan
     rho: StepSize
-    projection: Any
     public: list[str]
     notes: Mapping[str, Any]
     calibrate: Callable[[Plan], Plan]
@@ -444,7 +442,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             public = {"num_examples": f"number of {source.unit}s {number}", **public}
         public_facts = self._stated(public)
         calibrate = partial(self._calibrated, run=Run.current())
-        return Task(model, source, relative, schedule.rho, schedule.projection, public_facts, notes, calibrate)
+        return Task(model, source, relative, schedule.rho, public_facts, notes, calibrate)
 
     def _relative_plan(
         self, model: Any, unit: str, schedule: Schedule, clip: Literal["block", "joint"] = "block"
@@ -547,7 +545,6 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 plan,
                 rho=task.rho,
                 rng=rng,
-                projection=task.projection,
                 on_step=lambda step, q: progress(step, plan),
             )
             assert estimate.receipt is not None  # A plan has at least one release.

@@ -145,8 +145,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         public_prior: says that the documents behind a prior were public, or those of people who are not in these data.
         estimate: "posterior", or "mode", private expectation maximisation: documents meet the mode of each topic's
             Dirichlet where topic_word_prior is 1 or more, and else its mean.
-        read: how topics are read from noise: "estimated_prior", "rank_one" or "project".
-        projection: "read" projects what is read; "step" projects the running estimate itself, as the papers do.
         learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ.
         tol, max_iter: local iterations of a document end when the mean change is below tol, and after max_iter.
         fixed_work: whether every document takes exactly max_iter local iterations.
@@ -181,8 +179,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     public_prior: bool = False
     earlier: PrivateEstimator | Fitted | Path | str | None = None
     estimate: str = "posterior"
-    read: str = "estimated_prior"
-    projection: str = "read"
     learning_offset: float = 1.0
     learning_decay: float = 0.6
     tol: float = 1e-3
@@ -330,7 +326,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         """Steps of equal noise."""
         num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
         rho = robbins_monro(self.learning_offset, self.learning_decay)
-        return Schedule((1.0,) * num_steps, budget, rho, self.projection)  # type: ignore[arg-type]
+        return Schedule((1.0,) * num_steps, budget, rho)
 
     def _public(self, model: LDAModel, start: str = "") -> dict[str, str]:
         """What the promise takes for public of a model."""
@@ -388,9 +384,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             schedule, rng = self._schedule(SHARES), generator("random_state", self.random_state)
             blocks_of = self._model(self.n_features_in_, model.n_components, num_steps=len(schedule.noise))
             plan = self._relative_plan(blocks_of, self.privacy_.unit, schedule)
-            self._above_noise: Bools | None = topics_above_noise(
-                model, self._q, plan, schedule.rho, schedule.projection, rng
-            )
+            self._above_noise: Bools | None = topics_above_noise(model, self._q, plan, schedule.rho, rng)
             self._record = replace(self._record, above_noise_k=self._above_noise)
         assert self._above_noise is not None
         return self._above_noise
@@ -591,7 +585,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             background=self.background,
             word_power=parts.pop("word_power", self.word_power),
             mass=self.mass,
-            read=self.read,  # type: ignore[arg-type]
             tol=self.tol,
             max_iter=self.max_iter,
             fixed_work=self.fixed_work,
@@ -840,15 +833,13 @@ def final_std(plan: Plan, rho: StepSize) -> float:
     return math.sqrt(variance) / mass
 
 
-def topics_above_noise(
-    model: LDAModel, q: Topics, plan: Plan, rho: StepSize, projection: Any, rng: np.random.Generator
-) -> Bools:
+def topics_above_noise(model: LDAModel, q: Topics, plan: Plan, rho: StepSize, rng: np.random.Generator) -> Bools:
     """Which topics deviate more from the background than any that the same plan finds where there are no topics, (K,).
 
     Args:
         model, q: a fit, with what was released.
         plan: its releases; the noise may be relative.
-        rho, projection: as in the fit.
+        rho: as in the fit.
         rng: of the documents that are drawn.
     """
     if q.sum_vk is None or q.sum_std_v is None:
@@ -859,7 +850,7 @@ def topics_above_noise(
         return np.zeros(model.n_components, dtype=bool)
     plan = plan.scaled(std / final_std(plan, rho))
     wall = Wall(_without_topics(q, max(round(q.num_units), 1), plan.unit, rng), plan)
-    null, _ = loop.fit(model, wall, plan, rho=rho, rng=rng, projection=projection)
+    null, _ = loop.fit(model, wall, plan, rho=rho, rng=rng)
     return np.asarray(topic_deviations(model, q) > _MARGIN * topic_deviations(model, null).max())
 
 

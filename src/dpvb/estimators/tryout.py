@@ -102,7 +102,7 @@ def _fit(task: Task, plan: Plan, nobody: Source[Any], keep: Asked, show: Asked, 
     batches = [
         batch for chunk in nobody.chunks() for batch in (chunk, chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)))
     ]
-    s = Estimate.empty(model.blocks, task.projection)
+    s = Estimate.empty(model.blocks)
     for t, release in enumerate(plan, start=1):
         for batch in batches:
             _ask(task, q, release, batch)

@@ -21,11 +21,10 @@ class Factors:
 
     Args:
         model: public.
-        projection: as in `loop.fit`.
     """
 
-    def __init__(self, model: Model[Any, Any], projection: Any) -> None:
-        self._empty = Estimate.empty(model.blocks, projection)
+    def __init__(self, model: Model[Any, Any]) -> None:
+        self._empty = Estimate.empty(model.blocks)
         self._own: dict[str, Estimate] = {}
 
     def take(self, client: str, released: Released, rho: float) -> None:

@@ -103,7 +103,7 @@ class Server:
         self._offer = ""  # Digest of the offer.
         self._members: dict[str, _Member] = {}
         self._clients = sorted(federation.participants)  # Those who still take part.
-        self._factors = Factors(task.model, task.projection)
+        self._factors = Factors(task.model)
         self._swept: Any = None  # The q with which the last sweep over all clients began.
         self._again: list[Release] = []  # Releases beyond the plan.
         self._private = True

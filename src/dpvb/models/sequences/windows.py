@@ -154,8 +154,6 @@ def denoised_triples(x_vvv: Floats, sd: float) -> tuple[Floats, Floats]:
 
 def denoised(mean: Floats, x: Floats, sd: float) -> Floats:
     """Posterior means of numbers with these prior means, rows alike; without noise the numbers themselves."""
-    if sd <= 0.0:
-        return np.maximum(x, 0.0)
     rows = x.reshape(-1, x.shape[-1])
     mean_vk = np.maximum(mean, _LEAST_MEAN * sd).reshape(rows.shape)
     return empirical_bayes.around(rows, np.full(len(rows), sd), mean_vk, free=True).reshape(x.shape)
