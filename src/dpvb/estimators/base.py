@@ -35,7 +35,7 @@ from dpvb.data.tables.matrices import has_columns, is_arrow_table
 from dpvb.data.tables.ranged import Date, Numeric, Spline
 from dpvb.data.tables.table import Table
 from dpvb.data.times import microseconds
-from dpvb.estimators import rehearsal
+from dpvb.estimators import synthetic_rows
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
@@ -373,11 +373,11 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Raises:
             ParameterError: if nothing says which columns there are, or for what a fit would be refused.
         """
-        number = rehearsal.NUM_ROWS if self.num_examples is None else self.num_examples
+        number = synthetic_rows.NUM_ROWS if self.num_examples is None else self.num_examples
         number = check_integer("num_rows", number if num_rows is None else num_rows, low=1, high=10**8)
         own = None if self._opens else getattr(self, "vocabulary", None)
         words = own if vocabulary is None else vocabulary
-        rows = rehearsal.made_up(
+        rows = synthetic_rows.arguments(
             self, number, schema=schema, vocabulary=words, width=width, responses=responses, grouped=grouped
         )
         copy = clone(self)
@@ -394,7 +394,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         own = None if self._opens else getattr(self, "vocabulary", None)
         columns["vocabulary"] = own if columns["vocabulary"] is None else columns["vocabulary"]
         with Run().alone():
-            task = self.task(**rehearsal.made_up(self, 1, **columns, grouped=False))
+            task = self.task(**synthetic_rows.arguments(self, 1, **columns, grouped=False))
         return task, task.plan
 
     def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
