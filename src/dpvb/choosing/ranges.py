@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def private_range(
     epsilon: float,
     delta: float,
     share: float = 0.99,
-    transform: str | None = None,
+    transform: Literal["log1p", "asinh"] | None = None,
     num_cells: int = 256,
     group: Iterable[object] | None = None,
     neighboring_relation: str = "add_or_remove_one",

@@ -28,7 +28,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def select(
     delta: float,
     run: Run | None = None,
     expected_runs: float | None = None,
-    distribution: str = "geometric",
+    distribution: Literal["geometric", "logarithmic"] = "geometric",
     holdout: float = 0.25,
     score_range: tuple[float, float] | None = None,
     group: Iterable[object] | None = None,
@@ -247,7 +247,7 @@ def _fixed(
     epsilon: float,
     delta: float,
     holdout: float = 0.25,
-    distribution: str = "geometric",
+    distribution: Literal["geometric", "logarithmic"] = "geometric",
     expected_runs: float | None = None,
     score_range: tuple[float, float] | None = None,
 ) -> _Choice:

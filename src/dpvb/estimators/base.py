@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -20,11 +20,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dpvb.accounting import doubts
-from dpvb.accounting.events import named_sampler
+from dpvb.accounting.answers import Method
+from dpvb.accounting.events import NeighboringRelation, named_sampler
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
 from dpvb.core.counting import COUNTED, SHARES
 from dpvb.core.journal import Journal
+from dpvb.core.model import Model
 from dpvb.core.plan import Plan, calibrated, check_budget, phased
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.schedule import Schedule, StepSize
@@ -65,7 +67,18 @@ from dpvb.runs.run import Run, SentRun
 from dpvb.runs.stops import told_how_far
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # with a default; mypy has it, and nothing needs it at run time
+
     from dpvb.data import Schema
+
+    #: The model that an estimator fits, and its q.
+    M = TypeVar("M", bound=Model[Any, Any], default=Model[Any, Any])
+    Fits = TypeVar("Fits", bound=Model[Any, Any], default=Model[Any, Any], covariant=True)
+    Q = TypeVar("Q", default=Any)
+else:
+    from typing import TypeVar
+
+    M, Fits, Q = TypeVar("M"), TypeVar("Fits"), TypeVar("Q")
 
 # Parameters that are ends of ranges or bounds of rows, and those that bound what stands beside a row; names under which
 # a statement says that there are some.
@@ -107,7 +120,7 @@ class PrivacyWarning(DpvbWarning):
     """Something that the caller does is outside the promise; said once."""
 
 
-class Task(NamedTuple):
+class Task(NamedTuple, Generic[Fits]):
     """What a fit would do; all but the source is public.
 
     Attributes:
@@ -120,7 +133,7 @@ class Task(NamedTuple):
         calibrate: calibrates the relative releases to the budget of the fit.
     """
 
-    model: Any
+    model: Fits
     source: Any
     relative: Plan
     rho: StepSize
@@ -137,7 +150,7 @@ class Task(NamedTuple):
 # Subclasses are dataclasses too, so that each parameter is named once; scikit-learn reads the signatures they get.
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     """What every estimator is: parameters, a task, and the result that it takes.
 
     All parameters are public. `None` means: planned from public facts. The command line shows these words as its help.
@@ -168,8 +181,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     batch_size: int | None = None
     num_examples: int | None = None
     noise_multiplier: float | None = None
-    accountant: str = "pld"
-    neighboring_relation: str = "add_or_remove_one"
+    accountant: Method = "pld"
+    neighboring_relation: NeighboringRelation = "add_or_remove_one"
     random_state: int | np.random.Generator | np.random.RandomState | None = None
     provenance: Mapping[str, str] | str | None = None
 
@@ -227,20 +240,20 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return copy
 
     @abstractmethod
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[M]:
         """What a fit to these rows would do; nothing is spent, and nothing private is looked at.
 
         Raises:
             ParameterError, DataFormatError: for public faults.
         """
 
-    def take(self, task: Task, q: Any) -> None:
+    def take(self, task: Task[M], q: Q) -> None:
         """Keep the result of a task, and show it in the user's units; the task's source may be gone by then."""
         self.n_iter_ = task.notes["steps"]
         self._keep(self._learned(task, q))
 
     @abstractmethod
-    def _learned(self, task: Task, q: Any) -> Any:
+    def _learned(self, task: Task[M], q: Q) -> Any:
         """Return what a task learned as a record of the class `record`."""
 
     @abstractmethod
@@ -266,7 +279,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Score of each clean row under the fitted model, from that row alone, bit for bit; NaN where there is none."""
         raise ParameterError(self._unscored)
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: M) -> tuple[float, float]:
         """Public ends of a row's score, from that of a uniform guess."""
         raise ParameterError(self._unscored)
 
@@ -389,7 +402,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 copy.take(*copy._run(task, run, rehearses=True))
         return copy  # type: ignore[no-any-return]
 
-    def _foreseen(self, **columns: Any) -> tuple[Task, Plan]:
+    def _foreseen(self, **columns: Any) -> tuple[Task[M], Plan]:
         """What a fit would do in declared columns, and its releases as they are calibrated for it."""
         own = None if self._opens else getattr(self, "vocabulary", None)
         columns["vocabulary"] = own if columns["vocabulary"] is None else columns["vocabulary"]
@@ -397,7 +410,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             task = self.task(**synthetic_rows.arguments(self, 1, **columns, grouped=False))
         return task, task.plan
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+    def _knows(self, task: Task[M], plan: Plan, n: float) -> Knowledge:
         """How well the result is known after a fit to n units under a calibrated plan: of every forecast the source.
 
         By default the noise of means.
@@ -426,13 +439,13 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _task(
         self,
-        model: Any,
+        model: M,
         source: Any,
         schedule: Schedule,
         public: Mapping[str, str],
         notes: Mapping[str, Any],
         clip: Literal["block", "joint"] = "block",
-    ) -> Task:
+    ) -> Task[M]:
         """The task of a model that lays out its plan so; `public` says by names what the promise takes for public."""
         relative = self._relative_plan(model, source.unit, schedule, clip)
         stepped = any(block.phase == "step" for block in model.blocks.values())
@@ -445,16 +458,15 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return Task(model, source, relative, schedule.rho, public_facts, notes, calibrate)
 
     def _relative_plan(
-        self, model: Any, unit: str, schedule: Schedule, clip: Literal["block", "joint"] = "block"
+        self, model: M, unit: str, schedule: Schedule, clip: Literal["block", "joint"] = "block"
     ) -> Plan:
         """Return the releases of a model, with noise relative to each other."""
-        relation: Any = self.neighboring_relation
         return phased(
             model.blocks,
             self._sampler(),
             schedule.noise,
             shares=schedule.budget,
-            neighboring_relation=relation,
+            neighboring_relation=self.neighboring_relation,
             unit=unit,
             clip=clip,
         )
@@ -495,7 +507,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         given = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
         return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
 
-    def _run(self, task: Task, run: Run, *, rehearses: bool = False) -> tuple[Task, Any]:
+    def _run(self, task: Task[M], run: Run, *, rehearses: bool = False) -> tuple[Task[M], Q]:
         """Run a task's plan on its data, here or on a cluster; returns the task as it ended, and q; sets `privacy_`.
 
         A rehearsal has made-up data: no ledger is charged, and the statement says so.
@@ -569,7 +581,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Whether the columns of a fit are known by its first release alone."""
         return False
 
-    def _opened(self, task: Task, plan: Plan, journal: RunJournal | None) -> tuple[Task, Plan, Journal]:
+    def _opened(self, task: Task[M], plan: Plan, journal: RunJournal | None) -> tuple[Task[M], Plan, Journal]:
         """Make the release by which the columns are known: how the fit goes on with its task, plan and journal."""
         raise NotImplementedError
 
@@ -607,7 +619,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return _only("symbol", "X", notes["symbols"])
         return "" if notes.get("vocabulary") is None else _only("word", "X", notes["vocabulary"])
 
-    def _facts(self, model: Any) -> dict[str, Any]:
+    def _facts(self, model: M) -> dict[str, Any]:
         """What a fit shares with the one that continues it: every parameter, and all that the model declares."""
         given = self.get_params(deep=False)
         plain = _plain(given)

@@ -36,6 +36,8 @@ from dpvb.estimators.earlier import check_columns, opened, told
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice
 from dpvb.models.regression import tuned
+from dpvb.models.regression.curvature_then_scores import CurvatureThenScores
+from dpvb.models.regression.diagonal import FirstOrderDiagonal
 from dpvb.models.regression.foreseen import Noise, ScoreFacts, stds
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import Declared
@@ -326,7 +328,9 @@ _PRIOR = 1.0
 _SHARE = 0.1
 
 
-def known_coefficients(task: Task, plan: Plan, n: float, scores: ScoreFacts, unit: str) -> Knowledge:
+def known_coefficients(
+    task: Task[CurvatureThenScores | FirstOrderDiagonal], plan: Plan, n: float, scores: ScoreFacts, unit: str
+) -> Knowledge:
     """The standard deviation of every column's coefficient: of a number per standard deviation of the number.
 
     Of categories it is that of a level that a tenth of the rows have.

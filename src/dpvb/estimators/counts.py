@@ -17,6 +17,8 @@ from dpvb.estimators.regression import BinomialLikelihoodRegression, FittedWeigh
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative
 from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.models.regression.diagonal import FirstOrderDiagonal
+from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.likelihood import Likelihood, tail
 from dpvb.results import metrics
 from dpvb.results.coefficients import TableHead
@@ -177,9 +179,9 @@ class NegativeBinomialRegression(CountRegression):
         learned = f" [{low:.4g}, {high:.4g}], learned" if self._log_dispersion is not None else ", given"
         return replace(head, model=f"{head.model}; dispersion {self.dispersion_:.4g}{learned}")
 
-    def _learned(self, task: Task, q: Any) -> FittedDispersion:
+    def _learned(self, task: Task[FirstOrder | FirstOrderDiagonal], q: Any) -> FittedDispersion:
         mean = std = None
-        if task.model.likelihood.learns_dispersion:
+        if isinstance(task.model, FirstOrder) and task.model.likelihood.learns_dispersion:
             learned = task.model.learned(q)
             mean, std = learned.log_r, math.sqrt(learned.variance)
         return FittedDispersion(**vars(super()._learned(task, q)), log_dispersion=mean, log_dispersion_std=std)

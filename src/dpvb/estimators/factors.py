@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from dpvb.core.model import ESTIMATES, PosteriorOrMode
 from dpvb.core.plan import Plan
 from dpvb.data.shards import paths_of
 from dpvb.data.tables.columns import INDICATOR, Binary, Categorical
@@ -47,7 +48,6 @@ from dpvb.results import pictures, trees
 from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.forecast import Knowledge
 
-ESTIMATES = ("posterior", "mode")
 # Share of the variance with which a direction must be seen, at most, and the square of that share times the number of
 # columns: with .1 for 40 columns fits predicted worse than a uniform guess (`python -m benchmarks forecasts`).
 _WORTH, _WORTH_OF_COLUMNS = 0.1, 0.05
@@ -219,7 +219,7 @@ class FittedFactors:
 
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[ThreeReleases, SecondMoments]):  # type: ignore[misc]
     """What factor analysis and principal components share: x = W h + mean + e, with normal h and e.
 
     `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a `dpvb.Table`, whose target is not read. A
@@ -256,7 +256,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     low: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
     high: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
     row_norm: float | None = None
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
     prior: PrivateEstimator | Fitted | Mapping[str, Any] | Path | str | None = None
     public_prior: bool = False
 
@@ -274,7 +274,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
         """Loadings and unique variances from second moments, and the directions of factors, (d, K)."""
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[ThreeReleases]:
         """What a fit to private rows would do; y is ignored."""
         columns = MeasuredColumns.of(X, self.low, self.high, self.row_norm)
         earlier, source = (
@@ -291,12 +291,12 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         }
         return self._task(model, rows, model.schedule, public, {"columns": columns})
 
-    def _learned(self, task: Task, q: SecondMoments) -> FittedFactors:
+    def _learned(self, task: Task[ThreeReleases], q: SecondMoments) -> FittedFactors:
         columns = task.notes["columns"]
         prior_d = columns.prior_d / columns.reach**2
         return FittedFactors(columns, q, *self._read(q, prior_d / q.scale_d**2, self._number(columns.width)))
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+    def _knows(self, task: Task[ThreeReleases], plan: Plan, n: float) -> Knowledge:
         d, number = task.model.n_features, self._number(task.model.n_features)
         noise, of_lengths = plan.noise_stds("gram")[-1], sum(plan.noise_stds("length"))
         details = []
@@ -321,7 +321,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         x_nd = rows.x_nd * self._columns.row_norm
         return self._density(x_nd, (self.mean_ - origin_d) * unit_d, self._covariance_dd * np.outer(unit_d, unit_d))
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: ThreeReleases) -> tuple[float, float]:
         """From the score of a uniform guess to that of columns whose std is .02 of their range."""
         return _SCORES[0] * model.n_features, _SCORES[1] * model.n_features
 

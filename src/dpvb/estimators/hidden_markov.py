@@ -6,18 +6,19 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from dpvb.core.model import PosteriorOrMode
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, generator, unbounded
 from dpvb.estimators.given import Records
-from dpvb.estimators.sequences import ChainModel, WindowsModel, to_draw
+from dpvb.estimators.sequences import ChainModel, to_draw
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
@@ -27,7 +28,7 @@ from dpvb.models.sequences.emissions import Bernoulli, Gaussian, Poisson, Values
 from dpvb.models.sequences.errors import StepErrors
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
 from dpvb.models.sequences.hidden_chain import HiddenChain
-from dpvb.models.sequences.hidden_markov import HiddenMarkovPosterior
+from dpvb.models.sequences.hidden_markov import Emitted, HiddenMarkovPosterior
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
 from dpvb.results.groups import GroupTable, Line
@@ -43,13 +44,13 @@ _STEPS = 4
 # for 800,000 users and worse for 100,000 (`python -m benchmarks hidden_markov`).
 _VERY_MANY = 800_000
 
-Model = TypeVar("Model", bound=WindowsModel)
+Model = TypeVar("Model", hidden_markov.HiddenMarkov, HiddenCells)
 Posterior = TypeVar("Posterior", HiddenMarkovPosterior, HiddenCellsPosterior)
 
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class HiddenStates(ChainModel, Generic[Model, Posterior]):
+class HiddenStates(ChainModel[Model, Posterior]):
     """Hidden states behind people's sequences: what models of symbols and of numbers share.
 
     Attributes:
@@ -62,7 +63,7 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
     n_states: int
     _: KW_ONLY
     columns: int | str | Sequence[str] | None = None
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
     n_init: int = 5
     power: float = 1.0
     clip: float | None = 2.0
@@ -141,7 +142,7 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
     def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
         """The steps without bias, and their standard errors."""
 
-    def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
+    def _deviation(self, model: Model, plan: Plan, n: float) -> tuple[int, float]:
         v, length = model.n_symbols, model.length
         weight = foreseen.total(n, model.max_length - length + 1, v, length, model.power, model.bound)
         [noise] = plan.noise_stds(model.name)
@@ -227,7 +228,7 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
     def _model(self) -> Model:
         """The model that the parameters name."""
 
-    def _learned(self, task: Task, q: Posterior) -> Posterior:
+    def _learned(self, task: Task[Model], q: Posterior) -> Posterior:
         share_k = dynamics.symbol_shares(q.chain.laws(expected=False).step_kk)
         return self._with_one_start(replace(q, chain=q.chain.permuted(np.argsort(-share_k, kind="stable"))))
 
@@ -297,7 +298,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
 
     _: KW_ONLY
     symbols: int | str | Sequence[Any] | None = None
-    emissions: str = "categorical"
+    emissions: Emitted = "categorical"
 
     record: ClassVar[type] = HiddenMarkovPosterior
     command: ClassVar[str | None] = "hidden-markov"
@@ -477,7 +478,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         x_ntd = draw.normal(shown.mean_dk.T[state_nt], np.sqrt(shown.variance_dk.T[state_nt]))
         return content.centre_d + content.unit_d * np.clip(x_ntd, -1.0, 1.0), state_nt
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: HiddenCells) -> tuple[float, float]:
         """From the score of a uniform guess to 3 nats a column above it."""
         return -math.log(2) * model.n_columns, (_ABOVE_UNIFORM - math.log(2)) * model.n_columns
 

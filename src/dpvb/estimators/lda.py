@@ -18,6 +18,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb.core import loop
 from dpvb.core.journal import Journal
+from dpvb.core.model import ESTIMATES, PosteriorOrMode
 from dpvb.core.names import Threshold
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import SHARES, Schedule, StepSize, robbins_monro
@@ -44,7 +45,7 @@ from dpvb.guards.errors import (
     reason_of,
 )
 from dpvb.guards.lacking import constructor_says_what_lacks
-from dpvb.models.topics.lda import EarlierTopics, LDAModel, Topics
+from dpvb.models.topics.lda import EarlierTopics, LDAModel, LengthRule, Topics
 from dpvb.models.topics.prior import TopicPrior
 from dpvb.results import metrics, trees
 from dpvb.results.figures import Bars, Figure
@@ -102,7 +103,7 @@ _TOPICS = tuple(name for name in FittedTopics.__annotations__ if name in Topics.
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[LDAModel, Topics]):  # type: ignore[misc]
     """Latent Dirichlet allocation under (ε, δ)-differential privacy.
 
     `fit` takes private documents X: CSR or dense counts, texts with a vocabulary, or a source of dpvb.data. A
@@ -168,7 +169,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     public_vocabulary: bool = False
     token_pattern: str = TOKEN_PATTERN
     document_length: float = 500.0
-    length_rule: str = "truncate"
+    length_rule: LengthRule = "truncate"
     count_power: float = 0.5
     background: bool = True
     word_power: float = 0.25
@@ -178,7 +179,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     prior: PrivateEstimator | Fitted | Mapping[str, float] | Path | str | None = None
     public_prior: bool = False
     earlier: PrivateEstimator | Fitted | Path | str | None = None
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
     learning_offset: float = 1.0
     learning_decay: float = 0.6
     tol: float = 1e-3
@@ -205,7 +206,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         group: Iterable[object] | None = None,
         seen: Iterable[object] | None = None,
         public: bool = False,
-    ) -> Task:
+    ) -> Task[LDAModel]:
         """What a fit to private documents would do; y is ignored.
 
         Args:
@@ -263,7 +264,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def _task_of(
         self, source: Any, prior: KnownTopics | None, earlier: KnownTopics | None, notes: Mapping[str, Any]
-    ) -> Task:
+    ) -> Task[LDAModel]:
         """What a fit to documents would do whose columns are public."""
         around = None if prior is None else prior.aligned(source.vocabulary, source.width)
         if around is not None and prior is not None and prior.model is not None:
@@ -298,7 +299,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _opens(self) -> bool:
         return private_words.is_private(self.vocabulary)
 
-    def _open_task(self, X: Records, group: Iterable[object] | None) -> Task:
+    def _open_task(self, X: Records, group: Iterable[object] | None) -> Task[LDAModel]:
         """What a fit to texts would do whose words its first release finds."""
         for name, usual in (("prior", None), ("earlier", None), ("public_vocabulary", False), ("background", True)):
             if getattr(self, name) is not usual:
@@ -319,7 +320,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         task = self._task(model, source, schedule, public, notes)
         return private_words.laid(task, delta=self.delta, part=self.vocabulary_delta)
 
-    def _opened(self, task: Task, plan: Plan, journal: RunJournal | None) -> tuple[Task, Plan, Journal]:
+    def _opened(
+        self, task: Task[LDAModel], plan: Plan, journal: RunJournal | None
+    ) -> tuple[Task[LDAModel], Plan, Journal]:
         return private_words.found(task, plan, journal, self.num_examples)
 
     def _schedule(self, budget: Mapping[str, float]) -> Schedule:
@@ -339,12 +342,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             "parameters": "the plan, the random start and all other parameters",
         }
 
-    def _learned(self, task: Task, q: Topics) -> FittedTopics:
+    def _learned(self, task: Task[LDAModel], q: Topics) -> FittedTopics:
         words, model = task.notes["vocabulary"], task.model
         parts = {name: getattr(q, name) for name in _TOPICS}
         return FittedTopics(None if words is None else tuple(words), model.means, model.iterates, None, **parts)
 
-    def _foreseen(self, **columns: Any) -> tuple[Task, Plan]:
+    def _foreseen(self, **columns: Any) -> tuple[Task[LDAModel], Plan]:
         if self._opens or columns["width"] is None:
             task, plan = super()._foreseen(**columns)
             if columns["width"] is None:
@@ -360,8 +363,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             task = self._task_of(BagOfWords(sparse.csr_array((0, width))), prior, earlier, {"width": width})
         return task, task.plan
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
-        model: LDAModel = task.model
+    def _knows(self, task: Task[LDAModel], plan: Plan, n: float) -> Knowledge:
+        model = task.model
         if model.means:  # Topics around those of a prior need not stand above the noise.
             return replace(Knowledge.of_means(plan, n), enough=math.nan)
         strength, number = signal_over_noise(model, plan, task.rho, n) / model.detectable, model.n_components
@@ -574,13 +577,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _model(self, width: int, n_components: int, **parts: Any) -> LDAModel:
         """The model that the parameters name; its own defaults stand for None."""
         options: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
-        options["mode"] = check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode"
+        options["mode"] = check_choice("estimate", self.estimate, ESTIMATES) == "mode"
         return LDAModel(
             n_components,
             width,
             doc_topic_prior=self.doc_topic_prior,
             document_length=self.document_length,
-            length_rule=self.length_rule,  # type: ignore[arg-type]
+            length_rule=self.length_rule,
             count_power=self.count_power,
             background=self.background,
             word_power=parts.pop("word_power", self.word_power),

@@ -50,7 +50,7 @@ class FittedLine(FittedWeights):
 
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
+class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc]
     """Linear regression under (ε, δ)-differential privacy, with a posterior that knows the privacy noise.
 
     Residuals are clipped where the privacy noise that this saves outweighs what it bends; their scale is learned
@@ -133,16 +133,16 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         """What y may be where no schema says it: by y_range, or as the model was fitted."""
         return self._fitted_response if hasattr(self, "_fitted_response") else self._response
 
-    def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Any:
+    def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Linear:
         fields: dict[str, Any] = {"intercept": design.intercept, "alpha": self.alpha}
         if self.num_steps is not None:
             fields["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
         return Linear(design.width, **fields, declared=self._declared(design, schema), earlier=earlier)
 
-    def _scores(self, model: Any) -> tuple[ScoreFacts, str]:
+    def _scores(self, model: Linear) -> tuple[ScoreFacts, str]:
         return LINEAR, "standard deviations of the errors"
 
-    def _learned(self, task: Task, q: Any) -> FittedLine:
+    def _learned(self, task: Task[Linear], q: Any) -> FittedLine:
         (variance, std), reach = task.model.scale(q), task.model.reach(q)
         response = self._response_of(task.notes["schema"])
         record = FittedLine(
@@ -232,7 +232,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         place_n = (self._psi_of(rows) - response.middle) / response.half
         return np.asarray(-((place_n - rows.y_n) ** 2))
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: Linear) -> tuple[float, float]:
         """From the error of half the range to 0."""
         return -1.0, 0.0
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from dpvb.core.model import PosteriorOrMode
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Numbers
@@ -51,7 +52,7 @@ class Bands(NamedTuple):
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class LinearDynamicalSystem(SequenceModel):
+class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, LinearPosterior]):
     """Hidden motion behind people's sequences of numbers, under (ε, δ)-differential privacy.
 
     A few hidden numbers move by a linear rule with noise, and each point shows them through noise: gait, pens, weights
@@ -90,20 +91,20 @@ class LinearDynamicalSystem(SequenceModel):
     window: int = 6
     max_length: int = 50
     clip: float = 0.75
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
 
     command: ClassVar[str | None] = "linear-dynamical"
     record: ClassVar[type] = LinearPosterior
     example: ClassVar[str | None] = "--states 2 --columns x,y --low 0 --high 100"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_states": "states"}
 
-    def _learned(self, task: Task, q: LinearPosterior) -> LinearPosterior:
+    def _learned(self, task: Task[linear_dynamical.LinearDynamical], q: LinearPosterior) -> LinearPosterior:
         return replace(q, system=kalman.in_order(q.system))
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+    def _knows(self, task: Task[linear_dynamical.LinearDynamical], plan: Plan, n: float) -> Knowledge:
         return replace(Knowledge.of_means(plan, n), name="noise of the moments of windows, over a person's bound")
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: linear_dynamical.LinearDynamical) -> tuple[float, float]:
         """From the score of a uniform guess."""
         uniform = -model.n_features * math.log(2.0)
         return uniform, uniform + model.n_features * _ABOVE_UNIFORM

@@ -15,6 +15,8 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import BinomialLikelihoodRegression, FittedWeights
 from dpvb.guards.arrays import Floats
 from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.models.regression.diagonal import FirstOrderDiagonal
+from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.likelihood import Likelihood, both_outcomes, predictive, probability_interval, tail
 from dpvb.results import metrics
 from dpvb.results.trees import Label
@@ -59,7 +61,7 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
     def _response(self) -> Response:
         return Response("logistic", classes=self.classes, max_offset=self.max_offset, max_weight=self.max_weight)
 
-    def _learned(self, task: Task, q: Any) -> FittedLogOdds:
+    def _learned(self, task: Task[FirstOrder | FirstOrderDiagonal], q: Any) -> FittedLogOdds:
         target = task.notes["target"]
         classes = self.classes if target is None else target.classes
         return FittedLogOdds(**vars(super()._learned(task, q)), classes=tuple(classes))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from dpvb.core.model import PosteriorOrMode
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import generator
@@ -28,7 +29,7 @@ from dpvb.rows.sequences import SequenceRows
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class MarkovChain(ChainModel):
+class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain]):
     """Which symbol follows which in people's sequences, under (ε, δ)-differential privacy.
 
     Visits of pages, states of a life, tags of words: the next symbol depends on the last one, or on the last two. `fit`
@@ -65,7 +66,7 @@ class MarkovChain(ChainModel):
     power: float = 0.5
     clip: float | None = 1.5
     prior_weight: float = 10.0
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
 
     command: ClassVar[str | None] = "markov-chain"
     record: ClassVar[type] = markov_chain.Chain
@@ -184,7 +185,7 @@ class MarkovChain(ChainModel):
             )
         return "\n".join(lines)
 
-    def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
+    def _deviation(self, model: markov_chain.MarkovChainModel, plan: Plan, n: float) -> tuple[int, float]:
         v, k = model.n_symbols, model.order + 1
         weight = foreseen.total(n, model.max_length - model.order, v, k, model.power, model.bound)
         [noise] = plan.noise_stds("pairs" if model.order == 1 else "windows")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import logsumexp
 
+from dpvb.core.model import PosteriorOrMode
 from dpvb.core.plan import Plan
 from dpvb.data.tables.matrices import as_matrix
 from dpvb.data.tables.mixed import Layout
@@ -49,6 +50,7 @@ from dpvb.models.mixtures.components import (
     EarlierGroups,
     Marginals,
     MixedColumns,
+    MixturePosterior,
 )
 from dpvb.models.mixtures.mixture import MixtureModel
 from dpvb.models.mixtures.pairs import Pairs
@@ -57,7 +59,7 @@ from dpvb.results.fidelity import FidelityTable, Marginal, PairOfColumns
 from dpvb.results.forecast import Knowledge
 from dpvb.rows.mixed import MixedRows
 
-_COVARIANCES = {"full": "full", "diag": "diagonal"}
+_COVARIANCES: dict[Literal["full", "diag"], Literal["full", "diagonal"]] = {"full": "full", "diag": "diagonal"}
 # Nats above a uniform guess, for each column, at which a row's score is cut when settings are chosen.
 _ABOVE_UNIFORM = 3.0
 # With this many groups fits predicted other rows better than a uniform guess, with 2 not always (`forecasts`).
@@ -83,7 +85,7 @@ class FittedGroups:
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class Mixture(TableModel):
+class Mixture(TableModel[MixtureModel, MixturePosterior]):
     """Groups, densities and synthetic rows of a table, under (ε, δ)-differential privacy.
 
     Rows come from groups; within one, numbers are Gaussian, counts are Poisson, and every category has a probability.
@@ -122,8 +124,8 @@ class Mixture(TableModel):
     n_components: int = 20
     _: KW_ONLY
     prune: bool = True
-    covariance_type: str = "full"
-    estimate: str = "posterior"
+    covariance_type: Literal["full", "diag"] = "full"
+    estimate: PosteriorOrMode = "posterior"
     prior: PrivateEstimator | Fitted | Path | str | None = None
     public_prior: bool = False
     prior_weight: float = 1.0
@@ -140,7 +142,7 @@ class Mixture(TableModel):
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, kept(value) if name == "prior" else value)
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[MixtureModel]:
         """What a fit to private rows would do; y is ignored."""
         table, names = self._table(X)
         layout = self._whole_layout(table.schema)
@@ -157,7 +159,7 @@ class Mixture(TableModel):
         notes = {"schema": table.schema, "names": names}
         return self._task(model, table.mixed(layout, group=group), model.schedule, public, notes, clip="joint")
 
-    def _learned(self, task: Task, q: Any) -> FittedGroups:
+    def _learned(self, task: Task[MixtureModel], q: MixturePosterior) -> FittedGroups:
         components, variances = task.model.variances(q)
         order = np.argsort(-components.number_k, kind="stable")
         return FittedGroups(
@@ -168,8 +170,8 @@ class Mixture(TableModel):
             task.model.marginals(q),
         )
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
-        model: MixtureModel = task.model
+    def _knows(self, task: Task[MixtureModel], plan: Plan, n: float) -> Knowledge:
+        model = task.model
         [noise] = plan.noise_stds("count_third")
         number = model.kept(n, model.run_precision(noise)) if model.prune else model.n_components
         return Knowledge("groups", float(number), min(model.n_components, _SEVERAL), rises=True)
@@ -178,7 +180,7 @@ class Mixture(TableModel):
         """Log-density of each row, of numbers scaled to [-1, 1]."""
         return self._log_density(rows)
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: MixtureModel) -> tuple[float, float]:
         """From the score of a uniform guess to 3 nats a column above it."""
         low = -sum(map(math.log, model.columns.sizes)) - sum(math.log(1 + most) for most in model.columns.max_counts)
         low -= model.columns.numbers * math.log(2)

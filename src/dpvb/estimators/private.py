@@ -71,7 +71,7 @@ class FittedModel:
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class Private(PrivateEstimator):
+class Private(PrivateEstimator[Model, Any]):
     """Any model of your own under (ε, δ)-differential privacy.
 
     `fit` takes private rows X, (rows, features): NumPy, SciPy sparse, a DataFrame or a `dpvb.Table`. `e_step` gets them
@@ -124,7 +124,7 @@ class Private(PrivateEstimator):
 
     record: ClassVar[type] = FittedModel
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Model]:
         """What a fit to private rows would do.
 
         Raises:
@@ -153,12 +153,12 @@ class Private(PrivateEstimator):
         try_out(task, nobody, _keep, _show, _scores if scored else None)
         return task
 
-    def take(self, task: Task, q: object) -> None:
+    def take(self, task: Task[Model], q: object) -> None:
         """Keep q."""
         self._fitted_model: Model = task.model
         super().take(task, q)
 
-    def _learned(self, task: Task, q: Any) -> FittedModel:
+    def _learned(self, task: Task[Model], q: Any) -> FittedModel:
         names, norm, response, width = (task.notes[name] for name in ("names", "norm", "response", "width"))
         public = None if response is None else asdict(response)
         names = None if names is None else tuple(names)
@@ -273,7 +273,7 @@ class Private(PrivateEstimator):
             name = type(self._fitted_model).__name__
             raise ParameterError(f"model must define {method}(...), and {name} does not: see docs/new-model.md.")
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+    def _knows(self, task: Task[Model], plan: Plan, n: float) -> Knowledge:
         """The model's own answer, where it has one; else the noise of means."""
         model = task.model
         if not model.defines("knows"):

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, Literal, TypeVar, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,11 @@ from scipy import sparse
 from scipy.special import ndtri
 from sklearn.utils.validation import column_or_1d
 
+from dpvb.core.model import ESTIMATES, PosteriorOrMode
 from dpvb.core.plan import Plan
 from dpvb.data.shards import paths_of
 from dpvb.data.tables.columns import INDICATOR
+from dpvb.data.tables.coordinates import LevelCoding
 from dpvb.data.tables.design import Design
 from dpvb.data.tables.matrices import as_matrix
 from dpvb.data.tables.response import BOUNDS, Response
@@ -43,6 +45,7 @@ from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, ch
 from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
 from dpvb.kernels import linear
 from dpvb.models.regression import tuned
+from dpvb.models.regression.curvature_then_scores import CurvatureThenScores
 from dpvb.models.regression.diagonal import FirstOrderDiagonal
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.foreseen import ScoreFacts
@@ -50,12 +53,14 @@ from dpvb.models.regression.likelihood import Likelihood, tail
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
 from dpvb.results import trees
-from dpvb.results.coefficients import Coefficient, CoefficientTable, Summary, TableHead, difference, for_arviz
+from dpvb.results.coefficients import Coefficient, CoefficientTable, Per, Summary, TableHead, difference, for_arviz
 from dpvb.results.figures import Facts, Figure
 from dpvb.results.forecast import Knowledge
 
-COVARIANCES = ("full", "diagonal")
-ESTIMATES = ("posterior", "mode")
+Covariance = Literal["full", "diagonal"]
+COVARIANCES: tuple[Covariance, ...] = get_args(Covariance)
+
+RegressionModel = TypeVar("RegressionModel", bound=CurvatureThenScores | FirstOrderDiagonal)
 
 
 @dataclass(frozen=True)
@@ -151,7 +156,7 @@ class FittedWeights:
 
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class Regression(PrivateEstimator):
+class Regression(PrivateEstimator[RegressionModel, Any]):
     """What all regressions share: ψ = intercept + x·coef, a Gaussian posterior, and its table.
 
     `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a `dpvb.Table`; and y, the response of each
@@ -199,7 +204,7 @@ class Regression(PrivateEstimator):
     alpha: float | None = None
     prior: PrivateEstimator | Fitted | Mapping[str, tuple[float, float]] | Path | str | None = None
     public_prior: bool = False
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
 
     declares: ClassVar[tuple[str, ...]] = ("schema", "width")
     record: ClassVar[type] = FittedWeights
@@ -229,7 +234,9 @@ class Regression(PrivateEstimator):
         """The prior of the table, in words."""
 
     @abstractmethod
-    def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Any:
+    def _model(
+        self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]
+    ) -> RegressionModel:
         """The model of the parameters, which gets normal likelihoods by earlier data, if there are any."""
 
     @abstractmethod
@@ -278,9 +285,9 @@ class Regression(PrivateEstimator):
         level: float = 0.95,
         *,
         noise_aware: bool = True,
-        coding: str = "reference",
+        coding: LevelCoding = "reference",
         exp: bool = False,
-        per: str = "unit",
+        per: Per = "unit",
         reference: Mapping[str, Any] | None = None,
     ) -> CoefficientTable:
         """The coefficient table: the intercept, where there is one, then a row for each number and each level.
@@ -359,9 +366,9 @@ class Regression(PrivateEstimator):
         self,
         level: float = 0.95,
         noise_aware: bool = True,
-        coding: str = "reference",
+        coding: LevelCoding = "reference",
         exp: bool = False,
-        per: str = "unit",
+        per: Per = "unit",
         reference: Mapping[str, Any] | None = None,
     ) -> Iterator[Figure]:
         """The table of coefficients, with its intervals; of a mode the coefficients alone.
@@ -425,7 +432,7 @@ class Regression(PrivateEstimator):
         draws_nr = self._coefficients.normal.draws(normal_nd)
         return draws_nr[:, 1:], draws_nr[:, 0]
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[RegressionModel]:
         """What a fit to private rows would do."""
         return self._task_of(X, y, None, group)
 
@@ -436,7 +443,7 @@ class Regression(PrivateEstimator):
         trials: Any,
         group: Iterable[object] | None,
         beside: Mapping[str, Any] | None = None,
-    ) -> Task:
+    ) -> Task[RegressionModel]:
         """What a fit would do, with what stands beside y."""
         if not isinstance(X, Table):
             _check_response(y)
@@ -469,17 +476,17 @@ class Regression(PrivateEstimator):
         }
         return self._task(model, design, model.schedule, public, notes)
 
-    def _learned(self, task: Task, q: Any) -> FittedWeights:
+    def _learned(self, task: Task[RegressionModel], q: Any) -> FittedWeights:
         weights, table = task.model.weights(q), task.model.table(q)
         if self.estimate == "mode":
             weights, table = weights.point(), replace(weights.point(), data=table.data)
         return FittedWeights(task.notes["columns"], weights, table, 0.0, task.notes["prior"])
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+    def _knows(self, task: Task[RegressionModel], plan: Plan, n: float) -> Knowledge:
         return known_coefficients(task, plan, n, *self._scores(task.model))
 
     @abstractmethod
-    def _scores(self, model: Any) -> tuple[ScoreFacts, str]:
+    def _scores(self, model: RegressionModel) -> tuple[ScoreFacts, str]:
         """What a model's scores are like, and the unit of its effects."""
 
     def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
@@ -736,7 +743,7 @@ class Regression(PrivateEstimator):
 
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class BinomialLikelihoodRegression(Regression):
+class BinomialLikelihoodRegression(Regression[FirstOrder | FirstOrderDiagonal]):
     """What the regressions of labels and counts share: a likelihood of ψ.
 
     `fit` also takes offset and weights, (rows,), each with its public bound among the parameters; in a table the target
@@ -753,7 +760,7 @@ class BinomialLikelihoodRegression(Regression):
             it. Not given: rows have no weights.
     """
 
-    covariance: str = "full"
+    covariance: Covariance = "full"
     max_offset: float | None = None
     max_weight: float | None = None
 
@@ -781,7 +788,7 @@ class BinomialLikelihoodRegression(Regression):
         offset: Any = None,
         weights: Any = None,
         group: Iterable[object] | None = None,
-    ) -> Task:
+    ) -> Task[FirstOrder | FirstOrderDiagonal]:
         """What a fit to private rows would do."""
         check_choice("covariance", self.covariance, COVARIANCES)
         beside = {"exposure": exposure, "offset": offset, "weights": weights}
@@ -815,7 +822,7 @@ class BinomialLikelihoodRegression(Regression):
             model, "log rate" if likelihood.is_count else "log odds", per, self._prior, noise_aware, self.privacy_
         )
 
-    def _scores(self, model: Any) -> tuple[ScoreFacts, str]:
+    def _scores(self, model: FirstOrder | FirstOrderDiagonal) -> tuple[ScoreFacts, str]:
         unit, scores = "log rate" if model.likelihood.is_count else "log odds", ScoreFacts.of(model.likelihood)
         if isinstance(model, FirstOrderDiagonal):
             scores = replace(scores, power=tuned.DIAGONAL_SCALE_POWER, shrink=tuned.DIAGONAL_SCALE_SHRINK)
@@ -826,11 +833,13 @@ class BinomialLikelihoodRegression(Regression):
         score_n = self._fitted_likelihood.log_probability(self._psi_of(rows), rows.y_n, rows.trials_n)
         return score_n if rows.weight_n is None else score_n * rows.weight_n
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: FirstOrder | FirstOrderDiagonal) -> tuple[float, float]:
         """From four times the score of a uniform guess to 0, for a row of the largest weight."""
         return -4.0 * math.log1p(model.likelihood.max_y) * (self.max_weight or 1.0), 0.0
 
-    def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Any:
+    def _model(
+        self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]
+    ) -> FirstOrder | FirstOrderDiagonal:
         width = design.width
         fields: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
         if self.num_steps is not None:

@@ -13,6 +13,7 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from dpvb.core.model import ESTIMATES, PosteriorOrMode
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data.tables.design import BinaryMatrix, binary_rows
@@ -60,7 +61,7 @@ class FittedNetwork:
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[SBN, Network]):  # type: ignore[misc]
     """Binary vectors from binary hidden units, learned under (ε, δ)-differential privacy.
 
     `fit` takes private rows X of zeros and ones, (rows, J): NumPy or SciPy sparse, or a list or folder of .npz files of
@@ -97,7 +98,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     learning_decay: float | None = None
     start_std: float = 0.1
     start_mean: float = 0.5
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
 
     record: ClassVar[type] = FittedNetwork
     reads: ClassVar[str | None] = "images"
@@ -105,7 +106,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     size_parameter: ClassVar[str | None] = "n_components"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "hidden"}
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[SBN]:
         """What a fit to private rows would do; y is ignored."""
         rows = binary_rows(X, threshold=self.threshold, group=group)
         model = self._model(rows.width)
@@ -126,7 +127,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         )
         return self._task(model, rows, schedule, public, {"width": rows.width, "names": column_names(X)})
 
-    def _learned(self, task: Task, q: Network) -> FittedNetwork:
+    def _learned(self, task: Task[SBN], q: Network) -> FittedNetwork:
         return FittedNetwork(q.w_kj, q.level_j, q.mean_k, q.count)
 
     def _check(self, record: FittedNetwork) -> None:
@@ -138,8 +139,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         self._q = Network(**vars(record), scales=WeightScales.start(num_hidden, width))
         self.components_, self.visible_bias_, self.hidden_bias_ = self._q.w_kj, self._q.c_j, self._q.b_k
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
-        model: SBN = task.model
+    def _knows(self, task: Task[SBN], plan: Plan, n: float) -> Knowledge:
+        model = task.model
         std = model.noise_of_weights(plan.noise_stds("gradient"), task.rho, n)
         # Strength compares the noise of the steps, so that plans that shrink weights differently are compared, too.
         return Knowledge(
@@ -158,7 +159,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         second_nj = psi_nj**2 + np.maximum(linear.product(pi_nk * (1 - pi_nk), q.w_kj**2), 0.0)
         return kernel.example_bound(rows, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2)
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: SBN) -> tuple[float, float]:
         """From the score of a uniform guess to 0."""
         return -model.n_visible * math.log(2.0), 0.0
 
@@ -275,7 +276,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
             ridge=planned["ridge"] if self.ridge is None else self.ridge,
             start_std=self.start_std,
             start_mean=self.start_mean,
-            mode=check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode",
+            mode=check_choice("estimate", self.estimate, ESTIMATES) == "mode",
         )
 
     def _planned(self) -> Mapping[str, Any]:

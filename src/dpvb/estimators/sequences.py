@@ -6,16 +6,17 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
+from dpvb.core.model import Model
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import Schedule
 from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.symbols import Symbols
-from dpvb.estimators.base import PrivateEstimator, Task, generator, if_fitted
+from dpvb.estimators.base import PrivateEstimator, Q, Task, generator, if_fitted
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
@@ -57,7 +58,7 @@ def to_draw(n: int, length: int | None, longest: int, rng: Any) -> tuple[int, in
     return check_integer("n", n, low=0, high=10**9), long, generator("rng", rng)
 
 
-class SequencesModel(Protocol):
+class SequencesModel(Model[Any, Any], Protocol):
     """What estimators of sequences need of their model; every field is public."""
 
     @property
@@ -74,9 +75,6 @@ class WindowsModel(SequencesModel, Protocol):
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    def init(self, rng: Any) -> Any:
-        """The start."""
-
     @property
     def n_symbols(self) -> int:
         """V."""
@@ -90,9 +88,13 @@ class WindowsModel(SequencesModel, Protocol):
         """C as a number."""
 
 
+Sequential = TypeVar("Sequential", bound=SequencesModel)
+Windowed = TypeVar("Windowed", bound=WindowsModel)
+
+
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class SequenceModel(PrivateEstimator):
+class SequenceModel(PrivateEstimator[Sequential, Q]):
     """A model of people's sequences.
 
     `fit` takes private sequences: a list with a list or array for each; a matrix with a row for each; one array of all
@@ -119,14 +121,14 @@ class SequenceModel(PrivateEstimator):
         """What the sequences are made of."""
 
     @abstractmethod
-    def _model(self) -> SequencesModel:
+    def _model(self) -> Sequential:
         """The model that the parameters name."""
 
     @abstractmethod
     def _score_rows(self, rows: Any) -> Floats:
         """Log-probability of each sequence, (n,), as the model reads its places."""
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Sequential]:
         """What a fit to private sequences would do; y: the lengths of sequences that X has after one another."""
         content, model = self._content(), self._model()
         source = source_of(content, X, y, group)
@@ -138,7 +140,7 @@ class SequenceModel(PrivateEstimator):
         }
         return self._task(model, source, model.schedule, public, {"symbols": names})
 
-    def _learned(self, task: Task, q: Any) -> Any:
+    def _learned(self, task: Task[Sequential], q: Q) -> Any:
         return q
 
     def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
@@ -221,7 +223,7 @@ class SequenceModel(PrivateEstimator):
 
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class ChainModel(SequenceModel):
+class ChainModel(SequenceModel[Windowed, Q]):
     """A chain of symbols, or of hidden states: probabilities of what follows what, with intervals."""
 
     # The result is informative where the standard deviation without data is this multiple of that of the fit.
@@ -233,14 +235,14 @@ class ChainModel(SequenceModel):
         return ""
 
     @abstractmethod
-    def _model(self) -> WindowsModel:
+    def _model(self) -> Windowed:
         """The model that the parameters name."""
 
     @abstractmethod
-    def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
+    def _deviation(self, model: Windowed, plan: Plan, n: float) -> tuple[int, float]:
         """Of how many a law is, symbols or states, and the standard deviation of one of its probabilities."""
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+    def _knows(self, task: Task[Windowed], plan: Plan, n: float) -> Knowledge:
         number, std = self._deviation(task.model, plan, n)
         # The same if all distributions over the symbols or states are as likely.
         unknown = math.sqrt((number - 1) / (number + 1)) / number if number > 1 else 1.0
@@ -251,7 +253,7 @@ class ChainModel(SequenceModel):
             unknown,
         )
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: Windowed) -> tuple[float, float]:
         """From the score of a uniform guess to certainty."""
         return -float(np.log(model.n_symbols)), 0.0
 

@@ -62,7 +62,7 @@ Asked = Callable[[Model, object], object]
 Scored = Callable[[Model, object, object], object]
 
 
-def try_out(task: Task, nobody: Source[Any], keep: Asked, show: Asked, score: Scored | None) -> None:
+def try_out(task: Task[Model], nobody: Source[Any], keep: Asked, show: Asked, score: Scored | None) -> None:
     """Fit a model to made-up rows: without noise, and where that fails, with noise.
 
     A sound model passes one of the two. Numbers that no data would give may make an M-step fail, but hardly both times.
@@ -92,7 +92,7 @@ def try_out(task: Task, nobody: Source[Any], keep: Asked, show: Asked, score: Sc
     raise refused
 
 
-def _fit(task: Task, plan: Plan, nobody: Source[Any], keep: Asked, show: Asked, score: Scored | None) -> None:
+def _fit(task: Task[Model], plan: Plan, nobody: Source[Any], keep: Asked, show: Asked, score: Scored | None) -> None:
     """`loop.fit`, looked at step by step."""
     model, wall = task.model, Wall(nobody, plan)
     with said("init"):

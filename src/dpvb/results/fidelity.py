@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dpvb.guards.errors import check_choice
 from dpvb.results.figures import Facts, Figure, Listing, frame, number
@@ -61,7 +61,7 @@ class FidelityTable(Figure):
             pairs = [(pair.name, *(f"{value:.4f}" for value in pair[1:])) for pair in self.pairs]
             yield Facts(title="Pairs of columns", head=("columns", "distance", "by chance"), rows=tuple(pairs))
 
-    def to_frame(self, of: str = "columns") -> Any:
+    def to_frame(self, of: Literal["columns", "pairs"] = "columns") -> Any:
         """The lines of single "columns", or those of "pairs", as a pandas data frame by name.
 
         Raises:

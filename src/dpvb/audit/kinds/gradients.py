@@ -16,7 +16,7 @@ from dpvb.data.tables.numbers import Numbers
 from dpvb.estimators.dpvi import DPVI
 from dpvb.estimators.sbn import SigmoidBeliefNetwork
 from dpvb.guards.arrays import Floats
-from dpvb.models.gradients.variational import GUIDES
+from dpvb.models.gradients.variational import GUIDES, Guide
 
 #: Visible units; in the wide network each unit is a canary's own.
 VISIBLE, _WIDE = 6, 400
@@ -33,7 +33,7 @@ def location(theta: Any, x: Any) -> Any:
     return -0.5 * ((x - theta) ** 2).sum()
 
 
-def density(guide: str, width: int = D) -> Case:
+def density(guide: Guide, width: int = D) -> Case:
     """The case of a guide for the mean of a Gaussian."""
     hostile = HOSTILE_ROWS if width == D else np.eye(width) * 1e3
     estimator = DPVI(location, parameters=width, guide=guide, **_BUDGET)

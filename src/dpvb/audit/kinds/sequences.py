@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -128,7 +128,7 @@ def _of_points(
     return of_estimator(name, estimator, partial(points, bounds=bounds), records, hostile, columns, responses=1)
 
 
-def hidden_markov_of_points(emissions: str) -> Case:
+def hidden_markov_of_points(emissions: Literal["bernoulli", "gaussian"]) -> Case:
     """The case of a hidden Markov model of bits or numbers."""
     chosen: dict[str, Any] = {"columns": _COLUMNS, "n_init": 1, "max_length": _POINTS, **BUDGET}
     bounds = BOUNDS if emissions == "gaussian" else {}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -184,7 +184,7 @@ def unlabelled(matrix: Floats, group: Any = None) -> Design:
 _ENDS, _GROUPS, _CODES = (-2.0, 2.0), 3, (0, 1, 2)
 
 
-def gaussian_mixture(covariance: str, width: int = D) -> Case:
+def gaussian_mixture(covariance: Literal["full", "diag"], width: int = D) -> Case:
     """The case of a Gaussian mixture of a plain matrix."""
     ranges: dict[str, Any] = {"low": _ENDS[0], "high": _ENDS[1]}
     estimator = GaussianMixture(_GROUPS, covariance_type=covariance, prune=False, **ranges, **_BUDGET)
@@ -223,7 +223,7 @@ def mixture() -> Case:
     return replace(case, begin=partial(after_a_run, case))
 
 
-def naive_bayes(numbers: str) -> Case:
+def naive_bayes(numbers: Literal["bins", "gaussian"]) -> Case:
     """The case of a table of the class, a number, a count and a choice."""
     schema = Schema((_codes("class"), Numeric("x", *_ENDS), Numeric("count", 0, 9), _codes("choice")))
     estimator = NaiveBayes(response="class", numbers=numbers, bins=4, counts="count", **_BUDGET)

@@ -26,7 +26,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,8 @@ from dpvb.models.gradients import tuned
 from dpvb.models.gradients.density import Density
 from dpvb.models.gradients.gradients import Gradients, SingleRows
 
-GUIDES = ("mean_field", "full_rank", "point")
+Guide = Literal["mean_field", "full_rank", "point"]
+GUIDES: tuple[Guide, ...] = get_args(Guide)
 # Floor that keeps precisions positive.
 _LEAST = 1e-6
 # Parameters of a full-rank guide at most: its matrices have their square.
@@ -89,7 +90,7 @@ class Variational(Model[VariationalState, tuple[NDArray[Any], ...]]):
     """
 
     density: Density
-    guide: str = "mean_field"
+    guide: Guide = "mean_field"
     num_steps: int = 200
     clip: float = 1.0
     learning_rate: float | None = None

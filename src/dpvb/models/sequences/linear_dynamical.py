@@ -43,7 +43,7 @@ from scipy.special import ndtr
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, Grid, check_shape
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Model
+from dpvb.core.model import ESTIMATES, Model, PosteriorOrMode
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positive, Positives
@@ -273,7 +273,7 @@ class LinearDynamical(Model[LinearPosterior, NumberRows]):
     clip: float = 0.75
     max_length: int = 50
     reach: float = 1.0
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
 
     def __post_init__(self) -> None:
         d, k = check_integer("n_features", self.n_features, low=1), check_integer("n_states", self.n_states, low=1)
@@ -287,7 +287,7 @@ class LinearDynamical(Model[LinearPosterior, NumberRows]):
             raise ParameterError(f"n_states must be at most {most} with window={self.window}, got {k}.")
         check_integer("max_length", self.max_length, low=self.window, high=10**6)
         check_number("clip", self.clip, low=1e-3, high=1e9)
-        check_choice("estimate", self.estimate, ("posterior", "mode"))
+        check_choice("estimate", self.estimate, ESTIMATES)
         if self.estimate == "posterior" and self.shape.size * self.width**2 > _ENTRIES:
             raise ParameterError(
                 f"estimate must be 'mode' with {d} columns, window={self.window} and n_states={k}: a posterior of "

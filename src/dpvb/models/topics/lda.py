@@ -24,7 +24,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,8 @@ from dpvb.models.topics.kernel import Factored
 from dpvb.models.topics.prior import TopicPrior
 from dpvb.rows.documents import CountRows
 
+LengthRule = Literal["truncate", "rescale", "resample"]
+LENGTH_RULES: Final[tuple[LengthRule, ...]] = get_args(LengthRule)
 _RANGES = {
     "clip": (1e-9, 1.0),
     "document_length": (1.0, 1e9),
@@ -112,7 +114,7 @@ class LDAModel(Model["Topics", CountRows]):
     n_terms: int
     clip: float = 0.067
     document_length: float = 500.0
-    length_rule: Literal["rescale", "resample", "truncate"] = "truncate"
+    length_rule: LengthRule = "truncate"
     count_power: float = 0.5
     background: bool = True
     word_power: float = 0.25
@@ -344,9 +346,6 @@ class Topics:
 
 
 # Documents as bags of words, and how each is brought to a common length from its own words alone.
-
-
-LENGTH_RULES = ("truncate", "rescale", "resample")
 
 
 def to_length(batch: CountRows, length: float, rule: str) -> Floats:
