@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Self, cast
 
 import numpy as np
@@ -33,6 +34,7 @@ from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.data.arrow import import_arrow
+from dpvb.data.documents import word_lists
 from dpvb.data.tables.matrices import has_columns, is_arrow_table
 from dpvb.data.tables.ranged import Date, Numeric, Spline
 from dpvb.data.tables.table import Table
@@ -97,6 +99,13 @@ _SCORED = (
 
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted model as a parameter: `clone` of scikit-learn makes unfitted copies of plain estimators."""
+
+    model: PrivateEstimator
 
 
 class NoScoreError(PrivacyError, NotFittedError):  # type: ignore[misc]
@@ -218,6 +227,14 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         if not inspect.isabstract(cls) and known.__module__ == cls.__module__:
             cls.kinds[cls.__name__] = cls
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # `clone` of scikit-learn makes unfitted copies of estimators, and a saved model holds no folder's name.
+        if name in ("prior", "earlier") and isinstance(value, PrivateEstimator):
+            value = Fitted(value)
+        elif name in ("prior", "earlier") and type(value) is str and value and not word_lists.is_name(value):
+            value = Path(value)
+        super().__setattr__(name, value)
+
     def __getattr__(self, name: str) -> Any:
         # Python calls this method for attributes that were not found. What a fit sets ends or begins with "_".
         if not _is_fitted(self) and not name.startswith("__"):
@@ -270,6 +287,17 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     def _keep(self, record: Any) -> None:
         self._show(record)
         self._record = record
+
+    def as_prior(self, columns: Any) -> tuple[Any, str]:
+        """Return what this fitted model says before another fit of its kind, and what that is, in words.
+
+        Args:
+            columns: Public columns of that fit, and what else its kind compares.
+
+        Raises:
+            ParameterError: for other columns than those of this model.
+        """
+        raise ParameterError(f"prior must be None: {type(self).__name__} takes none.")
 
     def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """What `task` takes for data without rows, in declared columns: a federation's server has no other."""

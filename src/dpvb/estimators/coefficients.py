@@ -31,8 +31,7 @@ from dpvb.data.tables.coordinates import (
 )
 from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
-from dpvb.estimators.base import PrivateEstimator, Task
-from dpvb.estimators.earlier import check_columns, opened, told
+from dpvb.estimators.base import Task
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice
 from dpvb.models.regression import tuned
@@ -208,65 +207,16 @@ class Frame(NamedTuple):
         return (self.response.middle, self.response.half) if self.response.kind == "numeric" else (0.0, 1.0)
 
 
-def earlier_data(
-    fit: PrivateEstimator, prior: Any, frame: Frame, *, public: bool
-) -> tuple[tuple[NormalLikelihood, NormalLikelihood], str]:
-    """What a prior says of the weights of a fit's rows, and where it comes from and what it cost whom, in words.
-
-    It is read for predictions, and for intervals.
-
-    Args:
-        fit: the estimator that is to be fitted.
-        prior: a fitted estimator of its class, names of coefficients with (mean, std), or the path of a file of either.
-        frame: what is public about the rows.
-        public: whether the rows behind a model were public.
-
-    Raises:
-        ParameterError: for another prior, or one of other columns; see `check_release`.
-        DataFormatError, ModelFileError: for a file that cannot be read.
-    """
-    study, example = "coefficients to (mean, std)", '{"age": [0.03, 0.01]}'
-    model = opened("prior", prior, fit, public=public, study=study, example=example)
-    if isinstance(model, Mapping):
-        stated = _stated(model, frame)
-        return (stated, stated), f"means and standard deviations of {len(model)} coefficients"
-    _check_columns(model, frame)
-    if model._weights.data is None or model._table.data is None:
-        full = " with covariance='full'" if hasattr(model, "covariance") else ""
-        raise ParameterError(f"prior must be a fit{full}, whose file holds what its rows said.")
-    both = model._weights.data, model._table.data
-    if not all(map(_is_of_a_fit, both)):
-        raise ParameterError("prior must be the file of a fit: what it says of coefficients is no normal likelihood.")
-    return both, f"coefficients of {told(model, fit, public=public)}"
-
-
-def _is_of_a_fit(data: NormalLikelihood) -> bool:
+def is_of_a_fit(data: NormalLikelihood) -> bool:
     """Whether a fit may have said this; from anything else the next one would end after its charge."""
     size, length = (float(np.abs(part).max(initial=0.0)) for part in (data.precision, data.pull_d))
     return max(size, length) <= _MOST and float(np.linalg.eigvalsh(data.precision).min()) >= -_ROUNDING * size
 
 
-def _check_columns(model: Any, frame: Frame) -> None:
-    """Check that a model's columns, their scale and the range of its response are those of the rows.
+def stated(study: Mapping[Any, Any], frame: Frame) -> tuple[tuple[NormalLikelihood, NormalLikelihood], str]:
+    """Coefficients of the table, by name, that are known up to standard deviations, and what they are, in words.
 
-    Raises:
-        ParameterError: naming the first that is not.
-    """
-    constant, row_norm, names, schema, response = frame
-    check_columns(model, names, schema)
-    if response.kind == "numeric" and model._fitted_response != response:
-        asks, has = (f"({one.range[0]:g}, {one.range[1]:g})" for one in (response, model._fitted_response))
-        raise ParameterError(f"prior must have the y_range of the fit, {asks}; its own is {has}.")
-    for name, asked, had in (
-        ("row_norm", row_norm, model._columns.row_norm),
-        ("intercept", constant, model._columns.constant),
-    ):
-        if asked != had:
-            raise ParameterError(f"prior must have the {name} of the fit, {asked:g}; its own is {had:g}.")
-
-
-def _stated(study: Mapping[Any, Any], frame: Frame) -> NormalLikelihood:
-    """Coefficients of the table, by name, that are known up to standard deviations.
+    They are the same for predictions and for intervals.
 
     Raises:
         ParameterError: for a name that is none of the table, or a mean or std outside its range.
@@ -293,7 +243,7 @@ def _stated(study: Mapping[Any, Any], frame: Frame) -> NormalLikelihood:
         std = max(std, _LEAST_STD * float(np.linalg.norm(row_d)))
         precision: Floats = np.outer(row_d, row_d) / std**2
         total = total.joined(replace(total, precision=precision, pull_d=row_d * (mean / std**2)))
-    return total
+    return (total, total), f"means and standard deviations of {len(study)} coefficients"
 
 
 def _pair(name: str, value: Any, half: float) -> tuple[float, float]:

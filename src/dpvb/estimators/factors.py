@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +27,7 @@ from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import (
     BY_RELEASE,
     ONE_UNIT,
+    Fitted,
     PrivateEstimator,
     Task,
     column_names,
@@ -33,7 +35,7 @@ from dpvb.estimators.base import (
     if_fitted,
     unbounded,
 )
-from dpvb.estimators.earlier import Fitted, check_columns, kept, opened, told
+from dpvb.estimators.earlier import check_columns, known
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import check_names, in_order, places, schema_of
 from dpvb.guards.arrays import Floats
@@ -267,9 +269,6 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     _gamma: ClassVar[float]
     _isotropic: ClassVar[bool]
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, kept(value) if name == "prior" else value)
-
     @abstractmethod
     def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
         """Loadings and unique variances from second moments, and the directions of factors, (d, K)."""
@@ -277,9 +276,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[ThreeReleases]:
         """What a fit to private rows would do; y is ignored."""
         columns = MeasuredColumns.of(X, self.low, self.high, self.row_norm)
-        earlier, source = (
-            (None, "") if self.prior is None else known_moments(self, self.prior, columns, public=self.public_prior)
-        )
+        study, stated = ", ".join(_NAMES), partial(_stated, self)
+        earlier, source = known(self, columns, stated=stated, study=study, example=_STUDY)
         model = self._model(columns, earlier)
         rows = columns.private(X, group)
         ranges = "" if columns.schema is None else ", their ranges and categories"
@@ -290,6 +288,18 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             "parameters": f"estimate {self.estimate!r}, the plan and all other parameters",
         }
         return self._task(model, rows, model.schedule, public, {"columns": columns})
+
+    def as_prior(self, columns: MeasuredColumns) -> tuple[SecondMoments, str]:
+        """Return the moments of the rows.
+
+        Raises:
+            ParameterError: for other columns, or another row_norm.
+        """
+        check_columns(self, columns.feature_names, columns.schema)
+        asked, had = columns.row_norm, self._columns.row_norm
+        if asked != had:
+            raise ParameterError(f"prior must have the row_norm of the fit, {asked:g}; its own is {had:g}.")
+        return self._moments, "moments"
 
     def _learned(self, task: Task[ThreeReleases], q: SecondMoments) -> FittedFactors:
         columns = task.notes["columns"]
@@ -689,37 +699,11 @@ class PCA(FactorModel):
 
 
 _NAMES = ("loadings", "noise_variance", "mean", "rows")
+_STUDY = '{"loadings": [[0.5, 0.2]], "noise_variance": [1, 1], "mean": [0, 0], "rows": 1000}'
 
 
-def known_moments(
-    fit: PrivateEstimator, prior: Any, columns: MeasuredColumns, *, public: bool
-) -> tuple[SecondMoments, str]:
-    """What a prior says of the moments of a fit's rows, and where it comes from and what it cost whom, in words.
-
-    Args:
-        fit: the estimator that is to be fitted.
-        prior: a fitted estimator of its class, a mapping of `_NAMES`, or the path of a file of either.
-        columns: of the rows.
-        public: whether the rows behind a model were public.
-
-    Raises:
-        ParameterError: for another prior, or one of other columns; see `check_release`.
-        DataFormatError, ModelFileError: for a file that cannot be read.
-    """
-    example = '{"loadings": [[0.5, 0.2]], "noise_variance": [1, 1], "mean": [0, 0], "rows": 1000}'
-    model = opened("prior", prior, fit, public=public, study=", ".join(_NAMES), example=example)
-    if isinstance(model, Mapping):
-        moments = _stated(fit, model, columns)
-        return moments, f"loadings, variances and means that are worth {moments.count:g} rows"
-    check_columns(model, columns.feature_names, columns.schema)
-    row_norm = model._columns.row_norm
-    if row_norm != columns.row_norm:
-        raise ParameterError(f"prior must have the row_norm of the fit, {columns.row_norm:g}; its own is {row_norm:g}.")
-    return model._moments, f"moments of {told(model, fit, public=public)}"
-
-
-def _stated(fit: Any, study: Mapping[Any, Any], columns: MeasuredColumns) -> SecondMoments:
-    """Moments of as many rows as a public study is worth.
+def _stated(fit: FactorModel, study: Mapping[Any, Any], columns: MeasuredColumns) -> tuple[SecondMoments, str]:
+    """Moments of as many rows as a public study is worth, and what they are, in words.
 
     Raises:
         ParameterError: for other names, shapes or numbers than those of a factor model of the columns.
@@ -742,7 +726,8 @@ def _stated(fit: Any, study: Mapping[Any, Any], columns: MeasuredColumns) -> Sec
     # Rows have norm 1 at most: a study in other units might make numbers of a fit infinite, after its charge.
     if not (np.trace(second_dd) <= 1e3 and np.abs(place_d).max() <= 1e3):
         raise ParameterError("prior must be in the units of the columns: it is far beyond their ranges or row_norm.")
-    return SecondMoments(place_d, np.ones(width), 1.0, 0.0, second_dd, 0.0, rows)
+    what = f"loadings, variances and means that are worth {rows:g} rows"
+    return SecondMoments(place_d, np.ones(width), 1.0, 0.0, second_dd, 0.0, rows), what
 
 
 def _numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Floats:

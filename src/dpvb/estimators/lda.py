@@ -30,8 +30,8 @@ from dpvb.data.documents.texts import Texts
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.data.persons import newcomers
 from dpvb.estimators import private_words
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted
-from dpvb.estimators.earlier import Fitted, kept, opened, told
+from dpvb.estimators.base import Fitted, PrivateEstimator, Task, column_names, generator, if_fitted
+from dpvb.estimators.earlier import opened, told
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
@@ -193,11 +193,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[LD
     size_parameter: ClassVar[str | None] = "n_components"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "topics"}
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("prior", "earlier") and not (name == "prior" and word_lists.is_name(value)):
-            value = kept(value)
-        super().__setattr__(name, value)
-
     def task(
         self,
         X: Records,
@@ -330,6 +325,38 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[LD
         num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
         rho = robbins_monro(self.learning_offset, self.learning_decay)
         return Schedule((1.0,) * num_steps, budget, rho)
+
+    def as_prior(self, columns: tuple[tuple[str, ...] | None, int]) -> tuple[TopicPrior, str]:
+        """Return the topics and how much each is used; `columns` are the vocabulary of the fit and its width.
+
+        Raises:
+            ParameterError: for other terms than the vocabulary of this model.
+        """
+        (vocabulary, width), words = columns, self.vocabulary_
+        if self.n_features_in_ != width or (None not in (words, vocabulary) and words != vocabulary):
+            number = len(set(words or ()) ^ set(vocabulary or ()))
+            differing = f"{number} words differ" if number else f"it has {self.n_features_in_} terms, not {width}"
+            if number == 0 and self.n_features_in_ == width:
+                differing = "the words stand in another order"
+            raise ParameterError(f"prior must have the vocabulary of the fit; {differing}.")
+        lambda_vk = self._q.lambda_vk
+        size_k = lambda_vk.sum(axis=0)
+        return TopicPrior(lambda_vk / size_k, size_k / size_k.sum()), f"{len(self.components_)} topics"
+
+    def _released_sums(self, fit: LDA) -> EarlierTopics:
+        """Return what was released of the people behind this model, for a fit that takes it as `earlier`.
+
+        Raises:
+            ParameterError: for other parameters, or a file that does not hold what was released.
+        """
+        for name in ("clip", "document_length", "length_rule", "count_power"):
+            if getattr(self, name) != getattr(fit, name):
+                raise ParameterError(f"{name} must be {getattr(self, name)!r}, as in the fit that earlier= names.")
+        q = self._q
+        if not self._fitted_model.means or q.words_v is None:
+            raise ParameterError("earlier must be a fit with prior=, whose file holds what was released.")
+        std = 0.0 if q.sum_std_v is None else float(q.sum_std_v[0])
+        return EarlierTopics(q.words_v, q.words_std, q.sum_vk, std, q.num_units)
 
     def _public(self, model: LDAModel, start: str = "") -> dict[str, str]:
         """What the promise takes for public of a model."""
@@ -542,9 +569,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[LD
             raise ParameterError("background must be True with prior=: the word totals say which topics are used.")
         parts: dict[str, Any] = {"around": around, "means": True, "word_power": 0.0}
         if (earlier := self._known(self.earlier)) is not None:
-            earlier.aligned(source.vocabulary, source.width, number)
-            alike = ("clip", "document_length", "length_rule", "count_power")
-            parts["earlier"] = earlier.sums({name: getattr(self, name) for name in alike})
+            if earlier.model is None or len(earlier.model.components_) != number:
+                raise ParameterError(f"earlier must be a fit of {number} topics, as many as the prior has.")
+            earlier.aligned(source.vocabulary, source.width)
+            parts["earlier"] = earlier.model._released_sums(self)
 
         def laid(num_steps: int) -> tuple[LDAModel, Schedule]:
             share = _FEW_SHARE if num_steps <= _FEW else _MANY_SHARE
@@ -666,7 +694,7 @@ class KnownTopics:
         public: whether it says nothing of anybody who is private.
     """
 
-    model: Any
+    model: LDA | None
     frequency: Mapping[str, float]
     listed: str = ""
     public: bool = True
@@ -699,14 +727,12 @@ class KnownTopics:
         """The words of a model's terms, where they have names."""
         return None if self.model is None else self.model.vocabulary_
 
-    def aligned(self, vocabulary: tuple[str, ...] | None, width: int, number: int | None = None) -> TopicPrior:
-        """The prior for the terms of a fit, and for so many topics.
+    def aligned(self, vocabulary: tuple[str, ...] | None, width: int) -> TopicPrior:
+        """The prior for the terms of a fit.
 
         Raises:
-            ParameterError: for other terms or topics than the prior's.
+            ParameterError: for other terms than the prior's.
         """
-        if number is not None and (self.model is None or len(self.model.components_) != number):
-            raise ParameterError(f"earlier must be a fit of {number} topics, as many as the prior has.")
         if self.model is None:
             if vocabulary is None:
                 raise ParameterError(
@@ -715,36 +741,7 @@ class KnownTopics:
             f_v = np.array([self.frequency.get(word, 0.0) for word in vocabulary])
             f_v += _SMOOTHING * f_v.mean() + (f_v.sum() == 0)
             return TopicPrior((f_v / f_v.sum())[:, None], np.ones(1))
-        words = self.model.vocabulary_
-        if self.model.n_features_in_ != width or (None not in (words, vocabulary) and words != vocabulary):
-            number = len(set(words or ()) ^ set(vocabulary or ()))
-            differing = f"{number} words differ" if number else f"it has {self.model.n_features_in_} terms, not {width}"
-            if number == 0 and self.model.n_features_in_ == width:
-                differing = "the words stand in another order"
-            raise ParameterError(f"prior must have the vocabulary of the fit; {differing}.")
-        lambda_vk = self.model._q.lambda_vk
-        size_k = lambda_vk.sum(axis=0)
-        return TopicPrior(lambda_vk / size_k, size_k / size_k.sum())
-
-    def sums(self, alike: Mapping[str, Any]) -> EarlierTopics:
-        """What was released of the people behind an earlier model.
-
-        Args:
-            alike: parameters that both fits must have alike, by name.
-
-        Raises:
-            ParameterError: for other parameters, or a file that does not hold what was released.
-        """
-        for name, value in alike.items():
-            if getattr(self.model, name) != value:
-                raise ParameterError(
-                    f"{name} must be {getattr(self.model, name)!r}, as in the fit that earlier= names."
-                )
-        q = self.model._q
-        if not self.model._fitted_model.means or q.words_v is None:
-            raise ParameterError("earlier must be a fit with prior=, whose file holds what was released.")
-        std = 0.0 if q.sum_std_v is None else float(q.sum_std_v[0])
-        return EarlierTopics(q.words_v, q.words_std, q.sum_vk, std, q.num_units)
+        return self.model.as_prior((vocabulary, width))[0]
 
     def told(self, fit: PrivateEstimator) -> str:
         """Where it comes from, and what it cost whom, in words, for the statement of a fit."""

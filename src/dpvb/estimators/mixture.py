@@ -22,6 +22,7 @@ from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
 from dpvb.estimators.base import (
     BY_RELEASE,
+    Fitted,
     PrivateEstimator,
     Task,
     column_names,
@@ -29,7 +30,7 @@ from dpvb.estimators.base import (
     if_fitted,
     unbounded,
 )
-from dpvb.estimators.earlier import Fitted, kept, opened, told
+from dpvb.estimators.earlier import known
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import check_names, in_order, schema_of
 from dpvb.estimators.tables import TableModel, columns_of, public_schema, sound_rows
@@ -139,16 +140,13 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
     _called: ClassVar[str] = "a mixture"
     _groups_are: ClassVar[str] = "groups"
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, kept(value) if name == "prior" else value)
-
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[MixtureModel]:
         """What a fit to private rows would do; y is ignored."""
         table, names = self._table(X)
         layout = self._whole_layout(table.schema)
-        model, source = self._model(layout), ""
-        if self.prior is not None:
-            groups, source = earlier_groups(self, self.prior, table.schema, layout, model.columns)
+        model = self._model(layout)
+        groups, source = known(self, (table.schema, layout, model))
+        if groups is not None:
             model = replace(model, earlier=groups, n_components=len(groups.share_k), prune=False)
         public = {
             "schema": public_schema(layout),
@@ -158,6 +156,21 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         }
         notes = {"schema": table.schema, "names": names}
         return self._task(model, table.mixed(layout, group=group), model.schedule, public, notes, clip="joint")
+
+    def as_prior(self, columns: tuple[Schema, Layout, MixtureModel]) -> tuple[EarlierGroups, str]:
+        """Return the groups, each worth the rows that would make it as certain; `columns` have the model of the fit.
+
+        Raises:
+            ParameterError: for other columns, or fewer groups.
+        """
+        schema, layout, model = columns
+        _check_columns(self, schema, layout, model.columns.covariance)
+        number = len(self.weights_)
+        if number > model.n_components:
+            raise ParameterError(
+                f"n_components must be {number} at least, the groups of the prior, got {model.n_components}."
+            )
+        return self._now.as_earlier(self._spread, model.columns, model.prior), f"{number} groups"
 
     def _learned(self, task: Task[MixtureModel], q: MixturePosterior) -> FittedGroups:
         components, variances = task.model.variances(q)
@@ -453,35 +466,7 @@ def _dense(X: Records) -> Any:
     return as_matrix(X)
 
 
-# What is known of groups before a fit: those of a public model, or of an earlier release of other people.
-
-
-def earlier_groups(
-    fit: Any, prior: Any, schema: Schema, layout: Layout, columns: MixedColumns
-) -> tuple[EarlierGroups, str]:
-    """Groups that a prior has, and where they come from and what they cost whom, in words.
-
-    Args:
-        fit: the estimator that is to be fitted.
-        prior: a fitted estimator of its class, or the path of its file.
-        schema, layout, columns: what is declared of the rows.
-
-    Raises:
-        ParameterError: for another prior, or one of other columns, or of more groups; see `check_release`.
-        ModelFileError: for a file that cannot be read.
-    """
-    earlier = opened("prior", prior, fit, public=fit.public_prior)
-    _check_columns(earlier, schema, layout, fit.covariance_type)
-    number = len(earlier.weights_)
-    if number > fit.n_components:
-        raise ParameterError(
-            f"n_components must be {number} at least, the groups of the prior, got {fit.n_components}."
-        )
-    groups = earlier._now.as_earlier(earlier._spread, columns, fit.prior_weight)
-    return groups, f"{number} groups of {told(earlier, fit, public=fit.public_prior)}"
-
-
-def _check_columns(model: Any, schema: Schema, layout: Layout, covariance: str) -> None:
+def _check_columns(model: Mixture, schema: Schema, layout: Layout, covariance: str) -> None:
     """Check that a model's columns are those of the rows.
 
     Raises:
@@ -502,8 +487,9 @@ def _check_columns(model: Any, schema: Schema, layout: Layout, covariance: str) 
     for role, (asked, other) in (("counts", counts), ("missing", gaps)):
         if asked != other:
             raise ParameterError(f"{role} must be {', '.join(other) or 'none'}, as in the prior, got {asked}.")
-    if covariance != model.covariance_type:
-        raise ParameterError(f"covariance_type must be {model.covariance_type!r}, the prior's, got {covariance!r}.")
+    asked = next(name for name, kind in _COVARIANCES.items() if kind == covariance)
+    if asked != model.covariance_type:
+        raise ParameterError(f"covariance_type must be {model.covariance_type!r}, the prior's, got {asked!r}.")
 
 
 # Synthetic rows beside what a mixture released of the private ones: column by column, and two columns at a time.

@@ -23,6 +23,7 @@ from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import (
     BY_RELEASE,
     ONE_UNIT,
+    Fitted,
     PrivateEstimator,
     Task,
     column_names,
@@ -31,8 +32,7 @@ from dpvb.estimators.base import (
     named,
     unbounded,
 )
-from dpvb.estimators.earlier import Fitted, kept, opened
-from dpvb.estimators.earlier import told as told_of
+from dpvb.estimators.earlier import known
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import places
 from dpvb.estimators.tryout import said, try_out
@@ -120,7 +120,7 @@ class Private(PrivateEstimator[Model, Any]):
             value = _model_of(str(value.get("class")), {n: part for n, part in value.items() if n != "class"})
         if name == "response" and isinstance(value, Mapping):
             value = Response(**value)
-        super().__setattr__(name, kept(value) if name == "prior" else value)
+        super().__setattr__(name, value)
 
     record: ClassVar[type] = FittedModel
 
@@ -132,7 +132,12 @@ class Private(PrivateEstimator[Model, Any]):
                 for y without response=, among all other public faults.
         """
         response = self._response_of(X)
-        model, earlier = self._with_prior(self._checked(self.model), response)
+        model = self._checked(self.model)
+        earlier, origin = known(self, (model, response, self.row_norm))
+        if earlier is not None:
+            with said("as_prior"):
+                model = replace(model, **earlier)  # type: ignore[type-var]
+            model = self._checked(model)
         source, nobody = self._source(X, y, group)
         with said("its schedule"):
             schedule = model.schedule
@@ -140,7 +145,7 @@ class Private(PrivateEstimator[Model, Any]):
         public = {
             "model": f"the model {type(model).__name__}" + (f" with {facts}" if facts else ""),
             **({} if response is None else {"response": f"y is {response.said}"}),
-            **({} if earlier is None else {"prior": f"the prior: {earlier}"}),
+            **({} if earlier is None else {"prior": f"the prior: {origin}"}),
             "parameters": "the plan, the random start and all other parameters",
         }
         names = X.feature_names if isinstance(X, Table) else column_names(X)
@@ -306,26 +311,23 @@ class Private(PrivateEstimator[Model, Any]):
             )
         return replace(model, num_steps=num_steps)
 
-    def _with_prior(self, model: Model, response: Response | None) -> tuple[Model, str | None]:
-        """The model with an earlier fit's posterior as its prior, and where that comes from, in words.
+    def as_prior(self, columns: tuple[Model, Response | None, float | None]) -> tuple[Mapping[str, object], str]:
+        """Return values for fields of the model of the fit; `columns` are its model, response and row_norm.
 
         Raises:
-            ParameterError: for a prior that is not a fit of the same model, or one of the same people.
+            ParameterError: for another model, row_norm or response.
         """
-        if self.prior is None:
-            return model, None
-        fit = opened("prior", self.prior, self, public=self.public_prior)
-        if type(fit._fitted_model) is not type(model):
+        model, *others = columns
+        if type(self._fitted_model) is not type(model):
             raise ParameterError(
                 f"prior must be a fitted dpvb.Private of a {type(model).__name__}, or a file of one, got one of a "
-                f"{type(fit._fitted_model).__name__}."
+                f"{type(self._fitted_model).__name__}."
             )
-        if (fit.row_norm, fit._rows.response) != (self.row_norm, response):
+        if [self._rows.response, self.row_norm] != others:
             raise ParameterError("prior must have the row_norm and the response of the fit: one of them differs.")
-        fit._check_defined("as_prior")
+        self._check_defined("as_prior")
         with said("as_prior"):
-            model = replace(model, **fit._fitted_model.as_prior(fit.q_))  # type: ignore[type-var]
-        return self._checked(model), told_of(fit, self, public=self.public_prior)
+            return self._fitted_model.as_prior(self.q_), "the posterior"
 
     def _clip(self, source: object) -> Literal["block", "joint"]:
         """How units are clipped: one factor for all blocks, unless each row is known to be a unit."""

@@ -23,20 +23,21 @@ from dpvb.data.tables.columns import INDICATOR
 from dpvb.data.tables.coordinates import LevelCoding
 from dpvb.data.tables.design import Design
 from dpvb.data.tables.matrices import as_matrix
-from dpvb.data.tables.response import BOUNDS, Response
+from dpvb.data.tables.response import BOUNDS, LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import (
     BY_RELEASE,
     ONE_UNIT,
+    Fitted,
     PrivateEstimator,
     Task,
     column_names,
     generator,
     unbounded,
 )
-from dpvb.estimators.coefficients import Coefficients, Frame, earlier_data, known_coefficients
-from dpvb.estimators.earlier import Fitted, kept
+from dpvb.estimators.coefficients import Coefficients, Frame, is_of_a_fit, known_coefficients, stated
+from dpvb.estimators.earlier import check_columns, known
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import check_names, in_order, places, schema_of
 from dpvb.guards.arrays import Floats
@@ -211,9 +212,6 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     reads: ClassVar[str | None] = "rows"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "fit_intercept": "intercept"}
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, kept(value) if name == "prior" else value)
-
     @property
     @abstractmethod
     def _response(self) -> Response:
@@ -251,12 +249,40 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     def _earlier(
         self, design: AnyDesign, names: tuple[str, ...] | None, schema: Schema | None
     ) -> tuple[tuple[NormalLikelihood, ...], str]:
-        """Normal likelihoods of the weights from `prior`, and their source in words."""
-        if self.prior is None:
-            return (), ""
+        """Normal likelihoods of the weights from `prior`, for predictions and for intervals, and their source."""
         names = names or places(design.width - (design.intercept > 0))
-        frame = Frame(design.intercept, design.row_norm, names, schema, self._response_of(schema))
-        return earlier_data(self, self.prior, frame, public=self.public_prior)
+        response = None if self.prior is None else self._response_of(schema)
+        frame = Frame(design.intercept, design.row_norm, names, schema, response or LOGISTIC)
+        study, example = "coefficients to (mean, std)", '{"age": [0.03, 0.01]}'
+        data, source = known(self, frame, stated=stated, study=study, example=example)
+        return data or (), source
+
+    def as_prior(self, columns: Frame) -> tuple[tuple[NormalLikelihood, NormalLikelihood], str]:
+        """Return what the rows said of the weights, for predictions and for intervals.
+
+        Raises:
+            ParameterError: for other columns, scales or ranges of the response; for a file that holds no normal
+                likelihood.
+        """
+        check_columns(self, columns.names, columns.schema)
+        if columns.response.kind == "numeric" and self._given_response != columns.response:
+            asks, has = (f"({one.range[0]:g}, {one.range[1]:g})" for one in (columns.response, self._given_response))
+            raise ParameterError(f"prior must have the y_range of the fit, {asks}; its own is {has}.")
+        for name, asked, had in (
+            ("row_norm", columns.row_norm, self._columns.row_norm),
+            ("intercept", columns.constant, self._columns.constant),
+        ):
+            if asked != had:
+                raise ParameterError(f"prior must have the {name} of the fit, {asked:g}; its own is {had:g}.")
+        if self._weights.data is None or self._table.data is None:
+            full = " with covariance='full'" if hasattr(self, "covariance") else ""
+            raise ParameterError(f"prior must be a fit{full}, whose file holds what its rows said.")
+        both = self._weights.data, self._table.data
+        if not all(map(is_of_a_fit, both)):
+            raise ParameterError(
+                "prior must be the file of a fit: what it says of coefficients is no normal likelihood."
+            )
+        return both, "coefficients"
 
     @property
     def _sparse_rows(self) -> bool:
