@@ -487,9 +487,9 @@ def _check_columns(model: Mixture, schema: Schema, layout: Layout, covariance: s
     for role, (asked, other) in (("counts", counts), ("missing", gaps)):
         if asked != other:
             raise ParameterError(f"{role} must be {', '.join(other) or 'none'}, as in the prior, got {asked}.")
-    asked = next(name for name, kind in _COVARIANCES.items() if kind == covariance)
-    if asked != model.covariance_type:
-        raise ParameterError(f"covariance_type must be {model.covariance_type!r}, the prior's, got {asked!r}.")
+    name_asked = next(name for name, kind in _COVARIANCES.items() if kind == covariance)
+    if name_asked != model.covariance_type:
+        raise ParameterError(f"covariance_type must be {model.covariance_type!r}, the prior's, got {name_asked!r}.")
 
 
 # Synthetic rows beside what a mixture released of the private ones: column by column, and two columns at a time.
