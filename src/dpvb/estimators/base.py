@@ -875,7 +875,7 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
         path: the file.
 
     Raises:
-        ModelFileError: if the file is missing, damaged, tampered with, or of a newer format.
+        ModelFileError: if the file is missing, damaged, tampered with, or of another format.
     """
     stored = model_file.load(path)
     try:
@@ -886,11 +886,6 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
             raise ModelFileError(
                 f"{os.fspath(path)}: holds a {place or stored.kind!r}, which this version does not know. If it is a "
                 "class of your own, import its module first."
-            )
-        if "learned" not in stored.facts:
-            raise ModelFileError(
-                f"{os.fspath(path)}: was written by an earlier version in a form that this one does not read. Load it "
-                "with the version of dpvb that wrote it; a new fit would spend a budget again."
             )
         params = {name: _parameter(value) for name, value in stored.facts["params"].items()}
         if (name := misfit(kind, params)) is not None:
