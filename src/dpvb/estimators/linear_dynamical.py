@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dpvb.core.model import PosteriorOrMode
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Numbers
@@ -19,7 +18,7 @@ from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, generator, if
 from dpvb.estimators.given import Records
 from dpvb.estimators.sequences import SequenceModel, to_draw
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import ParameterError, check_integer, check_number
+from dpvb.guards.errors import check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
 from dpvb.models.sequences import kalman, linear_dynamical
@@ -71,7 +70,6 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         window: points of a window, from 2. Longer ones see slower motion, and hold more noise.
         max_length: the first so many points of each sequence count.
         clip: bound on what a person's windows add, in units of what average windows add.
-        estimate: "posterior", which knows its noise and has intervals, or "mode", the most likely system (EM).
 
     Attributes:
         columns_: names of the columns.
@@ -91,7 +89,6 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
     window: int = 6
     max_length: int = 50
     clip: float = 0.75
-    estimate: PosteriorOrMode = "posterior"
 
     command: ClassVar[str | None] = "linear-dynamical"
     record: ClassVar[type] = LinearPosterior
@@ -127,8 +124,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
     def forecast(self, X: Records, lengths: Any = None, *, steps: int = 1, level: float = 0.95) -> Bands:
         """The points 1 to `steps` places after each sequence, with bands: as private as X, without any guarantee.
 
-        They hold each number by itself with the probability `level`. The bands of a posterior count in that the system
-        is uncertain, those of a mode do not.
+        They hold each number by itself with the probability `level`, and include the uncertainty of the system.
 
         Raises:
             DataFormatError: for what holds no sequences.
@@ -136,9 +132,9 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         rows, steps = self._visible(X, lengths), check_integer("steps", steps, low=1, high=10**6)
         reach = float(ndtri(0.5 + check_number("level", level, low=0, high=1, closed="neither") / 2))
         mean_ntd, variance_ntd = self._ahead(self._system, rows, steps)
-        if draws := self._draws(_OF_BANDS):
-            away = (self._ahead(one, rows, steps)[0] - mean_ntd for one in draws)
-            variance_ntd = variance_ntd + sum((one**2 for one in away), np.zeros_like(mean_ntd)) / len(draws)
+        draws = self._draws(_OF_BANDS)
+        away = (self._ahead(one, rows, steps)[0] - mean_ntd for one in draws)
+        variance_ntd = variance_ntd + sum((one**2 for one in away), np.zeros_like(mean_ntd)) / len(draws)
         centre = mean_ntd * self._scale_d + self._mean_d
         margin = reach * np.sqrt(variance_ntd) * self._scale_d
         return Bands(centre, centre - margin, centre + margin)
@@ -151,14 +147,9 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
 
         Args:
             level: probability inside an interval, in (0, 1).
-
-        Raises:
-            ParameterError: with estimate="mode", which is a point.
         """
         self._check_fitted()
         level = check_number("level", level, low=0, high=1, closed="neither")
-        if self.estimate == "mode":
-            raise ParameterError("estimate must be 'posterior' for intervals, got 'mode', a point: fit it again.")
         draws, lines = self._draws(), []
         drawn_of = {what: np.array([number_of(one) for one in draws]) for what, number_of in self._columns.items()}
         for d, name in enumerate(self.columns_):
@@ -254,8 +245,6 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
                 at=tuple(map(float, range(1, steps + 1))),
                 lines=tuple((name, tuple(map(tuple, points.tolist()))) for name, points in curves),
             )
-        if self.estimate == "mode":
-            return
         table = self.intervals(level)
         for what in dict.fromkeys(line.name for line in table):
             lines = [line for line in table if line.name == what and math.isfinite(line.high)]
@@ -267,7 +256,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         """The columns, and the modes of the motion: how long each lasts, and how it turns."""
         self._check_fitted()
         lines = [f"Linear dynamical system, states: {self.n_states}, columns: {len(self.columns_)}", ""]
-        table = {} if self.estimate == "mode" else {(line.group, line.name): line for line in self.intervals()}
+        table = {(line.group, line.name): line for line in self.intervals()}
 
         def shown(group: str, what: str, value: float) -> str:
             line = table.get((group, what))
@@ -286,8 +275,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
             halves = f"{math.log(0.5) / math.log(size):.1f}" if 0 < size < 1 else ("never" if size >= 1 else "at once")
             cells = [shown(name, "each step times", size), shown(name, "period", float(_periods(value)))]
             lines.append(f"{name:<16}" + "".join(cells) + f"  {halves}")
-        if table:
-            lines += ["", "In brackets: 95% intervals, noise counted in."]
+        lines += ["", "In brackets: 95% intervals, noise counted in."]
         return "\n".join(line.rstrip() for line in lines)
 
     def _content(self) -> Numbers:
@@ -305,7 +293,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         """The model that the parameters name."""
         numbers = self._content()
         return linear_dynamical.LinearDynamical(
-            len(numbers), self.n_states, self.window, self.clip, self.max_length, numbers.reach, self.estimate
+            len(numbers), self.n_states, self.window, self.clip, self.max_length, numbers.reach
         )
 
     def _score_rows(self, rows: NumberRows) -> Floats:
