@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Self, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -45,6 +45,7 @@ from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
 from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import (
+    DataFormatError,
     DpvbWarning,
     FewUnitsWarning,
     LostInNoiseWarning,
@@ -211,6 +212,8 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     record: ClassVar[type]
     #: The parameter that is the size of the model, where one is.
     size_parameter: ClassVar[str | None] = None
+    # Forms of X by their names in scikit-learn's tags, in addition to dense arrays.
+    _input_forms: ClassVar[tuple[str, ...]] = ()
     #: Smallest num_steps, where one is given.
     least_steps: ClassVar[int] = 1
     #: NAME of `dpvb fit NAME`, for the class that says it alone.
@@ -297,10 +300,13 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         Raises:
             ParameterError: for other columns than those of this model.
         """
+        self._check_fitted()
         raise ParameterError(f"prior must be None: {type(self).__name__} takes none.")
 
     def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """What `task` takes for data without rows, in declared columns: a federation's server has no other."""
+        if schema is not None:
+            return {"X": Table({name: np.empty(0) for name in schema.read_columns}, schema)}
         return {"X": np.empty((0, width or 0))}
 
     def quality(self, rows: Any) -> Floats:
@@ -759,6 +765,40 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
     def _check_fitted(self) -> None:
         check_is_fitted(self, "privacy_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        for form in self._input_forms:
+            setattr(tags.input_tags, form, True)
+        return tags
+
+
+class TransformingEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[M, Q]):  # type: ignore[misc]
+    """An estimator whose `transform` has a column for each of `components_`."""
+
+    def fit_transform(self, X: Records, y: None = None, **fit_params: Any) -> Floats:
+        """Fit, then return the transformed rows, which are as private as the rows."""
+        self._say_once(
+            "fit_transform returns one row for each private row: these rows are as private as the data themselves and "
+            "carry no guarantee. Only the fitted model does."
+        )
+        return cast(Floats, self.fit(X, y, **fit_params).transform(X))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+
+def check_width(width: int, expected: int, kind: str, why: str = "") -> None:
+    """Check the number of columns of rows that the caller may see.
+
+    Raises:
+        DataFormatError: for another number.
+    """
+    if width != expected:
+        # scikit-learn's sentence, which its checks look for.
+        raise DataFormatError(f"X has {width} features, but {kind} is expecting {expected} features as input{why}.")
 
 
 def generator(name: str, seed: Any) -> np.random.Generator:

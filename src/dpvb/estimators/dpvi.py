@@ -100,6 +100,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
     row_by_row: bool | None = None
 
     record: ClassVar[type] = ParameterPosterior
+    _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Variational]:
         """What a fit to private rows would do; the density is tried first, on public rows."""
@@ -262,9 +263,3 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
                 return model.constrained(density.tree(theta_p))
 
         return jax.tree.map(np.asarray, jax.vmap(form)(theta_np.astype(np.float32)))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = True
-        return tags

@@ -13,11 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb.core.model import ESTIMATES, PosteriorOrMode
 from dpvb.core.plan import Plan
-from dpvb.data.shards import paths_of
 from dpvb.data.tables.columns import INDICATOR, Binary, Categorical
 from dpvb.data.tables.design import Design
 from dpvb.data.tables.matrices import as_matrix
@@ -25,19 +23,17 @@ from dpvb.data.tables.ranged import Date, Numeric
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import (
-    BY_RELEASE,
-    ONE_UNIT,
     Fitted,
     PrivateEstimator,
     Task,
+    TransformingEstimator,
     column_names,
     generator,
     if_fitted,
-    unbounded,
 )
 from dpvb.estimators.earlier import check_columns, known
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.ranges import check_names, in_order, places, schema_of
+from dpvb.estimators.ranges import Columns, bounded
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
@@ -64,55 +60,23 @@ _SCORES = (0.0, 3.0)
 
 
 @dataclass(frozen=True)
-class MeasuredColumns:
-    """What is public about the columns; vectors are (d,), in units of the features.
-
-    Attributes:
-        names: of the columns, where the rows say them.
-        width: their number d.
-        schema: of a table, or of ranges; None: rows have a norm in common.
-        row_norm: by which private rows are divided; no row is longer.
-    """
-
-    names: tuple[str, ...] | None
-    width: int
-    schema: Schema | None
-    row_norm: float
-
-    def __post_init__(self) -> None:
-        if self.names is not None and len(self.names) != self.width:
-            raise ValueError("names of another number")
+class MeasuredColumns(Columns):
+    """Columns without a response; vectors are (d,), in units of the features. No row is longer than row_norm."""
 
     @classmethod
-    def of(cls, X: Records, low: Any, high: Any, row_norm: float | None) -> MeasuredColumns:
-        """The columns of private rows.
+    def of(cls, kind: str, X: Records, row_norm: float | None) -> MeasuredColumns:
+        """The columns of private rows with a public bound.
 
         Raises:
-            ParameterError: a matrix without a bound, or with two; low or high that are no ranges; a table with either,
-                or with columns that are neither numbers nor categories.
+            ParameterError: for a table with columns that are neither numbers nor categories.
         """
-        bounds = {"low": low, "high": high, "row_norm": row_norm}
-        named = [name for name, value in bounds.items() if value is not None]
         if isinstance(X, Table):
-            if named:
-                raise ParameterError(f"{named[0]} must be None with a table, whose schema says what its columns are.")
-            return cls.of_schema(X.schema, named=True)
-        width, names = as_matrix(X).width, column_names(X)
-        if named == ["row_norm"]:
-            return cls(names, width, None, check_number("row_norm", row_norm, low=1e-100, high=1e100))
-        if named != ["low", "high"]:
-            raise unbounded(
-                "low and high or row_norm",
-                " and ".join(named) or "none",
-                "low= and high=, the range of each column that you know without looking at the data",
-                "a dpvb.Table with a dpvb.Schema, which says the same of named columns, and has categories",
-                ONE_UNIT,
-                BY_RELEASE,
-            )
-        return cls.of_schema(schema_of(names, width, low, high), named=names is not None)
+            return cls.of_schema(kind, X.schema, named=True)
+        norm = check_number("row_norm", row_norm, low=1e-100, high=1e100)
+        return cls(kind, column_names(X), as_matrix(X).width, None, norm)
 
     @classmethod
-    def of_schema(cls, schema: Schema, *, named: bool) -> MeasuredColumns:
+    def of_schema(cls, kind: str, schema: Schema, *, named: bool) -> MeasuredColumns:
         """The columns of a schema, whose target is none of them.
 
         Raises:
@@ -127,12 +91,7 @@ class MeasuredColumns:
         squares = [1.0 if column.numeric else INDICATOR**2 for column in schema.own_columns]
         norm = math.sqrt(math.fsum(squares)) * (1.0 + 1e-12)
         untargeted = replace(schema, target=None)
-        return cls(schema.feature_names if named else None, schema.width, untargeted, norm)
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of all columns."""
-        return self.names or places(self.width)
+        return cls(kind, schema.feature_names if named else None, schema.width, untargeted, norm)
 
     @property
     def centre_d(self) -> Floats:
@@ -169,44 +128,11 @@ class MeasuredColumns:
         parts = [(1.0 if c.numeric else INDICATOR) * np.full(c.width, share(c.width)) for c in self.schema.own_columns]
         return np.concatenate(parts)
 
-    def private(self, X: Records, group: Iterable[object] | None) -> AnyDesign:
+    def private(self, X: Any, group: Iterable[object] | None) -> AnyDesign:
         """Private rows; features over row_norm."""
-        if self.schema is None:
-            return Design(X, row_norm=self.row_norm, group=group)
-        return self._table(X).design(fit_intercept=False, group=group, labelled=False, row_norm=self.row_norm)
-
-    def visible(self, X: Records) -> AnyDesign:
-        """Rows that the caller may see, brought to the public bounds as private ones are.
-
-        Raises:
-            DataFormatError: for rows of other columns.
-        """
         if isinstance(X, Table):
-            untargeted = replace(X.schema, target=None, group=None)
-            if self.schema is None or untargeted != replace(self.schema, group=None):
-                raise DataFormatError("the table's schema is not the one that the model was fitted with.")
-        if self.schema is None:
-            check_names(column_names(X), self.names)
-            design: AnyDesign = self.private(X, None)
-        else:
-            design = self._table(X).features(fit_intercept=False, row_norm=self.row_norm)
-        if design.width != self.width:
-            raise _other_width(design.width, self.width)
-        return design
-
-    def _table(self, X: Records) -> Table:
-        """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
-        assert self.schema is not None
-        if isinstance(X, Table):
-            return X
-        if isinstance(X, Mapping) or column_names(X) is not None or paths_of(X) is not None:
-            return Table(X, replace(self.schema, group=None))
-        matrix, columns = as_matrix(X), self.schema.own_columns
-        if not all(column.numeric for column in columns):
-            raise DataFormatError("rows with categories must be a dpvb.Table, or have names of columns.")
-        if matrix.width != len(columns):
-            raise _other_width(matrix.width, len(columns))
-        return in_order(matrix, self.schema)
+            return X.design(fit_intercept=False, group=group, labelled=False, row_norm=self.row_norm)
+        return Design(X, row_norm=self.row_norm, group=group)
 
 
 @dataclass(frozen=True)
@@ -221,7 +147,7 @@ class FittedFactors:
 
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[ThreeReleases, SecondMoments]):  # type: ignore[misc]
+class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
     """What factor analysis and principal components share: x = W h + mean + e, with normal h and e.
 
     `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a `dpvb.Table`, whose target is not read. A
@@ -265,6 +191,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     declares: ClassVar[tuple[str, ...]] = ("schema", "width")
     record: ClassVar[type] = FittedFactors
     reads: ClassVar[str | None] = "measurements"
+    _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "components"}
     _gamma: ClassVar[float]
     _isotropic: ClassVar[bool]
@@ -275,7 +202,10 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[ThreeReleases]:
         """What a fit to private rows would do; y is ignored."""
-        columns = MeasuredColumns.of(X, self.low, self.high, self.row_norm)
+        named = isinstance(X, Table) or column_names(X) is not None
+        X = bounded(X, self.low, self.high, self.row_norm)
+        columns = MeasuredColumns.of(type(self).__name__, X, self.row_norm)
+        columns = columns if named else replace(columns, names=None)
         study, stated = ", ".join(_NAMES), partial(_stated, self)
         earlier, source = known(self, columns, stated=stated, study=study, example=_STUDY)
         model = self._model(columns, earlier)
@@ -295,6 +225,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         Raises:
             ParameterError: for other columns, or another row_norm.
         """
+        self._check_fitted()
         check_columns(self, columns.feature_names, columns.schema)
         asked, had = columns.row_norm, self._columns.row_norm
         if asked != had:
@@ -320,10 +251,6 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             unknown=1.0,
             details=tuple(details),
         )
-
-    def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
-        """No row, of a table with a schema or of so many columns."""
-        return no_rows(schema, width)
 
     def quality(self, rows: Any) -> Floats:
         """Log-density of each row in units of the ranges."""
@@ -354,14 +281,6 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         reader_kd = self._reader()
         parts = [linear.product(x_nd - self.mean_, reader_kd.T) for x_nd in self._rows(X)]
         return np.concatenate([np.empty((0, self.n_components_)), *parts])
-
-    def fit_transform(self, X: Records, y: None = None, **fit_params: Any) -> Floats:
-        """Fit, then return the rows' own factors, which are as private as the rows."""
-        self._say_once(
-            "fit_transform returns one row for each private row: these rows are as private as the data themselves and "
-            "carry no guarantee. Only the fitted loadings do."
-        )
-        return self.fit(X, y, **fit_params).transform(X)
 
     def score_samples(self, X: Records, *, public: bool = False) -> Floats:
         """Log-density of each public row under the fitted model, (rows,), in nats and in the units of X.
@@ -481,7 +400,9 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     def _check(self, record: FittedFactors) -> None:
         columns, moments, factors = record.columns, record.moments, record.factors
         schema = columns.schema
-        if schema is not None and columns != MeasuredColumns.of_schema(schema, named=columns.names is not None):
+        if schema is not None and columns != MeasuredColumns.of_schema(
+            columns.kind, schema, named=columns.names is not None
+        ):
             raise ValueError("columns of another schema")
         check_number("row_norm", columns.row_norm, low=1e-100, high=1e100)
         trees.check_lengths(record, d=columns.width, k=factors.loading_dk.shape[1])
@@ -532,16 +453,6 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             if np.isnan(x_nd).any():
                 raise DataFormatError("X has rows that hold NaN, infinity or no number, for which nothing is inferred.")
             yield x_nd
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_components_)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = True
-        return tags
 
 
 def _reach(level: float) -> float:
@@ -745,16 +656,3 @@ def _numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Floats:
         said = " x ".join("K" if size is None else str(size) for size in shape) or "1"
         raise ParameterError(f"prior[{name!r}] must be {said} finite numbers, got {values!r}.")
     return array
-
-
-def no_rows(schema: Schema | None, width: int | None) -> dict[str, Any]:
-    """No row, of a table with a schema or of so many columns."""
-    if schema is None:
-        return {"X": np.empty((0, width or 0))}
-    names = [column.name for column in schema.own_columns] + [schema.group] * (schema.group is not None)
-    return {"X": Table({str(name): np.empty(0) for name in names}, schema)}
-
-
-def _other_width(given: int, expected: int) -> DataFormatError:
-    # scikit-learn's sentence, which its checks look for, with the class that both kinds share.
-    return DataFormatError(f"X has {given} features, but FactorModel is expecting {expected} features as input.")

@@ -14,7 +14,6 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from scipy import sparse
 from scipy.special import ndtr
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb.core import loop
 from dpvb.core.journal import Journal
@@ -30,7 +29,16 @@ from dpvb.data.documents.texts import Texts
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.data.persons import newcomers
 from dpvb.estimators import private_words
-from dpvb.estimators.base import Fitted, PrivateEstimator, Task, column_names, generator, if_fitted
+from dpvb.estimators.base import (
+    Fitted,
+    PrivateEstimator,
+    Task,
+    TransformingEstimator,
+    check_width,
+    column_names,
+    generator,
+    if_fitted,
+)
 from dpvb.estimators.earlier import opened, told
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Bools, Floats
@@ -103,7 +111,7 @@ _TOPICS = tuple(name for name in FittedTopics.__annotations__ if name in Topics.
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[LDAModel, Topics]):  # type: ignore[misc]
+class LDA(TransformingEstimator[LDAModel, Topics]):
     """Latent Dirichlet allocation under (ε, δ)-differential privacy.
 
     `fit` takes private documents X: CSR or dense counts, texts with a vocabulary, or a source of dpvb.data. A
@@ -191,6 +199,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[LD
     reads: ClassVar[str | None] = "documents"
     command: ClassVar[str | None] = "lda"
     size_parameter: ClassVar[str | None] = "n_components"
+    _input_forms: ClassVar[tuple[str, ...]] = ("sparse", "string")
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "topics"}
 
     def task(
@@ -332,6 +341,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[LD
         Raises:
             ParameterError: for other terms than the vocabulary of this model.
         """
+        self._check_fitted()
         (vocabulary, width), words = columns, self.vocabulary_
         if self.n_features_in_ != width or (None not in (words, vocabulary) and words != vocabulary):
             number = len(set(words or ()) ^ set(vocabulary or ()))
@@ -446,14 +456,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[LD
         """From 3/2 to 1/2 of the score of a uniform guess."""
         guess = math.log(max(model.n_terms, 2))
         return -1.5 * guess, -0.5 * guess
-
-    def fit_transform(self, X: Records, y: None = None, **fit_params: Any) -> Floats:
-        """Fit, then return the rows' own topic proportions, which are as private as the rows."""
-        self._say_once(
-            "fit_transform returns one row for each private document: these rows are as private as the "
-            "documents themselves and carry no guarantee. Only the fitted topics do."
-        )
-        return self.fit(X, y, **fit_params).transform(X)
 
     def transform(self, X: Records) -> Floats:
         """Expected topic proportions of each document, (rows, K): as private as X, without any guarantee.
@@ -628,11 +630,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[LD
         self._check_fitted()
         words = None if isinstance(X, Source) else self.vocabulary_
         source = as_source(X, vocabulary=words, token_pattern=self.token_pattern)
-        if source.width != self.n_features_in_:
-            raise DataFormatError(
-                f"X has {source.width} features, but {type(self).__name__} is expecting {self.n_features_in_} "
-                "features as input: the width of its vocabulary."
-            )
+        check_width(source.width, self.n_features_in_, type(self).__name__, ": the width of its vocabulary")
         check_words(source, self.vocabulary_)
         return (chunk.rows for chunk in source.chunks())
 
@@ -661,16 +659,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[LD
         self._fitted_model, self._q = model, replace(model.topics(record.lambda_vk), **releases)
         self.n_features_in_, self.vocabulary_ = n_terms, record.vocabulary
         self._above_noise, self.components_ = record.above_noise_k, record.lambda_vk.T
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.input_tags.string = True
-        tags.non_deterministic = True
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
 
 
 # What is known of topics before a fit: topics of a model, or frequencies of words; where from, and at what cost.

@@ -25,6 +25,7 @@ from dpvb.estimators.base import (
     Fitted,
     PrivateEstimator,
     Task,
+    check_width,
     column_names,
     generator,
     if_fitted,
@@ -163,6 +164,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         Raises:
             ParameterError: for other columns, or fewer groups.
         """
+        self._check_fitted()
         schema, layout, model = columns
         _check_columns(self, schema, layout, model.columns.covariance)
         number = len(self.weights_)
@@ -387,11 +389,6 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         self._probability_kv = categorical.normalised(now.expected_kv, layout.sizes)
         self.probabilities_ = {name: self._probability_kv[:, places] for name, places in self._places.items()}
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
-
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
@@ -444,11 +441,7 @@ class GaussianMixture(Mixture):
         names = tuple(column.name for column in self.schema_.own_columns)
         check_names(column_names(X), names if self._named else None)
         matrix = _dense(X)
-        if matrix.width != self.n_features_in_:
-            raise DataFormatError(
-                f"X has {matrix.width} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
-                "as input."
-            )
+        check_width(matrix.width, self.n_features_in_, type(self).__name__)
         return super()._visible(in_order(matrix, self.schema_))
 
 

@@ -25,7 +25,7 @@ from dpvb.data.tables.matrices import column
 from dpvb.data.tables.mixed import Layout, shown
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
-from dpvb.estimators.base import Task, generator, if_fitted
+from dpvb.estimators.base import Task, check_width, generator, if_fitted
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.tables import TableModel, clean_rows, columns_of, names_of, public_schema, sound_rows
 from dpvb.guards.arrays import Floats
@@ -116,6 +116,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
 
     record: ClassVar[type] = FittedClasses
     reads: ClassVar[str | None] = "labelled"
+    _input_forms: ClassVar[tuple[str, ...]] = ("sparse", "string")
     command: ClassVar[str | None] = "naive-bayes"
     _called: ClassVar[str] = "naive Bayes"
     _groups_are: ClassVar[str] = "classes"
@@ -383,11 +384,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         """Rows that the caller may see, as the model reads them."""
         if self.schema_ is None:
             source = as_source(X, vocabulary=None if isinstance(X, Source) else self.vocabulary_)
-            if source.width != self.n_features_in_:
-                raise DataFormatError(
-                    f"X has {source.width} features, but NaiveBayes is expecting {self.n_features_in_} features as "
-                    "input: the width of its vocabulary."
-                )
+            check_width(source.width, self.n_features_in_, "NaiveBayes", ": the width of its vocabulary")
             check_words(source, self.vocabulary_)
             if source.unit == "person":
                 raise DataFormatError("X must not be grouped by person: its rows would be answered in another order.")
@@ -465,8 +462,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = tags.non_deterministic = True
-        tags.input_tags.sparse = tags.input_tags.string = True
+        tags.classifier_tags.poor_score = True
         return tags
 
 

@@ -317,6 +317,7 @@ class Private(PrivateEstimator[Model, Any]):
         Raises:
             ParameterError: for another model, row_norm or response.
         """
+        self._check_fitted()
         model, *others = columns
         if type(self._fitted_model) is not type(model):
             raise ParameterError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,36 +11,31 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.special import ndtri
 from sklearn.utils.validation import column_or_1d
 
 from dpvb.core.model import ESTIMATES, PosteriorOrMode
 from dpvb.core.plan import Plan
-from dpvb.data.shards import paths_of
 from dpvb.data.tables.columns import INDICATOR
 from dpvb.data.tables.coordinates import LevelCoding
 from dpvb.data.tables.design import Design
-from dpvb.data.tables.matrices import as_matrix
 from dpvb.data.tables.response import BOUNDS, LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import (
-    BY_RELEASE,
-    ONE_UNIT,
     Fitted,
     PrivateEstimator,
     Task,
+    check_width,
     column_names,
     generator,
-    unbounded,
 )
 from dpvb.estimators.coefficients import Coefficients, Frame, is_of_a_fit, known_coefficients, stated
 from dpvb.estimators.earlier import check_columns, known
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.ranges import check_names, in_order, places, schema_of
+from dpvb.estimators.ranges import Columns, bounded, places
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Nonnegative, Positive
+from dpvb.guards.domains import Nonnegative
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
 from dpvb.kernels import linear
@@ -65,76 +59,10 @@ RegressionModel = TypeVar("RegressionModel", bound=CurvatureThenScores | FirstOr
 
 
 @dataclass(frozen=True)
-class FittedColumns:
-    """The columns that a regression was fitted with, by which it reads rows for predictions; public.
+class FittedColumns(Columns):
+    """The same of a regression, whose delivered rows have a constant for the intercept; 0: there is none."""
 
-    Attributes:
-        kind: name of the estimator, for messages.
-        names: of the features, where the rows had names.
-        width: number of features.
-        schema: of a table, or of ranges; None: rows had one norm.
-        constant: the intercept's constant in a delivered row; 0: there is none.
-        row_norm: what features were divided by.
-    """
-
-    kind: str
-    names: tuple[str, ...] | None
-    width: int
-    schema: Schema | None
     constant: Nonnegative
-    row_norm: Positive
-
-    def __post_init__(self) -> None:
-        widths = [self.width, *([] if self.names is None else [len(self.names)])]
-        if {*widths, *([] if self.schema is None else [self.schema.width])} != {self.width}:
-            raise ValueError("features of another number")
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of all features."""
-        return self.names or places(self.width)
-
-    def check(self, width: int, expected: int | None = None) -> None:
-        """Check the number of columns of some rows.
-
-        Raises:
-            DataFormatError: for another number.
-        """
-        expected = self.width if expected is None else expected
-        if width != expected:
-            raise DataFormatError(f"X has {width} features, but {self.kind} is expecting {expected} features as input.")
-
-    def table(self, X: Records, schema: Schema) -> Table:
-        """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
-        if isinstance(X, Table):
-            return X
-        if _is_named(X) or any(column.kind not in ("numeric", "spline") for column in schema.own_columns):
-            return Table(X, schema)
-        matrix = as_matrix(X)
-        self.check(matrix.width, len(schema.own_columns))
-        return in_order(matrix, schema)
-
-    def visible(self, X: Records) -> AnyDesign:
-        """Rows that the caller may see, brought to the public norm as private ones are.
-
-        Raises:
-            DataFormatError: for rows of other columns.
-        """
-        if self.schema is not None:
-            features = replace(self.schema, target=None, group=None)
-            table = self.table(X, features)
-            if replace(table.schema, target=None, group=None) != features:
-                raise DataFormatError("the table's schema is not the one that the model was fitted with.")
-            return table.features(fit_intercept=self.constant > 0, sparse_rows=True)
-        if isinstance(X, Table):
-            raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
-        check_names(column_names(X), self.names)
-        return Design(X, row_norm=self.row_norm, intercept=self.constant, sparse_rows=sparse.issparse(X))
-
-    def chunks(self, design: AnyDesign) -> Iterator[Any]:
-        """Chunks of rows, whose width is checked."""
-        self.check(design.width - (self.constant > 0))
-        return (chunk.rows for chunk in design.chunks())
 
 
 @dataclass(frozen=True)
@@ -210,6 +138,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     declares: ClassVar[tuple[str, ...]] = ("schema", "width")
     record: ClassVar[type] = FittedWeights
     reads: ClassVar[str | None] = "rows"
+    _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "fit_intercept": "intercept"}
 
     @property
@@ -264,6 +193,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             ParameterError: for other columns, scales or ranges of the response; for a file that holds no normal
                 likelihood.
         """
+        self._check_fitted()
         check_columns(self, columns.names, columns.schema)
         if columns.response.kind == "numeric" and self._given_response != columns.response:
             asks, has = (f"({one.range[0]:g}, {one.range[1]:g})" for one in (columns.response, self._given_response))
@@ -491,8 +421,8 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             **({"prior": f"the prior: {source}"} if source else {}),
             "parameters": self._said_of_parameters,
         }
-        width, kind = design.width - (design.intercept > 0), type(self).__name__
-        columns = FittedColumns(kind, names, width, schema, design.intercept, design.row_norm)
+        width = design.width - (design.intercept > 0)
+        columns = FittedColumns(type(self).__name__, names, width, schema, design.row_norm, design.intercept)
         notes = {
             "columns": columns,
             "schema": schema,
@@ -517,13 +447,9 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
 
     def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No row, of a table with a schema or of so many features."""
-        if schema is not None:
-            target = schema.target
-            others = [schema.group] if target is None else [*target.columns, schema.group]
-            names = [*(column.name for column in schema.own_columns), *(name for name in others if name is not None)]
-            return {"X": Table({name: np.empty(0) for name in names}, schema)}
-        beside = dict.fromkeys(self._response.columns, np.empty(0))
-        return {"X": sparse.csr_array(np.empty((0, width or 0))), "y": np.empty(0), **beside}
+        rows = super().no_rows(schema=schema, vocabulary=vocabulary, width=width)
+        beside = dict.fromkeys(("y", *(() if schema else self._response.columns)), np.empty(0))
+        return rows if schema is not None else {**rows, **beside}
 
     def _psi_of(self, rows: Any) -> Floats:
         """ψ of each clean row at the posterior mean, from that row alone, bit for bit."""
@@ -544,29 +470,11 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             ParameterError: a matrix without a bound, or with two; low or high that are no ranges; ranges or
                 numeric for a table; numeric beside low and high.
         """
-        bounds = [name for name in ("low", "high", "row_norm") if getattr(self, name) is not None]
-        ranges = [name for name in bounds if name != "row_norm"]
-        if isinstance(X, Table):
-            if said := ranges + ["numeric"] * (self.numeric is not None):
-                raise ParameterError(f"{said[0]} must be None with a table, whose schema says what its columns are.")
-            return X
-        if bounds == ["row_norm"]:
-            return X
-        if bounds == ["low", "high"] and self.numeric is not None:
+        if self.numeric is not None and isinstance(X, Table):
+            raise ParameterError("numeric must be None with a table, whose schema says what its columns are.")
+        if self.numeric is not None and self.low is not None:
             raise ParameterError("numeric must be None with low and high, with which every column is a number.")
-        if bounds != ["low", "high"]:
-            raise unbounded(
-                "low and high or row_norm",
-                " and ".join(bounds) or "none",
-                "low= and high=, the range of each column that you know without looking at the data, such as "
-                "low=[18, 0], high=[90, 500_000] for ages and incomes",
-                "a dpvb.Table with a dpvb.Schema, which says the same of named columns, and has categories",
-                ONE_UNIT,
-                BY_RELEASE,
-            )
-        matrix, names = as_matrix(X), column_names(X)
-        schema = schema_of(names, matrix.width, self.low, self.high)
-        return Table(X, schema) if names else in_order(matrix, schema)
+        return bounded(X, self.low, self.high, None if isinstance(X, Table) else self.row_norm)
 
     def _private(
         self,
@@ -725,7 +633,8 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     def _rows(self, X: Records) -> Iterator[Any]:
         """Rows as the model reads them, dense or sparse."""
         self._check_fitted()
-        for rows in self._columns.chunks(self._columns.visible(X)):
+        for chunk in self._columns.visible(X, self._columns.constant, sparse_rows=True).chunks():
+            rows: Any = chunk.rows
             if np.isnan(rows.y_n).any():
                 raise DataFormatError("X has rows that hold NaN or infinity, for which nothing can be predicted.")
             yield rows.matrix(len(self._weights.mean_d))
@@ -748,7 +657,10 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             _check_beside(replace(self._given_response, max_weight=None), beside)
         d, empty = len(self._weights.mean_d), np.empty(0)
         parts = [(empty, empty, empty, empty, empty)]
-        for rows in self._columns.chunks(self._private(X, y, trials, None, self._columns.row_norm, beside)):
+        design = self._private(X, y, trials, None, self._columns.row_norm, beside)
+        check_width(design.width - (self._columns.constant > 0), self._columns.width, type(self).__name__)
+        for chunk in design.chunks():
+            rows: Any = chunk.rows
             if np.isnan(rows.y_n).any():
                 raise DataFormatError(
                     "public rows must not hold NaN, infinity, or a response outside the declared ones."
@@ -761,8 +673,6 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = True
         tags.target_tags.required = True
         return tags
 
@@ -936,13 +846,6 @@ def _of_rows(name: str, given: Any, number: int) -> Floats:
         kind = "a positive number" if name == "exposure" else "a number"
         raise ParameterError(f"{name} must be {kind}, or {number} of them, one for each row of X.")
     return np.log(value_n) if name == "exposure" else value_n
-
-
-def _is_named(X: Records) -> bool:
-    """Whether rows say which column is which, or are files that do."""
-    if isinstance(X, (Mapping, str, os.PathLike)) or paths_of(X) is not None:
-        return True
-    return column_names(X) is not None or getattr(getattr(X, "dtype", None), "names", None) is not None
 
 
 def _places(numeric: Any, width: int) -> NDArray[np.bool_]:

@@ -9,15 +9,21 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.special import expit
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb.core.model import ESTIMATES, PosteriorOrMode
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data.tables.design import BinaryMatrix, binary_rows
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted
+from dpvb.estimators.base import (
+    PrivateEstimator,
+    Task,
+    TransformingEstimator,
+    check_width,
+    column_names,
+    generator,
+    if_fitted,
+)
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import PROBABILITIES, Positive
@@ -61,7 +67,7 @@ class FittedNetwork:
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[SBN, Network]):  # type: ignore[misc]
+class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
     """Binary vectors from binary hidden units, learned under (ε, δ)-differential privacy.
 
     `fit` takes private rows X of zeros and ones, (rows, J): NumPy or SciPy sparse, or a list or folder of .npz files of
@@ -104,6 +110,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     reads: ClassVar[str | None] = "images"
     command: ClassVar[str | None] = "sbn"
     size_parameter: ClassVar[str | None] = "n_components"
+    _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "hidden"}
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[SBN]:
@@ -147,10 +154,6 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
             "noise of a weight", min(model.visible_noise(std), 1.0), model.visible_noise(_STEPS), unknown=1.0
         )
 
-    def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
-        """No row of so many visible units."""
-        return {"X": sparse.csr_array(np.empty((0, width or 0)))}
-
     def quality(self, rows: NDArray[Any]) -> Floats:
         """Bound of each row at the learned weights, in nats."""
         q, pi_nk = self._q, self._local(rows)[0]
@@ -162,14 +165,6 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     def quality_range(self, model: SBN) -> tuple[float, float]:
         """From the score of a uniform guess to 0."""
         return -model.n_visible * math.log(2.0), 0.0
-
-    def fit_transform(self, X: Records, y: None = None, **fit_params: Any) -> Floats:
-        """Fit, then return the rows' own hidden probabilities, which are as private as the rows."""
-        self._say_once(
-            "fit_transform returns one row for each private row: these rows are as private as the data themselves and "
-            "carry no guarantee. Only the fitted weights do."
-        )
-        return self.fit(X, y, **fit_params).transform(X)
 
     def transform(self, X: Records) -> Floats:
         """Probabilities of the hidden units of each row, (rows, K): as private as X, without any guarantee.
@@ -311,11 +306,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         """Rows that the caller may see."""
         self._check_fitted()
         source = BinaryMatrix(X, threshold=self.threshold)
-        if source.width != self.n_features_in_:
-            raise DataFormatError(
-                f"X has {source.width} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
-                "as input."
-            )
+        check_width(source.width, self.n_features_in_, type(self).__name__)
         for chunk in source.chunks():
             rows = chunk.rows
             if np.isnan(rows).any():
@@ -324,13 +315,3 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
                     "threshold= makes numbers binary."
                 )
             yield rows
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = True
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])

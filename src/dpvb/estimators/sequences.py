@@ -215,11 +215,6 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
             raise DataFormatError(f"X has cells that are none of the symbols {[*self.symbols_][:8]}.")
         return rows
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
-
 
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
