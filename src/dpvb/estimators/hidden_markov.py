@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -16,9 +15,9 @@ from dpvb.core.model import PosteriorOrMode
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.symbols import Symbols
-from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, generator, unbounded
+from dpvb.estimators.base import PrivateEstimator, Task, generator
 from dpvb.estimators.given import Records
-from dpvb.estimators.sequences import ChainModel, to_draw
+from dpvb.estimators.sequences import ChainModel, numbers_of, range_of_numbers, to_draw
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
@@ -34,8 +33,6 @@ from dpvb.results.figures import Figure, Grid
 from dpvb.results.groups import GroupTable, Line
 from dpvb.rows.sequences import NumberRows, SequenceRows
 
-# Nats above a uniform guess, for each column of numbers, at which a score is cut when settings are chosen.
-_ABOVE_UNIFORM = 3.0
 # Most columns of bits: a block has a number for each pair of patterns.
 _MOST_BITS = 9
 # Steps over whole sequences, where public facts say that they pay.
@@ -245,8 +242,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
         content, model = self._content(), self._model()
         self.symbols_ = content.values if isinstance(content, Symbols) else content.names
         self.n_features_in_ = len(content)
-        self._fitted_model: Model = model
-        self._q: Posterior = record
+        self._keep_model(model, record)
         self.initial_, _, self.transition_matrix_ = record.chain.laws(expected=False)
         self._shown = self._show_emissions(record.chain)
         self.stationary_ = dynamics.symbol_shares(self.transition_matrix_)
@@ -384,9 +380,6 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
         pays = model.length < 3 or (self.num_examples or 0) >= _VERY_MANY
         return replace(model, num_steps=_STEPS) if pays else model
 
-    def _score_rows(self, rows: SequenceRows | NumberRows) -> Floats:
-        return self._fitted_model.score(self._q, rows)
-
     def _values(self, rows: SequenceRows | NumberRows) -> Values:
         return self._fitted_model.alphabet.values(rows)
 
@@ -480,40 +473,18 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
 
     def quality_range(self, model: HiddenCells) -> tuple[float, float]:
         """From the score of a uniform guess to 3 nats a column above it."""
-        return -math.log(2) * model.n_columns, (_ABOVE_UNIFORM - math.log(2)) * model.n_columns
-
-    def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
-        return self._fitted_model.step_errors(self._q, rng, noise_aware=noise_aware)
+        return range_of_numbers(model.n_columns)
 
     def _content(self) -> Numbers:
-        """The columns with their bounds.
-
-        Raises:
-            ParameterError: without columns or a bound.
-        """
-        if self.columns is None:
-            raise ParameterError("columns must be given: the names of the columns of numbers, or how many there are.")
-        if self.low is None and self.high is None and self.row_norm is None:
-            way = "low= and high=, the range of each column that you know without looking at the data"
-            raise unbounded("low and high or row_norm", "none", way, ONE_UNIT)
-        return Numbers(self.columns, self.low, self.high, self.row_norm)
+        return numbers_of(self.columns, self.low, self.high, self.row_norm)
 
     def _model(self) -> HiddenCells:
         """The model that the parameters name."""
         settings = self.estimate, self.n_init, self.power, self.clip, self.max_length
         return HiddenCells(len(self._content()), self.n_states, *settings)
 
-    def _score_rows(self, rows: NumberRows) -> Floats:
-        return self._fitted_model.score(self._q, rows)
-
     def _values(self, rows: NumberRows) -> Values:
         return rows.value_td
-
-    def _scores(self, rows: Any) -> Floats:
-        score_n = super()._scores(rows)
-        row_t = np.repeat(np.arange(len(score_n)), np.diff(rows.indptr))
-        in_units_t = (~np.isnan(rows.value_td)) @ np.log(self._content().unit_d)
-        return np.asarray(score_n - np.bincount(row_t, weights=in_units_t, minlength=len(score_n)))
 
     def _show_emissions(self, chain: HiddenChain) -> Floats:
         content, shown = self._content(), self._gaussian(chain)
@@ -526,6 +497,9 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         """What the states show."""
         assert isinstance(chain.emissions, Gaussian)
         return chain.emissions
+
+    def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
+        return self._fitted_model.step_errors(self._q, rng, noise_aware=noise_aware)
 
     def _with_one_start(self, q: HiddenCellsPosterior) -> HiddenCellsPosterior:
         return replace(q, chance_rk=q.chance_rk[:1])

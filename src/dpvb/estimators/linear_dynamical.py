@@ -14,9 +14,9 @@ from scipy.special import ndtri
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Numbers
-from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, generator, if_fitted, unbounded
+from dpvb.estimators.base import PrivateEstimator, Task, generator, if_fitted
 from dpvb.estimators.given import Records
-from dpvb.estimators.sequences import SequenceModel, to_draw
+from dpvb.estimators.sequences import SequenceModel, numbers_of, range_of_numbers, to_draw
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
@@ -30,8 +30,6 @@ from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import GroupTable, Line, head
 from dpvb.rows.sequences import NumberRows
 
-# Nats above a uniform guess, for each column, at which a sequence's score is cut when settings are chosen.
-_ABOVE_UNIFORM = 3.0
 # Points, synthetic sequences and columns in a report; systems of the posterior that bands are made of.
 _DRAWN_POINTS, _DRAWN, _MOST_COLUMNS, _OF_BANDS = 100, 5, 12, 25
 
@@ -102,9 +100,8 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         return replace(Knowledge.of_means(plan, n), name="noise of the moments of windows, over a person's bound")
 
     def quality_range(self, model: linear_dynamical.LinearDynamical) -> tuple[float, float]:
-        """From the score of a uniform guess."""
-        uniform = -model.n_features * math.log(2.0)
-        return uniform, uniform + model.n_features * _ABOVE_UNIFORM
+        """From the score of a uniform guess to 3 nats a column above it."""
+        return range_of_numbers(model.n_features)
 
     def predict(self, X: Records, lengths: Any = None) -> list[Floats]:
         """Expected states at each point given all of its sequence, (points, K): as private as X, without any guarantee.
@@ -186,14 +183,6 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         self._check_fitted()
         number = check_integer("steps", self.max_length if steps is None else steps, low=1, high=10**6)
         return Bands(*(end[0] for end in self.forecast([[]], steps=number, level=level)))
-
-    def _scores(self, rows: NumberRows) -> Floats:
-        """Log-density of each sequence, in the units of the columns."""
-        seen_td = ~np.isnan(rows.value_td)
-        unit_t = np.where(seen_td, np.log(self._numbers_.unit_d), 0.0).sum(axis=1)
-        row_t = np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
-        own_n = np.bincount(row_t, weights=unit_t, minlength=len(rows.indptr) - 1)
-        return np.asarray(self._score_rows(rows) - own_n)
 
     @if_fitted
     def score(self, X: Records, lengths: Any = None, *, public: bool = False) -> float:
@@ -279,15 +268,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         return "\n".join(line.rstrip() for line in lines)
 
     def _content(self) -> Numbers:
-        """The columns with their bounds.
-
-        Raises:
-            ParameterError: without a bound.
-        """
-        if self.low is None and self.high is None and self.row_norm is None:
-            way = "low= and high=, the range of each column that you know without looking at the data"
-            raise unbounded("low and high or row_norm", "none", way, ONE_UNIT)
-        return Numbers(self.columns, self.low, self.high, self.row_norm)
+        return numbers_of(self.columns, self.low, self.high, self.row_norm)
 
     def _model(self) -> linear_dynamical.LinearDynamical:
         """The model that the parameters name."""
@@ -295,9 +276,6 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         return linear_dynamical.LinearDynamical(
             len(numbers), self.n_states, self.window, self.clip, self.max_length, numbers.reach
         )
-
-    def _score_rows(self, rows: NumberRows) -> Floats:
-        return self._fitted_model.score(self._q, rows)
 
     def _public_content(self) -> Numbers:
         return self._numbers_
@@ -363,8 +341,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
 
     def _show(self, record: LinearPosterior) -> None:
         numbers, model, system = self._content(), self._model(), record.system
-        self._fitted_model: linear_dynamical.LinearDynamical = model
-        self._q: LinearPosterior = record
+        self._keep_model(model, record)
         self._numbers_, self.columns_ = numbers, numbers.names
         self._system, self.n_features_in_ = system, len(numbers)
         self._scale_d = record.scale_d * model.reach * numbers.unit_d

@@ -24,7 +24,6 @@ from dpvb.models.sequences import dynamics, foreseen, markov_chain
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
 from dpvb.results.groups import GroupTable, Line
-from dpvb.rows.sequences import SequenceRows
 
 
 @constructor_says_what_lacks
@@ -207,9 +206,6 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
             self.estimate,
         )
 
-    def _score_rows(self, rows: SequenceRows) -> Floats:
-        return self._fitted_model.score(self._q, rows)
-
     def _ahead(self, tail: tuple[int, ...], steps: int) -> Floats:
         """Laws of the symbols after these last ones, (steps, V)."""
         laws = [self.initial_, *self._laws]
@@ -234,8 +230,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
     def _show(self, record: markov_chain.Chain) -> None:
         content, model = self._content(), self._model()
         self.symbols_, self.n_features_in_ = content.values, len(content)
-        self._fitted_model: markov_chain.MarkovChainModel = model
-        self._q: markov_chain.Chain = record
+        self._keep_model(model, record)
         self.initial_, self.transition_matrix_ = model.initial(record), model.law(record)
         self.windows_ = model.released(record)
         self._laws = [model.law(record, 1)] + ([self.transition_matrix_] if self.order == 2 else [])

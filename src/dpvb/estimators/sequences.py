@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ from dpvb.core.schedule import Schedule
 from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.symbols import Symbols
-from dpvb.estimators.base import PrivateEstimator, Q, Task, generator, if_fitted
+from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Q, Task, generator, if_fitted, unbounded
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
@@ -24,6 +24,8 @@ from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import head
 
+# Nats above a uniform guess, for each column of numbers, at which a score is cut when settings are chosen.
+_ABOVE_UNIFORM = 3.0
 # Standard deviation of a uniform probability, as of one of which a fit finds nothing.
 _UNIFORM_STD = 12**-0.5
 
@@ -48,6 +50,25 @@ def of_a_place(score_n: Floats, rows: Any) -> Floats:
     return np.where(length_n > 0, score_n / np.maximum(length_n, 1), np.nan)
 
 
+def numbers_of(columns: int | str | Sequence[str] | None, low: Any, high: Any, row_norm: float | None) -> Numbers:
+    """Columns of numbers with their public bounds.
+
+    Raises:
+        ParameterError: without columns or a bound.
+    """
+    if columns is None:
+        raise ParameterError("columns must be given: the names of the columns of numbers, or how many there are.")
+    if low is None and high is None and row_norm is None:
+        way = "low= and high=, the range of each column that you know without looking at the data"
+        raise unbounded("low and high or row_norm", "none", way, ONE_UNIT)
+    return Numbers(columns, low, high, row_norm)
+
+
+def range_of_numbers(n_columns: int) -> tuple[float, float]:
+    """Public ends of a score of numbers: from that of a uniform guess to 3 nats a column above it."""
+    return -math.log(2) * n_columns, (_ABOVE_UNIFORM - math.log(2)) * n_columns
+
+
 def to_draw(n: int, length: int | None, longest: int, rng: Any) -> tuple[int, int, Any]:
     """How many sequences of nobody are asked for, how long they are, and what they are drawn by; all public.
 
@@ -68,6 +89,9 @@ class SequencesModel(Model[Any, Any], Protocol):
     @property
     def schedule(self) -> Schedule:
         """Parts of the budget, and steps."""
+
+    def score(self, q: Any, rows: Any, /) -> Floats:
+        """Log-probability of each sequence."""
 
 
 class WindowsModel(SequencesModel, Protocol):
@@ -124,9 +148,13 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
     def _model(self) -> Sequential:
         """The model that the parameters name."""
 
-    @abstractmethod
     def _score_rows(self, rows: Any) -> Floats:
         """Log-probability of each sequence, (n,), as the model reads its places."""
+        return self._fitted_model.score(self._q, rows)
+
+    def _keep_model(self, model: Sequential, q: Q) -> None:
+        self._fitted_model: Sequential = model
+        self._q: Q = q
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Sequential]:
         """What a fit to private sequences would do; y: the lengths of sequences that X has after one another."""
@@ -189,7 +217,12 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
 
     def _scores(self, rows: Any) -> Floats:
         """Log-probability of each sequence, in units of the columns."""
-        return self._score_rows(rows)
+        score_n, content = self._score_rows(rows), self._public_content()
+        if isinstance(content, Symbols):
+            return score_n
+        row_t = np.repeat(np.arange(len(score_n)), np.diff(rows.indptr))
+        in_units_t = ~np.isnan(rows.value_td) @ np.log(content.unit_d)
+        return np.asarray(score_n - np.bincount(row_t, weights=in_units_t, minlength=len(score_n)))
 
     def _visible(self, X: Records, lengths: Any) -> Any:
         """Sequences that the caller may see."""
