@@ -33,13 +33,13 @@ reveal_type(dpvb.federated.simulate(model, [([[1.0]], [1])]))
 """
 
 TYPES = [
-    "dpvb.estimators.logistic.LogisticRegression",
+    "dpvb.estimators.generalized_linear.LogisticRegression",
     "numpy.ndarray[tuple[Any, ...], numpy.dtype[numpy.float64]]",
     "float",
     "dpvb.estimators.base.PrivateEstimator[dpvb.core.model.Model[Any, Any], Any]",
     "Any",
-    "dpvb.estimators.logistic.LogisticRegression",
-    "dpvb.estimators.logistic.LogisticRegression",
+    "dpvb.estimators.generalized_linear.LogisticRegression",
+    "dpvb.estimators.generalized_linear.LogisticRegression",
 ]
 
 

@@ -766,6 +766,15 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     def _check_fitted(self) -> None:
         check_is_fitted(self, "privacy_")
 
+    def _to_draw(self, n: int, rng: Any) -> tuple[int, np.random.Generator]:
+        """Return a public number of draws from a fitted model, and what draws them."""
+        self._check_fitted()
+        return check_integer("n", n, low=0, high=10**9), generator("rng", rng)
+
+    def _given_steps(self, low: int = 1, high: int = 10**6) -> int | None:
+        """Return num_steps within its range; None if it was not given."""
+        return None if self.num_steps is None else check_integer("num_steps", self.num_steps, low=low, high=high)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True

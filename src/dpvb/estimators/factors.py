@@ -28,7 +28,6 @@ from dpvb.estimators.base import (
     Task,
     TransformingEstimator,
     column_names,
-    generator,
     if_fitted,
 )
 from dpvb.estimators.earlier import check_columns, known
@@ -322,8 +321,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
             n: number of draws.
             rng: a seed, a NumPy generator or None.
         """
-        self._check_fitted()
-        n, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
+        n, draw = self._to_draw(n, rng)
         factor_nk, rest_nd = (draw.standard_normal((n, size)) for size in (self.n_components_, len(self.mean_)))
         return np.asarray(self.mean_ + factor_nk @ self.loadings_ + rest_nd * np.sqrt(self._unique_d))
 

@@ -17,7 +17,7 @@ from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import PrivateEstimator, Task, generator
 from dpvb.estimators.given import Records
-from dpvb.estimators.sequences import ChainModel, numbers_of, range_of_numbers, to_draw
+from dpvb.estimators.sequences import ChainModel, numbers_of, range_of_numbers
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
@@ -147,8 +147,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
 
     def _drawn_states(self, n: int, rng: Any, length: int | None) -> tuple[Ints, Any]:
         """States of n sequences of nobody, (n, length), and the generator that draws what they show."""
-        self._check_fitted()
-        number, long, draw = to_draw(n, length, self.max_length, rng)
+        number, long, draw = self._sequences_to_draw(n, rng, length)
         return dynamics.drawn(self.initial_, [self.transition_matrix_], number, long, draw), draw
 
     def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> GroupTable:

@@ -331,7 +331,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
 
     def _schedule(self, budget: Mapping[str, float]) -> Schedule:
         """Steps of equal noise."""
-        num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
+        num_steps = self._given_steps(high=10**7) or 20
         rho = robbins_monro(self.learning_offset, self.learning_decay)
         return Schedule((1.0,) * num_steps, budget, rho)
 
@@ -581,8 +581,8 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             schedule = Schedule((1.0,) * num_steps, {**SHARES, "first": share}, rho=robbins_monro(0.0, 1.0))
             return self._model(source.width, number, **parts, iterates=num_steps > 0), schedule
 
-        if self.num_steps is not None:
-            return laid(check_integer("num_steps", self.num_steps, low=0, high=10**7))
+        if (num_steps := self._given_steps(low=0, high=10**7)) is not None:
+            return laid(num_steps)
         model, schedule = laid(_FEW)
         if self.num_examples is None:
             return model, schedule

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import FittedWeights, Regression
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positive
-from dpvb.guards.errors import ParameterError, check_integer, check_number
+from dpvb.guards.errors import ParameterError, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.regression import tuned
 from dpvb.models.regression.foreseen import LINEAR, ScoreFacts
@@ -114,19 +114,10 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
     def _said_of_parameters(self) -> str:
         return f"estimate {self.estimate!r}, the plan and all other parameters"
 
-    def _private(
-        self,
-        X: Records,
-        y: Responses,
-        trials: Any,
-        group: Iterable[object] | None,
-        row_norm: float | None,
-        beside: Mapping[str, Any] | None = None,
-    ) -> AnyDesign:
-        """Private rows; those of a schema's own target have its range."""
+    def _response_for(self, X: Records, y: Responses) -> Response:
+        """What these y may be: those of a schema's own target have its range."""
         schema = X.schema if isinstance(X, Table) and y is None and self.y_range is None else None
-        response = self._given_response if schema is None else self._response_of(schema)
-        return self._rows_of(X, y, trials, group, row_norm, response)
+        return self._given_response if schema is None else self._response_of(schema)
 
     @property
     def _given_response(self) -> Response:
@@ -135,8 +126,8 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
 
     def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Linear:
         fields: dict[str, Any] = {"intercept": design.intercept, "alpha": self.alpha}
-        if self.num_steps is not None:
-            fields["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        if (num_steps := self._given_steps()) is not None:
+            fields["num_steps"] = num_steps
         return Linear(design.width, **fields, declared=self._declared(design, schema), earlier=earlier)
 
     def _scores(self, model: Linear) -> tuple[ScoreFacts, str]:

@@ -16,7 +16,7 @@ from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Numbers
 from dpvb.estimators.base import PrivateEstimator, Task, generator, if_fitted
 from dpvb.estimators.given import Records
-from dpvb.estimators.sequences import SequenceModel, numbers_of, range_of_numbers, to_draw
+from dpvb.estimators.sequences import SequenceModel, numbers_of, range_of_numbers
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
@@ -169,8 +169,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
             rng: a seed, a NumPy generator or None.
             length: points of each; None: max_length. The system says nothing of how long sequences are.
         """
-        self._check_fitted()
-        number, long, draw = to_draw(n, length, self.max_length, rng)
+        number, long, draw = self._sequences_to_draw(n, rng, length)
         return kalman.drawn(self._system, number, long, draw) * self._scale_d + self._mean_d
 
     def motion(self, steps: int | None = None, *, level: float = 0.95) -> Bands:

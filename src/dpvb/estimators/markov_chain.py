@@ -15,7 +15,7 @@ from dpvb.core.plan import Plan
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import generator
 from dpvb.estimators.given import Records
-from dpvb.estimators.sequences import ChainModel, to_draw
+from dpvb.estimators.sequences import ChainModel
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
@@ -99,8 +99,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
             rng: a seed, a NumPy generator or None.
             length: symbols of each; None: max_length. A chain says nothing of how long sequences are.
         """
-        self._check_fitted()
-        number, long, draw = to_draw(n, length, self.max_length, rng)
+        number, long, draw = self._sequences_to_draw(n, rng, length)
         return np.array(self.symbols_)[dynamics.drawn(self.initial_, self._laws, number, long, draw)]
 
     def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> GroupTable:

@@ -27,7 +27,6 @@ from dpvb.estimators.base import (
     Task,
     check_width,
     column_names,
-    generator,
     if_fitted,
     unbounded,
 )
@@ -41,7 +40,6 @@ from dpvb.guards.errors import (
     ParameterError,
     PrivacyError,
     check_choice,
-    check_integer,
     check_number,
 )
 from dpvb.guards.lacking import constructor_says_what_lacks
@@ -305,8 +303,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         return compared(self._layout_, self._fitted_model.columns, self._labels, self._marginals, seen)
 
     def _drawn(self, n: Any, rng: Any, parameters: str) -> tuple[MixedRows, Any]:
-        self._check_fitted()
-        number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
+        number, draw = self._to_draw(n, rng)
         check_choice("parameters", parameters, ("mean", "draw"))
         columns = self._fitted_model.columns
         now = self._now if parameters == "mean" else self._now.drawn(self._spread, columns, draw)
@@ -336,7 +333,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         if not isinstance(self.prune, (bool, np.bool_)):
             raise ParameterError(f"prune must be True or False, got {self.prune!r}.")
         prior = check_number("prior_weight", self.prior_weight, low=0, high=1e9)
-        steps = None if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        steps = self._given_steps()
         check = check_number("check_share", self.check_share, low=0, high=0.5)
         return MixtureModel(self.n_components, columns, bool(self.prune), self.estimate, prior, steps, None, check)
 

@@ -25,7 +25,7 @@ from dpvb.data.tables.matrices import column
 from dpvb.data.tables.mixed import Layout, shown
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
-from dpvb.estimators.base import Task, check_width, generator, if_fitted
+from dpvb.estimators.base import Task, check_width, if_fitted
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.tables import TableModel, clean_rows, columns_of, names_of, public_schema, sound_rows
 from dpvb.guards.arrays import Floats
@@ -262,8 +262,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         Raises:
             ParameterError: for a model of documents, whose words do not make texts.
         """
-        self._check_fitted()
-        number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
+        number, draw = self._to_draw(n, rng)
         if self.schema_ is None:
             raise ParameterError("sample must be asked of a model of a table: words without order make no texts.")
         model, q, layout = self._fitted_model, self._q, self._layout

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, get_args, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,18 +42,14 @@ from dpvb.kernels import linear
 from dpvb.models.regression import tuned
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores
 from dpvb.models.regression.diagonal import FirstOrderDiagonal
-from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.foreseen import ScoreFacts
-from dpvb.models.regression.likelihood import Likelihood, tail
+from dpvb.models.regression.likelihood import tail
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
 from dpvb.results import trees
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Per, Summary, TableHead, difference, for_arviz
 from dpvb.results.figures import Facts, Figure
 from dpvb.results.forecast import Knowledge
-
-Covariance = Literal["full", "diagonal"]
-COVARIANCES: tuple[Covariance, ...] = get_args(Covariance)
 
 RegressionModel = TypeVar("RegressionModel", bound=CurvatureThenScores | FirstOrderDiagonal)
 
@@ -153,6 +149,10 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
 
     def _response_of(self, schema: Schema | None) -> Response:
         """What a response may be, by the parameters or by the schema's target."""
+        return self._response
+
+    def _response_for(self, X: Records, y: Responses) -> Response:
+        """What the responses of these rows may be."""
         return self._response
 
     @property
@@ -486,19 +486,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         beside: Mapping[str, Any] | None = None,
     ) -> AnyDesign:
         """Private rows in the form that the model reads."""
-        return self._rows_of(X, y, trials, group, row_norm, self._response, beside)
-
-    def _rows_of(
-        self,
-        X: Records,
-        y: Responses,
-        trials: Any,
-        group: Iterable[object] | None,
-        row_norm: float | None,
-        response: Response,
-        beside: Mapping[str, Any] | None = None,
-    ) -> AnyDesign:
-        """The same, whose responses are these."""
+        response = self._response_for(X, y)
         constant, y = self._intercept, _one_dimensional(y)
         rows: dict[str, Any] = {"sparse_rows": self._sparse_rows, "group": group, "beside": beside}
         if isinstance(X, Table):
@@ -519,13 +507,13 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         constant, width = design.intercept, design.width - (design.intercept > 0)
         reach_d = np.full(width, math.sqrt((1 - constant) * (1 + constant)))
         if schema is not None:
-            numeric_d, low_d, unit_d = schema.numeric, np.zeros(width), _largest(schema) / design.row_norm
+            numeric_d, low_d, unit_d = schema.numeric, np.zeros(width), largest_values(schema) / design.row_norm
             high_d = unit_d
         else:
             numeric_d = _places(self.numeric, width)
             unit_d = np.ones(width)
             if self.column_bound is not None:
-                unit_d = _column_bound(self.column_bound, design)[int(constant > 0) :]
+                unit_d = bound_of_columns(self.column_bound, design)[int(constant > 0) :]
             high_d = np.minimum(unit_d, reach_d)
             low_d = -high_d
         first = np.zeros(int(constant > 0))
@@ -654,7 +642,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             X = self._columns.table(X, self.schema_)
         beside = {name: value for name, value in (("offset", offset), ("exposure", exposure)) if value is not None}
         if y is not None:
-            _check_beside(replace(self._given_response, max_weight=None), beside)
+            check_beside(replace(self._given_response, max_weight=None), beside)
         d, empty = len(self._weights.mean_d), np.empty(0)
         parts = [(empty, empty, empty, empty, empty)]
         design = self._private(X, y, trials, None, self._columns.row_norm, beside)
@@ -677,133 +665,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         return tags
 
 
-@constructor_says_what_lacks
-@dataclass(kw_only=True, eq=False, repr=False)
-class BinomialLikelihoodRegression(Regression[FirstOrder | FirstOrderDiagonal]):
-    """What the regressions of labels and counts share: a likelihood of ψ.
-
-    `fit` also takes offset and weights, (rows,), each with its public bound among the parameters; in a table the target
-    of the schema names their columns. A row of weight w counts as w equal rows: its likelihood is raised to the power
-    w, as by the frequency weights of statsmodels. So intervals take the sum of the weights for the number of rows:
-    divide survey weights by their usual value. A row with a weight that is negative or no number counts as no row.
-    The parameters that are not named here are those of `Regression`, and so are the attributes.
-
-    Args:
-        covariance: "full", or "diagonal" for features in the thousands.
-        max_offset: public bound, in (0, 50], on the absolute value of an offset, which is added to a row's log odds or
-            log mean; farther ones are cut to it. Not given: rows have no offset.
-        max_weight: public bound, in (0, 1e9], on a row's weight; larger ones are cut to it, and the noise grows with
-            it. Not given: rows have no weights.
-    """
-
-    covariance: Covariance = "full"
-    max_offset: float | None = None
-    max_weight: float | None = None
-
-    @property
-    @abstractmethod
-    def _likelihood(self) -> Likelihood:
-        """The likelihood that the parameters name."""
-
-    @property
-    def _fitted_likelihood(self) -> Likelihood:
-        """The likelihood, of the fit's result."""
-        return self._likelihood
-
-    @property
-    def _sparse_rows(self) -> bool:
-        return self.covariance == "diagonal"
-
-    def task(
-        self,
-        X: Records,
-        y: Responses = None,
-        *,
-        trials: Any = None,
-        exposure: Any = None,
-        offset: Any = None,
-        weights: Any = None,
-        group: Iterable[object] | None = None,
-    ) -> Task[FirstOrder | FirstOrderDiagonal]:
-        """What a fit to private rows would do."""
-        check_choice("covariance", self.covariance, COVARIANCES)
-        beside = {"exposure": exposure, "offset": offset, "weights": weights}
-        beside = {name: value for name, value in beside.items() if value is not None}
-        if y is not None:
-            _check_beside(self._response, beside)
-        return self._task_of(X, y, trials, group, beside)
-
-    def _said_of_response(self, schema: Schema | None) -> dict[str, str]:
-        likelihood = self._likelihood
-        kinds = {
-            "logistic": {"classes": "the two classes"},
-            "binomial": {"max_trials": f"at most {likelihood.max_trials:g} trials"},
-        }
-        counts = {"max_count": f"counts up to {likelihood.max_count:g}"}
-        if likelihood.kind == "negative_binomial" and likelihood.dispersion is not None:
-            counts = {"dispersion": f"dispersion {likelihood.dispersion:g}", **counts}
-        return {
-            **kinds.get(likelihood.kind, counts),
-            **{BOUNDS[name]: f"{name} up to {most:g}" for name, most in self._response.columns.items()},
-        }
-
-    @property
-    def _said_of_parameters(self) -> str:
-        return f"covariance {self.covariance!r}, estimate {self.estimate!r}, the plan and all other parameters"
-
-    def _head(self, per: str, noise_aware: bool) -> TableHead:
-        likelihood = self._likelihood
-        model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {self._coefficients.columns}"
-        return TableHead(
-            model, "log rate" if likelihood.is_count else "log odds", per, self._prior, noise_aware, self.privacy_
-        )
-
-    def _scores(self, model: FirstOrder | FirstOrderDiagonal) -> tuple[ScoreFacts, str]:
-        unit, scores = "log rate" if model.likelihood.is_count else "log odds", ScoreFacts.of(model.likelihood)
-        if isinstance(model, FirstOrderDiagonal):
-            scores = replace(scores, power=tuned.DIAGONAL_SCALE_POWER, shrink=tuned.DIAGONAL_SCALE_SHRINK)
-        return scores, unit
-
-    def quality(self, rows: Any) -> Floats:
-        """Log-likelihood of each row at the posterior mean, times its weight."""
-        score_n = self._fitted_likelihood.log_probability(self._psi_of(rows), rows.y_n, rows.trials_n)
-        return score_n if rows.weight_n is None else score_n * rows.weight_n
-
-    def quality_range(self, model: FirstOrder | FirstOrderDiagonal) -> tuple[float, float]:
-        """From four times the score of a uniform guess to 0, for a row of the largest weight."""
-        return -4.0 * math.log1p(model.likelihood.max_y) * (self.max_weight or 1.0), 0.0
-
-    def _model(
-        self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]
-    ) -> FirstOrder | FirstOrderDiagonal:
-        width = design.width
-        fields: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
-        if self.num_steps is not None:
-            fields["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
-        if self.covariance == "full":
-            return FirstOrder(width, **fields, declared=self._declared(design, schema), earlier=earlier)
-        if self._likelihood.learns_dispersion:
-            raise ParameterError(
-                "dispersion must be a number, unless covariance='full' learns it, got None. dpvb.select chooses among "
-                "several."
-            )
-        if earlier:
-            raise ParameterError("prior must be None, unless covariance='full'.")
-        bound = _largest(schema) if schema is not None else self.column_bound
-        if bound is not None:
-            fields["column_bound"] = _column_bound(bound, design)
-        return FirstOrderDiagonal(width, **fields, declared=self._declared(design, schema))
-
-    @property
-    def _prior(self) -> str:
-        if self.alpha is not None:
-            return f"N(0, I/alpha) for the weights of rows of norm 1, alpha {self.alpha:g}"
-        return self._spread_prior(
-            "", "nearly flat" if self.covariance == "diagonal" else f"N(base rate, {tuned.INTERCEPT_STD:g}²)"
-        )
-
-
-def _largest(schema: Schema) -> Floats:
+def largest_values(schema: Schema) -> Floats:
     """Largest value of each feature of a table: of an indicator, what stands for 1."""
     return np.where(schema.numeric, 1.0, INDICATOR)
 
@@ -821,7 +683,7 @@ def _one_dimensional(y: Responses) -> Responses:
     return y
 
 
-def _check_beside(response: Response, given: Mapping[str, Any]) -> None:
+def check_beside(response: Response, given: Mapping[str, Any]) -> None:
     """Check that what has a bound stands beside y.
 
     Raises:
@@ -868,7 +730,7 @@ def _places(numeric: Any, width: int) -> NDArray[np.bool_]:
     raise ParameterError(f"numeric must be True, False or places of columns from 0 to {width - 1}, got {numeric!r}.")
 
 
-def _column_bound(bound: Any, design: AnyDesign) -> Floats:
+def bound_of_columns(bound: Any, design: AnyDesign) -> Floats:
     """Bounds on the columns of clean rows, the intercept's first.
 
     Raises:

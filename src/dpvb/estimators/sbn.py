@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +21,15 @@ from dpvb.estimators.base import (
     TransformingEstimator,
     check_width,
     column_names,
-    generator,
     if_fitted,
 )
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import PROBABILITIES, Positive
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.kernels import linear
 from dpvb.models.belief_network import kernel
-from dpvb.models.belief_network.beta_normal import WeightScales
-from dpvb.models.belief_network.sbn import SBN, Network
+from dpvb.models.belief_network.sbn import SBN, Network, NetworkWeights
 from dpvb.results import metrics, trees
 from dpvb.results.figures import Figure, Grid, Images
 from dpvb.results.forecast import Knowledge
@@ -53,16 +50,6 @@ _PLANNED_NOISY: Mapping[str, Any] = {"num_steps": 8, "offset": 0.0, "decay": 0.5
 _PASSES = 5
 # Largest number of steps, with smaller batches.
 _MOST_STEPS = 150
-
-
-@dataclass(frozen=True)
-class FittedNetwork:
-    """What was learned, with the names of `Network`; the scales of the prior matter to no prediction."""
-
-    w_kj: Floats
-    level_j: Floats
-    mean_k: Annotated[Floats, PROBABILITIES]
-    count: Positive
 
 
 @constructor_says_what_lacks
@@ -106,7 +93,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
     start_mean: float = 0.5
     estimate: PosteriorOrMode = "posterior"
 
-    record: ClassVar[type] = FittedNetwork
+    record: ClassVar[type] = NetworkWeights
     reads: ClassVar[str | None] = "images"
     command: ClassVar[str | None] = "sbn"
     size_parameter: ClassVar[str | None] = "n_components"
@@ -134,17 +121,16 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         )
         return self._task(model, rows, schedule, public, {"width": rows.width, "names": column_names(X)})
 
-    def _learned(self, task: Task[SBN], q: Network) -> FittedNetwork:
-        return FittedNetwork(q.w_kj, q.level_j, q.mean_k, q.count)
+    def _learned(self, task: Task[SBN], q: Network) -> NetworkWeights:
+        return NetworkWeights(q.w_kj, q.level_j, q.mean_k, q.count)
 
-    def _check(self, record: FittedNetwork) -> None:
+    def _check(self, record: NetworkWeights) -> None:
         trees.check_lengths(record, k=self.n_components, j=len(record.level_j))
 
-    def _show(self, record: FittedNetwork) -> None:
-        num_hidden, width = record.w_kj.shape
+    def _show(self, record: NetworkWeights) -> None:
+        self._q, width = record, record.w_kj.shape[1]
         self._fitted_model, self.n_features_in_ = self._model(width), width
-        self._q = Network(**vars(record), scales=WeightScales.start(num_hidden, width))
-        self.components_, self.visible_bias_, self.hidden_bias_ = self._q.w_kj, self._q.c_j, self._q.b_k
+        self.components_, self.visible_bias_, self.hidden_bias_ = record.w_kj, record.c_j, record.b_k
 
     def _knows(self, task: Task[SBN], plan: Plan, n: float) -> Knowledge:
         model = task.model
@@ -223,9 +209,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
             n: number of draws.
             rng: a seed, a NumPy generator or None.
         """
-        self._check_fitted()
-        n = check_integer("n", n, low=0, high=10**9)
-        draw = generator("rng", rng)
+        n, draw = self._to_draw(n, rng)
         z_nk = draw.random((n, self.components_.shape[0])) < expit(self.hidden_bias_)
         psi_nj = z_nk @ self.components_ + self.visible_bias_
         return np.asarray(draw.random(psi_nj.shape) < expit(psi_nj), dtype=np.int8)
@@ -281,8 +265,8 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
 
     def _num_steps(self) -> int:
         """Number of steps: given, or planned from epsilon and the sampler."""
-        if self.num_steps is not None:
-            return check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        if (num_steps := self._given_steps()) is not None:
+            return num_steps
         sampling_prob = self._sampler().sampling_prob
         few: int = self._planned()["num_steps"]
         return few if sampling_prob == 1 else max(few, min(math.ceil(_PASSES / sampling_prob), _MOST_STEPS))

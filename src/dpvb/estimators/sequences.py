@@ -16,7 +16,7 @@ from dpvb.core.schedule import Schedule
 from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.symbols import Symbols
-from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Q, Task, generator, if_fitted, unbounded
+from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Q, Task, if_fitted, unbounded
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
@@ -67,16 +67,6 @@ def numbers_of(columns: int | str | Sequence[str] | None, low: Any, high: Any, r
 def range_of_numbers(n_columns: int) -> tuple[float, float]:
     """Public ends of a score of numbers: from that of a uniform guess to 3 nats a column above it."""
     return -math.log(2) * n_columns, (_ABOVE_UNIFORM - math.log(2)) * n_columns
-
-
-def to_draw(n: int, length: int | None, longest: int, rng: Any) -> tuple[int, int, Any]:
-    """How many sequences of nobody are asked for, how long they are, and what they are drawn by; all public.
-
-    Raises:
-        ParameterError: for a number or a length outside its range.
-    """
-    long = check_integer("length", longest if length is None else length, low=1, high=10**6)
-    return check_integer("n", n, low=0, high=10**9), long, generator("rng", rng)
 
 
 class SequencesModel(Model[Any, Any], Protocol):
@@ -214,6 +204,11 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
         if self.named_columns is not None:
             return {"log_likelihood_of_a_point": score}
         return {"log_likelihood_of_a_symbol": score, "perplexity": float(np.exp(-score))}
+
+    def _sequences_to_draw(self, n: int, rng: Any, length: int | None) -> tuple[int, int, np.random.Generator]:
+        """Return how many sequences are asked for, how long they are, and what draws them; all public."""
+        number, draw = self._to_draw(n, rng)
+        return number, check_integer("length", self.max_length if length is None else length, low=1, high=10**6), draw
 
     def _scores(self, rows: Any) -> Floats:
         """Log-probability of each sequence, in units of the columns."""
