@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpvb.data.tables.schema import Schema
 from dpvb.estimators.base import Fitted, PrivateEstimator, load
 from dpvb.guards.errors import DataFormatError, ParameterError, check_path, reason_of
 from dpvb.guards.strangers import parsed_json
@@ -90,29 +89,6 @@ def _study(path: Path, example: str) -> dict[str, Any]:
     if not isinstance(study, dict):
         raise DataFormatError(f"{path}: must be an object of JSON, as in {example}.")
     return study
-
-
-def check_columns(model: Any, names: tuple[str, ...], schema: Schema | None) -> None:
-    """Check that a model's columns are those of the rows of a fit.
-
-    Args:
-        model: a fitted estimator.
-        names, schema: of the features, and where there is one.
-
-    Raises:
-        ParameterError: naming the first that is not.
-    """
-    own = model.schema_
-    if (schema is None) != (own is None):
-        raise ParameterError("prior must be of the same rows: one of both has a dpvb.Schema, or low= and high=.")
-    if schema is not None and own is not None:
-        ours, theirs = ({column.name: column for column in part.columns} for part in (schema, own))
-        if differing := [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]:
-            raise ParameterError(
-                f"prior must have the columns of the fit, each with its range or categories: {differing[0]!r} differs."
-            )
-    if model.feature_names_ != names:
-        raise ParameterError(f"prior must have the features of the fit in their order: {len(names)} of them.")
 
 
 def check_release(name: str, model: Any, fit: PrivateEstimator, *, public: bool) -> None:

@@ -30,7 +30,7 @@ from dpvb.estimators.base import (
     column_names,
     if_fitted,
 )
-from dpvb.estimators.earlier import check_columns, known
+from dpvb.estimators.earlier import known
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import Columns, bounded
 from dpvb.guards.arrays import Floats
@@ -225,10 +225,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
             ParameterError: for other columns, or another row_norm.
         """
         self._check_fitted()
-        check_columns(self, columns.feature_names, columns.schema)
-        asked, had = columns.row_norm, self._columns.row_norm
-        if asked != had:
-            raise ParameterError(f"prior must have the row_norm of the fit, {asked:g}; its own is {had:g}.")
+        columns.check_earlier(self._columns)
         return self._moments, "moments"
 
     def _learned(self, task: Task[ThreeReleases], q: SecondMoments) -> FittedFactors:

@@ -129,7 +129,7 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
 
     def _head(self, per: str, noise_aware: bool) -> TableHead:
         likelihood = self._likelihood
-        model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {self._coefficients.columns}"
+        model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {self._coefficients.listed}"
         return TableHead(
             model, "log rate" if likelihood.is_count else "log odds", per, self._prior, noise_aware, self.privacy_
         )

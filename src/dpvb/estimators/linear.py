@@ -229,7 +229,7 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
 
     def _head(self, per: str, noise_aware: bool) -> TableHead:
         low, high = self.sigma_interval()
-        model = f"Linear regression on {self._coefficients.columns}; sigma {self.sigma_:.4g} [{low:.4g}, {high:.4g}]"
+        model = f"Linear regression on {self._coefficients.listed}; sigma {self.sigma_:.4g} [{low:.4g}, {high:.4g}]"
         if self.sigma_reach_ < self._fitted_response.half:
             model += f", errors counted up to {self.sigma_reach_:.4g}"
         return TableHead(model, "response", per, self._prior, noise_aware, self.privacy_)

@@ -18,7 +18,7 @@ from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import BY_RELEASE, ONE_UNIT, check_width, column_names, unbounded
 from dpvb.estimators.given import Records
-from dpvb.guards.domains import Positive
+from dpvb.guards.domains import Nonnegative, Positive
 from dpvb.guards.errors import DataFormatError, ParameterError
 
 
@@ -88,6 +88,28 @@ class Columns:
         """Names of all features."""
         return self.names or places(self.width)
 
+    def check_earlier(self, earlier: Columns) -> None:
+        """Check that the rows of an earlier fit had these columns, in the same units.
+
+        Raises:
+            ParameterError: naming the first difference.
+        """
+        if (self.schema is None) != (earlier.schema is None):
+            raise ParameterError("prior must be of the same rows: one of both has a dpvb.Schema, or low= and high=.")
+        if self.schema is not None and earlier.schema is not None:
+            ours, theirs = ({column.name: column for column in one.columns} for one in (self.schema, earlier.schema))
+            if differing := [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]:
+                raise ParameterError(
+                    "prior must have the columns of the fit, each with its range or categories: "
+                    f"{differing[0]!r} differs."
+                )
+        if earlier.feature_names != self.feature_names:
+            raise ParameterError(f"prior must have the features of the fit in their order: {self.width} of them.")
+        if earlier.row_norm != self.row_norm:
+            raise ParameterError(
+                f"prior must have the row_norm of the fit, {self.row_norm:g}; its own is {earlier.row_norm:g}."
+            )
+
     def table(self, X: Records, schema: Schema) -> Table:
         """Return rows as a table; numbers without names are in the order of a schema that has numbers only.
 
@@ -127,6 +149,13 @@ class Columns:
         design = Design(X, row_norm=self.row_norm, intercept=intercept, sparse_rows=is_sparse)
         check_width(design.width - (intercept > 0), self.width, self.kind)
         return design
+
+
+@dataclass(frozen=True)
+class FittedColumns(Columns):
+    """The same of a regression, whose delivered rows have a constant for the intercept; 0: there is none."""
+
+    constant: Nonnegative
 
 
 def bounded(X: Records, low: Any, high: Any, row_norm: float | None) -> Any:

@@ -19,7 +19,7 @@ from dpvb.core.plan import Plan
 from dpvb.data.tables.columns import INDICATOR
 from dpvb.data.tables.coordinates import LevelCoding
 from dpvb.data.tables.design import Design
-from dpvb.data.tables.response import BOUNDS, LOGISTIC, Response
+from dpvb.data.tables.response import BOUNDS, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import (
@@ -30,12 +30,11 @@ from dpvb.estimators.base import (
     column_names,
     generator,
 )
-from dpvb.estimators.coefficients import Coefficients, Frame, is_of_a_fit, known_coefficients, stated
-from dpvb.estimators.earlier import check_columns, known
+from dpvb.estimators.coefficients import Coefficients, KnownWeights, is_of_a_fit, known_coefficients, stated
+from dpvb.estimators.earlier import known
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.ranges import Columns, bounded, places
+from dpvb.estimators.ranges import FittedColumns, bounded
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Nonnegative
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
 from dpvb.kernels import linear
@@ -52,13 +51,6 @@ from dpvb.results.figures import Facts, Figure
 from dpvb.results.forecast import Knowledge
 
 RegressionModel = TypeVar("RegressionModel", bound=CurvatureThenScores | FirstOrderDiagonal)
-
-
-@dataclass(frozen=True)
-class FittedColumns(Columns):
-    """The same of a regression, whose delivered rows have a constant for the intercept; 0: there is none."""
-
-    constant: Nonnegative
 
 
 @dataclass(frozen=True)
@@ -175,18 +167,14 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     def _said_of_parameters(self) -> str:
         """What it takes for public of the parameters."""
 
-    def _earlier(
-        self, design: AnyDesign, names: tuple[str, ...] | None, schema: Schema | None
-    ) -> tuple[tuple[NormalLikelihood, ...], str]:
+    def _earlier(self, columns: FittedColumns) -> tuple[tuple[NormalLikelihood, ...], str]:
         """Normal likelihoods of the weights from `prior`, for predictions and for intervals, and their source."""
-        names = names or places(design.width - (design.intercept > 0))
-        response = None if self.prior is None else self._response_of(schema)
-        frame = Frame(design.intercept, design.row_norm, names, schema, response or LOGISTIC)
+        rows = columns, self._response if self.prior is None else self._response_of(columns.schema)
         study, example = "coefficients to (mean, std)", '{"age": [0.03, 0.01]}'
-        data, source = known(self, frame, stated=stated, study=study, example=example)
+        data, source = known(self, rows, stated=stated, study=study, example=example)
         return data or (), source
 
-    def as_prior(self, columns: Frame) -> tuple[tuple[NormalLikelihood, NormalLikelihood], str]:
+    def as_prior(self, columns: tuple[FittedColumns, Response]) -> tuple[KnownWeights, str]:
         """Return what the rows said of the weights, for predictions and for intervals.
 
         Raises:
@@ -194,16 +182,14 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
                 likelihood.
         """
         self._check_fitted()
-        check_columns(self, columns.names, columns.schema)
-        if columns.response.kind == "numeric" and self._given_response != columns.response:
-            asks, has = (f"({one.range[0]:g}, {one.range[1]:g})" for one in (columns.response, self._given_response))
+        rows, response = columns
+        rows.check_earlier(self._columns)
+        asked, had = rows.constant, self._columns.constant
+        if asked != had:
+            raise ParameterError(f"prior must have the intercept of the fit, {asked:g}; its own is {had:g}.")
+        if response.kind == "numeric" and self._given_response != response:
+            asks, has = (f"({one.range[0]:g}, {one.range[1]:g})" for one in (response, self._given_response))
             raise ParameterError(f"prior must have the y_range of the fit, {asks}; its own is {has}.")
-        for name, asked, had in (
-            ("row_norm", columns.row_norm, self._columns.row_norm),
-            ("intercept", columns.constant, self._columns.constant),
-        ):
-            if asked != had:
-                raise ParameterError(f"prior must have the {name} of the fit, {asked:g}; its own is {had:g}.")
         if self._weights.data is None or self._table.data is None:
             full = " with covariance='full'" if hasattr(self, "covariance") else ""
             raise ParameterError(f"prior must be a fit{full}, whose file holds what its rows said.")
@@ -409,7 +395,9 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         schema = X.schema if isinstance(X, Table) else None
         design = self._private(X, y, trials, group, self.row_norm, beside)
         names = X.feature_names if isinstance(X, Table) else column_names(X)
-        earlier, source = self._earlier(design, names, schema)
+        width = design.width - (design.intercept > 0)
+        columns = FittedColumns(type(self).__name__, names, width, schema, design.row_norm, design.intercept)
+        earlier, source = self._earlier(columns)
         model = self._model(design, schema, earlier)
         public = {
             "columns" if schema is None else stated: f"{design.width} columns"
@@ -421,12 +409,9 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             **({"prior": f"the prior: {source}"} if source else {}),
             "parameters": self._said_of_parameters,
         }
-        width = design.width - (design.intercept > 0)
-        columns = FittedColumns(type(self).__name__, names, width, schema, design.row_norm, design.intercept)
         notes = {
             "columns": columns,
             "schema": schema,
-            "constant": design.intercept,
             "prior": source,
             "target": schema.target if schema is not None and y is None else None,
         }
@@ -542,9 +527,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         self._weights, self._table = record.weights, record.table
         self._shift, self._prior_source, self.schema_ = record.shift, record.prior, columns.schema
         self.n_features_in_, self.feature_names_ = columns.width, columns.feature_names
-        self._coefficients = Coefficients(
-            record.table, columns.constant, columns.row_norm, columns.feature_names, columns.schema, record.shift
-        )
+        self._coefficients = Coefficients(record.table, columns, record.shift)
         self.coef_: Floats
         self.intercept_: float
         self.coef_std_: Floats | None
