@@ -226,8 +226,8 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # A name belongs to the module that took it first: a file or a server that says "LDA" means this package's.
-        known = cls.kinds.get(cls.__name__, cls)
-        if not inspect.isabstract(cls) and known.__module__ == cls.__module__:
+        registered = cls.kinds.get(cls.__name__, cls)
+        if not inspect.isabstract(cls) and registered.__module__ == cls.__module__:
             cls.kinds[cls.__name__] = cls
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -344,10 +344,10 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             WallError: if the computation failed behind the wall; the charge stands.
             KeyboardInterrupt: by Ctrl-C; its notes say what was released and charged, and what goes on.
         """
-        known = inspect.signature(self.task).parameters
-        if foreign := [name for name in rows if name not in known]:
-            way_out = " Weights of rows are weights=, with max_weight=, their public bound." * ("weights" in known)
-            raise TypeError(f"{type(self).__name__}.fit takes {', '.join(known)}, but not {foreign[0]}.{way_out}")
+        accepted = inspect.signature(self.task).parameters
+        if foreign := [name for name in rows if name not in accepted]:
+            way_out = " Weights of rows are weights=, with max_weight=, their public bound." * ("weights" in accepted)
+            raise TypeError(f"{type(self).__name__}.fit takes {', '.join(accepted)}, but not {foreign[0]}.{way_out}")
         with Run.current(run, sent=self._sent_run).opened() as run:
             with run.alone():
                 task = self.task(X, y, group=group, **rows)
@@ -422,8 +422,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         """
         number = synthetic_rows.NUM_ROWS if self.num_examples is None else self.num_examples
         number = check_integer("num_rows", number if num_rows is None else num_rows, low=1, high=10**8)
-        own = None if self._opens else getattr(self, "vocabulary", None)
-        words = own if vocabulary is None else vocabulary
+        words = self._public_words(vocabulary)
         rows = synthetic_rows.arguments(
             self, number, schema=schema, vocabulary=words, width=width, responses=responses, grouped=grouped
         )
@@ -438,11 +437,14 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
     def _foreseen(self, **columns: Any) -> tuple[Task[M], Plan]:
         """What a fit would do in declared columns, and its releases as they are calibrated for it."""
-        own = None if self._opens else getattr(self, "vocabulary", None)
-        columns["vocabulary"] = own if columns["vocabulary"] is None else columns["vocabulary"]
+        columns["vocabulary"] = self._public_words(columns["vocabulary"])
         with Run().alone():
             task = self.task(**synthetic_rows.arguments(self, 1, **columns, grouped=False))
         return task, task.plan
+
+    def _public_words(self, vocabulary: Sequence[str] | None) -> Any:
+        """Return a declared vocabulary, else that of the parameters if it is public."""
+        return getattr(self, "vocabulary", None) if vocabulary is None and not self._opens else vocabulary
 
     def _knows(self, task: Task[M], plan: Plan, n: float) -> Knowledge:
         """How well the result is known after a fit to n units under a calibrated plan: of every forecast the source.
@@ -511,24 +513,28 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         Raises:
             ParameterError: if provenance speaks of something else, or in no printable text.
         """
-        told = self._sources()
-        if odd := [name for name, text in told.items() if name not in public or not text or not text.isprintable()]:
+        sources = self._sources()
+        if odd := [name for name, text in sources.items() if name not in public or not text or not text.isprintable()]:
             raise ParameterError(
                 f"provenance must say in short texts where {', '.join(public)} come from, as {{name: text}} or "
                 f"'name=text; name=text', got {odd[0] or self.provenance!r}."
             )
         return [
             what
-            if "; source: " in what and name not in told
-            else f"{what}; source: {told.get(name, 'stated by the caller')}"
+            if "; source: " in what and name not in sources
+            else f"{what}; source: {sources.get(name, 'stated by the caller')}"
             for name, what in public.items()
         ]
 
     def _sources(self) -> dict[str, str]:
         """Where public inputs come from, by their names; an empty name for what says nothing of the kind."""
-        given = self.provenance or {}
+        provenance = self.provenance or {}
         try:
-            parts = [part.split("=", 1) for part in given.split(";")] if isinstance(given, str) else given.items()
+            parts = (
+                [part.split("=", 1) for part in provenance.split(";")]
+                if isinstance(provenance, str)
+                else provenance.items()
+            )
             return {name.strip(): text.strip() for name, text in parts}
         except (AttributeError, TypeError, ValueError):
             return {"": ""}
@@ -538,8 +544,8 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         if self.noise_multiplier is None:
             method = run.method(self.accountant, relative.events())
             return calibrated(relative, epsilon=self.epsilon, delta=self.delta, accountant=method)
-        given = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
-        return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
+        multiplier = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
+        return check_budget(relative.scaled(multiplier), epsilon=self.epsilon, delta=self.delta)
 
     def _run(self, task: Task[M], run: Run, *, rehearses: bool = False) -> tuple[Task[M], Q]:
         """Run a task's plan on its data, here or on a cluster; returns the task as it ended, and q; sets `privacy_`.
@@ -628,8 +634,8 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         """
         self.privacy_ = statement
         counts = statement.counts
-        told = statement.num_examples is not None or statement.delta > doubts.MOST_DELTA  # before it was spent
-        if counts is not None and statement.epsilon < math.inf and not told:
+        warned = statement.num_examples is not None or statement.delta > doubts.MOST_DELTA  # before it was spent
+        if counts is not None and statement.epsilon < math.inf and not warned:
             doubts.warn_of_count(statement.delta, unit=statement.unit, count=counts.at_least, stacklevel=5)
         if counts is not None and counts.are_few:
             warnings.warn(
@@ -655,9 +661,9 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
     def _facts(self, model: M) -> dict[str, Any]:
         """What a fit shares with the one that continues it: every parameter, and all that the model declares."""
-        given = self.get_params(deep=False)
-        plain = _plain(given)
-        others = told({name: value for name, value in given.items() if name not in plain})
+        params = self.get_params(deep=False)
+        plain = _plain(params)
+        others = told({name: value for name, value in params.items() if name not in plain})
         return {"model": type(self).__name__, "params": plain, "others": others, "learned": declared(model)}
 
     @staticmethod
@@ -742,10 +748,10 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
     def _parameters(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
         """The parameters that somebody chose, and the others, in Python's words."""
-        given = {name: pages.shortened(value) for name, value in self.get_params(deep=False).items()}
+        values = {name: pages.shortened(value) for name, value in self.get_params(deep=False).items()}
         defaults = {one.name: pages.shortened(one.default) for one in inspect.signature(type(self)).parameters.values()}
-        chosen = tuple((name, value) for name, value in given.items() if value != defaults[name])
-        return chosen, tuple((name, value) for name, value in given.items() if value == defaults[name])
+        chosen = tuple((name, value) for name, value in values.items() if value != defaults[name])
+        return chosen, tuple((name, value) for name, value in values.items() if value == defaults[name])
 
     def _repr_html_inner(self) -> str:
         """The estimator for a notebook, where `sklearn.set_config` leaves diagrams on: parameters, and the promise."""
@@ -835,8 +841,8 @@ def unbounded(needed: str, got: str, *ways: str) -> ParameterError:
         needed, got: names of parameters, in words.
         ways: the ways out.
     """
-    told = "; ".join(f"({number}) {way}" for number, way in enumerate(ways, start=1))
-    return ParameterError(f"X needs a public bound on its numbers, {needed}, got {got}. Ways out: {told}.")
+    ways_out = "; ".join(f"({number}) {way}" for number, way in enumerate(ways, start=1))
+    return ParameterError(f"X needs a public bound on its numbers, {needed}, got {got}. Ways out: {ways_out}.")
 
 
 def column_names(X: Records) -> tuple[str, ...] | None:
@@ -930,8 +936,7 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
     try:
         place = stored.facts.get("class")
         kind: Any = PrivateEstimator.kinds.get(stored.kind) if place is None else imported(place)
-        known = inspect.isclass(kind) and issubclass(kind, PrivateEstimator)
-        if not known:
+        if not (inspect.isclass(kind) and issubclass(kind, PrivateEstimator)):
             raise ModelFileError(
                 f"{os.fspath(path)}: holds a {place or stored.kind!r}, which this version does not know. If it is a "
                 "class of your own, import its module first."
@@ -943,7 +948,7 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
         restored.privacy_ = PrivacyStatement.from_dict(stored.facts["privacy"])
         restored.n_iter_ = check_integer("steps", stored.facts["steps"], low=0)
         with np.errstate(all="ignore"):  # Checks find what overflows.
-            record = trees.read(kind.record, stored.facts["learned"], stored.arrays)
+            record: Any = trees.read(kind.record, stored.facts["learned"], stored.arrays)
             restored._check(record)
             restored._keep(record)
         if "audit" in stored.facts:

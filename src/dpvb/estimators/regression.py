@@ -169,10 +169,11 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
 
     def _earlier(self, columns: FittedColumns) -> tuple[tuple[NormalLikelihood, ...], str]:
         """Normal likelihoods of the weights from `prior`, for predictions and for intervals, and their source."""
-        rows = columns, self._response if self.prior is None else self._response_of(columns.schema)
+        if self.prior is None:
+            return (), ""
+        rows = columns, self._response_of(columns.schema)
         study, example = "coefficients to (mean, std)", '{"age": [0.03, 0.01]}'
-        data, source = known(self, rows, stated=stated, study=study, example=example)
-        return data or (), source
+        return known(self, rows, stated=stated, study=study, example=example)
 
     def as_prior(self, columns: tuple[FittedColumns, Response]) -> tuple[KnownWeights, str]:
         """Return what the rows said of the weights, for predictions and for intervals.
