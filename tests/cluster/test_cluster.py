@@ -45,7 +45,7 @@ from dpvb.data.tables.ranged import Numeric
 from dpvb.errors import DataFormatError, ParameterError, WallError
 from dpvb.estimators.base import Task
 from dpvb.estimators.generalized_linear import BinomialRegression
-from dpvb.version import __version__
+from dpvb.guards.version import __version__
 
 RNG = np.random.default_rng(0)
 WIDTH, NUMBER = 12, 203

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpvb.core.blocks import PHASES, Block, Phase
 from dpvb.core.counting import COUNTED, COUNTS, SHORTENED, Counts
-from dpvb.core.released import Receipt, Released
+from dpvb.core.released import Released, ReleaseReceipt
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import PrivacyError
 
@@ -38,7 +38,7 @@ class Estimate:
     _mass: Mapping[str, float] = field(default_factory=dict)
     seal: InitVar[object] = None
     rho: float = 1.0
-    receipt: Receipt | None = None
+    receipt: ReleaseReceipt | None = None
     phase: Phase = "first"
 
     def __post_init__(self, seal: object) -> None:

@@ -13,7 +13,7 @@ from scipy.special import ndtri
 
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.events import Events
-from dpvb.data.sequences.numbers import Numbers
+from dpvb.data.sequences.numbers import Points
 from dpvb.estimators.base import PrivateEstimator, Task, generator, if_fitted
 from dpvb.estimators.given import Records
 from dpvb.estimators.sequences import SequenceModel, numbers_of, range_of_numbers
@@ -28,7 +28,7 @@ from dpvb.results import trees
 from dpvb.results.figures import Curves, Figure, Grid, Intervals
 from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import GroupTable, Line, head
-from dpvb.rows.sequences import NumberRows
+from dpvb.rows import NumberRows
 
 # Points, synthetic sequences and columns in a report; systems of the posterior that bands are made of.
 _DRAWN_POINTS, _DRAWN, _MOST_COLUMNS, _OF_BANDS = 100, 5, 12, 25
@@ -266,7 +266,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         lines += ["", "In brackets: 95% intervals, noise counted in."]
         return "\n".join(line.rstrip() for line in lines)
 
-    def _content(self) -> Numbers:
+    def _content(self) -> Points:
         return numbers_of(self.columns, self.low, self.high, self.row_norm)
 
     def _model(self) -> linear_dynamical.LinearDynamical:
@@ -276,7 +276,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
             len(numbers), self.n_states, self.window, self.clip, self.max_length, numbers.reach
         )
 
-    def _public_content(self) -> Numbers:
+    def _public_content(self) -> Points:
         return self._numbers_
 
     @property

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from dpvb.data.shards import paths_of
 from dpvb.data.tables.design import Design
-from dpvb.data.tables.matrices import Matrix, as_matrix
+from dpvb.data.tables.matrices import RowMatrix, as_matrix
 from dpvb.data.tables.ranged import Numeric
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
@@ -42,7 +42,7 @@ def places(width: int) -> tuple[str, ...]:
     return tuple(f"x{j}" for j in range(width))
 
 
-def in_order(matrix: Matrix, schema: Schema) -> Table:
+def in_order(matrix: RowMatrix, schema: Schema) -> Table:
     """A matrix as a table, its columns in the order of a schema."""
     names = [column.name for column in schema.own_columns]
     return Table(dict(zip(names, matrix.columns(), strict=True)), schema)

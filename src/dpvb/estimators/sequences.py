@@ -14,7 +14,7 @@ from dpvb.core.model import Model
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import Schedule
 from dpvb.data.sequences.events import Events
-from dpvb.data.sequences.numbers import Numbers
+from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Q, Task, if_fitted, unbounded
 from dpvb.estimators.given import Records, Responses
@@ -50,7 +50,7 @@ def of_a_place(score_n: Floats, rows: Any) -> Floats:
     return np.where(length_n > 0, score_n / np.maximum(length_n, 1), np.nan)
 
 
-def numbers_of(columns: int | str | Sequence[str] | None, low: Any, high: Any, row_norm: float | None) -> Numbers:
+def numbers_of(columns: int | str | Sequence[str] | None, low: Any, high: Any, row_norm: float | None) -> Points:
     """Columns of numbers with their public bounds.
 
     Raises:
@@ -61,7 +61,7 @@ def numbers_of(columns: int | str | Sequence[str] | None, low: Any, high: Any, r
     if low is None and high is None and row_norm is None:
         way = "low= and high=, the range of each column that you know without looking at the data"
         raise unbounded("low and high or row_norm", "none", way, ONE_UNIT)
-    return Numbers(columns, low, high, row_norm)
+    return Points(columns, low, high, row_norm)
 
 
 def range_of_numbers(n_columns: int) -> tuple[float, float]:
@@ -128,10 +128,10 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
     def named_columns(self) -> tuple[str, ...] | None:
         """Names of the columns of bits or numbers; None for symbols."""
         content = self._content()
-        return content.names if isinstance(content, Numbers) else None
+        return content.names if isinstance(content, Points) else None
 
     @abstractmethod
-    def _content(self) -> Symbols | Numbers:
+    def _content(self) -> Symbols | Points:
         """What the sequences are made of."""
 
     @abstractmethod
@@ -232,10 +232,10 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
         """Sequences of a public long table."""
         return self._sound(of_events(events, self._public_content()))
 
-    def _public_content(self) -> Symbols | Numbers:
+    def _public_content(self) -> Symbols | Points:
         """What the sequences of the fit were made of."""
         content = self._content()
-        return content if isinstance(content, Numbers) else Symbols(self.symbols_)
+        return content if isinstance(content, Points) else Symbols(self.symbols_)
 
     def _sound(self, rows: Any) -> Any:
         """Sequences that the caller may see, of public symbols alone."""
@@ -315,5 +315,5 @@ def of_events(events: Events, content: Any) -> Any:
     """Public sequences of a long table, a row each, without their persons."""
     parts: list[Any] = [chunk.rows for chunk in events.sequences(content).chunks()]
     length_n = np.concatenate([np.zeros(0, np.int64), *(np.diff(part.indptr) for part in parts)])
-    held = [part.value_td if isinstance(content, Numbers) else part.code for part in parts]
+    held = [part.value_td if isinstance(content, Points) else part.code for part in parts]
     return content.made(np.append(0, np.cumsum(length_n)), np.concatenate([content.encoded([]), *held]))

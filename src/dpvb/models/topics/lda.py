@@ -44,7 +44,7 @@ from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics import prior
 from dpvb.models.topics.kernel import Factored
 from dpvb.models.topics.prior import TopicPrior
-from dpvb.rows.documents import CountRows
+from dpvb.rows import CountRows
 
 LengthRule = Literal["truncate", "rescale", "resample"]
 LENGTH_RULES: Final[tuple[LengthRule, ...]] = get_args(LengthRule)
