@@ -83,7 +83,7 @@ def test_every_parameter_of_an_estimator_is_an_option_with_its_docstrings_help(n
 
 def test_types_are_those_of_the_annotations() -> None:
     lda, logistic = parameters("lda"), parameters("logistic")
-    assert [lda[name].type.name for name in ("tol", "max_iter", "read", "clip", "random_state")] == [
+    assert [lda[name].type.name for name in ("tol", "max_iter", "estimate", "clip", "random_state")] == [
         *("float", "integer", "text", "float", "integer"),
     ]
     assert lda["fixed_work"].is_flag

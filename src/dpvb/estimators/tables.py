@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from dpvb.data.tables.mixed import Layout
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
-from dpvb.estimators.base import PrivateEstimator
+from dpvb.estimators.base import M, PrivateEstimator, Q
 from dpvb.guards.errors import DataFormatError, ParameterError, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.mixtures.components import MixedColumns
@@ -24,7 +24,7 @@ from dpvb.rows import MixedRows
 
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class TableModel(PrivateEstimator):
+class TableModel(PrivateEstimator[M, Q]):
     """A model of groups or classes of the rows of a table.
 
     Args:
