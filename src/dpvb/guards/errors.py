@@ -28,6 +28,10 @@ class LostInNoiseWarning(DpvbWarning):
     """The result of a fit is mostly noise, by a forecast before its charge or by its released numbers."""
 
 
+class NotSettledWarning(DpvbWarning):
+    """The scores of a model of one's own still led far away after its last step; the charge stands."""
+
+
 class FewWordsWarning(DpvbWarning):
     """A fit that was to find its words found few, as was released; its charge stands."""
 
