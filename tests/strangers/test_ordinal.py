@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 
 import dpvb
 from dpvb import federated
+from dpvb.audit import audit
 from dpvb.cli import app
 from dpvb.data import Design, Numeric, Response, Schema, Table, Target
 from dpvb.errors import NotSettledWarning, ParameterError, PrivacyError
@@ -185,6 +186,7 @@ def test_it_goes_to_a_file_and_back(fitted: Any, tmp_path: Path) -> None:
     again = dpvb.load(tmp_path / "m.dpvb")
     assert again.intervals() == fitted.intervals()
     assert (again.response, again.privacy_) == (LEVELS, fitted.privacy_)
+    assert "columns = ('a', 'b', 'c', 'd')" in " ".join(str(fitted.privacy_).split())
     assert again.score(*people(500, 1), public=True) == fitted.score(*people(500, 1), public=True)
 
 
@@ -298,6 +300,28 @@ def test_labels_and_what_they_may_be_go_together(options: Any, y: bool, said: st
     x_nd, y_n = people(50)
     with pytest.raises(ParameterError, match=said):
         odds(**options).fit(x_nd, y_n if y else None)
+
+
+def test_every_label_is_tried_before_anything_is_spent(tmp_path: Path) -> None:
+    """A model of three levels with four labels: the error names the label and the cause, and nothing is charged."""
+    x_nd, y_n = people(50)
+    with dpvb.Ledger(tmp_path / "budget.db") as ledger:
+        ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.0, delta=1e-6)
+        with pytest.raises(ParameterError, match=r"e_step on a row of zeros.* with y = .*'best'.* gave IndexError"):
+            odds(model=ProportionalOdds(COLUMNS, 3)).fit(x_nd, y_n, run=dpvb.Run(ledger=ledger, dataset="people"))
+        assert ledger.remaining("people").num_charges == 0
+
+
+def test_a_check_that_fails_names_the_record_and_the_cause() -> None:
+    def source(matrix: np.ndarray, person: Any = None) -> Design:
+        return Design(matrix[:, 1:], matrix[:, 0], response=replace(LEVELS, classes=(0, 1, 2, 3)), group=person)
+
+    def ordinary(rng: np.random.Generator, n: int) -> np.ndarray:
+        return np.column_stack([rng.integers(0, 4, n), rng.uniform(-0.5, 0.5, (n, 4))])
+
+    case = Case("ordinal", ProportionalOdds(COLUMNS, 3), source, ordinary, np.ones((3, 5)), responses=1)
+    found = {check.measured for check in audit(case).findings}
+    assert any(re.search(r"ordinary records: record \d+, \[3, .*\], gives IndexError: index 3 ", one) for one in found)
 
 
 @pytest.mark.parametrize("method", ["m_step", "finished"])

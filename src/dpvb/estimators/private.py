@@ -352,7 +352,7 @@ class Private(PrivateEstimator):
         return response
 
     def _source(self, X: Any, y: Responses, group: Iterable[object] | None) -> tuple[Source[Any], Source[Any]]:
-        """The rows that are given, and a row of zeros that is nobody's."""
+        """The rows that are given, and rows of zeros that are nobody's, one for each label or end of the range of y."""
         if all(hasattr(type(X), name) for name in ("chunks", "count")) and hasattr(X, "unit"):
             if group is not None:
                 raise ParameterError("group must be None with a source: it says itself what its units are.")
@@ -385,12 +385,21 @@ class Private(PrivateEstimator):
         else:
             row_norm = self.row_norm
             design = Design(X, y, response=response or LOGISTIC, row_norm=row_norm, group=group)
-        answer = None if response is None else response.decode(np.zeros(1))
-        person = None if design.unit == Design.row else [0]
-        zero_nd = np.zeros((1, design.width))
+        answer = None if response is None else _answers(response)
+        number = 1 if answer is None else len(answer)
+        person = None if design.unit == Design.row else range(number)
+        zero_nd = np.zeros((number, design.width))
         zeros = Design(zero_nd, answer, response=response or LOGISTIC, row_norm=row_norm, group=person)
         rows, nobody = (ModelRows(one, response is not None) for one in (design, zeros))
         return rows, nobody
+
+
+def _answers(response: Response) -> NDArray[Any]:
+    """Every label that a response may be, or both ends of its range: a row of zeros is tried with each."""
+    if response.kind in ("logistic", "classes"):
+        return np.asarray(response.decode(np.arange(len(response.classes)) + 0.0))
+    ends = [-1.0, 1.0] if response.kind == "numeric" else [0.0, float(response.max_count)]
+    return np.asarray(response.decode(np.array(ends)))
 
 
 class _RowFacts(NamedTuple):

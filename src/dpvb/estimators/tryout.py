@@ -1,4 +1,4 @@
-"""A tryout: a fit to one row of zeros, which is nobody's, before anything is spent.
+"""A tryout: a fit to rows of zeros, which are nobody's, one for each label that is declared, before anything is spent.
 
 What fails there does so whatever the data are: the model's code, its declarations, the width of its rows. So the error
 says all of it. The real fit would fail behind the wall, after it was charged, and tell no reason.
@@ -69,7 +69,7 @@ def try_out(task: Task, nobody: Source[Any], keep: Asked, show: Asked, score: Sc
 
     Args:
         task: what a fit would do.
-        nobody: one row of zeros, as the task's source would give it; no chunk, where none can be made up.
+        nobody: rows of zeros with each label, as the source of the task has them; no chunk: none can be made up.
         keep: raises for a q that no file can hold.
         show: raises for a q of which the model cannot show what it defines.
         score: raises for rows, at a q, that cannot be scored; None: the model scores none.
@@ -99,9 +99,11 @@ def _fit(task: Task, plan: Plan, nobody: Source[Any], keep: Asked, show: Asked, 
         q = model.init(generator("seed", 0))
     if (fault := domains.outside(q)) is not None:
         raise ParameterError(f"model must start from a q that the wall answers: {fault}.")
+    # Each made-up unit by itself, so that an error names its label; then none.
     batches = [
-        batch for chunk in nobody.chunks() for batch in (chunk, chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)))
+        chunk.select(np.arange(chunk.num_units) == unit) for chunk in nobody.chunks() for unit in range(chunk.num_units)
     ]
+    batches += [chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)) for chunk in nobody.chunks()]
     s = Estimate.empty(model.blocks, task.projection)
     for t, release in enumerate(plan, start=1):
         for batch in batches:
@@ -153,7 +155,11 @@ def _ask(task: Task, q: object, release: Release, batch: Chunk[Any]) -> None:
 def _rows(batch: Chunk[Any], task: Task) -> str:
     width = task.notes["width"]
     columns = "" if width is None else f", with {width} features as in X,"
-    return f"{'a row of zeros' if batch.num_units else 'no rows'}{columns}"
+    response = task.notes.get("response")
+    label = ""
+    if batch.num_units and response is not None:
+        label = f" with y = {response.decode(batch.rows.y_n[:1])[0]!r}"
+    return f"{'a row of zeros' if batch.num_units else 'no rows'}{columns}{label}"
 
 
 def _shown(form: object) -> str:
