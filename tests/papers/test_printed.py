@@ -180,7 +180,7 @@ def test_eigenvalues_are_lifted_in_the_mean_of_each_release() -> None:
 @BOTH
 def test_belief_network_follows_the_print(how: str) -> None:
     rng = np.random.default_rng(2)
-    y_nj, k, j, n = (rng.random((60, 6)) < 0.4).astype(float), 3, 6, 60
+    y_nj, k, j = (rng.random((60, 6)) < 0.4).astype(float), 3, 6
     model = VIPSNetwork(k, j, n_rows=60.0, sweeps=2, prior_variance=4.0, start_std=0.5, **STEPS)
     q, rtol = learned(model, BinaryMatrix(y_nj), how)
     n_bar = dict(model.init(dpvb_random(3)).n_bar)
@@ -205,12 +205,12 @@ def test_belief_network_follows_the_print(how: str) -> None:
             g_k = np.sqrt(n_bar["bb"])
             xi_b_k = np.where(g_k > 0, np.tanh(g_k / 2) / np.where(g_k > 0, 2 * g_k, 1.0), 0.25)
             terms = {"z": pi_k - 0.5, "xi_b": xi_b_k, "y": y_j - 0.5, "xi": xi_j, "xi_z": np.outer(xi_j, pi_k)}
-            terms |= {"y_z": np.outer(y_j, pi_k), "xi_zz": xi_j[:, None, None] * zz_kk}
+            terms |= {"y_z": np.outer(y_j - 0.5, pi_k), "xi_zz": xi_j[:, None, None] * zz_kk}
             sums = {name: sums[name] + terms[name] for name in sums}
         prior: dict[str, Any] = {"xi_b": 0.25, "xi": 0.25, "xi_zz": scales.precision_kj.T[:, :, None] * np.eye(k)}
         nu = {name: (1 - rho(t)) * nu[name] + rho(t) * (prior.get(name, 0.0) + sums[name]) for name in nu}
         sigma_jkk = np.linalg.inv(nu["xi_zz"])
-        pull_jk = nu["y_z"] - 0.5 * (nu["z"] + n / 2) - c_j[:, None] * nu["xi_z"]
+        pull_jk = nu["y_z"] - c_j[:, None] * nu["xi_z"]
         w_jk = np.einsum("jkl,jl->jk", sigma_jkk, pull_jk)
         c_j, b_k = (nu["y"] - (nu["xi_z"] * w_jk).sum(axis=1)) / nu["xi"], nu["z"] / nu["xi_b"]
         ww_jkk = sigma_jkk + w_jk[:, :, None] * w_jk[:, None, :]

@@ -97,6 +97,10 @@ class VIPS(Model):
         """One release, N s̃, brought into its domain before it is averaged; as it is, unless the paper says more."""
         return release
 
+    def projected(self, s: Estimate) -> Mapping[str, Floats]:
+        """N s̃ of every block: its release, projected."""
+        return {name: self.project(name, s.read(name)) for name in self.blocks}
+
     def start(self, rng: np.random.Generator) -> tuple[Mapping[str, Floats], Mapping[str, Any]]:
         """ν̃⁽⁰⁾, and n̄ where its prior needs it."""
         return self.prior({}), {}
@@ -115,7 +119,7 @@ class VIPS(Model):
         t = q.t + 1
         rho_t = (self.learning_offset + t) ** -self.learning_decay
         prior = self.prior(q.n_bar)
-        fresh = {name: prior[name] + self.project(name, s.read(name)) for name in self.blocks}
+        fresh = {name: prior[name] + sums for name, sums in self.projected(s).items()}
         nu = {name: (1 - rho_t) * q.nu[name] + rho_t * fresh[name] for name in fresh}
         return VIPSState(t, nu, self.expected(nu, q.n_bar))
 

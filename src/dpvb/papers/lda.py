@@ -93,7 +93,6 @@ class VIPSTopics(VIPS):
             word_power=0.0,
             doc_topic_prior=self.alpha,
             topic_word_prior=self.eta,
-            read="project",
             tol=0.0,
             max_iter=self.local_iterations,
         )
