@@ -207,3 +207,24 @@ def test_pictures_are_of_the_results_that_are_there() -> None:
     """`python -m benchmarks.pictures` draws them anew."""
     for name in pictures.PICTURES:
         assert pictures.digest(name) in (pictures.FOLDER / f"{name}.svg").read_text(), name
+
+
+#: Words that say that something follows a paper's order of operations.
+FAITHFUL = re.compile(r"\b(as printed|as published|as the papers do|the papers' way)\b")
+#: Where they may stand without naming `dpvb.papers`: what is printed is quoted there, or compared with printed numbers.
+QUOTES = ("docs/papers.md", "docs/method.md", "src/dpvb/accounting/papers.py")
+
+
+def test_what_is_called_as_printed_is_compared_with_the_print() -> None:
+    """Outside `dpvb.papers` the words name it; within, a few lines of NumPy that follow the print test the file."""
+    compared = (ROOT / "tests" / "papers" / "test_printed.py").read_text()
+    for path in (ROOT / "src" / "dpvb" / "papers").glob("[!_]*.py"):
+        if FAITHFUL.search(path.read_text()):
+            assert f"from dpvb.papers.{path.stem} import" in compared, path
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    files = [path for path in (ROOT / "src" / "dpvb").rglob("*.py") if path.parent.name != "papers"]
+    for path in [*pages, *files]:
+        if str(path.relative_to(ROOT)) not in QUOTES:
+            for paragraph in re.split(r"\n\s*\n", path.read_text()):
+                if FAITHFUL.search(paragraph):
+                    assert "dpvb.papers" in paragraph, (path, paragraph)

@@ -26,8 +26,8 @@ s̄_7                 block "xi_zz": J symmetric K × K matrices, of each the up
 ==================  ===============================================================================================
 
 Corrected: (77) is printed with ½ on the term ⟨ξ⟩⟨z⟩ᵀ⟨W⟩, and q(ξ_jk) of Appendix C without ⟨φ_k⟩; with either the
-evidence bound falls. (68) to (73) are the norms of one example's statistics, without the factor 2 of (16); the wall
-accounts for the distance between two examples.
+evidence bound falls. (68) to (73) cite (16) without its factor 2; they hold as entries are within [0, 1] or [0, ¼]. The
+wall clips to them, and accounts for the distance between two examples.
 """
 
 from __future__ import annotations
