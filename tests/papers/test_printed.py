@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import math
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +24,7 @@ from dpvb.guards.errors import ParameterError
 from dpvb.models.topics.lda import to_length
 from dpvb.papers.belief_network import VIPSNetwork
 from dpvb.papers.binomial_likelihoods import VIPSRegression
-from dpvb.papers.conjugate_exponential import VIPS, BetaBernoulli
+from dpvb.papers.conjugate_exponential import BetaBernoulli
 from dpvb.papers.dp_sgd import DPSGDLogistic
 from dpvb.papers.lda import VIPSTopics
 from dpvb.papers.logistic_regression import VIPSLogistic
@@ -288,10 +292,26 @@ def test_settings_outside_their_range_are_refused(fields: dict[str, Any]) -> Non
 
 
 def test_the_package_imports_none_of_them() -> None:
-    import subprocess
-    import sys
-
+    """What within the package imports them is a law of the architecture: `test_nothing_imports_the_papers`."""
     code = "import dpvb, sys; print([name for name in sys.modules if name.startswith('dpvb.papers')])"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "[]"
-    assert issubclass(VIPSLogistic, VIPS)
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"
+
+
+#: What the page of models of one's own names, and types of rows and arrays.
+PUBLIC = {"dpvb", "dpvb.errors", "dpvb.kernels.linear", "dpvb.core.contributions", "dpvb.guards.domains"}
+TYPES = {"dpvb.guards.arrays", "dpvb.rows.binary", "dpvb.rows.documents", "dpvb.rows.regression"}
+#: Parts that our own methods have in common with the print: packed matrices, ⟨ξ⟩, documents, the prior of weights.
+SHARED = {
+    "binomial_likelihoods": {"dpvb.core.blocks", "dpvb.models.expfam"},
+    "belief_network": {"dpvb.core.blocks", "dpvb.models.expfam", "dpvb.models.belief_network.beta_normal"},
+    "lda": {"dpvb.models.topics.lda"},
+}
+
+
+def test_the_algorithms_are_models_of_ones_own() -> None:
+    for path in Path(dpvb.__file__).parent.joinpath("papers").glob("[!_]*.py"):
+        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        homes = {node.module for node in nodes if (node.module or "").split(".")[0] == "dpvb"}
+        own = {home for home in homes if home and home.startswith("dpvb.papers.")}
+        assert homes - own - PUBLIC - TYPES == SHARED.get(path.stem, set()), path

@@ -41,12 +41,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dpvb.core.blocks import Block, pack_symmetric, triangle, unpack_symmetric
+from dpvb import Block, Estimate, Kron, Rows
+from dpvb.core.blocks import pack_symmetric, triangle, unpack_symmetric
 from dpvb.core.contributions import Contributions, Grid, check_shape, upper_norms
-from dpvb.core.estimate import Estimate
-from dpvb.core.forms import Kron, Rows
+from dpvb.errors import check_integer, check_number
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.guards.errors import check_integer, check_number
 from dpvb.kernels.linear import product
 from dpvb.models.belief_network.beta_normal import WeightScales
 from dpvb.models.expfam import polya_gamma_expectedstats

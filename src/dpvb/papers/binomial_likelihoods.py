@@ -35,11 +35,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpvb.core.blocks import Block, unpack_symmetric
+from dpvb import Block, Gram, Rows
+from dpvb.core.blocks import unpack_symmetric
 from dpvb.core.contributions import Contributions
-from dpvb.core.forms import Gram, Rows
+from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.kernels.linear import product
 from dpvb.models.expfam import polya_gamma_expectedstats
 from dpvb.papers.conjugate_exponential import VIPS

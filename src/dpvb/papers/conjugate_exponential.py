@@ -38,14 +38,11 @@ from typing import Any
 import numpy as np
 from scipy.special import digamma
 
-from dpvb.core.blocks import Block
+from dpvb import Block, Estimate, Model, Rows
 from dpvb.core.contributions import Contributions
-from dpvb.core.estimate import Estimate
-from dpvb.core.forms import Rows
+from dpvb.errors import check_integer, check_number
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative
-from dpvb.guards.errors import check_integer, check_number
-from dpvb.models.base import Model
 
 
 @dataclass(frozen=True)

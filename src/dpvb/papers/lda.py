@@ -34,10 +34,10 @@ from typing import Any
 import numpy as np
 from scipy.special import digamma
 
-from dpvb.core.blocks import Block
+from dpvb import Block
 from dpvb.core.contributions import Contributions
+from dpvb.errors import check_integer, check_number
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import check_integer, check_number
 from dpvb.models.topics.lda import LDAModel, Topics
 from dpvb.papers.conjugate_exponential import VIPS
 from dpvb.rows.documents import CountRows

@@ -36,15 +36,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, log_expit
 
-from dpvb.core.blocks import Block
+from dpvb import Block, Estimate, Gram, Model, Rows
 from dpvb.core.contributions import Contributions
-from dpvb.core.estimate import Estimate
-from dpvb.core.forms import Gram, Rows
+from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Symmetric
-from dpvb.guards.errors import ParameterError
 from dpvb.kernels.linear import product
-from dpvb.models.base import Model
 from dpvb.rows.regression import DesignRows
 
 # Nodes of the Gauss-Hermite rule for ⟨σ(ψ)⟩; 32 leave an error of 1e-8 for ψ of standard deviation 3.

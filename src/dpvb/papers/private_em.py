@@ -30,16 +30,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpvb.core.blocks import Block
+from dpvb import Block, Estimate, Gram, Kron, Model, Rows, Schedule
 from dpvb.core.contributions import Contributions
-from dpvb.core.estimate import Estimate
-from dpvb.core.forms import Gram, Kron, Rows
-from dpvb.core.schedule import Schedule
+from dpvb.errors import check_integer
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Positive, Positives, Symmetric
-from dpvb.guards.errors import check_integer
 from dpvb.kernels.linear import product
-from dpvb.models.base import Model
 
 # c: the constant beside a row, by which rows are counted.
 _CONSTANT = 0.4
