@@ -54,7 +54,7 @@ def fitted(size: int, sigma: float, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def figure_7(*, cached: bool = False) -> None:
+def figure_7() -> None:
     """Accuracy by mini-batch size, without noise, by the moments accountant and by strong composition."""
     rows = 60_000
     print("\n### Belief network: Figure 7\n")
@@ -71,6 +71,6 @@ def figure_7(*, cached: bool = False) -> None:
         spent = accounting.epsilon(noise_multiplier=SIGMA, **plan)
         columns = []
         for sigma in (0.0, SIGMA, strong):
-            result = remembered({"size": size, "sigma": sigma, "seed": 0}, None if cached else fitted)
+            result = remembered({"size": size, "sigma": sigma, "seed": 0}, fitted)
             columns.append(f"{result['accuracy']:.4f}" if result else "-")
         row(f"{size:,}", f"{PRINTED[size]}", f"{spent:.4f}", *columns, f"{strong:.3f}")

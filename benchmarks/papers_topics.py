@@ -1,4 +1,4 @@
-"""Algorithm 3 on Wikipedia: Figures 2 and 3 and Table 1 of the journal version, and those of the two other papers."""
+"""Algorithm 3 on Wikipedia: Figures 2 and 3 and Table 1 of the journal version, and the extended abstract's."""
 
 import math
 import os
@@ -30,14 +30,14 @@ DELTA = 1e-4
 #: σ and S of Figure 2; ε of Figure 3 and Table 1, whose cell is σ = 1.24, S = 20,000.
 SIGMAS, SIZES = (1.0, 1.1, 1.24, 1.5, 2.0), (5_000, 10_000, 20_000)
 SEEDS = range(5)
+#: K.
+TOPICS = 50
 #: Documents are brought to this length (journal version, section 4.2).
 LENGTH = 500
 #: Top words by topic in Table 1, and topics of it.
 TOP, SHOWN = 10, 3
 #: Printed in Table 1: mass of the first word of topic 35, "station", by method.
 PRINTED_MASS = {"no privacy": 0.0846, "moments accountant": 0.0318, "strong composition": 0.0118}
-#: First version, Figure 3: the mini-batch size that takes minutes here; K, ε, documents that are seen.
-FIRST_SIZE, FIRST_TOPICS, FIRST_EPSILON, FIRST_SEEN = 400, 100, 1.0, 160_000
 
 
 @cache
@@ -78,7 +78,6 @@ def fitted(
     sigma: float = 1.24,
     clip: float = 0.1,
     offset: float = 1.0,
-    n_components: int = 50,
     fixed: bool = False,
     watched: bool = False,
     seed: int = 0,
@@ -92,16 +91,13 @@ def fitted(
         sigma: noise standard deviation over the bound on a document; 0: no noise.
         clip: a; 1: no clipping.
         offset: τ₀.
-        n_components: K.
         fixed: batches of fixed size and replace-one neighbours, as in the extended abstract; else Poisson batches.
         watched: whether the perplexity is measured at every step, and the top words are kept.
         seed: of the start.
     """
     train = corpus()[: corpus().shape[0] - HELD_OUT][:rows]
     kind = WatchedTopics if watched else VIPSTopics
-    model = kind(
-        n_components, train.shape[1], clip=clip, document_length=LENGTH, num_steps=num_steps, learning_offset=offset
-    )
+    model = kind(TOPICS, train.shape[1], clip=clip, document_length=LENGTH, num_steps=num_steps, learning_offset=offset)
     batches: dict[str, Any] = {"sampling_prob": rate}
     if fixed:
         batches = {"batch_size": round(rate * train.shape[0]), "num_examples": train.shape[0]}
@@ -151,9 +147,10 @@ def spread(values: Iterable[float]) -> str:
     return f"{mean(listed):,.0f}" + (f" ± {stdev(listed):,.0f}" if len(listed) > 1 else "")
 
 
-def spent(run: Mapping[str, Any]) -> str:
-    """ε of a run by its loss distribution."""
-    return "∞" if run["epsilon"] == "inf" else f"{run['epsilon']:.4f}"
+def pld(sigma: float, rate: float, num_steps: int) -> str:
+    """ε of the guarantee."""
+    plan = {"sampling_prob": rate, "num_steps": num_steps, "noise_multiplier": sigma}
+    return f"{accounting.epsilon(delta=DELTA, **plan):.4f}"
 
 
 def noise(method: str, epsilon: float, rate: float, num_steps: int) -> float:
@@ -168,13 +165,21 @@ def capped(sigma: float, rate: float, num_steps: int) -> float:
     return accounting.epsilon(delta=DELTA, **plan, method="moments_capped")
 
 
-def methods(epsilon: float) -> dict[str, dict[str, float]]:
+def cell(size: int, sigma: float, clip: float = 0.1) -> dict[str, Any]:
+    """Settings of a fit at S of 400,000; those of the largest S are watched, for Figure 3 and Table 1."""
+    plan = {"rate": size / PAPER_ROWS, "num_steps": PAPER_ROWS // size}
+    largest = {"watched": True} if size == SIZES[-1] else {}
+    return {**plan, "sigma": sigma, "clip": clip, "seed": 0, **largest}
+
+
+def methods(epsilon: float) -> dict[str, dict[str, Any]]:
     """What is compared at S = 20,000 and σ = 1.24."""
+    size, sigma = SIZES[-1], 1.24
     return {
-        "no privacy": {"sigma": 0.0},
-        "moments accountant": {"sigma": 1.24},
-        "strong composition": {"sigma": noise("strong", epsilon, 0.05, 20)},
-        "moments accountant, no clipping": {"sigma": 1.24, "clip": 1.0},
+        "no privacy": cell(size, 0.0),
+        "moments accountant": cell(size, sigma),
+        "strong composition": cell(size, noise("strong", epsilon, size / PAPER_ROWS, PAPER_ROWS // size)),
+        "moments accountant, no clipping": cell(size, sigma, 1.0),
     }
 
 
@@ -230,35 +235,27 @@ def figure_2() -> None:
         "theorem of Abadi",
         "et al. does not hold for this ε; the loss distribution needs no such condition.",
     )
-    head("S", "σ", "ε (moments)", "ε (PLD)", "moments", "strong", "its σ", "moments, no clipping")
+    head("S", "σ", "ε (moments)", "ε (PLD)", "moments", "strong", "its σ")
     below = []
     for size in SIZES:
         plan = {"rate": size / PAPER_ROWS, "num_steps": PAPER_ROWS // size}
         for sigma in SIGMAS:
             epsilon = capped(sigma, **plan)
             strong = noise("strong", epsilon, **plan)
-            ours, theirs = (remembered({**plan, "sigma": s, "seed": 0}, fitted) for s in (sigma, strong))
-            below.append(ours["perplexity"] < theirs["perplexity"])
-            unclipped: Any = ""
-            if size == SIZES[-1]:
-                unclipped = remembered({**plan, "sigma": sigma, "clip": 1.0, "seed": 0}, fitted)["perplexity"]
+            ours, theirs = (remembered(cell(size, s), fitted) for s in (sigma, strong))
+            if ours and theirs:
+                below.append(ours["perplexity"] < theirs["perplexity"])
             mark = "" if plan["rate"] < 1 / (16 * sigma) else " *"
-            cells = (
-                f"{epsilon:.4f}",
-                spent(ours),
-                ours["perplexity"],
-                theirs["perplexity"],
-                f"{strong:.3f}",
-                unclipped,
-            )
-            row(f"{size:,}", f"{sigma}{mark}", *cells)
-        row(f"{size:,}", "0", "∞", "∞", remembered({**plan, "sigma": 0.0, "seed": 0}, fitted)["perplexity"], "", "", "")
+            perplexities = (reached.get("perplexity", "-") for reached in (ours, theirs))
+            row(f"{size:,}", f"{sigma}{mark}", f"{epsilon:.4f}", pld(sigma, **plan), *perplexities, f"{strong:.3f}")
+        row(f"{size:,}", "0", "∞", "∞", remembered(cell(size, 0.0), fitted).get("perplexity", "-"), "", "")
     print(f"\nMoments accountant below strong composition: {sum(below)} of {len(below)} cells.")
 
 
 def figure_3_and_table_1() -> None:
     """Perplexity by iteration, and the words of three topics, at ε = 2.44."""
-    runs = {name: remembered({**run, "watched": True}, fitted) for name, run in methods(capped(1.24, 0.05, 20)).items()}
+    runs = {name: remembered(run, fitted) for name, run in methods(capped(1.24, 0.05, 20)).items()}
+    runs = {name: run for name, run in runs.items() if run}
     print("\n### Topics: Figure 3, perplexity by iteration\n")
     say("S = 20,000 of 400,000, σ = 1.24, ε = 2.44, one seed, 166,061 articles.")
     steps = (1, 2, 3, 5, 10, 15, 20)
@@ -300,28 +297,10 @@ def conference() -> None:
         "composition: the noise with which it claims 2.38.",
     )
     head("method", "σ", "ε (PLD)", "perplexity")
-    for name, run in methods(printed).items():
-        result = remembered({**run, "fixed": True}, fitted)
-        row(name, f"{run['sigma']:g}", spent(result), result["perplexity"])
-
-
-def first_version() -> None:
-    """Figure 3 of arXiv 1611.00340v1, with the sensitivity of a mean over S."""
-    size, drift = FIRST_SIZE, PAPER_ROWS // FIRST_SIZE
-    plan = {"rate": size / PAPER_ROWS, "num_steps": FIRST_SEEN // size}
-    print("\n### Topics: Figure 3 of the first version, with its correct sensitivity\n")
-    say(
-        f"K = {FIRST_TOPICS}, ε = {FIRST_EPSILON:g}, δ = {DELTA:g}, no clipping, S = {size} of {PAPER_ROWS:,},",
-        f"{plan['num_steps']} steps,",
-        "one seed, 166,061 articles. The printed noise is that of a mean over D documents, N/D, on a mean over",
-        "S: too little by",
-        f"D/S = {drift:,}. Here it is N/S. ε by these compositions is a claim; ε (PLD) is the guarantee.",
-    )
-    head("composition", "σ", "ε (PLD)", "perplexity")
-    for method in ("no privacy", "zcdp", "strong", "linear"):
-        sigma = 0.0 if method == "no privacy" else noise(method, FIRST_EPSILON, **plan)
-        run = remembered({**plan, "sigma": sigma, "clip": 1.0, "n_components": FIRST_TOPICS}, fitted)
-        row(method, f"{sigma:g}", spent(run), run["perplexity"])
+    for name, run in list(methods(printed).items())[1:]:
+        settings = {"sigma": run["sigma"], "clip": run["clip"], "fixed": True, "seed": 0}
+        result = remembered(settings, fitted)
+        row(name, f"{run['sigma']:g}", f"{result['epsilon']:.4f}" if result else "-", result.get("perplexity", "-"))
 
 
 def main() -> None:
@@ -329,4 +308,3 @@ def main() -> None:
     figure_2()
     figure_3_and_table_1()
     conference()
-    first_version()
