@@ -124,5 +124,4 @@ class VIPSTopics(VIPS):
 
     def topics(self, n_bar: Mapping[str, Any]) -> Topics:
         """The topics as `LDAModel` reads them, for example for its bounds on held-out documents."""
-        beta_vk = np.exp(n_bar["log_beta"]).astype(np.float32)
-        return Topics(n_bar["lambda"], beta_vk, None, np.ones(self.n_terms), np.full(self.n_components, self.alpha))
+        return Topics(n_bar["lambda"], np.exp(n_bar["log_beta"]), None, np.ones(self.n_terms), np.full(self.n_components, self.alpha))
