@@ -8,8 +8,8 @@ Algorithm 6, as printed, in its order of operations:
         E-step: q(ξ_n⁽⁰⁾) = PG(1, √⟨ψ_n²⟩)                (59)      local
                 q(ξ⁽¹⁾)   = PG(1, √⟨b²⟩)                  (60)      statistics
                 q(z_n)    = Bernoulli(σ(d_n))             (61)      local
-                s̃_i = C_i (s̄_i/C_i + √7 σ N(0, I)), i = 1, ..., 7   blocks; all share the noise
-                each is clipped to what a mean of its kind can be   project
+                s̃_i = C_i (s̄_i/C_i + √7 σ N(0, I)), i = 1, ..., 7   (63)  blocks: one release
+                each is clipped to what a mean of its kind can be, as in the authors' code   project
         M-step: ν̃⁽ᵗ⁾ = ν + N s̃;  ν̃⁽ᵗ⁾ ← (1 - ρ_t) ν̃⁽ᵗ⁻¹⁾ + ρ_t ν̃⁽ᵗ⁾   VIPS.m_step
                 q(W), q(c), q(b) and the hyper-priors, Appendix C   expected
 
