@@ -44,13 +44,12 @@ from scipy.special import expit
 from dpvb import Block, Estimate, Kron, Rows
 from dpvb.core.blocks import pack_symmetric, triangle, unpack_symmetric
 from dpvb.core.contributions import Contributions, Grid, check_shape, upper_norms
-from dpvb.errors import check_integer, check_number
 from dpvb.guards.arrays import Floats, Ints
+from dpvb.guards.errors import check_integer, check_number
 from dpvb.kernels.linear import product
 from dpvb.models.belief_network.beta_normal import WeightScales
 from dpvb.models.expfam import polya_gamma_expectedstats
 from dpvb.papers.conjugate_exponential import VIPS, VIPSState
-from dpvb.rows.binary import BinaryRows
 
 # Entries of the matrices ⟨z zᵀ⟩ that are held at a time.
 _ENTRIES = 2**23
@@ -158,7 +157,7 @@ class VIPSNetwork(VIPS):
                 pi_nk[:, one] = expit(offset_nk[:, one] - others_n - 0.5 * a_nkk[:, one, one])
         return pi_nk, xi_nj
 
-    def statistics(self, n_bar: Mapping[str, Any], batch: BinaryRows) -> Contributions:
+    def statistics(self, n_bar: Mapping[str, Any], batch: Any) -> Contributions:
         """The seven statistics of every example."""
         y_nj = batch.astype(np.float64)
         pi_nk, xi_nj = self.local(n_bar, y_nj)

@@ -39,12 +39,11 @@ import numpy as np
 from dpvb import Block, Gram, Rows
 from dpvb.core.blocks import unpack_symmetric
 from dpvb.core.contributions import Contributions
-from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.kernels.linear import product
 from dpvb.models.expfam import polya_gamma_expectedstats
 from dpvb.papers.conjugate_exponential import VIPS
-from dpvb.rows.regression import DesignRows
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class VIPSRegression(VIPS):
         """[0, αI]."""
         return {"kappa_x": np.zeros(self.n_features), "xi_xx": self.alpha * np.eye(self.n_features)}
 
-    def statistics(self, n_bar: Mapping[str, Any], batch: DesignRows) -> Contributions:
+    def statistics(self, n_bar: Mapping[str, Any], batch: Any) -> Contributions:
         """κ_n x_n and ⟨ξ_n⟩ x_n x_nᵀ of every row."""
         if self.kind == "negative_binomial":
             b_n = batch.y_n + self.dispersion

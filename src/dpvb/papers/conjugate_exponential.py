@@ -40,9 +40,9 @@ from scipy.special import digamma
 
 from dpvb import Block, Estimate, Model, Rows
 from dpvb.core.contributions import Contributions
-from dpvb.errors import check_integer, check_number
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative
+from dpvb.guards.errors import check_integer, check_number
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,9 @@ from scipy.special import expit
 
 from dpvb import Block, Estimate, Model, Rows, Schedule
 from dpvb.core.contributions import Contributions
-from dpvb.errors import ParameterError, check_integer, check_number
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative
+from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.kernels.linear import product
 
 

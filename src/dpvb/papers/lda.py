@@ -37,11 +37,10 @@ from scipy.special import digamma
 
 from dpvb import Block
 from dpvb.core.contributions import Contributions
-from dpvb.errors import check_integer, check_number
 from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import check_integer, check_number
 from dpvb.models.topics.lda import LDAModel, Topics
 from dpvb.papers.conjugate_exponential import VIPS
-from dpvb.rows.documents import CountRows
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class VIPSTopics(VIPS):
         """η 1_V."""
         return {"counts": np.full((self.n_terms, self.n_components), self.eta)}
 
-    def statistics(self, n_bar: Mapping[str, Any], batch: CountRows) -> Contributions:
+    def statistics(self, n_bar: Mapping[str, Any], batch: Any) -> Contributions:
         """s̄^d of every document, before it is clipped."""
         return self.documents.e_step(self.topics(n_bar), batch, self.blocks)
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.errors import check_number
 from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import check_number
 from dpvb.papers.binomial_likelihoods import VIPSRegression
 
 

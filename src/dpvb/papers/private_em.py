@@ -32,9 +32,9 @@ import numpy as np
 
 from dpvb import Block, Estimate, Gram, Kron, Model, Rows, Schedule
 from dpvb.core.contributions import Contributions
-from dpvb.errors import check_integer
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Positive, Positives, Symmetric
+from dpvb.guards.errors import check_integer
 from dpvb.kernels.linear import product
 
 # c: the constant beside a row, by which rows are counted.
