@@ -52,11 +52,10 @@ def accountants() -> None:
     """ε of every cell of Figures 2 and 7 by every method."""
     print("\n### Accountants\n")
     papers_topics.say(
-        "δ = 1e-4, Poisson batches; N = 400,000 (Figure 2) and q = S/50,000, σ = 1 (Figure 7, as its ε hold).",
-        "wang: batches of",
-        "fixed size, replace-one, with the printed sensitivity N/S, as in the extended abstract. The last three",
-        "are claims,",
-        "not guarantees. *: q is not below 1/(16σ), so that the theorem of Abadi et al. says nothing.",
+        "δ = 1e-4, Poisson batches; N = 400,000 (Figure 2) and q = S/50,000, σ = 1 (Figure 7, as its ε hold). wang:",
+        "batches of fixed size, replace-one, with the printed sensitivity N/S, as in the extended abstract. The last",
+        "three are claims, not guarantees. *: q is not below 1/(16σ), so that the theorem of Abadi et al. says",
+        "nothing.",
     )
     print("| figure | S | σ | " + " | ".join(METHODS) + " | printed |")
     print("|---|---|---|" + "---|" * (len(METHODS) + 1))
@@ -135,11 +134,9 @@ def first_version() -> None:
     print("\n### Logistic regression: Figure 6 of the first version, with its correct sensitivity\n")
     papers_topics.say(
         "Median AUC over five splits. Full batches: J = 10, ε = 2. Mini-batches: S = 10, 400 steps, ε = 0.2, δ =",
-        "1e-4.",
-        "δ = 1e-4. Printed: both reach the same AUC. The printed noise is that of a mean over N rows on a mean",
-        "over S: too",
-        "little",
-        "by N/S. Here the sensitivity is that of the sum over the batch. ε by zCDP with amplification is a claim.",
+        "1e-4. δ = 1e-4. Printed: both reach the same AUC. The printed noise is that of a mean over N rows on a mean",
+        "over S: too little by N/S. Here the sensitivity is that of the sum over the batch. ε by zCDP with",
+        "amplification is a claim.",
     )
     papers_topics.head("data", "full batch", "mini-batches, zCDP", "mini-batches, PLD", "printed noise smaller by")
     for data in ("adult", "diabany", "stroke"):

@@ -59,11 +59,10 @@ def figure_7() -> None:
     rows = 60_000
     print("\n### Belief network: Figure 7\n")
     say(
-        f"K = {mnist.K}, σ = {SIGMA:g}, δ = {DELTA:g}, one pass over 60,000 images (pixel > 0), one seed, one",
-        "round of (59) and (61) in an E-step. Strong",
-        "composition:",
-        "the noise with which it claims the printed ε. Accuracy: pixels of the reconstructions of",
-        f"{TESTED:,} test images. Predicting the mean image: 0.844; predicting 0 everywhere: 0.807. -: not run.",
+        f"K = {mnist.K}, σ = {SIGMA:g}, δ = {DELTA:g}, one pass over 60,000 images (pixel > 0), one seed, one round",
+        "of (59) and (61) in an E-step. Strong composition: the noise with which it claims the printed ε. Accuracy:",
+        f"pixels of the reconstructions of {TESTED:,} test images. Predicting the mean image: 0.844; predicting 0",
+        "everywhere: 0.807. -: not run.",
     )
     head("S", "ε printed", "ε (PLD)", "no privacy", "moments accountant", "strong composition", "its σ")
     for size in sorted(PRINTED, reverse=True):

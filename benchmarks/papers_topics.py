@@ -188,11 +188,10 @@ def headline() -> None:
     noises = {name: run["sigma"] for name, run in list(methods(capped(1.24, 0.05, 20)).items())[:3]}
     print(f"\n### Topics: Algorithm 3 at ε = 2.44, {FEW:,} articles\n")
     say(
-        f"{corpus().shape[1]:,} terms, K = 50, q = 0.05, 20 steps, δ = {DELTA:g}; five seeds (one without",
-        "privacy), mean ±",
-        f"standard deviation. Perplexity bound of {HELD_OUT:,} articles that were held out, by exp⟨log β⟩ as the",
-        "authors' code",
-        f"has it. σ: 1.24 by the moments accountant, {noises['strong composition']:.3f} by strong composition.",
+        f"{corpus().shape[1]:,} terms, K = 50, q = 0.05, 20 steps, δ = {DELTA:g}; five seeds (one without privacy),",
+        f"mean ± standard deviation. Perplexity bound of {HELD_OUT:,} articles that were held out, by exp⟨log β⟩ as",
+        f"the authors' code has it. σ: 1.24 by the moments accountant, {noises['strong composition']:.3f} by strong",
+        "composition.",
     )
     head("accountant", "clipping", "τ₀ = 1", "τ₀ = 1,024")
     offsets, clips = (1.0, 1024.0), {0.1: "a = 0.1", 1.0: "none"}
@@ -227,13 +226,11 @@ def figure_2() -> None:
     """The fifteen cells."""
     print("\n### Topics: Figure 2, perplexity of the fifteen cells\n")
     say(
-        f"166,061 articles, where the papers have {PAPER_ROWS:,}: q = S/{PAPER_ROWS:,} and J = {PAPER_ROWS:,}/S",
-        "are the papers',",
-        "so that ε is, too, and batches are 2.4 times smaller beside the same noise. One epoch, K = 50, τ₀ = 1,",
-        "one seed.",
-        "Strong composition: the noise with which it claims the same ε. *: q is not below 1/(16σ), so that the",
-        "theorem of Abadi",
-        "et al. does not hold for this ε; the loss distribution needs no such condition.",
+        f"166,061 articles, where the papers have {PAPER_ROWS:,}: q = S/{PAPER_ROWS:,} and J = {PAPER_ROWS:,}/S are",
+        "the papers', so that ε is, too, and batches are 2.4 times smaller beside the same noise. One epoch, K = 50,",
+        "τ₀ = 1, one seed. Strong composition: the noise with which it claims the same ε. *: q is not below 1/(16σ),",
+        "so that the theorem of Abadi et al. does not hold for this ε; the loss distribution needs no such",
+        "condition.",
     )
     head("S", "σ", "ε (moments)", "ε (PLD)", "moments", "strong", "its σ")
     below = []
@@ -266,9 +263,8 @@ def figure_3_and_table_1() -> None:
     mass = [sum(probability for _, probability in words) for words in runs["no privacy"]["topics"]]
     print("\n### Topics: Table 1, top words\n")
     say(
-        f"The {SHOWN} topics whose {TOP} top words have most mass without privacy, and the same topics of the",
-        "private fits, which",
-        "have the same start. In brackets: mass of these words.",
+        f"The {SHOWN} topics whose {TOP} top words have most mass without privacy, and the same topics of the private",
+        "fits, which have the same start. In brackets: mass of these words.",
     )
     head("topic", *runs)
     for k in np.argsort(mass)[::-1][:SHOWN]:
@@ -289,12 +285,9 @@ def conference() -> None:
     print("\n### Topics: the extended abstract\n")
     say(
         "Replace-one neighbours and batches of fixed size, drawn without replacement: S = 20,000 of 400,000, σ =",
-        "1.24,",
-        f"δ = {DELTA:g}. ε by Wang et al. with the printed sensitivity N/S: {printed:.4f}, printed as 2.38. With",
-        "the sensitivity",
-        f"√2 N/S, which two documents reach: {wang:.4f} by Wang et al., {pld:.4f} by the loss distribution, the",
-        "guarantee. Strong",
-        "composition: the noise with which it claims 2.38.",
+        f"1.24, δ = {DELTA:g}. ε by Wang et al. with the printed sensitivity N/S: {printed:.4f}, printed as 2.38.",
+        f"With the sensitivity √2 N/S, which two documents reach: {wang:.4f} by Wang et al., {pld:.4f} by the loss",
+        "distribution, the guarantee. Strong composition: the noise with which it claims 2.38.",
     )
     head("method", "σ", "ε (PLD)", "perplexity")
     for name, run in list(methods(printed).items())[1:]:
