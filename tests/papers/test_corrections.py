@@ -11,7 +11,7 @@ from scipy.stats import norm
 from dpvb import accounting
 from dpvb.papers.binomial_likelihoods import VIPSRegression
 from dpvb.papers.partitioned import NormalFactor, free_energy
-from dpvb.rows.regression import DesignRows
+from dpvb.rows import DesignRows
 
 
 def divergence(q: NormalFactor, p: NormalFactor) -> float:
