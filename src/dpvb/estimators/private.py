@@ -1,8 +1,8 @@
 """The estimator of any model: what it needs is a model, rows and a budget.
 
 Before anything is spent, a tryout fits the model to rows of zeros, which are nobody's, one for each label that is
-declared. What fails there does so whatever the data are: the model's code, its declarations, the width of its rows. So the error says all of it. The real
-fit would fail behind the wall, after it was charged, and tell no reason.
+declared. What fails there does so whatever the data are: the model's code, its declarations, the width of its rows. So
+the error says all of it. The real fit would fail behind the wall, after it was charged, and tell no reason.
 """
 
 from __future__ import annotations
@@ -577,8 +577,9 @@ def _answers(response: Response) -> NDArray[Any]:
     """Every label that a response may be, or both ends of its range: a row of zeros is tried with each."""
     if response.kind in ("logistic", "classes"):
         return np.asarray(response.decode(np.arange(len(response.classes)) + 0.0))
-    ends: list[float] = [-1.0, 1.0] if response.kind == "numeric" else [0.0, float(response.max_count)]
-    return np.asarray(response.decode(np.asarray(ends, np.float64)))
+    low, high = (-1.0, 1.0) if response.kind == "numeric" else (0.0, float(response.max_count))
+    ends: Floats = np.array([low, high])
+    return np.asarray(response.decode(ends))
 
 
 class _RowFacts(NamedTuple):
