@@ -576,7 +576,7 @@ class Private(PrivateEstimator[Model, Any]):
 def _answers(response: Response) -> NDArray[Any]:
     """Every label that a response may be, or both ends of its range: a row of zeros is tried with each."""
     if response.kind in ("logistic", "classes"):
-        return np.asarray(response.decode(np.arange(len(response.classes)) + 0.0))
+        return np.asarray(response.decode(np.arange(len(response.classes), dtype=np.float64)))
     low, high = (-1.0, 1.0) if response.kind == "numeric" else (0.0, float(response.max_count))
     ends: Floats = np.array([low, high])
     return np.asarray(response.decode(ends))
