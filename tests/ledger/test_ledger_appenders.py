@@ -267,7 +267,12 @@ def refused(end: State) -> dict[str, list[Entry]]:
             told(many, unit="\0"),
             replace(many, body=many.body.replace("row", "r\u00f6w")),
         ],
-        "too long": [told(new, payload={"x": "y" * 2**18}), replace(new, created="\x1b[2J")],
+        "too long": [
+            told(new, payload={"x": "y" * 2**18}),
+            replace(new, created="\x1b[2J"),
+            *(replace(new, **{name: "x" * 201}) for name in ("run", "form")),
+            replace(many, dataset="x" * 201, key=f"dataset/{'x' * 201}"),
+        ],
     }
 
 

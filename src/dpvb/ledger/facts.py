@@ -52,7 +52,8 @@ def appearance(name: str) -> str:
 
 # Beyond this a cap is none.
 _MAX_CAP = 1e6
-_MAX_NAME = 200
+#: Characters of a public name.
+MAX_NAME = 200
 #: More plans like the newest one than these nobody counts.
 MOST_MORE = 10**6
 
@@ -239,8 +240,8 @@ def way_out(largest: float, noise_scale: float) -> str:
 
 def check_name(what: str, name: object) -> str:
     """Return a public name if it is a printable text of 1 to 200 characters."""
-    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
-        raise ParameterError(f"{what} must be a printable text of 1 to {_MAX_NAME} characters, got {name!r}.")
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise ParameterError(f"{what} must be a printable text of 1 to {MAX_NAME} characters, got {name!r}.")
     return name
 
 

@@ -9,10 +9,10 @@ first two:
     GRANT INSERT ON dpvb.entry TO analyst;
     GRANT UPDATE (seq) ON dpvb.head TO analyst;
 
-Such a role can append and nothing else: triggers (`schema`) refuse to change, to remove or to reorder rows, and each
-row that dpvb would never write. Events and refunds of a run are taken from the role that charged it, or from a member
-of that role; `?options=-crole%3Dteam` in the addresses lets a team's members go on with each other's runs. The right to
-UPDATE the head is one to lock it, and to have it moved by the rows.
+Such a role can append and nothing else: triggers (`schema`) refuse to change, to remove or to reorder rows, and a row
+that would harm others. Readers ignore a row that breaks another rule. Events and refunds of a run are taken from the
+role that charged it, or from a member of that role; `?options=-crole%3Dteam` in the addresses lets a team's members go
+on with each other's runs. The right to UPDATE the head is one to lock it, and to have it moved by the rows.
 
 The owner and superusers can take the triggers away; `verify` then finds a changed row, and what each client has seen,
 as well as the receipts in released models, find a chain cut short. Make the server's cluster with `initdb

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dpvb.accounting.filter import ORDERS, SATURATED
 from dpvb.ledger.chain import COLUMNS, COSTS, FORMAT, MAX_BODY
+from dpvb.ledger.facts import MAX_NAME
 
 #: Version of tables, functions and triggers; an earlier one has other triggers, and the same rows.
 VERSION = 3
@@ -42,8 +43,9 @@ _RULES: tuple[tuple[Sequence[str], str, str], ...] = (
     ((), "its hash does not fit its contents", "NEW.hash = dpvb.digest(NEW)"),
     (
         (),
-        "its body is too long, or its time is not a time",
-        f"octet_length(NEW.body) <= {MAX_BODY} AND NEW.created ~ '^[0-9A-Z:+.-]{{0,40}}$'",
+        "a text is too long, or its time is not a time",
+        f"""octet_length(NEW.body) <= {MAX_BODY} AND NEW.created ~ '^[0-9A-Z:+.-]{{0,40}}$'
+            AND greatest(char_length(NEW.dataset), char_length(NEW.run), char_length(NEW.form)) <= {MAX_NAME}""",
     ),
     ((), "it has an unknown kind", f"NEW.kind IN ('dataset', {', '.join(map(repr, _OF_RUNS))})"),
     (

@@ -91,6 +91,8 @@ class State:
             LedgerError: if a row that the head names is missing or was changed.
         """
         state = State(head.uuid, head.seq, head.hash, shared=first is not None)
+        if first is not None:  # Looked up beforehand: that a charge was changed is not a fault of a registration.
+            first = {name: first(name) for name, (_, charge) in head.datasets.items() if charge}.get
         for name, (seq, _) in sorted(head.datasets.items(), key=lambda item: item[1]):
             registration = _named(row(seq), seq, name, ("dataset",))
             with suppress(*_ODD) if state.shared else nullcontext():
