@@ -177,6 +177,7 @@ def test_random_generators_stay_in_their_places() -> None:
         "models/topics/lda.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
         "estimators/hidden_markov.py": {"np.random.Generator", "np.random"},
         "estimators/lda.py": {"np.random.Generator", "np.random"},
+        "estimators/sequences.py": {"np.random.Generator", "np.random"},
         "estimators/synthetic_rows.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
         "estimators/base.py": {"np.random.RandomState", "np.random.default_rng", "np.random.Generator", "np.random"},
         "models/empirical_bayes.py": {"np.random.default_rng", "np.random"},

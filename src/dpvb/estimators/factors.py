@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from dpvb.core.model import ESTIMATES, PosteriorOrMode
 from dpvb.core.plan import Plan
@@ -44,6 +43,7 @@ from dpvb.models.factors.three_releases import SecondMoments, ThreeReleases
 from dpvb.results import pictures, trees
 from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.forecast import Knowledge
+from dpvb.results.groups import reach_of
 
 # Share of the variance with which a direction must be seen, at most, and the square of that share times the number of
 # columns: with .1 for 40 columns fits predicted worse than a uniform guess (`python -m benchmarks forecasts`).
@@ -332,7 +332,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         Args:
             level: probability inside, in (0, 1).
         """
-        reach, centre = _reach(level), self._centre
+        reach, centre = reach_of(level), self._centre
         centre_kd = (centre.loading_dk * self._unit_d[:, None]).T
         margin_kd = reach * (self._errors(centre).loading_dk * self._unit_d[:, None]).T
         return centre_kd - margin_kd, centre_kd + margin_kd
@@ -345,7 +345,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         Args:
             level: probability inside, in (0, 1).
         """
-        reach, q = _reach(level), self._released()
+        reach, q = reach_of(level), self._released()
         covariance_dd = self._found.covariance_dd
         unit_dd = np.outer(self._unit_d, self._unit_d)
         margin_dd = reach * moment_errors(covariance_dd, q.noise, q.count, q.lost) * unit_dd
@@ -450,11 +450,6 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
             yield x_nd
 
 
-def _reach(level: float) -> float:
-    """How many standard deviations an interval reaches to each side."""
-    return float(-ndtri((1 - check_number("level", level, low=0, high=1, closed="neither")) / 2))
-
-
 # Upper limit for numbers read from a file: a prior with larger ones would overflow a fit that was already charged.
 _MOST = 1e30
 
@@ -529,7 +524,7 @@ class PCA(FactorModel):
         Args:
             level: probability inside, in (0, 1).
         """
-        margin_k = _reach(level) * self._errors(self._found).strength_k * self.noise_variance_
+        margin_k = reach_of(level) * self._errors(self._found).strength_k * self.noise_variance_
         return np.maximum(self.explained_variance_ - margin_k, 0.0), self.explained_variance_ + margin_k
 
     def facts_for_report(self, level: float = 0.95) -> Iterator[Figure]:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from dpvb.data.tables.response import BOUNDS, Response
@@ -40,6 +39,7 @@ from dpvb.models.regression.likelihood import (
 from dpvb.models.regression.ridge import NormalLikelihood
 from dpvb.results import metrics
 from dpvb.results.coefficients import TableHead
+from dpvb.results.groups import reach_of
 from dpvb.results.trees import Label
 
 Covariance = Literal["full", "diagonal"]
@@ -517,7 +517,7 @@ class NegativeBinomialRegression(CountRegression):
             level: probability inside, in (0, 1).
         """
         self._check_posterior()
-        reach = float(-ndtri(tail(level)))
+        reach = reach_of(level)
         if self._log_dispersion is None:
             return self._fitted_likelihood.r, self._fitted_likelihood.r
         mean, std = self._log_dispersion

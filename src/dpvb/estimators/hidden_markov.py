@@ -9,7 +9,6 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from dpvb.core.model import PosteriorOrMode
 from dpvb.core.plan import Plan
@@ -30,7 +29,7 @@ from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import Emitted, HiddenMarkovPosterior
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
-from dpvb.results.groups import GroupTable, Line
+from dpvb.results.groups import GroupTable, Line, reach_of
 from dpvb.rows import NumberRows, SequenceRows
 
 # Most columns of bits: a block has a number for each pair of patterns.
@@ -172,7 +171,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
         if self.why_no_intervals:
             raise ParameterError(self.why_no_intervals)
         step_kk, std_kk = self._errors(draw, noise_aware)
-        reach = float(ndtri(0.5 + level / 2))
+        reach = reach_of(level)
         lines = tuple(
             Line.within(str(i), str(j), float(np.clip(step, 0.0, 1.0)), float(std_kk[i, j]), reach, (0.0, 1.0))
             for (i, j), step in np.ndenumerate(step_kk)

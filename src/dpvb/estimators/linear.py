@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 
 from dpvb.data.tables.response import Response
@@ -23,10 +22,10 @@ from dpvb.guards.errors import ParameterError, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.regression import tuned
 from dpvb.models.regression.foreseen import LINEAR, ScoreFacts
-from dpvb.models.regression.likelihood import tail
 from dpvb.models.regression.linear import Linear
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.results.coefficients import TableHead
+from dpvb.results.groups import reach_of
 
 # Upper limit of the error's scale in a file, in units of half the range of y, of which every error is at most 2.
 _MOST = 1e6
@@ -167,7 +166,7 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
         """
         self._check_posterior()
         variance, std, _ = self._sigma
-        reach = min(float(-ndtri(tail(level))) * std / variance, 600.0)
+        reach = min(reach_of(level) * std / variance, 600.0)
         return self.sigma_ * math.exp(-0.5 * reach), self.sigma_ * math.exp(0.5 * reach)
 
     def predict(self, X: Records) -> Floats:
@@ -183,7 +182,7 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
             X: rows, as in `predict`.
             level: probability inside, in (0, 1).
         """
-        reach = float(-ndtri(tail(level)))
+        reach = reach_of(level)
         mean_n, variance_n = self._psi(X, table=True)
         std_n = np.sqrt(variance_n + self.sigma_**2)
         return mean_n - reach * std_n, mean_n + reach * std_n

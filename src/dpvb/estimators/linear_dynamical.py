@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.events import Events
@@ -27,7 +26,7 @@ from dpvb.models.sequences.linear_dynamical import LinearPosterior
 from dpvb.results import trees
 from dpvb.results.figures import Curves, Figure, Grid, Intervals
 from dpvb.results.forecast import Knowledge
-from dpvb.results.groups import GroupTable, Line, head
+from dpvb.results.groups import GroupTable, Line, head, reach_of
 from dpvb.rows import NumberRows
 
 # Points, synthetic sequences and columns in a report; systems of the posterior that bands are made of.
@@ -127,7 +126,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
             DataFormatError: for what holds no sequences.
         """
         rows, steps = self._visible(X, lengths), check_integer("steps", steps, low=1, high=10**6)
-        reach = float(ndtri(0.5 + check_number("level", level, low=0, high=1, closed="neither") / 2))
+        reach = reach_of(level)
         mean_ntd, variance_ntd = self._ahead(self._system, rows, steps)
         draws = self._draws(_OF_BANDS)
         away = (self._ahead(one, rows, steps)[0] - mean_ntd for one in draws)

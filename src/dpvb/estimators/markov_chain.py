@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from dpvb.core.model import PosteriorOrMode
 from dpvb.core.plan import Plan
@@ -23,7 +22,7 @@ from dpvb.guards.strangers import printable
 from dpvb.models.sequences import dynamics, markov_chain
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
-from dpvb.results.groups import GroupTable, Line
+from dpvb.results.groups import GroupTable, Line, reach_of
 
 
 @constructor_says_what_lacks
@@ -142,7 +141,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
     def _table(self, level: float, noise_aware: bool, rng: Any) -> GroupTable:
         """The lines of `transition_intervals`."""
         model, q = replace(self._fitted_model, estimate="posterior"), self._q
-        reach = float(ndtri(0.5 + level / 2))
+        reach = reach_of(level)
         noise_std = q.windows_std if noise_aware else 0.0
         if self._shortened:
             law, std = model.corrected_law(q, generator("rng", rng), noise_std)

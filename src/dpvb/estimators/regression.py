@@ -11,7 +11,6 @@ from typing import Any, ClassVar, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 from sklearn.utils.validation import column_or_1d
 
 from dpvb.core.model import ESTIMATES, PosteriorOrMode
@@ -42,13 +41,13 @@ from dpvb.models.regression import tuned
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores
 from dpvb.models.regression.diagonal import FirstOrderDiagonal
 from dpvb.models.regression.foreseen import ScoreFacts
-from dpvb.models.regression.likelihood import tail
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
 from dpvb.results import trees
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Per, Summary, TableHead, difference, for_arviz
 from dpvb.results.figures import Facts, Figure
 from dpvb.results.forecast import Knowledge
+from dpvb.results.groups import reach_of
 
 RegressionModel = TypeVar("RegressionModel", bound=CurvatureThenScores | FirstOrderDiagonal)
 
@@ -218,7 +217,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             intercept: True gives the interval of `intercept_` instead.
         """
         self._check_posterior()
-        reach = float(-ndtri(tail(level)))
+        reach = reach_of(level)
         std, intercept_std = self._stds(noise_aware)
         mean, margin = (self.intercept_, reach * intercept_std) if intercept else (self.coef_, reach * std)
         return mean - margin, mean + margin
