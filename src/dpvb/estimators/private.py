@@ -397,9 +397,9 @@ class Private(PrivateEstimator):
 def _answers(response: Response) -> NDArray[Any]:
     """Every label that a response may be, or both ends of its range: a row of zeros is tried with each."""
     if response.kind in ("logistic", "classes"):
-        return np.asarray(response.decode(np.arange(len(response.classes)) + 0.0))
+        return np.asarray(response.decode(np.arange(len(response.classes), dtype=np.float64)))
     ends = [-1.0, 1.0] if response.kind == "numeric" else [0.0, float(response.max_count)]
-    return np.asarray(response.decode(np.array(ends)))
+    return np.asarray(response.decode(np.array(ends, dtype=np.float64)))
 
 
 class _RowFacts(NamedTuple):
