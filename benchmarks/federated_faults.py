@@ -37,8 +37,7 @@ from dpvb.errors import FederationError
 from dpvb.estimators.base import Task
 from dpvb.federated.agreement import Federation
 from dpvb.federated.channel import Channel
-from dpvb.federated.client import Client
-from dpvb.federated.form_of_q import FormOfQ
+from dpvb.federated.client import Client, FormOfQ
 from dpvb.federated.keys import Identity
 from dpvb.federated.messages import Accepted, Request, Share, decode
 from dpvb.federated.server import Server

@@ -16,7 +16,7 @@ from test_cli import refuse, run, without_counts
 
 import dpvb
 from dpvb.cli import fit
-from dpvb.cli.resumption import kept, remember
+from dpvb.cli.fit import kept, remember
 from dpvb.estimators import PrivateEstimator
 
 NAMES = [

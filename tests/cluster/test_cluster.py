@@ -44,8 +44,8 @@ from dpvb.data.tables.design import binary_rows
 from dpvb.data.tables.ranged import Numeric
 from dpvb.errors import DataFormatError, ParameterError, WallError
 from dpvb.estimators.base import Task
-from dpvb.estimators.binomial import BinomialRegression
-from dpvb.version import __version__
+from dpvb.estimators.logistic import BinomialRegression
+from dpvb.guards.version import __version__
 
 RNG = np.random.default_rng(0)
 WIDTH, NUMBER = 12, 203

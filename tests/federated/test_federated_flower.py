@@ -19,8 +19,8 @@ import test_cli_federate
 
 import dpvb
 from dpvb.errors import FederationError, ParameterError
-from dpvb.federated.certificates import Certificate
 from dpvb.federated.channel import Channel
+from dpvb.federated.config import Certificate
 from dpvb.federated.flower import Address, parse_address
 from dpvb.federated.keys import Identity
 from dpvb.federated.transport import Reply

@@ -37,7 +37,7 @@ from dpvb.accounting.costs import Composition, Cost
 from dpvb.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger import Ledger, Receipt, is_address, pricing, verify_export
 from dpvb.ledger import sqlite as in_file
-from dpvb.ledger.seen import Seen
+from dpvb.ledger.head import Seen
 
 ADD = "add_or_remove_one"
 FACTS: dict[str, Any] = {"unit": "document", "neighboring_relation": ADD, "epsilon": 3.0, "delta": 1e-5}

@@ -22,9 +22,8 @@ from test_ledger import FACTS, charge, in_child, plan
 
 from dpvb.errors import LedgerError, ParameterError
 from dpvb.ledger import Ledger, sqlite
-from dpvb.ledger import seen as seen_module
-from dpvb.ledger.head import Head
-from dpvb.ledger.seen import Seen
+from dpvb.ledger import head as seen_module
+from dpvb.ledger.head import Head, Seen
 from dpvb.ledger.sqlite import SqliteStore
 
 COST = plan(2.5)
@@ -344,7 +343,7 @@ def test_a_head_settles_between_two_histories(path: Path, tmp_path: Path, number
 
 
 @kills("crashes", "a forked process that goes on with its parent's runs")
-@edit("ledger/session.py", "session.tokens.clear()", "pass")
+@edit("ledger/store.py", "session.tokens.clear()", "pass")
 def test_a_forked_process_does_not_go_on_with_its_parents_runs(path: Path) -> None:
     with Ledger(path) as ledger:
         charge(ledger, "run")

@@ -19,11 +19,10 @@ from dpvb.data.tables.response import Response
 from dpvb.guards.errors import ParameterError
 from dpvb.models.topics.lda import to_length
 from dpvb.papers.belief_network import VIPSNetwork
-from dpvb.papers.binomial_likelihoods import VIPSRegression
 from dpvb.papers.conjugate_exponential import VIPS, BetaBernoulli
 from dpvb.papers.dp_sgd import DPSGDLogistic
 from dpvb.papers.lda import VIPSTopics
-from dpvb.papers.logistic_regression import VIPSLogistic
+from dpvb.papers.logistic_regression import VIPSLogistic, VIPSRegression
 from dpvb.papers.partitioned import LocalFreeEnergy, NormalFactor, free_energy, partitioned
 
 STEPS = {"num_steps": 6, "learning_offset": 1.0, "learning_decay": 0.7}

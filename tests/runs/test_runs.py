@@ -397,7 +397,7 @@ def test_each_release_is_given_for_what_asked_for_it(tmp_path: Path) -> None:
 
 @kills("crashes", "a forked child gives back what its parent was charged", "False")
 @edit("runs/journal.py", "if not self._writes or not self._origin.is_here:", "if not self._writes:")
-@edit("ledger/session.py", "session.tokens.clear()", "pass")
+@edit("ledger/store.py", "session.tokens.clear()", "pass")
 @kills("crashes", "a forked child goes on with its parent's fit", "False")
 @edit("core/forks.py", "return self._num_forks == _num_forks", "return True")
 @pytest.mark.parametrize("counted", [False, True])

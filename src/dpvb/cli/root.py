@@ -18,7 +18,7 @@ from dpvb.cli import log
 from dpvb.cli.terminal import echo, remark
 from dpvb.guards.errors import DpvbError, DpvbWarning, reason_of
 from dpvb.guards.imports import import_own
-from dpvb.version import __version__
+from dpvb.guards.version import __version__
 
 # As a shell says it of a program that Ctrl-C has stopped, and of one whose output nobody reads any more.
 _STOPPED, _UNREAD = 128 + 2, 128 + 13

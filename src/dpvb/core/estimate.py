@@ -11,7 +11,7 @@ import numpy as np
 
 from dpvb.core.blocks import PHASES, Block, Phase
 from dpvb.core.counting import COUNTED, COUNTS, SHORTENED, Counts
-from dpvb.core.released import Receipt, Released
+from dpvb.core.released import Released, ReleaseReceipt
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import PrivacyError, check_choice
 
@@ -39,7 +39,7 @@ class Estimate:
     seal: InitVar[object] = None
     rho: float = 1.0
     projection: Literal["read", "step"] = "read"
-    receipt: Receipt | None = None
+    receipt: ReleaseReceipt | None = None
     phase: Phase = "first"
 
     def __post_init__(self, seal: object) -> None:

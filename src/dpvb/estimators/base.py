@@ -53,9 +53,9 @@ from dpvb.guards.errors import (
 )
 from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
 from dpvb.guards.strangers import imported, misfit, place_of
-from dpvb.models.declared import declared, told
 from dpvb.results import model_file, pictures, trees
 from dpvb.results.audit_report import Report
+from dpvb.results.declared import declared, told
 from dpvb.results.figures import Figure
 from dpvb.results.forecast import Knowledge
 from dpvb.results.page import Page

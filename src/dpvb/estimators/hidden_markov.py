@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dpvb.core.plan import Plan
-from dpvb.data.sequences.numbers import Numbers
+from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, generator, unbounded
 from dpvb.estimators.given import Records
@@ -22,8 +22,8 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
-from dpvb.models.sequences import dynamics, foreseen, hidden_markov, passes
-from dpvb.models.sequences.emissions import Bernoulli, Gaussian, Poisson, Values
+from dpvb.models.sequences import dynamics, hidden_markov, markov_chain, passes
+from dpvb.models.sequences.emissions import BernoulliEmissions, GaussianEmissions, PoissonEmissions, Values
 from dpvb.models.sequences.errors import StepErrors
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
 from dpvb.models.sequences.hidden_chain import HiddenChain
@@ -31,7 +31,7 @@ from dpvb.models.sequences.hidden_markov import HiddenMarkovPosterior
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
 from dpvb.results.groups import GroupTable, Line
-from dpvb.rows.sequences import NumberRows, SequenceRows
+from dpvb.rows import NumberRows, SequenceRows
 
 # Nats above a uniform guess, for each column of numbers, at which a score is cut when settings are chosen.
 _ABOVE_UNIFORM = 3.0
@@ -143,9 +143,11 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
 
     def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
         v, length = model.n_symbols, model.length
-        weight = foreseen.total(n, model.max_length - length + 1, v, length, model.power, model.bound)
+        weight = markov_chain.expected_weight(n, model.max_length - length + 1, v, length, model.power, model.bound)
         [noise] = plan.noise_stds(model.name)
-        return model.n_states, foreseen.hidden(model.n_states, v, length, weight, n, model.power, noise)
+        return model.n_states, markov_chain.expected_hidden_deviation(
+            model.n_states, v, length, weight, n, model.power, noise
+        )
 
     def _drawn_states(self, n: int, rng: Any, length: int | None) -> tuple[Ints, Any]:
         """States of n sequences of nobody, (n, length), and the generator that draws what they show."""
@@ -337,7 +339,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
     def _with_one_start(self, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         return replace(q, tilt_rkw=q.tilt_rkw[:1])
 
-    def _content(self) -> Symbols | Numbers:
+    def _content(self) -> Symbols | Points:
         """The public symbols, or the columns of bits."""
         kind = check_choice("emissions", self.emissions, hidden_markov.KINDS)
         if kind == "bernoulli":
@@ -346,7 +348,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
                     "columns must be given, and symbols be None, with emissions='bernoulli', got "
                     f"{self.columns!r} and {self.symbols!r}."
                 )
-            return Numbers(self.columns)
+            return Points(self.columns)
         if self.symbols is None or self.columns is not None:
             way_out = (
                 ""
@@ -364,7 +366,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
         """The model that the parameters name."""
         content = self._content()
         n_symbols = len(content)
-        if isinstance(content, Numbers):
+        if isinstance(content, Points):
             if n_symbols > _MOST_BITS:
                 raise ParameterError(
                     f"columns must be at most {_MOST_BITS} with emissions='bernoulli', got {n_symbols}: pairs of "
@@ -391,7 +393,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
 
     def _sound(self, rows: Any) -> Any:
         rows = super()._sound(rows)
-        if isinstance(self._content(), Numbers):
+        if isinstance(self._content(), Points):
             is_bit_td = np.isnan(rows.value_td) | (rows.value_td == 0) | (rows.value_td == 1)
             if not is_bit_td.all():
                 raise DataFormatError("X must hold bits, 0 and 1, and NaN for what is missing; it has other numbers.")
@@ -399,11 +401,11 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
 
     def _show_emissions(self, chain: HiddenChain) -> Floats:
         shown = chain.emissions
-        if isinstance(shown, Bernoulli):
+        if isinstance(shown, BernoulliEmissions):
             self.emission_probabilities_: Floats = (shown.on_dk / (shown.on_dk + shown.off_dk)).T
         else:
             self.emission_probabilities_ = self._fitted_model.shown_kv(chain)
-        if isinstance(shown, Poisson):
+        if isinstance(shown, PoissonEmissions):
             self.rates_: Floats = shown.mean_dk[0]
         return self.emission_probabilities_
 
@@ -426,7 +428,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
 
     Each state shows up to 4 columns of numbers, independent and normal within a state, and states follow one another as
     a Markov chain. What `fit` takes is said in `SequenceModel`; sequences are arrays (points, columns), or
-    `dpvb.data.Events` with their columns as values. Numbers fall into cells of a public grid. Pairs of cells are
+    `dpvb.data.Events` with their columns as values. Points fall into cells of a public grid. Pairs of cells are
     released once, with the count, mean and variance within each cell, and the model is fitted to them: more starts or
     iterations cost no privacy. The parameters of the budget and the ledger are those of `PrivateEstimator`; all is
     released at once, so that there are no steps.
@@ -465,7 +467,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> tuple[Floats, Ints]:
         """Draw n sequences of nobody, (n, length, D), and their states; they tell no more than the model does.
 
-        Numbers stay within the public ranges.
+        Points stay within the public ranges.
 
         Args:
             n: number of sequences; public.
@@ -484,7 +486,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
     def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
         return self._fitted_model.step_errors(self._q, rng, noise_aware=noise_aware)
 
-    def _content(self) -> Numbers:
+    def _content(self) -> Points:
         """The columns with their bounds.
 
         Raises:
@@ -495,7 +497,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         if self.low is None and self.high is None and self.row_norm is None:
             way = "low= and high=, the range of each column that you know without looking at the data"
             raise unbounded("low and high or row_norm", "none", way, ONE_UNIT)
-        return Numbers(self.columns, self.low, self.high, self.row_norm)
+        return Points(self.columns, self.low, self.high, self.row_norm)
 
     def _model(self) -> HiddenCells:
         """The model that the parameters name."""
@@ -521,9 +523,9 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         return self.means_
 
     @staticmethod
-    def _gaussian(chain: HiddenChain) -> Gaussian:
+    def _gaussian(chain: HiddenChain) -> GaussianEmissions:
         """What the states show."""
-        assert isinstance(chain.emissions, Gaussian)
+        assert isinstance(chain.emissions, GaussianEmissions)
         return chain.emissions
 
     def _with_one_start(self, q: HiddenCellsPosterior) -> HiddenCellsPosterior:

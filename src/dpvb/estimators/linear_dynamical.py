@@ -13,7 +13,7 @@ from scipy.special import ndtri
 
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.events import Events
-from dpvb.data.sequences.numbers import Numbers
+from dpvb.data.sequences.numbers import Points
 from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, generator, if_fitted, unbounded
 from dpvb.estimators.given import Records
 from dpvb.estimators.sequences import SequenceModel, to_draw
@@ -28,7 +28,7 @@ from dpvb.results import trees
 from dpvb.results.figures import Curves, Figure, Grid, Intervals
 from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import GroupTable, Line, head
-from dpvb.rows.sequences import NumberRows
+from dpvb.rows import NumberRows
 
 # Nats above a uniform guess, for each column, at which a sequence's score is cut when settings are chosen.
 _ABOVE_UNIFORM = 3.0
@@ -289,7 +289,7 @@ class LinearDynamicalSystem(SequenceModel):
             lines += ["", "In brackets: 95% intervals, noise counted in."]
         return "\n".join(line.rstrip() for line in lines)
 
-    def _content(self) -> Numbers:
+    def _content(self) -> Points:
         """The columns with their bounds.
 
         Raises:
@@ -298,7 +298,7 @@ class LinearDynamicalSystem(SequenceModel):
         if self.low is None and self.high is None and self.row_norm is None:
             way = "low= and high=, the range of each column that you know without looking at the data"
             raise unbounded("low and high or row_norm", "none", way, ONE_UNIT)
-        return Numbers(self.columns, self.low, self.high, self.row_norm)
+        return Points(self.columns, self.low, self.high, self.row_norm)
 
     def _model(self) -> linear_dynamical.LinearDynamical:
         """The model that the parameters name."""
@@ -310,7 +310,7 @@ class LinearDynamicalSystem(SequenceModel):
     def _score_rows(self, rows: NumberRows) -> Floats:
         return self._fitted_model.score(self._q, rows)
 
-    def _public_content(self) -> Numbers:
+    def _public_content(self) -> Points:
         return self._numbers_
 
     @property

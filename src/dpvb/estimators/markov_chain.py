@@ -19,11 +19,11 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
-from dpvb.models.sequences import dynamics, foreseen, markov_chain
+from dpvb.models.sequences import dynamics, markov_chain
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
 from dpvb.results.groups import GroupTable, Line
-from dpvb.rows.sequences import SequenceRows
+from dpvb.rows import SequenceRows
 
 
 @constructor_says_what_lacks
@@ -186,9 +186,9 @@ class MarkovChain(ChainModel):
 
     def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
         v, k = model.n_symbols, model.order + 1
-        weight = foreseen.total(n, model.max_length - model.order, v, k, model.power, model.bound)
+        weight = markov_chain.expected_weight(n, model.max_length - model.order, v, k, model.power, model.bound)
         [noise] = plan.noise_stds("pairs" if model.order == 1 else "windows")
-        return v, foreseen.deviation(v, model.order, weight, n, model.power, model.prior_weight, noise)
+        return v, markov_chain.expected_deviation(v, model.order, weight, n, model.power, model.prior_weight, noise)
 
     def _content(self) -> Symbols:
         """The public symbols."""

@@ -53,9 +53,9 @@ from dpvb.models.mixtures.components import (
 from dpvb.models.mixtures.mixture import MixtureModel
 from dpvb.models.mixtures.pairs import Pairs
 from dpvb.results import trees
-from dpvb.results.fidelity import FidelityTable, Marginal, PairOfColumns
 from dpvb.results.forecast import Knowledge
-from dpvb.rows.mixed import MixedRows
+from dpvb.results.synthetic import FidelityTable, Marginal, PairOfColumns
+from dpvb.rows import MixedRows
 
 _COVARIANCES = {"full": "full", "diag": "diagonal"}
 # Nats above a uniform guess, for each column, at which a row's score is cut when settings are chosen.

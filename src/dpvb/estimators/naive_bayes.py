@@ -41,7 +41,7 @@ from dpvb.models.mixtures.naive_bayes import (
 from dpvb.results import metrics, trees
 from dpvb.results.forecast import Knowledge, geometric_mean
 from dpvb.results.trees import Label
-from dpvb.rows.mixed import MixedRows
+from dpvb.rows import MixedRows
 
 # Words of a class that a table of documents shows.
 _WORDS = 20

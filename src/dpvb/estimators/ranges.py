@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.data.tables.matrices import Matrix
+from dpvb.data.tables.matrices import RowMatrix
 from dpvb.data.tables.ranged import Numeric
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
@@ -34,7 +34,7 @@ def places(width: int) -> tuple[str, ...]:
     return tuple(f"x{j}" for j in range(width))
 
 
-def in_order(matrix: Matrix, schema: Schema) -> Table:
+def in_order(matrix: RowMatrix, schema: Schema) -> Table:
     """A matrix as a table, its columns in the order of a schema."""
     names = [column.name for column in schema.own_columns]
     return Table(dict(zip(names, matrix.columns(), strict=True)), schema)

@@ -13,7 +13,7 @@ import numpy as np
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import Schedule
 from dpvb.data.sequences.events import Events
-from dpvb.data.sequences.numbers import Numbers
+from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import PrivateEstimator, Task, generator, if_fitted
 from dpvb.estimators.given import Records, Responses
@@ -112,10 +112,10 @@ class SequenceModel(PrivateEstimator):
     def named_columns(self) -> tuple[str, ...] | None:
         """Names of the columns of bits or numbers; None for symbols."""
         content = self._content()
-        return content.names if isinstance(content, Numbers) else None
+        return content.names if isinstance(content, Points) else None
 
     @abstractmethod
-    def _content(self) -> Symbols | Numbers:
+    def _content(self) -> Symbols | Points:
         """What the sequences are made of."""
 
     @abstractmethod
@@ -202,10 +202,10 @@ class SequenceModel(PrivateEstimator):
         """Sequences of a public long table."""
         return self._sound(of_events(events, self._public_content()))
 
-    def _public_content(self) -> Symbols | Numbers:
+    def _public_content(self) -> Symbols | Points:
         """What the sequences of the fit were made of."""
         content = self._content()
-        return content if isinstance(content, Numbers) else Symbols(self.symbols_)
+        return content if isinstance(content, Points) else Symbols(self.symbols_)
 
     def _sound(self, rows: Any) -> Any:
         """Sequences that the caller may see, of public symbols alone."""
@@ -290,5 +290,5 @@ def of_events(events: Events, content: Any) -> Any:
     """Public sequences of a long table, a row each, without their persons."""
     parts: list[Any] = [chunk.rows for chunk in events.sequences(content).chunks()]
     length_n = np.concatenate([np.zeros(0, np.int64), *(np.diff(part.indptr) for part in parts)])
-    held = [part.value_td if isinstance(content, Numbers) else part.code for part in parts]
+    held = [part.value_td if isinstance(content, Points) else part.code for part in parts]
     return content.made(np.append(0, np.cumsum(length_n)), np.concatenate([content.encoded([]), *held]))

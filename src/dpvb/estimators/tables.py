@@ -19,7 +19,7 @@ from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.mixtures.components import MixedColumns
 from dpvb.results.figures import Figure
 from dpvb.results.groups import GroupTable, Line, head
-from dpvb.rows.mixed import MixedRows
+from dpvb.rows import MixedRows
 
 
 @constructor_says_what_lacks

@@ -23,9 +23,9 @@ from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import Trust
 from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
-from dpvb.models.declared import declared
+from dpvb.results.declared import declared
 from dpvb.runs.run import Run
-from dpvb.runs.shown import notebook_line
+from dpvb.runs.stops import notebook_line
 
 UNITS = ("example", "client")
 

@@ -37,12 +37,9 @@ from dpvb.guards.strangers import parsed_json
 from dpvb.ledger import chain, pricing, turns
 from dpvb.ledger.address import checked_place, is_address, without_password
 from dpvb.ledger.chain import LOOK, MAX_BODY, Entry, canonical
-from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
-from dpvb.ledger.head import Head
-from dpvb.ledger.names import check_new_name
+from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name, check_new_name
+from dpvb.ledger.head import Head, Seen, way_out
 from dpvb.ledger.past import Past, Units, order_of
-from dpvb.ledger.seen import Seen, way_out
-from dpvb.ledger.session import Session
 from dpvb.ledger.state import (
     RESTORE,
     WAY_OUT,
@@ -53,7 +50,7 @@ from dpvb.ledger.state import (
     check_registration,
     dataset_key,
 )
-from dpvb.ledger.store import Store, Transaction
+from dpvb.ledger.store import Session, Store, Transaction
 from dpvb.ledger.verify import check_end, verify_export, walk, write_export
 
 __all__ = ["Dataset", "Entry", "Ledger", "Quote", "Receipt", "Remaining", "is_address", "verify_export"]

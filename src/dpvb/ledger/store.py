@@ -9,17 +9,74 @@ Indices: entry (run, seq); entry (dataset, seq) and entry (dataset, form, kind) 
 refuse UPDATE and DELETE on both tables; INSERT of a row that does not follow the last one; of one with totals that are
 not those of the data set's newest such row plus its cost, each at most 2^62, or whose `units` exceed those of its data
 set's registration (its key is "dataset/NAME"), a "sole" charge excepted.
+
+A process holds an open ledger in a `Session`, of which nothing comes through a fork. No connection survives a fork:
+SQLite's locks and a server's conversation belong to one process. And a fork is another process: the runs that were
+charged before it are not for it to go on with.
 """
 
 from __future__ import annotations
 
+import os
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Protocol
+from contextlib import AbstractContextManager, suppress
+from threading import RLock
+from typing import Protocol, final
 
+from dpvb.guards.errors import LedgerError
 from dpvb.ledger.chain import Entry
 from dpvb.ledger.head import Head
+
+
+@final
+class Session:
+    """A ledger as one process has it open.
+
+    Attributes:
+        lock: of the threads that use it.
+        store: the open database, if it is open.
+        tokens: by run, of the runs that this process may go on with.
+    """
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.store: Store | None = None
+        self.tokens: dict[str, str] = {}
+        _ALIVE.add(self)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        store, self.store = self.store, None
+        if store is not None:
+            store.close()
+
+
+_ALIVE: weakref.WeakSet[Session] = weakref.WeakSet()
+_locked: list[Session] = []
+
+
+def _before_fork() -> None:
+    _locked.extend(_ALIVE)
+    for session in _locked:
+        session.lock.acquire()
+        with suppress(LedgerError):
+            session.close()
+
+
+def _in_parent() -> None:
+    while _locked:
+        _locked.pop().lock.release()
+
+
+def _in_child() -> None:
+    for session in _locked:
+        session.tokens.clear()
+    _in_parent()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
 
 
 class Transaction(ABC):

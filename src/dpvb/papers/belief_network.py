@@ -48,7 +48,7 @@ from dpvb.kernels.linear import product
 from dpvb.models.belief_network.beta_normal import WeightScales
 from dpvb.models.expfam import polya_gamma_expectedstats
 from dpvb.papers.conjugate_exponential import VIPS, VIPSState
-from dpvb.rows.binary import BinaryRows
+from dpvb.rows import BinaryRows
 
 # Entries of the matrices ⟨z zᵀ⟩ that are held at a time.
 _ENTRIES = 2**20

@@ -40,7 +40,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.models.topics.lda import LDAModel, Topics
 from dpvb.papers.conjugate_exponential import VIPS
-from dpvb.rows.documents import CountRows
+from dpvb.rows import CountRows
 
 
 @dataclass(frozen=True)

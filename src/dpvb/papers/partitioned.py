@@ -45,7 +45,7 @@ from dpvb.guards.domains import Symmetric
 from dpvb.guards.errors import ParameterError
 from dpvb.kernels.linear import product
 from dpvb.models.base import Model
-from dpvb.rows.regression import DesignRows
+from dpvb.rows import DesignRows
 
 # Nodes of the Gauss-Hermite rule for ⟨σ(ψ)⟩; 32 leave an error of 1e-8 for ψ of standard deviation 3.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)

@@ -29,10 +29,10 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DpvbError, ParameterError, check_number
 from dpvb.guards.imports import import_apart
 from dpvb.guards.strangers import printable
+from dpvb.guards.version import __version__
 from dpvb.results import pictures
 from dpvb.results.figures import Figure, Intervals, Listing, number
 from dpvb.results.statement import PrivacyStatement
-from dpvb.version import __version__
 
 _WIDTH = 110
 _MOST_NAMES = 40

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from dpvb.guards.errors import ModelFileError, ParameterError, check_path
 from dpvb.guards.own import sync_folder
 from dpvb.guards.strangers import parsed_json, printable
-from dpvb.version import __version__
+from dpvb.guards.version import __version__
 
 #: Version of the file format; a reader refuses a newer one. From format 4, a fitted model is its parameters and one
 #: record of what it learned (`results.trees`).

@@ -39,8 +39,7 @@ from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.models import empirical_bayes
 from dpvb.models.mixtures import categorical, tuned
 from dpvb.models.mixtures.components import MixedColumns, RunningCounts
-from dpvb.rows.documents import CountRows
-from dpvb.rows.mixed import MixedRows
+from dpvb.rows import CountRows, MixedRows
 
 # Share of a class's documents that hold a word typical of the class; benchmark `forecasts` chose it and the next two.
 _WORD = 0.1

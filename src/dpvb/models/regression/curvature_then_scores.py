@@ -54,7 +54,7 @@ from dpvb.models.regression.likelihood import times
 from dpvb.models.regression.moments import Reading, RowMoments, denoised, read_at_mean, read_moments, read_positive
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields, mapped, measured
-from dpvb.rows.regression import DesignRows
+from dpvb.rows import DesignRows
 
 
 @dataclass(frozen=True)

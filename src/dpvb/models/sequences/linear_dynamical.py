@@ -57,7 +57,7 @@ from dpvb.models.sequences.linear_posterior import (
     unclipped_posterior,
 )
 from dpvb.models.sequences.windows import Units, WindowCounts, by_unit, each
-from dpvb.rows.sequences import NumberRows, SequenceRows
+from dpvb.rows import NumberRows, SequenceRows
 
 # Counts below this number of noise deviations are taken to be 0.
 _SEEN = 2.0

@@ -31,11 +31,11 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Grid, check_shape
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import check_choice, check_integer, check_number
-from dpvb.kernels import windows as kernel
 from dpvb.models import empirical_bayes
-from dpvb.models.sequences.emissions import Categorical, Values, likelihoods
+from dpvb.models.sequences import passes_numba as kernel
+from dpvb.models.sequences.emissions import CategoricalEmissions, Values, likelihoods
 from dpvb.models.sequences.hidden_chain import HiddenChain, StateChain, Sums
-from dpvb.rows.sequences import SequenceRows
+from dpvb.rows import SequenceRows
 
 #: The order of the sequences by unit, and the first of each unit, (units + 1,).
 Units = tuple[Ints, Ints]
@@ -259,7 +259,7 @@ def start_from_chain(windows: Windows, tilt_kw: Floats, prior: float) -> HiddenC
     shown_vk = (
         _ON_SYMBOL * (np.arange(len(seen_v))[:, None] == symbol_k) + (1 - _ON_SYMBOL) * (seen_v / seen_v.sum())[:, None]
     )
-    emissions = Categorical(prior + shown_vk * number_k, prior)
+    emissions = CategoricalEmissions(prior + shown_vk * number_k, prior)
     return HiddenChain(prior + start_k, prior + number_k, prior + step_kk, emissions, prior)
 
 

@@ -45,7 +45,7 @@ from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics import prior
 from dpvb.models.topics.kernel import Factored
 from dpvb.models.topics.prior import TopicPrior
-from dpvb.rows.documents import CountRows
+from dpvb.rows import CountRows
 
 _RANGES = {
     "clip": (1e-9, 1.0),
