@@ -134,8 +134,8 @@ class RunJournal:
         if self._writes:
             if any(entry.state in ("finished", "abandoned") for entry in history):
                 raise CheckpointError(
-                    f"{checkpoint.path}: its run has ended. resume='read' reads its result again and spends nothing; "
-                    "for a new run name a new folder as checkpoint."
+                    f"{checkpoint.path}: its run has ended. resume='read', or `dpvb resume FOLDER --read`, reads its "
+                    "result again and spends nothing; for a new run name a new folder as checkpoint."
                 )
             self._charge_plan(checkpoint.token())
             self._attempt = max((entry.attempt for entry in history), default=-1) + 1

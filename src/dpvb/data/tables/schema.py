@@ -339,7 +339,11 @@ class Schema:
             content = check_path("path", path).read_bytes()
         except OSError as error:
             raise DataFormatError(f"The schema file {os.fspath(path)!r} cannot be read: {reason_of(error)}.") from error
-        return cls.from_json(content)
+        try:
+            return cls.from_json(content)
+        except (DataFormatError, ParameterError) as error:
+            error.add_note(f"The schema is the file {os.fspath(path)!r}.")
+            raise
 
 
 def _column(facts: object, number: int) -> Column | Interaction:
