@@ -13,36 +13,41 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Self, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dpvb.accounting import doubts
-from dpvb.accounting.events import named_sampler
+from dpvb.accounting.answers import Method
+from dpvb.accounting.events import NeighboringRelation, named_sampler
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
 from dpvb.core.counting import COUNTED, SHARES
 from dpvb.core.journal import Journal
+from dpvb.core.model import Model
 from dpvb.core.plan import Plan, calibrated, check_budget, phased
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.data.arrow import import_arrow
+from dpvb.data.documents import word_lists
 from dpvb.data.tables.matrices import has_columns, is_arrow_table
 from dpvb.data.tables.ranged import Date, Numeric, Spline
 from dpvb.data.tables.table import Table
 from dpvb.data.times import microseconds
-from dpvb.estimators import rehearsal
+from dpvb.estimators import synthetic_rows
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
 from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import (
+    DataFormatError,
     DpvbWarning,
     FewUnitsWarning,
     LostInNoiseWarning,
@@ -67,7 +72,18 @@ from dpvb.runs.run import Run, SentRun
 from dpvb.runs.stops import told_how_far
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # with a default; mypy has it, and nothing needs it at run time
+
     from dpvb.data import Schema
+
+    #: The model that an estimator fits, and its q.
+    M = TypeVar("M", bound=Model[Any, Any], default=Model[Any, Any])
+    Fits = TypeVar("Fits", bound=Model[Any, Any], default=Model[Any, Any], covariant=True)
+    Q = TypeVar("Q", default=Any)
+else:
+    from typing import TypeVar
+
+    M, Fits, Q = TypeVar("M"), TypeVar("Fits"), TypeVar("Q")
 
 # Parameters that are ends of ranges or bounds of rows, and those that bound what stands beside a row; names under which
 # a statement says that there are some.
@@ -86,6 +102,13 @@ _SCORED = (
 
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted model as a parameter: `clone` of scikit-learn makes unfitted copies of plain estimators."""
+
+    model: PrivateEstimator
 
 
 class NoScoreError(PrivacyError, NotFittedError):  # type: ignore[misc]
@@ -109,7 +132,7 @@ class PrivacyWarning(DpvbWarning):
     """Something that the caller does is outside the promise; said once."""
 
 
-class Task(NamedTuple):
+class Task(NamedTuple, Generic[Fits]):
     """What a fit would do; all but the source is public.
 
     Attributes:
@@ -117,17 +140,15 @@ class Task(NamedTuple):
         source: private data; None with a server, which has none.
         relative: the releases, with noise relative to each other.
         rho: step sizes.
-        projection: "read" or "step", see `loop.fit`.
         public: what the promise takes for public, in words, and where each comes from.
         notes: what is public about columns (names, a schema, a vocabulary, their number), and what `take` needs of it.
         calibrate: calibrates the relative releases to the budget of the fit.
     """
 
-    model: Any
+    model: Fits
     source: Any
     relative: Plan
     rho: StepSize
-    projection: Any
     public: list[str]
     notes: Mapping[str, Any]
     calibrate: Callable[[Plan], Plan]
@@ -141,7 +162,7 @@ class Task(NamedTuple):
 # Subclasses are dataclasses too, so that each parameter is named once; scikit-learn reads the signatures they get.
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     """What every estimator is: parameters, a task, and the result that it takes.
 
     All parameters are public. `None` means: planned from public facts. The command line shows these words as its help.
@@ -172,8 +193,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     batch_size: int | None = None
     num_examples: int | None = None
     noise_multiplier: float | None = None
-    accountant: str = "pld"
-    neighboring_relation: str = "add_or_remove_one"
+    accountant: Method = "pld"
+    neighboring_relation: NeighboringRelation = "add_or_remove_one"
     random_state: int | np.random.Generator | np.random.RandomState | None = None
     provenance: Mapping[str, str] | str | None = None
 
@@ -195,6 +216,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     record: ClassVar[type]
     #: The parameter that is the size of the model, where one is.
     size_parameter: ClassVar[str | None] = None
+    # Forms of X by their names in scikit-learn's tags, in addition to dense arrays.
+    _input_forms: ClassVar[tuple[str, ...]] = ()
     #: Smallest num_steps, where one is given.
     least_steps: ClassVar[int] = 1
     #: NAME of `dpvb fit NAME`, for the class that says it alone.
@@ -210,6 +233,14 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         registered = cls.kinds.get(cls.__name__, cls)
         if not inspect.isabstract(cls) and registered.__module__ == cls.__module__:
             cls.kinds[cls.__name__] = cls
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # `clone` of scikit-learn makes unfitted copies of estimators, and a saved model holds no folder's name.
+        if name in ("prior", "earlier") and isinstance(value, PrivateEstimator):
+            value = Fitted(value)
+        elif name in ("prior", "earlier") and type(value) is str and value and not word_lists.is_name(value):
+            value = Path(value)
+        super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
         # Python calls this method for attributes that were not found. What a fit sets ends or begins with "_".
@@ -233,20 +264,20 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return cloned
 
     @abstractmethod
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[M]:
         """What a fit to these rows would do; nothing is spent, and nothing private is looked at.
 
         Raises:
             ParameterError, DataFormatError: for public faults.
         """
 
-    def take(self, task: Task, q: Any) -> None:
+    def take(self, task: Task[M], q: Q) -> None:
         """Keep the result of a task, and show it in the user's units; the task's source may be gone by then."""
         self.n_iter_ = task.notes["steps"]
         self._keep(self._learned(task, q))
 
     @abstractmethod
-    def _learned(self, task: Task, q: Any) -> Any:
+    def _learned(self, task: Task[M], q: Q) -> Any:
         """Return what a task learned as a record of the class `record`."""
 
     @abstractmethod
@@ -264,15 +295,29 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._show(record)
         self._record = record
 
+    def as_prior(self, columns: Any) -> tuple[Any, str]:
+        """Return what this fitted model says before another fit of its kind, and what that is, in words.
+
+        Args:
+            columns: Public columns of that fit, and what else its kind compares.
+
+        Raises:
+            ParameterError: for other columns than those of this model.
+        """
+        self._check_fitted()
+        raise ParameterError(f"prior must be None: {type(self).__name__} takes none.")
+
     def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """What `task` takes for data without rows, in declared columns: a federation's server has no other."""
+        if schema is not None:
+            return {"X": Table({name: np.empty(0) for name in schema.read_columns}, schema)}
         return {"X": np.empty((0, width or 0))}
 
     def quality(self, rows: Any) -> Floats:
         """Score of each clean row under the fitted model, from that row alone, bit for bit; NaN where there is none."""
         raise ParameterError(self._unscored)
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: M) -> tuple[float, float]:
         """Public ends of a row's score, from that of a uniform guess."""
         raise ParameterError(self._unscored)
 
@@ -303,10 +348,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             WallError: if the computation failed behind the wall; the charge stands.
             KeyboardInterrupt: by Ctrl-C; its notes say what was released and charged, and what goes on.
         """
-        arguments = inspect.signature(self.task).parameters
-        if foreign := [name for name in rows if name not in arguments]:
-            way_out = " Weights of rows are weights=, with max_weight=, their public bound." * ("weights" in arguments)
-            raise TypeError(f"{type(self).__name__}.fit takes {', '.join(arguments)}, but not {foreign[0]}.{way_out}")
+        accepted = inspect.signature(self.task).parameters
+        if foreign := [name for name in rows if name not in accepted]:
+            way_out = " Weights of rows are weights=, with max_weight=, their public bound." * ("weights" in accepted)
+            raise TypeError(f"{type(self).__name__}.fit takes {', '.join(accepted)}, but not {foreign[0]}.{way_out}")
         with Run.current(run, sent=self._sent_run).opened() as run:
             with run.alone():
                 task = self.task(X, y, group=group, **rows)
@@ -418,11 +463,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Raises:
             ParameterError: if nothing says which columns there are, or for what a fit would be refused.
         """
-        number = rehearsal.NUM_ROWS if self.num_examples is None else self.num_examples
+        number = synthetic_rows.NUM_ROWS if self.num_examples is None else self.num_examples
         number = check_integer("num_rows", number if num_rows is None else num_rows, low=1, high=10**8)
-        vocabulary_parameter = None if self._opens else getattr(self, "vocabulary", None)
-        words = vocabulary_parameter if vocabulary is None else vocabulary
-        rows = rehearsal.made_up(
+        words = self._public_words(vocabulary)
+        rows = synthetic_rows.arguments(
             self, number, schema=schema, vocabulary=words, width=width, responses=responses, grouped=grouped
         )
         fitted = clone(self)
@@ -434,15 +478,18 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 fitted.take(*fitted._run(task, run, rehearses=True))
         return fitted  # type: ignore[no-any-return]
 
-    def _foreseen(self, **columns: Any) -> tuple[Task, Plan]:
+    def _foreseen(self, **columns: Any) -> tuple[Task[M], Plan]:
         """What a fit would do in declared columns, and its releases as they are calibrated for it."""
-        words_parameter = None if self._opens else getattr(self, "vocabulary", None)
-        columns["vocabulary"] = words_parameter if columns["vocabulary"] is None else columns["vocabulary"]
+        columns["vocabulary"] = self._public_words(columns["vocabulary"])
         with Run().alone():
-            task = self.task(**rehearsal.made_up(self, 1, **columns, grouped=False))
+            task = self.task(**synthetic_rows.arguments(self, 1, **columns, grouped=False))
         return task, task.plan
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+    def _public_words(self, vocabulary: Sequence[str] | None) -> Any:
+        """Return a declared vocabulary, else that of the parameters if it is public."""
+        return getattr(self, "vocabulary", None) if vocabulary is None and not self._opens else vocabulary
+
+    def _knows(self, task: Task[M], plan: Plan, n: float) -> Knowledge:
         """How well the result is known after a fit to n units under a calibrated plan: of every forecast the source.
 
         By default the noise of means.
@@ -471,13 +518,13 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _task(
         self,
-        model: Any,
+        model: M,
         source: Any,
         schedule: Schedule,
         public: Mapping[str, str],
         notes: Mapping[str, Any],
         clip: Literal["block", "joint"] = "block",
-    ) -> Task:
+    ) -> Task[M]:
         """The task of a model that lays out its plan so; `public` says by names what the promise takes for public."""
         relative = self._relative_plan(model, source.unit, schedule, clip)
         stepped = any(block.phase == "step" for block in model.blocks.values())
@@ -487,19 +534,18 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             public = {"num_examples": f"number of {source.unit}s {number}", **public}
         public_facts = self._stated(public)
         calibrate = partial(self._calibrated, run=Run.current())
-        return Task(model, source, relative, schedule.rho, schedule.projection, public_facts, notes, calibrate)
+        return Task(model, source, relative, schedule.rho, public_facts, notes, calibrate)
 
     def _relative_plan(
-        self, model: Any, unit: str, schedule: Schedule, clip: Literal["block", "joint"] = "block"
+        self, model: M, unit: str, schedule: Schedule, clip: Literal["block", "joint"] = "block"
     ) -> Plan:
         """Return the releases of a model, with noise relative to each other."""
-        relation: Any = self.neighboring_relation
         return phased(
             model.blocks,
             self._sampler(),
             schedule.noise,
             shares=schedule.budget,
-            neighboring_relation=relation,
+            neighboring_relation=self.neighboring_relation,
             unit=unit,
             clip=clip,
         )
@@ -525,9 +571,13 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _sources(self) -> dict[str, str]:
         """Where public inputs come from, by their names; an empty name for what says nothing of the kind."""
-        sources = self.provenance or {}
+        provenance = self.provenance or {}
         try:
-            parts = [part.split("=", 1) for part in sources.split(";")] if isinstance(sources, str) else sources.items()
+            parts = (
+                [part.split("=", 1) for part in provenance.split(";")]
+                if isinstance(provenance, str)
+                else provenance.items()
+            )
             return {name.strip(): text.strip() for name, text in parts}
         except (AttributeError, TypeError, ValueError):
             return {"": ""}
@@ -541,8 +591,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return check_budget(relative.scaled(multiplier), epsilon=self.epsilon, delta=self.delta)
 
     def _run(
-        self, task: Task, run: Run, stepped: Callable[[Any], object] | None = None, *, rehearses: bool = False
-    ) -> tuple[Task, Any]:
+        self, task: Task[M], run: Run, stepped: Callable[[Q], object] | None = None, *, rehearses: bool = False
+    ) -> tuple[Task[M], Q]:
         """Run a task's plan on its data, here or on a cluster; returns the task as it ended, and q; sets `privacy_`.
 
         `stepped` is called with q after each step. A rehearsal has made-up data: no ledger is charged, and the
@@ -599,7 +649,6 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 plan,
                 rho=task.rho,
                 rng=rng,
-                projection=task.projection,
                 on_step=on_release,
             )
             assert estimate.receipt is not None  # A plan has at least one release.
@@ -624,7 +673,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Whether the columns of a fit are known by its first release alone."""
         return False
 
-    def _opened(self, task: Task, plan: Plan, journal: RunJournal | None) -> tuple[Task, Plan, Journal]:
+    def _opened(self, task: Task[M], plan: Plan, journal: RunJournal | None) -> tuple[Task[M], Plan, Journal]:
         """Make the release by which the columns are known: how the fit goes on with its task, plan and journal."""
         raise NotImplementedError
 
@@ -637,8 +686,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """
         self.privacy_ = statement
         counts = statement.counts
-        was_warned = statement.num_examples is not None or statement.delta > doubts.MOST_DELTA  # before it was spent
-        if counts is not None and statement.epsilon < math.inf and not was_warned:
+        warned = statement.num_examples is not None or statement.delta > doubts.MOST_DELTA  # before it was spent
+        if counts is not None and statement.epsilon < math.inf and not warned:
             doubts.warn_of_count(statement.delta, unit=statement.unit, count=counts.at_least, stacklevel=5)
         if counts is not None and counts.are_few:
             warnings.warn(
@@ -662,7 +711,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return _only("symbol", "X", notes["symbols"])
         return "" if notes.get("vocabulary") is None else _only("word", "X", notes["vocabulary"])
 
-    def _facts(self, model: Any) -> dict[str, Any]:
+    def _facts(self, model: M) -> dict[str, Any]:
         """What a fit shares with the one that continues it: every parameter, and all that the model declares."""
         params = self.get_params(deep=False)
         plain = _plain(params)
@@ -755,10 +804,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _parameters(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
         """The parameters that somebody chose, and the others, in Python's words."""
-        texts = {name: pages.shortened(value) for name, value in self.get_params(deep=False).items()}
+        values = {name: pages.shortened(value) for name, value in self.get_params(deep=False).items()}
         defaults = {one.name: pages.shortened(one.default) for one in inspect.signature(type(self)).parameters.values()}
-        chosen = tuple((name, value) for name, value in texts.items() if value != defaults[name])
-        return chosen, tuple((name, value) for name, value in texts.items() if value == defaults[name])
+        chosen = tuple((name, value) for name, value in values.items() if value != defaults[name])
+        return chosen, tuple((name, value) for name, value in values.items() if value == defaults[name])
 
     def _repr_html_inner(self) -> str:
         """The estimator for a notebook, where `sklearn.set_config` leaves diagrams on: parameters, and the promise."""
@@ -778,6 +827,49 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _check_fitted(self) -> None:
         check_is_fitted(self, "privacy_")
+
+    def _to_draw(self, n: int, rng: Any) -> tuple[int, np.random.Generator]:
+        """Return a public number of draws from a fitted model, and what draws them."""
+        self._check_fitted()
+        return check_integer("n", n, low=0, high=10**9), generator("rng", rng)
+
+    def _given_steps(self, low: int = 1, high: int = 10**6) -> int | None:
+        """Return num_steps within its range; None if it was not given."""
+        return None if self.num_steps is None else check_integer("num_steps", self.num_steps, low=low, high=high)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        for form in self._input_forms:
+            setattr(tags.input_tags, form, True)
+        return tags
+
+
+class TransformingEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[M, Q]):  # type: ignore[misc]
+    """An estimator whose `transform` has a column for each of `components_`."""
+
+    def fit_transform(self, X: Records, y: None = None, **fit_params: Any) -> Floats:
+        """Fit, then return the transformed rows, which are as private as the rows."""
+        self._say_once(
+            "fit_transform returns one row for each private row: these rows are as private as the data themselves and "
+            "carry no guarantee. Only the fitted model does."
+        )
+        return cast(Floats, self.fit(X, y, **fit_params).transform(X))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+
+def check_width(width: int, expected: int, kind: str, why: str = "") -> None:
+    """Check the number of columns of rows that the caller may see.
+
+    Raises:
+        DataFormatError: for another number.
+    """
+    if width != expected:
+        # scikit-learn's sentence, which its checks look for.
+        raise DataFormatError(f"X has {width} features, but {kind} is expecting {expected} features as input{why}.")
 
 
 def generator(name: str, seed: Any) -> np.random.Generator:
@@ -805,8 +897,8 @@ def unbounded(needed: str, got: str, *ways: str) -> ParameterError:
         needed, got: names of parameters, in words.
         ways: the ways out.
     """
-    numbered = "; ".join(f"({number}) {way}" for number, way in enumerate(ways, start=1))
-    return ParameterError(f"X needs a public bound on its numbers, {needed}, got {got}. Ways out: {numbered}.")
+    ways_out = "; ".join(f"({number}) {way}" for number, way in enumerate(ways, start=1))
+    return ParameterError(f"X needs a public bound on its numbers, {needed}, got {got}. Ways out: {ways_out}.")
 
 
 def column_names(X: Records) -> tuple[str, ...] | None:
@@ -894,22 +986,16 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
         path: the file.
 
     Raises:
-        ModelFileError: if the file is missing, damaged, tampered with, or of a newer format.
+        ModelFileError: if the file is missing, damaged, tampered with, or of another format.
     """
     stored = model_file.load(path)
     try:
         place = stored.facts.get("class")
         kind: Any = PrivateEstimator.kinds.get(stored.kind) if place is None else imported(place)
-        is_estimator = inspect.isclass(kind) and issubclass(kind, PrivateEstimator)
-        if not is_estimator:
+        if not (inspect.isclass(kind) and issubclass(kind, PrivateEstimator)):
             raise ModelFileError(
                 f"{os.fspath(path)}: holds a {place or stored.kind!r}, which this version does not know. If it is a "
                 "class of your own, import its module first."
-            )
-        if "learned" not in stored.facts:
-            raise ModelFileError(
-                f"{os.fspath(path)}: was written by an earlier version in a form that this one does not read. Load it "
-                "with the version of dpvb that wrote it; a new fit would spend a budget again."
             )
         params = {name: _parameter(value) for name, value in stored.facts["params"].items()}
         if (name := misfit(kind, params)) is not None:
@@ -920,12 +1006,12 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
         with np.errstate(all="ignore"):  # Checks find what overflows.
             forms = [stored.facts["learned"], *stored.facts.get("path", ())]
             parts = _by_step(stored.arrays, len(forms))
-            record, *steps = (trees.read(kind.record, *one) for one in zip(forms, parts, strict=True))
-            for one in (*steps, record):
+            records: list[Any] = [trees.read(kind.record, *one) for one in zip(forms, parts, strict=True)]
+            for one in reversed(records):
                 restored._check(one)
-            restored._keep(record)
-            if steps:
-                restored.__dict__["_path"] = steps
+            restored._keep(records[0])
+            if records[1:]:
+                restored.__dict__["_path"] = records[1:]
         if "audit" in stored.facts:
             restored.audit_ = Report.from_dict(stored.facts["audit"])
         estimator: PrivateEstimator | None = restored
