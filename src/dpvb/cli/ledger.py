@@ -141,7 +141,7 @@ def show(
 
         dpvb ledger show budget.db
     """
-    from dpvb import Ledger
+    from dpvb import Ledger, accounting
 
     with working("accounting"), Ledger(path, read_only=True) as budget:
         names = [one.name for one in budget.datasets()] if name is None else [name]
@@ -162,7 +162,9 @@ def show(
                 one["name"] if one["part_of"] is None else f"{one['name']} (of {one['part_of']})",
                 one["unit"],
                 f"{one['delta']:g}",
-                *(f"{one[key]:.5g}" for key in ("cap_epsilon", "spent_adaptive", "spent_if_fixed", "epsilon")),
+                f"{one['cap_epsilon']:g}",
+                *(accounting.rounded_up(one[key]) for key in ("spent_adaptive", "spent_if_fixed")),
+                accounting.rounded_down(one["epsilon"]),
                 str(one["num_charges"]),
                 "" if one["num_more"] is None else str(one["num_more"]),
             ]

@@ -683,7 +683,8 @@ class Ledger:
             raise ParameterError(f"payload must be what JSON can hold, with finite numbers: {error}.") from error
         if len(text) > MAX_BODY or "\\u0000" in text:
             raise ParameterError(
-                f"payload must leave a row's JSON within {MAX_BODY} bytes and without NUL, got {len(text)} bytes."
+                f"An entry of the ledger must have at most {MAX_BODY:,} bytes of JSON and no NUL, got {len(text):,} "
+                "bytes. A plan of many different releases has too many: use fewer steps (num_steps). Nothing was spent."
             )
         entry = Entry(state.seq + 1, body=text, created=_now(), prev=state.hash, **columns).sealed()
         if odd := state.follow(entry, partial(rows.past, seq=entry.seq)):

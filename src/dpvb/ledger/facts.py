@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
+from dpvb.accounting.answers import rounded_down, rounded_up
 from dpvb.accounting.events import NeighboringRelation, check_relation
 from dpvb.accounting.filter import SATURATED, UNIT, cap_units
 from dpvb.guards.errors import LedgerError, ParameterError, check_number
@@ -172,20 +173,20 @@ class Remaining(_Account):
     def __str__(self) -> str:
         if self.sole:
             return (
-                f"epsilon = {self.spent_adaptive:.4g} of {self.cap_epsilon:g} is spent at delta = {self.delta:g} by "
-                "one plan, charged by its own epsilon as the first; nothing can follow it."
+                f"epsilon = {rounded_up(self.spent_adaptive)} of {self.cap_epsilon:g} is spent at "
+                f"delta = {self.delta:g} by one plan, charged by its own epsilon as the first; nothing can follow it."
             )
         if not self.num_charges:
             return (
-                f"epsilon = {self.epsilon:.4g} of {self.cap_epsilon:g} is left at delta = {self.delta:g}; nothing has "
-                "been charged."
+                f"epsilon = {rounded_down(self.epsilon)} of {self.cap_epsilon:g} is left at delta = "
+                f"{self.delta:g}; nothing has been charged."
             )
         least = "At least " if self.num_more == MOST_MORE else ""
         fits = "" if self.num_more is None else f" {least}{self.num_more:,} more like the last one would fit."
         return (
-            f"epsilon = {self.epsilon:.4g} of {self.cap_epsilon:g} is left at delta = {self.delta:g}: "
-            f"{self.num_charges} charges have spent {self.spent_adaptive:.4g} (guaranteed under adaptive choice; "
-            f"{self.spent_if_fixed:.4g} if all plans had been fixed beforehand).{fits}"
+            f"epsilon = {rounded_down(self.epsilon)} of {self.cap_epsilon:g} is left at delta = {self.delta:g}: "
+            f"{self.num_charges} charges have spent {rounded_up(self.spent_adaptive)} (guaranteed under adaptive "
+            f"choice; {rounded_up(self.spent_if_fixed)} if all plans had been fixed beforehand).{fits}"
         )
 
 
@@ -220,9 +221,10 @@ class Quote(_Account):
     def __str__(self) -> str:
         verdict, rest = "fits" if self.fits else "does not fit", way_out(self.largest, self.noise_scale)
         return (
-            f"epsilon = {self.epsilon:.4g} by itself at delta = {self.delta:g}; it {verdict} into {self.dataset!r}: "
-            f"the total would be {self.total_adaptive:.4g} of {self.cap_epsilon:g} (guaranteed under adaptive choice; "
-            f"{self.total_if_fixed:.4g} if all plans had been fixed beforehand). {rest}"
+            f"epsilon = {rounded_up(self.epsilon)} by itself at delta = {self.delta:g}; it {verdict} into "
+            f"{self.dataset!r}: the total would be {rounded_up(self.total_adaptive)} of {self.cap_epsilon:g} "
+            f"(guaranteed under adaptive choice; {rounded_up(self.total_if_fixed)} if all plans had been fixed "
+            f"beforehand). {rest}"
         )
 
 
@@ -231,7 +233,7 @@ def way_out(largest: float, noise_scale: float) -> str:
     if not math.isfinite(noise_scale):
         return "No plan of this shape fits, with whatever noise."
     return (
-        f"The largest plan of this shape that fits has epsilon = {largest:.4g} by itself: this noise times "
+        f"The largest plan of this shape that fits has epsilon = {rounded_down(largest)} by itself: this noise times "
         f"{noise_scale:.4g}."
     )
 

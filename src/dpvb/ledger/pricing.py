@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from dpvb import accounting
 from dpvb.accounting import filter as spending
+from dpvb.accounting.answers import rounded_down, rounded_up
 from dpvb.accounting.costs import Composition, Cost, Total, total
 from dpvb.accounting.events import Event
 from dpvb.accounting.forms import from_dict
@@ -137,9 +138,9 @@ def over(state: State, facts: Dataset, cost: Cost, price: Price, *, normal: bool
     added = cost.added_delta
     hint = f" It adds {added:g} to delta beside its noise. {_ADDED[state.shared]}" if added else ""
     return BudgetError(
-        f"{facts.name!r} has epsilon = {as_epsilon(left(state, facts.name)):.4g} of {facts.epsilon:g} left at delta = "
-        f"{facts.delta:g}; with this plan (epsilon = {cost.epsilon(facts.delta):.4g} by itself) the total would be "
-        f"{as_epsilon(price.counted):.4g}. Nothing was spent. {way_out(most, scale)}{hint}"
+        f"{facts.name!r} has epsilon = {rounded_down(as_epsilon(left(state, facts.name)))} of {facts.epsilon:g} left "
+        f"at delta = {facts.delta:g}; with this plan (epsilon = {rounded_up(cost.epsilon(facts.delta))} by itself) "
+        f"the total would be {rounded_up(as_epsilon(price.counted))}. Nothing was spent. {way_out(most, scale)}{hint}"
     )
 
 
