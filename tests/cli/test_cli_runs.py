@@ -149,7 +149,7 @@ def test_a_ledgers_address_is_kept_without_its_secrets(address: str, shown: str,
 def test_faults_of_counted_fits(folder: Path) -> None:
     call = arguments(folder)
     without = [part for part in call if part not in ("--dataset", "people")]
-    refused("belong together", *without)
+    refused("Give --dataset, the environment variable DPVB_DATASET, or neither", *without)
     refused("holds no call", "resume", folder)
     refused("holds no call", "resume", folder / "none")
     (folder / "other").mkdir()

@@ -249,8 +249,19 @@ class Kinds(Commands):
         return list(kinds())
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        """A kind's command; None for another name."""
+        """A kind's command; None for another name. Underscores may stand for hyphens, as files write kinds."""
+        name = name if ":" in name else name.replace("_", "-")
         return _command(name) if name in kinds() or ":" in name else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command of a call.
+
+        Raises:
+            ParameterError: for a name of no kind; it lists all kinds.
+        """
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise ParameterError(f"There is no kind of model {args[0]!r}. The kinds are: {', '.join(summaries())}.")
+        return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, for which no kind is imported."""
@@ -373,7 +384,9 @@ def fitting(name: str) -> Callable[..., None]:
 
     def command(
         *,
-        out: Annotated[Path, typer.Option(help="The model file to write.")],
+        out: Annotated[
+            Path | None, typer.Option(help="The model file to write; needed unless --rehearse is given.")
+        ] = None,
         overwrite: options.Overwrite = False,
         quiet: options.Quiet = False,
         rehearse: Annotated[
@@ -389,7 +402,10 @@ def fitting(name: str) -> Callable[..., None]:
         if given["checkpoint"] is not None and not rehearse:
             call = {**given, "out": out, "overwrite": overwrite, "quiet": quiet}
             remember(given["checkpoint"], f"fit_{name}", call)
-        files.check_target(out, overwrite)
+        if out is not None:
+            files.check_target(out, overwrite)
+        elif not rehearse:
+            raise ParameterError("--out must name the model file to write: only --rehearse writes none.")
         parameters = inspect.signature(kind).parameters
         values = {name: value_of(name, value, hints[name]) for name, value in given.items() if name in parameters}
         if parts:
@@ -400,6 +416,7 @@ def fitting(name: str) -> Callable[..., None]:
         if rehearse:
             rehearse_fit(model, given, run, quiet=quiet)
             return
+        assert out is not None
         if kind.reads == "sequences":  # A mistake of the columns is one before a file is opened.
             given["columns"] = model.named_columns
         with _told_of_stops(model, out, given["checkpoint"]):

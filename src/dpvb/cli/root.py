@@ -86,7 +86,7 @@ class Commands(TyperGroup):
         known = [] if command is None else [p for p in command.params if p.param_type_name == "option"]
         word = {parameter.name: parameter.opts[0] for parameter in known}
         names = "|".join(map(str, word)) or "(?!)"
-        argument = rf"(?<![\w.(])(?P<argument>{names})=(?=[\s,.:;)]|$)"
+        argument = rf"(?<![\w.(])(?P<argument>{names})=(?=[\s,:;)]|\.(?!\.)|$)"
         subject = rf"^(?P<subject>{names})(?= must | needs | = )"
         message = re.sub(rf"(?<![\w.(])({names})='", lambda match: f"{word[match[1]]} '", message)
         return re.sub(f"{argument}|{subject}", lambda match: word[match["argument"] or match["subject"]], message)

@@ -195,4 +195,10 @@ def _print_stub(
             "need."
         )
     if facts["target"]["name"] is None:
-        remark("Name the target, or write null in its place.")
+        remark("Name the target and its kind, or write null in the target's place.")
+    if facts["target"]["kind"] is None:
+        remark(
+            'Fill in the kind of the target, and what it may be: "logistic" with "classes": [no, yes]; "poisson" or '
+            '"negative_binomial" with "max_count"; "numeric" with "low" and "high"; "binomial" with "trials" and '
+            '"max_trials"; "classes" with "classes".'
+        )

@@ -224,7 +224,10 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
     def _density(self, features: int, responses: int | None) -> Density:
         """The density that the parameters name, tried on public rows."""
         if (self.log_density is None) == (self.numpyro_model is None):
-            raise ParameterError("give log_density or numpyro_model: one of the two, and not both.")
+            raise ParameterError(
+                "Give log_density or numpyro_model: one of the two, and not both. A model from a file has neither, as "
+                "files hold no functions: call set_params(log_density=...) first."
+            )
         if self.log_density is not None:
             if self.parameters is None:
                 raise ParameterError("parameters must be the number of parameters, or an example of θ, got None.")

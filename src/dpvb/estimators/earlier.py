@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dpvb.accounting.answers import rounded_up
 from dpvb.estimators.base import Fitted, PrivateEstimator, load
 from dpvb.guards.errors import DataFormatError, ParameterError, check_path, reason_of
 from dpvb.guards.strangers import parsed_json
@@ -135,12 +136,12 @@ def told(model: Any, fit: PrivateEstimator, *, public: bool) -> str:
     if public or past.published:
         # Data that a ledger counts may be those of a later fit, whatever is said of this one.
         return f"{_EARLIER}{charged}, {_PUBLIC}{behind}" if charged else f"{_PUBLIC}{behind}"
-    sums = f"epsilon = {past.epsilon + fit.epsilon:.6g}, delta = {past.delta + fit.delta:.6g}"
+    sums = f"epsilon = {rounded_up(past.epsilon + fit.epsilon)}, delta = {past.delta + fit.delta:.6g}"
     both = f"whoever is in both data sets is promised no more than {sums}"
     if _kin(past.charge) == "disjoint":
         both = "by the ledger both data sets are parts of one, and nobody is in two parts"
     return (
-        f"{_EARLIER}{charged}, which promised each {past.unit} behind it epsilon = {past.epsilon:.6g}, "
+        f"{_EARLIER}{charged}, which promised each {past.unit} behind it epsilon = {rounded_up(past.epsilon)}, "
         f"delta = {past.delta:g}; {both}{behind}"
     )
 

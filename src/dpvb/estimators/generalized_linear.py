@@ -496,7 +496,7 @@ class NegativeBinomialRegression(CountRegression):
     dispersion: float | None = None
 
     record: ClassVar[type] = FittedDispersion
-    command: ClassVar[str | None] = "negbin"
+    command: ClassVar[str | None] = "negative-binomial"
 
     @property
     def _likelihood(self) -> Likelihood:

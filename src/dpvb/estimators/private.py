@@ -1,8 +1,8 @@
 """The estimator of any model: what it needs is a model, rows and a budget.
 
-Before anything is spent, a tryout fits the model to one row of zeros, which is nobody's. What fails there does so
-whatever the data are: the model's code, its declarations, the width of its rows. So the error says all of it. The real
-fit would fail behind the wall, after it was charged, and tell no reason.
+Before anything is spent, a tryout fits the model to rows of zeros, which are nobody's, one for each label that is
+declared. What fails there does so whatever the data are: the model's code, its declarations, the width of its rows. So
+the error says all of it. The real fit would fail behind the wall, after it was charged, and tell no reason.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def try_out(task: Task[Model], nobody: Source[Any], keep: Asked, show: Asked, sc
 
     Args:
         task: what a fit would do.
-        nobody: one row of zeros, as the task's source would give it; no chunk, where none can be made up.
+        nobody: rows of zeros with each label, as the source of the task has them; no chunk: none can be made up.
         keep: raises for a q that no file can hold.
         show: raises for a q of which the model cannot show what it defines.
         score: raises for rows, at a q, that cannot be scored; None: the model scores none.
@@ -129,9 +129,11 @@ def _fit(task: Task[Model], plan: Plan, nobody: Source[Any], keep: Asked, show: 
         q = model.init(generator("seed", 0))
     if (fault := domains.outside(q)) is not None:
         raise ParameterError(f"model must start from a q that the wall answers: {fault}.")
+    # Each made-up unit by itself, so that an error names its label; then none.
     batches = [
-        batch for chunk in nobody.chunks() for batch in (chunk, chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)))
+        chunk.select(np.arange(chunk.num_units) == unit) for chunk in nobody.chunks() for unit in range(chunk.num_units)
     ]
+    batches += [chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)) for chunk in nobody.chunks()]
     s = Estimate.empty(model.blocks)
     for t, release in enumerate(plan, start=1):
         for batch in batches:
@@ -183,7 +185,11 @@ def _ask(task: Task, q: object, release: Release, batch: ChunkOfUnits[Any]) -> N
 def _rows(batch: ChunkOfUnits[Any], task: Task) -> str:
     width = task.notes["width"]
     columns = "" if width is None else f", with {width} features as in X,"
-    return f"{'a row of zeros' if batch.num_units else 'no rows'}{columns}"
+    response = task.notes.get("response")
+    label = ""
+    if batch.num_units and response is not None:
+        label = f" with y = {response.decode(batch.rows.y_n[:1])[0]!r}"
+    return f"{'a row of zeros' if batch.num_units else 'no rows'}{columns}{label}"
 
 
 def _shown(form: object) -> str:
@@ -525,7 +531,7 @@ class Private(PrivateEstimator[Model, Any]):
         return response
 
     def _source(self, X: Any, y: Responses, group: Iterable[object] | None) -> tuple[Source[Any], Source[Any]]:
-        """The rows that are given, and a row of zeros that is nobody's."""
+        """The rows that are given, and rows of zeros that are nobody's, one for each label or end of the range of y."""
         if all(hasattr(type(X), name) for name in ("chunks", "count")) and hasattr(X, "unit"):
             if group is not None:
                 raise ParameterError("group must be None with a source: it says itself what its units are.")
@@ -558,12 +564,22 @@ class Private(PrivateEstimator[Model, Any]):
         else:
             row_norm = self.row_norm
             design = Design(X, y, response=response or LOGISTIC, row_norm=row_norm, group=group)
-        answer = None if response is None else response.decode(np.zeros(1))
-        person = None if design.unit == Design.row else [0]
-        zero_nd = np.zeros((1, design.width))
+        answer = None if response is None else _answers(response)
+        number = 1 if answer is None else len(answer)
+        person = None if design.unit == Design.row else range(number)
+        zero_nd = np.zeros((number, design.width))
         zeros = Design(zero_nd, answer, response=response or LOGISTIC, row_norm=row_norm, group=person)
         rows, nobody = (ModelRows(one, response is not None) for one in (design, zeros))
         return rows, nobody
+
+
+def _answers(response: Response) -> NDArray[Any]:
+    """Every label that a response may be, or both ends of its range: a row of zeros is tried with each."""
+    if response.kind in ("logistic", "classes"):
+        return np.asarray(response.decode(np.arange(len(response.classes), dtype=np.float64)))
+    low, high = (-1.0, 1.0) if response.kind == "numeric" else (0.0, float(response.max_count))
+    ends: Floats = np.array([low, high])
+    return np.asarray(response.decode(ends))
 
 
 class _RowFacts(NamedTuple):
