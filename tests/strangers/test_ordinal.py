@@ -129,7 +129,7 @@ def test_without_noise_it_reaches_the_posterior_mode_from_any_start(case: str) -
 def test_a_path_that_has_not_settled_says_so(case: str) -> None:
     x_nd, level_n = labels(case)
     y_n = np.array(LEVELS.classes, object)[level_n]
-    with pytest.warns(NotSettledWarning, match=r"16 steps have not settled: .* known\.at"):
+    with pytest.warns(NotSettledWarning, match=r"16 steps have not settled: .* FixedCurvature\.at"):
         odds(math.inf, FromThePrior(COLUMNS, 4)).fit(x_nd, y_n)
     with warnings.catch_warnings():
         warnings.simplefilter("error", NotSettledWarning)
