@@ -155,7 +155,7 @@ class Network:
         self._tickets = 0
         self._known = FormOfQ(task_of("server"), Shared()).classes
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["dpvb.federated.client", "dpvb.estimators.logistic"])
+        self._context.set_forkserver_preload(["dpvb.federated.client", "dpvb.estimators.generalized_linear"])
         Thread(target=self._accept, daemon=True).start()
         self._processes = {name: self._started(name) for name in NAMES}
 

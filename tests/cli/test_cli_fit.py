@@ -90,7 +90,7 @@ def test_a_kind_may_be_written_as_in_python_and_an_unknown_one_is_told_all_kinds
 
 def test_types_are_those_of_the_annotations() -> None:
     lda, logistic = parameters("lda"), parameters("logistic")
-    assert [lda[name].type.name for name in ("tol", "max_iter", "read", "clip", "random_state")] == [
+    assert [lda[name].type.name for name in ("tol", "max_iter", "estimate", "clip", "random_state")] == [
         *("float", "integer", "text", "float", "integer"),
     ]
     assert lda["fixed_work"].is_flag

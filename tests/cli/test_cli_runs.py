@@ -26,7 +26,7 @@ from dpvb.ledger import Ledger
 from dpvb.ledger.address import Address, without_password
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["dpvb.estimators.logistic", "dpvb.ledger.sqlite", "dpvb.cli"])
+SERVER.set_forkserver_preload(["dpvb.estimators.generalized_linear", "dpvb.ledger.sqlite", "dpvb.cli"])
 
 
 @pytest.fixture

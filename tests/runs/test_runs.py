@@ -46,7 +46,7 @@ from dpvb.runs.journal import RunJournal
 
 # Each child is forked from one process that has imported everything and has no threads.
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["dpvb.estimators.logistic", "dpvb.ledger.sqlite"])
+SERVER.set_forkserver_preload(["dpvb.estimators.generalized_linear", "dpvb.ledger.sqlite"])
 
 
 @pytest.fixture

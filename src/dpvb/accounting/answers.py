@@ -12,7 +12,7 @@ from dpvb.accounting.events import Event, Pair, added_delta, check_plan, check_r
 from dpvb.guards.errors import ParameterError, check_choice, check_number
 
 Method = Literal["pld", "renyi", "moments", "moments_capped", "wang", "zcdp", "strong", "linear"]
-METHODS: tuple[str, ...] = get_args(Method)
+METHODS: tuple[Method, ...] = get_args(Method)
 # "strong", "linear" and "zcdp" are what the papers claimed, not guarantees.
 UNPROVEN_METHODS = ("zcdp", "strong", "linear")
 #: Values of delta at which a curve is shown.

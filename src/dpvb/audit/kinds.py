@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -43,9 +43,10 @@ from dpvb.estimators.markov_chain import MarkovChain
 from dpvb.estimators.mixture import GaussianMixture, Mixture
 from dpvb.estimators.naive_bayes import NaiveBayes
 from dpvb.estimators.sbn import SigmoidBeliefNetwork
+from dpvb.estimators.synthetic_rows import drawn_cells, drawn_responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_choice
-from dpvb.models.gradients.variational import GUIDES
+from dpvb.models.gradients.variational import GUIDES, Guide
 
 _BUDGET: Mapping[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 
@@ -114,17 +115,6 @@ def _columns(name: str, form: str, matrix: Floats) -> dict[str, Any]:
     return {"X": matrix[:, len(before) :], **dict(zip(before, matrix.T, strict=False))}
 
 
-def _responses(name: str, form: str, rng: np.random.Generator, n: int) -> Floats:
-    beside = [rng.uniform(0.1, 4.0, n) for _ in _bounds(name, form)]
-    if name == "BinomialRegression":
-        trials = rng.integers(1, 5, n)
-        return np.column_stack([rng.binomial(trials, 0.4), trials, *beside]).astype(np.float64)
-    if name == "LinearRegression":
-        return rng.normal(1.0, 2.0, (n, 1))
-    y_n = rng.integers(0, 2 if name == "LogisticRegression" else 9, n)
-    return np.column_stack([y_n, *beside]).astype(np.float64)
-
-
 def _with_ends(name: str, form: str, rows: Floats) -> Floats:
     """Every row with the smallest and the largest response, each beside what makes it likely and unlikely."""
     (least, most), bounds = _KINDS[name][2], _bounds(name, form)
@@ -152,7 +142,9 @@ def regression(
     source = designs(name, 0.4 if fit_intercept else 0.0, covariance == "diagonal", form)
 
     def records(rng: np.random.Generator, n: int) -> Floats:
-        return np.hstack([_responses(name, form, rng, n), table_records(rng, n, rows.shape[1])])
+        beside = drawn_responses(replace(_KINDS[name][1], **_bounds(name, form)), n, rng)
+        before = np.column_stack([beside[column] for column in _before(name, form)]).astype(np.float64)
+        return np.hstack([before, table_records(rng, n, rows.shape[1])])
 
     def begin(seed: int) -> Any:
         model = case.model
@@ -212,7 +204,7 @@ def unlabelled(matrix: Floats, group: Any = None) -> Design:
 _ENDS, _GROUPS, _CODES = (-2.0, 2.0), 3, (0, 1, 2)
 
 
-def gaussian_mixture(covariance: str, width: int = D) -> Case:
+def gaussian_mixture(covariance: Literal["full", "diag"], width: int = D) -> Case:
     """The case of a Gaussian mixture of a plain matrix."""
     ranges: dict[str, Any] = {"low": _ENDS[0], "high": _ENDS[1]}
     estimator = GaussianMixture(_GROUPS, covariance_type=covariance, prune=False, **ranges, **_BUDGET)
@@ -243,22 +235,19 @@ def mixture() -> Case:
     schema = Schema((Numeric("x", *_ENDS), Numeric("count", 0, 9), _codes("choice"), Binary("flag")))
     estimator = Mixture(_GROUPS, counts="count", prune=False, check_share=0.1, **_BUDGET)
 
-    def records(rng: np.random.Generator, n: int) -> Floats:
-        return np.hstack([_numbers(rng, n), rng.integers(3, size=(n, 1)), rng.integers(2, size=(n, 1))])
-
+    records = partial(_records, schema)
     hostile = np.array([[*end, choice, flag] for choice in _CODES for flag in (0, 1) for end in _NUMBER_ENDS])
     source, columns = partial(_mixed, Layout.of(schema, ("count",))), partial(_table, schema)
     case = of_estimator("Mixture", estimator, source, records, hostile, columns, responses=4, clip="joint")
     return replace(case, begin=partial(after_a_run, case))
 
 
-def naive_bayes(numbers: str) -> Case:
+def naive_bayes(numbers: Literal["bins", "gaussian"]) -> Case:
     """The case of a table of the class, a number, a count and a choice."""
     schema = Schema((_codes("class"), Numeric("x", *_ENDS), Numeric("count", 0, 9), _codes("choice")))
     estimator = NaiveBayes(response="class", numbers=numbers, bins=4, counts="count", **_BUDGET)
 
-    def records(rng: np.random.Generator, n: int) -> Floats:
-        return np.hstack([rng.integers(3, size=(n, 1)), _numbers(rng, n), rng.integers(3, size=(n, 1))])
+    records = partial(_records, schema)
 
     def source(matrix: Floats, group: Any = None) -> Any:
         return estimator.task(**_table(schema, matrix), group=group).source
@@ -272,9 +261,9 @@ def naive_bayes(numbers: str) -> Case:
 _NUMBER_ENDS = (_ENDS[0], 0.0), (_ENDS[1], 9.0), (1e300, 1e300)
 
 
-def _numbers(rng: np.random.Generator, n: int) -> Floats:
-    """A number and a count of each row."""
-    return np.hstack([rng.standard_normal((n, 1)), rng.poisson(2.0, (n, 1))])
+def _records(schema: Schema, rng: np.random.Generator, n: int) -> Floats:
+    """Rows that are uniform in a schema, its columns in order."""
+    return np.column_stack([*drawn_cells(schema, n, rng).values()]).astype(np.float64)
 
 
 def _mixed(layout: Layout, matrix: Floats, group: Any = None) -> Mixed:
@@ -483,7 +472,7 @@ def _of_points(
     return of_estimator(name, estimator, partial(points, bounds=bounds), records, hostile, columns, responses=1)
 
 
-def hidden_markov_of_points(emissions: str) -> Case:
+def hidden_markov_of_points(emissions: Literal["bernoulli", "gaussian"]) -> Case:
     """The case of a hidden Markov model of bits or numbers."""
     chosen: dict[str, Any] = {"columns": _COLUMNS, "n_init": 1, "max_length": _POINTS, **_BUDGET}
     bounds = BOUNDS if emissions == "gaussian" else {}
@@ -551,7 +540,7 @@ def location(theta: Any, x: Any) -> Any:
     return -0.5 * ((x - theta) ** 2).sum()
 
 
-def density(guide: str, width: int = D) -> Case:
+def density(guide: Guide, width: int = D) -> Case:
     """The case of a guide for the mean of a Gaussian."""
     hostile = HOSTILE_ROWS if width == D else np.eye(width) * 1e3
     estimator = DPVI(location, parameters=width, guide=guide, **_BUDGET)

@@ -53,7 +53,7 @@ _MARK = "REHEARSAL on made-up rows: what follows says nothing about anybody.\n"
 
 def rehearse_fit(model: PrivateEstimator, given: Mapping[str, Any], run: Run, *, quiet: bool) -> None:
     """Fit made-up rows, print what a fit would show, how long it took, and what the fit will cost."""
-    from dpvb.estimators.rehearsal import NUM_ROWS
+    from dpvb.estimators.synthetic_rows import NUM_ROWS
 
     columns = _declared(str(model.reads), given)
     plans: list[Plan] = []

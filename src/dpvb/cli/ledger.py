@@ -147,7 +147,7 @@ def show(
         names = [one.name for one in budget.datasets()] if name is None else [name]
         left = {one: budget.remaining(one) for one in names}  # Of an unknown name it says which there are.
         facts = [
-            one.to_dict() | vars(left[one.name]) | {"looks": [note.created for note in budget.looks(one.name)]}
+            one.to_dict() | left[one.name].to_dict() | {"looks": [note.created for note in budget.looks(one.name)]}
             for one in budget.datasets()
             if one.name in left
         ]
@@ -234,7 +234,9 @@ def quote(
             )
         answer = budget.quote([accounting.Event(noise_multiplier=noise_multiplier or 0.0, **shape)], dataset=name)
     if as_json:
-        print_json({**vars(answer), "noise_multiplier": noise_multiplier, "noise_scale": _finite(answer.noise_scale)})
+        print_json(
+            {**answer.to_dict(), "noise_multiplier": noise_multiplier, "noise_scale": _finite(answer.noise_scale)}
+        )
     else:
         echo(f"noise multiplier {noise_multiplier:.6g}: {answer}")
 

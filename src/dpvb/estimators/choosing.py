@@ -31,7 +31,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -42,7 +42,6 @@ from dpvb.core import loop
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.counting import Counts
-from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows, SparseRows
 from dpvb.core.noise import NoiseSource, SecureNoise, Words
 from dpvb.core.plan import Mechanism, Plan, Release, calibrated
@@ -100,7 +99,7 @@ def private_range(
     epsilon: float,
     delta: float,
     share: float = 0.99,
-    transform: str | None = None,
+    transform: Literal["log1p", "asinh"] | None = None,
     num_cells: int = 256,
     group: Iterable[object] | None = None,
     neighboring_relation: str = "add_or_remove_one",
@@ -244,7 +243,7 @@ def select(
     delta: float,
     run: Run | None = None,
     expected_runs: float | None = None,
-    distribution: str = "geometric",
+    distribution: Literal["geometric", "logarithmic"] = "geometric",
     holdout: float = 0.25,
     score_range: tuple[float, float] | None = None,
     group: Iterable[object] | None = None,
@@ -320,7 +319,6 @@ def _tried(kind: type, params: Mapping[str, Any], data: Mapping[str, Any]) -> tu
     with Run().alone():  # The whole selection is charged, and no fit of it by itself.
         task: Task = check_known(trial.task(**data), "in a selection")
     generator("random_state", params["random_state"])
-    Estimate.empty(task.model.blocks, task.projection)
     Wall(task.source, task.relative, num_examples=params["num_examples"])
     return task.relative, trial.quality_range(task.model)
 
@@ -411,7 +409,7 @@ def _fixed(
     epsilon: float,
     delta: float,
     holdout: float = 0.25,
-    distribution: str = "geometric",
+    distribution: Literal["geometric", "logarithmic"] = "geometric",
     expected_runs: float | None = None,
     score_range: tuple[float, float] | None = None,
 ) -> _Choice:
@@ -602,7 +600,7 @@ def _run(
     fitted = Side(task.source, coins, choice.holdout, scored=False)
     wall = Wall(fitted, choice.plans[c], noise=make_noise(), num_examples=params["num_examples"])
     rng = generator("random_state", params["random_state"])
-    q, estimate = loop.fit(task.model, wall, choice.plans[c], rho=task.rho, rng=rng, projection=task.projection)
+    q, estimate = loop.fit(task.model, wall, choice.plans[c], rho=task.rho, rng=rng)
     trial.take(task, q)
     scored = Side(task.source, coins, choice.holdout, scored=True)
     wall = Wall(scored, choice.scoring, noise=make_noise(), num_examples=choice.settings[c]["num_examples"])

@@ -1,8 +1,8 @@
 """The estimator of any model: what it needs is a model, rows and a budget.
 
-Before anything is spent, a tryout fits the model to rows of zeros, which are nobody's, one for each declared label.
-What fails there does so whatever the data are: the model's code, its declarations, the width of its rows. So the error
-says all of it. The real fit would fail behind the wall, after it was charged, and tell no reason.
+Before anything is spent, a tryout fits the model to rows of zeros, which are nobody's, one for each label that is
+declared. What fails there does so whatever the data are: the model's code, its declarations, the width of its rows. So
+the error says all of it. The real fit would fail behind the wall, after it was charged, and tell no reason.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import (
     BY_RELEASE,
     ONE_UNIT,
+    Fitted,
     PrivateEstimator,
     Task,
     column_names,
@@ -43,8 +44,7 @@ from dpvb.estimators.base import (
     named,
     unbounded,
 )
-from dpvb.estimators.earlier import Fitted, kept, opened
-from dpvb.estimators.earlier import told as told_of
+from dpvb.estimators.earlier import known
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import places
 from dpvb.guards import domains
@@ -101,7 +101,7 @@ Asked = Callable[[Model, object], object]
 Scored = Callable[[Model, object, object], object]
 
 
-def try_out(task: Task, nobody: Source[Any], keep: Asked, show: Asked, score: Scored | None) -> None:
+def try_out(task: Task[Model], nobody: Source[Any], keep: Asked, show: Asked, score: Scored | None) -> None:
     """Fit a model to made-up rows: without noise, and where that fails, with noise.
 
     A sound model passes one of the two. Numbers that no data would give may make an M-step fail, but hardly both times.
@@ -131,7 +131,7 @@ def try_out(task: Task, nobody: Source[Any], keep: Asked, show: Asked, score: Sc
     raise refused
 
 
-def _fit(task: Task, plan: Plan, nobody: Source[Any], keep: Asked, show: Asked, score: Scored | None) -> None:
+def _fit(task: Task[Model], plan: Plan, nobody: Source[Any], keep: Asked, show: Asked, score: Scored | None) -> None:
     """`loop.fit`, looked at step by step."""
     model, wall = task.model, Wall(nobody, plan)
     with said("init"):
@@ -143,7 +143,7 @@ def _fit(task: Task, plan: Plan, nobody: Source[Any], keep: Asked, show: Asked, 
         chunk.select(np.arange(chunk.num_units) == unit) for chunk in nobody.chunks() for unit in range(chunk.num_units)
     ]
     batches += [chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)) for chunk in nobody.chunks()]
-    s = Estimate.empty(model.blocks, task.projection)
+    s = Estimate.empty(model.blocks)
     for t, release in enumerate(plan, start=1):
         for batch in batches:
             _ask(task, q, release, batch)
@@ -256,7 +256,7 @@ class FittedModel:
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class Private(PrivateEstimator):
+class Private(PrivateEstimator[Model, Any]):
     """Any model of your own under (ε, δ)-differential privacy.
 
     `fit` takes private rows X, (rows, features): NumPy, SciPy sparse, a DataFrame or a `dpvb.Table`. `e_step` gets them
@@ -305,11 +305,11 @@ class Private(PrivateEstimator):
             value = _model_of(str(value.get("class")), {n: part for n, part in value.items() if n != "class"})
         if name == "response" and isinstance(value, Mapping):
             value = Response(**value)
-        super().__setattr__(name, kept(value) if name == "prior" else value)
+        super().__setattr__(name, value)
 
     record: ClassVar[type] = FittedModel
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Model]:
         """What a fit to private rows would do.
 
         Raises:
@@ -317,7 +317,12 @@ class Private(PrivateEstimator):
                 for y without response=, among all other public faults.
         """
         response = self._response_of(X)
-        model, earlier = self._with_prior(self._checked(self.model), response)
+        model = self._checked(self.model)
+        earlier, origin = known(self, (model, response, self.row_norm))
+        if earlier is not None:
+            with said("as_prior"):
+                model = replace(model, **earlier)  # type: ignore[type-var]
+            model = self._checked(model)
         source, nobody = self._source(X, y, group)
         with said("its schedule"):
             schedule = model.schedule
@@ -325,7 +330,7 @@ class Private(PrivateEstimator):
         public = {
             "model": f"the model {type(model).__name__}" + (f" with {facts}" if facts else ""),
             **({} if response is None else {"response": f"y is {response.said}"}),
-            **({} if earlier is None else {"prior": f"the prior: {earlier}"}),
+            **({} if earlier is None else {"prior": f"the prior: {origin}"}),
             "parameters": "the plan, the random start and all other parameters",
         }
         names = X.feature_names if isinstance(X, Table) else column_names(X)
@@ -338,7 +343,7 @@ class Private(PrivateEstimator):
         try_out(task, nobody, _keep, _show, _scores if scored else None)
         return task
 
-    def take(self, task: Task, q: object) -> None:
+    def take(self, task: Task[Model], q: object) -> None:
         """Keep q."""
         self._fitted_model: Model = task.model
         super().take(task, q)
@@ -353,7 +358,7 @@ class Private(PrivateEstimator):
                     stacklevel=3,
                 )
 
-    def _learned(self, task: Task, q: Any) -> FittedModel:
+    def _learned(self, task: Task[Model], q: Any) -> FittedModel:
         names, norm, response, width = (task.notes[name] for name in ("names", "norm", "response", "width"))
         public = None if response is None else asdict(response)
         names = None if names is None else tuple(names)
@@ -468,7 +473,7 @@ class Private(PrivateEstimator):
             name = type(self._fitted_model).__name__
             raise ParameterError(f"model must define {method}(...), and {name} does not: see docs/new-model.md.")
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+    def _knows(self, task: Task[Model], plan: Plan, n: float) -> Knowledge:
         """The model's own answer, where it has one; else the noise of means."""
         model = task.model
         if not model.defines("knows"):
@@ -501,26 +506,24 @@ class Private(PrivateEstimator):
             )
         return replace(model, num_steps=num_steps)
 
-    def _with_prior(self, model: Model, response: Response | None) -> tuple[Model, str | None]:
-        """The model with an earlier fit's posterior as its prior, and where that comes from, in words.
+    def as_prior(self, columns: tuple[Model, Response | None, float | None]) -> tuple[Mapping[str, object], str]:
+        """Return values for fields of the model of the fit; `columns` are its model, response and row_norm.
 
         Raises:
-            ParameterError: for a prior that is not a fit of the same model, or one of the same people.
+            ParameterError: for another model, row_norm or response.
         """
-        if self.prior is None:
-            return model, None
-        fit = opened("prior", self.prior, self, public=self.public_prior)
-        if type(fit._fitted_model) is not type(model):
+        self._check_fitted()
+        model, *others = columns
+        if type(self._fitted_model) is not type(model):
             raise ParameterError(
                 f"prior must be a fitted dpvb.Private of a {type(model).__name__}, or a file of one, got one of a "
-                f"{type(fit._fitted_model).__name__}."
+                f"{type(self._fitted_model).__name__}."
             )
-        if (fit.row_norm, fit._rows.response) != (self.row_norm, response):
+        if [self._rows.response, self.row_norm] != others:
             raise ParameterError("prior must have the row_norm and the response of the fit: one of them differs.")
-        fit._check_defined("as_prior")
+        self._check_defined("as_prior")
         with said("as_prior"):
-            model = replace(model, **fit._fitted_model.as_prior(fit.q_))  # type: ignore[type-var]
-        return self._checked(model), told_of(fit, self, public=self.public_prior)
+            return self._fitted_model.as_prior(self.q_), "the posterior"
 
     def _clip(self, source: object) -> Literal["block", "joint"]:
         """How units are clipped: one factor for all blocks, unless each row is known to be a unit."""
@@ -593,8 +596,9 @@ def _answers(response: Response) -> NDArray[Any]:
     """Every label that a response may be, or both ends of its range: a row of zeros is tried with each."""
     if response.kind in ("logistic", "classes"):
         return np.asarray(response.decode(np.arange(len(response.classes), dtype=np.float64)))
-    ends = [-1.0, 1.0] if response.kind == "numeric" else [0.0, float(response.max_count)]
-    return np.asarray(response.decode(np.array(ends, dtype=np.float64)))
+    low, high = (-1.0, 1.0) if response.kind == "numeric" else (0.0, float(response.max_count))
+    ends: Floats = np.array([low, high])
+    return np.asarray(response.decode(ends))
 
 
 class _RowFacts(NamedTuple):

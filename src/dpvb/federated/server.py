@@ -136,11 +136,10 @@ class Factors:
 
     Args:
         model: public.
-        projection: as in `loop.fit`.
     """
 
-    def __init__(self, model: Model[Any, Any], projection: Any) -> None:
-        self._empty = Estimate.empty(model.blocks, projection)
+    def __init__(self, model: Model[Any, Any]) -> None:
+        self._empty = Estimate.empty(model.blocks)
         self._own: dict[str, Estimate] = {}
 
     def take(self, client: str, released: Released, rho: float) -> None:
@@ -225,7 +224,7 @@ class Server:
         self._offer = ""  # Digest of the offer.
         self._members: dict[str, _Member] = {}
         self._clients = sorted(federation.participants)  # Those who still take part.
-        self._factors = Factors(task.model, task.projection)
+        self._factors = Factors(task.model)
         self._swept: Any = None  # The q with which the last sweep over all clients began.
         self._again: list[Release] = []  # Releases beyond the plan.
         self._private = True

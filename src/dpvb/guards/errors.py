@@ -7,10 +7,12 @@ import math
 import os
 from numbers import Number
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 #: A path that is wrong may be of any length; a message shows so many characters.
 _SHOWN = 80
+
+Choice = TypeVar("Choice", bound=str)
 
 
 class DpvbError(Exception):
@@ -145,16 +147,17 @@ def check_integer(name: str, value: object, *, low: int, high: int = 2**53, hint
     return int(number)
 
 
-def check_choice(name: str, value: object, choices: tuple[str, ...], *, hint: str = "") -> str:
+def check_choice(name: str, value: object, choices: tuple[Choice, ...], *, hint: str = "") -> Choice:
     """Return a public option if it is one of the choices.
 
     Raises:
         ParameterError: naming the parameter, the choices and the value.
     """
-    if not isinstance(value, str) or value not in choices:
-        way_out = f" {hint}" if hint else ""
-        raise ParameterError(f"{name} must be one of {', '.join(map(repr, choices))}, got {shown(value)}.{way_out}")
-    return value
+    for choice in choices if isinstance(value, str) else ():
+        if choice == value:
+            return choice
+    way_out = f" {hint}" if hint else ""
+    raise ParameterError(f"{name} must be one of {', '.join(map(repr, choices))}, got {shown(value)}.{way_out}")
 
 
 def check_path(name: str, value: object) -> Path:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from dpvb.accounting.answers import rounded_down, rounded_up
@@ -51,7 +52,8 @@ def appearance(name: str) -> str:
 
 # Beyond this a cap is none.
 _MAX_CAP = 1e6
-_MAX_NAME = 200
+#: Characters of a public name.
+MAX_NAME = 200
 #: More plans like the newest one than these nobody counts.
 MOST_MORE = 10**6
 
@@ -123,8 +125,25 @@ class Receipt:
     dataset: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Account:
+    """What a ledger says of a data set.
+
+    Attributes:
+        if_fixed: Calculates what plans would cost, had all been fixed beforehand. With 1,000 different sampled plans
+            this takes seconds, so it is calculated when it is first read.
+    """
+
+    if_fixed: Callable[[], float] = field(repr=False, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all facts by name, as JSON can hold them."""
+        facts = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "if_fixed"}
+        return facts | {name: getattr(self, name) for name in vars(type(self)) if name.endswith("_if_fixed")}
+
+
 @dataclass(frozen=True)
-class Remaining:
+class Remaining(_Account):
     """What a data set has left.
 
     Attributes:
@@ -132,7 +151,6 @@ class Remaining:
         delta: the cap's.
         cap_epsilon: the cap.
         spent_adaptive: what counts: it holds although later plans were chosen after seeing results.
-        spent_if_fixed: what the same plans would cost, had all been fixed beforehand.
         num_charges: how many charges there are.
         num_more: how many more plans like the newest one fit, if nothing else is charged, a million at most; None if
             there was none.
@@ -143,10 +161,14 @@ class Remaining:
     delta: float
     cap_epsilon: float
     spent_adaptive: float
-    spent_if_fixed: float
     num_charges: int
     num_more: int | None = None
     sole: bool = False
+
+    @cached_property
+    def spent_if_fixed(self) -> float:
+        """What the same plans would cost, had all been fixed beforehand."""
+        return self.if_fixed()
 
     def __str__(self) -> str:
         if self.sole:
@@ -169,7 +191,7 @@ class Remaining:
 
 
 @dataclass(frozen=True)
-class Quote:
+class Quote(_Account):
     """What a plan would cost a data set; nothing is spent.
 
     Attributes:
@@ -177,7 +199,6 @@ class Quote:
         epsilon: of the plan by itself, at the data set's delta.
         fits: whether the data set can be charged with it now.
         total_adaptive: what would count against the cap after it.
-        total_if_fixed: what all plans together would cost, had they been fixed beforehand.
         largest: epsilon of the largest plan of this shape that fits, by itself; 0 if none does.
         noise_scale: what to multiply this plan's noise by for that; inf if none fits.
         cap_epsilon, delta: the cap.
@@ -187,11 +208,15 @@ class Quote:
     epsilon: float
     fits: bool
     total_adaptive: float
-    total_if_fixed: float
     largest: float
     noise_scale: float
     cap_epsilon: float
     delta: float
+
+    @cached_property
+    def total_if_fixed(self) -> float:
+        """What all plans together would cost, had they been fixed beforehand."""
+        return self.if_fixed()
 
     def __str__(self) -> str:
         verdict, rest = "fits" if self.fits else "does not fit", way_out(self.largest, self.noise_scale)
@@ -215,8 +240,8 @@ def way_out(largest: float, noise_scale: float) -> str:
 
 def check_name(what: str, name: object) -> str:
     """Return a public name if it is a printable text of 1 to 200 characters."""
-    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
-        raise ParameterError(f"{what} must be a printable text of 1 to {_MAX_NAME} characters, got {name!r}.")
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise ParameterError(f"{what} must be a printable text of 1 to {MAX_NAME} characters, got {name!r}.")
     return name
 
 

@@ -12,13 +12,13 @@ import fcntl
 import hashlib
 import os
 import re
-import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from dpvb.guards.errors import LedgerError
+from dpvb.guards.own import new_own
 from dpvb.guards.strangers import parsed_json, say
 from dpvb.ledger.chain import FORMAT, canonical, genesis
 
@@ -77,12 +77,13 @@ class Seen:
         """
         try:
             with self._turn():
-                kept = self.head()
-                if kept is not None:
-                    check(kept)
-                if kept is None or kept.seq < head.seq:
+                before = self.head()
+                if before is not None:
+                    check(before)
+                if before is None or before.seq < head.seq:
                     text = head.text()
-                    self._write(text + "\n")
+                    with new_own(self.path, sync=False) as file:
+                        file.write(f"{text}\n".encode())
                     self._newest = text, head
         except OSError as error:
             _remark(self.path, error)
@@ -97,17 +98,6 @@ class Seen:
             yield
         finally:
             os.close(handle)
-
-    def _write(self, text: str) -> None:
-        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
-        try:
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-                file.write(text)
-            os.replace(temporary, self.path)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
 
 
 def way_out(path: Path) -> str:
@@ -172,9 +162,9 @@ class Head:
             LedgerError: if it was changed, or has another format.
         """
         try:
-            kept = parsed_json(text)
-            body, digest = str(kept["head"]), str(kept["sha256"])
-            if text != canonical(kept) or hashlib.sha256(body.encode()).hexdigest() != digest:
+            outer = parsed_json(text)
+            body, digest = str(outer["head"]), str(outer["sha256"])
+            if text != canonical(outer) or hashlib.sha256(body.encode()).hexdigest() != digest:
                 raise ValueError("hash")
             facts = parsed_json(body)
             if facts.pop("format") != FORMAT:

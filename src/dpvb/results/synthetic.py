@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -121,7 +121,7 @@ class FidelityTable(Figure):
             pairs = [(pair.name, *(f"{value:.4f}" for value in pair[1:])) for pair in self.pairs]
             yield Facts(title="Pairs of columns", head=("columns", "distance", "by chance"), rows=tuple(pairs))
 
-    def to_frame(self, of: str = "columns") -> Any:
+    def to_frame(self, of: Literal["columns", "pairs"] = "columns") -> Any:
         """The lines of single "columns", or those of "pairs", as a pandas data frame by name.
 
         Raises:

@@ -77,14 +77,13 @@ _LEANING = 6.5
 
 
 @dataclass(frozen=True)
-class Network:
-    """Weights (K, J), levels (J,), means of hidden units (K,), number of examples, scales of the prior; public."""
+class NetworkWeights:
+    """Weights (K, J), levels (J,), means of hidden units (K,), number of examples; public."""
 
     w_kj: Floats
     level_j: Floats
     mean_k: Annotated[Floats, PROBABILITIES]
     count: Positive
-    scales: WeightScales
 
     @property
     def c_j(self) -> Floats:
@@ -95,6 +94,13 @@ class Network:
     def b_k(self) -> Floats:
         """Log odds of the hidden units."""
         return np.asarray(logit(self.mean_k))
+
+
+@dataclass(frozen=True)
+class Network(NetworkWeights):
+    """The same with the scales of the prior, which steps use, and no prediction; public."""
+
+    scales: WeightScales
 
 
 @dataclass(frozen=True)
@@ -222,7 +228,9 @@ class SBN(Model[Network, BinaryRows]):
         mean_k = q.mean_k + s.rho * gain * s.read("hidden") / q.count
         return Network(w_kj, level_j, np.clip(mean_k, LEAST_MEAN, 1 - LEAST_MEAN), q.count, scales)
 
-    def local(self, q: Network, y_nj: NDArray[Any], sweeps: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def local(
+        self, q: NetworkWeights, y_nj: NDArray[Any], sweeps: int
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Each example's ⟨z⟩, (n, K), ⟨ξ⟩ and ⟨ψ⟩, (n, J): see `kernel.local_step`."""
         return kernel.local_step(y_nj, q.w_kj, q.c_j, q.b_k, sweeps=sweeps)
 
@@ -245,7 +253,7 @@ class SBN(Model[Network, BinaryRows]):
             variance = remaining**2 * variance + (step * noise / (_CURVATURE * (spread + self.ridge * noise))) ** 2
         return math.sqrt(variance)
 
-    def bound(self, q: Network, y_nj: NDArray[Any], pi_nk: Floats) -> Floats:
+    def bound(self, q: NetworkWeights, y_nj: NDArray[Any], pi_nk: Floats) -> Floats:
         """Lower bound on each example's log-likelihood at q(z) and the learned weights, (n,), in nats."""
         no_variances = np.empty((0, self.n_visible))
         psi_nj, second_nj = kernel.second_moments(q.w_kj, no_variances, q.c_j, np.zeros(1), pi_nk)

@@ -34,7 +34,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,7 +191,8 @@ class SingleRows(Rows):
         rows_numba.add(self.values, weights / grid.step, out)
 
 
-GUIDES = ("mean_field", "full_rank", "point")
+Guide = Literal["mean_field", "full_rank", "point"]
+GUIDES: tuple[Guide, ...] = get_args(Guide)
 # Floor that keeps precisions positive.
 _LEAST = 1e-6
 # Parameters of a full-rank guide at most: its matrices have their square.
@@ -238,7 +239,7 @@ class Variational(Model[VariationalState, tuple[NDArray[Any], ...]]):
     """
 
     density: Density
-    guide: str = "mean_field"
+    guide: Guide = "mean_field"
     num_steps: int = 200
     clip: float = 1.0
     learning_rate: float | None = None

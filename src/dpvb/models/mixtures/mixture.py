@@ -39,7 +39,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, Grid, check_shape, floats
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows
-from dpvb.core.model import Model
+from dpvb.core.model import ESTIMATES, Model, PosteriorOrMode
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
@@ -191,7 +191,7 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
     n_components: int
     columns: MixedColumns
     prune: bool = True
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
     prior: float = 1.0
     num_steps: int | None = None
     earlier: EarlierGroups | None = None
@@ -199,7 +199,7 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
 
     def __post_init__(self) -> None:
         check_integer("n_components", self.n_components, low=1, high=10**4)
-        check_choice("estimate", self.estimate, ("posterior", "mode"))
+        check_choice("estimate", self.estimate, ESTIMATES)
         check_number("prior", self.prior, low=0, high=1e9)
         if self.num_steps is not None:
             check_integer("num_steps", self.num_steps, low=1, high=10**6)

@@ -31,7 +31,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows, SparseRows
-from dpvb.core.model import Model
+from dpvb.core.model import ESTIMATES, Model, PosteriorOrMode
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import PROBABILITIES, Nonnegative, Nonnegatives, Positives
@@ -78,14 +78,14 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
     clip: float = tuned.WORDS
     lengths: bool = False
     prior: float = 1.0
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
 
     def __post_init__(self) -> None:
         check_integer("classes", self.n_classes, low=2, high=10**4)
         check_integer("bins", self.num_bins, low=0, high=10**4)
         check_number("clip", self.clip, low=1e-2, high=1e6)
         check_number("alpha", self.prior, low=0, high=1e9)
-        check_choice("estimate", self.estimate, ("posterior", "mode"))
+        check_choice("estimate", self.estimate, ESTIMATES)
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ import numpy as np
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Model
+from dpvb.core.model import Model, PosteriorOrMode
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegatives, Positives
@@ -217,7 +217,7 @@ class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
 
     n_columns: int
     n_states: int
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
     n_init: int = 5
     power: float = 1.0
     clip: float | None = 2.0

@@ -30,14 +30,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, Literal, get_args
 
 import numpy as np
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Model
+from dpvb.core.model import Model, PosteriorOrMode
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Positives
@@ -73,7 +73,8 @@ from dpvb.models.sequences.windows import (
 )
 from dpvb.rows import NumberRows, SequenceRows
 
-KINDS: Final = ("categorical", "poisson", "bernoulli")
+Emitted = Literal["categorical", "poisson", "bernoulli"]
+KINDS: Final[tuple[Emitted, ...]] = get_args(Emitted)
 # Up to this number of symbols triples are released, and pairs above.
 _MOST_OF_TRIPLES = 40
 # Largest number of symbols.
@@ -215,8 +216,8 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
 
     n_symbols: int
     n_states: int
-    emissions: str = "categorical"
-    estimate: str = "posterior"
+    emissions: Emitted = "categorical"
+    estimate: PosteriorOrMode = "posterior"
     n_init: int = 5
     power: float = 1.0
     clip: float | None = 2.0

@@ -45,7 +45,7 @@ import numpy as np
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Model
+from dpvb.core.model import Model, PosteriorOrMode
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
@@ -114,7 +114,7 @@ class MarkovChainModel(Model[Chain, SequenceRows]):
     clip: float | None = 1.5
     max_length: int = 20
     prior_weight: float = 10.0
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
 
     def __post_init__(self) -> None:
         check_integer("order", self.order, low=1, high=2)

@@ -29,6 +29,7 @@ import numpy as np
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Grid, check_shape
+from dpvb.core.model import ESTIMATES, PosteriorOrMode
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.models import empirical_bayes
@@ -154,8 +155,6 @@ def denoised_triples(x_vvv: Floats, sd: float) -> tuple[Floats, Floats]:
 
 def denoised(mean: Floats, x: Floats, sd: float) -> Floats:
     """Posterior means of numbers with these prior means, rows alike; without noise the numbers themselves."""
-    if sd <= 0.0:
-        return np.maximum(x, 0.0)
     rows = x.reshape(-1, x.shape[-1])
     mean_vk = np.maximum(mean, _LEAST_MEAN * sd).reshape(rows.shape)
     return empirical_bayes.around(rows, np.full(len(rows), sd), mean_vk, free=True).reshape(x.shape)
@@ -165,7 +164,7 @@ class Weighed(Protocol):
     """A model of windows; every field is public."""
 
     @property
-    def estimate(self) -> str:
+    def estimate(self) -> PosteriorOrMode:
         """How q is found: "posterior", or "mode"."""
 
     @property
@@ -191,7 +190,7 @@ def check_windows(own: Weighed, least: int) -> None:
     Raises:
         ParameterError: for a field outside its range.
     """
-    check_choice("estimate", own.estimate, ("posterior", "mode"))
+    check_choice("estimate", own.estimate, ESTIMATES)
     check_number("power", own.power, low=0.5, high=1)
     if own.clip is not None:
         check_number("clip", own.clip, low=1e-3, high=1e9)
