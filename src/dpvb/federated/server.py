@@ -15,6 +15,7 @@ Blocks that are released once, first or last, are waited for in every schedule.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -410,5 +411,9 @@ class Server:
 
     def dismiss(self, offer: str, reason: str) -> None:
         """Tell all clients that the run of an offer is over; whether they hear it does not matter."""
-        farewell = messages.encode(Farewell(offer, reason))
-        self._asking.all(sorted(self._federation.participants), farewell, most=_FAREWELL_SECONDS)
+        transport = self._asking.transport
+        link = transport.transport if isinstance(transport, Recorded) else transport  # No answer changes the run.
+        waiting = {*link.broadcast(messages.encode(Farewell(offer, reason)))}
+        deadline = time.monotonic() + _FAREWELL_SECONDS
+        while waiting and time.monotonic() < deadline:
+            waiting -= {reply.ticket for reply in link.poll(1.0)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -55,6 +55,18 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Let go of everything; outstanding answers are lost."""
+        ...
+
+
+class Remote(Transport, Protocol):
+    """Carries bytes to clients in other processes, which come, end and come back."""
+
+    def wait(self, timeout: float, names: Iterable[str] | None = None) -> tuple[str, ...]:
+        """Wait until clients have called, at most `timeout` seconds; return the names of those that are missing."""
+        ...
+
+    def unheard(self) -> tuple[str, ...]:
+        """Names of the clients that have called and not ended, and have a message that they have not answered."""
         ...
 
 

@@ -76,7 +76,8 @@ def serve(
                     tell(f"connected to {address}.")
                 reached, first, connected, pause = time.monotonic(), False, True, _SOON
                 if number:
-                    calls.call(number, handler(question))
+                    answer = handler(question)
+                    calls.call(number, answer, letters.LAST_ANSWER if ended() else letters.ANSWER)
                     reached = time.monotonic()
                     if ended():
                         return
@@ -108,7 +109,7 @@ class _Calls:
         self._http, self._url, self._channel, self._server = http, url, channel, server
         self._request = letters.Request(letters.NO_SESSION, secrets.randbits(64), 0)
 
-    def call(self, number: int = 0, answer: bytes = b"") -> tuple[int, bytes]:
+    def call(self, number: int = 0, answer: bytes = b"", kind: bytes = letters.ANSWER) -> tuple[int, bytes]:
         """Bring the answer to a message, or fetch a message: its number, which is 0 if there is none, and its bytes.
 
         Raises:
@@ -116,7 +117,7 @@ class _Calls:
             ConnectionError, httpx.HTTPError: for any other failure.
         """
         self._request = request = self._request._replace(turn=self._request.turn + 1)
-        body = letters.seal(self._channel, self._server, letters.ANSWER, request, number, answer) if number else b""
+        body = letters.seal(self._channel, self._server, kind, request, number, answer) if number else b""
         header = base64.b64encode(letters.seal(self._channel, self._server, letters.HEADER, request, len(body))).decode(
             "ascii"
         )
@@ -128,9 +129,9 @@ class _Calls:
                 sealed += chunk[: MAX_BYTES + 1 - len(sealed)]
         if response.status_code == httpx.codes.OK:
             with suppress(FederationError):
-                sender, answered, number, question = letters.unseal(self._channel, bytes(sealed), letters.QUESTION)
-                if (sender, answered) == (self._server, request):
-                    return number, question
+                letter = letters.unseal(self._channel, bytes(sealed), letters.QUESTION)
+                if (letter.sender, letter.request) == (self._server, request):
+                    return letter.number, letter.contents
             raise ConnectionError("a response that is not the server's to this request")
         session = _session(response)
         if response.status_code == httpx.codes.UNAUTHORIZED and session not in (request.session, letters.NO_SESSION):

@@ -29,8 +29,8 @@ PATH: Final = f"/dpvb/{VERSION}"
 POLL_SECONDS: Final = 20.0
 #: Name of the session before the client has learnt it, and the header in which the server sends it.
 NO_SESSION, SESSION_HEADER = bytes(32), "dpvb-session"
-#: Kinds of letters.
-HEADER, QUESTION, ANSWER = b"h", b"q", b"a"
+#: Kinds of letters. After its last answer a process calls no more.
+HEADER, QUESTION, ANSWER, LAST_ANSWER = b"h", b"q", b"a", b"l"
 #: Bytes of an envelope beyond the contents of the letter in it: 164 of the envelope, 57 of the letter.
 ENVELOPE_BYTES: Final = 221
 
@@ -45,19 +45,29 @@ class Request(NamedTuple):
     turn: int
 
 
+class Letter(NamedTuple):
+    """What an envelope held."""
+
+    sender: str
+    kind: bytes
+    request: Request
+    number: int
+    contents: bytes
+
+
 def seal(channel: Channel, to: str, kind: bytes, request: Request, number: int, contents: bytes = b"") -> bytes:
     """Return the envelope of a letter."""
     return channel.seal(to, _LETTER.pack(kind, *request, number) + contents)
 
 
-def unseal(channel: Channel, sealed: bytes, kind: bytes) -> tuple[str, Request, int, bytes]:
-    """Return sender, request, number and contents of a letter.
+def unseal(channel: Channel, sealed: bytes, *kinds: bytes) -> Letter:
+    """Return the letter in an envelope.
 
     Raises:
-        FederationError: if the envelope is not of a party with a key, or holds no letter of this kind.
+        FederationError: if the envelope is not of a party with a key, or the letter is of another kind.
     """
     sender, letter = channel.open(sealed)
-    if len(letter) < _LETTER.size or letter[:1] != kind:
+    if len(letter) < _LETTER.size or letter[:1] not in kinds:
         raise FederationError(f"an envelope of {sender!r} is out of place.")
-    _, *request, number = _LETTER.unpack_from(letter)
-    return sender, Request(*request), number, letter[_LETTER.size :]
+    kind, *request, number = _LETTER.unpack_from(letter)
+    return Letter(sender, kind, Request(*request), number, letter[_LETTER.size :])

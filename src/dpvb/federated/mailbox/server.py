@@ -142,9 +142,9 @@ class Mailbox:
         self._session = secrets.token_bytes(len(letters.NO_SESSION))
         self._news = threading.Condition()  # Of a client that has come, and of an answer.
         self._count, self._messages, self._landed = 0, dict[int, _Message](), list[Reply]()
-        self._counts: dict[str, dict[int, int]] = {name: {} for name in self.clients}  # The newest of each process.
+        self._turns: dict[str, dict[int, int]] = {name: {} for name in self.clients}  # The newest of each process.
         self._events = {name: asyncio.Event() for name in self.clients}  # A message waits, or the server ends.
-        self._refusals = set[str]()
+        self._present, self._refusals = set[str](), set[str]()
         for name in ("asyncio", "uvicorn"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         files = {} if tls is None else check_certificate(*tls)
@@ -179,8 +179,8 @@ class Mailbox:
         """Wait until clients have called, at most `timeout` seconds; return the names of those that are missing."""
         awaited = self.clients if names is None else tuple(names)
         with self._news:
-            self._news.wait_for(lambda: all(self._counts[name] for name in awaited), timeout)
-        return tuple(name for name in awaited if not self._counts[name])
+            self._news.wait_for(lambda: self._present.issuperset(awaited), timeout)
+        return tuple(name for name in awaited if name not in self._present)
 
     def send(self, client: str, data: bytes) -> int:
         """Leave bytes for one client; return the number of the message."""
@@ -206,10 +206,10 @@ class Mailbox:
             return replies + [Reply(number, self._messages.pop(number).client, None) for number in late]
 
     def unheard(self) -> tuple[str, ...]:
-        """Names of the clients that have called, and have a message that they have not answered."""
+        """Names of the clients that have called and not ended, and have a message that they have not answered."""
         with self._news:
             waiting = {message.client for message in self._messages.values()}
-        return tuple(name for name in self.clients if name in waiting and self._counts[name])
+        return tuple(name for name in self.clients if name in waiting & self._present)
 
     def close(self) -> None:
         """Stop listening; messages without an answer are lost."""
@@ -232,27 +232,30 @@ class Mailbox:
         close = {"connection": "close"}
         if http.url.path != letters.PATH or http.method not in ("GET", "PUT"):
             return Response(_OTHER_WIRE, 404, close)
+        name, request, length, header = (
+            "",
+            letters.Request(letters.NO_SESSION, 0, 0),
+            0,
+            http.headers.get("authorization"),
+        )
         try:
-            sealed = base64.b64decode(http.headers.get("authorization", ""), validate=True)
-            name, request, length, _ = letters.unseal(self._channel, sealed, letters.HEADER)
-        except ValueError as error:
-            self._refuse(str(error) if isinstance(error, FederationError) and sealed else "")
-            name, request, length = "", letters.Request(letters.NO_SESSION, 0, 0), 0
+            sealed = base64.b64decode(header or "", validate=True)
+            name, _, request, length, _ = letters.unseal(self._channel, sealed, letters.HEADER)
+        except (ValueError, FederationError) as error:  # Of one without a key, or of another version.
+            self._refuse(str(error) if header else "")
         if request.session != self._session or name not in self.clients:
             return Response(_NO_KEY, 401, close | {letters.SESSION_HEADER: self._session.hex()})
-        counts = self._counts[name]
-        newest = counts.get(request.process, -1)
-        if request.turn <= newest or len(counts) > _MOST_PROCESSES:
+        turns = self._turns[name]
+        newest = turns.get(request.process, -1)
+        if request.turn <= newest or len(turns) > _MOST_PROCESSES:
             self._refuse(f"a request of {name} came twice.")
             return Response("this request came before.", 409, close)
-        if newest < 0:
-            comes = "back" if counts else "here"
-            self._tell(
-                f"{name} is {comes}, {sum(map(bool, self._counts.values())) + (not counts)} of "
-                f"{len(self.clients)} have come."
-            )
         with self._news:
-            counts[request.process] = request.turn
+            if newest < 0:
+                self._present.add(name)
+                comes, come = "back" if turns else "here", f"{len(self._present)} of {len(self.clients)}"
+                self._tell(f"{name} is {comes}, {come} have come.")
+            turns[request.process] = request.turn
             self._news.notify_all()
         self._door.admit((http.scope["client"][0], http.scope["client"][1]), name)
         status, number, contents = 200, 0, b""
@@ -286,18 +289,20 @@ class Mailbox:
             async with asyncio.timeout(self._patience):
                 async for chunk in http.stream():
                     sealed += chunk[: length + 1 - len(sealed)]
-            letter = letters.unseal(self._channel, bytes(sealed), letters.ANSWER)
-            if len(sealed) != length or letter[:2] != (name, request):
-                raise FederationError(f"an envelope of {letter[0]!r} is out of place.")
+            letter = letters.unseal(self._channel, bytes(sealed), letters.ANSWER, letters.LAST_ANSWER)
+            if len(sealed) != length or (letter.sender, letter.request) != (name, request):
+                raise FederationError(f"an envelope of {letter.sender!r} is out of place.")
         except (FederationError, ClientDisconnect, TimeoutError) as error:
             self._refuse(str(error) if isinstance(error, FederationError) else "")
             return 400
         with self._news:
-            message = self._messages.get(letter[2])
+            if letter.kind == letters.LAST_ANSWER:
+                self._present.discard(name)
+            message = self._messages.get(letter.number)
             if message is not None and message.client == name:
-                del self._messages[letter[2]]
-                self._landed.append(Reply(letter[2], name, letter[3]))
-                self._news.notify_all()
+                del self._messages[letter.number]
+                self._landed.append(Reply(letter.number, name, letter.contents))
+            self._news.notify_all()
         return 200
 
     def _refuse(self, reason: str) -> None:
