@@ -40,6 +40,8 @@ _MOST_CONNECTIONS: Final = 4
 _MOST_HEAD: Final = 8192
 # Processes of a client in a session, each started anew; no further one is heard.
 _MOST_PROCESSES: Final = 10_000
+# Seconds between looks for descriptors when there are none.
+_PAUSE: Final = 0.01
 # Seconds that an HTTP server may take to start, and to end.
 _STARTING, _ENDING = 60.0, 1
 _OTHER_WIRE: Final = f"this server speaks version {VERSION} of the wire; use the same version of dpvb everywhere."
@@ -70,9 +72,13 @@ class _Door(socket.socket):
         try:
             connection, peer = super().accept()
         except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):
-                self.sweep(len(self._strangers) // 2)
-            raise
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            # Without descriptors the loop of CPython 3.11 would try 2,048 times and log each: it is sent to its other
+            # work, in which it closes the connections that have ended.
+            self.sweep(len(self._strangers) // 2)
+            time.sleep(_PAUSE)
+            raise BlockingIOError from error
         self._strangers[peer[:2]] = connection, time.monotonic() + STRANGER_SECONDS
         self.sweep(self._most)
         return connection, peer
