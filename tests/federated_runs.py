@@ -14,12 +14,11 @@ import numpy as np
 import test_cli_federate
 
 import dpvb
-from dpvb.federated.address import Address
 from dpvb.federated.certificates import Certificate
 from dpvb.federated.channel import Channel
 from dpvb.federated.keys import Identity
-from dpvb.federated.mailbox.server import Mailbox
-from dpvb.federated.transport import Reply
+from dpvb.federated.mailbox_server import Mailbox
+from dpvb.federated.transport import Address, Reply
 from dpvb.ledger import Ledger
 
 SERVER = Identity.generate("server")

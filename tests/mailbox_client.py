@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 from dpvb.errors import FederationError
-from dpvb.federated.address import parse_address
 from dpvb.federated.channel import Channel
 from dpvb.federated.keys import Identity
-from dpvb.federated.mailbox.client import serve
+from dpvb.federated.mailbox_client import serve
+from dpvb.federated.transport import parse_address
 
 
 def main(identity: str, server_key: str, address: str, diary: str, certificate: str, patience: str) -> None:

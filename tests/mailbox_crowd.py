@@ -12,10 +12,10 @@ import sys
 import threading
 from pathlib import Path
 
-from dpvb.federated.address import parse_address
 from dpvb.federated.channel import Channel
 from dpvb.federated.keys import Identity
-from dpvb.federated.mailbox.client import serve
+from dpvb.federated.mailbox_client import serve
+from dpvb.federated.transport import parse_address
 
 
 def answer_all(folder: Path, address: str, certificate: str, name: str) -> None:

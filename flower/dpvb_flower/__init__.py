@@ -22,9 +22,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from dpvb.cli.federate import lead, owner
 from dpvb.errors import FederationError
+from dpvb.federated import letters
 from dpvb.federated.channel import Channel
 from dpvb.federated.config import ClientConfig, ServerConfig
-from dpvb.federated.mailbox import letters
 from dpvb.federated.transport import Reply
 
 server = ServerApp()
@@ -77,7 +77,7 @@ class Nodes:
         self.clients = tuple(settings.agreement.clients)
         self._channel = Channel(settings.identity, settings.agreement.clients)
         self._grid, self._patience = grid, settings.answer_seconds
-        self._request = letters.Request(secrets.token_bytes(len(letters.NO_SESSION)), 0, 0)
+        self._request = letters.Call(secrets.token_bytes(len(letters.NO_SESSION)), 0, 0)
         self._nodes: dict[str, int] = {}  # Where a client was last.
         self._greeted: set[int] = set()
         self._open: dict[int, _Question] = {}
@@ -179,7 +179,7 @@ def _greeting(channel: Channel, server_name: str, session: bytes) -> bytes:
     """Who a client is, for the session of the server."""
     if len(session) != len(letters.NO_SESSION):
         raise FederationError("a greeting names no session.")
-    return letters.seal(channel, server_name, letters.HEADER, letters.Request(session, 0, 0), 0)
+    return letters.seal(channel, server_name, letters.HEADER, letters.Call(session, 0, 0), 0)
 
 
 def _record(data: bytes) -> RecordDict:

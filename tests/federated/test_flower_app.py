@@ -64,7 +64,7 @@ def test_a_run_of_flower_in_which_a_supernode_is_killed(tmp_path: Path) -> None:
         (tmp_path / "flwr" / "config.toml").write_text(
             f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
         )
-        link = ["flower-superlink", "--insecure", "--port", f"{port}"]
+        link = ["flower-superlink", "--insecure", "--port", f"{port}", "--disable-runtime-dependency-installation"]
 
         def node(number: int) -> list[str]:
             config = f'config="{tmp_path / names[number]}.toml"'

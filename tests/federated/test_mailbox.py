@@ -30,11 +30,11 @@ from federated_runs import (
 
 import dpvb
 from dpvb.errors import FederationError, ParameterError
-from dpvb.federated.address import Address, parse_address
 from dpvb.federated.channel import Channel
 from dpvb.federated.keys import Identity
-from dpvb.federated.mailbox.client import serve
-from dpvb.federated.mailbox.server import Mailbox
+from dpvb.federated.mailbox_client import serve
+from dpvb.federated.mailbox_server import Mailbox
+from dpvb.federated.transport import Address, parse_address
 
 
 def test_an_address() -> None:

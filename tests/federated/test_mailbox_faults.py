@@ -24,13 +24,13 @@ from federated_runs import LOOPBACK, SERVER, TOP, assert_simulated, certificate,
 
 from dpvb.cli.federate import lead, owner
 from dpvb.errors import DpvbError, FederationError
-from dpvb.federated.address import Address
+from dpvb.federated import letters
 from dpvb.federated.channel import Channel
 from dpvb.federated.config import ClientConfig, ServerConfig
 from dpvb.federated.keys import Identity
-from dpvb.federated.mailbox import letters
-from dpvb.federated.mailbox.client import serve
-from dpvb.federated.mailbox.server import STRANGER_SECONDS, Mailbox
+from dpvb.federated.mailbox_client import serve
+from dpvb.federated.mailbox_server import STRANGER_SECONDS, Mailbox
+from dpvb.federated.transport import Address
 
 MANY = pytest.mark.parametrize("count", [100, pytest.param(10_000, marks=pytest.mark.slow)])
 A, B = Identity.generate("a"), Identity.generate("b")
@@ -57,17 +57,17 @@ class Caller:
         answer.read()
         return answer.status, answer.headers.get(letters.SESSION_HEADER, "")
 
-    def request(self) -> letters.Request:
+    def request(self) -> letters.Call:
         self.turn += 1
-        return letters.Request(self.session, 7, self.turn)
+        return letters.Call(self.session, 7, self.turn)
 
 
-def header_of(party: Identity, request: letters.Request, length: int) -> str:
+def header_of(party: Identity, request: letters.Call, length: int) -> str:
     channel = Channel(party, {"server": SERVER.public})
     return base64.b64encode(letters.seal(channel, "server", letters.HEADER, request, length)).decode()
 
 
-def body_of(party: Identity, request: letters.Request, number: int) -> bytes:
+def body_of(party: Identity, request: letters.Call, number: int) -> bytes:
     channel = Channel(party, {"server": SERVER.public})
     return letters.seal(channel, "server", letters.ANSWER, request, number, b"a share")
 
@@ -79,7 +79,7 @@ def flipped(data: bytes, rng: random.Random) -> bytes:
 
 @MANY
 def test_envelopes_that_are_cut_changed_repeated_or_of_others_reach_nobody(count: int) -> None:
-    rng, old = random.Random(1), letters.Request(b"o" * 32, 7, 1)
+    rng, old = random.Random(1), letters.Call(b"o" * 32, 7, 1)
     channel = Channel(SERVER, {"a": A.public, "b": B.public})
     with Mailbox(channel, ("a", "b"), address=LOOPBACK) as box, ExitStack() as stack:
         number = box.send("a", b"a question")
@@ -119,7 +119,7 @@ def test_envelopes_that_are_cut_changed_repeated_or_of_others_reach_nobody(count
 
 @MANY
 def test_a_client_hears_nothing_but_its_servers_answer_to_its_request(count: int) -> None:
-    from dpvb.federated.mailbox.client import _Calls
+    from dpvb.federated.mailbox_client import _Calls
 
     rng, channels = random.Random(2), {"a": Channel(A, {"server": SERVER.public}), "b": Channel(B, {"a": A.public})}
     box = Channel(SERVER, {"a": A.public, "b": B.public})
@@ -256,24 +256,24 @@ def test_two_hundred_clients_in_a_crowd_of_strangers(tmp_path: Path) -> None:
 
 
 STARVED = """
-import resource, sys
+import resource, sys, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 sys.path[:0] = sys.argv[3:]
 from pathlib import Path
-from dpvb.federated.address import Address
+from dpvb.federated.transport import Address
 from dpvb.federated.channel import Channel
 from dpvb.federated.keys import Identity
-from dpvb.federated.mailbox.server import Mailbox
+from dpvb.federated.mailbox_server import Mailbox
 server, a = Identity.load(sys.argv[1]), bytes.fromhex(sys.argv[2])
 with Mailbox(Channel(server, {"a": a}), ("a",), address=Address("127.0.0.1", 0)) as box:
     held = []
     print(box.address.port, flush=True)
     sys.stdin.readline()
-    while True:  # Descriptors of other parts of the process, until there are none left.
+    for _ in range(200):  # Descriptors of other parts of the process, until there are none left.
         try:
             held.append(open("/dev/null"))
         except OSError:
-            break
+            time.sleep(0.01)
     print(len(held), flush=True)
     sys.stdin.readline()
     del held[:3]
@@ -285,6 +285,7 @@ with Mailbox(Channel(server, {"a": a}), ("a",), address=Address("127.0.0.1", 0))
 """
 
 
+@pytest.mark.slow
 def test_a_server_without_descriptors_comes_back_when_there_are_some(tmp_path: Path) -> None:
     SERVER.save(tmp_path / "server.key")
     call = [sys.executable, "-c", STARVED, str(tmp_path / "server.key"), A.public.hex()]

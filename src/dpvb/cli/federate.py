@@ -421,7 +421,7 @@ def _mailbox(end: str) -> Any:
     from importlib import import_module
 
     try:
-        return import_module(f"dpvb.federated.mailbox.{end}")
+        return import_module(f"dpvb.federated.mailbox_{end}")
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("dpvb"):
             raise

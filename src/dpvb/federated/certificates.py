@@ -9,9 +9,11 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -153,3 +155,39 @@ def _signed(
     for extension, critical in (*extensions, (identity, False), (above, False)):
         builder = builder.add_extension(extension, critical=critical)
     return builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def check_readable(name: str, path: str | os.PathLike[str]) -> Path:
+    """Return the path of a public file of TLS if it can be read.
+
+    Raises:
+        ParameterError, FederationError: naming it, if not.
+    """
+    place = check_path(name, path)
+    try:
+        with open(place, "rb"):
+            return place
+    except OSError as error:
+        raise FederationError(f"{name}: {place} cannot be read ({reason_of(error)}).") from error
+
+
+def check_certificate(certificate: str | os.PathLike[str], private_key: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what an HTTP server needs for TLS: the paths of its certificate chain and of its key.
+
+    Raises:
+        ParameterError, FederationError: if they cannot be used, or the certificate has expired.
+    """
+    chain, key = check_readable("certificate", certificate), check_readable("private_key", private_key)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(chain, key)
+    except ssl.SSLError as error:
+        raise FederationError(
+            f"certificate {chain} and private_key {key} do not belong together, or are not PEM files."
+        ) from error
+    until = x509.load_pem_x509_certificate(chain.read_bytes()).not_valid_after_utc
+    if until < datetime.now(UTC):
+        raise FederationError(
+            f"certificate {chain} expired on {until:%Y-%m-%d}. Make a new one with `dpvb federate certificate`, and "
+            "give its authority.pem to all clients."
+        )
+    return {"ssl_certfile": chain, "ssl_keyfile": key}

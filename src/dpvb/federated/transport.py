@@ -1,7 +1,9 @@
-"""How bytes get from a server to its clients and back: a small interface, and the one that stays in the process."""
+"""How bytes get from a server to its clients and back: interfaces, addresses, and the transport inside a process."""
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
@@ -68,6 +70,36 @@ class Remote(Transport, Protocol):
     def unheard(self) -> tuple[str, ...]:
         """Names of the clients that have called and not ended, and have a message that they have not answered."""
         ...
+
+
+class Address(NamedTuple):
+    """Host and port of the server."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the address can be reached from this machine only."""
+        with contextlib.suppress(ValueError):
+            return ipaddress.ip_address(self.host).is_loopback
+        return self.host == "localhost"
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """Read host:port or [host]:port.
+
+    Raises:
+        ParameterError: if it is neither.
+    """
+    host, colon, port = text.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not colon or not bare or (":" in bare) != host.startswith("[") or not port.isdecimal() or int(port) > 65535:
+        raise ParameterError(f"address must be host:port, for example 127.0.0.1:9092 or [::1]:9092, got {text!r}.")
+    return Address(bare, int(port))
 
 
 class InProcess:

@@ -14,10 +14,11 @@ from typing import Final
 
 import httpx
 
-from dpvb.federated.address import Address, check_readable
+from dpvb.federated import letters
+from dpvb.federated.certificates import check_readable
 from dpvb.federated.channel import Channel
-from dpvb.federated.mailbox import letters
 from dpvb.federated.messages import MAX_BYTES
+from dpvb.federated.transport import Address
 from dpvb.guards.errors import FederationError
 from dpvb.guards.strangers import printable
 
@@ -107,7 +108,7 @@ class _Calls:
 
     def __init__(self, http: httpx.Client, url: str, channel: Channel, server: str) -> None:
         self._http, self._url, self._channel, self._server = http, url, channel, server
-        self._request = letters.Request(letters.NO_SESSION, secrets.randbits(64), 0)
+        self._request = letters.Call(letters.NO_SESSION, secrets.randbits(64), 0)
 
     def call(self, number: int = 0, answer: bytes = b"", kind: bytes = letters.ANSWER) -> tuple[int, bytes]:
         """Bring the answer to a message, or fetch a message: its number, which is 0 if there is none, and its bytes.

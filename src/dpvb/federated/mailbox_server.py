@@ -23,11 +23,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dpvb.federated.address import Address, check_certificate
+from dpvb.federated import letters
+from dpvb.federated.certificates import check_certificate
 from dpvb.federated.channel import Channel
-from dpvb.federated.mailbox import letters
 from dpvb.federated.messages import MAX_BYTES, VERSION
-from dpvb.federated.transport import Reply
+from dpvb.federated.transport import Address, Reply
 from dpvb.guards.errors import FederationError, ParameterError
 
 #: Seconds in which a new connection has to show a key; a handshake of TLS over a slow line takes one or two.
@@ -48,7 +48,7 @@ _OTHER_WIRE: Final = f"this server speaks version {VERSION} of the wire; use the
 _NO_KEY: Final = "no client of this name and key is known here; compare names and public keys."
 
 
-class _Message(NamedTuple):
+class _Waiting(NamedTuple):
     """A message on its way to a client."""
 
     client: str
@@ -147,7 +147,7 @@ class Mailbox:
         self._channel, self._patience, self._max_bytes, self._tell = channel, patience, max_bytes, tell
         self._session = secrets.token_bytes(len(letters.NO_SESSION))
         self._news = threading.Condition()  # Of a client that has come, and of an answer.
-        self._count, self._messages, self._landed = 0, dict[int, _Message](), list[Reply]()
+        self._count, self._messages, self._landed = 0, dict[int, _Waiting](), list[Reply]()
         self._turns: dict[str, dict[int, int]] = {name: {} for name in self.clients}  # The newest of each process.
         self._events = {name: asyncio.Event() for name in self.clients}  # A message waits, or the server ends.
         self._present, self._refusals = set[str](), set[str]()
@@ -194,7 +194,7 @@ class Mailbox:
             raise ParameterError(f"client must be one of {', '.join(map(repr, self.clients))}, got {client!r}.")
         with self._news:
             self._count += 1
-            self._messages[self._count] = _Message(client, data, time.monotonic() + self._patience)
+            self._messages[self._count] = _Waiting(client, data, time.monotonic() + self._patience)
         self._loop.call_soon_threadsafe(self._events[client].set)
         return self._count
 
@@ -240,7 +240,7 @@ class Mailbox:
             return Response(_OTHER_WIRE, 404, close)
         name, request, length, header = (
             "",
-            letters.Request(letters.NO_SESSION, 0, 0),
+            letters.Call(letters.NO_SESSION, 0, 0),
             0,
             http.headers.get("authorization"),
         )
@@ -286,7 +286,7 @@ class Mailbox:
                 break
         return None
 
-    async def _take(self, http: Request, name: str, request: letters.Request, length: int) -> int:
+    async def _take(self, http: Request, name: str, request: letters.Call, length: int) -> int:
         """Take an answer; return the status."""
         if length > self._max_bytes + letters.ENVELOPE_BYTES:
             return 413

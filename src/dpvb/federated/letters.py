@@ -37,7 +37,7 @@ ENVELOPE_BYTES: Final = 221
 _LETTER: Final = struct.Struct("<c32sQQQ")
 
 
-class Request(NamedTuple):
+class Call(NamedTuple):
     """Which request of which process in which session; the response has the same."""
 
     session: bytes
@@ -50,12 +50,12 @@ class Letter(NamedTuple):
 
     sender: str
     kind: bytes
-    request: Request
+    request: Call
     number: int
     contents: bytes
 
 
-def seal(channel: Channel, to: str, kind: bytes, request: Request, number: int, contents: bytes = b"") -> bytes:
+def seal(channel: Channel, to: str, kind: bytes, request: Call, number: int, contents: bytes = b"") -> bytes:
     """Return the envelope of a letter."""
     return channel.seal(to, _LETTER.pack(kind, *request, number) + contents)
 
@@ -70,4 +70,4 @@ def unseal(channel: Channel, sealed: bytes, *kinds: bytes) -> Letter:
     if len(letter) < _LETTER.size or letter[:1] not in kinds:
         raise FederationError(f"an envelope of {sender!r} is out of place.")
     kind, *request, number = _LETTER.unpack_from(letter)
-    return Letter(sender, kind, Request(*request), number, letter[_LETTER.size :])
+    return Letter(sender, kind, Call(*request), number, letter[_LETTER.size :])
