@@ -54,6 +54,7 @@ NAMES = [
     "coverage_ranges",
     "coverage_terms",
     "coverage_real",
+    "own_regression",
     "analyses",
     "mixtures",
     "sequences",

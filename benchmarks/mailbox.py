@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dpvb.federated.certificates import Certificate
 from dpvb.federated.channel import Channel
+from dpvb.federated.config import Certificate
 from dpvb.federated.keys import Identity
 from dpvb.federated.mailbox_server import Mailbox
 from dpvb.federated.record import Recorded

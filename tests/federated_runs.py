@@ -14,8 +14,8 @@ import numpy as np
 import test_cli_federate
 
 import dpvb
-from dpvb.federated.certificates import Certificate
 from dpvb.federated.channel import Channel
+from dpvb.federated.config import Certificate
 from dpvb.federated.keys import Identity
 from dpvb.federated.mailbox_server import Mailbox
 from dpvb.federated.transport import Address, Reply

@@ -23,10 +23,10 @@ from dpvb.federated.keys import Identity
 from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Farewell, Offer, Request, decode, digest, encode
 from dpvb.federated.trust import Trust
+from dpvb.guards.version import __version__
 from dpvb.ledger import Ledger
-from dpvb.models.declared import declared
+from dpvb.results.declared import declared
 from dpvb.runs.checkpoint import Checkpoint
-from dpvb.version import __version__
 
 # Each child is forked from one process that has imported everything and has no threads.
 SERVER = multiprocessing.get_context("forkserver")

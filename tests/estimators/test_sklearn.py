@@ -460,8 +460,6 @@ def test_public_faults_are_typed_and_spend_nothing():
             ({"batch_size": 5, "num_examples": 4}, "batch_size"),
             ({"num_examples": 2**60}, "num_examples"),
             ({"neighboring_relation": "swap"}, "neighboring_relation"),
-            ({"read": "best"}, "read"),
-            ({"projection": "never"}, "projection"),
             ({"accountant": "guess"}, "method|accountant"),
             ({"noise_multiplier": 1e-3}, "epsilon"),
             ({"random_state": "seed"}, "random_state"),

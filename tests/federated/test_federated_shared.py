@@ -15,7 +15,7 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.errors import FederationError
 from dpvb.estimators.base import Task
-from dpvb.federated.form_of_q import FormOfQ
+from dpvb.federated.client import FormOfQ
 from dpvb.federated.shared import Shared
 
 

@@ -28,7 +28,7 @@ from dpvb.models.regression.first_order import FirstOrder, FirstOrderState
 from dpvb.models.regression.likelihood import Likelihood, log_odds
 from dpvb.models.regression.moments import Tracked, read_moments, read_positive
 from dpvb.models.regression.ridge import WeightPosterior
-from dpvb.rows.regression import DesignRows
+from dpvb.rows import DesignRows
 
 COLUMN = 0.4
 LIKELIHOODS = {

@@ -78,7 +78,7 @@ def certificate(
 
         dpvb federate certificate federation.example.org --out server.pem
     """
-    from dpvb.federated.certificates import Certificate
+    from dpvb.federated.config import Certificate
 
     chain, key, authority = Certificate.generate(host, days=days).save(out)
     echo(f"{chain}: the certificate, and {key}: its key, for the server alone; valid for {days} days.")

@@ -15,10 +15,9 @@ from typing import Final
 import httpx
 
 from dpvb.federated import letters
-from dpvb.federated.certificates import check_readable
 from dpvb.federated.channel import Channel
 from dpvb.federated.messages import MAX_BYTES
-from dpvb.federated.transport import Address
+from dpvb.federated.transport import Address, check_readable
 from dpvb.guards.errors import FederationError
 from dpvb.guards.strangers import printable
 

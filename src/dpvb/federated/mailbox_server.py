@@ -24,10 +24,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dpvb.federated import letters
-from dpvb.federated.certificates import check_certificate
 from dpvb.federated.channel import Channel
 from dpvb.federated.messages import MAX_BYTES, VERSION
-from dpvb.federated.transport import Address, Reply
+from dpvb.federated.transport import Address, Reply, check_certificate
 from dpvb.guards.errors import FederationError, ParameterError
 
 #: Seconds in which a new connection has to show a key; a handshake of TLS over a slow line takes one or two.

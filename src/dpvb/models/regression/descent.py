@@ -12,8 +12,11 @@ or where scores show more curvature. So the descent of the shipped regressions i
     G ≈ A (m - u) + (sampling noise of variance A) + (privacy noise of variance v)
 
 A model with a likelihood p(y | x, m) releases Σ g gᵀ of its rows' scores g at a start, which estimates the Fisher
-information, then Σ g at every step, and Σ g gᵀ once more at the end. Steps are those of `Ascent`, and shorter where a
-score is mostly noise; the posterior includes the privacy noise.
+information, then Σ g at every step, and Σ g gᵀ once more at the end. Far from the optimum Σ g gᵀ is no curvature: with
+labels that are rare, of one level, or told apart by the columns, it is too small or too large by orders of magnitude.
+So two scores correct it by a damped BFGS step, if their difference exceeds its noise (Powell 1978), and a step along
+which the log posterior has fallen is taken back in part. Steps are shorter where a score is mostly noise. Without noise
+they end at the posterior mode. The covariance includes the noise of the scores and of the curvature.
 
 Everything here is post-processing of released numbers and costs no privacy.
 """
@@ -21,6 +24,7 @@ Everything here is post-processing of released numbers and costs no privacy.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -29,9 +33,10 @@ from scipy.special import ndtri
 
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import UNSEEN, Nonnegative, Nonnegatives, Positive, Positives
+from dpvb.guards.domains import UNSEEN, Nonnegative, Nonnegatives, Positive, Positives, Symmetric
+from dpvb.guards.errors import NotSettledWarning
 from dpvb.models.regression import tuned
-from dpvb.models.regression.moments import TINY, denoised, edge
+from dpvb.models.regression.moments import TINY, edge, read_positive
 
 # Steps with momentum β are stable if the curvature is at most this many times the majoriser, (2 + 2β) / (1 + 2β).
 _BEARABLE = (2 + 2 * tuned.DESCENT_MOMENTUM) / (1 + 2 * tuned.DESCENT_MOMENTUM)
@@ -270,25 +275,28 @@ class Ascent:
 
 @dataclass(frozen=True)
 class FixedCurvature:
-    """Parameters m under a curvature that is fixed while scores come in: a part of a model's q; public.
+    """Parameters m under a curvature that is released once while scores come in: a part of a model's q; public.
 
     Attributes:
         prior_d, alpha: mean of the prior, and its precision.
-        basis_de, eigenvalue_e: eigenpairs of A.
-        hidden: how much larger an eigenvalue may be than it was read through the noise.
-        path: the steps, in the eigenbasis.
-        mean: averages of the points and of the scores there, in the eigenbasis.
         num_steps: how many scores there will be.
+        point_d: the parameters at which the next score is to be taken.
+        curvature_dd: A, as it was released, and corrected by differences of scores.
+        curvature_std: noise of an entry of its diagonal.
+        last: last score that was accepted, and its point.
+        mean: averages of the scores and of their points.
+        step: how many scores there were.
     """
 
     prior_d: Floats
     alpha: Positive
-    basis_de: Floats
-    eigenvalue_e: Positives
-    hidden: float
-    path: Ascent
-    mean: Average
     num_steps: int
+    point_d: Floats
+    curvature_dd: Symmetric
+    curvature_std: Nonnegative
+    last: Average
+    mean: Average
+    step: int = 0
 
     @classmethod
     def start(cls, prior_d: Floats, *, alpha: float, num_steps: int) -> FixedCurvature:
@@ -299,9 +307,8 @@ class FixedCurvature:
             alpha: precision of the prior of every parameter.
             num_steps: number of scores.
         """
-        d = len(prior_d)
-        zero, nothing = Ascent.start(np.zeros(d)), Average(np.zeros(d), np.zeros(d))
-        return cls(prior_d, alpha, np.eye(d), np.ones(d), 0.0, zero, nothing, num_steps)
+        no_score = Average(prior_d, np.zeros(len(prior_d)))
+        return cls(prior_d, alpha, num_steps, prior_d, np.eye(len(prior_d)), 0.0, no_score, no_score)
 
     @staticmethod
     def schedule(num_steps: int, *, first: float = 0.1, second: float = 0.2, last: float = 0.1) -> Schedule:
@@ -309,15 +316,9 @@ class FixedCurvature:
         noise = [math.sqrt(num_steps / t) for t in range(1, num_steps + 1)]
         return Schedule(noise, {"first": first, "second": second, "last": last})
 
-    @property
-    def point_d(self) -> Floats:
-        """The parameters at which the next score is to be taken."""
-        return self._back(self.path.point_e)
-
     def at(self, point_d: Floats) -> FixedCurvature:
         """Return it with another start, before the curvature is released."""
-        path = Ascent.start(self.basis_de.T @ (point_d - self.prior_d))
-        return replace(self, path=path, mean=Average(path.point_e, 0.0 * path.point_e))
+        return replace(self, point_d=point_d)
 
     def curved(self, curvature_dd: Floats, noise_std: float) -> FixedCurvature:
         """Return it with a curvature, at the start or once more at the end.
@@ -326,52 +327,63 @@ class FixedCurvature:
             curvature_dd: noisy sum over all data of g gᵀ, or another estimate of A, (d, d).
             noise_std: noise of an entry of its diagonal, as `Estimate.noise_std` says it.
         """
-        # The spread of the noise's eigenvalues: smaller ones are not told from none.
-        least = edge(len(curvature_dd), noise_std) + TINY
-        guess_dd = np.diag(np.maximum(np.diag(curvature_dd), least))
-        value_e, basis_de = np.linalg.eigh(denoised(curvature_dd, guess_dd, noise_std))
-        turn_ee = basis_de.T @ self.basis_de
-        point_e, mean = turn_ee @ self.path.point_e, self.mean
-        mean = replace(mean, point_d=turn_ee @ mean.point_d, score_d=turn_ee @ mean.score_d)
-        hidden = tuned.HIDDEN_EDGE * edge(len(value_e), noise_std)
-        path = replace(Ascent.start(point_e), step=self.path.step)
-        return replace(
-            self,
-            basis_de=basis_de,
-            eigenvalue_e=np.maximum(value_e, TINY + noise_std),
-            hidden=hidden,
-            path=path,
-            mean=mean,
-        )
+        diagonal_dd = np.diag(np.maximum(np.diag(curvature_dd), noise_std + TINY))
+        read_dd = read_positive(curvature_dd, diagonal_dd, noise_std, noise_std)
+        return replace(self, curvature_dd=read_dd, curvature_std=noise_std)
 
     def stepped(self, score_d: Floats, noise_std: float) -> FixedCurvature:
         """Return it after a score at `point_d`.
+
+        Warns:
+            NotSettledWarning: after the last step, if scores still lead far away.
 
         Args:
             score_d: noisy sum over all data of the derivatives of the log-likelihood, (d,).
             noise_std: noise of an entry.
         """
-        path, score_e = self.path, self.basis_de.T @ score_d
-        fresh = noise_std == 0 or path.step < tuned.AVERAGE_START * self.num_steps
-        before = Average(path.point_e, score_e) if fresh else self.mean
-        mean = before.joined(path.point_e, score_e, noise_std**2)
-        gain_e = self.eigenvalue_e / (self.eigenvalue_e + mean.noise)
-        gradient_e = gain_e * score_e - self.alpha * path.point_e
-        upper_e, noise_e = self.eigenvalue_e + self.hidden, np.full(len(gain_e), noise_std**2)
-        size = max(float(np.mean((gradient_e / gain_e) ** 2)), noise_std**2)
-        guarded = path.guarded(score_e, size, noise_e, upper_e)
-        precision_ee = self.alpha * np.eye(len(gain_e))
-        return replace(self, path=guarded.moved(path, gradient_e, gain_e, upper_e, precision_ee), mean=mean)
+        now, step = Average(self.point_d, score_d, noise_std**2), self.step + 1
+        if self.step == 0:
+            return replace(self, last=now, mean=now, step=step)._led()
+        moved_d = now.point_d - self.last.point_d
+        spread = math.sqrt(now.noise + self.last.noise) + _ROUNDING * float(np.linalg.norm(score_d))
+        known = replace(self, curvature_dd=self._corrected(now, moved_d, spread), step=step)
+        uphill, after = (float(self._gradient(one) @ moved_d) for one in (self.last, now))
+        if uphill + after < -tuned.CURVATURE_STD * spread * float(np.linalg.norm(moved_d)):
+            # The log posterior has fallen, by the trapezoid rule: where it was highest on the way, the slope was 0.
+            part = max(uphill / (uphill - after), tuned.LEAST_BACK)
+            known = replace(known, point_d=self.last.point_d + part * moved_d)
+        else:
+            late = self.step / self.num_steps
+            is_far = late < tuned.AVERAGE_ANEW and self._distance(now.point_d) > tuned.FAR_STD
+            fresh = noise_std == 0 or late < tuned.AVERAGE_START or is_far
+            mean = now if fresh else self.mean.joined(now.point_d, score_d, now.noise)
+            known = replace(known, last=now, mean=mean)._led()
+        if step == self.num_steps:
+            known._check_settled()
+        return known
+
+    def _check_settled(self) -> None:
+        """Warn if the averaged scores lead farther away than their noise does."""
+        noiseless = self.mean.noise == 0
+        limit = tuned.SETTLED_NOISELESS if noiseless else tuned.SETTLED * math.sqrt(len(self.prior_d))
+        distance = self._distance(self._newton()[0])
+        if distance > limit:
+            warnings.warn(
+                f"The scores of {self.num_steps} steps have not settled: they lead {distance:.2g} posterior standard "
+                f"deviations away from the mean point of the steps, where at most {limit:.2g} are due to noise. Do not "
+                "use the estimates and their intervals. Begin near the rates of the labels with known.at(...), take "
+                "more steps, or bring columns and labels to a public scale. What the fit spent stays spent.",
+                NotSettledWarning,
+                stacklevel=3,
+            )
 
     def posterior(self) -> tuple[Floats, Floats]:
-        """Mean, (d,), and covariance, (d, d), of the parameters; the covariance includes the privacy noise."""
-        gain_e = self.eigenvalue_e / (self.eigenvalue_e + self.mean.noise)
-        pull_e = gain_e * (self.eigenvalue_e * self.mean.point_d + self.mean.score_d)
-        mean_d = self._back(pull_e / (self.alpha + gain_e * self.eigenvalue_e))
-        # Information of the score through its noise, A (A + v)⁻¹ A, by eigenvalues at the low end of what they may be.
-        low_e = np.maximum(self.eigenvalue_e - self.hidden, 0.0)
-        precision_e = self.alpha + low_e**2 / (low_e + self.mean.noise + TINY)
-        return mean_d, (self.basis_de / precision_e) @ self.basis_de.T
+        """Mean, (d,), and covariance, (d, d), of the parameters; with the noise of scores and of the curvature."""
+        mean_d, gain_e, eigenvalue_e, basis_de = self._newton()
+        variance_e = 1 / (self.alpha + gain_e * eigenvalue_e)
+        if self.curvature_std > 0:
+            variance_e = expected_variance(eigenvalue_e, self.curvature_std, self.mean.noise, self.alpha)
+        return mean_d, (basis_de * variance_e) @ basis_de.T
 
     def intervals(self, names: Sequence[str], level: float) -> list[tuple[str, float, float, float]]:
         """Name, posterior mean, and ends of the credible interval of each parameter."""
@@ -379,5 +391,73 @@ class FixedCurvature:
         reach_d = float(ndtri(0.5 + level / 2)) * np.sqrt(np.diag(covariance_dd))
         return list(zip(names, mean_d.tolist(), (mean_d - reach_d).tolist(), (mean_d + reach_d).tolist(), strict=True))
 
-    def _back(self, point_e: Floats) -> Floats:
-        return np.asarray(self.prior_d + self.basis_de @ point_e)
+    def _gradient(self, score: Average) -> Floats:
+        """Gradient of the log posterior where a score was taken."""
+        return score.score_d - self.alpha * (score.point_d - self.prior_d)
+
+    def _newton(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Posterior mean by the averaged scores, (d,); the weight of a score through its noise; eigenpairs of A."""
+        eigenvalue_e, basis_de = np.linalg.eigh(self.curvature_dd)
+        eigenvalue_e = np.maximum(eigenvalue_e, TINY)
+        gain_e = eigenvalue_e / (eigenvalue_e + self.mean.noise)
+        offset_e = basis_de.T @ (self.mean.point_d - self.prior_d)
+        pull_e = gain_e * (eigenvalue_e * offset_e + basis_de.T @ self.mean.score_d)
+        return self.prior_d + basis_de @ (pull_e / (self.alpha + gain_e * eigenvalue_e)), gain_e, eigenvalue_e, basis_de
+
+    def _led(self) -> FixedCurvature:
+        """Return it with the point to which the last score leads; steps are shorter where a score is mostly noise."""
+        _, gain_e, eigenvalue_e, basis_de = self._newton()
+        gradient_e = gain_e * (basis_de.T @ self.last.score_d)
+        gradient_e -= self.alpha * (basis_de.T @ (self.last.point_d - self.prior_d))
+        # The curvature may be larger than it was read, by what noise hides.
+        upper_e = eigenvalue_e + edge(len(gain_e), self.curvature_std)
+        return replace(self, point_d=self.last.point_d + basis_de @ (gradient_e / (self.alpha + gain_e * upper_e)))
+
+    def _corrected(self, now: Average, moved_d: Floats, spread: float) -> Floats:
+        """The curvature after a damped BFGS step (Powell 1978): two scores show it between their points.
+
+        Args:
+            now: the newest score.
+            moved_d: its point, less that of the last one.
+            spread: noise of an entry of the difference of both scores.
+        """
+        bent_d, expected_d = self.last.score_d - now.score_d, self.curvature_dd @ moved_d
+        beyond_d, allowed = bent_d - expected_d, float(expected_d @ moved_d)
+        if abs(float(beyond_d @ moved_d)) <= tuned.CURVATURE_STD * spread * float(np.linalg.norm(moved_d)):
+            return self.curvature_dd
+        # Shrunk by its noise (James & Stein 1961), and so far that curvatures fall by a part at most.
+        beyond_d = beyond_d * max(1 - len(beyond_d) * spread**2 / float(beyond_d @ beyond_d), 0.0)
+        lower = (tuned.LEAST_SECANT - 1) * allowed
+        if float(beyond_d @ moved_d) < lower:
+            beyond_d = beyond_d * (lower / float(beyond_d @ moved_d))
+        bent_d = expected_d + beyond_d
+        added_dd = np.outer(bent_d, bent_d) / float(bent_d @ moved_d) - np.outer(expected_d, expected_d) / allowed
+        return self.curvature_dd + added_dd
+
+    def _distance(self, point_d: Floats) -> float:
+        """From the averages to a point, in posterior standard deviations."""
+        _, gain_e, eigenvalue_e, basis_de = self._newton()
+        way_e = basis_de.T @ (point_d - self.mean.point_d)
+        return math.sqrt(float((self.alpha + gain_e * eigenvalue_e) @ way_e**2))
+
+
+def expected_variance(eigenvalue_e: Floats, std: float, noise: float, alpha: float) -> Floats:
+    """Posterior variances, (e,), averaged over what the information of a score may be.
+
+    A score of information a and noise v leaves the variance 1 / (α + a²/(a + v)). Its error is large if a is small,
+    so that the variance at the eigenvalue that was read would be too small. The prior of a is log-uniform.
+
+    Args:
+        eigenvalue_e: eigenvalues as they were read.
+        std: noise of an entry of the diagonal of the matrix.
+        noise: v.
+        alpha: precision of the prior.
+    """
+    error = tuned.EIGENVALUE_STD * std
+    wide_t = np.geomspace(0.1 * alpha, 4 * error + float(eigenvalue_e.max()) + alpha, 300)
+    near_et = eigenvalue_e[:, None] + error * np.linspace(-4, 4, 161)
+    a_et = np.sort(np.hstack([np.tile(wide_t, (len(eigenvalue_e), 1)), np.maximum(near_et, 0.1 * alpha)]))
+    log_weight_et = -0.5 * ((eigenvalue_e[:, None] - a_et) / error) ** 2
+    weight_et = np.exp(log_weight_et - log_weight_et.max(axis=1, keepdims=True))
+    weight_et *= np.gradient(np.log(a_et), axis=1)
+    return np.asarray((weight_et / (alpha + a_et**2 / (a_et + noise))).sum(axis=1) / weight_et.sum(axis=1))

@@ -49,7 +49,7 @@ from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant
 from dpvb.models.regression.likelihood import Likelihood, times
 from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields
-from dpvb.rows.regression import SparseDesignRows
+from dpvb.rows import SparseDesignRows
 
 _NO_MEANS = np.zeros(0)
 

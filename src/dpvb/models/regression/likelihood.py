@@ -47,7 +47,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_number
 from dpvb.models.expfam import polya_gamma_expectedstats
 from dpvb.models.regression import tuned
-from dpvb.rows.regression import RegressionRows
+from dpvb.rows import RegressionRows
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ from dpvb.models.regression import ridge, tuned
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores, Readings, ScoreState
 from dpvb.models.regression.moments import Reading, RowMoments, read_collinear
 from dpvb.models.regression.scaling import Scaling
-from dpvb.rows.regression import DesignRows
+from dpvb.rows import DesignRows
 
 #: Upper ends of the bins; the last one holds all that is larger.
 EDGES = 2.0 * 2.0 ** (-0.5 * np.arange(tuned.RESIDUAL_BINS - 1, -1, -1))

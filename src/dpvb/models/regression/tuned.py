@@ -131,6 +131,13 @@ CURVATURE_STD = 3.0  # std by which a measured curvature must exceed what moment
 SAFETY_GROWTH = 4.0  # least factor by which the majoriser then grows
 CURVATURE_MARGIN = 2.0  # the new majoriser, as a multiple of the measured curvature
 
+# --- descent, of models of one's own: `own_regression` (coverage of four designs, steps without noise) ----------------
+LEAST_SECANT = 0.3  # least curvature between two scores, over what was expected, that is believed at once
+LEAST_BACK = 0.05  # least part of a step that is kept if the log posterior fell along it
+EIGENVALUE_STD = 1.5  # error of an eigenvalue of the curvature, over the noise of an entry of its diagonal
+SETTLED = 2.0  # largest distance, in std for each parameter, to which the noise of scores leads: 1.7 of settled paths
+SETTLED_NOISELESS = 0.1  # the same without noise, in std
+
 # --- linear: `linear` (R², six designs; coverage) ---------------------------------------------------------------------
 LINEAR_CURVATURE = 0.25  # part of Σμ² for Σ x̂ x̂ᵀ, once
 LINEAR_LAST = 0.10  # part of Σμ² for the last release

@@ -1,4 +1,4 @@
-"""Made-up rows for the rehearsal of a fit: drawn from what is public about the columns, and from nothing else."""
+"""Synthetic rows, uniform in public declarations, for rehearsals, forecasts and audits; no private row is read."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from dpvb.data.tables.response import Response
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_integer
 
-#: Rows of a rehearsal where no public number of units is given, and words of a made-up document.
-NUM_ROWS, WORDS = 10_000, 200
+#: Rows of a rehearsal if no public number of units is given.
+NUM_ROWS = 10_000
+# Words of a document: half a page.
+_LENGTH = 200
 # What declares the columns, by what an estimator reads.
 _COLUMNS = {
     "documents": "vocabulary=, or width=, the number of words",
@@ -27,11 +29,11 @@ _COLUMNS = {
     "labelled": "schema= for a table, vocabulary= for texts",
 }
 _ROWS = "schema= for a table, width= for a matrix, the number of its columns"
-# Words of made-up texts, where nobody has listed any.
-_MADE_UP = 500
+# Different words of texts without a public vocabulary.
+_WORDS = 500
 
 
-def made_up(
+def arguments(
     estimator: Any,
     num_rows: int,
     *,
@@ -41,13 +43,13 @@ def made_up(
     responses: int | None,
     grouped: bool,
 ) -> dict[str, Any]:
-    """What `task` of an estimator takes, for rows that are uniform in the declared ranges, categories or words.
+    """Return the arguments of `task` for rows that are uniform in the declared ranges, categories or words.
 
     Args:
-        estimator: whose; what it reads says which rows it needs.
-        num_rows: how many; each is a unit.
-        schema, vocabulary, width: what is declared of the columns, public, one of them at least.
-        responses: for estimators that read plain numbers: None without y, 0 for a number a row, or how many.
+        estimator: Its class attribute `reads` names the form of the rows.
+        num_rows: Number of rows; each is a unit.
+        schema, vocabulary, width: Public declarations of the columns, at least one of them.
+        responses: Shape of y for estimators of plain numbers. None: no y; 0: one number per row; else numbers per row.
         grouped: whether each row comes with a person.
 
     Raises:
@@ -57,10 +59,10 @@ def made_up(
     if schema is not None:
         # A schema has its own persons.
         if estimator.reads == "measurements" or (schema.target is None and estimator.reads in ("table", "labelled")):
-            return {"X": Table(_cells(schema, num_rows, rng), schema)}
+            return {"X": Table(drawn_cells(schema, num_rows, rng), schema)}
         response = schema.target.response if schema.target is not None else estimator._response
-        table = Table(_cells(schema, num_rows, rng), schema)
-        return {"X": table} if schema.target is not None else {"X": table, **_responses(response, num_rows, rng)}
+        table = Table(drawn_cells(schema, num_rows, rng), schema)
+        return {"X": table} if schema.target is not None else {"X": table, **drawn_responses(response, num_rows, rng)}
     if estimator.reads == "sequences":
         drawn = _sequences(estimator, num_rows, rng)
         return {"X": drawn, **({"group": np.arange(num_rows)} if grouped else {})}
@@ -77,19 +79,19 @@ def made_up(
     if estimator.reads == "labelled" and words is None:
         words = check_vocabulary([f"word{v}" for v in range(width)])
     if estimator.reads in ("documents", "labelled"):
-        places = np.repeat(np.arange(num_rows), WORDS), rng.integers(width, size=num_rows * WORDS)
-        counts = sparse.csr_array((np.ones(num_rows * WORDS), places), shape=(num_rows, width))
-        labels = {"y": _drawn(estimator.labels(), num_rows, rng)} if estimator.reads == "labelled" else {}
+        places = np.repeat(np.arange(num_rows), _LENGTH), rng.integers(width, size=num_rows * _LENGTH)
+        counts = sparse.csr_array((np.ones(num_rows * _LENGTH), places), shape=(num_rows, width))
+        labels = {"y": _choices(estimator.labels(), num_rows, rng)} if estimator.reads == "labelled" else {}
         return {"X": BagOfWords(counts, vocabulary=words), **labels, **group}
     if estimator.reads == "images":
         level = estimator.threshold
         pixels = (0.0, 1.0) if level is None else (float(level), np.nextafter(float(level), np.inf))
         return {"X": np.where(rng.random((num_rows, width)) < 0.5, *pixels), **group}
-    x_nd = _numbers(estimator, rng.random((num_rows, width)))
+    x_nd = drawn_numbers(estimator, rng.random((num_rows, width)))
     if estimator.reads == "rows":
-        return {"X": x_nd, **_responses(estimator._response, num_rows, rng), **group}
+        return {"X": x_nd, **drawn_responses(estimator._response, num_rows, rng), **group}
     if isinstance(response := getattr(estimator, "response", None), Response):
-        return {"X": x_nd, **_responses(response, num_rows, rng), **group}
+        return {"X": x_nd, **drawn_responses(response, num_rows, rng), **group}
     if responses is None:
         return {"X": x_nd, **group}
     shape = (num_rows, responses) if check_integer("responses", responses, low=0) else (num_rows,)
@@ -104,7 +106,7 @@ def _sequences(estimator: Any, num_rows: int, rng: np.random.Generator) -> Any:
         return np.array(content.values, dtype=object)[rng.integers(len(content), size=shape)]
     if not math.isfinite(content.reach):
         return rng.integers(2, size=(*shape, len(content)))
-    return _numbers(estimator, rng.random((num_rows * estimator.max_length, len(content)))).reshape(
+    return drawn_numbers(estimator, rng.random((num_rows * estimator.max_length, len(content)))).reshape(
         *shape, len(content)
     )
 
@@ -112,11 +114,11 @@ def _sequences(estimator: Any, num_rows: int, rng: np.random.Generator) -> Any:
 def _texts(num_rows: int, rng: np.random.Generator) -> list[str]:
     """Texts of words without a meaning, 26³ of them at most."""
     letters = "abcdefghijklmnopqrstuvwxyz"
-    words = np.array([a + b + c for a in letters for b in letters for c in letters])[rng.permutation(26**3)[:_MADE_UP]]
-    return [" ".join(words[row]) for row in rng.integers(len(words), size=(num_rows, WORDS))]
+    words = np.array([a + b + c for a in letters for b in letters for c in letters])[rng.permutation(26**3)[:_WORDS]]
+    return [" ".join(words[row]) for row in rng.integers(len(words), size=(num_rows, _LENGTH))]
 
 
-def _numbers(estimator: Any, share_nd: Floats) -> Floats:
+def drawn_numbers(estimator: Any, share_nd: Floats) -> Floats:
     """Rows of a plain matrix, uniform in the public range of each column or in a cube of rows within row_norm."""
     low, high, row_norm = (getattr(estimator, name, None) for name in ("low", "high", "row_norm"))
     with suppress(TypeError, ValueError):  # What is no range is refused with its name where the fit begins.
@@ -129,7 +131,7 @@ def _numbers(estimator: Any, share_nd: Floats) -> Floats:
     return share_nd
 
 
-def _cells(schema: Schema, num_rows: int, rng: np.random.Generator) -> dict[str, Any]:
+def drawn_cells(schema: Schema, num_rows: int, rng: np.random.Generator) -> dict[str, Any]:
     """Columns of a table with a schema, each row of a person of its own."""
     cells: dict[str, Any] = {}
     for spec in schema.own_columns:
@@ -137,21 +139,23 @@ def _cells(schema: Schema, num_rows: int, rng: np.random.Generator) -> dict[str,
             low, high = spec.range
             cells[spec.name] = spec.cells(low + rng.random(num_rows) * (high - low))
         else:
-            cells[spec.name] = _drawn(spec.categories if isinstance(spec, Categorical) else spec.values, num_rows, rng)
+            cells[spec.name] = _choices(
+                spec.categories if isinstance(spec, Categorical) else spec.values, num_rows, rng
+            )
     if schema.target is not None:
-        responses = _responses(schema.target.response, num_rows, rng)
-        cells[schema.target.name] = responses["y"]
-        cells |= {getattr(schema.target, role): column for role, column in responses.items() if role != "y"}
+        columns = drawn_responses(schema.target.response, num_rows, rng)
+        cells[schema.target.name] = columns["y"]
+        cells |= {getattr(schema.target, role): column for role, column in columns.items() if role != "y"}
     if schema.group is not None:
         cells[schema.group] = np.arange(num_rows)
     return cells
 
 
-def _responses(response: Response, num_rows: int, rng: np.random.Generator) -> dict[str, Any]:
+def drawn_responses(response: Response, num_rows: int, rng: np.random.Generator) -> dict[str, Any]:
     """Responses of rows, and what stands beside them."""
     columns: dict[str, Any]
     if response.is_label:
-        columns = {"y": _drawn(response.classes, num_rows, rng)}
+        columns = {"y": _choices(response.classes, num_rows, rng)}
     elif response.kind == "numeric":
         columns = {"y": response.middle + response.half * (2.0 * rng.random(num_rows) - 1.0)}
     elif response.is_count:
@@ -164,7 +168,7 @@ def _responses(response: Response, num_rows: int, rng: np.random.Generator) -> d
     return columns
 
 
-def _drawn(values: Sequence[Any], num_rows: int, rng: np.random.Generator) -> Any:
+def _choices(values: Sequence[Any], num_rows: int, rng: np.random.Generator) -> Any:
     cells = np.empty(len(values), dtype=object)
     cells[:] = values
     return cells[rng.integers(len(values), size=num_rows)]

@@ -13,6 +13,14 @@ import numpy as np
 
 # Longer values are told by their digest.
 _MOST_SHOWN: Final = 200
+# Of a collection without a name of its own.
+_BRACKETS: Final[Mapping[type, tuple[str, str]]] = {
+    tuple: ("(", ")"),
+    list: ("[", "]"),
+    dict: ("{", "}"),
+    set: ("{", "}"),
+    frozenset: ("frozenset({", "})"),
+}
 
 
 def declared(model: object) -> dict[str, str]:
@@ -67,7 +75,8 @@ def _text(value: Any) -> str:
         return _function(value)
     else:
         parts = [f"{name}={_text(part)}" for name, part in _fields(value).items()]
-    return f"{_class(type(value))}({', '.join(parts)})"
+    opening, closing = _BRACKETS.get(type(value), (f"{_class(type(value))}(", ")"))
+    return f"{opening}{', '.join(parts)}{closing}"
 
 
 def _function(function: Any) -> str:

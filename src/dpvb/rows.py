@@ -1,8 +1,12 @@
-"""Rows of a regression: features, dense or sparse, beside a response."""
+"""Batches: clean private rows in the form in which a model's E-step gets them, for each form of data.
+
+Binary vectors, documents as counts of words, rows of a table of numbers, counts and categories, rows of a regression,
+and sequences of symbols or of points.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
@@ -11,7 +15,77 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpvb.guards.arrays import Floats
+from dpvb.guards.arrays import Bools, Floats, Ints
+
+#: Zeros and ones in single precision, (n, J); a faulty row is NaN throughout.
+BinaryRows: TypeAlias = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CountRows:
+    """Documents as compressed sparse rows of counts; private.
+
+    Ids in a row increase strictly and lie in 0..width-1; counts lie in [2^-40, 2^40]. Where documents have labels, the
+    last ids are those of the labels.
+
+    Attributes:
+        indptr: row n holds entries indptr[n] to indptr[n+1], shape (rows + 1,).
+        indices: word ids, shape (entries,).
+        counts: how often each word occurs, shape (entries,).
+        width: number of vocabulary terms; public.
+    """
+
+    indptr: Ints
+    indices: NDArray[np.int32]
+    counts: Floats
+    width: int
+
+    def __repr__(self) -> str:
+        return f"CountRows(width={self.width})"
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows; private under add/remove."""
+        return len(self.indptr) - 1
+
+    def csr(self) -> sparse.csr_array[Any]:
+        """Return the rows as a SciPy array that shares their memory."""
+        shape = (self.num_rows, self.width)
+        return sparse.csr_array((self.counts, self.indices, self.indptr), shape=shape)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MixedRows:
+    """Clean private rows.
+
+    Attributes:
+        x_nd: numbers in [-1, 1], (n, d); NaN where they are missing.
+        count_np: counts, (n, P).
+        code_nj: places of categories, (n, D).
+        sound_n: 1, or NaN for a faulty row, (n,).
+        cut_n: rows that were clipped to a range, or filled in, (n,).
+    """
+
+    x_nd: Floats
+    count_np: Floats
+    code_nj: Ints
+    sound_n: Floats
+    cut_n: Bools
+
+    @property
+    def parts(self) -> tuple[NDArray[Any], ...]:
+        """All arrays, rows first."""
+        return self.x_nd, self.count_np, self.code_nj, self.sound_n, self.cut_n
+
+    def take(self, which: Ints | slice) -> MixedRows:
+        """Return the rows with these numbers."""
+        return MixedRows(*(part[which] for part in self.parts))
+
+    @classmethod
+    def joined(cls, pieces: Sequence[MixedRows]) -> MixedRows:
+        """Return the rows of all pieces, in order; at least one piece."""
+        return cls(*(np.concatenate(parts) for parts in zip(*(piece.parts for piece in pieces), strict=True)))
+
 
 Derived = TypeVar("Derived")
 
@@ -91,3 +165,29 @@ class SparseDesignRows:
 
 #: Rows of either form.
 RegressionRows: TypeAlias = DesignRows | SparseDesignRows
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SequenceRows:
+    """Clean private sequences of symbols, a row each.
+
+    Attributes:
+        indptr: first symbol of each sequence, and the number of all, (n + 1,).
+        code: places of the symbols among the public ones, negative for a gap, (symbols,).
+    """
+
+    indptr: Ints
+    code: NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NumberRows:
+    """Clean private sequences of points of D numbers, a row each.
+
+    Attributes:
+        indptr: first point of each sequence, and the number of all, (n + 1,).
+        value_td: the numbers, NaN for a missing one, (points, D).
+    """
+
+    indptr: Ints
+    value_td: Floats
