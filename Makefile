@@ -44,7 +44,7 @@ test-lowest: .venv-lowest/ready
 
 .venv-lowest/ready: pyproject.toml setup/lowest.txt
 	python3 -m venv .venv-lowest
-	.venv-lowest/bin/python -m pip install -q --disable-pip-version-check -e '.[plot,arrow,postgresql,jax]' -r setup/lowest.txt
+	.venv-lowest/bin/python -m pip install -q --disable-pip-version-check -e '.[plot,arrow,postgresql,federated,jax]' -r setup/lowest.txt
 	touch $@
 
 # The quick tests with the newest versions of everything that pyproject.toml allows, in an environment of their own.

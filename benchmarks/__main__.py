@@ -19,6 +19,7 @@ NAMES = [
     "first_contact",
     "noise_speed",
     "ledger_speed",
+    "mailbox",
     "break_it",
     "federated_faults",
     "fuzz",

@@ -295,7 +295,19 @@ def test_importing_is_light(room: str, also: tuple[str, ...], most: int) -> None
 
 def test_a_first_fit_brings_no_corner_that_it_does_not_need() -> None:
     """What scikit-learn's base imports is its own affair; beyond that a new process waits for nothing."""
-    heavy = ["dp_accounting", "matplotlib", "jinja2", "typer", "rich", "jax", "distributed", "flwr", "psycopg"]
+    heavy = [
+        "dp_accounting",
+        "matplotlib",
+        "jinja2",
+        "typer",
+        "rich",
+        "jax",
+        "distributed",
+        "starlette",
+        "uvicorn",
+        "httpx",
+        "psycopg",
+    ]
     heavy += ["sklearn.ensemble", "sklearn.model_selection", "sklearn.linear_model", "sklearn.metrics", "sklearn.svm"]
     heavy += ["sklearn.preprocessing", "sklearn.decomposition", "scipy.signal", "scipy.io", "scipy.cluster"]
     heavy += ["dpvb.audit", "dpvb.federated", "dpvb.cli", "dpvb.sample", "dpvb.estimators.choosing"]

@@ -90,12 +90,12 @@ def test_versions_agree() -> None:
 
 
 def test_dependencies_do_not_expire() -> None:
-    """An upper bound needs a known break: those of Flower's private modules, and of MkDocs 2."""
+    """An upper bound needs a known break: that of MkDocs 2."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"].values()
     requirements = map(Requirement, [*project["dependencies"], *(text for texts in extras for text in texts)])
     bounded = {one.name for one in requirements for part in one.specifier if part.operator not in (">=", ">")}
-    assert bounded <= {"flwr", "click", "mkdocs"}
+    assert bounded <= {"mkdocs"}
 
 
 def test_the_tested_versions_are_allowed() -> None:

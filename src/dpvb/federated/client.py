@@ -295,6 +295,12 @@ class Client:
                 current.end()
 
     @property
+    def is_over(self) -> bool:
+        """Whether the newest run of this client is over."""
+        with self._turn:
+            return self._current is not None and self._memory.ended(self._current.offer)
+
+    @property
     def statement(self) -> PrivacyStatement:
         """What this client has promised by the newest run: its plan, and all attempts beyond it.
 

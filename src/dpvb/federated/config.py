@@ -31,8 +31,8 @@ from dpvb.data.documents import word_lists
 from dpvb.data.documents.vocabulary import PRIVATE
 from dpvb.estimators import PrivateEstimator
 from dpvb.federated.agreement import SCHEDULES
-from dpvb.federated.flower import Address, parse_address
 from dpvb.federated.keys import Identity, check_name, check_public
+from dpvb.federated.transport import Address, parse_address
 from dpvb.federated.trust import TRUST, Trust
 from dpvb.guards.errors import (
     FederationError,

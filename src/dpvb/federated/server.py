@@ -73,9 +73,9 @@ class Asking:
         self._timeout: Final = timeout
         self._now = transport.now if isinstance(transport, Recorded) else time.monotonic
 
-    def deadline(self, most: float = float("inf")) -> float:
+    def deadline(self) -> float:
         """The time until which an answer is waited for, if all that was asked is asked now."""
-        return self._now() + min(self._timeout, most)
+        return self._now() + self._timeout
 
     def is_over(self, deadline: float) -> bool:
         """Whether a time has passed."""
@@ -85,18 +85,17 @@ class Asking:
         """The answers that have come, after a second at most."""
         return self.transport.poll(_POLL_SECONDS)
 
-    def all(self, names: Iterable[str], data: bytes, most: float = float("inf")) -> dict[str, Any]:
+    def all(self, names: Iterable[str], data: bytes) -> dict[str, Any]:
         """Answers to one message, of those who could be reached in time.
 
         Args:
             names: who is asked.
             data: the message.
-            most: seconds that are waited at most.
         """
         again = dict.fromkeys(names, RETRIES)
         tickets = {self.transport.send(name, data): name for name in again}
         answers: dict[str, Any] = {}
-        deadline = self.deadline(most)
+        deadline = self.deadline()
         while tickets and not self.is_over(deadline):
             for ticket, _, answer in self.poll():
                 name = tickets.pop(ticket, None)
@@ -531,5 +530,9 @@ class Server:
 
     def dismiss(self, offer: str, reason: str) -> None:
         """Tell all clients that the run of an offer is over; whether they hear it does not matter."""
-        farewell = messages.encode(Farewell(offer, reason))
-        self._asking.all(sorted(self._federation.participants), farewell, most=_FAREWELL_SECONDS)
+        transport = self._asking.transport
+        link = transport.transport if isinstance(transport, Recorded) else transport  # No answer changes the run.
+        waiting = {*link.broadcast(messages.encode(Farewell(offer, reason)))}
+        deadline = time.monotonic() + _FAREWELL_SECONDS
+        while waiting and time.monotonic() < deadline:
+            waiting -= {reply.ticket for reply in link.poll(_POLL_SECONDS)}

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from dpvb.errors import FederationError
 from dpvb.federated.channel import Channel
-from dpvb.federated.flower import parse_address
-from dpvb.federated.flower.supernode import serve
 from dpvb.federated.keys import Identity
+from dpvb.federated.mailbox_client import serve
+from dpvb.federated.transport import parse_address
 
 
 def main(identity: str, server_key: str, address: str, diary: str, certificate: str, patience: str) -> None:
@@ -43,7 +43,7 @@ def main(identity: str, server_key: str, address: str, diary: str, certificate: 
             handler,
             address=parse_address(address),
             certificate=certificate or None,
-            patience=float(patience),
+            patience=lambda: float(patience),
             ended=ended,
             tell=lambda text: print(text, flush=True),
         )
