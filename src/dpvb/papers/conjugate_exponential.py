@@ -36,14 +36,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import digamma
+from scipy.special import betaln, digamma
 
 from dpvb import Block, Estimate, Model, Rows
 from dpvb.core.contributions import Contributions
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative
 from dpvb.guards.errors import check_integer, check_number
-from dpvb.models.expfam import dirichlet_logz
 
 
 @dataclass(frozen=True)
@@ -163,4 +162,4 @@ class BetaBernoulli(VIPS):
         evidence of the data. With noise it is that of the released, noisy counts. With κ > 0 it is that of fewer rows,
         because ν̃ keeps a part of ν̃⁽⁰⁾ = ν.
         """
-        return float(dirichlet_logz(q.nu["counts"]) - dirichlet_logz(self.prior({})["counts"]))
+        return float(betaln(*q.nu["counts"]) - betaln(self.a, self.b))
