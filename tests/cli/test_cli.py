@@ -180,7 +180,7 @@ def test_plan_forecasts_topics() -> None:
     facts = json.loads(run(*given, "--json").stdout)
     assert facts["strength"] < 1 < facts["ladder"][-1]["strength"]
     assert "--units must be" in run(*given[:2], "--units", 0, *given[4:], code=2).stderr
-    assert "No such command" in run("plan", "nonsense", code=2).stderr
+    assert "There is no kind of model 'nonsense'" in run("plan", "nonsense", code=2).stderr
 
 
 @pytest.mark.parametrize("name", sorted(fit.summaries()))

@@ -168,7 +168,7 @@ KEPT = {
     "factors": f"{_EVERY} schema group row_norm low high components estimate seed",
     "hidden-markov": f"{_EVERY} states symbols emissions estimate person_column symbol_column max_length clip seed",
     "gaussian-hidden-markov": f"{_EVERY} states columns low high row_norm estimate person_column max_length clip seed",
-    "linear-dynamical": f"{_EVERY} states columns low high row_norm window max_length clip estimate person_column seed",
+    "linear-dynamical": f"{_EVERY} states columns low high row_norm window max_length clip person_column seed",
     "markov-chain": f"{_EVERY} symbols order person_column symbol_column max_length clip seed",
     "pca": f"{_EVERY} schema group row_norm low high components estimate seed",
 }

@@ -69,7 +69,7 @@ def task_of(rows: Any, model: Any = None, steps: int = STEPS, source: Callable[.
     """A fit of a small model, whose every release costs the same."""
     model = Location() if model is None else model
     plan = phased(model.blocks, FullBatch(), [1.0] * steps, unit="row")
-    return Task(model, source(rows), plan, constant(1.0), "read", [], {}, lambda plan: plan)
+    return Task(model, source(rows), plan, constant(1.0), [], {}, lambda plan: plan)
 
 
 def rows_of(m: int) -> np.ndarray:

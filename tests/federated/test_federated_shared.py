@@ -24,7 +24,7 @@ def plan_of(steps: int = 3, unit: str = "row") -> Plan:
 
 
 def task_of(model: Any) -> Task:
-    return Task(model, table(np.zeros((3, D))), plan_of(), constant(1.0), "read", [], {}, lambda plan: plan)
+    return Task(model, table(np.zeros((3, D))), plan_of(), constant(1.0), [], {}, lambda plan: plan)
 
 
 @dataclass(frozen=True)

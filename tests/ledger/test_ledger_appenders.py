@@ -394,8 +394,8 @@ def test_what_else_dpvb_never_writes_stops_nobody_and_lowers_nothing(
 @kills("crashes", "PostgreSQL: a refund that breaks a rule is believed")
 @edit(
     "ledger/state.py",
-    "                self.understate(entry.dataset, [-part for part in cost])\n",
-    "                pass\n",
+    "            self.understate(entry.dataset, [-part for part in cost])\n",
+    "            pass\n",
 )
 @kills("crashes", "PostgreSQL: a newcomer believes a refund that breaks a rule")
 @edit("ledger/state.py", "state.understate(name, [-part for part in entry.cost_units])", "pass")

@@ -195,6 +195,11 @@ def refund_row(state: State, run: str, cost: Composition, units: tuple[int, ...]
     "if any(-back > most for back, most in zip_longest(cost, self.planned",
     "if any(False for _ in zip_longest(cost, self.planned",
 )
+@edit(
+    "ledger/past.py",
+    "if any(-back > most for back, most in zip_longest(cost, self.back(unstarted)",
+    "if any(False for _ in zip_longest(cost, self.back(unstarted)",
+)
 @pytest.mark.parametrize("shared", [False, True])
 def test_no_refund_goes_beyond_its_runs_own_charge(ledger: Ledger, shared: bool) -> None:
     """Also a row of right hash, right totals and a new key; whoever may append, and wherever."""

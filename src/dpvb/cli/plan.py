@@ -38,6 +38,7 @@ class _Plans(Kinds):
     def get_command(self, ctx: Any, name: str) -> Any:
         if not name:  # An error of its own, which says its own options.
             return self
+        name = name.replace("_", "-")
         return _command(name) if name in kinds() else None
 
 

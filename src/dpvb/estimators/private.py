@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, asdict, dataclass, fields, is_dataclass, replace
@@ -48,11 +49,19 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import places
 from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats, Ints
-from dpvb.guards.errors import ModelFileError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.errors import (
+    ModelFileError,
+    NotSettledWarning,
+    ParameterError,
+    check_choice,
+    check_integer,
+    check_number,
+)
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.silence import silence
 from dpvb.guards.strangers import imported, misfit, place_of, printable
 from dpvb.models.base import Interval, Model
+from dpvb.models.regression.descent import FixedCurvature
 from dpvb.results import model_file, trees
 from dpvb.results.declared import told
 from dpvb.results.facts import ReleaseFacts
@@ -164,14 +173,14 @@ def _ask(task: Task, q: object, release: Release, batch: ChunkOfUnits[Any]) -> N
     """
     what = f"e_step on {_rows(batch, task)}"
     with said(what):
-        found = loop.query(task.model, q, release)(batch.rows)
-    if not isinstance(found, Mapping):
-        raise ParameterError(f"model must have an e_step that returns a dict of forms, got {type(found).__name__}.")
+        answer = loop.query(task.model, q, release)(batch.rows)
+    if not isinstance(answer, Mapping):
+        raise ParameterError(f"model must have an e_step that returns a dict of forms, got {type(answer).__name__}.")
     for name, block in release.asked.items():
         place = f"block {name!r} of shape {block.shape}"
-        if name not in found:
-            raise ParameterError(f"model must have an e_step that returns {place}; it returned {sorted(found)}.")
-        form = found[name]
+        if name not in answer:
+            raise ParameterError(f"model must have an e_step that returns {place}; it returned {sorted(answer)}.")
+        form = answer[name]
         if not (hasattr(form, "norms") and hasattr(form, "accumulate")):
             raise ParameterError(
                 f"model must have an e_step that returns a form (dpvb.Rows(values), say) for {place}, got "
@@ -179,7 +188,7 @@ def _ask(task: Task, q: object, release: Release, batch: ChunkOfUnits[Any]) -> N
             )
         alone = replace(release, blocks={name: block}, weights={name: 1.0})
         with said(f"{place}, for which {what} returned {_shown(form)},"):
-            Work(partial(_again, found), alone, grids_of(alone, None), _words)._added(batch)
+            Work(partial(_again, answer), alone, grids_of(alone, None), _words)._added(batch)
 
 
 def _rows(batch: ChunkOfUnits[Any], task: Task) -> str:
@@ -338,6 +347,16 @@ class Private(PrivateEstimator[Model, Any]):
         """Keep q."""
         self._fitted_model: Model = task.model
         super().take(task, q)
+        for part in (q, *(vars(q).values() if is_dataclass(q) else ())):
+            if isinstance(part, FixedCurvature) and part.restlessness > 1:
+                warnings.warn(
+                    f"The scores of {part.num_steps} steps have not settled: they lead {part.restlessness:.2g} times "
+                    "as far from the mean point of the steps as their noise does. Do not use the estimates and their "
+                    "intervals. Begin near the rates of the labels with FixedCurvature.at, take more steps, or bring "
+                    "the columns to public ranges. What the fit spent stays spent.",
+                    NotSettledWarning,
+                    stacklevel=3,
+                )
 
     def _learned(self, task: Task[Model], q: Any) -> FittedModel:
         names, norm, response, width = (task.notes[name] for name in ("names", "norm", "response", "width"))

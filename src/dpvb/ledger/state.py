@@ -308,12 +308,9 @@ class State:
         price = self.price(entry.dataset, cost)
         if entry.totals != canonical(price.totals) or min(price.totals) < 0:
             raise refused(entry, "its totals are not those before it plus its cost")
-        if entry.kind == "refund":
-            odd = self.odd_refund(entry, past)
-            if odd:
-                self.understate(entry.dataset, [-part for part in cost])
-        else:
-            odd = self._odd_charge(entry, price)
+        odd = self.odd_refund(entry, past) if entry.kind == "refund" else self._odd_charge(entry, price)
+        if odd and entry.kind == "refund":  # Where others may append, such a refund gives nothing back.
+            self.understate(entry.dataset, [-part for part in cost])
         if not odd and (entry.units, fact(entry, "favoured")) != (price.spent, price.favoured):
             odd = "what it says is spent does not follow from its totals"
         self.charges[entry.dataset] = entry

@@ -24,7 +24,6 @@ Everything here is post-processing of released numbers and costs no privacy.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -34,7 +33,6 @@ from scipy.special import ndtri
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Nonnegatives, Positive, Positives, Symmetric
-from dpvb.guards.errors import NotSettledWarning
 from dpvb.models.regression import tuned
 from dpvb.models.regression.moments import TINY, edge, read_positive
 
@@ -286,6 +284,7 @@ class FixedCurvature:
         last: last score that was accepted, and its point.
         mean: averages of the scores and of their points.
         step: how many scores there were.
+        restlessness: above 1 after the last step if scores still lead farther away than their noise does.
     """
 
     prior_d: Floats
@@ -297,6 +296,7 @@ class FixedCurvature:
     last: Average
     mean: Average
     step: int = 0
+    restlessness: Nonnegative = 0.0
 
     @classmethod
     def start(cls, prior_d: Floats, *, alpha: float, num_steps: int) -> FixedCurvature:
@@ -334,9 +334,6 @@ class FixedCurvature:
     def stepped(self, score_d: Floats, noise_std: float) -> FixedCurvature:
         """Return it after a score at `point_d`.
 
-        Warns:
-            NotSettledWarning: after the last step, if scores still lead far away.
-
         Args:
             score_d: noisy sum over all data of the derivatives of the log-likelihood, (d,).
             noise_std: noise of an entry.
@@ -346,36 +343,24 @@ class FixedCurvature:
             return replace(self, last=now, mean=now, step=step)._led()
         moved_d = now.point_d - self.last.point_d
         spread = math.sqrt(now.noise + self.last.noise) + _ROUNDING * float(np.linalg.norm(score_d))
-        known = replace(self, curvature_dd=self._corrected(now, moved_d, spread), step=step)
+        path = replace(self, curvature_dd=self._corrected(now, moved_d, spread), step=step)
         uphill, after = (float(self._gradient(one) @ moved_d) for one in (self.last, now))
         if uphill + after < -tuned.CURVATURE_STD * spread * float(np.linalg.norm(moved_d)):
             # The log posterior has fallen, by the trapezoid rule: where it was highest on the way, the slope was 0.
             part = max(uphill / (uphill - after), tuned.LEAST_BACK)
-            known = replace(known, point_d=self.last.point_d + part * moved_d)
+            path = replace(path, point_d=self.last.point_d + part * moved_d)
         else:
             late = self.step / self.num_steps
             is_far = late < tuned.AVERAGE_ANEW and self._distance(now.point_d) > tuned.FAR_STD
             fresh = noise_std == 0 or late < tuned.AVERAGE_START or is_far
             mean = now if fresh else self.mean.joined(now.point_d, score_d, now.noise)
-            known = replace(known, last=now, mean=mean)._led()
-        if step == self.num_steps:
-            known._check_settled()
-        return known
+            path = replace(path, last=now, mean=mean)._led()
+        return replace(path, restlessness=path._restlessness()) if step == self.num_steps else path
 
-    def _check_settled(self) -> None:
-        """Warn if the averaged scores lead farther away than their noise does."""
-        noiseless = self.mean.noise == 0
-        limit = tuned.SETTLED_NOISELESS if noiseless else tuned.SETTLED * math.sqrt(len(self.prior_d))
-        distance = self._distance(self._newton()[0])
-        if distance > limit:
-            warnings.warn(
-                f"The scores of {self.num_steps} steps have not settled: they lead {distance:.2g} posterior standard "
-                f"deviations away from the mean point of the steps, where at most {limit:.2g} are due to noise. Do not "
-                "use the estimates and their intervals. Begin near the rates of the labels with known.at(...), take "
-                "more steps, or bring columns and labels to a public scale. What the fit spent stays spent.",
-                NotSettledWarning,
-                stacklevel=3,
-            )
+    def _restlessness(self) -> float:
+        """How far the averaged scores lead away from the mean point, over the farthest that noise leads."""
+        limit = tuned.SETTLED_NOISELESS if self.mean.noise == 0 else tuned.SETTLED * math.sqrt(len(self.prior_d))
+        return self._distance(self._newton()[0]) / limit
 
     def posterior(self) -> tuple[Floats, Floats]:
         """Mean, (d,), and covariance, (d, d), of the parameters; with the noise of scores and of the curvature."""

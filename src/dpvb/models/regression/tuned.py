@@ -135,7 +135,7 @@ CURVATURE_MARGIN = 2.0  # the new majoriser, as a multiple of the measured curva
 LEAST_SECANT = 0.3  # least curvature between two scores, over what was expected, that is believed at once
 LEAST_BACK = 0.05  # least part of a step that is kept if the log posterior fell along it
 EIGENVALUE_STD = 1.5  # error of an eigenvalue of the curvature, over the noise of an entry of its diagonal
-SETTLED = 2.0  # largest distance, in std for each parameter, to which the noise of scores leads: 1.7 of settled paths
+SETTLED = 2.0  # largest distance to which the noise of scores leads, in std for each parameter; settled paths: 1.7
 SETTLED_NOISELESS = 0.1  # the same without noise, in std
 
 # --- linear: `linear` (R², six designs; coverage) ---------------------------------------------------------------------
