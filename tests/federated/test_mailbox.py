@@ -21,11 +21,11 @@ from federated_runs import (
     certificate,
     charges,
     connect,
-    edit,
     federation,
     join,
     parties,
     polled,
+    rewrite,
 )
 
 import dpvb
@@ -291,7 +291,7 @@ def test_a_client_that_agrees_to_something_else_is_named_on_both_sides(tmp_path:
     with parties(tmp_path, names, TOP.format(epsilon=1, rounds=3, trust="none")) as found:
         connect(tmp_path, found)
         (tmp_path / "other.toml").write_text((tmp_path / "agreement.toml").read_text().replace("3\ntrust", "4\ntrust"))
-        edit(tmp_path / "south.toml", "agreement.toml", "other.toml")
+        rewrite(tmp_path / "south.toml", "agreement.toml", "other.toml")
         for name in names:
             found[name].start()
         found["server"].end(2)
@@ -334,7 +334,7 @@ def test_a_client_that_comes_back_after_the_end_is_told_at_once(tmp_path: Path) 
     names = ("north", "south", "west")
     top = TOP.format(epsilon=1, rounds=20, trust="secure_aggregation") + "\ntolerated = 1"
     with parties(tmp_path, names, top) as found:
-        edit(tmp_path / "server.toml", "out = ", "answer_seconds = 20\nout = ")
+        rewrite(tmp_path / "server.toml", "out = ", "answer_seconds = 20\nout = ")
         connect(tmp_path, found)
         for name in names:
             found[name].start()
