@@ -153,12 +153,13 @@ def test_faults_are_found_at_the_start(tmp_path: Path) -> None:
         Mailbox(channel, (), address=LOOPBACK, tls=(tmp_path / "none", key))
     with Mailbox(channel, (), address=LOOPBACK) as link, pytest.raises(FederationError, match="in use"):
         Mailbox(channel, (), address=link.address)
+    caller = Channel(Identity.generate("a"), {"server": SERVER.public})
     with pytest.raises(FederationError, match=r"out of reach for 0 s"):  # Nobody is there any more.
-        serve(channel, "server", bytes.upper, address=link.address, patience=lambda: 0.0, ended=lambda: False)
+        serve(caller, "server", bytes.upper, address=link.address, patience=lambda: 0.0, ended=lambda: False)
     told: list[str] = []
     with pytest.raises(FederationError, match=r"out of reach for 0\.2 s"):
         serve(
-            channel,
+            caller,
             "server",
             bytes.upper,
             address=link.address,
