@@ -26,7 +26,7 @@ from dpvb.models.regression import ridge, tuned
 from dpvb.models.regression.descent import Average, Steepness, StepGuard
 from dpvb.models.regression.first_order import FirstOrder, FirstOrderState
 from dpvb.models.regression.likelihood import Likelihood, log_odds
-from dpvb.models.regression.moments import Tracked, read_moments, read_positive
+from dpvb.models.regression.moments import Tracked, read_moments, read_positive, with_fixed_signs
 from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.rows.regression import DesignRows
 
@@ -356,6 +356,19 @@ def test_without_noise_moments_are_read_as_they_are() -> None:
     within_nd = np.hstack([np.full((500, 1), COLUMN), math.sqrt(1 - COLUMN**2) * x_nd])
     moments = read_moments(within_nd.T @ within_nd, 0.0, COLUMN, inner=True)
     np.testing.assert_allclose((moments.basis_de * moments.eigenvalue_e) @ moments.basis_de.T, x_nd.T @ x_nd, atol=1e-9)
+
+
+def test_the_signs_of_eigenvectors_are_a_function_of_the_matrix_alone() -> None:
+    """Rounding of the last bits turns no vector around, and whatever sign LAPACK returns is replaced."""
+    rng = np.random.default_rng(12)
+    matrix_dd = rng.standard_normal((30, 30))
+    matrix_dd = matrix_dd @ matrix_dd.T
+    basis_de = read_moments(matrix_dd, 1.0, COLUMN, inner=False).basis_de
+    for _ in range(20):
+        noise_dd = 1e-12 * rng.standard_normal((30, 30))
+        other_de = read_moments(matrix_dd + noise_dd + noise_dd.T, 1.0, COLUMN, inner=False).basis_de
+        np.testing.assert_allclose(other_de, basis_de, atol=1e-8)
+        np.testing.assert_array_equal(with_fixed_signs(basis_de * rng.choice([-1.0, 1.0], 30)), basis_de)
 
 
 def test_noise_alone_is_read_as_nothing_and_a_large_eigenvalue_is_debiased() -> None:

@@ -299,10 +299,12 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
     def _coordinates(self, s: Estimate, q: Any) -> tuple[Scaling, RowMoments]:
         """The map to rows x̂ and their second moments, from the release of the curvature."""
         sd, room, scaling = s.noise_std("curvature"), q.scaling.room, q.scaling
-        noisy_dd = room**2 * s.read("curvature")
-        if self.intercept > 0:
-            scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
         inner = self.intercept == 0
+        # Rows had been divided by the room, but not the constant that was added to them.
+        room_d = np.where(np.arange(self.n_features + inner) < inner, 1.0, room)
+        noisy_dd = room_d[:, None] * s.read("curvature") * room_d
+        if not inner:
+            scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
         moments = read_moments(noisy_dd, sd, self._constant, inner=inner, reading=type(self).reading, room=room)
         moments = moments.roomier(self._room(s, q, moments) if sd > 0 else room)
         if self.intercept > 0 and sd > 0:

@@ -159,6 +159,7 @@ def read_moments(
     # A path takes long steps along what looks flat: without noise that may be rounding alone.
     floor += tuned.INTEGER_FLOOR * room**2 * number if sd == 0 else 0.0
     value_e, basis_de = np.linalg.eigh(read_dd)
+    basis_de = with_fixed_signs(basis_de)
     eigenvalue_e = np.maximum(value_e, floor)
     scale_e = np.ones_like(eigenvalue_e)
     if sd > 0:
@@ -174,6 +175,16 @@ def read_moments(
         constant_e = sum_e / eigenvalue_e
         constant_e *= float(constant_e @ sum_e) > tuned.CONSTANT_FOUND * number
     return RowMoments(basis_de, eigenvalue_e, eigenvalue_e + hidden, scale_e, constant_e, trace, number)
+
+
+def with_fixed_signs(vector_de: Floats) -> Floats:
+    """Eigenvectors, each with the sign that makes Σ_d v_d / d positive, d from 1.
+
+    An eigenvector is determined up to its sign, which LAPACK leaves to rounding. Later noise is drawn in these
+    coordinates: with another sign, two fits with the same noise source have different noise.
+    """
+    weight_d = 1.0 / np.arange(1, len(vector_de) + 1)
+    return np.asarray(vector_de * np.where(weight_d @ vector_de < 0, -1.0, 1.0))
 
 
 def read_positive(noisy_dd: Floats, guess_dd: Floats, sd: float, floor: float) -> Floats:
