@@ -3,8 +3,7 @@
 If the curvature is never released, or clipped rows hide a part of it, the majoriser may be too small: then the point
 swings across the optimum, farther at each step. But two scores G, G' at points u, u' tell the curvature between them,
 (u' - u)ᵀ(G - G'), up to noise of known size. `Descent` goes back to the point of the smallest gradient if that exceeds
-what momentum can bear, and its majoriser grows. `StepGuard` and `Steepness` let the majoriser grow where gradients grow
-or where scores show more curvature. So the descent of the shipped regressions is safe on any data.
+what momentum can bear, and its majoriser grows. `StepGuard` lets the majoriser grow where gradients grow.
 
 *Curvature once, then scores, for a model of one's own* (`FixedCurvature`, which is `dpvb.FixedCurvature`):
 
@@ -12,8 +11,8 @@ or where scores show more curvature. So the descent of the shipped regressions i
     G ≈ A (m - u) + (sampling noise of variance A) + (privacy noise of variance v)
 
 A model with a likelihood p(y | x, m) releases Σ g gᵀ of its rows' scores g at a start, which estimates the Fisher
-information, then Σ g at every step, and Σ g gᵀ once more at the end. Steps are those of `Ascent`, and shorter where a
-score is mostly noise; the posterior includes the privacy noise.
+information, then Σ g at every step, and Σ g gᵀ once more at the end. Steps are shorter where a score is mostly noise;
+the posterior includes the privacy noise.
 
 Everything here is post-processing of released numbers and costs no privacy.
 """
@@ -22,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import ndtri
@@ -169,106 +168,6 @@ class StepGuard:
 
 
 @dataclass(frozen=True)
-class Steepness:
-    """Directions in which two scores show more curvature than the majoriser: rows too long to count hid it.
-
-    Attributes:
-        factor_e: factors of the majoriser.
-        point_e, score_e: the last point, and the score there.
-        noise_e: noise variance of that score.
-    """
-
-    factor_e: Positives
-    point_e: Floats
-    score_e: Floats
-    noise_e: Nonnegatives
-
-    @classmethod
-    def start(cls, point_e: Floats) -> Steepness:
-        """Before any score."""
-        return cls(np.ones(len(point_e)), point_e, 0 * point_e, np.full(len(point_e), UNSEEN))
-
-    def seen(self, point_e: Floats, score_e: Floats, noise_e: Floats, upper_e: Floats) -> Steepness:
-        """After a score, where the majoriser, these factors included, is upper_e.
-
-        Without noise every row counts in full, and nothing is hidden.
-        """
-        if not noise_e.any():
-            return self
-        moved_e, bent_e = point_e - self.point_e, self.score_e - score_e
-        measured, allowed = float(moved_e @ bent_e), float(upper_e @ moved_e**2)
-        noise = math.hypot(*(np.sqrt(np.minimum(self.noise_e + noise_e, UNSEEN)) * moved_e))  # squares may overflow
-        factor_e = self.factor_e
-        if measured > tuned.BEARABLE * allowed + tuned.CURVATURE_STD * noise:
-            beyond_e = np.maximum(moved_e * bent_e - upper_e * moved_e**2, 0.0)
-            # Where the excess is spread over many directions, the steepest one still stands for them.
-            steep_e = beyond_e >= min(tuned.STEEP_SHARE * beyond_e.sum(), beyond_e.max())
-            measured, allowed = float(steep_e @ (moved_e * bent_e)), float(steep_e @ (upper_e * moved_e**2))
-            growth = tuned.CURVATURE_MARGIN * measured / max(allowed, 1e-3 * measured)
-            factor_e = np.where(steep_e, growth, 1.0) * factor_e
-        return Steepness(factor_e, point_e, score_e, noise_e)
-
-
-@dataclass(frozen=True)
-class Ascent:
-    """Majorised steps with momentum from noisy scores, in a basis in which the majoriser is diagonal; public.
-
-    Attributes:
-        point_e: where the next score is taken.
-        last_e: the same point before momentum was added.
-        guard, steepness: guards against steps that are too long.
-        step: number of steps.
-    """
-
-    point_e: Floats
-    last_e: Floats
-    guard: StepGuard
-    steepness: Steepness
-    step: int = 0
-
-    @classmethod
-    def start(cls, point_e: Floats) -> Ascent:
-        """Before any score."""
-        return cls(point_e, point_e, StepGuard(), Steepness.start(point_e))
-
-    def guarded(self, score_e: Floats, size: float, noise_e: Floats, upper_e: Floats) -> Ascent:
-        """Return the path with its guards after a score.
-
-        Args:
-            score_e: noisy gradient of the log likelihood at point_e.
-            size: mean squared gradient of the log posterior, in coordinates of equal noise.
-            noise_e: noise variance of the score.
-            upper_e: the majoriser, without the guards' factors.
-        """
-        guard = self.guard.after(size)
-        steepness = self.steepness.seen(
-            self.point_e, score_e, noise_e, guard.safety * upper_e * self.steepness.factor_e
-        )
-        return replace(self, guard=guard, steepness=steepness, step=self.step + 1)
-
-    def moved(
-        self, before: Ascent, gradient_e: Floats, gain_e: Floats, upper_e: Floats, precision_ee: Floats
-    ) -> Ascent:
-        """Return the path after a step uphill.
-
-        Args:
-            before: the path before its guards were brought up to date.
-            gradient_e: gradient of the log posterior, its score weighted by gain_e.
-            gain_e: weight of each direction's score: 1 without noise, near 0 where the score is mostly noise.
-            upper_e: as in `guarded`.
-            precision_ee: of the prior.
-        """
-        bound_ee = precision_ee.copy()
-        bound_ee.flat[:: len(gain_e) + 1] += gain_e * (self.guard.safety * upper_e) * self.steepness.factor_e
-        last_e = self.point_e + np.linalg.solve(bound_ee, gradient_e)
-        # A majoriser that has grown just now begins without momentum.
-        grown = self.guard.safety > before.guard.safety
-        grown = grown or bool((self.steepness.factor_e > before.steepness.factor_e).any())
-        momentum = 0.0 if grown else min(self.step / (self.step + 3), tuned.LARGEST_MOMENTUM)
-        return replace(self, point_e=last_e + momentum * (last_e - self.last_e), last_e=last_e)
-
-
-@dataclass(frozen=True)
 class FixedCurvature:
     """Parameters m under a curvature that is fixed while scores come in: a part of a model's q; public.
 
@@ -276,9 +175,12 @@ class FixedCurvature:
         prior_d, alpha: mean of the prior, and its precision.
         basis_de, eigenvalue_e: eigenpairs of A.
         hidden: how much larger an eigenvalue may be than it was read through the noise.
-        path: the steps, in the eigenbasis.
+        point_e: where the next score is taken, less the prior mean, in the eigenbasis.
+        last_e: the same point before momentum was added.
         mean: averages of the points and of the scores there, in the eigenbasis.
         num_steps: how many scores there will be.
+        guard: against steps that are too long.
+        step: number of scores so far.
     """
 
     prior_d: Floats
@@ -286,9 +188,12 @@ class FixedCurvature:
     basis_de: Floats
     eigenvalue_e: Positives
     hidden: float
-    path: Ascent
+    point_e: Floats
+    last_e: Floats
     mean: Average
     num_steps: int
+    guard: StepGuard = field(default_factory=StepGuard)
+    step: int = 0
 
     @classmethod
     def start(cls, prior_d: Floats, *, alpha: float, num_steps: int) -> FixedCurvature:
@@ -299,9 +204,9 @@ class FixedCurvature:
             alpha: precision of the prior of every parameter.
             num_steps: number of scores.
         """
-        d = len(prior_d)
-        zero, nothing = Ascent.start(np.zeros(d)), Average(np.zeros(d), np.zeros(d))
-        return cls(prior_d, alpha, np.eye(d), np.ones(d), 0.0, zero, nothing, num_steps)
+        zero_d, one_d = np.zeros(len(prior_d)), np.ones(len(prior_d))
+        mean = Average(zero_d, zero_d)
+        return cls(prior_d, alpha, np.diag(one_d), one_d, 0.0, zero_d, zero_d, mean, num_steps)
 
     @staticmethod
     def schedule(num_steps: int, *, first: float = 0.1, second: float = 0.2, last: float = 0.1) -> Schedule:
@@ -312,12 +217,12 @@ class FixedCurvature:
     @property
     def point_d(self) -> Floats:
         """The parameters at which the next score is to be taken."""
-        return self._back(self.path.point_e)
+        return self._back(self.point_e)
 
     def at(self, point_d: Floats) -> FixedCurvature:
         """Return it with another start, before the curvature is released."""
-        path = Ascent.start(self.basis_de.T @ (point_d - self.prior_d))
-        return replace(self, path=path, mean=Average(path.point_e, 0.0 * path.point_e))
+        point_e = self.basis_de.T @ (point_d - self.prior_d)
+        return replace(self, point_e=point_e, last_e=point_e, mean=Average(point_e, 0.0 * point_e))
 
     def curved(self, curvature_dd: Floats, noise_std: float) -> FixedCurvature:
         """Return it with a curvature, at the start or once more at the end.
@@ -330,18 +235,17 @@ class FixedCurvature:
         least = edge(len(curvature_dd), noise_std) + TINY
         guess_dd = np.diag(np.maximum(np.diag(curvature_dd), least))
         value_e, basis_de = np.linalg.eigh(denoised(curvature_dd, guess_dd, noise_std))
-        turn_ee = basis_de.T @ self.basis_de
-        point_e, mean = turn_ee @ self.path.point_e, self.mean
-        mean = replace(mean, point_d=turn_ee @ mean.point_d, score_d=turn_ee @ mean.score_d)
-        hidden = tuned.HIDDEN_EDGE * edge(len(value_e), noise_std)
-        path = replace(Ascent.start(point_e), step=self.path.step)
+        turn_ee, mean = basis_de.T @ self.basis_de, self.mean
+        point_e = turn_ee @ self.point_e
         return replace(
             self,
             basis_de=basis_de,
             eigenvalue_e=np.maximum(value_e, TINY + noise_std),
-            hidden=hidden,
-            path=path,
-            mean=mean,
+            hidden=tuned.HIDDEN_EDGE * edge(len(value_e), noise_std),
+            point_e=point_e,
+            last_e=point_e,
+            mean=replace(mean, point_d=turn_ee @ mean.point_d, score_d=turn_ee @ mean.score_d),
+            guard=StepGuard(),
         )
 
     def stepped(self, score_d: Floats, noise_std: float) -> FixedCurvature:
@@ -351,17 +255,19 @@ class FixedCurvature:
             score_d: noisy sum over all data of the derivatives of the log-likelihood, (d,).
             noise_std: noise of an entry.
         """
-        path, score_e = self.path, self.basis_de.T @ score_d
-        fresh = noise_std == 0 or path.step < tuned.AVERAGE_START * self.num_steps
-        before = Average(path.point_e, score_e) if fresh else self.mean
-        mean = before.joined(path.point_e, score_e, noise_std**2)
+        score_e, t = self.basis_de.T @ score_d, self.step + 1
+        fresh = noise_std == 0 or self.step < tuned.AVERAGE_START * self.num_steps
+        before = Average(self.point_e, score_e) if fresh else self.mean
+        mean = before.joined(self.point_e, score_e, noise_std**2)
         gain_e = self.eigenvalue_e / (self.eigenvalue_e + mean.noise)
-        gradient_e = gain_e * score_e - self.alpha * path.point_e
-        upper_e, noise_e = self.eigenvalue_e + self.hidden, np.full(len(gain_e), noise_std**2)
-        size = max(float(np.mean((gradient_e / gain_e) ** 2)), noise_std**2)
-        guarded = path.guarded(score_e, size, noise_e, upper_e)
-        precision_ee = self.alpha * np.eye(len(gain_e))
-        return replace(self, path=guarded.moved(path, gradient_e, gain_e, upper_e, precision_ee), mean=mean)
+        gradient_e = gain_e * score_e - self.alpha * self.point_e
+        guard = self.guard.after(max(float(np.mean((gradient_e / gain_e) ** 2)), noise_std**2))
+        upper_e = guard.safety * (self.eigenvalue_e + self.hidden)
+        last_e = self.point_e + gradient_e / (self.alpha + gain_e * upper_e)
+        # A majoriser that has grown just now begins without momentum.
+        momentum = 0.0 if guard.safety > self.guard.safety else t / (t + 3)
+        point_e = last_e + momentum * (last_e - self.last_e)
+        return replace(self, point_e=point_e, last_e=last_e, mean=mean, guard=guard, step=t)
 
     def posterior(self) -> tuple[Floats, Floats]:
         """Mean, (d,), and covariance, (d, d), of the parameters; the covariance includes the privacy noise."""

@@ -14,8 +14,6 @@ Poisson            y in 0..max_count  log mean      y - μ               μ
 Counts have μ = min(exp ψ, max_count) and the dispersion r. So both y and μ lie in [0, M], M = max_count, and for every
 ψ and r > 0 the residual lies in [-M/(1 + M/r), M] and the curvature in [0, M/(1 + M/r)], as both are monotone in μ.
 
-The Pólya-Gamma forms (Polson, Scott & Windle 2013) give the majoriser of log odds, b⟨ξ⟩ with b trials.
-
 A row of weight w adds w times what it would add alone, and so do its bounds: a row of weight 2 is the row twice, a row
 of weight 0 is none, and the likelihood of a row is raised to its weight.
 
@@ -45,7 +43,6 @@ from dpvb.core.forms import Gram, Rows, ScaledRows, SparseRows
 from dpvb.data.tables.response import LOGISTIC, Kind, Response
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_number
-from dpvb.models.expfam import polya_gamma_expectedstats
 from dpvb.models.regression import tuned
 from dpvb.rows.regression import RegressionRows
 
@@ -164,12 +161,6 @@ class Likelihood:
         if self.is_count:
             return size_n * self.information(self.expected(psi_n)) / self.steepest
         return 4.0 * size_n * expit(psi_n) * expit(-psi_n)
-
-    def majoriser(self, psi_n: Floats, y_n: Floats, size_n: Floats) -> Floats:
-        """What the curvature does not exceed between ψ and the mode of each row, over `steepest`; at most its size."""
-        if self.is_count:
-            return size_n * self.information(np.maximum(self.expected(psi_n), y_n)) / self.steepest
-        return 4.0 * polya_gamma_expectedstats(size_n, psi_n)
 
     def bounded(self, blocks: Mapping[str, Block]) -> dict[str, Block]:
         """Blocks of rows of weights up to `max_weight`, from those of rows that count once."""

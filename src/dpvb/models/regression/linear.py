@@ -38,7 +38,7 @@ from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Positive
 from dpvb.kernels.linear import row_sums
-from dpvb.models.regression import ridge, tuned
+from dpvb.models.regression import tuned
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores, Readings, ScoreState
 from dpvb.models.regression.moments import Reading, RowMoments, read_collinear
 from dpvb.models.regression.scaling import Scaling
@@ -232,7 +232,7 @@ class Linear(CurvatureThenScores):
     def _residuals(self, q: LinearState, batch: DesignRows, rows: MeasuredRows) -> Floats:
         return batch.y_n - row_sums(rows.x_nd, q.moments.scale_e * q.point_e)
 
-    def _room(self, s: Estimate, q: LinearState, moments: RowMoments) -> float:
+    def _shortening(self, s: Estimate, moments: RowMoments) -> float:
         noise_e = (tuned.SCALE_SHRINK * moments.scale_e) ** 2 * tuned.LINEAR_CURVATURE * s.noise_std("curvature") ** 2
         share = float(np.mean(np.minimum(1.0, tuned.SHRINK_NOISE * noise_e / moments.eigenvalue_e)))
         return tuned.SCALE_SHRINK / (tuned.LEAST_SHRINK + tuned.MORE_SHRINK * share)
@@ -257,9 +257,7 @@ class Linear(CurvatureThenScores):
         noise_e = mean.noise * scale_e**2
         spread = q.spread if sizes is None else sizes.clipped(q.clip)
         moved = replace(q, start_e=start_e, mean=mean, residuals=residuals, spread=spread, step=q.step + 1)
-        readings, one_e = self._readings(moved, size=self._size(moved, spread)), np.ones(len(scale_e))
-        prior = readings.prior(q.scaling.width_d, ridge.TAUS)
-        point_e = readings.led(spread * moments.eigenvalue_e, one_e / spread, prior)
+        point_e = self._readings(moved, size=self._size(moved, spread)).mode(spread * moments.eigenvalue_e, 1 / spread)
         if sizes is None:
             return replace(moved, point_e=point_e)
         if sd == 0:
@@ -277,8 +275,7 @@ class Linear(CurvatureThenScores):
         """With the curvature, its excess and σ², from the last release."""
         moments, sd = q.moments, s.noise_std("curvature_at_mean")
         share_e = moments.eigenvalue_e / moments.scale_e**2
-        trace = float(np.trace(s.read("curvature_at_mean")))
-        trace = max(trace, tuned.LEAST_TRACE * float(share_e.sum()))
+        trace = max(float(np.trace(s.read("curvature_at_mean"))), sd, 1e-9)
         q = self._read_at_end(s, q, np.diag(share_e * min(trace / float(share_e.sum()), 1.0)), 1.0)
         excess = max(float(s.read("excess")[0]), 0.0) / trace
         number, sizes = self._seen(q.scaling, moments, q.residuals, s.noise_std("curvature"))
@@ -290,7 +287,7 @@ class Linear(CurvatureThenScores):
             q,
             curvature_ee=spread * q.curvature_ee,
             table_ee=spread * q.table_ee,
-            steep_e=np.full(len(q.start_e), steep / spread),
+            steep=steep / spread,
             error_ee=steep**2 * q.error_ee,
             doubt_e=steep**2 * q.doubt_e,
             spread=spread,

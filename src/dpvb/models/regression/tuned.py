@@ -14,17 +14,9 @@ CURVATURE_BUDGET = 0.15  # Σ b x xᵀ, once
 LAST_BUDGET = 0.05  # the curvature at the mean, once
 # Noise budget of the scalar blocks, as a fraction (in 1/std) of that of the vector or matrix released with them.
 SCALAR_WEIGHT = 0.1  # the two scalars beside a score; in first_order_diagonal as well
-LONG_WEIGHT = 0.5  # what long rows add to the slope, beside the curvature at the mean
-HIDDEN_SLOPE = 3.0  # slope that scores showed, over what was read, above which the reading is not believed
-LEAST_LONG = 0.25  # least sum of all that long rows add, in std of its noise
-LONGEST = 2.0  # what of the norm of a row beyond 1 counts there at most
 ADDED_CONSTANT = 0.4  # value of the column that is added for the reading if rows have no intercept, in (0, 1)
 AVERAGE_START = 0.2  # fraction of the steps before the averaging of scores begins
-FAR_STD = 8.0  # it begins anew at a point that is so many standard deviations from the mean one, in any direction,
-AVERAGE_ANEW = 0.75  # up to this fraction of the steps
-LARGEST_MOMENTUM = 0.85  # upper limit of the momentum t / (t + 3)
-LEAST_VARIANCE_RATIO = 0.03  # least value of c: the average of 4p(1-p) over rows by length², which is at most 1
-LEAST_XI_RATIO = 0.1  # least value of c^ξ: the average of 4⟨ξ⟩/b over rows by length², which is at most 1
+REACH = 1.0  # longest step of a path: root mean square over rows of the change of ψ
 LAST_FLOOR = 0.2  # floor of the eigenvalues of the curvature at the mean: this fraction of the least guessed one
 
 # --- moments: `logistic`, `coverage` ----------------------------------------------------------------------------------
@@ -33,10 +25,8 @@ CONSTANT_EXPLAINS = 0.999  # the same for a constant column
 SCALE_POWER = 0.75  # coordinates are scaled by λ^(SCALE_POWER / 2) / SCALE_SHRINK: a typical row then has norm about 1,
 SCALE_SHRINK = 1.3  # so that the clip bound of the score is neither wasted nor binding
 HIDDEN_EDGE = 0.3  # fraction of the noise edge that the majoriser adds to every eigenvalue
-CONSTANT_FOUND = 0.9  # fraction of the constant 1 that columns must explain to count as containing a constant
 FLOOR_OF_MEDIAN = 0.05  # floor of the eigenvalues: this fraction of the median column, at most one std,
 FLOOR_OF_STD = 0.1  # and this many std more
-LEAST_TRACE = 0.2  # least trace, as a fraction of the trace of the eigenvalues after their floor
 COLLINEAR_SHARE = 0.2  # least share of directions far below their guess that makes columns collinear
 FACTOR_ROUNDS = 60  # iterations that estimate common factors of collinear columns
 LEAST_UNIQUE = 0.02  # least part of a column's variance that common factors do not explain
@@ -47,8 +37,6 @@ GUESS_LOW = -6.0  # lower end of that log where noise may have hidden the guess
 GUESS_HIGH = 0.3  # upper end of that log there
 LEAST_HIDDEN = 0.02  # least probability that noise hid the guess
 MOST_HIDDEN = 0.9  # largest probability of that
-TILT_FLOOR = 0.2  # floor of the eigenvalues of a guessed curvature: this fraction of the least guess without tilt
-TABLE_FLOOR = 0.05  # floor of the eigenvalues of the table's curvature: this fraction of the least on its diagonal
 TABLE_CORRELATION = 0.1  # std of a discarded entry before the noise is looked at, over the mean of the diagonal
 START_RATIO_STD = 0.3  # std of a tracked ratio at the start of counts that have an offset: `coverage_beside`
 RATIO_DRIFT = 0.05  # standard deviation of the change of a tracked ratio in one step
@@ -75,9 +63,6 @@ NOISELESS_ROOM = 64.0  # without noise, rows up to this norm count in full
 INTEGER_FLOOR = 2.0**-30  # least eigenvalue without noise, over rows times room²: less is the rounding of integers
 UNKNOWN_UNIT = 10.0  # factor by which the table widens the prior of a column whose unit nobody declared
 UNIT_EFFECT = 2.0  # std, over τ, of what an indicator adds to the log odds; a std of a numeric column adds τ
-ROOM_NOISE = 0.015  # noise variance over information that the scales make room for: 0.1 of the variance p(1-p) = 0.15
-LARGEST_ROOM = 3.0  # largest factor by which scales make room
-ROOM_QUANTILE = 0.1  # of the directions, by information
 
 # --- ridge: `logistic`, `coverage` ------------------------------------------------------------------------------------
 TAU_LOW = 0.02  # least τ of the geometric grid; τ is the std of the log odds that a column adds
@@ -87,7 +72,7 @@ TAU_MEDIAN = 0.35  # median of the prior of τ
 TAU_SPREAD = 1.0  # standard deviation of log τ
 ROUNDING = 1e-13  # eigenvalues below this part of the largest are rounding
 TABLE_TAU = 1.0  # τ of the table of coefficients, where an estimated one would make intervals too narrow
-INTERCEPT_STD = 3.0  # prior std of the mean log odds, or log mean
+INTERCEPT_STD = 1.0  # prior std of the mean log odds, or log mean
 DISPERSION_STD = 1.5  # prior std of the log of an unknown dispersion, about 1
 SCORE_BOUND = 3.0  # bound on a row's score of that log
 LEAST_PART = 0.1  # least part of 1/r that is no error of ψ
@@ -95,14 +80,8 @@ DISPERSION_STEP = 1.0  # the farthest that it moves in a step
 DISPERSION_WEIGHT = 0.1  # noise budget of its score beside a step's score, as SCALAR_WEIGHT
 LAST_DISPERSION = 1.0  # and beside the curvature at the mean,
 DISPERSION_BUDGET = 0.04  # where this part of Σμ² is added for it
-COUNT_REACH = 0.5  # longest step of a path of counts: root mean square over rows of the change of the log mean
-COUNT_PATH_STD = 0.5  # the same of the mean log mean along the path: the released sum of the counts tells it about
 TABLE_ROUNDS = 8  # iterations that estimate the noise of the score by errors of the curvature at the mean
 TABLE_DAMPING = 0.5  # damping of these iterations
-# Curvature over majoriser above which the majoriser grows. Two-cycles of the iteration show a ratio of
-# (2 + 2β) / (1 + 2β), 1.37 at the largest momentum β, so the threshold must be below.
-BEARABLE = 1.1
-STEEP_SHARE = 0.1  # least share in what exceeds it of a direction in which it grows
 GRADIENT_GROWTH = 4.0  # growth of the mean squared gradient, over its least value, after which the majoriser is doubled
 
 # --- diagonal: `logistic` (icd, 2,788 columns), `coverage_diagonal` (95 % intervals) ----------------------------------
