@@ -107,7 +107,7 @@ def test_without_noise_mean_and_covariance_are_those_of_the_posterior(kind: str)
     likelihood, x_nd = LIKELIHOODS[kind], features(2, 2000, 4)
     full_nd = with_column(x_nd)
     y_n, trials_n = responses(2, kind, full_nd @ np.array([-1.0, 2.0, -2.0, 1.0, 0.5]))
-    model = FirstOrder(5, likelihood=likelihood, intercept=COLUMN, alpha=1.0, num_steps=120)
+    model = FirstOrder(5, likelihood=likelihood, intercept=COLUMN, alpha=1.0, num_steps=60)
     _, weights = fitted(model, x_nd, y_n, trials_n, epsilon=math.inf)
     start_d = np.zeros(5)
     start_d[0] = logit((y_n.sum() + 1) / (trials_n.sum() + 2)) / COLUMN if not likelihood.is_count else 0.0

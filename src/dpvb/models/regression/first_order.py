@@ -299,7 +299,9 @@ class FirstOrder(CurvatureThenScores):
         readings = self._readings(replace(q, mean=mean))
         if self.likelihood.is_count:
             # (10) of counts: the mean by all scores so far, since one score of counts has far more noise
-            last_e = step_e = readings.mode(information_e, 1.0)
+            last_e = readings.mode(information_e, 1.0)
+            # Without noise half the way: in a direction the curvature may be more than twice the average one.
+            step_e = last_e if sd > 0 else 0.5 * (q.point_e + last_e)
         else:
             precision_ee, slope_e = readings.along_path(information_e, noise_e)
             # (10) of log odds: a majorised Newton step, the score weighted by its share of signal
