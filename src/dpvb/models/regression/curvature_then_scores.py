@@ -306,14 +306,10 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         if not inner:
             scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
         moments = read_moments(noisy_dd, sd, self._constant, inner=inner, reading=type(self).reading, room=room)
-        moments = moments.shortened(self._shortening(s, moments) if sd > 0 else room)
+        moments = moments.shortened(room)
         if self.intercept > 0 and sd > 0:
             scaling = scaling.certain(self.columns, noisy_dd, moments.matrix_dd, sd, self.intercept)
         return scaling, moments
-
-    def _shortening(self, s: Estimate, moments: RowMoments) -> float:
-        """By how much rows in the coordinates of the score are shortened, so that fewer are clipped."""
-        return 1.0
 
     def _read_at_end(self, s: Estimate, q: Any, guess_ee: Floats, steepest: float) -> Any:
         """With the curvature at the mean, in coordinates x̃, read twice beside its guess.
@@ -326,7 +322,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         noisy_ee, sd = steepest * s.read("curvature_at_mean"), steepest * s.noise_std("curvature_at_mean")
         curvature_ee = read_positive(noisy_ee, guess_ee, sd, min(tuned.LAST_FLOOR * np.diag(guess_ee).min(), sd))
         hidden_e = s.noise_std("curvature") / q.moments.eigenvalue_e
-        hidden_e = np.clip(hidden_e, tuned.LEAST_HIDDEN, tuned.MOST_HIDDEN)
+        hidden_e = np.minimum(hidden_e, 1.0)
         table_ee, error_ee, doubt_e = read_at_mean(noisy_ee, guess_ee, hidden_e, sd)
         if self.intercept > 0:
             turn_ee = q.moments.shrinking(q.scaling.part_d, self.intercept)

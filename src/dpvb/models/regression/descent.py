@@ -33,8 +33,8 @@ from dpvb.models.regression import tuned
 from dpvb.models.regression.moments import TINY, denoised, edge
 
 # Steps with momentum β are stable if the curvature is at most this many times the majoriser, (2 + 2β) / (1 + 2β).
-_BEARABLE = (2 + 2 * tuned.DESCENT_MOMENTUM) / (1 + 2 * tuned.DESCENT_MOMENTUM)
-# Relative error of a difference of scores by rounding, generously.
+_BEARABLE = (2 + 2 * tuned.MOMENTUM) / (1 + 2 * tuned.MOMENTUM)
+# convention: relative error of a difference of scores by rounding, generously.
 _ROUNDING = 1e-7
 
 
@@ -111,15 +111,15 @@ class Descent:
             # At the optimum two points differ by rounding only: allow for it, so that it is not taken for curvature.
             noise += _ROUNDING * float(np.linalg.norm(moved_d) * np.linalg.norm(score_d))
             allowed = majoriser.quadratic(moved_d, self.safety)
-            if curvature > _BEARABLE * allowed + tuned.CURVATURE_STD * noise:
-                growth = tuned.CURVATURE_MARGIN * curvature / max(allowed, 1e-3 * curvature)
-                safety = self.safety * max(tuned.SAFETY_GROWTH, growth)
+            if curvature > _BEARABLE * allowed + tuned.SEEN_STD * noise:
+                growth = 2.0 * curvature / max(allowed, 1e-3 * curvature)
+                safety = self.safety * max(2.0, growth)
                 return replace(Descent.start(self.best_d, safety), least=self.least)
         gradient_norm2 = float(np.sum(gradient_d**2 / np.where(variance_d > 0, variance_d, 1.0)))
         smaller = gradient_norm2 < self.least
         best_d, least = (self.point_d, gradient_norm2) if smaller else (self.best_d, self.least)
         k = self.num_steps + 1
-        momentum = min(k / (k + 3), tuned.DESCENT_MOMENTUM)
+        momentum = min(k / (k + 3), tuned.MOMENTUM)
         last_d = self.point_d + majoriser.solve(gradient_d, self.safety)
         point_d = last_d + momentum * (last_d - self.last_d)
         noise_curvature = (1 + momentum) * float(variance_d @ majoriser.diagonal(self.safety))

@@ -3,10 +3,9 @@
     m ~ N(m_0, C_τ),   ψ_n = x_nᵀ m,   p(y_n | ψ_n) as in `likelihood`,   τ estimated
 
 Σ b x xᵀ, b a row's size (its trials, or 1), is released once; see `curvature_then_scores`. It gives coordinates x̃ =
-Uᵀx / s, in which every step releases a score of d numbers, and a majoriser: for log odds that of Pólya-Gamma
-augmentation (Polson, Scott & Windle 2013), for counts the curvature up to the mode. Below, ⟨ξ⟩ and b p(1-p) stand for
-both, over ¼; counts have h(max(μ, y)) and h(μ) = μ/(1 + μ/r), over `steepest`. The averaged scores give a Newton step
-at the end.
+Uᵀx / s, in which every step releases a score of d numbers, and an upper bound on the curvature. The averaged scores
+give a Newton step at the end. The equations are in docs/theory/regressions.md; below, b p(1-p) also stands for the
+expected curvature of a count, μ/(1 + μ/r).
 
 ===================  =============================================================================
 paper                code
@@ -15,8 +14,7 @@ U, λ, λ⁺, s          moments.basis_de, eigenvalue_e, eigenvalue_upper_e, sca
 w                    weight_n = min(1, 1/‖x̃‖): bounds the score; its expectation stays 0 at the true m
 m_0                  start_e: prior mean, the base rate along the constant direction
 k                    usual: ¼ for log odds; for counts the curvature at the base rate
-k c^ξ λ⁺             ratio_xi · eigenvalue_upper_e, the step's majoriser, estimates Σ ⟨ξ⟩ x xᵀ
-k c λ                information_e estimates Σ b p(1-p) x xᵀ; c is read from block "variance", c^ξ from "xi"
+k c λ                information_e estimates Σ b p(1-p) x xᵀ; c is ratio, released in block "variance"
 u_t; ū, Ḡ            point_e; mean.point_d, mean.score_d: averages of points and of scores at them
 v = 1/Σμ_t²          mean.noise: variance of the averaged score, equal in all coordinates x̃
 ===================  =============================================================================
@@ -135,7 +133,7 @@ class Dispersion:
         prior = ridge.WeightPrior(np.zeros((1, 1)), np.array([[tuned.DISPERSION_STD**2]]), (1.0,))
         mean, variance = ridge.posterior(ridge.NoisyScore(seen.score_d, seen.point_d, expected, 1.0, seen.noise), prior)
         # Far from the mode a line is a poor guide.
-        way = min(max(float(mean[0]) - math.log(self.r), -tuned.DISPERSION_STEP), tuned.DISPERSION_STEP)
+        way = min(max(float(mean[0]) - math.log(self.r), -tuned.REACH), tuned.REACH)
         return Dispersion(math.log(self.r) + way, float(variance[0, 0]), seen)
 
 
@@ -174,14 +172,14 @@ class FirstOrder(CurvatureThenScores):
     def blocks(self) -> Mapping[str, Block]:
         """Centres and spreads of numeric columns; responses and curvature; scores, each with a scalar; the last."""
         d, b = self.n_features, self.likelihood.max_size
-        score_of_r = Block((1,), tuned.SCORE_BOUND, average=False, weight=tuned.DISPERSION_WEIGHT)
+        score_of_r = Block((1,), tuned.SCORE_BOUND, average=False, weight=tuned.SCALAR_WEIGHT)
         learned = {
             "dispersion": score_of_r,
-            "dispersion_at_mean": replace(score_of_r, phase="last", weight=tuned.LAST_DISPERSION),
+            "dispersion_at_mean": replace(score_of_r, phase="last", weight=1.0),
         }
         blocks = {
             **self.columns.blocks,
-            "count": self.likelihood.base_block(1, self._phase, math.sqrt(tuned.COUNT_BUDGET)),
+            "count": self.likelihood.base_block(1, self._phase, math.sqrt(tuned.SUM_BUDGET)),
             "curvature": self._moments_block(b, math.sqrt(tuned.CURVATURE_BUDGET)),
             "score": Block((d,), self.likelihood.max_residual, average=False),
             "variance": Block((1,), b, "nonnegative", average=False, weight=tuned.SCALAR_WEIGHT),
@@ -194,9 +192,9 @@ class FirstOrder(CurvatureThenScores):
     def schedule(self) -> Schedule:
         """The plan: later scores are released more precisely, μ_t² ∝ t."""
         noise = [math.sqrt(self.num_steps / t) for t in range(1, self.num_steps + 1)]
-        early = self.columns.budget(tuned.COUNT_BUDGET + tuned.CURVATURE_BUDGET)
-        learned = tuned.DISPERSION_BUDGET if self.likelihood.learns_dispersion else 0.0
-        return Schedule(noise, {**early, "last": tuned.LAST_BUDGET + learned})
+        early = self.columns.budget(tuned.SUM_BUDGET + tuned.CURVATURE_BUDGET)
+        num_last = 1 + self.likelihood.learns_dispersion
+        return Schedule(noise, {**early, "last": num_last * tuned.LAST_BUDGET})
 
     def learned(self, q: FirstOrderState) -> Dispersion:
         """Posterior of the logarithm of a dispersion that is learned.
@@ -306,7 +304,7 @@ class FirstOrder(CurvatureThenScores):
             precision_ee, slope_e = readings.along_path(information_e, noise_e)
             # (10) of log odds: a majorised Newton step, the score weighted by its share of signal
             gain_e = information_e / (information_e + noise_e)
-            bound_e = q.usual * max(ratio.value, 1.0) * moments.eigenvalue_upper_e
+            bound_e = q.usual * min(1.0, math.exp(tuned.REACH) * ratio.value) * moments.eigenvalue_upper_e
             last_e = q.point_e + np.linalg.solve(precision_ee + np.diag(gain_e * bound_e), gain_e * score_e + slope_e)
             step_e = last_e + t / (t + 3) * (last_e - q.last_e)
         # (11) a limit on the change of ψ

@@ -20,9 +20,9 @@ from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.moments import edge
 from dpvb.models.regression.scaling import Declared
 
-# Benchmark `forecasts` chose these: a bound on counts over their mean, which few rows exceed; the curvature of a row of
-# log odds; noise of scores of counts and of numbers over that of the plan, with what clips and curvatures lose; and how
-# far a spread must stand out of its noise, over what makes it certain.
+# kept: benchmark `forecasts` chose these: a bound on counts over their mean, which few rows exceed; the curvature of a
+# row of log odds; noise of scores of counts and of numbers over that of the plan, with what clips and curvatures lose;
+# and how far a spread must stand out of its noise, over what makes it certain.
 _OVER, _CURVATURE, _COUNTS, _NUMBERS, _SEEN = 8.0, 0.18, 1.5, 5.0, 1.4
 
 
@@ -98,7 +98,7 @@ def stds(columns: Declared, constant: float, seen_2d: Floats, n: float, noise: N
     # Noise of the last curvature turns directions into each other, and hides what is below its edge.
     variance_d *= (1.0 + hidden_d / information_d) ** 2
     # Of a number whose spread is lost in noise nothing is known.
-    variance_d[numeric_d & (scores.size * full_d < _SEEN * tuned.CERTAIN_STD * noise.moments)] = math.inf
+    variance_d[numeric_d & (scores.size * full_d < _SEEN * tuned.SEEN_STD * noise.moments)] = math.inf
     prior_d = np.where(numeric_d, tuned.TABLE_TAU, tuned.UNIT_EFFECT * tuned.TABLE_TAU)
     prior_d[:first] = tuned.INTERCEPT_STD
     return np.asarray(np.sqrt(1.0 / (1.0 / variance_d + prior_d**-2.0)))

@@ -46,6 +46,9 @@ from dpvb.guards.errors import ParameterError, check_number
 from dpvb.models.regression import tuned
 from dpvb.rows.regression import RegressionRows
 
+# convention: least base rate, as a probability or a mean count; a start farther out is farther than a path goes back.
+LEAST_RATE = 1e-3
+
 
 @dataclass(frozen=True)
 class Likelihood:
@@ -277,7 +280,7 @@ def log_odds(count: float, sd: float, number: float) -> tuple[float, float]:
     """Log odds of a noisy count (of noise std sd) among `number` trials, and the standard deviation of its noise."""
     trials = max(number, 0.0) + 2.0
     error = sd / trials
-    low = min(max(tuned.BASE_RATE_STD * error, tuned.LEAST_BASE_RATE), 0.5)
+    low = min(max(tuned.BASE_RATE_STD * error, LEAST_RATE), 0.5)
     base = float(np.clip((count + 1.0) / trials, low, 1.0 - low))
     return float(logit(base)), error / (base * (1.0 - base))
 
@@ -286,7 +289,7 @@ def log_rate(count: float, sd: float, number: float) -> tuple[float, float]:
     """Log of a noisy count (of noise std sd) over the number of rows, and the standard deviation of its noise."""
     rows = max(number, 0.0) + 1.0
     error = sd / rows
-    rate = max((count + 1.0) / rows, tuned.BASE_RATE_STD * error, tuned.LEAST_BASE_RATE)
+    rate = max((count + 1.0) / rows, tuned.BASE_RATE_STD * error, LEAST_RATE)
     return math.log(rate), error / rate
 
 
@@ -299,7 +302,7 @@ _MIXTURE_S = np.append(_MIXTURE_S, [0.508135425366489, 0.396313345166341, 0.3089
 # The trapezoidal rule at a sixth of a standard deviation: exact where F is smooth at that scale.
 _NODE_K: Final = np.linspace(-5.0, 5.0, 61)
 _WEIGHT_K: Final = np.exp(-0.5 * _NODE_K**2) / np.exp(-0.5 * _NODE_K**2).sum()
-# Rows whose nodes are in memory at once.
+# convention: rows whose nodes are in memory at once.
 _ROWS: Final = 4096
 
 

@@ -33,7 +33,7 @@ from dpvb.models.regression import tuned
 
 #: Reads a noisy matrix beside a guess of it, at a noise std of a diagonal entry.
 Reading: TypeAlias = Callable[[Floats, Floats, float], Floats]
-#: Floor that keeps eigenvalues positive where there are no rows at all.
+# convention: floor that keeps eigenvalues positive where there are no rows at all.
 TINY = 1e-9
 
 
@@ -134,8 +134,8 @@ def read_moments(
         room = 1.0 - constant**2
         read_dd, noisy_dd = read_dd[1:, 1:] / room, noisy_dd[1:, 1:] / room
         sum_d, hidden = sum_d[1:] / math.sqrt(room), hidden / room
-    typical = float(np.median(np.diag(guess_dd)))
-    floor = min(tuned.FLOOR_OF_MEDIAN * typical, sd) + tuned.FLOOR_OF_STD * sd + TINY
+    # An eigenvalue below one standard deviation of an entry is not distinguished from it.
+    floor = sd + TINY
     # A path takes long steps along what looks flat: without noise that may be rounding alone.
     floor += tuned.INTEGER_FLOOR * room**2 * number if sd == 0 else 0.0
     value_e, basis_de = np.linalg.eigh(read_dd)
@@ -188,7 +188,7 @@ def _independent(noisy_dd: Floats, sd: float, constant: float) -> tuple[Floats, 
     number = max(float(noisy_dd[0, 0]) / constant**2, sd, TINY)
     second_d = np.maximum(np.diag(noisy_dd), sd + TINY)
     explained_d = np.full(len(second_d), tuned.MEAN_EXPLAINS)
-    explained_d[0] = tuned.CONSTANT_EXPLAINS
+    explained_d[0] = 1.0 - 1e-3
     limit_d = np.sqrt(explained_d * second_d * number)
     sum_d = np.clip(noisy_dd[:, 0] / constant, -limit_d, limit_d)
     sum_d[0] = limit_d[0]
@@ -209,12 +209,14 @@ def read_collinear(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
         return _common_factors(noisy_dd, guess_dd, sd)
     away_dd = noisy_dd - guess_dd
     np.fill_diagonal(away_dd, 0.0)
-    # Off the diagonal an entry has 1/√2 of the noise of one on it.
-    seen_dd = np.abs(away_dd) > tuned.SEEN_ENTRY * sd / math.sqrt(2)
+    # Off the diagonal an entry has 1/√2 of the noise of one on it. The largest of m entries of noise is about
+    # √(2 log m) standard deviations (the universal threshold of Donoho & Johnstone 1994).
+    threshold = math.sqrt(2.0 * math.log(max(len(away_dd) * (len(away_dd) - 1) / 2, 2.0)))
+    seen_dd = np.abs(away_dd) > threshold * sd / math.sqrt(2)
     near_dd = guess_dd + seen_dd * away_dd
     if np.count_nonzero(seen_dd) / 2 + _numbers(noisy_dd - near_dd, sd) < _numbers(noisy_dd - guess_dd, sd):
         value_e, vector_de = np.linalg.eigh(denoised(noisy_dd, near_dd, sd))
-        return np.asarray((vector_de * np.maximum(value_e, tuned.LEAST_MOMENT * sd)) @ vector_de.T)
+        return np.asarray((vector_de * np.maximum(value_e, sd)) @ vector_de.T)
     return denoised(noisy_dd, guess_dd, sd)
 
 
@@ -238,7 +240,7 @@ def _common_factors(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
         value_e, vector_de = np.linalg.eigh(centred_dd - np.diag(unique_d))
         shrunk_e = np.sqrt(np.maximum(np.maximum(value_e, 0.0) ** 2 - edge(len(value_e), sd) ** 2, 0.0))
         common_dd = (vector_de * shrunk_e) @ vector_de.T
-        unique_d = np.clip(np.diag(centred_dd) - np.diag(common_dd), tuned.LEAST_UNIQUE * variance_d, variance_d)
+        unique_d = np.clip(np.diag(centred_dd) - np.diag(common_dd), 1e-3 * variance_d, variance_d)
     return np.asarray(means_dd + common_dd + np.diag(unique_d))
 
 
@@ -283,7 +285,7 @@ def _diagonal(noisy_e: Floats, guess_e: Floats, hidden_e: Floats, sd: float) -> 
         np.hstack([np.tile(wide_t, (len(guess_e), 1)), near_e[:, None] + np.outer(reach_e, np.linspace(-1, 1, 81))])
     )
     normal_et = np.exp(-0.5 * (t_et / tuned.GUESS_STD) ** 2) / (tuned.GUESS_STD * math.sqrt(2 * math.pi))
-    uniform_et = ((t_et >= tuned.GUESS_LOW) & (t_et <= tuned.GUESS_HIGH)) / (tuned.GUESS_HIGH - tuned.GUESS_LOW)
+    uniform_et = ((t_et >= tuned.GUESS_LOW) & (t_et <= tuned.GUESS_STD)) / (tuned.GUESS_STD - tuned.GUESS_LOW)
     prior_et = (1 - hidden_e[:, None]) * normal_et + hidden_e[:, None] * uniform_et
     log_fit_et = -0.5 * ((noisy_e[:, None] - guess_e[:, None] * np.exp(t_et)) / sd) ** 2
     log_weight_et = log_fit_et + np.log(np.maximum(prior_et, 1e-300))

@@ -226,7 +226,7 @@ def inverse(matrix_ee: Floats) -> tuple[Floats, float]:
         root = cho_factor(matrix_ee, lower=True)
     except np.linalg.LinAlgError:
         value_e, vector_ee = np.linalg.eigh(matrix_ee)
-        value_e = np.maximum(value_e, tuned.ROUNDING * value_e[-1])
+        value_e = np.maximum(value_e, 1e-13 * value_e[-1])
         return (vector_ee / value_e) @ vector_ee.T, float(np.sum(np.log(value_e)))
     return cho_solve(root, np.eye(len(matrix_ee))), 2.0 * float(np.sum(np.log(np.diag(root[0]))))
 
