@@ -17,7 +17,7 @@ docs: .venv-docs/ready
 # The inner loop, at most a minute on two quiet cores: the core, the guards, the models, the laws, one case a family.
 QUICK := $(wildcard tests/core tests/guards tests/kernels tests/models) \
 	tests/laws/test_architecture.py tests/laws/test_docs.py tests/laws/test_conformance.py
-OTHER_CASES := joint] or lda_numpy] or _first] or _last] or counts_step] or diagonal_step] or trials_step] or blocks_step] or paper_step]
+OTHER_CASES := joint] or _first] or _third] or _last] or paper_step] or lda_plain] or spreads_second] or spreads_step] or poisson_step] or beside_step] or dispersion_step]
 RUN_QUICK := -m pytest -q -n 2 --dist worksteal $(QUICK) -k "not ($(OTHER_CASES))"
 
 quick: $(VENV)/dev
@@ -44,7 +44,7 @@ test-lowest: .venv-lowest/ready
 
 .venv-lowest/ready: pyproject.toml setup/lowest.txt
 	python3 -m venv .venv-lowest
-	.venv-lowest/bin/python -m pip install -q --disable-pip-version-check -e '.[plot,arrow,postgresql,jax]' -r setup/lowest.txt
+	.venv-lowest/bin/python -m pip install -q --disable-pip-version-check -e '.[plot,arrow,postgresql,federated,jax]' -r setup/lowest.txt
 	touch $@
 
 # The quick tests with the newest versions of everything that pyproject.toml allows, in an environment of their own.

@@ -50,7 +50,7 @@ from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.likelihood import Likelihood, predictive
 from dpvb.models.regression.linear import Linear
 from dpvb.models.regression.scaling import Declared
-from dpvb.rows.regression import DesignRows, SparseDesignRows
+from dpvb.rows import DesignRows, SparseDesignRows
 
 ROOT = Path(__file__).parents[1]
 EPSILONS, DELTA, NORMAL_95 = (0.3, 1.0, 4.0), 1e-5, 1.959964
@@ -532,7 +532,6 @@ REGRESSION = Family(
         "COLLINEAR_SHARE": 1.1,
         "DISPERSION_STD": 30.0,
         "FIRST_SAFETY": 1.0,
-        "FORGOTTEN": 1.0,
         "HIDDEN_EDGE": 0.0,
         "INTERCEPT_STD": 30.0,
         "LAST_FLOOR": 0.0,
@@ -887,7 +886,7 @@ def main() -> None:
     print(f"## What each constant buys: {chosen.family}\n")
     print(
         f"{rows:,} rows and {seeds} seeds a design ({max(seeds // 2, min(seeds, 2))} of the large ones); "
-        f"ε = 0.3, 1, 4; δ = {DELTA:g}. Changes from the default with the same noise, mean over cells ± standard error.\n"
+        f"ε = 0.3, 1, 4; δ = {DELTA:g}. Changes from the default by the same noise: mean ± standard error.\n"
     )
     ablated(runner, chosen.only, chosen.minutes)
 

@@ -759,27 +759,30 @@ def hostile_appenders(place: Place, tally: Tally, size: int = 600) -> None:
     draw = random.Random(6)
     with appenders.at_work(place.server) as team, psycopg.connect(team.theirs, autocommit=True) as connection:
         rows, end = appenders.everything(connection)
-        end.shared, others = True, {entry.run for entry in rows}
-        for entry in [one.sealed() for some in appenders.forged(end).values() for one in some]:
-            with contextlib.suppress(psycopg.Error), connection.transaction(force_rollback=True):
-                appenders.insert(connection, entry)
-                believed(entry, rows, after := end.copy(), others, tally)
-                if entry.kind == "dataset":
-                    believed(first_charge(connection, after, entry.dataset), [*rows, entry], after, others, tally)
-            tally.trials += 1
-        for _ in range(size):
-            entry = appenders.changed(draw, end)
+        others = {entry.run for entry in rows} - {"own"}
+        harmful = [one.sealed() for some in appenders.refused(end).values() for one in some]
+        for number in range(len(harmful) + len(appenders.harmless(end, 0)) + size):
+            if number < len(harmful):
+                entry = harmful[number]
+            elif number < len(harmful) + len(appenders.harmless(end, 0)):
+                entry = appenders.harmless(end, number)[number - len(harmful)].sealed()
+            else:
+                entry = appenders.changed(draw, end)
             tally.trials += 1
             with contextlib.suppress(psycopg.Error):
                 appenders.insert(connection, entry)
+                tally.undetected += number < len(harmful)
                 believed(entry, rows, end, others, tally)
                 rows.append(entry)
                 if entry.kind == "dataset":
                     believed(paid := first_charge(connection, end, entry.dataset), rows, end, others, tally)
                     rows.append(paid)
+        connection.execute("UPDATE dpvb.head SET seq = seq")
+        with somebody_else(place), Ledger(team.theirs) as newcomer:
+            left = {one.name: newcomer.remaining(one.name).epsilon for one in newcomer.datasets()}
         for ledger in (team.keeper, Ledger(team.keeper.url), Ledger(team.theirs)):
             told = {one.name: ledger.remaining(one.name).epsilon for one in ledger.datasets()}
-            tally.overspent += any(left > room(end, name) for name, left in told.items())
+            tally.overspent += told != left or any(left > room(end, name) for name, left in told.items())
             ledger.quote(cost(), dataset="people")
         team.keeper.register("last", **PEOPLE)
         charge(team.keeper, "last", dataset="last")
@@ -788,25 +791,26 @@ def hostile_appenders(place: Place, tally: Tally, size: int = 600) -> None:
 def first_charge(connection: Any, end: State, name: str) -> Any:
     """Charge what was registered: if readers did not take it for a data set, this would stop them."""
     model = appenders.charged(end, f"of {name}", "free")
-    entry = replace(model, dataset=name, totals=model.cost).sealed()
+    entry = replace(model, dataset=name, totals=model.cost, units=0).sealed()
     appenders.insert(connection, entry)
     return entry
 
 
 def believed(entry: Any, rows: list[Any], end: State, others: set[str], tally: Tally) -> None:
     """Go on by a row that was taken: everybody does, and a refund is of a run of one's own and no more than it paid."""
-    before = {name: end.totals(name) for name in end.datasets}
-    end.follow(entry, lambda run: Past.of(one for one in rows if one.run == run))
+    before = {name: end.price(name).counted for name in end.datasets}
+    odd = end.follow(entry, lambda run: Past.of(one for one in rows if one.run == run))
+    lowered = any(end.price(name).counted < counted for name, counted in before.items())
     paid = [one.cost_units for one in [*rows, entry] if one.cost and one.run == entry.run]
-    if entry.kind == "refund":
-        tally.overspent += entry.run in others - {"own"} or any(sum(parts) < 0 for parts in zip(*paid, strict=True))
+    if lowered and entry.kind == "refund" and (not odd or "says is spent" in odd):
+        tally.overspent += entry.run in others or any(sum(parts) < 0 for parts in zip(*paid, strict=True))
     else:
-        tally.overspent += any(any(map(int.__gt__, units, end.totals(name))) for name, units in before.items())
+        tally.overspent += lowered
 
 
 def room(state: State, name: str) -> float:
     """What a data set has left by all its rows, as each was first written."""
-    return max(0, state.datasets[name].cap - state.price(name).spent) * 1e-9 + 1e-12
+    return max(0, state.datasets[name].cap - state.price(name).counted) * 1e-9 + 1e-12
 
 
 def restored_client_folders(place: Place, tally: Tally, size: int = 20) -> None:

@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from dpvb import LogisticRegression
 from dpvb.data import Binary, Date, Interaction, Numeric, Schema, Spline, Table, Target
-from dpvb.data.tables.splines import NaturalSpline
+from dpvb.data.tables.ranged import NaturalSpline
 
 ROWS, DELTA, NORMAL_95, FIRST_SEED = 20_000, 1e-5, 1.959964, 1_000
 FACTORS, EPSILONS, KNOTS = (1.0, 10.0, 50.0), (0.3, 1.0, math.inf), (-1.5, 0.0, 1.5)

@@ -37,8 +37,7 @@ from dpvb.errors import FederationError
 from dpvb.estimators.base import Task
 from dpvb.federated.agreement import Federation
 from dpvb.federated.channel import Channel
-from dpvb.federated.client import Client
-from dpvb.federated.form_of_q import FormOfQ
+from dpvb.federated.client import Client, FormOfQ
 from dpvb.federated.keys import Identity
 from dpvb.federated.messages import Accepted, Request, Share, decode
 from dpvb.federated.server import Server
@@ -156,7 +155,7 @@ class Network:
         self._tickets = 0
         self._known = FormOfQ(task_of("server"), Shared()).classes
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["dpvb.federated.client", "dpvb.estimators.logistic"])
+        self._context.set_forkserver_preload(["dpvb.federated.client", "dpvb.estimators.generalized_linear"])
         Thread(target=self._accept, daemon=True).start()
         self._processes = {name: self._started(name) for name in NAMES}
 

@@ -29,17 +29,16 @@ SEPARATOR, FIELD = b"\xf5\x01", b"\xf5\x02"
 MOST_RECORDS, MOST_TEXT = 8, 40
 #: Constants that decide where blocks end and what is too long, by the rooms that have a copy of them.
 ROOMS = (
-    "readable",
-    "documents.text_files",
-    "csv_files",
-    "arrow",
-    "documents.matrix_files",
-    "slabs",
-    "documents.vocabulary",
-    "tables.table",
-    "units",
-    "documents.files",
-    "documents.bag_of_words",
+    "data.readable",
+    "data.documents.files",
+    "data.csv_files",
+    "data.arrow",
+    "data.documents.matrix_files",
+    "kernels.spans",
+    "data.documents.vocabulary",
+    "data.tables.table",
+    "data.units",
+    "data.documents.bag_of_words",
 )
 SMALL = {"MAX_DOCUMENT_BYTES": MOST_TEXT, "MAX_ROWS": 3, "MAX_ENTRIES": 16, "CHUNK_ENTRIES": 16}
 SIGNS = [*'ab ,"{}[]:%+-.019e\n\r\t\0\x1c\x85\xa0\u2028\ufeff\ufffd']
@@ -80,7 +79,7 @@ class RecordShows(Exception):  # noqa: N818
 def shrink(block_bytes: int) -> None:
     """Make blocks a few bytes long, and every limit small."""
     for room in ROOMS:
-        module = import_module(f"dpvb.data.{room}")
+        module = import_module(f"dpvb.{room}")
         for name, value in {**SMALL, "BLOCK_BYTES": block_bytes}.items():
             if hasattr(module, name):
                 setattr(module, name, value)

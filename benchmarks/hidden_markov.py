@@ -28,7 +28,7 @@ from dpvb.core.contributions import Grid
 from dpvb.data.sequences.content import taken
 from dpvb.models.sequences import dynamics, kalman, passes
 from dpvb.models.sequences.hidden_markov import HiddenMarkov
-from dpvb.rows.sequences import SequenceRows
+from dpvb.rows import SequenceRows
 
 ROOT = Path(__file__).parents[1]
 PEERS = ("hmmlearn", "dynamax")

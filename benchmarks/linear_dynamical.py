@@ -47,10 +47,9 @@ def pens() -> None:
     found = found[np.random.default_rng(0).permutation(len(found))]
     unit = 2 * math.log(50 * math.sqrt(2))
     given: dict[str, Any] = {"columns": "x,y", "low": 0, "high": 100, "window": 8, "max_length": 8, "n_states": 6}
-    for name, estimate, must in (("", "posterior", PENS), (", mode", "mode", ())):
-        models = [fitted(found[:8000], epsilon, estimate=estimate, **given) for epsilon in EPSILONS]
-        values = [float(np.mean([one.score(found[8000:], public=True) for one in own])) + unit for own in models]
-        row(f"pens, 6 states, 8,000 digits{name}", values, must, 1)
+    models = [fitted(found[:8000], epsilon, **given) for epsilon in EPSILONS]
+    values = [float(np.mean([one.score(found[8000:], public=True) for one in own])) + unit for own in models]
+    row("pens, 6 states, 8,000 digits", values, PENS, 1)
 
 
 def system(rng: np.random.Generator) -> LinearSystem:
@@ -71,15 +70,10 @@ def simulated() -> None:
     x, new = (kalman.drawn(true, number, LONGEST, rng) for number in (PEOPLE, 1000))
     truth = float(kalman.filtered(true, new).log_n.mean()) / LONGEST
     given: dict[str, Any] = {"columns": 4, "max_length": LONGEST, "n_states": 3}
-    for name, wide, estimate in (
-        ("simulated, 3 states, 4,000 people", 1, "posterior"),
-        ("the same, mode", 1, "mode"),
-        ("the same in ranges ten times as wide", 10, "posterior"),
-        ("the same in these, mode", 10, "mode"),
-    ):
-        models = [fitted(x, epsilon, low=-wide, high=wide, estimate=estimate, **given) for epsilon in EPSILONS]
+    for name, wide in (("simulated, 3 states, 4,000 people", 1), ("the same in ranges ten times as wide", 10)):
+        models = [fitted(x, epsilon, low=-wide, high=wide, **given) for epsilon in EPSILONS]
         values = [truth - float(np.mean([one.score(new, public=True) for one in own])) for own in models]
-        row(f"{name}: lost of {truth:.3f}", values, LOST if (wide, estimate) == (1, "posterior") else (), -1)
+        row(f"{name}: lost of {truth:.3f}", values, LOST if wide == 1 else (), -1)
 
 
 def covered() -> None:

@@ -1,65 +1,70 @@
 """The papers' algorithms as printed (`dpvb.papers`), beside the numbers that the papers print and beside our defaults.
 
-    python -m benchmarks.papers               everything that takes minutes: the accountants and Algorithm 5
-    python -m benchmarks.papers --topics      Algorithm 3 on Wikipedia, too (hours on two cores)
+    python -m benchmarks.papers                all parts
+    python -m benchmarks.papers accountants    one part: accountants, logistic, first_version, topics or digits
 
-Needs DPVB_DATA, the folder that holds regression/ and wikipedia/.
+Needs DPVB_DATA, the folder that holds regression/, wikipedia/ and mnist/. Fits of topics and of the belief network are
+lines of papers_runs.jsonl, which is a cache; DPVB_CACHED=1 prints what there is. Without it they take hours.
 """
 
 import argparse
 import math
 import os
 import sys
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import expit
 
 import dpvb
+from benchmarks import papers_digits, papers_topics
+from benchmarks.papers_topics import SIGMAS, SIZES
 from benchmarks.peers import protocol
 from dpvb import accounting
-from dpvb.data import BagOfWords, Design
-from dpvb.papers.lda import VIPSTopics
+from dpvb.data import Design
 from dpvb.papers.logistic_regression import VIPSLogistic
 
 #: Park et al. (2020), Figure 2: ε of the moments accountant as its x-axis has it, to the digits that the text prints.
 PRINTED_TOPICS = {(20_000, 1.24): 2.44}
-#: Figure 7: mini-batch size → ε of the moments accountant, of strong composition.
-PRINTED_DIGITS = {400: 2.3468, 800: 2.3980, 1600: 3.2262, 3200: 4.8253}
-SIGMAS, SIZES = (1.0, 1.1, 1.24, 1.5, 2.0), (5_000, 10_000, 20_000)
-METHODS = ("moments_capped", "moments", "strong", "pld")
+#: Guarantees, then claims; Wang et al. with the printed sensitivity, for replace-one and batches of fixed size.
+METHODS = ("pld", "renyi", "moments", "moments_capped", "wang", "strong", "linear", "zcdp")
 #: Rates of Algorithm 5 as printed: ρ_t = (1 + t)^-0.7, ten steps.
 STEPS = {"num_steps": 10, "learning_offset": 1.0, "learning_decay": 0.7}
 #: AUC and log-likelihood of Algorithm 5 as printed, at ε = 1, of an independent version (five splits).
 ASKED = {"adult": (0.8975, -0.335), "diabany": (0.588, -0.661)}
-TOPICS, HELD_OUT, LENGTH = 50, 5_000, 500.0
+
+
+def epsilon_by(method: str, rate: float, sigma: float, num_steps: int) -> str:
+    """ε at δ = 1e-4, or "-" where a method has no answer."""
+    how: dict[str, Any] = {"neighboring_relation": "add_or_remove_one"}
+    if method == "wang":
+        how = {"neighboring_relation": "replace_one", "sampler": "fixed_size", "swap_ratio": 1.0}
+    plan = {"sampling_prob": rate, "noise_multiplier": sigma, "num_steps": num_steps, "delta": 1e-4}
+    try:
+        return f"{accounting.epsilon(**plan, **how, method=method):.4f}"
+    except dpvb.errors.ParameterError:
+        return "-"
 
 
 def accountants() -> None:
     """ε of every cell of Figures 2 and 7 by every method."""
-    print("### Accountants\n")
-    print(
-        "δ = 1e-4, Poisson batches; N = 400,000 (Figure 2) and q = S/50,000, σ = 1 (Figure 7, as its ε hold). *: q is"
+    print("\n### Accountants\n")
+    papers_topics.say(
+        "δ = 1e-4, Poisson batches; N = 400,000 (Figure 2) and q = S/50,000, σ = 1 (Figure 7, as its ε hold). wang:",
+        "batches of fixed size, replace-one, with the printed sensitivity N/S, as in the extended abstract. The last",
+        "three are claims, not guarantees. *: q is not below 1/(16σ), so that the theorem of Abadi et al. says",
+        "nothing.",
     )
-    print("not below 1/(16σ), so that the theorem of Abadi et al. says nothing.\n")
     print("| figure | S | σ | " + " | ".join(METHODS) + " | printed |")
     print("|---|---|---|" + "---|" * (len(METHODS) + 1))
     cells = [("2", size, sigma, size / 400_000, 400_000 // size) for size in SIZES for sigma in SIGMAS]
-    cells += [("7", size, 1.0, size / 50_000, 60_000 // size) for size in PRINTED_DIGITS]
+    cells += [("7", size, 1.0, size / 50_000, 60_000 // size) for size in papers_digits.PRINTED]
     for figure, size, sigma, rate, steps in cells:
-        plan = [accounting.Event("poisson", rate, sigma, num_steps=steps)]
-        texts = []
-        for method in METHODS:
-            try:
-                value = accounting.epsilon_of(plan, delta=1e-4, neighboring_relation="add_or_remove_one", method=method)
-            except dpvb.guards.errors.ParameterError:
-                texts.append("-")
-                continue
-            texts.append(f"{value:.4f}")
-        printed = PRINTED_DIGITS.get(size, "") if figure == "7" else PRINTED_TOPICS.get((size, sigma), "")
+        printed = papers_digits.PRINTED.get(size, "") if figure == "7" else PRINTED_TOPICS.get((size, sigma), "")
         mark = "" if rate < 1 / (16 * sigma) else " *"
+        texts = [epsilon_by(method, rate, sigma, steps) for method in METHODS]
         print(f"| {figure} | {size:,} | {sigma}{mark} | " + " | ".join(texts) + f" | {printed} |", flush=True)
 
 
@@ -124,43 +129,54 @@ def logistic() -> None:
                 )
 
 
-def topics(rows: int | None) -> None:
-    """Algorithm 3 on Wikipedia, by the moments accountant and by strong composition, with and without clipping."""
-    corpus = sparse.csr_array(sparse.load_npz(Path(os.environ["DPVB_DATA"]) / "wikipedia" / "bow.npz"))
-    train, test = corpus[: corpus.shape[0] - HELD_OUT][:rows], corpus[-HELD_OUT:]
-    words = [f"w{v}" for v in range(corpus.shape[1])]
-    print("\n### Topics: Algorithm 3\n")
-    print(f"{train.shape[0]:,} documents, {corpus.shape[1]:,} terms, K = 50, q = 0.05, 20 steps, ε = 2.44, δ = 1e-4;")
-    print(
-        f"perplexity bound of {HELD_OUT:,} documents that were held out, by exp⟨log β⟩ as the authors' code has it.\n"
+def first_version() -> None:
+    """Figure 6 of arXiv 1611.00340v1: mini-batches of 10 rows at ε = 0.2 beside full batches at ε = 2."""
+    print("\n### Logistic regression: Figure 6 of the first version, with its correct sensitivity\n")
+    papers_topics.say(
+        "Median AUC over five splits. Full batches: J = 10, ε = 2. Mini-batches: S = 10, 400 steps, ε = 0.2, δ =",
+        "1e-4. δ = 1e-4. Printed: both reach the same AUC. The printed noise is that of a mean over N rows on a mean",
+        "over S: too little by N/S. Here the sensitivity is that of the sum over the batch. ε by zCDP with",
+        "amplification is a claim.",
     )
-    print("| accountant | clip | τ₀ | perplexity |\n|---|---|---|---|")
-    for method in ("moments_capped", "strong"):
-        for clip, offset in ((0.1, 1.0), (0.1, 1024.0), (1.0, 1.0)):
-            model = VIPSTopics(TOPICS, corpus.shape[1], clip=clip, num_steps=20, learning_offset=offset)
-            fitted = dpvb.Private(
-                model, epsilon=2.44, delta=1e-4, sampling_prob=0.05, accountant=method, random_state=0
-            ).fit(BagOfWords(train, vocabulary=words))
-            learned = model.topics(fitted.q_.n_bar)
-            bound = [
-                model.documents.bound(learned, chunk.rows, topics="expected_log").sum()
-                for chunk in BagOfWords(test, vocabulary=words).chunks()
-            ]
-            print(f"| {method} | {clip} | {offset:g} | {math.exp(-sum(bound) / test.sum()):,.0f} |", flush=True)
+    papers_topics.head("data", "full batch", "mini-batches, zCDP", "mini-batches, PLD", "printed noise smaller by")
+    for data in ("adult", "diabany", "stroke"):
+        X, y = protocol.load(data)
+        X = X.toarray().astype(float)
+        columns: list[str] = []
+        for epsilon, accountant, steps in ((2.0, "pld", 10), (0.2, "zcdp", 400), (0.2, "pld", 400)):
+            scores = []
+            for seed in protocol.SPLITS:
+                train, test = protocol.split(len(y), seed)
+                model = VIPSLogistic(X.shape[1], n_rows=len(train), **{**STEPS, "num_steps": steps})
+                batches = {} if steps == 10 else {"sampling_prob": 10 / len(train)}
+                budget = {"epsilon": epsilon, "delta": 1e-4, "accountant": accountant, "random_state": seed}
+                source = Design(X[train, 1:], y[train], intercept=float(X[:, 0].max()))
+                n_bar = dpvb.Private(model, **budget, **batches).fit(source).q_.n_bar
+                scores.append(protocol.scores(y[test], X[test] @ n_bar["m"])["auc"])
+            columns.append(f"{np.median(scores):.4f}")
+        papers_topics.row(data, *columns, f"{len(train) // 10:,}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--topics", action="store_true")
-    parser.add_argument("--rows", type=int, default=None)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; by default all")
     chosen = parser.parse_args()
     if "DPVB_DATA" not in os.environ:
-        sys.exit("set DPVB_DATA to the folder that holds regression/ and wikipedia/")
-    print("## The papers' algorithms as printed\n")
-    accountants()
-    logistic()
-    if chosen.topics:
-        topics(chosen.rows)
+        sys.exit("set DPVB_DATA to the folder that holds regression/, wikipedia/ and mnist/")
+    print("## The papers' algorithms as printed")
+    for name, part in PARTS.items():
+        if not chosen.parts or name in chosen.parts:
+            part()
+
+
+#: What can be run by itself.
+PARTS: dict[str, Callable[[], None]] = {
+    "accountants": accountants,
+    "logistic": logistic,
+    "first_version": first_version,
+    "topics": papers_topics.main,
+    "digits": papers_digits.figure_7,
+}
 
 
 if __name__ == "__main__":

@@ -23,10 +23,10 @@ from dpvb.federated.keys import Identity
 from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Farewell, Offer, Request, decode, digest, encode
 from dpvb.federated.trust import Trust
+from dpvb.guards.version import __version__
 from dpvb.ledger import Ledger
-from dpvb.models.declared import declared
+from dpvb.results.declared import declared
 from dpvb.runs.checkpoint import Checkpoint
-from dpvb.version import __version__
 
 # Each child is forked from one process that has imported everything and has no threads.
 SERVER = multiprocessing.get_context("forkserver")
@@ -72,7 +72,7 @@ def client(ledger: str, folder: str) -> Client:
     """Always the same client."""
     rows = np.random.default_rng(0).uniform(-0.5, 0.5, (20, D))
     plan = phased(Location().blocks, FullBatch(), [1.0] * 5, unit="row")
-    task = Task(Location(), table(rows), plan, constant(1.0), "read", [], {}, lambda plan: plan)
+    task = Task(Location(), table(rows), plan, constant(1.0), [], {}, lambda plan: plan)
     participants = {name: identity.public for name, identity in _IDENTITIES.items()}
     federation = Federation("Location", "columns", TRUST, 1.0, 1e-5, participants)
     return Client("a", task, federation, identity=_IDENTITIES["a"], ledger=ledger, dataset="a", folder=folder)

@@ -100,17 +100,26 @@ class Bug:
         return texts
 
 
-def _of(test: ast.FunctionDef, address: str) -> Iterator[Bug]:
-    """Yield the bugs of the marks above a test."""
+def _mark(call: ast.expr) -> pytest.Mark | None:
+    """Return the mark that a decorator makes by `kills` or `edit`, or None if it is another one."""
     makers = {"kills": kills, "edit": edit}
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in makers):
+        return None
+    mark: pytest.Mark = eval(compile(ast.Expression(call), "", "eval"), dict(makers)).mark
+    return mark
+
+
+def _of(test: ast.FunctionDef, address: str) -> Iterator[Bug]:
+    """Yield the bugs of the marks above a test, which has other decorators if one of them names its parameters."""
     edits: tuple[tuple[str, str, str], ...] = ()
     for call in reversed(test.decorator_list):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in makers:
-            mark = eval(compile(ast.Expression(call), address, "eval"), dict(makers)).mark
+        if (mark := _mark(call)) is not None:
             if mark.name == "edit":
                 edits = (mark.args, *edits)
             else:
                 failure, name, case = mark.args
+                if case and None not in map(_mark, test.decorator_list):
+                    raise ValueError(f"{address}: {case!r} names parameters of a test that has none.")
                 yield Bug(failure, name, edits, f"{address}[{case}]" if case else address)
                 edits = ()
     if edits:

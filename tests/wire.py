@@ -12,8 +12,8 @@ from dpvb.core.plan import Plan
 from dpvb.federated import messages
 from dpvb.federated.agreement import Federation
 from dpvb.federated.messages import Offer, classes_in
-from dpvb.models.declared import declared
-from dpvb.version import __version__
+from dpvb.guards.version import __version__
+from dpvb.results.declared import declared
 
 
 def _declared() -> frozenset[type]:

@@ -12,7 +12,7 @@ import numpy as np
 import dpvb
 from dpvb.data import Categorical, Numeric, Schema, Table, Target
 from dpvb.results.page import Page
-from dpvb.sample.made_up import _FILLERS, _SUBJECTS
+from dpvb.sample import _FILLERS, _SUBJECTS
 
 #: Ends of words, names of columns and of states that a page must show and must not obey.
 HOSTILE = (

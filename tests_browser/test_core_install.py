@@ -19,7 +19,7 @@ _NEEDS = {
     "postgresql": 'dpvb.Ledger("postgresql://nobody@127.0.0.1:9/none")',
     "cluster": "dpvb.LogisticRegression(**given).fit(x, y, run=dpvb.Run(cluster=object()))",
     "jax": "dpvb.DPVI(lambda theta, row: 0.0, parameters=1, **budget).fit(x)",
-    "flower": '_flower("superlink")',
+    "federated": '_mailbox("server")',
 }
 _ASK = """
 import json, sys, tempfile, warnings
@@ -28,7 +28,7 @@ warnings.simplefilter("ignore")
 import numpy as np
 import dpvb
 from dpvb.errors import DpvbError
-from dpvb.cli.federate import _flower
+from dpvb.cli.federate import _mailbox
 rng = np.random.default_rng(0)
 x, y = rng.random((300, 2)), rng.integers(0, 2, 300)
 budget = {"epsilon": 1.0, "delta": 1e-6}

@@ -10,15 +10,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dpvb.version import __version__ as __version__
+from dpvb.guards.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from dpvb import accounting as accounting
     from dpvb import audit as audit
     from dpvb import data as data
     from dpvb import federated as federated
-    from dpvb.choosing.ranges import private_range as private_range
-    from dpvb.choosing.select import select as select
     from dpvb.core.blocks import Block as Block
     from dpvb.core.estimate import Estimate as Estimate
     from dpvb.core.forms import Gram as Gram
@@ -31,11 +29,13 @@ if TYPE_CHECKING:
     from dpvb.data.tables.schema import Schema as Schema
     from dpvb.data.tables.table import Table as Table
     from dpvb.estimators import *  # noqa: F403
+    from dpvb.estimators.choosing import private_range as private_range
+    from dpvb.estimators.choosing import select as select
     from dpvb.estimators.planned import plan as plan
     from dpvb.ledger import Ledger as Ledger
     from dpvb.models.base import Model as Model
     from dpvb.models.regression.descent import FixedCurvature as FixedCurvature
-    from dpvb.results.combined import combine as combine
+    from dpvb.results.synthetic import combine as combine
     from dpvb.runs.run import Run as Run
 
 _ROOMS = ("accounting", "audit", "data", "errors", "federated", "kernels", "testing")
@@ -56,10 +56,10 @@ _HOMES = {
     "Schema": "dpvb.data.tables.schema",
     "SparseRows": "dpvb.core.forms",
     "Table": "dpvb.data.tables.table",
-    "combine": "dpvb.results.combined",
+    "combine": "dpvb.results.synthetic",
     "plan": "dpvb.estimators.planned",
-    "private_range": "dpvb.choosing.ranges",
-    "select": "dpvb.choosing.select",
+    "private_range": "dpvb.estimators.choosing",
+    "select": "dpvb.estimators.choosing",
 }
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from planted import edit, kills
 from scipy.special import ndtr
 
-from dpvb.accounting import Event, NeighboringRelation, costs
+from dpvb.accounting import Event, NeighboringRelation, costs, gaussian
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition, Cost, Vector
 from dpvb.accounting.events import MAX_STEPS
@@ -383,6 +383,30 @@ def test_gaussians_spend_the_least_epsilon_of_three_quarters_of_delta(noise: flo
 
 @kills("accountant", "a Gaussian that leaves out as much as it likes")
 @edit("accounting/filter.py", "if left_out > _LEFT_OUT * 10**9:", "if left_out > 10**18:")
+def test_the_log_of_delta_of_a_gaussian_is_exact() -> None:
+    """To a hundredth of the difference from which on floating point decides what a ledger counts."""
+    draw = np.random.default_rng(7)
+    for _ in range(500):
+        mu = 10 ** draw.uniform(-7, math.log10(375))
+        a = draw.uniform(-mu / 2, 39)
+        with mpmath.workdps(80):
+            m, distance = mpmath.mpf(mu), mpmath.mpf(a)
+            tail = mpmath.exp(m * (distance + m / 2)) * mpmath.ncdf(-distance - m)
+            exact = mpmath.log(mpmath.ncdf(-distance) - tail)
+            assert abs(exact - gaussian.log_delta(mu, a)) < spending._TIE / 100
+
+
+@kills("accountant", "what Gaussians spend is rounded down where floating point decides")
+@edit("accounting/filter.py", "            return difference < 0\n", "            return difference < 1e-6\n")
+def test_floating_point_decides_as_decimal_digits_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(8)
+    totals = [1, 2, 10, 2**61, 2**62 - 1, *(int(10**power) for power in draw.uniform(0, 18.6, 40))]
+    cases = [(total, float(delta)) for total in totals for delta in (1e-300, 1e-15, 1e-5, 0.5)]
+    units = [spending.gaussian_units(total, 0, delta) for total, delta in cases]
+    monkeypatch.setattr(spending, "_TIE", math.inf)  # Everything is a tie.
+    assert [spending.gaussian_units.__wrapped__(total, 0, delta) for total, delta in cases] == units
+
+
 def test_what_gaussians_spend_has_no_gaps() -> None:
     cost = spending.cost_units(one(1.0, 1.0))[-1]
     assert spending.gaussian_units(0, 0, 1e-5) == 0

@@ -24,10 +24,10 @@ from dpvb.accounting import Event, costs
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.forms import from_dict
 from dpvb.accounting.selection import NumberOfRuns, Selection, best_of, selection_scale
-from dpvb.choosing import select
 from dpvb.core.noise import InsecureNoise
 from dpvb.data import BagOfWords, BinaryMatrix, Design
 from dpvb.errors import DpvbError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError, WallError
+from dpvb.estimators import choosing
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.results.statement import PrivacyStatement
 
@@ -276,8 +276,8 @@ def chosen(estimator: Any, settings: Any, X: Any, y: Any = None, seed: int = 1, 
     """A selection with noise from a seed."""
     rows = {name: options.pop(name) for name in ("group", "trials") if name in options}
     data = {"X": X, "y": y, **rows}
-    choice = select._fixed(estimator, settings, data, **{**BUDGET, **options})
-    return select._charged(choice, data, Sources(seed), dpvb.Run())
+    choice = choosing._fixed(estimator, settings, data, **{**BUDGET, **options})
+    return choosing._charged(choice, data, Sources(seed), dpvb.Run())
 
 
 def test_the_better_setting_wins() -> None:
@@ -356,7 +356,7 @@ def test_runs_of_every_sampler_cost_what_was_asked_for(relation: str) -> None:
         epsilon=1, delta=1e-5, row_norm=1.0, num_examples=300, neighboring_relation=relation
     )
     settings = [{"sampling_prob": 0.1, "num_steps": 8}, {"batch_size": 60, "num_steps": 8}, {"num_steps": 4}, {}]
-    choice = select._fixed(estimator, settings, {"X": X, "y": y}, **BUDGET)
+    choice = choosing._fixed(estimator, settings, {"X": X, "y": y}, **BUDGET)
     by_hand = [Composition(plan.events(), relation) for plan in (*choice.plans, choice.scoring)]  # type: ignore[arg-type]
     law = NumberOfRuns.expecting(20.0, 1.0)
     assert 0.998 * 2 <= Selection(by_hand, law).epsilon(1e-5) == choice.cost.epsilon(1e-5) <= 2
@@ -374,12 +374,12 @@ def test_each_unit_is_either_fitted_or_scored() -> None:
     data = {"X": X[:-1], "y": y[:-1]}
     seen = set()
     for seed in range(12):
-        choice = select._fixed(LOGISTIC, SETTINGS, data, **BUDGET)
+        choice = choosing._fixed(LOGISTIC, SETTINGS, data, **BUDGET)
         runs = []
         for n in (59, 60):
             sources = Sources(seed)
             coins = sources().words(step=0, purpose="holdout")
-            runs.append(select._run(choice, 1, {"X": X[:n], "y": y[:n]}, coins, sources))
+            runs.append(choosing._run(choice, 1, {"X": X[:n], "y": y[:n]}, coins, sources))
         before, after = runs
         fits = [choice.winner(1), choice.winner(1)]
         for fit, run in zip(fits, runs, strict=True):
@@ -400,7 +400,7 @@ def test_a_share_of_the_units_is_scored() -> None:
     """40,000 coins at 1/4: five standard deviations, false-alarm rate 6e-7 (and repeatable, from a seed)."""
     source = Design(np.zeros((40_000, 1)), np.zeros(40_000))
     coins = InsecureNoise(0).words(step=0, purpose="holdout")
-    parts = [select.Side(source, coins, 0.25, scored=scored) for scored in (True, False)]
+    parts = [choosing.Side(source, coins, 0.25, scored=scored) for scored in (True, False)]
     sizes = [part.count() for part in parts]
     assert sum(sizes) == 40_000
     assert abs(sizes[0] - 10_000) < 5 * math.sqrt(40_000 * 0.25 * 0.75)
@@ -411,7 +411,7 @@ def test_neighbours_make_the_same_choices_until_a_release_differs() -> None:
     """K, candidates and coins owe nothing to the data: with equal secrets both data sets go through the same runs."""
     X, y = binary(100)
     asked: list[list[tuple[int, str]]] = []
-    original = select._words
+    original = choosing._words
     for n in (99, 100):
         words: list[tuple[int, str]] = []
 
@@ -425,21 +425,21 @@ def test_neighbours_make_the_same_choices_until_a_release_differs() -> None:
             return told
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(select, "_words", heard)
+            patch.setattr(choosing, "_words", heard)
             chosen(LOGISTIC, SETTINGS, X[:n], y[:n])
         asked.append(words)
     assert asked[0] == asked[1]
-    runs = NumberOfRuns.expecting(10.0, 1.0).draw(select._words(InsecureNoise(1000)))
+    runs = NumberOfRuns.expecting(10.0, 1.0).draw(choosing._words(InsecureNoise(1000)))
     assert [place for place, _ in asked[0]] == list(range(2 + runs))  # two words for K, one for each candidate
 
 
 def test_candidates_are_drawn_alike() -> None:
     """Chi-square over 6,000 words of a stream, false-alarm rate 1e-7; words that would favour some are drawn again."""
-    word = select._words(InsecureNoise(0))
-    seen = np.bincount([select._uniform(word, 3) for _ in range(6000)], minlength=3)
+    word = choosing._words(InsecureNoise(0))
+    seen = np.bincount([choosing._uniform(word, 3) for _ in range(6000)], minlength=3)
     assert ((seen - 2000) ** 2 / 2000).sum() < stats.chi2.isf(1e-7, 2)
-    assert select._uniform(iter([2**64 - 1, 5]).__next__, 3) == 2
-    assert select._uniform(iter([2**64 - 1]).__next__, 4) == 3
+    assert choosing._uniform(iter([2**64 - 1, 5]).__next__, 3) == 2
+    assert choosing._uniform(iter([2**64 - 1]).__next__, 4) == 3
 
 
 # --- scores ---------------------------------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ def test_candidates_are_drawn_alike() -> None:
 def scored(trial: Any, chunk: Any) -> Any:
     low, high = trial.quality_range(trial._fitted_model) if hasattr(trial, "_fitted_model") else (-3, 0)
     with np.errstate(all="ignore"):  # as behind the wall
-        return select.contributions(trial.quality, (low, high), chunk)["score"].values[:, 0]
+        return choosing.contributions(trial.quality, (low, high), chunk)["score"].values[:, 0]
 
 
 def fitted_cases() -> list[tuple[Any, Any]]:
@@ -524,7 +524,7 @@ def test_log_probabilities_are_those_of_scipy() -> None:
 def test_scores_are_clipped_to_their_range_and_counted_from_its_middle() -> None:
     (chunk,) = Design(np.zeros((5, 1)), np.zeros(5), group=[0, 0, 1, 2, 2]).chunks()
     given = np.array([-1e9, -0.5, 3.0, np.nan, -1.0])
-    made = select.contributions(lambda rows: given, (-2.0, 0.0), chunk)["score"].values[:, 0]
+    made = choosing.contributions(lambda rows: given, (-2.0, 0.0), chunk)["score"].values[:, 0]
     np.testing.assert_array_equal(made, [-0.25, 1.0, 0.0])
 
 
@@ -645,8 +645,8 @@ def test_the_ledger_adds_up(tmp_path: Any) -> None:
     dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0).fit(X, y, run=run)
     data = {"X": X, "y": y}
     charges = [
-        select._fixed(LOGISTIC, SETTINGS, data, **BUDGET).cost,
-        select._fixed(LOGISTIC, [{}], data, epsilon=1.0, delta=1e-5, distribution="logarithmic").cost,
+        choosing._fixed(LOGISTIC, SETTINGS, data, **BUDGET).cost,
+        choosing._fixed(LOGISTIC, [{}], data, epsilon=1.0, delta=1e-5, distribution="logarithmic").cost,
     ]
     history = ledger.history(first.privacy_.run_id)
     assert [entry.state for entry in history if entry.state] == ["finished"]
@@ -676,7 +676,7 @@ def test_a_selection_that_is_stopped_says_what_it_cost(tmp_path: Any, monkeypatc
         raise KeyboardInterrupt
 
     X, y = binary(80)
-    monkeypatch.setattr(select, "_selected", stop)
+    monkeypatch.setattr(choosing, "_selected", stop)
     ledger = dpvb.Ledger(tmp_path / "ledger.db")
     ledger.register("rows", unit="row", neighboring_relation="add_or_remove_one", epsilon=5.0, delta=1e-5)
     with pytest.raises(KeyboardInterrupt) as caught:

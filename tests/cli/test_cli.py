@@ -180,7 +180,7 @@ def test_plan_forecasts_topics() -> None:
     facts = json.loads(run(*given, "--json").stdout)
     assert facts["strength"] < 1 < facts["ladder"][-1]["strength"]
     assert "--units must be" in run(*given[:2], "--units", 0, *given[4:], code=2).stderr
-    assert "No such command" in run("plan", "nonsense", code=2).stderr
+    assert "There is no kind of model 'nonsense'" in run("plan", "nonsense", code=2).stderr
 
 
 @pytest.mark.parametrize("name", sorted(fit.summaries()))
@@ -303,7 +303,7 @@ def test_rows_of_a_folder_carry_the_names_of_its_files(tmp_path: Path, fitted: P
 
 
 @kills("leaks", "rows of documents for all to read")
-@edit("guards/own.py", 'flags, 0o600), "wb+")', 'flags, 0o644), "wb+")')
+@edit("guards/own.py", "mode: int = 0o600", "mode: int = 0o644")
 @pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
 @pytest.mark.parametrize("ending", ["csv", "npz"])
 def test_rows_of_documents_are_their_owners_alone(ending: str, tmp_path: Path, fitted: Path) -> None:

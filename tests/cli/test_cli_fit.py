@@ -16,7 +16,7 @@ from test_cli import refuse, run, without_counts
 
 import dpvb
 from dpvb.cli import fit
-from dpvb.cli.resumption import kept, remember
+from dpvb.cli.fit import kept, remember
 from dpvb.estimators import PrivateEstimator
 
 NAMES = [
@@ -33,7 +33,7 @@ NAMES = [
     "naive-bayes",
     "pca",
     "poisson",
-    "negbin",
+    "negative-binomial",
     "sbn",
 ]
 
@@ -55,7 +55,7 @@ def test_every_kind_with_a_command_has_it() -> None:
     assert all(parameters(name) and fit._command(name).help.startswith(summaries[name]) for name in NAMES)
 
 
-@pytest.mark.parametrize(("args", "shown"), [(["--help"], "fit"), (["fit", "--help"], "negbin")])
+@pytest.mark.parametrize(("args", "shown"), [(["--help"], "fit"), (["fit", "--help"], "negative-binomial")])
 def test_the_commands_are_listed_without_the_estimators(args: list[str], shown: str) -> None:
     program = f"import sys; from dpvb.cli import app; app({args}, standalone_mode=False)"
     program += "; assert not any(name.startswith('dpvb.estimators') or name == 'sklearn' for name in sys.modules)"
@@ -81,9 +81,16 @@ def test_every_parameter_of_an_estimator_is_an_option_with_its_docstrings_help(n
             assert option.default == given
 
 
+def test_a_kind_may_be_written_as_in_python_and_an_unknown_one_is_told_all_kinds() -> None:
+    assert "--max-count" in run("fit", "negative_binomial", "--help").stdout
+    refused = run("fit", "negbin", "people.csv", code=2).stderr
+    assert "There is no kind of model 'negbin'. The kinds are: " in refused
+    assert all(name in refused for name in NAMES)
+
+
 def test_types_are_those_of_the_annotations() -> None:
     lda, logistic = parameters("lda"), parameters("logistic")
-    assert [lda[name].type.name for name in ("tol", "max_iter", "read", "clip", "random_state")] == [
+    assert [lda[name].type.name for name in ("tol", "max_iter", "estimate", "clip", "random_state")] == [
         *("float", "integer", "text", "float", "integer"),
     ]
     assert lda["fixed_work"].is_flag
@@ -153,7 +160,7 @@ KEPT = {
     "logistic": f"{_ROWS} classes",
     "binomial": f"{_ROWS} max_trials trials",
     "poisson": f"{_ROWS} max_count",
-    "negbin": f"{_ROWS} dispersion max_count",
+    "negative-binomial": f"{_ROWS} dispersion max_count",
     "linear": f"{_ROWS} y_range".replace(" covariance", ""),
     "mixture": f"{_EVERY} groups schema counts missing seed",
     "naive-bayes": f"{_EVERY} schema response numbers bins counts missing seed",
@@ -161,7 +168,7 @@ KEPT = {
     "factors": f"{_EVERY} schema group row_norm low high components estimate seed",
     "hidden-markov": f"{_EVERY} states symbols emissions estimate person_column symbol_column max_length clip seed",
     "gaussian-hidden-markov": f"{_EVERY} states columns low high row_norm estimate person_column max_length clip seed",
-    "linear-dynamical": f"{_EVERY} states columns low high row_norm window max_length clip estimate person_column seed",
+    "linear-dynamical": f"{_EVERY} states columns low high row_norm window max_length clip person_column seed",
     "markov-chain": f"{_EVERY} symbols order person_column symbol_column max_length clip seed",
     "pca": f"{_EVERY} schema group row_norm low high components estimate seed",
 }

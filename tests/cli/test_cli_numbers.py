@@ -151,7 +151,7 @@ def test_successes_and_counts(tmp_path: Path) -> None:
     assert "deviance per row" in run("evaluate", out, data, "--public").stdout
     schema = schema_file(tmp_path, Target("visits", kind="negative_binomial", max_count=9))
     counts = ["--dispersion", "2", "--max-count", "9", "--out", out, "--overwrite"]
-    run("fit", "negbin", data, "--schema", schema, *counts, *BUDGET)
+    run("fit", "negative-binomial", data, "--schema", schema, *counts, *BUDGET)
     model = dpvb.load(out)
     facts = json.loads(run("evaluate", out, data, "--public", "--json").stdout)
     assert facts == pytest.approx(model.evaluate(Table(data, model.schema_), public=True))
@@ -188,7 +188,12 @@ def test_what_stands_beside_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["logistic", "lda", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("binomial", "negbin", "sbn"))]
+    "kind",
+    [
+        "logistic",
+        "lda",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("binomial", "negative-binomial", "sbn")),
+    ],
 )
 def test_a_fit_over_two_processes_is_the_same_fit(kind: str, tmp_path: Path) -> None:
     """Without noise: the same arrays, to the last bit."""
@@ -202,7 +207,7 @@ def test_a_fit_over_two_processes_is_the_same_fit(kind: str, tmp_path: Path) -> 
             Target("hits", kind="binomial", max_trials=4, trials="shots"),
             [*table, "--max-trials", "4"],
         ),
-        "negbin": (
+        "negative-binomial": (
             people,
             Target("visits", kind="negative_binomial", max_count=9),
             [*table, "--dispersion", "2", "--max-count", "9"],
@@ -353,5 +358,12 @@ def test_bad_data(tmp_path: Path, fitted: Path) -> None:
 
 
 def test_help_teaches() -> None:
-    for command in (["fit", "logistic"], ["fit", "binomial"], ["fit", "negbin"], ["fit", "sbn"], ["show"], ["schema"]):
+    for command in (
+        ["fit", "logistic"],
+        ["fit", "binomial"],
+        ["fit", "negative-binomial"],
+        ["fit", "sbn"],
+        ["show"],
+        ["schema"],
+    ):
         assert f"dpvb {' '.join(command)} " in run(*command, "--help").stdout

@@ -21,7 +21,7 @@ import dpvb
 from dpvb.cli import fit, look
 from dpvb.data import Binary, Categorical, Numeric, Schema, Table, Target
 from dpvb.errors import BudgetError, DataFormatError, DpvbWarning, ParameterError
-from dpvb.estimators import rehearsal
+from dpvb.estimators import synthetic_rows
 from dpvb.results.statement import PrivacyStatement
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
@@ -36,14 +36,14 @@ COLUMNS = (
 TARGETS = {
     "logistic": Target("ill", classes=("no", "yes")),
     "binomial": Target("hits", kind="binomial", max_trials=5, trials="shots"),
-    "negbin": Target("visits", kind="negative_binomial", max_count=20),
+    "negative-binomial": Target("visits", kind="negative_binomial", max_count=20),
     "poisson": Target("visits", kind="poisson", max_count=20),
     "linear": Target("weight", kind="numeric", low=30, high=200),
 }
 NEEDED = {
     "logistic": [],
     "binomial": ["--max-trials", "5"],
-    "negbin": ["--max-count", "20"],
+    "negative-binomial": ["--max-count", "20"],
     "poisson": ["--max-count", "20"],
     "linear": [],
 }
@@ -60,6 +60,11 @@ def test_a_regression_of_a_table_that_is_not_there(tmp_path: Path, name: str) ->
     given = ["--schema", tmp_path / "people.json", "--out", tmp_path / "m.dpvb", *TYPED, *NEEDED[name]]
     result = run("fit", name, tmp_path / "nosuch.csv", *given)
     assert result.stdout.startswith("REHEARSAL on made-up rows")
+    if name == "logistic":
+        given = [one for one in given if one not in ("--out", tmp_path / "m.dpvb")]
+        assert run("fit", name, tmp_path / "nosuch.csv", *given).stdout.startswith("REHEARSAL on made-up rows")
+        given.remove("--rehearse")
+        refuse(tmp_path, "--out must name the model file to write", "fit", name, tmp_path / "nosuch.csv", *given)
     assert "work=state" in result.stdout
     assert re.search(r"300 made-up rows took [\d.]+ s", result.stderr)
     assert "nothing was spent" in result.stderr
@@ -200,7 +205,7 @@ def test_a_rehearsal_is_taken_for_no_fit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", TARGETS)
 def test_made_up_rows_have_no_fault(name: str) -> None:
     schema = Schema(COLUMNS, target=TARGETS[name], group="who")
-    cells = rehearsal._cells(schema, 2_000, np.random.default_rng(1))
+    cells = synthetic_rows.drawn_cells(schema, 2_000, np.random.default_rng(1))
     num_rows, found = look._of_table(Table(cells, schema))
     assert num_rows == 2_000
     assert {word for words in found.values() for word in words} == {"none", ""}
@@ -212,7 +217,7 @@ def test_made_up_rows_have_no_fault(name: str) -> None:
 @pytest.mark.parametrize("row_norm", [1.0, 250.0])
 def test_rows_of_a_made_up_matrix_lie_within_their_norm(row_norm: float) -> None:
     model = dpvb.LogisticRegression(**BUDGET, row_norm=row_norm)
-    found = rehearsal.made_up(model, 500, schema=None, vocabulary=None, width=4, responses=None, grouped=True)
+    found = synthetic_rows.arguments(model, 500, schema=None, vocabulary=None, width=4, responses=None, grouped=True)
     assert found["X"].shape == (500, 4)
     norm_n = np.linalg.norm(found["X"], axis=1)
     assert row_norm / 2 < norm_n.max() <= row_norm  # One row is below half with a chance of π²/32.
@@ -222,7 +227,7 @@ def test_rows_of_a_made_up_matrix_lie_within_their_norm(row_norm: float) -> None
 
 def test_rows_of_a_made_up_matrix_fill_the_ranges_of_their_columns() -> None:
     declared = SimpleNamespace(low=-1.0, high=[1.0, 9.0], row_norm=None)
-    x_nd = rehearsal._numbers(declared, np.random.default_rng(0).random((500, 2)))
+    x_nd = synthetic_rows.drawn_numbers(declared, np.random.default_rng(0).random((500, 2)))
     assert (np.floor(x_nd.min(axis=0)) == [-1, -1]).all()
     assert (np.ceil(x_nd.max(axis=0)) == [1, 9]).all()  # Within a tenth of each end: missed with a chance of 0.9^500.
 

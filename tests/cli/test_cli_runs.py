@@ -20,13 +20,13 @@ from planted import edit, kills
 from test_cli import run
 
 import dpvb
-from dpvb.cli import resumption
+from dpvb.cli import fit as fit_command
 from dpvb.guards.own import write_own
 from dpvb.ledger import Ledger
 from dpvb.ledger.address import Address, without_password
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["dpvb.estimators.logistic", "dpvb.ledger.sqlite", "dpvb.cli"])
+SERVER.set_forkserver_preload(["dpvb.estimators.generalized_linear", "dpvb.ledger.sqlite", "dpvb.cli"])
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_a_ledgers_address_is_kept_without_its_secrets(address: str, shown: str,
     assert without_password(address) == shown
     assert repr(Address(address)) == repr(shown)
     given = {"ledger": address, "checkpoint": tmp_path / "run"}
-    resumption.remember(tmp_path / "run", "fit_lda", given)
+    fit_command.remember(tmp_path / "run", "fit_lda", given)
     assert "hush" not in (tmp_path / "run" / "command.json").read_text()
     model = dpvb.Run(ledger=address, dataset="notes")
     for one in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
@@ -149,7 +149,7 @@ def test_a_ledgers_address_is_kept_without_its_secrets(address: str, shown: str,
 def test_faults_of_counted_fits(folder: Path) -> None:
     call = arguments(folder)
     without = [part for part in call if part not in ("--dataset", "people")]
-    refused("belong together", *without)
+    refused("Give --dataset, the environment variable DPVB_DATASET, or neither", *without)
     refused("holds no call", "resume", folder)
     refused("holds no call", "resume", folder / "none")
     (folder / "other").mkdir()
@@ -194,7 +194,7 @@ def test_a_call_is_kept_for_its_owner_and_shown_when_it_is_made_again(folder: Pa
 
 
 @kills("names", "a kept call that belongs to no run")
-@edit("cli/fit.py", "    resumption.check_run(checkpoint, call)\n", "")
+@edit("cli/fit.py", "    check_run(checkpoint, call)\n", "")
 def test_a_call_that_no_fit_left_is_not_made(folder: Path, interrupted: Path) -> None:
     """Whatever is in the file: no data are read, no file is written, nothing is spent."""
     place, kept = interrupted / "command.json", (interrupted / "command.json").read_bytes()
@@ -263,7 +263,7 @@ def test_a_call_that_the_first_version_kept_is_made_again(folder: Path) -> None:
 
 
 @kills("names", "a kept call that others can write")
-@edit("cli/resumption.py", "        check_own_folder(folder)\n        call =", "        call =")
+@edit("cli/fit.py", "        check_own_folder(folder)\n        call =", "        call =")
 @edit("runs/checkpoint.py", "            own.check_own_folder(self.path)\n", "")
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes are those of POSIX")
 def test_a_folder_of_somebody_else_is_not_resumed(folder: Path, interrupted: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each import each
 from planted import edit, kills
 from test_cli import refuse, run
 from test_cli_look import on_terminal
@@ -44,7 +45,9 @@ def test_from_a_header_to_coefficients_in_four_commands(tmp_path: Path) -> None:
     refuse(tmp_path, "column 'größe' needs low and high, a public bound", "schema", path)
     facts["columns"][0] |= {"low": 1, "high": 2.5}
     facts["columns"][1] = {"kind": "categorical", "name": "arbeit", "categories": ["büro", "außen"]}
-    facts["target"]["classes"] = ["nein", "ja"]
+    path.write_text(json.dumps(facts))
+    refuse(tmp_path, "target 'krank' of the schema needs kind, one of 'logistic', 'binomial', ", "schema", path)
+    facts["target"] |= {"kind": "logistic", "classes": ["nein", "ja"]}
     path.write_text(json.dumps(facts))
     assert "größe" in run("schema", path).stdout
     run("fit", "logistic", data, "--schema", path, "--out", out, *EUROPE, *BUDGET, "--epsilon", "inf")
@@ -224,6 +227,29 @@ def test_ranges_that_a_dictionary_leaves_open_are_null(tmp_path: Path) -> None:
     facts = json.loads(made.stdout)
     assert facts["columns"] == [{"kind": "numeric", "name": "age", "low": None, "high": 90}]
     assert facts["target"] == {"name": "visits", "kind": "negative_binomial", "max_count": 9}
+
+
+@each(
+    ("line", "target"),
+    [
+        ("y,number,,", {"kind": None}),
+        ("y,count,0,", {"kind": None}),
+        ("y,text,,", {"kind": None}),
+        ("y,number,0,1", {"kind": "logistic", "classes": [0, 1]}),
+        ("y,number,0,8.5", {"kind": "numeric", "low": 0, "high": 8.5}),
+        ("y,number,-5,5", {"kind": "numeric", "low": -5, "high": 5}),
+        ("y,count,0,9", {"kind": "negative_binomial", "max_count": 9}),
+        ("y,factor,,,a|b", {"kind": "logistic", "classes": ["a", "b"]}),
+        ("y,factor,,,a|b|c", {"kind": "classes", "classes": ["a", "b", "c"]}),
+    ],
+)
+def test_the_kind_of_a_target_is_what_is_declared_of_it_and_null_where_nothing_is(
+    tmp_path: Path, line: str, target: dict[str, Any]
+) -> None:
+    (tmp_path / "d.csv").write_text(f"name,type,low,high,levels\nage,number,0,90,\n{line}\n")
+    made = run("schema", "--dictionary", tmp_path / "d.csv", "--target", "y")
+    assert json.loads(made.stdout)["target"] == {"name": "y", **target}
+    assert ("Fill in the kind of the target" in made.stderr) == (target["kind"] is None)
 
 
 @kills("leaks", "statistics of the data taken for what was declared of them")

@@ -44,7 +44,7 @@ def test_rows_of_nobody_come_with_the_promise_and_in_the_types_of_the_schema(peo
     assert [*rows[0]] == ["age", "visits", "job"]
     assert all(0 <= float(row["age"]) <= 100 and row["visits"].isdecimal() for row in rows)
     assert {row["job"] for row in rows} <= {"a", "b", ""}
-    said = json.loads((people / "synthetic.json").read_text())
+    said = json.loads((people / "synthetic-statement.json").read_text())
     assert said["rows"] == 250
     assert said["statement"]["epsilon"] <= 1.0
     assert said["statement"]["delta"] == 1e-6
@@ -53,9 +53,9 @@ def test_rows_of_nobody_come_with_the_promise_and_in_the_types_of_the_schema(peo
     assert sorted(path.name for path in people.iterdir()) == [
         "people.csv",
         "people.json",
+        "synthetic-statement.json",
         "synthetic.csv",
         "synthetic.dpvb",
-        "synthetic.json",
     ]
 
 
@@ -73,7 +73,7 @@ def test_a_fitted_mixture_makes_any_number_of_tables_and_spends_nothing(people: 
     tables = [table(people / f"s-{place}.csv") for place in (1, 2, 3)]
     assert [len(rows) for rows in tables] == [40, 40, 40]
     assert tables[0] != tables[1]
-    said = json.loads((people / "s.json").read_text())
+    said = json.loads((people / "s-statement.json").read_text())
     assert said["tables"] == ["s-1.csv", "s-2.csv", "s-3.csv"]
     assert said["statement"] == fitted.privacy_.to_dict()
 
@@ -122,9 +122,20 @@ def test_what_is_missing_or_there_already_is_refused_before_anything_is_spent(pe
     refused("--rows must be", data, "--schema", schema, "--rows", "0", "--out", out, *BUDGET)
     refused("--tables must be", data, "--schema", schema, "--rows", "5", "--tables", "1", "--out", out, *BUDGET)
     run("synthesize", data, "--schema", schema, "--out", out, *BUDGET, code=2)  # --rows has no default.
-    (people / "s.json").write_text("mine")
-    refused("s.json' is already there", data, "--schema", schema, "--rows", "5", "--out", out, *BUDGET)
-    assert (people / "s.json").read_text() == "mine"
+    said = people / "s-statement.json"
+    said.write_text("mine")
+    refused(
+        f"The privacy statement, which --out writes beside the rows, {str(said)!r} is already there",
+        data,
+        "--schema",
+        schema,
+        "--rows",
+        "5",
+        "--out",
+        out,
+        *BUDGET,
+    )
+    assert said.read_text() == "mine"
     assert not out.exists()
     dpvb.GaussianMixture(2, low=0, high=1, epsilon=1.0, delta=1e-6).fit(np.random.default_rng(0).random((200, 2))).save(
         people / "m.dpvb"

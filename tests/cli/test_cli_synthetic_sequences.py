@@ -39,7 +39,7 @@ def test_sequences_of_nobody_are_events_that_a_fit_reads(model: Path) -> None:
         (n, t) for n in range(1, 8) for t in range(1, 5)
     ]
     assert {symbol for *_, symbol in rows[1:]} <= {*PAGES}
-    said = json.loads(out.with_suffix(".json").read_text())
+    said = json.loads(out.with_name(f"{out.stem}-statement.json").read_text())
     assert said["people"] == 7
     assert said["statement"]["unit"] == "sequence"
     again = model.with_name("again.csv")

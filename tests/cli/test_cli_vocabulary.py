@@ -49,7 +49,7 @@ def test_words_are_those_of_enough_texts(texts: list[str], tmp_path: Path, name:
 
 
 @kills("public facts", "words of texts that nobody calls public are written")
-@edit("cli/vocabulary.py", "    if not public:\n", "    if False:\n")
+@edit("cli/schema.py", "    if not public:\n", "    if False:\n")
 def test_nothing_is_written_of_texts_that_nobody_calls_public(texts: list[str], tmp_path: Path) -> None:
     out = tmp_path / "w.txt"
     refuse(tmp_path, "Add --public if they are", "vocabulary", tmp_path / "folder", "--out", out)

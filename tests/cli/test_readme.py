@@ -98,7 +98,7 @@ def test_the_source_installs_as_is_said(tmp_path: Path) -> None:
         run([f"{words} {'' if '--no-deps' in words else '--no-deps'}"], ROOT)
         if "wheel" in line:
             run([f"{python} -m pip install --no-deps {tmp_path}/dist/dpvb-*.whl"], tmp_path)
-        version = [str(python), "-c", "import dpvb.version; print(dpvb.version.__file__)"]
+        version = [str(python), "-c", "import dpvb.guards.version; print(dpvb.guards.version.__file__)"]
         said = subprocess.run(version, cwd=tmp_path, check=True, capture_output=True, text=True, env={}).stdout
         assert str(tmp_path) in said
 

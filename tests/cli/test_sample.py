@@ -11,9 +11,9 @@ import pytest
 from test_cli import run
 
 import dpvb
+from dpvb import sample
 from dpvb.cli.files import read_matrix
 from dpvb.data import Schema, open_documents
-from dpvb.sample import made_up
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_is_the_same_at_each_call(folder: Path, tmp_path: Path) -> None:
     run("sample", tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(made_up.NAMES)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(sample.NAMES)
     written = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
     assert len(written) == 2_507
     assert [name for name in written if (folder / name).read_bytes() != (tmp_path / name).read_bytes()] == []
@@ -96,7 +96,7 @@ def test_a_fit_finds_what_is_in_it(folder: Path, tmp_path: Path) -> None:
     }
     assert weight["age"] == pytest.approx(1 / 25, abs=0.007)
     assert weight["work=state"] == pytest.approx(1.0, abs=0.5)
-    words = made_up._SUBJECTS[0]
+    words = sample._SUBJECTS[0]
     notes = open_documents(folder / "notes", vocabulary=folder / "words.txt")
     model = dpvb.LDA(4, epsilon=1.0, delta=1e-5, random_state=0).fit(notes)
     assert sorted(words) in [sorted(topic) for topic in model.topics(len(words))]

@@ -44,8 +44,8 @@ from dpvb.data.tables.design import binary_rows
 from dpvb.data.tables.ranged import Numeric
 from dpvb.errors import DataFormatError, ParameterError, WallError
 from dpvb.estimators.base import Task
-from dpvb.estimators.binomial import BinomialRegression
-from dpvb.version import __version__
+from dpvb.estimators.generalized_linear import BinomialRegression
+from dpvb.guards.version import __version__
 
 RNG = np.random.default_rng(0)
 WIDTH, NUMBER = 12, 203
@@ -116,7 +116,7 @@ def released(task: Task, engine: Any = None, model: Any = None) -> list[Mapping[
     with spread(task.source, model, engine) as source:
         wall: Wall[Any] = Wall(source, task.relative, noise=InsecureNoise(7), num_examples=NUMBER, journal=journal)
         rng = np.random.default_rng(1)
-        loop.fit(model, wall, task.relative, rho=task.rho, rng=rng, projection=task.projection)
+        loop.fit(model, wall, task.relative, rho=task.rho, rng=rng)
     assert journal.begun == list(range(len(task.relative)))
     return journal.totals
 
@@ -214,7 +214,7 @@ def test_private_gradients_are_the_same_bits_and_are_compiled_once(two: LocalPoo
         journal = Recorded()
         wall: Wall[Any] = Wall(source, task.relative, noise=InsecureNoise(7), num_examples=NUMBER, journal=journal)
         rng, note = np.random.default_rng(1), lambda t, q: times.append(time.monotonic())
-        loop.fit(task.model, wall, task.relative, rho=task.rho, rng=rng, projection=task.projection, on_step=note)
+        loop.fit(task.model, wall, task.relative, rho=task.rho, rng=rng, on_step=note)
     assert_same_bits(released(task), journal.totals)
     first, *others = np.diff(times)
     assert np.median(others) < first / 2

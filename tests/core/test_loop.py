@@ -64,53 +64,30 @@ def test_the_estimate_in_closed_form(rhos: list[float], q: float) -> None:
     assert s.receipt == made[-1].receipt
 
 
-def test_projection_at_each_step_is_the_papers_recursion() -> None:
-    made = releases(6)
-    s = Estimate.empty(BLOCKS, "step")
-    mean, mass = {name: np.zeros(block.shape) for name, block in BLOCKS.items()}, 0.0
-    for t, released in enumerate(made, start=1):
-        rho = (1.0 + t) ** -0.7
-        s = s.update(released, rho)
-        mass = rho + (1 - rho) * mass
-        for name, block in BLOCKS.items():
-            step = 1.0 if name == "score" else rho
-            mean[name] = block.project((1 - step) * mean[name] + step * block.unpack(released.total[name]))
-            expected = mean[name] if name == "score" else mean[name] / mass
-            np.testing.assert_allclose(s.read(name), expected, rtol=1e-9, atol=1e-9)
-    assert (s.read("part") >= 0).all()
-    assert np.linalg.eigvalsh(s.read("moment")).min() > -1e-9
-
-
 def test_projection_on_reading_is_unbiased_where_projection_at_each_step_is_not() -> None:
     """Pure noise, 40 steps, 4,000 entries: the clamped accumulator rises, the linear one stays within 5 sigma of 0."""
     blocks = {"part": Block((4000,), 1.0, "nonnegative")}
     release = Release(blocks, Mechanism(FullBatch(), 1.0))
     wall: Wall[Any] = Wall(Nobody(), Plan([release] * 40), noise=InsecureNoise(3))
-    by = {name: Estimate.empty(blocks, name) for name in ("read", "step")}  # type: ignore[arg-type]
+    s, clamped, mass = Estimate.empty(blocks), np.zeros(4000), 0.0
     for _ in range(40):
         released = wall.release(lambda rows: {}, release)
-        by = {name: s.update(released, 0.1) for name, s in by.items()}
-    spread = by["read"].noise_std("part")
-    assert abs(by["read"].read("part").mean()) < 5 * spread / math.sqrt(4000)
-    assert by["read"].read("part").std() == pytest.approx(spread, rel=5 / math.sqrt(2 * 4000))
-    clamped_once = by["read"].project("part").mean()
+        s = s.update(released, 0.1)
+        clamped, mass = np.maximum(0.9 * clamped + 0.1 * released.total["part"], 0.0), 0.9 * mass + 0.1
+    spread = s.noise_std("part")
+    assert abs(s.read("part").mean()) < 5 * spread / math.sqrt(4000)
+    assert s.read("part").std() == pytest.approx(spread, rel=5 / math.sqrt(2 * 4000))
+    clamped_once = s.project("part").mean()
     assert clamped_once == pytest.approx(spread / math.sqrt(2 * math.pi), rel=0.1)
-    assert by["step"].read("part").mean() > 1.3 * clamped_once
+    assert (clamped / mass).mean() > 1.3 * clamped_once
 
 
 def test_an_estimate_is_never_changed_in_place() -> None:
     first, second = releases(2)
     s = Estimate.empty(BLOCKS).update(first, 0.5)
     before = {name: s.read(name).copy() for name in BLOCKS}
-    for projection in ("read", "step"):
-        Estimate.empty(BLOCKS, projection).update(first, 1.0)  # type: ignore[arg-type]
     s.update(second, 0.5)
     assert all(np.array_equal(s.read(name), before[name]) for name in BLOCKS)
-
-
-def test_bad_projection_is_refused() -> None:
-    with pytest.raises(ParameterError, match="projection"):
-        Estimate.empty(BLOCKS, "never")  # type: ignore[arg-type]
 
 
 # --- step sizes ---------------------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def test_names_are_drawn_uniformly() -> None:
 def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [alone(3 + n % 5, n % 7) for n in range(50)]
     whole = added(texts)
-    monkeypatch.setattr("dpvb.data.slabs.MAX_ROWS", 4)
+    monkeypatch.setattr("dpvb.kernels.spans.MAX_ROWS", 4)
     assert added(texts) == whole
 
 

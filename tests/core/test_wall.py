@@ -41,7 +41,7 @@ from dpvb.core.forms import Rows
 from dpvb.core.grids import grids_of
 from dpvb.core.noise import InsecureNoise, SecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release
-from dpvb.core.released import Receipt, Released
+from dpvb.core.released import Released, ReleaseReceipt
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.schedule import constant
 from dpvb.core.source import Nobody
@@ -143,7 +143,7 @@ def test_the_charge_comes_before_the_look_and_stands() -> None:
 def test_released_and_estimate_are_made_by_the_wall_alone() -> None:
     plan = plain(size=D)
     released = Wall(table(np.ones((2, D))), plan).release(constant_query(1.0, D), plan.releases[0])
-    receipt = Receipt("run", 0, "", True)
+    receipt = ReleaseReceipt("run", 0, "", True)
     for seal in (None, object(), True):
         with pytest.raises(PrivacyError):
             Released({"a": np.ones(D)}, {"a": 0.0}, 1.0, receipt, seal)
@@ -157,7 +157,7 @@ def test_released_and_estimate_are_made_by_the_wall_alone() -> None:
             sealed.rho = 1.0  # type: ignore[misc, union-attr]
         for operation in ("__getitem__", "__add__", "__mul__", "__array__", "__iter__"):
             assert not hasattr(sealed, operation)
-    for cls in (Wall, Released, Estimate, Receipt):
+    for cls in (Wall, Released, Estimate, ReleaseReceipt):
         assert getattr(cls, "__final__", False)
 
 
@@ -538,7 +538,7 @@ class FragileRows(Rows):
 @kills("errors", "a unit that breaks off leaves what it had added")
 @edit("core/clipped_sums.py", "            added = self._added(batch)\n", "            self._added(batch, sums)\n")
 @edit("core/clipped_sums.py", "        for name, total in added.items():\n            sums[name] += total\n", "")
-@edit("core/clipped_sums.py", "def _added(self, batch: Chunk[Batch])", "def _added(self, batch, sums=None)")
+@edit("core/clipped_sums.py", "def _added(self, batch: ChunkOfUnits[Batch])", "def _added(self, batch, sums=None)")
 @edit(
     "core/clipped_sums.py",
     "        sums = zeros(release)\n        for",

@@ -191,7 +191,7 @@ def test_an_empty_corpus_is_a_corpus():
 
 
 def test_chunks_are_bounded_and_complete(monkeypatch):
-    monkeypatch.setattr("dpvb.data.slabs.MAX_ROWS", 100)
+    monkeypatch.setattr("dpvb.kernels.spans.MAX_ROWS", 100)
     monkeypatch.setattr("dpvb.data.documents.bag_of_words.MAX_ENTRIES", 400)
     rng = np.random.default_rng(0)
     counts = rng.poisson(0.4, (1000, 20)).astype(float)
@@ -246,7 +246,7 @@ def test_groups_bring_a_persons_rows_together(group, max_rows):
             total[person] += row
     source = BagOfWords(counts, group=group)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpvb.data.slabs.MAX_ROWS", max_rows)
+        patch.setattr("dpvb.kernels.spans.MAX_ROWS", max_rows)
         assert persons(source) == sorted(map(tuple, total.values()))
         for chunk in source.chunks():
             assert np.all(np.diff(chunk.unit_of_row) >= 0)
@@ -695,7 +695,7 @@ def test_gzipped_files_round_trip(tmp_path, name, stream):
 @pytest.mark.parametrize("name", COUNT_FILES)
 def test_large_files_of_counts_round_trip(tmp_path, name, monkeypatch):
     monkeypatch.setattr("dpvb.data.readable.BLOCK_BYTES", 1000)
-    monkeypatch.setattr("dpvb.data.slabs.MAX_ROWS", 64)
+    monkeypatch.setattr("dpvb.kernels.spans.MAX_ROWS", 64)
     monkeypatch.setattr("dpvb.data.documents.matrix_files.MAX_ROWS", 64)
     counts = np.random.default_rng(1).poisson(0.1, (1500, 30)).astype(float)
     counts[200:900:2] = 0
@@ -707,7 +707,7 @@ def test_large_files_of_counts_round_trip(tmp_path, name, monkeypatch):
 
 
 @kills("readers", "one document as deep as the parser goes ends a file of JSON lines")
-@edit("data/documents/text_files.py", "except (ValueError, RecursionError, MemoryError):", "except ValueError:")
+@edit("data/documents/files.py", "except (ValueError, RecursionError, MemoryError):", "except ValueError:")
 @each(
     ("name", "content", "emptied"),
     [
@@ -840,7 +840,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
 
 
 def test_documents_beyond_the_longest_are_empty(tmp_path, monkeypatch, stream):
-    for module in ("readable", "documents.text_files", "csv_files"):
+    for module in ("readable", "documents.files", "csv_files"):
         monkeypatch.setattr(f"dpvb.data.{module}.MAX_DOCUMENT_BYTES", 1000)
     texts = ["gold", "red " * 2100, "red " * 200, "gold"]
     for name in ("x.jsonl", "x.csv", "x.txt", "folder"):
@@ -1039,9 +1039,9 @@ def test_real_texts_give_their_published_matrix(corpus):
 def test_a_stream_takes_less_memory_than_its_file(tmp_path, name, monkeypatch):
     """Peak memory of opening and a pass stays well under what the rows, held, would need."""
     monkeypatch.setattr("dpvb.data.documents.bag_of_words.MAX_ENTRIES", 2**12)
-    for module in ("slabs", "documents.vocabulary", "documents.matrix_files"):
-        monkeypatch.setattr(f"dpvb.data.{module}.MAX_ENTRIES", 2**12)
-        monkeypatch.setattr(f"dpvb.data.{module}.MAX_ROWS", 256)
+    for module in ("kernels.spans", "data.documents.vocabulary", "data.documents.matrix_files"):
+        monkeypatch.setattr(f"dpvb.{module}.MAX_ENTRIES", 2**12)
+        monkeypatch.setattr(f"dpvb.{module}.MAX_ROWS", 256)
     monkeypatch.setattr("dpvb.data.readable.BLOCK_BYTES", 2**14)
     rng = np.random.default_rng(3)
     words = [a + b + c for a in "abcdefgh" for b in "abcdefgh" for c in "abcdefgh"]

@@ -495,7 +495,7 @@ def test_what_is_kept_between_passes_is_what_was_read(group, monkeypatch):
 
 @kills("records", "rows in coordinates that were another step's")
 @edit(
-    "rows/regression.py",
+    "rows.py",
     "if last_function is function and np.array_equal(last_matrix, matrix):",
     "if known is function:",
 )

@@ -42,7 +42,7 @@ from dpvb.data import (
 )
 from dpvb.data.documents.labelled import labelled
 from dpvb.data.persons import identity
-from dpvb.data.sequences.numbers import Numbers
+from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.data.shards import Shard
 from dpvb.data.tables.mixed import Layout
@@ -143,7 +143,7 @@ DOCUMENTS |= {"two parquet": TWO_PARQUET}
 
 
 def events(data: Any, numbers: bool = False, **options: Any) -> Any:
-    content: Any = Numbers(["x"], low=0, high=1) if numbers else Symbols(WORDS)
+    content: Any = Points(["x"], low=0, high=1) if numbers else Symbols(WORDS)
     held = {"values": "x"} if numbers else {"symbol": "symbol"}
     return Events(data, person="who", **held, **options).sequences(content)  # type: ignore[arg-type]
 
@@ -200,7 +200,7 @@ HELD: dict[str, Callable[[dict[str, list[Any]], list[Any]], Any]] = {
         BagOfWords.from_texts(data["text"], vocabulary=WORDS, token_pattern="unicode"), data["visit"], ("v1", 1), who
     ),
     "sequences": lambda data, who: Symbols(WORDS).sequences([[s, s] for s in data["symbol"]], group=who),
-    "sequences of numbers": lambda data, who: Numbers(2, -9, 9).sequences(
+    "sequences of numbers": lambda data, who: Points(2, -9, 9).sequences(
         [row[None] for row in points(data)], group=who
     ),
     "ids in pandas": lambda data, who: BagOfWords(points(data), group=pd.Series(who)),
@@ -226,7 +226,12 @@ READERS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
     **{f"{name} in memory": (lists_of, partial(of_columns, make)) for name, make in HELD.items()},
 }
 #: Constants that decide where blocks and chunks end, by the rooms that have a copy.
-SMALL = {"units.CHUNK_ENTRIES": 4, "slabs.MAX_ROWS": 2, "tables.table.MAX_ROWS": 2, "readable.BLOCK_BYTES": 7}
+SMALL = {
+    "data.units.CHUNK_ENTRIES": 4,
+    "kernels.spans.MAX_ROWS": 2,
+    "data.tables.table.MAX_ROWS": 2,
+    "data.readable.BLOCK_BYTES": 7,
+}
 
 
 def whole(source: Any) -> Counter[bytes]:
@@ -253,7 +258,7 @@ def check(reader: str, found: Sequence[Record]) -> None:
     assert read(reader, found, whole) == alone
     with pytest.MonkeyPatch.context() as patch:
         for name, value in SMALL.items():
-            patch.setattr(f"dpvb.data.{name}", value)
+            patch.setattr(f"dpvb.{name}", value)
         assert read(reader, found, shards) == alone
 
 

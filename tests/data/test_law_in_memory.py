@@ -35,7 +35,6 @@ from hypothesis import strategies as st
 from planted import edit, kills
 
 from dpvb.audit.readers import units_of
-from dpvb.choosing.ranges import _Column
 from dpvb.data import (
     BagOfWords,
     Binary,
@@ -55,6 +54,7 @@ from dpvb.data.spelling import UNREADABLE, as_numbers, cells_of, identity, numbe
 from dpvb.data.tables.matrices import as_matrix
 from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError
+from dpvb.estimators.choosing import _Column
 
 
 class Odd:

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from planted import edit, kills
 
 from dpvb.data import Date, Events
-from dpvb.data.moments import moment, moments
+from dpvb.data.sequences.events import moment, moments
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.data.spelling import cells_of, spelled
 from dpvb.data.times import microseconds
@@ -107,8 +107,8 @@ def numbers_of(value: Decimal) -> list[Any]:
 
 
 @kills("readers", "a float that differs from its text by what float64 rounds")
-@edit("data/moments.py", "    if issubclass(kind, float) or (is_small", "    if (is_small")
-@edit("data/moments.py", "- Decimal(spelled(nearest) or 0)", "- Decimal(nearest)")
+@edit("data/sequences/events.py", "    if issubclass(kind, float) or (is_small", "    if (is_small")
+@edit("data/sequences/events.py", "- Decimal(spelled(nearest) or 0)", "- Decimal(nearest)")
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(numbers, st.sampled_from(["0", "1", "-1", "1e-12", "1e-17", "-1e-25"]))
 def test_a_number_is_one_moment_in_every_type_and_moments_are_in_the_order_of_numbers(
@@ -128,7 +128,7 @@ EDGES += [1 - 2**63, 10**18 + 1]
 
 @kills("readers", "whole numbers beyond 2^53 in order as texts alone")
 @edit(
-    "data/moments.py",
+    "data/sequences/events.py",
     "    rest_n[middle_n] = cells[middle_n].astype(np.int64) - nearest_n[middle_n].astype(np.int64)\n",
     "",
 )
@@ -312,7 +312,7 @@ def test_events_are_in_one_order_whatever_type_the_times_have_and_whatever_other
 
 
 @kills("readers", "nanoseconds of a column of times in another unit than those of texts")
-@edit("data/moments.py", "rest_n = step_n % 1000 / 1000", "rest_n = step_n % 1000 * 1000")
+@edit("data/sequences/events.py", "rest_n = step_n % 1000 / 1000", "rest_n = step_n % 1000 * 1000")
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_odd_time_of_somebody_else_in_one_of_several_files_changes_no_order(

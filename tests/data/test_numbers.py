@@ -12,13 +12,13 @@ from each import each
 from planted import edit, kills
 
 from dpvb.data import Events
-from dpvb.data.sequences.numbers import Numbers
+from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.errors import DataFormatError, ParameterError
 from dpvb.guards.arrays import Floats
 
-PLANE = Numbers("x,y")
-LINE = Numbers(1)
+PLANE = Points("x,y")
+LINE = Points(1)
 #: Persons by name; their points, one with a number missing.
 PEOPLE: dict[str, Any] = {
     "ann": [[1.0, 2.0], [3.0, -4.0], [0.5, 0.0]],
@@ -167,15 +167,15 @@ def test_an_odd_sequence_or_point_is_its_own_alone() -> None:
 
 def test_numbers_stay_within_their_public_bounds_point_by_point() -> None:
     wide = [[[50.0, -3.0], [-1e300, math.nan], [math.inf, 1.0]]]
-    square = Numbers(2, [-10.0, -5.0], [10.0, 15.0])
+    square = Points(2, [-10.0, -5.0], [10.0, 15.0])
     assert str(square.rows(wide).value_td.tolist()) == "[[1.0, -0.8], [-1.0, nan], [nan, -0.4]]"
-    ball = Numbers(2, row_norm=5.0)
+    ball = Points(2, row_norm=5.0)
     found = ball.rows([[[6.0, 8.0], [3.0, 4.0], [math.nan, 10.0], [1e200, -1e200], [0.0, 0.0]]]).value_td
     np.testing.assert_allclose(
         found, [[0.6, 0.8], [0.6, 0.8], [math.nan, 1], [0.5**0.5, -(0.5**0.5)], [0, 0]], rtol=1e-12
     )
     assert (ball.reach, square.reach) == (1.0, math.sqrt(2.0))
-    one_d: Floats = Numbers(2, [0, -4], [10, 0]).centre_d
+    one_d: Floats = Points(2, [0, -4], [10, 0]).centre_d
     assert one_d.tolist() == [5.0, -2.0]
     rng = np.random.default_rng(0)
     points = 9.0 * rng.standard_normal((50, 2))
@@ -195,15 +195,15 @@ def test_numbers_stay_within_their_public_bounds_point_by_point() -> None:
             DataFormatError,
             "lengths must add up to the number of points",
         ),
-        (lambda: Numbers(0), ParameterError, "columns must be"),
-        (lambda: Numbers(["x", "x"]), ParameterError, "different names"),
-        (lambda: Numbers(["x", 1]), ParameterError, "name of a column"),
-        (lambda: Numbers(None), ParameterError, "columns must be 1 to"),
-        (lambda: Numbers(2, 0, [1, 2, 3]), ParameterError, "high must be a number or 2 of them"),
-        (lambda: Numbers(2, 0), ParameterError, "high must be a number or 2 of them"),
-        (lambda: Numbers(2, 1, 1), ParameterError, "low must be below high"),
-        (lambda: Numbers(2, row_norm=-1.0), ParameterError, "row_norm"),
-        (lambda: Numbers(2, 0, 1, row_norm=1.0), ParameterError, "row_norm must be None"),
+        (lambda: Points(0), ParameterError, "columns must be"),
+        (lambda: Points(["x", "x"]), ParameterError, "different names"),
+        (lambda: Points(["x", 1]), ParameterError, "name of a column"),
+        (lambda: Points(None), ParameterError, "columns must be 1 to"),
+        (lambda: Points(2, 0, [1, 2, 3]), ParameterError, "high must be a number or 2 of them"),
+        (lambda: Points(2, 0), ParameterError, "high must be a number or 2 of them"),
+        (lambda: Points(2, 1, 1), ParameterError, "low must be below high"),
+        (lambda: Points(2, row_norm=-1.0), ParameterError, "row_norm"),
+        (lambda: Points(2, 0, 1, row_norm=1.0), ParameterError, "row_norm must be None"),
         (lambda: Events(table(), values="x,z"), DataFormatError, "z"),
         (lambda: Events(table(), values="x,person"), ParameterError, "different columns"),
         (

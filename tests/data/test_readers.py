@@ -44,14 +44,13 @@ MOST = 60
 def small(block_bytes):
     """Blocks of a few bytes, texts of at most MOST, few rows at a time; a warning is an error."""
     changes = [("readable.BLOCK_BYTES", block_bytes)]
-    changes += [
-        (f"{name}.MAX_DOCUMENT_BYTES", MOST) for name in ("readable", "documents.text_files", "csv_files", "arrow")
-    ]
-    shared = ("slabs", "documents.vocabulary", "documents.matrix_files")
+    changes += [(f"{name}.MAX_DOCUMENT_BYTES", MOST) for name in ("readable", "documents.files", "csv_files", "arrow")]
+    shared = ("documents.vocabulary", "documents.matrix_files")
     changes += [(f"{name}.MAX_ROWS", 3) for name in (*shared, "tables.table")]
     changes += [(f"{name}.MAX_ENTRIES", 16) for name in (*shared, "documents.bag_of_words")]
     changes += [("documents.matrix_files.MAX_DOCUMENT_BYTES", MOST), ("csv_files.CELLS", 3)]
     patches = [mock.patch(f"dpvb.data.{name}", value) for name, value in changes]
+    patches += [mock.patch("dpvb.kernels.spans.MAX_ROWS", 3), mock.patch("dpvb.kernels.spans.MAX_ENTRIES", 16)]
     for patch in patches:
         patch.start()
     try:
@@ -335,7 +334,7 @@ def test_an_image_more_of_an_idx_file_is_a_row_more(images, own, packed):
 
 
 @kills("readers", "a quote inside a CSV field taken for one that opens it")
-@edit("data/csv_numba.py", "if state in (START, CLOSED):", "if state != QUOTED:")
+@edit("data/parsing_numba.py", "if state in (START, CLOSED):", "if state != QUOTED:")
 @given(
     st.lists(st.sampled_from(['"', ",", ";", "\t", "|", "a", "\n", "\r\n", "é", " "]), max_size=40).map("".join),
     st.sampled_from([",", ";", "\t", "|"]),
@@ -365,7 +364,7 @@ longest = st.builds(lambda n, end: b'1,"' + b"a" * n + b'"' + end, st.integers(M
 
 
 @kills("readers", "a CSV record in a large block longer than one in small blocks may be")
-@edit("data/csv_numba.py", "-1 if place - start > longest or state == QUOTED else", "-1 if state == QUOTED else")
+@edit("data/parsing_numba.py", "-1 if place - start > longest or state == QUOTED else", "-1 if state == QUOTED else")
 @given(st.lists(st.one_of(hostile, longest, st.sampled_from([b'"', b",", b"\n", b"\r"])), max_size=8).map(b"".join))
 def test_blocks_of_a_csv_file_decide_nothing(body):
     found = []
@@ -406,8 +405,8 @@ numeral = st.one_of(
 
 
 @kills("readers", "digits of one number carried into the next")
-@edit("data/documents/triples_numba.py", "if mantissa > LARGEST_EXACT:\n", "if mantissa > 2**62:\n")
-@edit("data/documents/triples_numba.py", "if digits == 0 or mantissa > LARGEST_EXACT:", "if digits == 0:")
+@edit("data/parsing_numba.py", "if mantissa > LARGEST_EXACT:\n", "if mantissa > 2**62:\n")
+@edit("data/parsing_numba.py", "if digits == 0 or mantissa > LARGEST_EXACT:", "if digits == 0:")
 @settings(max_examples=300)
 @given(st.lists(st.tuples(near, near), min_size=1, max_size=20))
 def test_numbers_near_the_limits_of_exact_arithmetic(pairs):
@@ -427,7 +426,7 @@ space = st.sampled_from([b" ", b"\t", b"\r", b"\x0b", b"\x0c", b"  ", b"\xa0", b
     "    if not rows:\n        np.loadtxt([])\n    return table[:rows]\n",
 )
 @kills("readers", "a malformed line of triples leaves its tokens to the next one")
-@edit("data/documents/triples_numba.py", "        else:\n            left = left_before\n", "")
+@edit("data/parsing_numba.py", "        else:\n            left = left_before\n", "")
 @settings(max_examples=300)
 @given(
     st.one_of(
@@ -517,7 +516,9 @@ def texts_of(path, **options):
 
 @kills("readers", "what follows a quote that is never closed read as that record's text")
 @edit(
-    "data/csv_numba.py", "-1 if place - start > longest or state == QUOTED else", "-1 if place - start > longest else"
+    "data/parsing_numba.py",
+    "-1 if place - start > longest or state == QUOTED else",
+    "-1 if place - start > longest else",
 )
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("block_bytes", [1, 5, 2**18])
@@ -532,7 +533,7 @@ def test_an_unclosed_quote_reaches_to_the_next_quote(tmp_path, stream, block_byt
 
 @kills("readers", "a byte order mark dropped from the first line alone")
 @edit(
-    "data/documents/text_files.py",
+    "data/documents/files.py",
     "        for line in lines(file):\n            yield (line.removeprefix(BOM),)",
     "        for n, line in enumerate(lines(file)):\n            yield (line if n else line.removeprefix(BOM),)",
 )
@@ -665,7 +666,7 @@ def test_runs_of_an_arrow_column_are_cells(kind):
 
 
 @kills("readers", "an object of another kind on one line of JSON ends the file")
-@edit("data/documents/text_files.py", "if isinstance(record, dict) else nothing", "if record else nothing")
+@edit("data/documents/files.py", "if isinstance(record, dict) else nothing", "if record else nothing")
 @given(
     st.lists(fragments, max_size=10).map(b"".join),
     st.sampled_from([door for door in DOORS if not door.startswith("folder")]),

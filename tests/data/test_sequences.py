@@ -18,13 +18,13 @@ from planted import edit, kills
 from scipy import sparse
 
 from dpvb.audit.readers import units_of
-from dpvb.choosing.ranges import private_range
 from dpvb.data import Events
 from dpvb.data.persons import by_person
 from dpvb.data.sequences.events import Partitioned, _row_of
-from dpvb.data.sequences.numbers import Numbers
+from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.errors import DataFormatError, ParameterError
+from dpvb.estimators.choosing import private_range
 
 SYMBOLS = Symbols("news,sports,weather")
 #: Persons by name; the places of their symbols.
@@ -188,7 +188,7 @@ def test_an_odd_sequence_in_a_list_is_one_without_symbols() -> None:
 
 @kills("readers", "an array of sequences in the shape that all of them happen to have")
 @edit("data/sequences/content.py", "        data = _apart(data)\n", "")
-@pytest.mark.parametrize("content", [Symbols("a,b"), Numbers(1, -1, 1), Numbers(2, -1, 1)], ids=["a", "x", "xy"])
+@pytest.mark.parametrize("content", [Symbols("a,b"), Points(1, -1, 1), Points(2, -1, 1)], ids=["a", "x", "xy"])
 def test_one_odd_sequence_makes_another_shape_of_an_array_of_objects_and_nothing_else(content: Any) -> None:
     """NumPy makes as many dimensions as all sequences have; of lists with lengths, as all places have."""
     for place in (["a"], "a") if isinstance(content, Symbols) else ([0.5, -0.5][: len(content)],):

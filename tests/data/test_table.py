@@ -22,10 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import edit, kills
 
-from dpvb.choosing.ranges import private_range
 from dpvb.data import Binary, Categorical, Numeric, Response, Schema, Table, Target
 from dpvb.data.spelling import MISSING_VALUES, label
 from dpvb.errors import DataFormatError, ParameterError
+from dpvb.estimators.choosing import private_range
 
 SCHEMA = Schema(
     (

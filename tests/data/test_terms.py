@@ -21,7 +21,7 @@ from planted import edit, kills
 from scipy.interpolate import BSpline, CubicSpline, make_interp_spline
 
 from dpvb.data import Binary, Categorical, Date, Interaction, Numeric, Schema, Spline, Table, Target
-from dpvb.data.tables.splines import NaturalSpline
+from dpvb.data.tables.ranged import NaturalSpline
 from dpvb.errors import DataFormatError, ParameterError
 from tests.data.test_table import FILES, MEMORY, Hostile, table
 

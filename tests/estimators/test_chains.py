@@ -13,10 +13,10 @@ from forged import forge
 from sklearn.base import clone
 
 import dpvb
-from dpvb.choosing import select
 from dpvb.core.noise import InsecureNoise
 from dpvb.data import Events
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError, PrivacyError
+from dpvb.estimators import choosing
 from dpvb.ledger import Ledger
 from dpvb.models.sequences import dynamics
 
@@ -192,10 +192,10 @@ def test_a_rehearsal_reads_nothing_and_select_finds_the_better_order() -> None:
     data = {"X": alternating, "y": None, "group": None}
     # With other noise one selection in eleven tries order 1 alone.
     noise = map(InsecureNoise, count(1000))
-    choice = select._fixed(
+    choice = choosing._fixed(
         dpvb.MarkovChain("a,b,c", **BUDGET), [{"order": 1}, {"order": 2}], data, epsilon=4.0, delta=1e-6
     )
-    assert select._charged(choice, data, lambda: next(noise), dpvb.Run()).order == 2
+    assert choosing._charged(choice, data, lambda: next(noise), dpvb.Run()).order == 2
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from planted import edit, kills
 
 import dpvb
 from dpvb import federated
+from dpvb.accounting.answers import rounded_up
 from dpvb.data.tables.columns import Binary, Categorical
 from dpvb.data.tables.ranged import Numeric
 from dpvb.data.tables.schema import Schema, Target
@@ -204,7 +205,7 @@ def test_a_prior_of_other_columns_is_refused_by_name(first: dpvb.LogisticRegress
 def test_the_statement_adds_what_the_earlier_release_spent(first: dpvb.LogisticRegression) -> None:
     said = " ".join(str(model(prior=first).fit(table(start=N)).privacy_).split())
     assert "the prior: coefficients of an earlier release, which promised each row behind it epsilon = 7.9" in said
-    assert f"no more than epsilon = {first.privacy_.epsilon + 1.0:.6g}, delta = 2e-05" in said
+    assert f"no more than epsilon = {rounded_up(first.privacy_.epsilon + 1.0)}, delta = 2e-05" in said
     study = model(prior={"age": (0.0, 1.0)}).fit(table(30))
     for page in (study.privacy_, study.summary()):
         assert "means and standard deviations of 1 coefficients" in " ".join(str(page).split())
@@ -224,8 +225,8 @@ def test_the_statement_names_all_releases_behind_a_prior(first: dpvb.LogisticReg
         for public in (False, True):
             third = model(prior=prior, public_prior=public).fit(table(30))
             said = " ".join(str(third.privacy_).split())
-            assert f"epsilon = {first.privacy_.epsilon:.6g}, delta = 1e-05; whoever" in said
-            assert public or f"epsilon = {second.privacy_.epsilon:.6g}, delta = 1e-05; whoever" in said
+            assert f"epsilon = {rounded_up(first.privacy_.epsilon)}, delta = 1e-05; whoever" in said
+            assert public or f"epsilon = {rounded_up(second.privacy_.epsilon)}, delta = 1e-05; whoever" in said
 
 
 def test_the_ledger_knows_whose_prior_it_is(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_another_reference_gives_differences_and_another_order_the_same(private:
 def test_a_reference_of_the_table_is_that_of_a_schema(private: Any) -> None:
     """A table against other levels is, to the last bit, that of the same model whose schema names these levels."""
     plain, model = private.coefficients(), private._coefficients
-    other = replace(model, schema=schema(unseen=True, missing=True, reference="own"))
+    other = replace(model, columns=replace(model.columns, schema=schema(unseen=True, missing=True, reference="own")))
     asked = {"work": "OWN "}
     assert private.coefficients(reference=asked) == other.table(plain.head, 0.95, "reference", False, None)
     found = {row.name: row for row in private.coefficients(reference={"work": "own", "region": "3"}, exp=True)}

@@ -157,7 +157,7 @@ def test_a_range_of_y_may_be_that_of_a_schema() -> None:
 
 
 @kills("releases", "what is known of coefficients for predictions, taken for intervals")
-@edit("estimators/coefficients.py", "data, model._table.data\n", "data, model._weights.data\n")
+@edit("estimators/regression.py", "data, self._table.data\n", "data, self._weights.data\n")
 def test_intervals_rest_on_what_a_prior_says_for_intervals(tmp_path: Path) -> None:
     """The file of a prior has 100 times the likelihood for intervals: intervals are narrow, predictions the same."""
     X, y = people(np.random.default_rng(0))
@@ -172,7 +172,7 @@ def test_intervals_rest_on_what_a_prior_says_for_intervals(tmp_path: Path) -> No
 
 
 @kills("releases", "a prior of hostile numbers that ends a fit after its charge")
-@edit("estimators/coefficients.py", "if not all(map(_is_of_a_fit, both)):", "if False:")
+@edit("estimators/regression.py", "if not all(map(is_of_a_fit, both)):", "if False:")
 @pytest.mark.parametrize(
     ("name", "place", "number"),
     [("precision", (0, 0), 1e30), ("precision", (0, 1), 1e15), ("pull_d", (0,), 1e300)],

@@ -21,7 +21,7 @@ from dpvb.data.tables.ranged import Numeric
 from dpvb.data.tables.schema import Schema, Target
 from dpvb.data.tables.table import Table
 from dpvb.errors import DataFormatError, DpvbError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError
-from dpvb.estimators.regression import BinomialLikelihoodRegression
+from dpvb.estimators.generalized_linear import BinomialLikelihoodRegression
 from dpvb.models.regression.likelihood import predictive
 from dpvb.results import metrics
 

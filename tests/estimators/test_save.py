@@ -15,7 +15,7 @@ import dpvb
 from dpvb.errors import ModelFileError, ParameterError
 from dpvb.guards.arrays import Bools
 from dpvb.guards.domains import NONNEGATIVE, Positives
-from dpvb.results import model_file, trees
+from dpvb.results import trees
 from dpvb.results.trees import Label
 
 
@@ -48,16 +48,6 @@ def test_a_loop_that_a_file_asks_for_has_an_end(kind: Any, name: str, most: int)
     )
     with pytest.raises(ParameterError, match=rf"{name} must be .*{most}"):
         model.fit(X)
-
-
-def test_a_file_of_an_earlier_version_names_the_way_out(tmp_path: Path) -> None:
-    model = dpvb.MarkovChain(3, epsilon=1.0, delta=1e-6).fit([[0, 1, 2, 0]])
-    model.save(tmp_path / "m.dpvb")
-    stored = model_file.load(tmp_path / "m.dpvb")
-    facts = {name: value for name, value in stored.facts.items() if name != "learned"}
-    model_file.save(tmp_path / "old.dpvb", kind=stored.kind, arrays=stored.arrays, facts=facts)
-    with pytest.raises(ModelFileError, match=r"an earlier version .* with the version of dpvb that wrote it"):
-        dpvb.load(tmp_path / "old.dpvb")
 
 
 def test_lists_of_parameters_are_saved(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from dpvb.cli import app
 from dpvb.errors import FederationError, ParameterError
-from dpvb.federated.certificates import Certificate, _signed
+from dpvb.federated.config import Certificate, _signed
 
 
 def shaken(folder: Path, server: Certificate, client: Certificate, host: str) -> str:

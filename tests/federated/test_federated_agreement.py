@@ -12,8 +12,8 @@ import numpy as np
 from each import each
 from small_models import CASES, NAMES
 
-from dpvb.models.declared import declared
 from dpvb.models.topics.lda import LDAModel
+from dpvb.results.declared import declared
 
 
 def density(theta: Any, x: Any, scale: float = 1.0) -> Any:

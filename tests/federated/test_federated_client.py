@@ -54,11 +54,11 @@ from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, digest
 from dpvb.federated.shared import Shared
 from dpvb.federated.trust import Trust
+from dpvb.guards.version import __version__
 from dpvb.ledger import Ledger
-from dpvb.models.declared import declared
 from dpvb.models.topics.lda import LDAModel
+from dpvb.results.declared import declared
 from dpvb.runs.checkpoint import Checkpoint, Seal
-from dpvb.version import __version__
 
 STEPS = 4
 Q = np.full(D, 0.25)
@@ -69,7 +69,7 @@ def task_of(rows: Any, model: Any = None, steps: int = STEPS, source: Callable[.
     """A fit of a small model, whose every release costs the same."""
     model = Location() if model is None else model
     plan = phased(model.blocks, FullBatch(), [1.0] * steps, unit="row")
-    return Task(model, source(rows), plan, constant(1.0), "read", [], {}, lambda plan: plan)
+    return Task(model, source(rows), plan, constant(1.0), [], {}, lambda plan: plan)
 
 
 def rows_of(m: int) -> np.ndarray:
@@ -660,7 +660,7 @@ def test_malformed_messages_are_refused_whatever_they_are(data: st.DataObject) -
 
 
 @kills("queries", "a server's q asked whatever its form")
-@edit("federated/form_of_q.py", "if not any(_fits(form, expected) for expected in self._forms) or not", "if not")
+@edit("federated/client.py", "if not any(_fits(form, expected) for expected in self._forms) or not", "if not")
 def test_a_q_of_another_form_is_refused_before_its_release_is_begun(ledger: Path) -> None:
     """An array with a row of its own for every row of data would undo the clipping of each by itself."""
     made = party()
@@ -744,7 +744,7 @@ def test_the_q_of_a_strangers_model_travels_and_nothing_else_is_made_of_a_messag
 
 
 @kills("queries", "a server's q asked whatever numbers it holds")
-@edit("federated/form_of_q.py", "if (fault := domains.outside(q)) is not None:", "if fault := None:")
+@edit("federated/client.py", "if (fault := domains.outside(q)) is not None:", "if fault := None:")
 @edit(
     "federated/membership.py",
     "query = loop.query(self._owner.task.model, request.q, self.plan.releases[request.step])",

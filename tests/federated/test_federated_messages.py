@@ -45,9 +45,9 @@ from dpvb.federated.messages import (
 )
 from dpvb.federated.trust import Trust
 from dpvb.models.belief_network.beta_normal import WeightScales
-from dpvb.models.declared import declared
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.topics.lda import LDAModel, Topics
+from dpvb.results.declared import declared
 
 HEX = "ab" * 32
 MESSAGES = "dpvb.federated.messages"

@@ -15,7 +15,7 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.errors import FederationError
 from dpvb.estimators.base import Task
-from dpvb.federated.form_of_q import FormOfQ
+from dpvb.federated.client import FormOfQ
 from dpvb.federated.shared import Shared
 
 
@@ -24,7 +24,7 @@ def plan_of(steps: int = 3, unit: str = "row") -> Plan:
 
 
 def task_of(model: Any) -> Task:
-    return Task(model, table(np.zeros((3, D))), plan_of(), constant(1.0), "read", [], {}, lambda plan: plan)
+    return Task(model, table(np.zeros((3, D))), plan_of(), constant(1.0), [], {}, lambda plan: plan)
 
 
 @dataclass(frozen=True)

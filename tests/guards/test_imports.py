@@ -25,9 +25,7 @@ SETTINGS = {
     **dict.fromkeys((".env", ".flaskenv", ".netrc", ".pgpass", "pg_service.conf", ".pg_service.conf"), "A=1\n"),
     **dict.fromkeys(("pyvenv.cfg", "setup.cfg", "tox.ini", "alembic.ini", "pyproject.toml", "logging.conf"), ""),
     **dict.fromkeys(("openssl.cnf", "fonts.conf", "je_malloc.conf", ".sqliterc", ".inputrc", ".pdbrc"), ""),
-    **dict.fromkeys(
-        ("python311._pth", "python._pth", "evil.pth", ".pythonrc.py", "config.toml", ".flwr/config.toml"), ""
-    ),
+    **dict.fromkeys(("python311._pth", "python._pth", "evil.pth", ".pythonrc.py", "config.toml"), ""),
     **dict.fromkeys(("ipython_config.py", "jupyter_config.py", "conftest.py", "jax_plugins/evil.py"), ""),
 }
 # From where no module comes, whether it is imported early or late.

@@ -16,8 +16,7 @@ import dpvb
 from dpvb.data import Events, Schema, Table, open_documents
 from dpvb.data.tables.ranged import Numeric
 from dpvb.errors import DpvbError, ParameterError
-from dpvb.federated.certificates import Certificate
-from dpvb.federated.config import Agreement, ClientConfig, ServerConfig, _Table
+from dpvb.federated.config import Agreement, Certificate, ClientConfig, ServerConfig, _Table
 from dpvb.federated.keys import Identity
 from dpvb.guards.errors import check_path
 from dpvb.ledger import Ledger

@@ -210,7 +210,7 @@ def test_models_of_the_package_add_the_same_bits_in_the_largest_batch(name: str,
 def test_a_density_of_ones_own_meets_as_many_rows_in_a_fit_as_when_it_is_tried() -> None:
     """A compiled program has one number of rows, and the density is handed one of them."""
     pytest.importorskip("jax")
-    from dpvb.models.gradients.gradients import Gradients
+    from dpvb.models.gradients.variational import Gradients
 
     shapes: list[Any] = []
 
@@ -261,7 +261,7 @@ WAYS: dict[str, Callable[[Any, int], Any]] = {
 @kills("empty batch", "a source of somebody's own without a chunk of no units", "a source of one's own")
 @edit("core/source.py", 'if chunk is None and hasattr(type(source), "empty"):', "if False:")
 @kills("empty batch", "no chunk of no units where there are none", "memory")
-@edit("data/slabs.py", "    if not num_units:\n        yield 0, 0\n", "")
+@edit("kernels/spans.py", "    if not num_units:\n        yield 0, 0\n", "")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_model_that_fails_on_no_rows_fails_whatever_the_data_are(way: str) -> None:
     """The outcome is the same with no unit, one, and many, so that it tells nothing of their number."""

@@ -90,12 +90,12 @@ def test_versions_agree() -> None:
 
 
 def test_dependencies_do_not_expire() -> None:
-    """An upper bound needs a known break: those of Flower's private modules, and of MkDocs 2."""
+    """An upper bound needs a known break: that of MkDocs 2."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"].values()
     requirements = map(Requirement, [*project["dependencies"], *(text for texts in extras for text in texts)])
     bounded = {one.name for one in requirements for part in one.specifier if part.operator not in (">=", ">")}
-    assert bounded <= {"flwr", "click", "mkdocs"}
+    assert bounded <= {"mkdocs"}
 
 
 def test_the_tested_versions_are_allowed() -> None:
@@ -144,12 +144,12 @@ MEASURED = {
         "Logistic regression": ["Logistic regression"],
         "Naive Bayes": ["Naive Bayes"],
         "Synthetic rows": ["Mixtures"],
-        "Topics": ["Topic models on Wikipedia"],
+        "Topics": ["Topic models on Wikipedia", "The papers' algorithms as printed"],
     },
-    "models/belief-networks.md": {"How well": ["Handwritten digits"]},
+    "models/belief-networks.md": {"How well": ["Handwritten digits", "The papers' algorithms as printed"]},
     "models/dpvi.md": {"How well": ["Private gradients (DPVI)", "Logistic regression"]},
     "models/regressions.md": {"How well": ["Logistic regression"]},
-    "models/topics.md": {"How well": ["Topic models on Wikipedia"]},
+    "models/topics.md": {"How well": ["Topic models on Wikipedia", "The papers' algorithms as printed"]},
     "known-weaknesses.md": {"Forecasts": ["Forecasts from public facts, against fits"]},
 }
 NUMBER = re.compile(r"(?<![\w./^(=-])-?(?:\d{1,3}(?:,\d{3})+|\d*\.\d{2,})(?![\w.])")
@@ -207,3 +207,26 @@ def test_pictures_are_of_the_results_that_are_there() -> None:
     """`python -m benchmarks.pictures` draws them anew."""
     for name in pictures.PICTURES:
         assert pictures.digest(name) in (pictures.FOLDER / f"{name}.svg").read_text(), name
+
+
+#: Words that say that something follows a paper's order of operations.
+FAITHFUL = re.compile(r"\b(as printed|as published|as the papers do|the papers' way)\b")
+#: Where they may stand without naming `dpvb.papers`: what is printed is quoted there, or compared with printed numbers.
+QUOTES = ("docs/papers.md", "docs/method.md", "src/dpvb/accounting/papers.py")
+
+
+def test_what_is_called_as_printed_is_compared_with_the_print() -> None:
+    """Outside `dpvb.papers` the words name it or its page; within, NumPy that follows the print tests the file."""
+    compared = (ROOT / "tests" / "papers" / "test_printed.py").read_text()
+    for path in (ROOT / "src" / "dpvb" / "papers").glob("[!_]*.py"):
+        if FAITHFUL.search(path.read_text()):
+            assert f"from dpvb.papers.{path.stem} import" in compared, path
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    files = [path for path in (ROOT / "src" / "dpvb").rglob("*.py") if path.parent.name != "papers"]
+    for path in [*pages, *files]:
+        if str(path.relative_to(ROOT)) not in QUOTES:
+            # The section of the results has a name with these words.
+            text = path.read_text().replace("The papers' algorithms as printed", "")
+            for paragraph in re.split(r"\n\s*\n", text):
+                if FAITHFUL.search(paragraph):
+                    assert re.search(r"dpvb\.papers|papers\.md", paragraph), (path, paragraph)

@@ -20,8 +20,7 @@ from small_models import CASES, Case, one_of_each
 from benchmarks.float64 import Float64Topics
 from dpvb.audit import neighbours
 from dpvb.audit.integers import difference, in_steps, relative_norm, same
-from dpvb.audit.kinds.gradients import numbers
-from dpvb.audit.kinds.tables import designs
+from dpvb.audit.kinds import designs, rows_of_numbers
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
@@ -141,7 +140,7 @@ def test_no_row_makes_a_fit_fail(case: Case, pairs: list[tuple[float, float]]) -
         lambda x: designs("NegativeBinomialRegression", 0.0, True)(x),
         lambda x: BinaryMatrix(x),
         lambda x: BinaryMatrix(x, threshold=0.5),
-        numbers,
+        rows_of_numbers,
     ],
     ids=["design", "sparse design", "binary", "threshold", "numbers"],
 )

@@ -232,7 +232,7 @@ def small_fits() -> dict[str, tuple[Any, str, Any]]:
 
 
 @kills("queries", "a model file's network taken whatever its probabilities", "network")
-@edit("estimators/sbn.py", "mean_k: Annotated[Floats, PROBABILITIES]", "mean_k: Floats")
+@edit("models/belief_network/sbn.py", "mean_k: Annotated[Floats, PROBABILITIES]", "mean_k: Floats")
 @kills("queries", "a model file's weights taken whatever their covariance", "asymmetric")
 @edit("results/trees.py", "in domains.declared_by(kind).items():", "in ():")
 @kills("queries", "a model file's topics taken whatever their numbers", "LDA")

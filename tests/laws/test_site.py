@@ -58,10 +58,10 @@ def test_every_block_of_a_page_is_fenced(page: Path) -> None:
 
 @pytest.fixture(scope="session")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from dpvb.sample import made_up
+    from dpvb import sample
 
     folder = tmp_path_factory.mktemp("sample")
-    made_up.write(folder)
+    sample.write(folder)
     return folder
 
 

@@ -63,7 +63,6 @@ def estimator(**options: Any) -> Any:
         "num_steps": 2,
         "random_state": 0,
         "max_iter": 10,
-        "read": "project",
         "public_vocabulary": True,
     }
     return dpvb.LDA(3, **{**settings, **options})
@@ -422,7 +421,6 @@ class GuardedContribution:
         {"sampling_prob": 0.5},
         {"batch_size": 5, "num_examples": 40},
         {"length_rule": "resample"},
-        {"projection": "step"},
     ],
 )
 def test_data_and_statistics_are_read_inside_the_wall_alone(options: dict[str, Any], monkeypatch: Any) -> None:

@@ -22,7 +22,7 @@ schema = dpvb.Schema(
     ],
     missing_values=["", "NA"],
 )
-model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-6)
+model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, covariance="diagonal")
 reveal_type(model.fit(dpvb.Table("x.csv", schema)))
 reveal_type(model.coef_)
 reveal_type(model.intercept_)
@@ -33,13 +33,13 @@ reveal_type(dpvb.federated.simulate(model, [([[1.0]], [1])]))
 """
 
 TYPES = [
-    "dpvb.estimators.logistic.LogisticRegression",
+    "dpvb.estimators.generalized_linear.LogisticRegression",
     "numpy.ndarray[tuple[Any, ...], numpy.dtype[numpy.float64]]",
     "float",
-    "dpvb.estimators.base.PrivateEstimator",
+    "dpvb.estimators.base.PrivateEstimator[dpvb.core.model.Model[Any, Any], Any]",
     "Any",
-    "dpvb.estimators.logistic.LogisticRegression",
-    "dpvb.estimators.logistic.LogisticRegression",
+    "dpvb.estimators.generalized_linear.LogisticRegression",
+    "dpvb.estimators.generalized_linear.LogisticRegression",
 ]
 
 
@@ -50,6 +50,20 @@ def test_public_calls_have_types_and_lists_pass_mypy(tmp_path, monkeypatch):
     said, failed, status = api.run(["--config-file", "pyproject.toml", str(tmp_path / "program.py")])
     assert (status, failed) == (0, ""), said
     assert re.findall(r'Revealed type is "(.*)"', said) == TYPES
+
+
+def test_mypy_refuses_a_choice_that_no_parameter_has(tmp_path, monkeypatch):
+    api = pytest.importorskip("mypy.api")
+    wrong = (
+        'LogisticRegression(epsilon=1.0, delta=1e-6, covariance="spherical")',
+        'LDA(3, epsilon=1.0, delta=1e-6, estimate="map")',
+        'DPVI(epsilon=1.0, delta=1e-6, guide="normal")',
+        'PCA(epsilon=1.0, delta=1e-6, neighboring_relation="swap")',
+    )
+    (tmp_path / "program.py").write_text("import dpvb\n" + "".join(f"dpvb.{call}\n" for call in wrong))
+    monkeypatch.chdir(ROOT)
+    said, _, _ = api.run(["--config-file", "pyproject.toml", str(tmp_path / "program.py")])
+    assert said.count('expected "Literal[') == len(wrong), said
 
 
 def test_simulate_is_listed_in_dir_of_the_module():

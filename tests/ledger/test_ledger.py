@@ -37,7 +37,7 @@ from dpvb.accounting.costs import Composition, Cost
 from dpvb.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger import Ledger, Receipt, is_address, pricing, verify_export
 from dpvb.ledger import sqlite as in_file
-from dpvb.ledger.seen import Seen
+from dpvb.ledger.head import Seen
 
 ADD = "add_or_remove_one"
 FACTS: dict[str, Any] = {"unit": "document", "neighboring_relation": ADD, "epsilon": 3.0, "delta": 1e-5}
@@ -865,7 +865,7 @@ def edited(path: Path, *statements: str) -> None:
 
 
 @kills("crashes", "a row of a ledger taken without a look at its hash")
-@edit("ledger/state.py", "if entry.hash != entry.digest_of_row:", "if not entry.hash:")
+@edit("ledger/chain.py", "if entry.hash != entry.digest_of_row:", "if not entry.hash:")
 @pytest.mark.parametrize(
     ("statements", "found"),
     [
@@ -957,7 +957,7 @@ def test_a_lost_log(path: Path, tmp_path: Path) -> None:
 
 @kills("crashes", "a restored backup taken for the ledger")
 @edit(
-    "ledger/turns.py",
+    "ledger/state.py",
     "state = State.at(head, rows.row, rows.first_charge if store.shared else None)",
     "from dpvb.ledger.verify import walk\n\n    return walk(store.uuid, rows.since(1))",
 )

@@ -178,7 +178,7 @@ def test_one_to_five_sampled_plans_count_little_more_than_if_they_had_been_fixed
 
 
 @kills("accountant", "the Gaussian of a sampled plan comes back for steps that never ran")
-@edit("ledger/past.py", "found[-1] if alone else 0, 0", "found[-1], 0")
+@edit("ledger/past.py", "units[-1] if alone else 0, 0", "units[-1], 0")
 def test_a_sampled_plan_that_stops_gets_back_what_the_orders_say_and_nothing_of_its_gaussian(book: Ledger) -> None:
     event = Event("poisson", 0.2, 4.0, 30)
     cost = Composition([event], "add_or_remove_one")
@@ -250,14 +250,14 @@ def as_written_before(ledger: Ledger, plan: Composition, then: tuple[int, ...], 
     body = {"kind": "plan", "plan": "plan", "steps": None, "cost": plan.to_dict(), "payload": {}, "normal": True}
     with ledger._transaction(write=True) as (rows, state):
         given: Any = {"kind": "charge", "key": canonical(["charge", run, 0, "plan", None]), "run": run, "form": digest}
-        ledger._append(rows, state, **given, dataset="rows", cost=then, price=state.price("rows", then), body=body)
+        ledger._append(rows, state, **given, dataset="rows", cost=then, body=body)
 
 
 @kills("neighbours", "charges of an earlier accountant are forgotten when a ledger is opened")
 @edit(
-    "ledger/turns.py",
-    "                        state.recount(check_hash(entry))\n",
-    "                        check_hash(entry)\n",
+    "ledger/state.py",
+    "                        state.recount(entry)\n",
+    "                        pass\n",
 )
 @kills("neighbours", "charges of an earlier accountant count with what they cost then")
 @edit("ledger/state.py", "        self.recount(entry)\n        return odd\n", "        return odd\n")

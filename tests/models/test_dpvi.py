@@ -24,9 +24,8 @@ from dpvb.core.wall import Wall
 from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError, ParameterError, PrivacyError
 from dpvb.models.gradients.density import Density
-from dpvb.models.gradients.gradients import Gradients, SingleRows
 from dpvb.models.gradients.numpyro_model import NumPyro
-from dpvb.models.gradients.variational import CurvatureRegression, Variational, VariationalState
+from dpvb.models.gradients.variational import CurvatureRegression, Gradients, SingleRows, Variational, VariationalState
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy

@@ -19,7 +19,7 @@ from dpvb.models.factors.three_releases import (
     length_edges,
     lengths_in_bins,
 )
-from dpvb.rows.regression import DesignRows
+from dpvb.rows import DesignRows
 
 D = 6
 

@@ -23,12 +23,12 @@ from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import ridge, tuned
-from dpvb.models.regression.descent import Average, StepGuard
+from dpvb.models.regression.descent import Average
 from dpvb.models.regression.first_order import FirstOrder, FirstOrderState
 from dpvb.models.regression.likelihood import Likelihood, log_odds
 from dpvb.models.regression.moments import Tracked, read_moments, read_positive, with_fixed_signs
 from dpvb.models.regression.ridge import WeightPosterior
-from dpvb.rows.regression import DesignRows
+from dpvb.rows import DesignRows
 
 COLUMN = 0.4
 LIKELIHOODS = {
@@ -144,16 +144,6 @@ def test_a_column_of_ones_among_the_features_is_found_and_the_start_is_along_it(
         np.testing.assert_allclose(expit(x_nd @ weights.mean_d), 0.5, atol=0.01)
 
 
-def test_slopes_that_grow_double_the_majoriser() -> None:
-    """Least slope 2, doubled with each doubling: 9 > 4·2, 17 > 4·4, and 31 < 4·8."""
-    one, safeties = StepGuard(), []
-    for size in (3.0, 2.0, 5.0, 9.0, 17.0, 31.0, 1.0):
-        one = one.after(size)
-        safeties.append(one.safety)
-    assert safeties == [1, 1, 1, 2, 4, 4, 4]
-    assert one.least == 1.0
-
-
 # --- with noise ---------------------------------------------------------------------------------------------
 
 
@@ -216,11 +206,11 @@ def test_before_any_release_the_posterior_is_the_prior() -> None:
 
 
 def test_the_budget_is_split_as_declared() -> None:
-    """Σμ² of the releases in the declared shares, μ_t² ∝ t, and the scalars a tenth of the score."""
+    """Σμ² of the releases in the declared shares, μ_t² ∝ t, and the scalar a tenth of the score."""
     model = FirstOrder(4, intercept=COLUMN)
     plan = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget)
     spent = np.array([release.mechanism.noise_multiplier**-2 for release in plan])
-    np.testing.assert_allclose(spent[[0, -1]] / spent.sum(), [0.18, 0.05])
+    np.testing.assert_allclose(spent[[0, -1]] / spent.sum(), [0.17, 0.05])
     np.testing.assert_allclose(spent[1:-1] / spent[1], np.arange(1, 17))
     step = plan.releases[1]
     assert step.noise_std("score") == pytest.approx(0.1 * step.noise_std("variance"))

@@ -25,7 +25,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.models.regression.diagonal import DiagonalState, FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.ridge import WeightPosterior
-from dpvb.rows.regression import SparseDesignRows
+from dpvb.rows import SparseDesignRows
 
 COLUMN = 0.4
 LIKELIHOODS = {

@@ -21,12 +21,12 @@ from dpvb.core.wall import Wall
 from dpvb.data.sequences.content import Sequences
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
-from dpvb.models.sequences.emissions import Gaussian
+from dpvb.models.sequences.emissions import GaussianEmissions
 from dpvb.models.sequences.hidden_cells import Cells, HiddenCells, start_from_cells
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkov
 from dpvb.models.sequences.windows import Windows, em_step
-from dpvb.rows.sequences import NumberRows
+from dpvb.rows import NumberRows
 
 FINE = Grid(2.0**-40, 1e3)
 
@@ -119,7 +119,7 @@ def test_a_point_that_lacks_a_number_is_a_gap() -> None:
 def test_a_cloud_counts_as_its_points() -> None:
     """A step of EM on the mean and variance of points is one on the points, where all of them share their states."""
     rng = np.random.default_rng(4)
-    states = Gaussian(*(0.5 + rng.random((4, 2, 3))))
+    states = GaussianEmissions(*(0.5 + rng.random((4, 2, 3))))
     x_rd, weight_1k = rng.standard_normal((6, 2)), rng.random((1, 3))
     cloud = np.hstack([x_rd.mean(axis=0), x_rd.var(axis=0)])[None]
     one, all_of = states.updated(cloud, 6 * weight_1k), states.updated(x_rd, np.repeat(weight_1k, 6, axis=0))
@@ -134,7 +134,7 @@ def test_no_iteration_over_clouds_lowers_the_likelihood() -> None:
     rng, cells = np.random.default_rng(5), Cells(1, 9)
     windows = Windows(np.hstack([np.zeros((9, 9)), rng.random((9, 1))]), 50 * rng.random((9, 9)))
     value_vd = np.hstack([cells.node_vd, np.full((9, 1), 0.01)])
-    weak = Gaussian(rng.standard_normal((1, 2)), *np.ones((3, 1, 2)), 1e-9, 0.0, 1e-9, 1e-9)
+    weak = GaussianEmissions(rng.standard_normal((1, 2)), *np.ones((3, 1, 2)), 1e-9, 0.0, 1e-9, 1e-9)
     chain = HiddenChain(*np.ones((2, 2)), 1 + rng.random((2, 2)), weak, 1e-9)
     logs = []
     for _ in range(30):

@@ -25,11 +25,18 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import outside
 from dpvb.models.expfam import dirichlet_logz
 from dpvb.models.sequences import passes, passes_numba
-from dpvb.models.sequences.emissions import Bernoulli, Categorical, Emissions, Gaussian, Poisson, Values
+from dpvb.models.sequences.emissions import (
+    BernoulliEmissions,
+    CategoricalEmissions,
+    Emissions,
+    GaussianEmissions,
+    PoissonEmissions,
+    Values,
+)
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior
 from dpvb.models.sequences.windows import Windows, em_step, fit_windows, start_from_chain, start_tilts
-from dpvb.rows.sequences import SequenceRows
+from dpvb.rows import SequenceRows
 
 KINDS = ("categorical", "bernoulli", "poisson", "gaussian")
 #: So small a prior that counts of 0 have probability 0 as far as anybody can tell.
@@ -40,12 +47,12 @@ def shown(kind: str, rng: np.random.Generator, k: int = 3, d: int = 2) -> Emissi
     """A posterior of what states show, somewhere."""
     one, two = 0.5 + 3 * rng.random((2, d, k))
     if kind == "categorical":
-        return Categorical(0.2 + 5 * rng.random((4, k)))
+        return CategoricalEmissions(0.2 + 5 * rng.random((4, k)))
     if kind == "bernoulli":
-        return Bernoulli(one, two)
+        return BernoulliEmissions(one, two)
     if kind == "poisson":
-        return Poisson(one, two)
-    return Gaussian(rng.standard_normal((d, k)), 1 + one, 2 + two, one)
+        return PoissonEmissions(one, two)
+    return GaussianEmissions(rng.standard_normal((d, k)), 1 + one, 2 + two, one)
 
 
 def chain(kind: str, rng: np.random.Generator, k: int = 3) -> HiddenChain:
@@ -73,15 +80,15 @@ def bounds(*lengths: int) -> Ints:
 
 def density(emissions: Any, value: Any, k: int) -> float:
     """What a state shows a value with, at the means, by SciPy."""
-    if isinstance(emissions, Categorical):
+    if isinstance(emissions, CategoricalEmissions):
         return 1.0 if value < 0 else float(emissions.mean_vk[value, k])
     found = 1.0
     for d, x in enumerate(value):
         if np.isnan(x):
             continue
-        if isinstance(emissions, Bernoulli):
+        if isinstance(emissions, BernoulliEmissions):
             law: Any = stats.bernoulli(emissions.on_dk[d, k] / (emissions.on_dk[d, k] + emissions.off_dk[d, k])).pmf
-        elif isinstance(emissions, Poisson):
+        elif isinstance(emissions, PoissonEmissions):
             law = stats.poisson(emissions.mean_dk[d, k]).pmf
         else:
             law = stats.norm(emissions.mean_dk[d, k], np.sqrt(emissions.variance_dk[d, k])).pdf
@@ -141,12 +148,12 @@ def log_prior(found: HiddenChain) -> float:
     laws = found.laws(expected=False)
     total = sum(found.prior * float(np.log(law).sum()) for law in laws)
     shown: Any = found.emissions
-    if isinstance(shown, Categorical):
+    if isinstance(shown, CategoricalEmissions):
         return total + shown.prior * float(np.log(shown.mean_vk).sum())
-    if isinstance(shown, Bernoulli):
+    if isinstance(shown, BernoulliEmissions):
         theta_dk = shown.on_dk / (shown.on_dk + shown.off_dk)
         return total + shown.prior * float(np.log(theta_dk).sum() + np.log(1 - theta_dk).sum())
-    if isinstance(shown, Poisson):
+    if isinstance(shown, PoissonEmissions):
         return total + shown.prior * float((np.log(shown.mean_dk) - shown.mean_dk / shown.unit).sum())
     tau_dk = shown.shape_dk / shown.rate_dk
     away_dk = shown.prior_weight * (shown.mean_dk - shown.prior_mean) ** 2
@@ -157,12 +164,12 @@ def divergence(found: HiddenChain) -> float:
     """Kullback-Leibler divergence of the posterior from the prior."""
     total = sum(dirichlet(counts, found.prior) for counts in (found.start_k, found.pooled_k, *found.step_kk))
     shown: Any = found.emissions
-    if isinstance(shown, Categorical):
+    if isinstance(shown, CategoricalEmissions):
         return total + sum(dirichlet(counts, shown.prior) for counts in shown.count_vk.T)
-    if isinstance(shown, Bernoulli):
+    if isinstance(shown, BernoulliEmissions):
         both_dk2 = np.stack([shown.on_dk, shown.off_dk], axis=-1)
         return total + sum(dirichlet(counts, shown.prior) for counts in both_dk2.reshape(-1, 2))
-    if isinstance(shown, Poisson):
+    if isinstance(shown, PoissonEmissions):
         rate = shown.prior / shown.unit
         return total + float(gamma(shown.shape_dk, shown.rate_dk, shown.prior, rate).sum())
     total += float(gamma(shown.shape_dk, shown.rate_dk, shown.prior_shape, shown.prior_rate).sum())
@@ -271,7 +278,8 @@ def test_states_that_show_one_symbol_each_are_the_markov_chain() -> None:
     triples = np.zeros((3, 3, 3))
     np.add.at(triples, tuple(symbol_t.reshape(-1, 3).T), 1.0)
     windows = Windows(np.zeros((3, 4)), triples)
-    found = HiddenChain(np.ones(3), np.ones(3), 1 + rng.random((3, 3)), Categorical(np.eye(3) + NO_PRIOR, NO_PRIOR))
+    emissions = CategoricalEmissions(np.eye(3) + NO_PRIOR, NO_PRIOR)
+    found = HiddenChain(np.ones(3), np.ones(3), 1 + rng.random((3, 3)), emissions)
     found = replace(found, prior=NO_PRIOR)
     new = fit_windows(windows, found, np.arange(3), rounds=3, expected=False).chain
     pairs = triples.sum(axis=2) + triples.sum(axis=0)
@@ -346,7 +354,7 @@ def test_an_impossible_sequence_adds_nothing_and_touches_no_other() -> None:
     np.testing.assert_allclose(gamma_tk, [[0.0, 0.0]] * 3 + [[1.0, 0.0], [0.0, 1.0]])
     np.testing.assert_allclose(pair_ukk, [np.zeros((2, 2)), np.zeros((2, 2)), [[0.0, 1.0], [0.0, 0.0]]])
     windows = Windows(np.zeros((3, 4)), np.ones((3, 3, 3)))
-    found = HiddenChain(np.ones(2), np.ones(2), np.ones((2, 2)), Categorical(zero_rk + 1e-300))
+    found = HiddenChain(np.ones(2), np.ones(2), np.ones((2, 2)), CategoricalEmissions(zero_rk + 1e-300))
     new = em_step(windows, found, np.arange(3), expected=False)
     assert np.isfinite(new.log)
     assert np.isfinite(new.chain.step_kk).all()
@@ -376,16 +384,16 @@ def test_an_empty_sequence_and_one_symbol() -> None:
 def test_a_count_of_the_cap_stands_for_all_above_it() -> None:
     """The probabilities of 0 to Y sum to 1, and a fit of capped counts finds the rates that made them."""
     rng = np.random.default_rng(13)
-    emissions = Poisson(np.array([[2.0, 9.0]]), np.ones((1, 2)), most=6)
+    emissions = PoissonEmissions(np.array([[2.0, 9.0]]), np.ones((1, 2)), most=6)
     values = np.arange(7.0)[:, None]
     np.testing.assert_allclose(np.exp(emissions.log_likelihood(values, expected=False)).sum(axis=0), 1.0, rtol=1e-12)
     count_n = np.minimum(rng.poisson(9.0, 20_000), 6)
     weight_r1 = np.bincount(count_n, minlength=7)[:, None].astype(np.float64)
-    found = Poisson(np.ones((1, 1)), np.ones((1, 1)), most=6, prior=1e-9)
+    found = PoissonEmissions(np.ones((1, 1)), np.ones((1, 1)), most=6, prior=1e-9)
     for _ in range(300):
         found = found.updated(values, weight_r1)
     ends = (
-        np.exp(Poisson(np.array([[rate]]), np.ones((1, 1)), most=6).log_likelihood(values, expected=False))
+        np.exp(PoissonEmissions(np.array([[rate]]), np.ones((1, 1)), most=6).log_likelihood(values, expected=False))
         for rate in (8.99, 9.01)
     )
     low_r, high_r = (np.ravel(p) for p in ends)

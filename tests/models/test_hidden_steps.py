@@ -24,11 +24,11 @@ from dpvb.core.wall import Wall
 from dpvb.data.sequences.content import Sequences, taken
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import emissions, passes
-from dpvb.models.sequences.emissions import Categorical, Gaussian, Shown
+from dpvb.models.sequences.emissions import CategoricalEmissions, GaussianEmissions, Shown
 from dpvb.models.sequences.hidden_chain import HiddenChain, Laws
 from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior
 from dpvb.models.sequences.passes import StateSums, Walk
-from dpvb.rows.sequences import NumberRows, SequenceRows
+from dpvb.rows import NumberRows, SequenceRows
 
 KINDS = {"categorical": 4, "poisson": 5, "bernoulli": 8}
 FINE = Grid(2.0**-40, 1e3)
@@ -47,7 +47,7 @@ def steps_of(own: HiddenMarkov) -> dict[str, Block]:
 def drawn(own: HiddenMarkov, rng: np.random.Generator) -> HiddenMarkovPosterior:
     """A posterior whose states differ by chance."""
     q, (v, k) = own.init(rng), (own.n_symbols, own.n_states)
-    emissions = Categorical(q.chain.prior + v * rng.exponential(size=(v, k)), q.chain.prior)
+    emissions = CategoricalEmissions(q.chain.prior + v * rng.exponential(size=(v, k)), q.chain.prior)
     chain = replace(q.chain, step_kk=q.chain.step_kk + k * rng.exponential(size=(k, k)), emissions=emissions)
     return replace(q, chain=replace(chain, emissions=own.alphabet.started(chain)))
 
@@ -140,7 +140,7 @@ def gaussian(rng: np.random.Generator, k: int) -> HiddenChain:
     return HiddenChain(
         *(0.5 + rng.random((2, k))),
         0.5 + rng.random((k, k)),
-        Gaussian(rng.standard_normal((2, k)), 1 + one, 2 + two, one),
+        GaussianEmissions(rng.standard_normal((2, k)), 1 + one, 2 + two, one),
     )
 
 
@@ -150,7 +150,7 @@ def test_sequences_of_one_point_are_a_mixture() -> None:
     chain, x_nd = gaussian(rng, 3), rng.standard_normal((20, 2))
     found = StateSums(walk_of(chain, np.arange(21), x_nd), "firsts", (3,), 0.5)
     mixture, shown = GaussianMixture(3, covariance_type="diag"), chain.emissions
-    assert isinstance(shown, Gaussian)
+    assert isinstance(shown, GaussianEmissions)
     mixture.weights_, mixture.means_ = chain.laws(expected=False).start_k, shown.mean_dk.T
     mixture.precisions_cholesky_ = shown.variance_dk.T**-0.5
     for n in range(20):
@@ -264,7 +264,7 @@ def test_at_laws_below_zero_no_sum_is_negative() -> None:
 @pytest.mark.parametrize("length", [1, 2, 9])
 def test_a_constant_sequence_of_one_certain_state_attains_the_bounds(length: int) -> None:
     own = model(max_length=9, clip=None)
-    certain = Categorical(np.where(np.eye(4)[:, :3] > 0, 1e9, 1e-9), 1e-9)
+    certain = CategoricalEmissions(np.where(np.eye(4)[:, :3] > 0, 1e9, 1e-9), 1e-9)
     chain = HiddenChain(np.ones(3), np.ones(3), np.ones((3, 3)), certain, 1e-9)
     q = HiddenMarkovPosterior(chain, np.ones((1, 3, 4)), np.zeros((5, 5)), np.zeros((4, 4, 4)))
     data = SequenceRows(np.array([0, length]), np.full(length, 1, np.int32))
@@ -363,5 +363,5 @@ def test_a_first_step_is_the_plain_e_step() -> None:
     np.testing.assert_allclose(q.chain.start_k, start.prior + counts.start_k, rtol=1e-5)
     np.testing.assert_allclose(q.chain.step_kk, start.prior + counts.step_kk / 5**0.5, rtol=1e-5)
     shown = q.chain.emissions
-    assert isinstance(shown, Categorical)
+    assert isinstance(shown, CategoricalEmissions)
     np.testing.assert_allclose(shown.count_vk, start.prior + counts.state_rk[1:] / 6**0.5, rtol=1e-5)

@@ -17,7 +17,7 @@ from dpvb.core.contributions import Grid
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
-from dpvb.data.sequences.numbers import Numbers
+from dpvb.data.sequences.numbers import Points
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.sequences import linear_dynamical
@@ -27,7 +27,7 @@ D = 2
 
 
 def grams(*sequences: Any, length: int = 2, longest: int = 20, starts: bool = False, units: Any = None) -> WindowGrams:
-    rows = Numbers(D).rows([*sequences])
+    rows = Points(D).rows([*sequences])
     made = WindowGrams(rows.indptr, rows.value_td, length, longest, 0.5, starts)
     made = made.of_block(Block((length * D + 1,) * 2, 1.0, "psd"), len(sequences))
     return made if units is None else made.grouped(np.array(units), max(units) + 1)
@@ -88,7 +88,7 @@ def test_a_constant_sequence_attains_the_norm_that_is_declared() -> None:
     """Any point of the ranges: the mean is one outer product, of norm ‖y‖² ≤ W + c²."""
     model = LinearDynamical(D, 2, 3, max_length=9, reach=math.sqrt(2.0))
     q = model.init(np.random.default_rng(0))
-    rows = Numbers(D, -1.0, 1.0).rows([[[1.0, -1.0]] * 9, [[1.0, 1.0], [-1.0, 1.0]] * 4])
+    rows = Points(D, -1.0, 1.0).rows([[[1.0, -1.0]] * 9, [[1.0, 1.0], [-1.0, 1.0]] * 4])
     first = {name: block for name, block in model.blocks.items() if block.phase == "first"}
     for name, made in model.e_step(q, rows, first).items():
         constant, turning_ = made.norms()
@@ -135,7 +135,7 @@ def turning(rng: np.random.Generator, number: int, length: int) -> Floats:
     return x_ntd
 
 
-def fitted(model: LinearDynamical, numbers: Numbers, x: Any, noise: float = 0.0) -> LinearPosterior:
+def fitted(model: LinearDynamical, numbers: Points, x: Any, noise: float = 0.0) -> LinearPosterior:
     plan = phased(model.blocks, FullBatch(), [], shares=model.schedule.budget).scaled(noise)
     wall: Wall[Any] = Wall(numbers.sequences(x), plan)
     return loop.fit(model, wall, plan, rho=model.schedule.rho, rng=np.random.default_rng(0))[0]
@@ -147,7 +147,7 @@ def test_without_noise_the_system_is_found_and_declared_ranges_are_of_no_account
     x, new = turning(rng, 3000, 12), turning(rng, 300, 12)
     scores, systems = [], []
     for low, high in ((-1.0, 1.0), (-40.0, 10.0)):
-        numbers = Numbers(D, low, high)
+        numbers = Points(D, low, high)
         model = LinearDynamical(D, 2, 4, clip=2.0, max_length=12, reach=numbers.reach)
         q = fitted(model, numbers, x)
         np.testing.assert_allclose(
@@ -167,7 +167,7 @@ def test_without_noise_the_system_is_found_and_declared_ranges_are_of_no_account
 
 def test_a_score_is_a_sequences_own_and_what_is_missing_costs_nothing() -> None:
     rng = np.random.default_rng(3)
-    numbers = Numbers(D, -1.0, 1.0)
+    numbers = Points(D, -1.0, 1.0)
     model = LinearDynamical(D, 2, 3, max_length=8, reach=numbers.reach)
     q = fitted(model, numbers, turning(rng, 200, 8), noise=1.0)
     parts = [turning(rng, 1, length)[0] for length in (1, 8, 3, 30, 5)]
@@ -181,7 +181,7 @@ def test_a_score_is_a_sequences_own_and_what_is_missing_costs_nothing() -> None:
 
 def test_noise_alone_still_makes_a_system() -> None:
     """Of nobody, of one, and of many with far too much noise."""
-    numbers = Numbers(D, 0.0, 1.0)
+    numbers = Points(D, 0.0, 1.0)
     model = LinearDynamical(D, 2, 3, max_length=6, reach=numbers.reach)
     rng = np.random.default_rng(4)
     for x, noise in (([], 5.0), ([], 0.0), (rng.random((1, 6, D)), 50.0), (rng.random((300, 6, D)), 1e6)):
@@ -210,7 +210,7 @@ def test_cells_and_lengths_are_those_of_the_definition() -> None:
     """Of a person of two sequences, with a number missing, a number at an end, and points beyond the cap."""
     model = LinearDynamical(D, 2, 2, max_length=4, reach=math.sqrt(2.0))
     sequences = [[[-1.0, 1.0], [0.0, math.nan], [0.5, 1.0]], [[0.25, 0.25]] * 9]
-    rows = Numbers(D, -1.0, 1.0).rows(sequences)
+    rows = Points(D, -1.0, 1.0).rows(sequences)
     blocks = {name: model.blocks[name] for name in ("points", "cells", "lengths")}
     found = {
         name: one.grouped(np.array([0, 0]), 1) for name, one in model.e_step(model.init(None), rows, blocks).items()
@@ -250,8 +250,10 @@ def test_cells_tell_scales_where_moments_drown(wide: float) -> None:
         ({"window": 300, "max_length": 400}, "window must be at most 256 with 2 columns, got 300"),
         ({"max_length": 4}, "max_length"),
         ({"clip": 0.0}, "clip"),
-        ({"estimate": "mean"}, "estimate"),
-        ({"n_features": 40, "window": 9, "n_states": 40}, "estimate must be 'mode' with 40 columns, window=9"),
+        (
+            {"n_features": 40, "window": 9, "n_states": 40},
+            "window must be shorter, or n_states smaller, with 40 columns, window=9",
+        ),
     ],
 )
 def test_a_public_mistake_is_refused(wrong: dict[str, Any], words: str) -> None:

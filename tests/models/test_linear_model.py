@@ -29,7 +29,7 @@ from dpvb.models.regression.linear import Linear, LinearState, Residuals, one_ho
 from dpvb.models.regression.moments import denoised, read_collinear, read_moments
 from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.models.regression.scaling import Declared
-from dpvb.rows.regression import DesignRows
+from dpvb.rows import DesignRows
 
 READINGS = (denoised, read_collinear)
 COLUMN, RANGE = 0.4, Response("numeric", low=-1.0, high=1.0)

@@ -14,13 +14,13 @@ from planted import edit, kills
 
 import dpvb
 from dpvb.core.contributions import Grid
-from dpvb.data.slabs import running_total
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats, Ints
+from dpvb.kernels.spans import running_total
 from dpvb.models.sequences import dynamics, markov_chain
 from dpvb.models.sequences.markov_chain import MarkovChainModel
 from dpvb.models.sequences.windows import WindowCounts, denoised_pairs, denoised_triples
-from dpvb.rows.sequences import SequenceRows
+from dpvb.rows import SequenceRows
 
 V = 3
 # A step that is no divisor of anything, so that truncation shows.
@@ -55,11 +55,11 @@ def sums(counts: WindowCounts, weight_n: Floats) -> Ints:
 
 
 @kills("records", "counts of windows that go on from one person to the next")
-@edit("kernels/windows.py", "                count[place] = 0\n", "                count[place] += 0\n")
+@edit("models/sequences/passes_numba.py", "                count[place] = 0\n", "                count[place] += 0\n")
 @kills("rows", "each sequence of a person weighed by its own windows")
 @edit("models/sequences/windows.py", "return replace(self, units=by_unit(unit_of_row, num_units))", "return self")
 @kills("norms", "the norm of a person's windows as if no two were alike")
-@edit("kernels/windows.py", "square += 2 * count[place] + 1", "square += 1")
+@edit("models/sequences/passes_numba.py", "square += 2 * count[place] + 1", "square += 1")
 @given(CODES, SHAPES)
 @settings(max_examples=60, deadline=None)
 def test_norms_and_sums_are_those_of_the_definition(codes: list[list[int]], shape: tuple[int, int, float]) -> None:
@@ -103,7 +103,7 @@ def test_order_and_batches_change_no_bit(codes: list[list[int]], shape: tuple[in
 
 
 @kills("readers", "windows that cross a gap")
-@edit("kernels/windows.py", "            run, place = 0, 0\n", "            pass\n")
+@edit("models/sequences/passes_numba.py", "            run, place = 0, 0\n", "            pass\n")
 def test_windows_cross_no_gap_no_end_and_nothing_beyond_the_cap() -> None:
     def pairs(*codes: list[int]) -> list[list[float]]:
         held = WindowCounts(rows(codes), 2, V, 4, 1.0).grouped(np.zeros(len(codes), dtype=np.int64), 1)

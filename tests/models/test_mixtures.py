@@ -29,7 +29,7 @@ from dpvb.models.mixtures import categorical
 from dpvb.models.mixtures.components import Components, MixedColumns, MixturePosterior, ReleasedSums
 from dpvb.models.mixtures.mixture import MixtureModel
 from dpvb.models.mixtures.pairs import Pairs
-from dpvb.rows.mixed import MixedRows
+from dpvb.rows import MixedRows
 
 MIXED = MixedColumns(numbers=3, gaps=(2,), max_counts=(9.0,), sizes=(3, 2, 2))
 #: Largest norms: of r, of r ⊗ onehot over √D, and of the scores.
@@ -141,7 +141,7 @@ def test_blocks_share_one_unit_of_sensitivity(columns: MixedColumns) -> None:
 
 
 @kills("norms", "scores of one group declared in the place of those of all")
-@edit("models/mixtures/scores.py", "for norm_n in self._clipped[1]:", "for norm_n in self._clipped[1][:1]:")
+@edit("models/mixtures/mixture.py", "for norm_n in self._clipped[1]:", "for norm_n in self._clipped[1][:1]:")
 def test_scores_that_are_summed_have_the_norm_that_is_declared() -> None:
     rng = np.random.default_rng(3)
     model = MixtureModel(4, MIXED)
@@ -207,7 +207,7 @@ def test_a_row_has_its_own_bits_however_a_reader_lays_rows_out(layout: Any) -> N
 
 @kills("norms", "groups clipped by the sum over all of them")
 @edit(
-    "models/mixtures/scores.py",
+    "models/mixtures/mixture.py",
     "factor_kn = np.maximum(norm_kn, 1.0)",
     "factor_kn = np.maximum(self.r_kn * norm_kn, 1.0)",
 )

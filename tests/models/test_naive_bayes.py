@@ -37,7 +37,7 @@ from dpvb.models.mixtures.naive_bayes import (
     numbers_in_bins,
     rate_posterior,
 )
-from dpvb.rows.mixed import MixedRows
+from dpvb.rows import MixedRows
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpvb.errors.DpvbWarning")
 

@@ -20,7 +20,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.models.regression.diagonal import FirstOrderDiagonal, numbers_first
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.scaling import Declared, mapped
-from dpvb.rows.regression import DesignRows, SparseDesignRows
+from dpvb.rows import DesignRows, SparseDesignRows
 
 COLUMN = 0.4
 UNIT_D = np.array([1.0, 0.4, 0.5, 0.3, 0.2, 0.1])

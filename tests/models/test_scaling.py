@@ -24,7 +24,7 @@ from dpvb.models.regression.diagonal import FirstOrderDiagonal, numbers_first
 from dpvb.models.regression.first_order import FirstOrder, FirstOrderState
 from dpvb.models.regression.moments import read_at_mean
 from dpvb.models.regression.scaling import Declared, Scaling, mapped
-from dpvb.rows.regression import DesignRows, SparseDesignRows
+from dpvb.rows import DesignRows, SparseDesignRows
 
 COLUMN = 0.4
 #: The constant, two numbers, an indicator, one more number.

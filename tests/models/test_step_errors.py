@@ -16,7 +16,7 @@ from dpvb.models.sequences import dynamics, errors
 from dpvb.models.sequences.dynamics import WindowSizes
 from dpvb.models.sequences.errors import CellTable, ChainLaws, FreeTable, ReleasedWindows
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
-from dpvb.rows.sequences import NumberRows
+from dpvb.rows import NumberRows
 
 STEP = np.array([[0.8, 0.15, 0.05], [0.1, 0.7, 0.2], [0.3, 0.1, 0.6]])
 SHOWN = np.array([[0.7, 0.1, 0.1, 0.1], [0.1, 0.6, 0.2, 0.1], [0.05, 0.05, 0.1, 0.8]])

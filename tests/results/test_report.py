@@ -14,14 +14,14 @@ from planted import edit, kills
 from scipy.stats import norm
 
 from dpvb import accounting
-from dpvb.accounting import Event
+from dpvb.accounting import Event, rounded_down, rounded_up
 from dpvb.core.blocks import Block
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.errors import ModelFileError, ParameterError, PrivacyError
 from dpvb.results import model_file
 from dpvb.results.facts import BlockFacts, ChargeFacts, ReleaseFacts
-from dpvb.results.statement import PrivacyStatement, _up, percent
+from dpvb.results.statement import PrivacyStatement, percent
 
 BLOCKS = {"counts": Block((7702, 50), 15.0, "nonnegative"), "length": Block((), 2.5)}
 PUBLIC = ["the vocabulary, 7702 terms", "number of topics 50", "clip 0.03"]
@@ -38,8 +38,8 @@ def statement_of(plan, **changes):
 
 
 def bare(epsilon, delta, curve=()):
-    """A statement of nothing but numbers."""
-    release = ReleaseFacts(Event("full_batch", 1.0, 1.0), None, "block", (BlockFacts("x", (), 1.0, 1.0),))
+    """A statement of nothing but numbers: its release has no noise, so that none of them comes from that."""
+    release = ReleaseFacts(Event("full_batch", 1.0, 0.0), None, "block", (BlockFacts("x", (), 1.0, 1.0),))
     return PrivacyStatement(
         unit="row",
         neighboring_relation="add_or_remove_one",
@@ -141,9 +141,10 @@ def test_false_positive_rate_is_a_probability(alarm):
 
 
 @given(st.floats(1e-12, 1e12))
-def test_printed_epsilons_are_rounded_up(value):
-    assert value <= float(_up(value)) <= value * (1 + 1.0001e-3)
-    assert len(Decimal(_up(value)).as_tuple().digits) <= 4
+def test_a_spent_epsilon_is_printed_rounded_up_and_one_that_is_left_rounded_down(value):
+    assert value * (1 - 1.0001e-3) <= float(rounded_down(value)) <= value * (1 + 1e-8)
+    assert value <= float(rounded_up(value)) <= value * (1 + 1.0001e-3)
+    assert len(Decimal(rounded_up(value)).as_tuple().digits) <= 4
 
 
 @given(st.floats(0, 1))
@@ -179,7 +180,7 @@ def test_the_text_states_every_fact(sampler, relation, clip):
     statement = statement_of(plan, num_examples=400_000, delta=1e-7)
     text = flat(statement)
     for fact in [
-        f"epsilon = {_up(statement.epsilon)}, delta = 1e-07",
+        f"epsilon = {rounded_up(statement.epsilon)}, delta = 1e-07",
         f"({relation})",
         "one person",
         f"at most {percent(statement.belief)} sure",
@@ -200,7 +201,7 @@ def test_the_text_states_every_fact(sampler, relation, clip):
     ]:
         assert fact in text
     for delta, epsilon in statement.curve:
-        assert f"{_up(epsilon)} at {delta:g}" in text
+        assert f"{rounded_up(epsilon)} at {delta:g}" in text
     drawn = {
         "full_batch": "every person (full batch)",
         "poisson": "a Poisson batch (every person drawn independently with probability 0.05)",

@@ -71,7 +71,7 @@ def entry(array):
 
 
 def manifest_of(**arrays):
-    return {"format": 1, "dpvb": "0.1.0", "kind": "LDA", "arrays": arrays, "facts": {}}
+    return {"format": model_file.FORMAT, "dpvb": "0.1.0", "kind": "LDA", "arrays": arrays, "facts": {}}
 
 
 def forge(target, manifest, members, compression=zipfile.ZIP_STORED):
@@ -350,6 +350,12 @@ def test_array_against_its_hash(tmp_path):
     refused(tmp_path / "m", "hash")
 
 
+@pytest.mark.parametrize("number", range(1, model_file.FORMAT))
+def test_a_file_of_an_earlier_format_names_the_way_out(tmp_path, number):
+    forge(tmp_path / "m", {**manifest_of(), "format": number}, [])
+    refused(tmp_path / "m", "earlier dpvb.*with the version of dpvb that wrote it")
+
+
 def test_file_of_a_newer_format(tmp_path):
     future = {"format": model_file.FORMAT + 1, "anything": "else"}
     forge(tmp_path / "m", future, [("weights.bin", b"new")])
@@ -369,14 +375,14 @@ def test_file_of_a_newer_format(tmp_path):
         b'{"format": true}',
         b'{"format": 0}',
         b'{"format": NaN}',
-        b'{"format": 1, "kind": "LDA", "arrays": {}, "facts": {"x": NaN}}',
-        b'{"format": 1, "kind": "LDA", "arrays": {}, "facts": {"x": 1e999}}',
-        b'{"format": 1, "kind": "LDA", "arrays": {}, "facts": {"x": -Infinity}}',
-        b'{"format": 1, "kind": "LDA", "arrays": {}, "facts": []}',
-        b'{"format": 1, "kind": "LDA", "arrays": [], "facts": {}}',
-        b'{"format": 1, "kind": "LDA", "arrays": {"x": 1}, "facts": {}}',
-        b'{"format": 1, "kind": ["LDA"], "arrays": {}, "facts": {}}',
-        b'{"format": 1, "kind": "../LDA", "arrays": {}, "facts": {}}',
+        b'{"format": 4, "kind": "LDA", "arrays": {}, "facts": {"x": NaN}}',
+        b'{"format": 4, "kind": "LDA", "arrays": {}, "facts": {"x": 1e999}}',
+        b'{"format": 4, "kind": "LDA", "arrays": {}, "facts": {"x": -Infinity}}',
+        b'{"format": 4, "kind": "LDA", "arrays": {}, "facts": []}',
+        b'{"format": 4, "kind": "LDA", "arrays": [], "facts": {}}',
+        b'{"format": 4, "kind": "LDA", "arrays": {"x": 1}, "facts": {}}',
+        b'{"format": 4, "kind": ["LDA"], "arrays": {}, "facts": {}}',
+        b'{"format": 4, "kind": "../LDA", "arrays": {}, "facts": {}}',
         b'{"format": ' + b"1" * 100_000 + b"}",
         b"[" * 90_000,
         b"[" * 4_000_000,

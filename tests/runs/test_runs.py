@@ -46,7 +46,7 @@ from dpvb.runs.journal import RunJournal
 
 # Each child is forked from one process that has imported everything and has no threads.
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["dpvb.estimators.logistic", "dpvb.ledger.sqlite"])
+SERVER.set_forkserver_preload(["dpvb.estimators.generalized_linear", "dpvb.ledger.sqlite"])
 
 
 @pytest.fixture
@@ -397,7 +397,7 @@ def test_each_release_is_given_for_what_asked_for_it(tmp_path: Path) -> None:
 
 @kills("crashes", "a forked child gives back what its parent was charged", "False")
 @edit("runs/journal.py", "if not self._writes or not self._origin.is_here:", "if not self._writes:")
-@edit("ledger/session.py", "session.tokens.clear()", "pass")
+@edit("ledger/store.py", "session.tokens.clear()", "pass")
 @kills("crashes", "a forked child goes on with its parent's fit", "False")
 @edit("core/forks.py", "return self._num_forks == _num_forks", "return True")
 @pytest.mark.parametrize("counted", [False, True])

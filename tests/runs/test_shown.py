@@ -12,7 +12,7 @@ import pytest
 from planted import edit, kills
 
 import dpvb
-from dpvb.runs.shown import notebook_line
+from dpvb.runs.stops import notebook_line
 
 
 def ipython(monkeypatch: pytest.MonkeyPatch, shell: object) -> list[str]:
@@ -67,9 +67,9 @@ def test_a_fit_elsewhere_is_silent(shell: object, monkeypatch: pytest.MonkeyPatc
 
 @kills("leaks", "a notebook shows each run of a selection")
 @edit(
-    "choosing/select.py",
+    "estimators/choosing.py",
     "    q, estimate = loop.fit(task.model, wall, choice.plans[c],",
-    "    from dpvb.runs.shown import notebook_line\n\n    notebook_line()\n"
+    "    from dpvb.runs.stops import notebook_line\n\n    notebook_line()\n"
     "    q, estimate = loop.fit(task.model, wall, choice.plans[c],",
 )
 def test_how_many_runs_a_selection_made_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

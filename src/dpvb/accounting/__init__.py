@@ -28,6 +28,8 @@ from dpvb.accounting.answers import (
     delta_of,
     epsilon_of,
     power,
+    rounded_down,
+    rounded_up,
     true_positive_rate,
 )
 from dpvb.accounting.calibration import calibrate, most_steps
@@ -77,6 +79,8 @@ __all__ = [
     "optimal_composition",
     "power",
     "renyi_divergences_of",
+    "rounded_down",
+    "rounded_up",
     "second_opinion",
     "true_positive_rate",
     "zcdp_rho_of",

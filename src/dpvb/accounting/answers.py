@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any, Literal, get_args
 
 from dpvb.accounting.events import Event, Pair, added_delta, check_plan, check_relation, dominating_pairs, grouped
 from dpvb.guards.errors import ParameterError, check_choice, check_number
 
 Method = Literal["pld", "renyi", "moments", "moments_capped", "wang", "zcdp", "strong", "linear"]
-METHODS: tuple[str, ...] = get_args(Method)
+METHODS: tuple[Method, ...] = get_args(Method)
 # "strong", "linear" and "zcdp" are what the papers claimed, not guarantees.
 UNPROVEN_METHODS = ("zcdp", "strong", "linear")
 #: Values of delta at which a curve is shown.
@@ -21,6 +22,8 @@ CURVE_DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 MAX_GRID_SHIFT = 1e2
 # Accuracy of a first look by "pld".
 _ROUGH = 5e-3
+# Relative error of what is left by rounding, as in `PrivacyStatement.verify`: 2 - 1e-12 is printed as 2.
+_PRINTED = 1e-9
 
 _WHERE = {
     "pld": "every sampler and both neighbouring relations",
@@ -254,6 +257,20 @@ def power(events: Sequence[Event], *, neighboring_relation: str, false_positive_
             best = float(ndtr(ndtri(alarm) + pairs[0].mu)) + added_delta(plan)
     points = curve(plan, neighboring_relation=relation)
     return min(best, true_positive_rate(((delta, epsilon) for delta, epsilon in points), alarm))
+
+
+def rounded_up(epsilon: float) -> str:
+    """Four digits of an epsilon that is spent: what is printed is still an upper bound."""
+    return _digits(epsilon, ROUND_CEILING)
+
+
+def rounded_down(epsilon: float) -> str:
+    """Four digits of an epsilon that is left: as much may be asked for."""
+    return _digits(epsilon * (1 + _PRINTED), ROUND_FLOOR)
+
+
+def _digits(epsilon: float, rounding: str) -> str:
+    return f"{float(Context(prec=4, rounding=rounding).create_decimal_from_float(epsilon)):.4g}"
 
 
 def as_json(epsilon: float) -> float | str:

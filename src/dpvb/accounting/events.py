@@ -11,7 +11,7 @@ from dpvb.guards.errors import ParameterError, check_choice, check_integer, chec
 
 NeighboringRelation = Literal["add_or_remove_one", "replace_one"]
 Sampler = Literal["poisson", "fixed_size", "full_batch"]
-RELATIONS: tuple[str, ...] = get_args(NeighboringRelation)
+RELATIONS: tuple[NeighboringRelation, ...] = get_args(NeighboringRelation)
 SAMPLERS: tuple[str, ...] = get_args(Sampler)
 
 MIN_NOISE_MULTIPLIER = 1e-9

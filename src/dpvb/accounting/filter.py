@@ -73,13 +73,14 @@ from __future__ import annotations
 
 import math
 import operator
-from bisect import bisect_left
+import sys
 from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from functools import lru_cache
 
 import mpmath
 import numpy as np
+from scipy.optimize import brentq
 
 from dpvb.accounting import covering, gaussian
 from dpvb.accounting.calibration import least_scale_and_slope
@@ -119,6 +120,9 @@ ORDERS: tuple[float, ...] = (
 _OF_GAUSSIANS, _LEFT_OUT = Decimal("0.75"), Decimal("0.1")
 # Digits of a profile; the number is rounded up to the ninth place.
 _DIGITS = 60
+# Beyond this difference of log delta floating point decides: a hundred times the error of `gaussian.log_delta`, which
+# is below 1e-12 (`test_the_log_of_delta_of_a_gaussian_is_exact`).
+_TIE = 1e-10
 # Relative error of a curve, which rounding must cover.
 _SAFETY = 1e-9
 _TIGHT_ENOUGH = 0.998
@@ -202,21 +206,37 @@ def gaussian_units(total: int, left_out: int, delta: float) -> int:
         return SATURATED
     if not 0 < total < SATURATED:
         return min(total, SATURATED)
-    near = gaussian.epsilon(math.sqrt(2 * total * UNIT / ORDERS[-1]), float(_OF_GAUSSIANS) * delta) / UNIT
+    mu, target = math.sqrt(2 * total * UNIT / ORDERS[-1]), math.log(_OF_GAUSSIANS) + math.log(delta)
+
+    def excess(a: float) -> float:
+        return gaussian.log_delta(mu, a) - target
 
     def keeps(units: int) -> bool:
-        """Whether delta at so much epsilon is within the share, in decimal digits that are the same everywhere."""
+        """Whether delta at this epsilon is within the share: in floating point, or at ties in decimal digits."""
+        a = units * UNIT / mu - mu / 2
+        difference = excess(a)
+        # Rounding moves a by less than 4 units in the last place of its terms, and log delta by |a| + 1 times as much.
+        rounding = (abs(a) + 1) * 4 * sys.float_info.epsilon * (units * UNIT / mu + mu / 2)
+        if abs(difference) > _TIE + rounding:
+            return difference < 0
         with mpmath.workdps(_DIGITS):
             m = mpmath.sqrt(mpmath.mpf(2 * total) / int(ORDERS[-1]) / 10**9)
             epsilon = mpmath.mpf(units) / 10**9
             tail = mpmath.ncdf(m / 2 - epsilon / m) - mpmath.exp(epsilon) * mpmath.ncdf(-m / 2 - epsilon / m)
             return bool(tail <= mpmath.mpf(delta) * 3 / 4)
 
-    # Floating point gives a place to look at; what is found there does not depend on it.
-    low, high = max(0, math.floor(near * (1 - _SAFETY)) - 2), math.ceil(near * (1 + _SAFETY)) + 2
-    while not keeps(high):
-        low, high = high, 2 * high
-    return low + bisect_left(range(low, high), True, key=keeps)
+    # The search starts at a root in floating point; its result does not depend on the start.
+    low, units = -mu / 2, 0
+    high = max(low + 1, 1.0)
+    while excess(high) > 0:
+        high *= 2
+    if excess(low) > 0:
+        units = math.ceil(mu * (brentq(excess, low, high) + mu / 2) / UNIT)
+    while units > 0 and keeps(units - 1):
+        units -= 1
+    while not keeps(units):
+        units += 1
+    return units
 
 
 def favoured_order(cost: Sequence[int], *, epsilon: int, delta: float) -> int:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.accounting.answers import check_delta
+from dpvb.accounting.answers import check_delta, rounded_down, rounded_up
 from dpvb.accounting.events import Event, added_delta, check_plan, check_relation
 from dpvb.guards.errors import PrivacyError, check_number
 
@@ -57,9 +57,10 @@ class SecondOpinion:
             return f"no second opinion: {self.reason}"
         if self.upper == math.inf:
             return (
-                f"dp-accounting finds epsilon to be at least {self.lower:.4g}, and has no upper bound for such releases"
+                f"dp-accounting finds epsilon to be at least {rounded_down(self.lower)}, and has no upper bound for "
+                "such releases"
             )
-        return f"dp-accounting finds epsilon between {self.lower:.4g} and {self.upper:.4g}"
+        return f"dp-accounting finds epsilon between {rounded_down(self.lower)} and {rounded_up(self.upper)}"
 
 
 def second_opinion(

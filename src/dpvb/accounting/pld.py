@@ -49,7 +49,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 
 
 @dataclass(frozen=True)
-class _Step:
+class _DiscretisedLoss:
     """Discretised loss of one step: log masses at the losses (start + i) h, and mass at infinity."""
 
     start: int
@@ -141,7 +141,7 @@ def profile(pairs: Sequence[Pair], epsilon_g: Vector, smallest: float) -> Vector
             h *= error.factor * 1.05
 
 
-def _profile(steps: Sequence[_Step], h: float, epsilon_g: Vector) -> Vector:
+def _profile(steps: Sequence[_DiscretisedLoss], h: float, epsilon_g: Vector) -> Vector:
     """Delta in one direction; every tilt bounds it from above, and each is sharp around another epsilon."""
     steepest = _best_tilt(steps, h, lambda theta, log_moment: log_moment - theta * float(epsilon_g[-1]))
     least: Vector = np.minimum.reduce([_compose(steps, h, part * steepest).deltas(epsilon_g) for part in _TILTS])
@@ -343,7 +343,7 @@ def _inverse_loss(pair: Pair, loss: Vector) -> Vector:
     return np.where(loss < 30, near, far) / mu + mu / 2
 
 
-def _discretise(pair: Pair, h: float, reach: float) -> tuple[_Step, _Step]:
+def _discretise(pair: Pair, h: float, reach: float) -> tuple[_DiscretisedLoss, _DiscretisedLoss]:
     """Connect the dots of one step on the grid h; returns both directions, P against Q and Q against P."""
     low, high = _span(pair, reach)
     ends = _loss(pair, np.array([low, high]))
@@ -377,13 +377,13 @@ def _discretise(pair: Pair, h: float, reach: float) -> tuple[_Step, _Step]:
             mirrored = log_mass - losses
             mirrored[0] = math.log(max(0.0, 1 - math.fsum(mass[1:]) - math.fsum(np.exp(mirrored[1:]))) + spare)
             both = np.concatenate([mirrored[::-1], log_mass[1:]])
-            step = _Step(1 - len(losses), both, spare, pair.num_steps)
+            step = _DiscretisedLoss(1 - len(losses), both, spare, pair.num_steps)
             return step, step
         reverse = (np.log(mass) - losses)[::-1].copy()
         mass[0] += spare
-        forward = _Step(start, np.log(mass), spare, pair.num_steps)
+        forward = _DiscretisedLoss(start, np.log(mass), spare, pair.num_steps)
         reverse[0] = np.logaddexp(reverse[0], math.log(spare))
-        return forward, _Step(1 - start - len(losses), reverse, spare, pair.num_steps)
+        return forward, _DiscretisedLoss(1 - start - len(losses), reverse, spare, pair.num_steps)
 
 
 def _over_directions(
@@ -431,7 +431,7 @@ def _over_directions(
             return max(values), h
 
 
-def _compose(steps: Sequence[_Step], h: float, theta: float) -> _Tail:
+def _compose(steps: Sequence[_DiscretisedLoss], h: float, theta: float) -> _Tail:
     """Return the composed loss around the tilted mean."""
     tilted = [_tilt(step, h, theta) for step in steps]
     log_moment = sum(step.num_steps * log_norm for step, (log_norm, _) in zip(steps, tilted, strict=True))
@@ -483,7 +483,7 @@ def _compose(steps: Sequence[_Step], h: float, theta: float) -> _Tail:
     )
 
 
-def _tilt(step: _Step, h: float, theta: float) -> tuple[float, Vector]:
+def _tilt(step: _DiscretisedLoss, h: float, theta: float) -> tuple[float, Vector]:
     """Return log M(theta) and the tilted probabilities of one step."""
     exponent = step.log_mass + theta * h * (step.start + np.arange(len(step.log_mass)))
     peak = float(exponent.max())
@@ -492,7 +492,7 @@ def _tilt(step: _Step, h: float, theta: float) -> tuple[float, Vector]:
     return peak + math.log(total), p / total
 
 
-def _best_tilt(steps: Sequence[_Step], h: float, objective: Callable[[float, float], float]) -> float:
+def _best_tilt(steps: Sequence[_DiscretisedLoss], h: float, objective: Callable[[float, float], float]) -> float:
     """Minimise the Chernoff objective over theta on a thinned grid; any theta is valid, a good one is accurate."""
     thinned = []
     variance = 0.0
@@ -523,7 +523,7 @@ def _best_tilt(steps: Sequence[_Step], h: float, objective: Callable[[float, flo
     return best
 
 
-def _thin(step: _Step, count: int) -> npt.NDArray[np.int64]:
+def _thin(step: _DiscretisedLoss, count: int) -> npt.NDArray[np.int64]:
     """Return first indices of groups of cells: single cells near the bulk, wider ones far from it, count a side."""
     length = len(step.log_mass)
     bulk = int(np.argmax(step.log_mass))
@@ -534,7 +534,9 @@ def _thin(step: _Step, count: int) -> npt.NDArray[np.int64]:
     return np.unique(cuts[(cuts >= 0) & (cuts < length)])
 
 
-def _window(steps: Sequence[_Step], h: float, theta: float, log_moment: float, variance: float) -> tuple[int, int]:
+def _window(
+    steps: Sequence[_DiscretisedLoss], h: float, theta: float, log_moment: float, variance: float
+) -> tuple[int, int]:
     """Return grid indices between which all but e^{-_OUTSIDE} of the tilted composed mass lies, on either side."""
     bottom = sum(step.num_steps * step.start for step in steps)
     top = sum(step.num_steps * (step.start + len(step.log_mass) - 1) for step in steps)

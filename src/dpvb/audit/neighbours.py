@@ -52,6 +52,8 @@ _WIDTHS, _SIZES, _BATCHES, _BITS, _MANY = (3, 64), (1, 2, 7, 20), 3, 56, 48
 _PARTS, _ALONE = (64, 600, 3000), 512
 #: Of the records on the edge of a decision: ways that are halved, a jump that is one, records on both sides of it.
 _WAYS, _JUMP, _BESIDE = 10, 2.0**-10, 16
+#: Numbers of a record that are shown.
+_SHOWN = 8
 _WORDS: Mapping[str, str] = {"add_or_remove_one": "add or remove", "replace_one": "replace"}
 
 
@@ -292,7 +294,7 @@ def check_largest(case: Case) -> Iterator[Check]:
                     if not same(sums, own_sums):
                         faults.append("a record adds other bits in a larger batch")
         except Exception:
-            faults.append("the computation fails on ordinary records")
+            faults.append(_failure(part, q, release, batch))
         else:
             if not is_zero(none[1]):
                 faults.append("a batch of no records adds something")
@@ -351,7 +353,7 @@ def _faults_of_bits(
         later = [_computed(case, q, release, row[None]) for row in batch] if twice else alone
     except Exception:
         if fails:
-            yield "the computation fails on ordinary records"
+            yield _failure(case, q, release, batch)
         return
     for norms, sums in ways:
         # What is no number is dropped, whatever bits it has.
@@ -362,6 +364,19 @@ def _faults_of_bits(
             yield "a record adds other bits in another batch"
     if not all(same(one, other) for (_, one), (_, other) in zip(alone, later, strict=True)):
         yield "a record adds something else when it is asked about again"
+
+
+def _failure(case: Case, q: Any, release: Release, records: Floats) -> str:
+    """Say that the computation fails, on which of some made-up records, and why."""
+    for number, record in [(0, records[:0]), *((n, row[None]) for n, row in enumerate(records, start=1))]:
+        try:
+            _computed(case, q, release, record)
+        except Exception as error:  # On made-up rows, so that it may be told.
+            values = ", ".join(f"{value:.4g}" for value in record.ravel()[:_SHOWN])
+            more = ", ..." if record.size > _SHOWN else ""
+            which = f"record {number}, [{values}{more}]" if number else "a batch of no records"
+            return f"the computation fails on ordinary records: {which}, gives {type(error).__name__}: {error}"
+    return "the computation fails on ordinary records, on several of them together"
 
 
 def _computed(
@@ -494,7 +509,8 @@ class _Recorded:
             try:
                 self._record(matrix)
             except WallError:
-                self.faults.append("the computation fails on ordinary records")
+                release = plan.releases[len(self.released)]
+                self.faults.append(_failure(case, self.qs[-1], release, matrix))
 
     def _record(self, matrix: Floats) -> None:
         model = self.case.model

@@ -9,18 +9,15 @@ from __future__ import annotations
 from dpvb.cli import (  # noqa: F401  # Each adds its commands.
     audit,
     demo,
-    docs,
     evaluate,
     federate,
     fit,
     ledger,
     look,
     plan,
-    sample,
     schema,
     show,
     synthesize,
-    vocabulary,
 )
 from dpvb.cli.root import app
 

@@ -1,22 +1,83 @@
-"""`dpvb demo`: topics of Wikipedia articles, fitted with privacy and without, side by side."""
+"""For a first try: `dpvb demo` fits topics with privacy and without, `dpvb sample` writes synthetic data.
+
+`dpvb docs` prints the pages, which are installed with the package.
+"""
 
 from __future__ import annotations
 
 import math
+import os
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import dpvb
 from dpvb.cli import files
 from dpvb.cli.root import app
-from dpvb.cli.terminal import new_console, print_table, progress_bar
+from dpvb.cli.terminal import echo, new_console, print_table, progress_bar, remark
+from dpvb.guards.errors import ParameterError
 
 if TYPE_CHECKING:
     from dpvb import LDA
     from dpvb.guards.arrays import Floats, Ints
     from dpvb.sample import Sample
+
+
+def pages() -> dict[str, Path]:
+    """Every page by its name, such as "glossary" or "how-to/priors": those of a wheel, or of the source's folder."""
+    package = Path(dpvb.__file__).parent
+    folder = next((there for there in (package / "docs", package.parents[1] / "docs") if there.is_dir()), package)
+    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.md"))}
+
+
+@app.command()
+def docs(page: Annotated[str | None, typer.Argument(help="Its name; left out: all names.")] = None) -> None:
+    """Print a page of the documentation, or the names of all.
+
+    dpvb docs how-to/tables
+    """
+    paths = pages()
+    if page is None:
+        for name, path in paths.items():
+            echo(f"{name:34} {_title(path)}")
+        remark("Next: dpvb docs NAME.")
+        return
+    asked = page.removeprefix("docs/").removesuffix(".md")
+    # The last part of a name is enough where one page alone has it.
+    able = [name for name in paths if name == asked] or [name for name in paths if name.split("/")[-1] == asked]
+    if len(able) != 1:
+        near = " or ".join(map(repr, able or get_close_matches(asked, paths, 1) or ["index"]))
+        raise ParameterError(f"PAGE must be one of those that `dpvb docs` names, such as {near}, got {page!r}.")
+    echo(paths[able[0]].read_text(encoding="utf-8").rstrip())
+
+
+def _title(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return next((line.removeprefix("# ") for line in lines if line.startswith("# ")), "")
+
+
+@app.command()
+def sample(
+    folder: Annotated[Path, typer.Argument(help="Where the files go; a new folder, or one without such files.")],
+) -> None:
+    """Write made-up data to try all of this on: notes, a table with its schema, images, visits, a word list.
+
+    They are the same at each call. Nobody is in them; the files whose names begin with public_ are for `dpvb evaluate`.
+    What is there already is never replaced.
+
+        dpvb sample first-try
+    """
+    from dpvb import sample
+
+    files.check_folder(folder, "DIR")
+    if there := [name for name in sample.NAMES if os.path.lexists(folder / name)]:
+        raise ParameterError(f"{str(folder)!r} holds {there[0]!r} already. Name a new folder.")
+    sample.write(folder)
+    remark(f"{folder}: {', '.join(sample.NAMES)}. Next: dpvb fit logistic --help, or dpvb docs, which prints pages.")
+
 
 TOPICS = 20
 #: Words on which topics are matched, and words that are printed.

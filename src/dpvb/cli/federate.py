@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from dpvb.estimators.base import Task
     from dpvb.federated.agreement import Federation
     from dpvb.federated.client import Client
-    from dpvb.federated.config import Agreement, ClientConfig
+    from dpvb.federated.config import Agreement, ClientConfig, ServerConfig
+    from dpvb.federated.transport import Remote
 
 federate = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="""Learn one model from the data of several owners, who keep them (needs the extra `flower`).
+    help="""Learn one model from the data of several owners, who keep them (needs the extra `federated`).
 
     Every party makes a key and tells the others its public half; all write the same agreement; then each starts its
     own side, in any order:
@@ -77,7 +78,7 @@ def certificate(
 
         dpvb federate certificate federation.example.org --out server.pem
     """
-    from dpvb.federated.certificates import Certificate
+    from dpvb.federated.config import Certificate
 
     chain, key, authority = Certificate.generate(host, days=days).save(out)
     echo(f"{chain}: the certificate, and {key}: its key, for the server alone; valid for {days} days.")
@@ -103,14 +104,51 @@ def server(
 
         dpvb federate server --config server.toml
     """
-    from dpvb.estimators.base import generator
     from dpvb.federated.channel import Channel
     from dpvb.federated.config import ServerConfig
+
+    settings = ServerConfig.load(config)
+
+    def listening(max_bytes: int) -> Any:
+        box = _mailbox("server").Mailbox(
+            Channel(settings.identity, settings.agreement.clients),
+            settings.agreement.clients,
+            address=settings.address,
+            tls=settings.tls,
+            patience=settings.answer_seconds,
+            max_bytes=max_bytes,
+            tell=remark,
+        )
+        remark(f"waiting for {len(box.clients)} clients at {box.address}.")
+        return box
+
+    with _stopping():
+        lead(settings, listening, overwrite=overwrite, leave=leave, quiet=quiet)
+
+
+def lead(
+    settings: ServerConfig,
+    opened: Callable[[int], AbstractContextManager[Remote]],
+    *,
+    overwrite: bool = False,
+    leave: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Run the schedule over a transport to the clients, and write the model.
+
+    Args:
+        settings: the server's own file.
+        opened: opens the transport; gets the most bytes that an answer can have.
+        overwrite, leave, quiet: as on the command line.
+
+    Raises:
+        DpvbError: if no model can be learnt; what was charged stays charged.
+    """
+    from dpvb.estimators.base import generator
     from dpvb.federated.record import Recorded
     from dpvb.federated.server import Server
     from dpvb.guards.blas import one_blas_thread
 
-    settings = ServerConfig.load(config)
     agreement = settings.agreement
     if leave and settings.folder is None:
         raise ParameterError("--leave is for a run on record, and the server's file names no folder for one.")
@@ -118,26 +156,27 @@ def server(
     task, federation = _agreed(agreement, _no_rows(agreement))
     model, patience = agreement.estimator(), settings.answer_seconds
 
-    def gather() -> None:
-        remark(f"waiting for {len(agreement.clients)} clients at {link.address}.")
-        if missing := link.wait(settings.join_seconds):
+    def gather(names: Collection[str]) -> None:
+        if missing := link.wait(settings.join_seconds, names):
             remark(f"{', '.join(missing)} did not come within {settings.join_seconds:g} s.")
 
+    def part(link: Remote) -> None:
+        """Wait for the clients that are on their way back, to tell them that the run is over."""
+        if names := link.unheard():
+            remark(
+                f"the run is over, and {', '.join(names)} has not heard of that: waiting for {patience:g} s at most. "
+                "Ctrl-C ends the waiting."
+            )
+        while link.unheard():
+            link.poll(1.0)
+
     with (
-        _stopping(),
-        _flower("superlink").SuperLink(
-            Channel(settings.identity, agreement.clients),
-            agreement.clients,
-            address=settings.address,
-            tls=settings.tls,
-            patience=patience,
-            tell=remark,
-        ) as link,
+        opened(_most_bytes(task)) as link,
         nullcontext() if settings.folder is None else Recorded(link, settings.folder, gather) as record,
         progress_bar(agreement.epsilon, agreement.delta, quiet=quiet, label="federation") as tell,
     ):
         if record is None or leave:
-            gather()
+            gather(link.clients)
         elif record.continues:
             remark(f"going on with the run in {settings.folder}.")
 
@@ -149,19 +188,33 @@ def server(
                 prepared(link).dismiss(record.offer, "the server has given it up")
             record.end()
             remark("the run was given up; what was charged stays charged.")
-            return
+            return part(link)
 
-        with nullcontext() if record is None else record.until_over():
-            run = prepared(record or link)
-            seed = record.seed if record is not None and model.random_state is None else model.random_state
-            q = run.run(generator("random_state", seed), tell)
-            model.promise(run.statement(task.public), task.notes)
-            with one_blas_thread():
-                model.take(task, q)
-            model.save(settings.out, overwrite=True)
-    echo(str(model.privacy_))
-    log.write("statement", message=model.privacy_.brief)
-    remark(f"{settings.out}: {agreement.kind}, {spent(model)} for each client. Next: dpvb show {settings.out}")
+        try:
+            with nullcontext() if record is None else record.until_over():
+                run = prepared(record or link)
+                seed = record.seed if record is not None and model.random_state is None else model.random_state
+                q = run.run(generator("random_state", seed), tell)
+                model.promise(run.statement(task.public), task.notes)
+                with one_blas_thread():
+                    model.take(task, q)
+                model.save(settings.out, overwrite=True)
+        except FederationError:
+            part(link)
+            raise
+        echo(str(model.privacy_))
+        log.write("statement", message=model.privacy_.brief)
+        remark(f"{settings.out}: {agreement.kind}, {spent(model)} for each client. Next: dpvb show {settings.out}")
+        return part(link)
+
+
+def _most_bytes(task: Task) -> int:
+    """The most bytes of an answer to a server: the largest release, or the multipliers of all of them, and words."""
+    import math
+
+    sums = (sum(math.prod(block.packed_shape) for block in one.blocks.values()) for one in task.relative)
+    # A sum has eight bytes, a multiplier 32 characters in the header of a message, a sentence at most 2^12 characters.
+    return 8 * max(sums) + 32 * len(task.relative) + 2**16
 
 
 @federate.command()
@@ -180,45 +233,58 @@ def client(
         dpvb federate client --config north.toml
     """
     from dpvb.federated.channel import Channel
-    from dpvb.federated.client import Client
     from dpvb.federated.config import ClientConfig
-    from dpvb.runs.run import opened
 
     settings = ClientConfig.load(config)
     agreement = settings.agreement
+    with _stopping(), owner(settings) as party:
+        over = party.is_over  # Not by --leave: then another run is waited for.
+        if leave:
+            party.leave()
+        talk = _Talk(party)
+        try:
+            _mailbox("client").serve(
+                Channel(settings.identity, {agreement.server: agreement.server_key}),
+                agreement.server,
+                talk.answer,
+                address=settings.address,
+                certificate=settings.certificate,
+                patience=lambda: 0.0 if over and party.is_over else settings.server_seconds,
+                ended=lambda: talk.ended,
+                tell=remark,
+            )
+        except FederationError:
+            if not (over and party.is_over):
+                raise
+            remark(f"the run in {settings.folder} is over, and no server is in reach. For another run start it first.")
+        if talk.refusal:
+            raise FederationError(f"this client does not take part: {talk.refusal}")
+        echo(str(party.statement))
+        log.write("statement", message=party.statement.brief)
+
+
+def owner(settings: ClientConfig) -> Client:
+    """One owner's side, from the owner's own file: its rows, its ledger and its folder.
+
+    Raises:
+        DpvbError: if a file cannot be used.
+    """
+    from dpvb.federated.client import Client
+    from dpvb.runs.run import opened
+
     if settings.ledger is not None and settings.dataset is not None:
         with opened(settings.ledger) as account:
             account.remaining(settings.dataset)  # What is not registered is said before anybody waits.
-    task, federation = _agreed(agreement, _rows(settings))
-    with (
-        _stopping(),
-        Client(
-            settings.identity.name,
-            task,
-            federation,
-            identity=settings.identity,
-            ledger=settings.ledger,
-            dataset=settings.dataset,
-            folder=settings.folder,
-        ) as owner,
-    ):
-        if leave:
-            owner.leave()
-        talk = _Talk(owner)
-        _flower("supernode").serve(
-            Channel(settings.identity, {agreement.server: agreement.server_key}),
-            agreement.server,
-            talk.answer,
-            address=settings.address,
-            certificate=settings.certificate,
-            patience=settings.server_seconds,
-            ended=lambda: talk.ended,
-            tell=remark,
-        )
-        if talk.refusal:
-            raise FederationError(f"this client does not take part: {talk.refusal}")
-        echo(str(owner.statement))
-        log.write("statement", message=owner.statement.brief)
+    task, federation = _agreed(settings.agreement, _rows(settings))
+    return Client(
+        settings.identity.name,
+        task,
+        federation,
+        identity=settings.identity,
+        ledger=settings.ledger,
+        dataset=settings.dataset,
+        folder=settings.folder,
+    )
 
 
 class _Talk:
@@ -239,22 +305,26 @@ class _Talk:
                 remark("the server's offer is accepted: it is what this client's own files say.")
             case messages.Farewell():
                 self.ended = True
-                remark(f"the run is over: {getattr(messages.decode(data), 'reason', '')}.")
+                remark(f"the run is over: {getattr(_message(data), 'reason', '')}.")
             case messages.Refusal(reason=reason):
-                if _is_offer(data):
-                    self.ended, self.refusal = True, reason
-                else:
-                    remark(f"refused: {reason}")
+                match _message(data):
+                    case messages.Offer():
+                        self.ended, self.refusal = True, reason
+                    case messages.Farewell(reason=over):
+                        self.ended, self.refusal = True, f"the server has ended another run: {over}"
+                    case _:
+                        remark(f"refused: {reason}")
         return reply
 
 
-def _is_offer(data: bytes) -> bool:
+def _message(data: bytes) -> Any:
+    """A message that needs no classes to be read; None for any other."""
     from dpvb.federated import messages
 
     try:
-        return isinstance(messages.decode(data), messages.Offer)
+        return messages.decode(data)
     except FederationError:
-        return False
+        return None
 
 
 def _agreed(agreement: Agreement, data: Mapping[str, Any]) -> tuple[Task, Federation]:
@@ -346,17 +416,17 @@ def _schema(agreement: Agreement) -> Any:
     return schema
 
 
-def _flower(end: str) -> Any:
-    """The module of one end of Flower."""
+def _mailbox(end: str) -> Any:
+    """The module of one end of the mailbox."""
     from importlib import import_module
 
     try:
-        return import_module(f"dpvb.federated.flower.{end}")
+        return import_module(f"dpvb.federated.mailbox_{end}")
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("dpvb"):
             raise
         raise ParameterError(
-            "a federated run needs Flower: pip install '.[flower]' in dpvb's source folder."
+            "a federated run needs the extra: pip install '.[federated]' in dpvb's source folder."
         ) from error
 
 

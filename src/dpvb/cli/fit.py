@@ -3,13 +3,22 @@
 Parameters become options: their types are the class's annotations, their help is the `Args:` of its docstrings. How
 files are read hangs on what the class reads. Classes are imported when one of their commands is asked for; the list of
 all commands is read from the text of the classes.
+
+`dpvb fit NAME --rehearse`: the same call on made-up rows, which reads no private row and spends nothing.
+
+How a fit was called is kept beside its run, and read again by `dpvb resume`. The call lies in the run's folder. Whoever
+could write it could have this user's rows fitted and files replaced, so it is believed only where nobody else could,
+only for a run that was begun and is charged to a ledger, and it is shown.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Container, Iterator, Sequence
+import json
+import math
+import time
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import MISSING, fields, is_dataclass, replace
@@ -23,16 +32,206 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import typer
 from typer.core import TyperCommand
 
-from dpvb.cli import files, log, options, rehearsal, resumption
+from dpvb.cli import files, log, options
 from dpvb.cli.reading import READINGS, read
 from dpvb.cli.root import Commands, app
-from dpvb.cli.terminal import progress_bar, remark, spent
+from dpvb.cli.terminal import echo, progress_bar, remark, spent
 from dpvb.guards.errors import CheckpointError, ParameterError
-from dpvb.guards.strangers import imported
+from dpvb.guards.own import check_own_folder, read_own, write_own
+from dpvb.guards.strangers import imported, parsed_json, printable
+from dpvb.ledger.address import HIDDEN, Address, without_password
 
 if TYPE_CHECKING:
     from dpvb import Model
+    from dpvb.core.plan import Plan
     from dpvb.estimators.base import PrivateEstimator
+    from dpvb.runs.run import Run
+
+
+_MARK = "REHEARSAL on made-up rows: what follows says nothing about anybody.\n"
+
+
+def rehearse_fit(model: PrivateEstimator, given: Mapping[str, Any], run: Run, *, quiet: bool) -> None:
+    """Fit made-up rows, print what a fit would show, how long it took, and what the fit will cost."""
+    from dpvb.estimators.synthetic_rows import NUM_ROWS
+
+    columns = _declared(str(model.reads), given)
+    plans: list[Plan] = []
+    start = time.perf_counter()
+    with progress_bar(model.epsilon, model.delta, quiet=quiet, label="rehearsal") as tell:
+
+        def told(step: int, plan: Plan) -> None:
+            plans[:] = [plan]
+            tell(step, plan)
+
+        fitted: Any = model.rehearse(**columns, run=replace(run, progress=told))
+    seconds = time.perf_counter() - start
+    if getattr(fitted, "coef_std_", None) is not None:
+        echo(_MARK)
+        echo(fitted.summary())
+    number = model.num_examples or NUM_ROWS
+    remark(
+        f"rehearsal: {number:,} made-up {fitted.privacy_.unit}s took {seconds:.1f} s on this machine (--num-examples, "
+        "a public number, makes up as many). No row was read, nothing was spent or written."
+    )
+    if not Path(given["data"]).exists():
+        remark(f"{given['data']}: there is no such file, so that the fit will be refused.")
+    remark(f"The fit itself: {spent(fitted)}.")
+    if run.ledger is not None and math.isfinite(model.epsilon):
+        from dpvb.runs.run import opened
+
+        with opened(run.ledger) as ledger:
+            remark(f"The ledger: {ledger.quote(plans[0], dataset=run.dataset)}")
+
+
+def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a call says of the columns, without a look at the data; of a matrix its header says how many there are."""
+    from dpvb.data import Schema, check_vocabulary
+    from dpvb.data.documents.vocabulary import PRIVATE
+
+    if form == "documents":
+        if str(given["vocabulary"]) == PRIVATE:
+            return {"grouped": given["group_column"] is not None}
+        if given["vocabulary"] is None and given["width"] is None:
+            raise ParameterError(
+                "--rehearse opens no documents and needs the columns: --vocabulary, or --width, the number of words."
+            )
+        words = None if given["vocabulary"] is None else check_vocabulary(given["vocabulary"])
+        return {"vocabulary": words, "width": given["width"], "grouped": given["group_column"] is not None}
+    if form == "sequences":
+        return {"grouped": True}
+    if given.get("schema") is not None:
+        return {"schema": Schema.load(given["schema"])}
+    if form == "labelled" and given["vocabulary"] is not None:
+        return {"vocabulary": check_vocabulary(given["vocabulary"])}
+    if form in ("table", "labelled"):
+        raise ParameterError("--rehearse needs what the fit needs: --schema.")
+    if form == "rows" and given["target"] is None:
+        raise ParameterError("--rehearse needs what the fit needs: --schema for a table, or --target for a matrix.")
+    return {"width": files.matrix_width(Path(given["data"])), "grouped": given["group"] is not None}
+
+
+_CALL = "command.json"
+
+
+def remember(folder: Path, command: str, given: Mapping[str, Any]) -> None:
+    """Leave a fit's call in its checkpoint, names of files and public parameters; that of a run that began stays.
+
+    Raises:
+        CheckpointError: if the folder cannot hold a checkpoint, or others can write it.
+        ParameterError: for a number that is not finite.
+    """
+    from dpvb.runs.checkpoint import Checkpoint
+
+    plain = {name: _lasting(value) if isinstance(value, Path) else value for name, value in given.items()}
+    if plain["ledger"] is not None:
+        plain["ledger"] = without_password(plain["ledger"])
+        if "://" not in plain["ledger"]:
+            plain["ledger"] = str(Path(plain["ledger"]).absolute())
+    try:
+        text = json.dumps({"command": command, "given": plain}, indent=1, allow_nan=False)
+    except ValueError as error:
+        raise ParameterError("a fit with checkpoint= takes finite numbers: without privacy none is needed.") from error
+    if Checkpoint(folder).manifest() is None:
+        try:
+            write_own(folder / _CALL, text.encode())
+        except OSError as error:
+            raise CheckpointError(f"{folder}: cannot hold a checkpoint ({error.strerror}).") from error
+
+
+def _lasting(path: Path) -> str:
+    """A path from everywhere; the name of a word list, or of the words that are found, is one already."""
+    from dpvb.data.documents import word_lists
+    from dpvb.data.documents.vocabulary import PRIVATE
+
+    return str(path if word_lists.is_name(path) or str(path) == PRIVATE else path.absolute())
+
+
+def kept(folder: Path) -> tuple[str, dict[str, Any]]:
+    """The command and the values that a folder keeps.
+
+    Raises:
+        CheckpointError: if there are none, or somebody else could have written them.
+    """
+    try:
+        check_own_folder(folder)
+        call = parsed_json(read_own(folder / _CALL, secret=False))
+        return str(call["command"]), dict(call["given"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{folder}: holds no call of `dpvb fit`. A fit from Python goes on with the same call of fit."
+        ) from error
+
+
+def check_run(folder: Path, call: Mapping[str, Any]) -> None:
+    """Refuse a call that belongs to no run in its folder; the run itself compares ledger, plan and parameters.
+
+    Raises:
+        CheckpointError: naming what is missing or damaged.
+    """
+    from dpvb.runs.checkpoint import Checkpoint
+
+    run = Checkpoint(folder).manifest()
+    if run is None:
+        raise CheckpointError(f"{folder}: no run was begun here, so nothing was spent. Call `dpvb fit` again.")
+    if call["ledger"] is None or call["dataset"] is None:
+        raise CheckpointError(f"{folder}: its call names no ledger and data set, and a run that is kept has both.")
+    if call["ledger"].endswith(f"://{HIDDEN}"):
+        raise CheckpointError(f"{folder}: the address of its ledger could not be kept. Give it: --ledger.")
+    if run["dataset"] != call["dataset"]:
+        raise CheckpointError(f"{folder}: its call is of another data set than its run. Call `dpvb fit` again.")
+
+
+def arguments(folder: Path, callback: Callable[..., None], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a file as a command takes them; an option that an earlier version had not is left to its default.
+
+    Raises:
+        CheckpointError: if one is missing, unknown, or of another type than the command's.
+    """
+    parameters = inspect.signature(callback).parameters
+    needed = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
+    if odd := sorted((needed - given.keys()) | (given.keys() - parameters.keys())):
+        raise CheckpointError(f"{folder}: its call has not the parameters of this version: {', '.join(odd)}.")
+    values = {name: parameter.default for name, parameter in parameters.items()}
+    for name in given:
+        try:
+            values[name] = _argument(parameters[name].annotation, given[name])
+        except (TypeError, OverflowError) as error:
+            raise CheckpointError(f"{folder}: {name} of its call is of another type than the command's.") from error
+    return values
+
+
+def _argument(hint: Any, value: Any) -> Any:
+    """A JSON value as the type that a command asks for.
+
+    Raises:
+        TypeError, OverflowError: if it is none.
+    """
+    if get_origin(hint) is Annotated:
+        return _argument(get_args(hint)[0], value)
+    for kind in get_args(hint) if isinstance(hint, UnionType) else (hint,):
+        if kind is NoneType and value is None:
+            return None
+        if kind is Path and type(value) is str and "\0" not in value:
+            return Path(value)
+        if kind is float and type(value) in (int, float):
+            return float(value)
+        if get_origin(kind) is tuple and type(value) is list and len(value) == len(get_args(kind)):
+            return tuple(map(_argument, get_args(kind), value))
+        if kind is not NoneType and type(value) is kind:
+            return value
+    raise TypeError
+
+
+def shown(callback: Callable[..., None], call: Mapping[str, Any]) -> str:
+    """What a call says beside the defaults, for a terminal."""
+    defaults = {name: parameter.default for name, parameter in inspect.signature(callback).parameters.items()}
+    given = {name: value for name, value in call.items() if value != defaults[name]} | {
+        "ledger": Address(call["ledger"])
+    }
+    words = (f"{name}={str(value) if isinstance(value, Path) else value!r}" for name, value in given.items())
+    return printable(", ".join(words))
+
 
 # What every example says itself.
 _BUDGET = ("epsilon", "delta")
@@ -50,8 +249,19 @@ class Kinds(Commands):
         return list(kinds())
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        """A kind's command; None for another name."""
+        """A kind's command; None for another name. Underscores may stand for hyphens, as files write kinds."""
+        name = name if ":" in name else name.replace("_", "-")
         return _command(name) if name in kinds() or ":" in name else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command of a call.
+
+        Raises:
+            ParameterError: for a name of no kind; it lists all kinds.
+        """
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise ParameterError(f"There is no kind of model {args[0]!r}. The kinds are: {', '.join(summaries())}.")
+        return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, for which no kind is imported."""
@@ -174,7 +384,9 @@ def fitting(name: str) -> Callable[..., None]:
 
     def command(
         *,
-        out: Annotated[Path, typer.Option(help="The model file to write.")],
+        out: Annotated[
+            Path | None, typer.Option(help="The model file to write; needed unless --rehearse is given.")
+        ] = None,
         overwrite: options.Overwrite = False,
         quiet: options.Quiet = False,
         rehearse: Annotated[
@@ -189,8 +401,11 @@ def fitting(name: str) -> Callable[..., None]:
     ) -> None:
         if given["checkpoint"] is not None and not rehearse:
             call = {**given, "out": out, "overwrite": overwrite, "quiet": quiet}
-            resumption.remember(given["checkpoint"], f"fit_{name}", call)
-        files.check_target(out, overwrite)
+            remember(given["checkpoint"], f"fit_{name}", call)
+        if out is not None:
+            files.check_target(out, overwrite)
+        elif not rehearse:
+            raise ParameterError("--out must name the model file to write: only --rehearse writes none.")
         parameters = inspect.signature(kind).parameters
         values = {name: value_of(name, value, hints[name]) for name, value in given.items() if name in parameters}
         if parts:
@@ -199,8 +414,9 @@ def fitting(name: str) -> Callable[..., None]:
         model = kind(**values)
         run = Run(**{name: value for name, value in given.items() if name in of_the_run})
         if rehearse:
-            rehearsal.rehearse(model, given, run, quiet=quiet)
+            rehearse_fit(model, given, run, quiet=quiet)
             return
+        assert out is not None
         if kind.reads == "sequences":  # A mistake of the columns is one before a file is opened.
             given["columns"] = model.named_columns
         with _told_of_stops(model, out, given["checkpoint"]):
@@ -358,7 +574,7 @@ def resume(
 
         dpvb resume notes.run
     """
-    command, given = resumption.kept(checkpoint)
+    command, given = kept(checkpoint)
     name = command.removeprefix("fit_")
     if name not in kinds() and ":" not in name:
         raise CheckpointError(f"{checkpoint}: its call is of {command!r}, which this version does not know.")
@@ -372,8 +588,8 @@ def resume(
     # A way to go on that earlier versions had is left to this one's default.
     usual = inspect.signature(callback).parameters["resume"].default
     given |= {"resume": "read" if read or given.get("resume") == "read" else usual}
-    call = resumption.arguments(checkpoint, callback, given)
-    resumption.check_run(checkpoint, call)
+    call = arguments(checkpoint, callback, given)
+    check_run(checkpoint, call)
     files.check_target(call["out"], overwrite)
-    remark(f"going on with `fit {name}` of {resumption.shown(callback, call)}")
+    remark(f"going on with `fit {name}` of {shown(callback, call)}")
     callback(**call)

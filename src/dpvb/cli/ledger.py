@@ -141,13 +141,13 @@ def show(
 
         dpvb ledger show budget.db
     """
-    from dpvb import Ledger
+    from dpvb import Ledger, accounting
 
     with working("accounting"), Ledger(path, read_only=True) as budget:
         names = [one.name for one in budget.datasets()] if name is None else [name]
         left = {one: budget.remaining(one) for one in names}  # Of an unknown name it says which there are.
         facts = [
-            one.to_dict() | vars(left[one.name]) | {"looks": [note.created for note in budget.looks(one.name)]}
+            one.to_dict() | left[one.name].to_dict() | {"looks": [note.created for note in budget.looks(one.name)]}
             for one in budget.datasets()
             if one.name in left
         ]
@@ -162,7 +162,9 @@ def show(
                 one["name"] if one["part_of"] is None else f"{one['name']} (of {one['part_of']})",
                 one["unit"],
                 f"{one['delta']:g}",
-                *(f"{one[key]:.5g}" for key in ("cap_epsilon", "spent_adaptive", "spent_if_fixed", "epsilon")),
+                f"{one['cap_epsilon']:g}",
+                *(accounting.rounded_up(one[key]) for key in ("spent_adaptive", "spent_if_fixed")),
+                accounting.rounded_down(one["epsilon"]),
                 str(one["num_charges"]),
                 "" if one["num_more"] is None else str(one["num_more"]),
             ]
@@ -232,7 +234,9 @@ def quote(
             )
         answer = budget.quote([accounting.Event(noise_multiplier=noise_multiplier or 0.0, **shape)], dataset=name)
     if as_json:
-        print_json({**vars(answer), "noise_multiplier": noise_multiplier, "noise_scale": _finite(answer.noise_scale)})
+        print_json(
+            {**answer.to_dict(), "noise_multiplier": noise_multiplier, "noise_scale": _finite(answer.noise_scale)}
+        )
     else:
         echo(f"noise multiplier {noise_multiplier:.6g}: {answer}")
 

@@ -18,7 +18,7 @@ import typer
 
 from dpvb.guards import strangers
 from dpvb.guards.errors import ParameterError, reason_of
-from dpvb.version import __version__
+from dpvb.guards.version import __version__
 
 # The open file of this process's command; None: there is none.
 _file: int | None = None

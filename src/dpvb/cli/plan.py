@@ -38,6 +38,7 @@ class _Plans(Kinds):
     def get_command(self, ctx: Any, name: str) -> Any:
         if not name:  # An error of its own, which says its own options.
             return self
+        name = name.replace("_", "-")
         return _command(name) if name in kinds() else None
 
 
@@ -184,23 +185,27 @@ def of_releases(
         print_json(facts)
         return
     if math.isfinite(spent):
-        echo(f"epsilon = {spent:.5g}. {attack(accounting.belief(spent), power, 'unit', delta)}")
+        echo(f"epsilon = {accounting.rounded_up(spent)}. {attack(accounting.belief(spent), power, 'unit', delta)}")
     echo(
         f"noise multiplier {noise:.6g}: {num_steps} releases ({sampler}, sampling probability {rate:.6g}, "
-        f"{neighboring_relation}) cost epsilon = {spent:.5g} at delta = {delta:g}. The noise of the average over all "
-        f"releases, over the clip norm, is {averaged:.4g}."
+        f"{neighboring_relation}) cost epsilon = {accounting.rounded_up(spent)} at delta = {delta:g}. The noise of the "
+        f"average over all releases, over the clip norm, is {averaged:.4g}."
     )
     print_table(
         "The same releases at other values of delta, all at once",
         ["delta", "epsilon"],
-        [[f"{d:g}", f"{e:.5g}"] for d, e in curve],
+        [[f"{d:g}", accounting.rounded_up(e)] for d, e in curve],
     )
     if methods:
         print_table(
             f"The same releases by every method, at delta = {delta:g}",
             ["method", "epsilon", ""],
             [
-                [name, "-" if value is None else f"{value:.5g}", _remark(name, value, accounting.UNPROVEN_METHODS)]
+                [
+                    name,
+                    "-" if value is None else accounting.rounded_up(value),
+                    _remark(name, value, accounting.UNPROVEN_METHODS),
+                ]
                 for name, value in by_method.items()
             ],
         )

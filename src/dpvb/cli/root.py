@@ -18,7 +18,7 @@ from dpvb.cli import log
 from dpvb.cli.terminal import echo, remark
 from dpvb.guards.errors import DpvbError, DpvbWarning, reason_of
 from dpvb.guards.imports import import_own
-from dpvb.version import __version__
+from dpvb.guards.version import __version__
 
 # As a shell says it of a program that Ctrl-C has stopped, and of one whose output nobody reads any more.
 _STOPPED, _UNREAD = 128 + 2, 128 + 13
@@ -86,7 +86,7 @@ class Commands(TyperGroup):
         known = [] if command is None else [p for p in command.params if p.param_type_name == "option"]
         word = {parameter.name: parameter.opts[0] for parameter in known}
         names = "|".join(map(str, word)) or "(?!)"
-        argument = rf"(?<![\w.(])(?P<argument>{names})=(?=[\s,.:;)]|$)"
+        argument = rf"(?<![\w.(])(?P<argument>{names})=(?=[\s,:;)]|\.(?!\.)|$)"
         subject = rf"^(?P<subject>{names})(?= must | needs | = )"
         message = re.sub(rf"(?<![\w.(])({names})='", lambda match: f"{word[match[1]]} '", message)
         return re.sub(f"{argument}|{subject}", lambda match: word[match["argument"] or match["subject"]], message)

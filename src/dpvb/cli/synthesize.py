@@ -41,7 +41,7 @@ def synthesize(
     seed: Annotated[int | None, typer.Option(help="Seed of the public draws only.")] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Write synthetic rows, and the privacy statement beside them as OUT.json.
+    """Write synthetic rows, and the privacy statement beside them as OUT-statement.json.
 
     From a model, any number of rows costs nothing. They are never compared with the private ones.
 
@@ -63,9 +63,10 @@ def synthesize(
             raise ParameterError(f"{word} must end in {suffix}, got {path.name!r}.")
     number = 0 if tables is None else check_integer("--tables", tables, low=2, high=10**4)
     targets = [out.with_name(f"{out.stem}-{place}.csv") for place in range(1, number + 1)] or [out]
-    said = out.with_suffix(".json")
-    for path in (*targets, said):
+    said = out.with_name(f"{out.stem}-statement.json")
+    for path in targets:
         files.check_target(path, overwrite)
+    files.check_target(said, overwrite, "The privacy statement, which --out writes beside the rows,")
     if fidelity is not None:
         files.check_target(fidelity, overwrite, "--fidelity")
     if data.suffix.lower() != ".dpvb":
@@ -110,7 +111,7 @@ def _fitted(context: typer.Context, table: Path, model: Path, seed: int | None, 
     """Fit a table by `dpvb fit mixture`, whose options are those of this call that are left over."""
     if str(table).startswith("-"):
         raise ParameterError(f"the table or the model comes first: dpvb synthesize FILE --rows N ..., got {table}.")
-    files.check_target(model, overwrite)
+    files.check_target(model, overwrite, "The fitted model, which --out writes beside the rows,")
     call = ["mixture", str(table), *context.args, "--out", str(model), *["--overwrite"] * overwrite]
     call += [] if seed is None else ["--seed", str(seed)]
     root: Any = context.find_root()

@@ -67,11 +67,13 @@ def print_json(facts: Any, *, ensure_ascii: bool = True) -> None:
 
 def spent(model: Any) -> str:
     """What the fit of an estimator has spent, and what it counted, in words."""
+    from dpvb.accounting.answers import rounded_up
+
     if not math.isfinite(model.epsilon):
         return "public data, no privacy claimed" if model.privacy_.published else "NO PRIVACY"
     statement = model.privacy_
     counted = "" if statement.counts is None or statement.rehearsal else f"; {statement.counts.say(statement.unit)}"
-    return f"epsilon = {statement.epsilon:.4g} at delta = {model.delta:g}{counted}"
+    return f"epsilon = {rounded_up(statement.epsilon)} at delta = {model.delta:g}{counted}"
 
 
 def remark(text: str, *, level: str = "info") -> None:
@@ -101,6 +103,8 @@ def progress_bar(
     task = bar.add_task(label, total=None, spent="")
     spending: Callable[[int], float] | None = None
 
+    from dpvb.accounting.answers import rounded_up
+
     def tell(step: int, plan: Plan) -> None:
         nonlocal spending
         log.write("step", step=step, of=len(plan))
@@ -110,7 +114,9 @@ def progress_bar(
             spending = spent_so_far(plan, epsilon, delta)
             waiting.stop()
             bar.start()
-        so_far = f"epsilon spent {spending(step):.3g} of {epsilon:.3g}" if math.isfinite(epsilon) else "no privacy"
+        so_far = (
+            f"epsilon spent {rounded_up(spending(step))} of {epsilon:g}" if math.isfinite(epsilon) else "no privacy"
+        )
         bar.update(task, total=len(plan), completed=step, spent=so_far)
 
     try:

@@ -11,10 +11,10 @@ import numpy as np
 from dpvb.cluster.engine import Engine, PartMissing, Task, map_reduce
 from dpvb.core.clipped_sums import Spread, Work
 from dpvb.core.sampling import drawn
-from dpvb.core.source import Chunk, Source, chunks_of
+from dpvb.core.source import ChunkOfUnits, Source, chunks_of
 from dpvb.guards.arrays import Batch, Bools, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError
-from dpvb.version import __version__
+from dpvb.guards.version import __version__
 
 # Parts a process: enough that what one leaves when it dies is spread evenly.
 _PARTS_EACH = 4
@@ -71,7 +71,7 @@ class SpreadSource(Spread[Batch], Generic[Batch]):
         self._counts = [numbers[part] for part in range(self._num_parts)]
         self._starts = [sum(self._counts[:part]) for part in range(self._num_parts)]
 
-    def chunks(self) -> Iterator[Chunk[Batch]]:
+    def chunks(self) -> Iterator[ChunkOfUnits[Batch]]:
         """All units, read in this process."""
         return self._source.chunks()
 

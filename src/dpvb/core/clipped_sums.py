@@ -22,7 +22,7 @@ from dpvb.core.counting import COUNTED, SHORTENED, TOLERANCE
 from dpvb.core.forms import grouped, is_gram, nonnegative
 from dpvb.core.plan import Release
 from dpvb.core.sampling import Draw
-from dpvb.core.source import LARGEST_BATCH, Chunk, CutRows, is_shipped, num_rows, pieces
+from dpvb.core.source import LARGEST_BATCH, ChunkOfUnits, CutRows, is_shipped, num_rows, pieces
 from dpvb.guards.arrays import Batch, Bools, Ints
 
 # Norms are clipped to this share of the bound, so that rounding a product cannot reach past the bound itself.
@@ -70,7 +70,7 @@ class Work(Generic[Batch]):
 
         return self.release.mechanism.sampler.draw(bits, count)
 
-    def sums(self, chunks: Iterable[Chunk[Batch]], draw: Draw) -> dict[str, Ints]:
+    def sums(self, chunks: Iterable[ChunkOfUnits[Batch]], draw: Draw) -> dict[str, Ints]:
         """Exact integer sums of the clipped contributions of the units that are drawn.
 
         A function of the arguments alone. Sums of parts add up to the sums of the whole, bit for bit.
@@ -90,7 +90,7 @@ class Work(Generic[Batch]):
                         self._add(batch.select(np.arange(batch.num_units) == n), sums)
         return sums
 
-    def _add(self, batch: Chunk[Batch], sums: Mapping[str, Ints]) -> bool:
+    def _add(self, batch: ChunkOfUnits[Batch], sums: Mapping[str, Ints]) -> bool:
         """Add the units of a batch together, or nothing where that failed; tells which."""
         try:
             added = self._added(batch)
@@ -102,7 +102,7 @@ class Work(Generic[Batch]):
             sums[name] += total
         return True
 
-    def _added(self, batch: Chunk[Batch]) -> dict[str, Ints]:
+    def _added(self, batch: ChunkOfUnits[Batch]) -> dict[str, Ints]:
         """Clip every unit and sum, so that what the accountant relies on holds whatever q was.
 
         A unit whose norm is not a finite number adds nothing at all: NaN passes every comparison, so it is taken out
@@ -143,7 +143,7 @@ class Spread(ABC, Generic[Batch]):
     """Private data of which several processes hold parts; all of them are behind the wall."""
 
     @abstractmethod
-    def chunks(self) -> Iterator[Chunk[Batch]]:
+    def chunks(self) -> Iterator[ChunkOfUnits[Batch]]:
         """All units, in a fixed order."""
 
     @abstractmethod

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Literal, final
+from typing import final
 
 import numpy as np
 
 from dpvb.core.blocks import PHASES, Block, Phase
 from dpvb.core.counting import COUNTED, COUNTS, SHORTENED, Counts
-from dpvb.core.released import Receipt, Released
+from dpvb.core.released import Released, ReleaseReceipt
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import PrivacyError, check_choice
+from dpvb.guards.errors import PrivacyError
 
 _SEAL = object()
 
@@ -23,9 +23,9 @@ _SEAL = object()
 class Estimate:
     """Running estimate of full-data statistics, S̄_t = (1-ρ)S̄_{t-1} + ρ T_t/p, linear and un-projected.
 
-    T_t is a release, and p its sampling probability. An M-step reads the estimate with `read` (the raw linear one),
-    `project` (its projection onto the domain) and
-    `noise_std`. Both are divided by the mass Π(1-ρ) has taken from the start S̄_0 = 0, unless told otherwise.
+    T_t is a release, and p its sampling probability. An M-step uses `read` (the linear estimate), `project` (its
+    projection onto the domain) and `noise_std`. All three are corrected for the start S̄_0 = 0: they are divided by the
+    sum of the weights of the releases.
 
     Attributes:
         rho: step size of the newest release.
@@ -38,8 +38,7 @@ class Estimate:
     _mass: Mapping[str, float] = field(default_factory=dict)
     seal: InitVar[object] = None
     rho: float = 1.0
-    projection: Literal["read", "step"] = "read"
-    receipt: Receipt | None = None
+    receipt: ReleaseReceipt | None = None
     phase: Phase = "first"
 
     def __post_init__(self, seal: object) -> None:
@@ -47,10 +46,9 @@ class Estimate:
             raise PrivacyError("Estimate starts with Estimate.empty and grows by Estimate.update alone.")
 
     @classmethod
-    def empty(cls, blocks: Mapping[str, Block], projection: Literal["read", "step"] = "read") -> Estimate:
-        """No release yet; projection="step" projects the accumulator at each update, as the papers do."""
-        check_choice("projection", projection, ("read", "step"))
-        return cls(blocks, seal=_SEAL, projection=projection)
+    def empty(cls, blocks: Mapping[str, Block]) -> Estimate:
+        """Return the estimate before any release."""
+        return cls(blocks, seal=_SEAL)
 
     @classmethod
     def total(cls, parts: Sequence[Estimate]) -> Estimate:
@@ -61,7 +59,7 @@ class Estimate:
         variance = {name: math.fsum(part._variance[name] / part._mass[name] ** 2 for part in parts) for name in names}
         mass = dict.fromkeys(names, 1.0)
         phase = min((part.phase for part in parts), key=PHASES.index)
-        return cls(last._blocks, mean, variance, mass, _SEAL, last.rho, last.projection, last.receipt, phase)
+        return cls(last._blocks, mean, variance, mass, _SEAL, last.rho, last.receipt, phase)
 
     def update(self, released: Released, rho: float) -> Estimate:
         """Take in one release with step size rho in (0, 1]; a score replaces its predecessor.
@@ -88,10 +86,8 @@ class Estimate:
             mean[name] = step * fresh + (1 - step) * mean.get(name, np.zeros(()))
             variance[name] = step**2 * fresh_variance + (1 - step) ** 2 * variance.get(name, 0.0)
             mass[name] = step + (1 - step) * mass.get(name, 0.0)
-            if self.projection == "step":
-                mean[name] = block.pack(block.project(block.unpack(mean[name])))
         phase = max((self._blocks[name].phase for name in released.total if name not in COUNTS), key=PHASES.index)
-        return Estimate(self._blocks, mean, variance, mass, _SEAL, rho, self.projection, released.receipt, phase)
+        return Estimate(self._blocks, mean, variance, mass, _SEAL, rho, released.receipt, phase)
 
     @property
     def names(self) -> frozenset[str]:
@@ -117,5 +113,5 @@ class Estimate:
         return self._blocks[name].project(self.read(name))
 
     def noise_std(self, name: str) -> float:
-        """Noise std of a scaled coordinate of `read(name)`; a lower bound after step projections."""
+        """Noise std of a scaled coordinate of `read(name)`."""
         return math.sqrt(self._variance[name]) / self._mass[name]

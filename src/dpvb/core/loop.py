@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -37,7 +36,6 @@ def fit(
     *,
     rho: StepSize,
     rng: np.random.Generator,
-    projection: Any = "read",
     on_step: Callable[[int, Q], object] = lambda t, q: None,
 ) -> tuple[Q, Estimate]:
     """Run the plan to its end and return the last q with the last estimate.
@@ -48,7 +46,6 @@ def fit(
         plan: public, fixed beforehand.
         rho: public step sizes.
         rng: public randomness of the start.
-        projection: "read" keeps the running estimate linear; "step" projects it at every step (the papers).
         on_step: called with (t, q) after each step; both are public by then.
 
     Raises:
@@ -56,7 +53,7 @@ def fit(
         PrivacyError: if a q left its domain, as far too much noise can make it; what was charged stays charged.
     """
     q = model.init(rng)
-    s = Estimate.empty(model.blocks, projection)
+    s = Estimate.empty(model.blocks)
     for t, release in enumerate(plan, start=1):
         released = wall.release(query(model, q, release), release)
         s = s.update(released, rho(t))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar, get_args
 
 import numpy as np
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
+
+#: What a fit keeps: a posterior, or a point, found by expectation maximisation.
+PosteriorOrMode = Literal["posterior", "mode"]
+ESTIMATES: tuple[PosteriorOrMode, ...] = get_args(PosteriorOrMode)
 
 Q = TypeVar("Q")
 Batch = TypeVar("Batch", contravariant=True)

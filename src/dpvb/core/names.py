@@ -27,7 +27,7 @@ from dpvb.core.contributions import Grid
 from dpvb.core.noise import NoiseSource, Words
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
-from dpvb.core.source import Chunk
+from dpvb.core.source import ChunkOfUnits
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import CheckpointError, PrivacyError, check_integer, check_number
 
@@ -54,7 +54,7 @@ class NamedSource(Protocol):
     def names(self) -> Sequence[str]:
         """Every name that any row has; private."""
 
-    def chunks(self) -> Iterator[Chunk[NamedRows]]:
+    def chunks(self) -> Iterator[ChunkOfUnits[NamedRows]]:
         """All units, in a fixed order."""
 
 

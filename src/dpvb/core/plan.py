@@ -275,8 +275,8 @@ def check_budget(plan: Plan, *, epsilon: float, delta: float) -> Plan:
         return plan
     if (spent := plan.epsilon(delta)) > epsilon:
         raise PrivacyError(
-            f"epsilon = {epsilon:g} is not met: this noise gives epsilon = {spent:.4g} at delta = {delta:g}. "
-            "Leave noise_multiplier out, take more noise, or a sound accountant."
+            f"epsilon = {epsilon:g} is not met: this noise gives epsilon = {accounting.rounded_up(spent)} at delta = "
+            f"{delta:g}. Leave noise_multiplier out, take more noise, or a sound accountant."
         )
     accounting.confirm_once(plan.events(), epsilon=spent, delta=delta, neighboring_relation=plan.neighboring_relation)
     return plan

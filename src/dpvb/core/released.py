@@ -15,7 +15,7 @@ SEAL = object()
 
 @final
 @dataclass(frozen=True)
-class Receipt:
+class ReleaseReceipt:
     """Where a release stands in its run; public.
 
     Attributes:
@@ -46,7 +46,7 @@ class Released:
     total: Mapping[str, Floats]
     noise_std: Mapping[str, float]
     sampling_prob: float
-    receipt: Receipt
+    receipt: ReleaseReceipt
     seal: InitVar[object] = None
 
     def __post_init__(self, seal: object) -> None:

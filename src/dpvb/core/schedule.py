@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
 
 from dpvb.guards.errors import check_number
 
@@ -38,10 +37,8 @@ class Schedule:
         budget: part of the privacy budget for the release of each phase beside the steps, if the model has it. Budgets
             are compared by Σ p²/σ², a good proxy for large noise.
         rho: step sizes.
-        projection: "read" keeps the running estimate linear; "step" projects it at every step (the papers).
     """
 
     noise: Sequence[float]
     budget: Mapping[str, float] = field(default_factory=lambda: SHARES)
     rho: StepSize = field(default_factory=lambda: constant(1.0))
-    projection: Literal["read", "step"] = "read"

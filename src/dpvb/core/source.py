@@ -8,16 +8,16 @@ from typing import Any, Final, Protocol, final, runtime_checkable
 
 import numpy as np
 
-from dpvb.data.slabs import MAX_ROWS, running_total, spans
 from dpvb.guards.arrays import Batch_co, Bools, Ints
 from dpvb.guards.strangers import imported, place_of
+from dpvb.kernels.spans import MAX_ROWS, running_total, spans
 
 #: Most rows that a model of one's own is handed at once: as many as a chunk of this package's sources has at most. The
 #: audit asks such a model about exactly this number of rows.
 LARGEST_BATCH: Final = MAX_ROWS
 
 
-class Chunk(Protocol[Batch_co]):
+class ChunkOfUnits(Protocol[Batch_co]):
     """Some consecutive units of the private data."""
 
     @property
@@ -32,14 +32,14 @@ class Chunk(Protocol[Batch_co]):
     def unit_of_row(self) -> Ints | None:
         """Local unit of each row, or None where every row is a unit."""
 
-    def select(self, units: Bools) -> Chunk[Batch_co]:
+    def select(self, units: Bools) -> ChunkOfUnits[Batch_co]:
         """The chunk with the chosen units only."""
 
 
 class Source(Protocol[Batch_co]):
     """Private data, read chunk by chunk; a unit is never split over chunks."""
 
-    def chunks(self) -> Iterator[Chunk[Batch_co]]:
+    def chunks(self) -> Iterator[ChunkOfUnits[Batch_co]]:
         """All units, in a fixed order; one chunk of no units if there are none."""
 
     def count(self) -> int:
@@ -66,7 +66,7 @@ class Nobody:
         return 0
 
 
-def chunks_of(source: Any) -> Iterator[Chunk[Any]]:
+def chunks_of(source: Any) -> Iterator[ChunkOfUnits[Any]]:
     """Yield the chunks of a source, at least one: if the source yields none, the chunk that its `empty()` returns.
 
     If it did not, a model that fails on an empty batch would distinguish no units from one unit.
@@ -88,12 +88,12 @@ def is_shipped(thing: object) -> bool:
     return kind.__module__.partition(".")[0] == __name__.partition(".")[0] and imported(place_of(kind)) is kind
 
 
-def num_rows(chunk: Chunk[Any]) -> int:
+def num_rows(chunk: ChunkOfUnits[Any]) -> int:
     """Number of rows of a chunk."""
     return chunk.num_units if chunk.unit_of_row is None else len(chunk.unit_of_row)
 
 
-def pieces(chunk: Chunk[Any]) -> Iterator[Chunk[Any]]:
+def pieces(chunk: ChunkOfUnits[Any]) -> Iterator[ChunkOfUnits[Any]]:
     """Yield the units of a chunk in order, with at most LARGEST_BATCH rows at once unless one unit alone has more."""
     if num_rows(chunk) <= LARGEST_BATCH:
         yield chunk

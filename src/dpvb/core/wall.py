@@ -26,7 +26,7 @@ from dpvb.core.grids import Party, grids_of
 from dpvb.core.journal import Journal, Unrecorded, recorded
 from dpvb.core.noise import NoiseSource, SecureNoise
 from dpvb.core.plan import Plan, Release
-from dpvb.core.released import SEAL, Receipt, Released
+from dpvb.core.released import SEAL, Released, ReleaseReceipt
 from dpvb.core.source import Source, chunks_of
 from dpvb.guards.arrays import Batch, Ints
 from dpvb.guards.errors import PrivacyError, WallError
@@ -105,7 +105,7 @@ class Wall(Generic[Batch]):
             total = {name: self.__grids[step][name].units(ints) for name, ints in noised.items()}
             self.__journal.record(step, total)
         noise_std = {name: release.noise_std(name) for name in release.blocks}
-        receipt = Receipt(self.__noise.run_id, step, self.__plan.digest.hex(), self.__noise.private)
+        receipt = ReleaseReceipt(self.__noise.run_id, step, self.__plan.digest.hex(), self.__noise.private)
         return Released(total, noise_std, release.mechanism.sampler.sampling_prob, receipt, SEAL)
 
     def share(self, query: Query[Batch], release: Release, conceal: Conceal) -> tuple[Sums, bool]:
@@ -239,7 +239,7 @@ def gathered(
         journal.record(step, total)
     share_std = math.sqrt(len(shares)) * party.noise_share if noise is None else 1.0
     noise_std = {name: release.noise_std(name) * share_std for name in release.blocks}
-    receipt = Receipt(run, step, plan.digest.hex(), private if noise is None else noise.private)
+    receipt = ReleaseReceipt(run, step, plan.digest.hex(), private if noise is None else noise.private)
     return Released(total, noise_std, release.mechanism.sampler.sampling_prob, receipt, SEAL)
 
 

@@ -15,8 +15,7 @@ from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import Schema, Target
 from dpvb.data.tables.table import Table
 from dpvb.data.units import Chunk
-from dpvb.rows.documents import CountRows
-from dpvb.rows.regression import DesignRows, SparseDesignRows
+from dpvb.rows import CountRows, DesignRows, SparseDesignRows
 
 # The shorter name is older, and stays.
 Source = DocumentSource

@@ -236,13 +236,13 @@ def _cut_all(
     text: bytes, slot_f: NDArray[np.int64], dialect: Dialect, *, is_last: bool, skips_blank: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """For each record the number of its fields and the places of those that have a slot; and the bytes of all."""
-    from dpvb.data import csv_numba
+    from dpvb.data import parsing_numba
 
     # Line ends inside quotes are no records: what one record holds must not decide how much memory is asked for.
     slots = int(slot_f.max()) + 1
     most = min(text.count(b"\n"), CELLS // slots) + 1
     found_n, cells = np.empty(most, dtype=np.int64), np.zeros((most, slots, 3), dtype=np.int64)
-    count, used = csv_numba.cut(
+    count, used = parsing_numba.cut(
         np.frombuffer(text, np.uint8), dialect.byte, is_last, skips_blank, MAX_DOCUMENT_BYTES, slot_f, found_n, cells
     )
     return found_n[:count], cells[:count], used
@@ -261,9 +261,9 @@ def _fields(
 
 
 def _end_of_record(text: bytes, state: int, dialect: Dialect) -> tuple[int, int]:
-    from dpvb.data import csv_numba
+    from dpvb.data import parsing_numba
 
-    end, state = csv_numba.end_of_record(np.frombuffer(text, np.uint8), state, dialect.byte)
+    end, state = parsing_numba.end_of_record(np.frombuffer(text, np.uint8), state, dialect.byte)
     return end, state
 
 

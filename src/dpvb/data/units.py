@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.persons import by_person
-from dpvb.data.slabs import Integers, Which, running_total, spans
+from dpvb.data.slabs import Integers, Which
+from dpvb.kernels.spans import running_total, spans
 
 Rows = TypeVar("Rows")
 

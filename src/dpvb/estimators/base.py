@@ -11,36 +11,41 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Self, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dpvb.accounting import doubts
-from dpvb.accounting.events import named_sampler
+from dpvb.accounting.answers import Method
+from dpvb.accounting.events import NeighboringRelation, named_sampler
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
 from dpvb.core.counting import COUNTED, SHARES
 from dpvb.core.journal import Journal
+from dpvb.core.model import Model
 from dpvb.core.plan import Plan, calibrated, check_budget, phased
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.data.arrow import import_arrow
+from dpvb.data.documents import word_lists
 from dpvb.data.tables.matrices import has_columns, is_arrow_table
 from dpvb.data.tables.ranged import Date, Numeric, Spline
 from dpvb.data.tables.table import Table
 from dpvb.data.times import microseconds
-from dpvb.estimators import rehearsal
+from dpvb.estimators import synthetic_rows
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
 from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import (
+    DataFormatError,
     DpvbWarning,
     FewUnitsWarning,
     LostInNoiseWarning,
@@ -53,9 +58,9 @@ from dpvb.guards.errors import (
 )
 from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
 from dpvb.guards.strangers import imported, misfit, place_of
-from dpvb.models.declared import declared, told
 from dpvb.results import model_file, pictures, trees
 from dpvb.results.audit_report import Report
+from dpvb.results.declared import declared, told
 from dpvb.results.figures import Figure
 from dpvb.results.forecast import Knowledge
 from dpvb.results.page import Page
@@ -65,7 +70,18 @@ from dpvb.runs.run import Run, SentRun
 from dpvb.runs.stops import told_how_far
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # with a default; mypy has it, and nothing needs it at run time
+
     from dpvb.data import Schema
+
+    #: The model that an estimator fits, and its q.
+    M = TypeVar("M", bound=Model[Any, Any], default=Model[Any, Any])
+    Fits = TypeVar("Fits", bound=Model[Any, Any], default=Model[Any, Any], covariant=True)
+    Q = TypeVar("Q", default=Any)
+else:
+    from typing import TypeVar
+
+    M, Fits, Q = TypeVar("M"), TypeVar("Fits"), TypeVar("Q")
 
 # Parameters that are ends of ranges or bounds of rows, and those that bound what stands beside a row; names under which
 # a statement says that there are some.
@@ -84,6 +100,13 @@ _SCORED = (
 
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted model as a parameter: `clone` of scikit-learn makes unfitted copies of plain estimators."""
+
+    model: PrivateEstimator
 
 
 class NoScoreError(PrivacyError, NotFittedError):  # type: ignore[misc]
@@ -107,7 +130,7 @@ class PrivacyWarning(DpvbWarning):
     """Something that the caller does is outside the promise; said once."""
 
 
-class Task(NamedTuple):
+class Task(NamedTuple, Generic[Fits]):
     """What a fit would do; all but the source is public.
 
     Attributes:
@@ -115,17 +138,15 @@ class Task(NamedTuple):
         source: private data; None with a server, which has none.
         relative: the releases, with noise relative to each other.
         rho: step sizes.
-        projection: "read" or "step", see `loop.fit`.
         public: what the promise takes for public, in words, and where each comes from.
         notes: what is public about columns (names, a schema, a vocabulary, their number), and what `take` needs of it.
         calibrate: calibrates the relative releases to the budget of the fit.
     """
 
-    model: Any
+    model: Fits
     source: Any
     relative: Plan
     rho: StepSize
-    projection: Any
     public: list[str]
     notes: Mapping[str, Any]
     calibrate: Callable[[Plan], Plan]
@@ -139,7 +160,7 @@ class Task(NamedTuple):
 # Subclasses are dataclasses too, so that each parameter is named once; scikit-learn reads the signatures they get.
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     """What every estimator is: parameters, a task, and the result that it takes.
 
     All parameters are public. `None` means: planned from public facts. The command line shows these words as its help.
@@ -170,8 +191,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     batch_size: int | None = None
     num_examples: int | None = None
     noise_multiplier: float | None = None
-    accountant: str = "pld"
-    neighboring_relation: str = "add_or_remove_one"
+    accountant: Method = "pld"
+    neighboring_relation: NeighboringRelation = "add_or_remove_one"
     random_state: int | np.random.Generator | np.random.RandomState | None = None
     provenance: Mapping[str, str] | str | None = None
 
@@ -191,6 +212,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     record: ClassVar[type]
     #: The parameter that is the size of the model, where one is.
     size_parameter: ClassVar[str | None] = None
+    # Forms of X by their names in scikit-learn's tags, in addition to dense arrays.
+    _input_forms: ClassVar[tuple[str, ...]] = ()
     #: Smallest num_steps, where one is given.
     least_steps: ClassVar[int] = 1
     #: NAME of `dpvb fit NAME`, for the class that says it alone.
@@ -203,9 +226,17 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # A name belongs to the module that took it first: a file or a server that says "LDA" means this package's.
-        known = cls.kinds.get(cls.__name__, cls)
-        if not inspect.isabstract(cls) and known.__module__ == cls.__module__:
+        registered = cls.kinds.get(cls.__name__, cls)
+        if not inspect.isabstract(cls) and registered.__module__ == cls.__module__:
             cls.kinds[cls.__name__] = cls
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # `clone` of scikit-learn makes unfitted copies of estimators, and a saved model holds no folder's name.
+        if name in ("prior", "earlier") and isinstance(value, PrivateEstimator):
+            value = Fitted(value)
+        elif name in ("prior", "earlier") and type(value) is str and value and not word_lists.is_name(value):
+            value = Path(value)
+        super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
         # Python calls this method for attributes that were not found. What a fit sets ends or begins with "_".
@@ -229,20 +260,20 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return copy
 
     @abstractmethod
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[M]:
         """What a fit to these rows would do; nothing is spent, and nothing private is looked at.
 
         Raises:
             ParameterError, DataFormatError: for public faults.
         """
 
-    def take(self, task: Task, q: Any) -> None:
+    def take(self, task: Task[M], q: Q) -> None:
         """Keep the result of a task, and show it in the user's units; the task's source may be gone by then."""
         self.n_iter_ = task.notes["steps"]
         self._keep(self._learned(task, q))
 
     @abstractmethod
-    def _learned(self, task: Task, q: Any) -> Any:
+    def _learned(self, task: Task[M], q: Q) -> Any:
         """Return what a task learned as a record of the class `record`."""
 
     @abstractmethod
@@ -260,15 +291,29 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._show(record)
         self._record = record
 
+    def as_prior(self, columns: Any) -> tuple[Any, str]:
+        """Return what this fitted model says before another fit of its kind, and what that is, in words.
+
+        Args:
+            columns: Public columns of that fit, and what else its kind compares.
+
+        Raises:
+            ParameterError: for other columns than those of this model.
+        """
+        self._check_fitted()
+        raise ParameterError(f"prior must be None: {type(self).__name__} takes none.")
+
     def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """What `task` takes for data without rows, in declared columns: a federation's server has no other."""
+        if schema is not None:
+            return {"X": Table({name: np.empty(0) for name in schema.read_columns}, schema)}
         return {"X": np.empty((0, width or 0))}
 
     def quality(self, rows: Any) -> Floats:
         """Score of each clean row under the fitted model, from that row alone, bit for bit; NaN where there is none."""
         raise ParameterError(self._unscored)
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: M) -> tuple[float, float]:
         """Public ends of a row's score, from that of a uniform guess."""
         raise ParameterError(self._unscored)
 
@@ -299,10 +344,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             WallError: if the computation failed behind the wall; the charge stands.
             KeyboardInterrupt: by Ctrl-C; its notes say what was released and charged, and what goes on.
         """
-        known = inspect.signature(self.task).parameters
-        if foreign := [name for name in rows if name not in known]:
-            way_out = " Weights of rows are weights=, with max_weight=, their public bound." * ("weights" in known)
-            raise TypeError(f"{type(self).__name__}.fit takes {', '.join(known)}, but not {foreign[0]}.{way_out}")
+        accepted = inspect.signature(self.task).parameters
+        if foreign := [name for name in rows if name not in accepted]:
+            way_out = " Weights of rows are weights=, with max_weight=, their public bound." * ("weights" in accepted)
+            raise TypeError(f"{type(self).__name__}.fit takes {', '.join(accepted)}, but not {foreign[0]}.{way_out}")
         with Run.current(run, sent=self._sent_run).opened() as run:
             with run.alone():
                 task = self.task(X, y, group=group, **rows)
@@ -375,11 +420,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Raises:
             ParameterError: if nothing says which columns there are, or for what a fit would be refused.
         """
-        number = rehearsal.NUM_ROWS if self.num_examples is None else self.num_examples
+        number = synthetic_rows.NUM_ROWS if self.num_examples is None else self.num_examples
         number = check_integer("num_rows", number if num_rows is None else num_rows, low=1, high=10**8)
-        own = None if self._opens else getattr(self, "vocabulary", None)
-        words = own if vocabulary is None else vocabulary
-        rows = rehearsal.made_up(
+        words = self._public_words(vocabulary)
+        rows = synthetic_rows.arguments(
             self, number, schema=schema, vocabulary=words, width=width, responses=responses, grouped=grouped
         )
         copy = clone(self)
@@ -391,15 +435,18 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 copy.take(*copy._run(task, run, rehearses=True))
         return copy  # type: ignore[no-any-return]
 
-    def _foreseen(self, **columns: Any) -> tuple[Task, Plan]:
+    def _foreseen(self, **columns: Any) -> tuple[Task[M], Plan]:
         """What a fit would do in declared columns, and its releases as they are calibrated for it."""
-        own = None if self._opens else getattr(self, "vocabulary", None)
-        columns["vocabulary"] = own if columns["vocabulary"] is None else columns["vocabulary"]
+        columns["vocabulary"] = self._public_words(columns["vocabulary"])
         with Run().alone():
-            task = self.task(**rehearsal.made_up(self, 1, **columns, grouped=False))
+            task = self.task(**synthetic_rows.arguments(self, 1, **columns, grouped=False))
         return task, task.plan
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+    def _public_words(self, vocabulary: Sequence[str] | None) -> Any:
+        """Return a declared vocabulary, else that of the parameters if it is public."""
+        return getattr(self, "vocabulary", None) if vocabulary is None and not self._opens else vocabulary
+
+    def _knows(self, task: Task[M], plan: Plan, n: float) -> Knowledge:
         """How well the result is known after a fit to n units under a calibrated plan: of every forecast the source.
 
         By default the noise of means.
@@ -428,13 +475,13 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _task(
         self,
-        model: Any,
+        model: M,
         source: Any,
         schedule: Schedule,
         public: Mapping[str, str],
         notes: Mapping[str, Any],
         clip: Literal["block", "joint"] = "block",
-    ) -> Task:
+    ) -> Task[M]:
         """The task of a model that lays out its plan so; `public` says by names what the promise takes for public."""
         relative = self._relative_plan(model, source.unit, schedule, clip)
         stepped = any(block.phase == "step" for block in model.blocks.values())
@@ -444,19 +491,18 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             public = {"num_examples": f"number of {source.unit}s {number}", **public}
         public_facts = self._stated(public)
         calibrate = partial(self._calibrated, run=Run.current())
-        return Task(model, source, relative, schedule.rho, schedule.projection, public_facts, notes, calibrate)
+        return Task(model, source, relative, schedule.rho, public_facts, notes, calibrate)
 
     def _relative_plan(
-        self, model: Any, unit: str, schedule: Schedule, clip: Literal["block", "joint"] = "block"
+        self, model: M, unit: str, schedule: Schedule, clip: Literal["block", "joint"] = "block"
     ) -> Plan:
         """Return the releases of a model, with noise relative to each other."""
-        relation: Any = self.neighboring_relation
         return phased(
             model.blocks,
             self._sampler(),
             schedule.noise,
             shares=schedule.budget,
-            neighboring_relation=relation,
+            neighboring_relation=self.neighboring_relation,
             unit=unit,
             clip=clip,
         )
@@ -467,24 +513,28 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Raises:
             ParameterError: if provenance speaks of something else, or in no printable text.
         """
-        told = self._sources()
-        if odd := [name for name, text in told.items() if name not in public or not text or not text.isprintable()]:
+        sources = self._sources()
+        if odd := [name for name, text in sources.items() if name not in public or not text or not text.isprintable()]:
             raise ParameterError(
                 f"provenance must say in short texts where {', '.join(public)} come from, as {{name: text}} or "
                 f"'name=text; name=text', got {odd[0] or self.provenance!r}."
             )
         return [
             what
-            if "; source: " in what and name not in told
-            else f"{what}; source: {told.get(name, 'stated by the caller')}"
+            if "; source: " in what and name not in sources
+            else f"{what}; source: {sources.get(name, 'stated by the caller')}"
             for name, what in public.items()
         ]
 
     def _sources(self) -> dict[str, str]:
         """Where public inputs come from, by their names; an empty name for what says nothing of the kind."""
-        given = self.provenance or {}
+        provenance = self.provenance or {}
         try:
-            parts = [part.split("=", 1) for part in given.split(";")] if isinstance(given, str) else given.items()
+            parts = (
+                [part.split("=", 1) for part in provenance.split(";")]
+                if isinstance(provenance, str)
+                else provenance.items()
+            )
             return {name.strip(): text.strip() for name, text in parts}
         except (AttributeError, TypeError, ValueError):
             return {"": ""}
@@ -494,10 +544,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if self.noise_multiplier is None:
             method = run.method(self.accountant, relative.events())
             return calibrated(relative, epsilon=self.epsilon, delta=self.delta, accountant=method)
-        given = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
-        return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
+        multiplier = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
+        return check_budget(relative.scaled(multiplier), epsilon=self.epsilon, delta=self.delta)
 
-    def _run(self, task: Task, run: Run, *, rehearses: bool = False) -> tuple[Task, Any]:
+    def _run(self, task: Task[M], run: Run, *, rehearses: bool = False) -> tuple[Task[M], Q]:
         """Run a task's plan on its data, here or on a cluster; returns the task as it ended, and q; sets `privacy_`.
 
         A rehearsal has made-up data: no ledger is charged, and the statement says so.
@@ -547,7 +597,6 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 plan,
                 rho=task.rho,
                 rng=rng,
-                projection=task.projection,
                 on_step=lambda step, q: progress(step, plan),
             )
             assert estimate.receipt is not None  # A plan has at least one release.
@@ -572,7 +621,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Whether the columns of a fit are known by its first release alone."""
         return False
 
-    def _opened(self, task: Task, plan: Plan, journal: RunJournal | None) -> tuple[Task, Plan, Journal]:
+    def _opened(self, task: Task[M], plan: Plan, journal: RunJournal | None) -> tuple[Task[M], Plan, Journal]:
         """Make the release by which the columns are known: how the fit goes on with its task, plan and journal."""
         raise NotImplementedError
 
@@ -585,8 +634,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """
         self.privacy_ = statement
         counts = statement.counts
-        told = statement.num_examples is not None or statement.delta > doubts.MOST_DELTA  # before it was spent
-        if counts is not None and statement.epsilon < math.inf and not told:
+        warned = statement.num_examples is not None or statement.delta > doubts.MOST_DELTA  # before it was spent
+        if counts is not None and statement.epsilon < math.inf and not warned:
             doubts.warn_of_count(statement.delta, unit=statement.unit, count=counts.at_least, stacklevel=5)
         if counts is not None and counts.are_few:
             warnings.warn(
@@ -610,11 +659,11 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return _only("symbol", "X", notes["symbols"])
         return "" if notes.get("vocabulary") is None else _only("word", "X", notes["vocabulary"])
 
-    def _facts(self, model: Any) -> dict[str, Any]:
+    def _facts(self, model: M) -> dict[str, Any]:
         """What a fit shares with the one that continues it: every parameter, and all that the model declares."""
-        given = self.get_params(deep=False)
-        plain = _plain(given)
-        others = told({name: value for name, value in given.items() if name not in plain})
+        params = self.get_params(deep=False)
+        plain = _plain(params)
+        others = told({name: value for name, value in params.items() if name not in plain})
         return {"model": type(self).__name__, "params": plain, "others": others, "learned": declared(model)}
 
     @staticmethod
@@ -699,10 +748,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _parameters(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
         """The parameters that somebody chose, and the others, in Python's words."""
-        given = {name: pages.shortened(value) for name, value in self.get_params(deep=False).items()}
+        values = {name: pages.shortened(value) for name, value in self.get_params(deep=False).items()}
         defaults = {one.name: pages.shortened(one.default) for one in inspect.signature(type(self)).parameters.values()}
-        chosen = tuple((name, value) for name, value in given.items() if value != defaults[name])
-        return chosen, tuple((name, value) for name, value in given.items() if value == defaults[name])
+        chosen = tuple((name, value) for name, value in values.items() if value != defaults[name])
+        return chosen, tuple((name, value) for name, value in values.items() if value == defaults[name])
 
     def _repr_html_inner(self) -> str:
         """The estimator for a notebook, where `sklearn.set_config` leaves diagrams on: parameters, and the promise."""
@@ -722,6 +771,49 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _check_fitted(self) -> None:
         check_is_fitted(self, "privacy_")
+
+    def _to_draw(self, n: int, rng: Any) -> tuple[int, np.random.Generator]:
+        """Return a public number of draws from a fitted model, and what draws them."""
+        self._check_fitted()
+        return check_integer("n", n, low=0, high=10**9), generator("rng", rng)
+
+    def _given_steps(self, low: int = 1, high: int = 10**6) -> int | None:
+        """Return num_steps within its range; None if it was not given."""
+        return None if self.num_steps is None else check_integer("num_steps", self.num_steps, low=low, high=high)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        for form in self._input_forms:
+            setattr(tags.input_tags, form, True)
+        return tags
+
+
+class TransformingEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[M, Q]):  # type: ignore[misc]
+    """An estimator whose `transform` has a column for each of `components_`."""
+
+    def fit_transform(self, X: Records, y: None = None, **fit_params: Any) -> Floats:
+        """Fit, then return the transformed rows, which are as private as the rows."""
+        self._say_once(
+            "fit_transform returns one row for each private row: these rows are as private as the data themselves and "
+            "carry no guarantee. Only the fitted model does."
+        )
+        return cast(Floats, self.fit(X, y, **fit_params).transform(X))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+
+def check_width(width: int, expected: int, kind: str, why: str = "") -> None:
+    """Check the number of columns of rows that the caller may see.
+
+    Raises:
+        DataFormatError: for another number.
+    """
+    if width != expected:
+        # scikit-learn's sentence, which its checks look for.
+        raise DataFormatError(f"X has {width} features, but {kind} is expecting {expected} features as input{why}.")
 
 
 def generator(name: str, seed: Any) -> np.random.Generator:
@@ -749,8 +841,8 @@ def unbounded(needed: str, got: str, *ways: str) -> ParameterError:
         needed, got: names of parameters, in words.
         ways: the ways out.
     """
-    told = "; ".join(f"({number}) {way}" for number, way in enumerate(ways, start=1))
-    return ParameterError(f"X needs a public bound on its numbers, {needed}, got {got}. Ways out: {told}.")
+    ways_out = "; ".join(f"({number}) {way}" for number, way in enumerate(ways, start=1))
+    return ParameterError(f"X needs a public bound on its numbers, {needed}, got {got}. Ways out: {ways_out}.")
 
 
 def column_names(X: Records) -> tuple[str, ...] | None:
@@ -838,22 +930,16 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
         path: the file.
 
     Raises:
-        ModelFileError: if the file is missing, damaged, tampered with, or of a newer format.
+        ModelFileError: if the file is missing, damaged, tampered with, or of another format.
     """
     stored = model_file.load(path)
     try:
         place = stored.facts.get("class")
         kind: Any = PrivateEstimator.kinds.get(stored.kind) if place is None else imported(place)
-        known = inspect.isclass(kind) and issubclass(kind, PrivateEstimator)
-        if not known:
+        if not (inspect.isclass(kind) and issubclass(kind, PrivateEstimator)):
             raise ModelFileError(
                 f"{os.fspath(path)}: holds a {place or stored.kind!r}, which this version does not know. If it is a "
                 "class of your own, import its module first."
-            )
-        if "learned" not in stored.facts:
-            raise ModelFileError(
-                f"{os.fspath(path)}: was written by an earlier version in a form that this one does not read. Load it "
-                "with the version of dpvb that wrote it; a new fit would spend a budget again."
             )
         params = {name: _parameter(value) for name, value in stored.facts["params"].items()}
         if (name := misfit(kind, params)) is not None:
@@ -862,7 +948,7 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
         restored.privacy_ = PrivacyStatement.from_dict(stored.facts["privacy"])
         restored.n_iter_ = check_integer("steps", stored.facts["steps"], low=0)
         with np.errstate(all="ignore"):  # Checks find what overflows.
-            record = trees.read(kind.record, stored.facts["learned"], stored.arrays)
+            record: Any = trees.read(kind.record, stored.facts["learned"], stored.arrays)
             restored._check(record)
             restored._keep(record)
         if "audit" in stored.facts:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -29,13 +29,15 @@ from dpvb.data.tables.coordinates import (
     reference_of,
     to_units,
 )
-from dpvb.data.tables.response import LOGISTIC, Response
+from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import Schema
-from dpvb.estimators.base import PrivateEstimator, Task
-from dpvb.estimators.earlier import check_columns, opened, told
+from dpvb.estimators.base import Task
+from dpvb.estimators.ranges import FittedColumns
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice
 from dpvb.models.regression import tuned
+from dpvb.models.regression.curvature_then_scores import CurvatureThenScores
+from dpvb.models.regression.diagonal import FirstOrderDiagonal
 from dpvb.models.regression.foreseen import Noise, ScoreFacts, stds
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import Declared
@@ -53,32 +55,37 @@ class Coefficients:
 
     Attributes:
         weights: the posterior of the weights of delivered rows, (constant, features / row_norm).
-        constant, row_norm: what rows were delivered with; a constant of 0: there is none.
-        names: of the features.
-        schema: where there is one.
+        columns: of these rows.
         shift: what is added to the intercept.
     """
 
     weights: WeightPosterior
-    constant: float
-    row_norm: float
-    names: tuple[str, ...]
-    schema: Schema | None
+    columns: FittedColumns
     shift: float
+
+    @property
+    def schema(self) -> Schema | None:
+        """The schema of the rows."""
+        return self.columns.schema
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return self.columns.feature_names
 
     @cached_property
     def normal(self) -> Normal:
         """The intercept and the coefficient of each feature, (1 + features,)."""
-        weights, width, first = self.weights, len(self.names), int(self.constant > 0)
+        weights, width, first = self.weights, len(self.names), int(self.columns.constant > 0)
         units = sparse.eye_array(1 + width) if self.schema is None else to_units(self.schema)
-        scale_r = np.append(self.constant, np.full(width, 1.0 / self.row_norm))
+        scale_r = np.append(self.columns.constant, np.full(width, 1.0 / self.columns.row_norm))
         map_rd = sparse.csr_array(units @ sparse.diags_array(scale_r))[:, 1 - first :]
         mean_r = np.asarray(map_rd @ weights.mean_d)
         mean_r[0] += self.shift
         if weights.covariance.ndim == 1 and weights.centre_d.any():
             # About the centre the weights of a diagonal covariance are independent.
             about = sparse.lil_array(sparse.eye_array(1 + width) - weights.slants.T)
-            about[0, 1:] = -weights.centre_d[1:] / self.constant
+            about[0, 1:] = -weights.centre_d[1:] / self.columns.constant
             map_rd = sparse.csr_array(map_rd @ about)
         map_rd.eliminate_zeros()
         map_rd.sort_indices()
@@ -91,13 +98,13 @@ class Coefficients:
     @property
     def centre_r(self) -> Floats:
         """1 and the released centre of each number in its own unit, else 0; only zeros where none was released."""
-        x_d = self.weights.centre_d[int(self.constant > 0) :] * self.row_norm
+        x_d = self.weights.centre_d[int(self.columns.constant > 0) :] * self.columns.row_norm
         if not x_d.any():
             return np.zeros(1 + len(x_d))
         return np.append(1.0, x_d if self.schema is None else in_units(self.schema, x_d))
 
     @property
-    def columns(self) -> str:
+    def listed(self) -> str:
         """Names of the first columns."""
         columns = () if self.schema is None else self.schema.columns
         names = [f"{t}({c.name})" if (t := getattr(c, "transform", None)) else c.name for c in columns] or self.names
@@ -139,7 +146,7 @@ class Coefficients:
             sparse.csr_array(matrix @ sparse.diags_array(size_d)),
             self.read(head.noise_aware),
             reference_r,
-            np.append(0.0, self.weights.unseen_d[int(self.constant > 0) :]),
+            np.append(0.0, self.weights.unseen_d[int(self.columns.constant > 0) :]),
             matrix @ (self.centre_r / size_d),
             head,
             level,
@@ -171,112 +178,46 @@ class Coefficients:
         usual = reference_of(self.schema, name)
         reference = usual if reference is None else reference
         names, matrix, reference_r = along(self.schema, name, at, reference, given)
-        unseen_d = np.append(0.0, self.weights.unseen_d[int(self.constant > 0) :])
+        unseen_d = np.append(0.0, self.weights.unseen_d[int(self.columns.constant > 0) :])
         others = "".join(f", at {one}={value}" for one, value in given.items())
         head = replace(head, per=f"value of {name}, against {name}={reference}{others}")
         places, nothing = self.read(head.noise_aware), np.zeros(len(names))
         return CoefficientTable(names, matrix, places, reference_r, unseen_d, nothing, head, level, exp)
 
 
+#: What is known of weights before a fit, for predictions and for intervals.
+KnownWeights = tuple[NormalLikelihood, NormalLikelihood]
 # Least standard deviation of what a study says, for weights of rows of norm 1.
 _LEAST_STD = 1e-6
 # Largest number that an earlier fit may say of weights, and how negative rounding may make its precisions.
 _MOST, _ROUNDING = 1e20, 1e-6
 
 
-class Frame(NamedTuple):
-    """What is public about the rows of a fit.
-
-    Attributes:
-        constant, row_norm: what rows are delivered with.
-        names: of the features.
-        schema: where there is one.
-        response: of the fit; the model has the range of a numeric one as [-1, 1].
-    """
-
-    constant: float
-    row_norm: float
-    names: tuple[str, ...]
-    schema: Schema | None
-    response: Response = LOGISTIC
-
-    @property
-    def unit(self) -> tuple[float, float]:
-        """What the model's ψ of 0 is in the units of the response, and how much one of 1 adds."""
-        return (self.response.middle, self.response.half) if self.response.kind == "numeric" else (0.0, 1.0)
-
-
-def earlier_data(
-    fit: PrivateEstimator, prior: Any, frame: Frame, *, public: bool
-) -> tuple[tuple[NormalLikelihood, NormalLikelihood], str]:
-    """What a prior says of the weights of a fit's rows, and where it comes from and what it cost whom, in words.
-
-    It is read for predictions, and for intervals.
-
-    Args:
-        fit: the estimator that is to be fitted.
-        prior: a fitted estimator of its class, names of coefficients with (mean, std), or the path of a file of either.
-        frame: what is public about the rows.
-        public: whether the rows behind a model were public.
-
-    Raises:
-        ParameterError: for another prior, or one of other columns; see `check_release`.
-        DataFormatError, ModelFileError: for a file that cannot be read.
-    """
-    study, example = "coefficients to (mean, std)", '{"age": [0.03, 0.01]}'
-    model = opened("prior", prior, fit, public=public, study=study, example=example)
-    if isinstance(model, Mapping):
-        stated = _stated(model, frame)
-        return (stated, stated), f"means and standard deviations of {len(model)} coefficients"
-    _check_columns(model, frame)
-    if model._weights.data is None or model._table.data is None:
-        full = " with covariance='full'" if hasattr(model, "covariance") else ""
-        raise ParameterError(f"prior must be a fit{full}, whose file holds what its rows said.")
-    both = model._weights.data, model._table.data
-    if not all(map(_is_of_a_fit, both)):
-        raise ParameterError("prior must be the file of a fit: what it says of coefficients is no normal likelihood.")
-    return both, f"coefficients of {told(model, fit, public=public)}"
-
-
-def _is_of_a_fit(data: NormalLikelihood) -> bool:
+def is_of_a_fit(data: NormalLikelihood) -> bool:
     """Whether a fit may have said this; from anything else the next one would end after its charge."""
     size, length = (float(np.abs(part).max(initial=0.0)) for part in (data.precision, data.pull_d))
     return max(size, length) <= _MOST and float(np.linalg.eigvalsh(data.precision).min()) >= -_ROUNDING * size
 
 
-def _check_columns(model: Any, frame: Frame) -> None:
-    """Check that a model's columns, their scale and the range of its response are those of the rows.
+def stated(
+    study: Mapping[Any, Any], rows: tuple[FittedColumns, Response]
+) -> tuple[tuple[NormalLikelihood, NormalLikelihood], str]:
+    """Coefficients of the table, by name, that are known up to standard deviations, and what they are, in words.
 
-    Raises:
-        ParameterError: naming the first that is not.
-    """
-    constant, row_norm, names, schema, response = frame
-    check_columns(model, names, schema)
-    if response.kind == "numeric" and model._fitted_response != response:
-        asks, has = (f"({one.range[0]:g}, {one.range[1]:g})" for one in (response, model._fitted_response))
-        raise ParameterError(f"prior must have the y_range of the fit, {asks}; its own is {has}.")
-    for name, asked, had in (
-        ("row_norm", row_norm, model._columns.row_norm),
-        ("intercept", constant, model._columns.constant),
-    ):
-        if asked != had:
-            raise ParameterError(f"prior must have the {name} of the fit, {asked:g}; its own is {had:g}.")
-
-
-def _stated(study: Mapping[Any, Any], frame: Frame) -> NormalLikelihood:
-    """Coefficients of the table, by name, that are known up to standard deviations.
+    They are the same for predictions and for intervals.
 
     Raises:
         ParameterError: for a name that is none of the table, or a mean or std outside its range.
     """
-    constant, row_norm, names, schema, _ = frame
-    middle, half = frame.unit
-    nothing_d = np.zeros(len(names) + (constant > 0))
+    columns, response = rows
+    # What the model's ψ of 0 is in the units of the response, and how much one of 1 adds.
+    middle, half = (response.middle, response.half) if response.kind == "numeric" else (0.0, 1.0)
+    schema, nothing_d = columns.schema, np.zeros(columns.width + (columns.constant > 0))
     weights = WeightPosterior.alone(nothing_d, nothing_d, nothing_d)
-    normal = Coefficients(weights, constant, row_norm, names, schema, middle).normal
-    rows, matrix, _ = plain(names) if schema is None else coded(schema, "reference")
-    place = {name: sparse.csr_array(matrix @ normal.map_rd)[[row]] for row, name in enumerate(rows)}
-    at_zero = dict(zip(rows, np.asarray(matrix @ normal.mean_r), strict=True))
+    normal = Coefficients(weights, columns, middle).normal
+    lines, matrix, _ = plain(columns.feature_names) if schema is None else coded(schema, "reference")
+    place = {name: sparse.csr_array(matrix @ normal.map_rd)[[row]] for row, name in enumerate(lines)}
+    at_zero = dict(zip(lines, np.asarray(matrix @ normal.mean_r), strict=True))
     total = NormalLikelihood.nothing(len(nothing_d))
     for name, value in study.items():
         row_d = place[name].toarray()[0] if name in place else nothing_d
@@ -291,7 +232,7 @@ def _stated(study: Mapping[Any, Any], frame: Frame) -> NormalLikelihood:
         std = max(std, _LEAST_STD * float(np.linalg.norm(row_d)))
         precision: Floats = np.outer(row_d, row_d) / std**2
         total = total.joined(replace(total, precision=precision, pull_d=row_d * (mean / std**2)))
-    return total
+    return (total, total), f"means and standard deviations of {len(study)} coefficients"
 
 
 def _pair(name: str, value: Any, half: float) -> tuple[float, float]:
@@ -326,7 +267,9 @@ _PRIOR = 1.0
 _SHARE = 0.1
 
 
-def known_coefficients(task: Task, plan: Plan, n: float, scores: ScoreFacts, unit: str) -> Knowledge:
+def known_coefficients(
+    task: Task[CurvatureThenScores | FirstOrderDiagonal], plan: Plan, n: float, scores: ScoreFacts, unit: str
+) -> Knowledge:
     """The standard deviation of every column's coefficient: of a number per standard deviation of the number.
 
     Of categories it is that of a level that a tenth of the rows have.
@@ -338,7 +281,7 @@ def known_coefficients(task: Task, plan: Plan, n: float, scores: ScoreFacts, uni
         unit: what effects are measured in, in words.
     """
     model, schema = task.model, task.notes["schema"]
-    columns, constant = model.declared or Declared.plain(model.n_features), task.notes["constant"]
+    columns, constant = model.declared or Declared.plain(model.n_features), task.notes["columns"].constant
     first, num_scores = int(constant > 0), len(plan.noise_stds("score"))
     noise = plan.noise_std_of_mean("score", math.floor(tuned.AVERAGE_START * num_scores))
     terms = _terms(schema, columns, first)

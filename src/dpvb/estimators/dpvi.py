@@ -21,7 +21,7 @@ from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.gradients import tuned
 from dpvb.models.gradients.density import Density, optional
 from dpvb.models.gradients.numpyro_model import NumPyro
-from dpvb.models.gradients.variational import Variational
+from dpvb.models.gradients.variational import Guide, Variational, VariationalState
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Intervals
 from dpvb.results.forecast import Knowledge
@@ -55,7 +55,7 @@ class ParameterPosterior:
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class DPVI(PrivateEstimator):
+class DPVI(PrivateEstimator[Variational, VariationalState]):
     """A Gaussian posterior for any log-density in JAX or NumPyro, under (ε, δ)-differential privacy.
 
     Gradients of each row are clipped, summed and noised at each step; see models.gradients. Needs
@@ -93,15 +93,16 @@ class DPVI(PrivateEstimator):
     numpyro_model: Callable[..., Any] | None = None
     parameters: Any = None
     log_prior: Callable[[Any], Any] | None = None
-    guide: str = "mean_field"
+    guide: Guide = "mean_field"
     clip: float = 1.0
     learning_rate: float | None = None
     start_scale: float = 0.1
     row_by_row: bool | None = None
 
     record: ClassVar[type] = ParameterPosterior
+    _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Variational]:
         """What a fit to private rows would do; the density is tried first, on public rows."""
         numbers = Numbers(X, y, group=group)
         model = self._model(numbers.features, numbers.responses)
@@ -118,10 +119,10 @@ class DPVI(PrivateEstimator):
         notes = {"width": rows.features, "responses": rows.responses, "names": column_names(X)}
         return self._task(model, rows, Schedule((1.0,) * model.num_steps, shares), public, notes)
 
-    def _learned(self, task: Task, q: Any) -> ParameterPosterior:
+    def _learned(self, task: Task[Variational], q: VariationalState) -> ParameterPosterior:
         is_full = self.guide == "full_rank"
         scale_p = np.sqrt(np.diagonal(q.covariance) if is_full else q.covariance)
-        tril_pp = np.linalg.cholesky(q.covariance) if is_full else None
+        tril_pp = np.linalg.cholesky(q.covariance).astype(np.float64) if is_full else None
         return ParameterPosterior(q.average_p, scale_p, tril_pp, task.notes["width"], task.notes["responses"])
 
     def _check(self, record: ParameterPosterior) -> None:
@@ -136,7 +137,7 @@ class DPVI(PrivateEstimator):
         if record.scale_tril_pp is not None:
             self.scale_tril_ = record.scale_tril_pp
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+    def _knows(self, task: Task[Variational], plan: Plan, n: float) -> Knowledge:
         number, start = task.model.density.num_parameters, math.floor(tuned.AVERAGE_START * task.model.num_steps)
         of_steps = plan.noise_stds("gradient")[start:]
         noise = of_steps[0] / math.sqrt(len(of_steps))
@@ -223,7 +224,10 @@ class DPVI(PrivateEstimator):
     def _density(self, features: int, responses: int | None) -> Density:
         """The density that the parameters name, tried on public rows."""
         if (self.log_density is None) == (self.numpyro_model is None):
-            raise ParameterError("give log_density or numpyro_model: one of the two, and not both.")
+            raise ParameterError(
+                "Give log_density or numpyro_model: one of the two, and not both. A model from a file has neither, as "
+                "files hold no functions: call set_params(log_density=...) first."
+            )
         if self.log_density is not None:
             if self.parameters is None:
                 raise ParameterError("parameters must be the number of parameters, or an example of θ, got None.")
@@ -262,9 +266,3 @@ class DPVI(PrivateEstimator):
                 return model.constrained(density.tree(theta_p))
 
         return jax.tree.map(np.asarray, jax.vmap(form)(theta_np.astype(np.float32)))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = True
-        return tags

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpvb.data.tables.schema import Schema
-from dpvb.estimators.base import PrivateEstimator, load
+from dpvb.accounting.answers import rounded_up
+from dpvb.estimators.base import Fitted, PrivateEstimator, load
 from dpvb.guards.errors import DataFormatError, ParameterError, check_path, reason_of
 from dpvb.guards.strangers import parsed_json
 from dpvb.results.facts import ChargeFacts
@@ -20,19 +19,35 @@ from dpvb.runs.run import Run
 _EARLIER = "an earlier release"
 _PUBLIC = "a model whose data are said to be public"
 
-
-@dataclass(frozen=True)
-class Fitted:
-    """A fitted model as a parameter: `clone` of scikit-learn makes unfitted copies of plain estimators."""
-
-    model: Any
+#: What is known before a fit, and where it comes from, in words.
+Known = tuple[Any, str]
+#: From a public study and the columns of a fit to what is known before it.
+Stated = Callable[[Mapping[Any, Any], Any], Known]
 
 
-def kept(value: Any) -> Any:
-    """What an estimator keeps of a parameter that may be a model or a path: a saved model holds no folder's name."""
-    return (
-        Fitted(value) if isinstance(value, PrivateEstimator) else Path(value) if type(value) is str and value else value
-    )
+def known(fit: Any, columns: Any, *, stated: Stated | None = None, study: str = "", example: str = "") -> Known:
+    """Return what the prior of a fit says of its columns, and where that comes from, for the privacy statement.
+
+    Args:
+        fit: Estimator that is to be fitted, with parameters `prior` and `public_prior`.
+        columns: Public columns of the fit, as its kind describes them.
+        stated: Reads a public study; None: the kind takes none.
+        study, example: as in `opened`.
+
+    Returns:
+        The prior and its source in words; None and an empty text without a prior.
+
+    Raises:
+        ParameterError: for another prior, or one of other columns; see `check_release`.
+        DataFormatError, ModelFileError: for a file that cannot be read.
+    """
+    if fit.prior is None:
+        return None, ""
+    model = opened("prior", fit.prior, fit, public=fit.public_prior, study=study, example=example)
+    if stated is not None and isinstance(model, Mapping):
+        return stated(model, columns)
+    prior, what = model.as_prior(columns)
+    return prior, f"{what} of {told(model, fit, public=fit.public_prior)}"
 
 
 def opened(name: str, prior: Any, fit: PrivateEstimator, *, public: bool, study: str = "", example: str = "") -> Any:
@@ -75,29 +90,6 @@ def _study(path: Path, example: str) -> dict[str, Any]:
     if not isinstance(study, dict):
         raise DataFormatError(f"{path}: must be an object of JSON, as in {example}.")
     return study
-
-
-def check_columns(model: Any, names: tuple[str, ...], schema: Schema | None) -> None:
-    """Check that a model's columns are those of the rows of a fit.
-
-    Args:
-        model: a fitted estimator.
-        names, schema: of the features, and where there is one.
-
-    Raises:
-        ParameterError: naming the first that is not.
-    """
-    own = model.schema_
-    if (schema is None) != (own is None):
-        raise ParameterError("prior must be of the same rows: one of both has a dpvb.Schema, or low= and high=.")
-    if schema is not None and own is not None:
-        ours, theirs = ({column.name: column for column in part.columns} for part in (schema, own))
-        if differing := [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]:
-            raise ParameterError(
-                f"prior must have the columns of the fit, each with its range or categories: {differing[0]!r} differs."
-            )
-    if model.feature_names_ != names:
-        raise ParameterError(f"prior must have the features of the fit in their order: {len(names)} of them.")
 
 
 def check_release(name: str, model: Any, fit: PrivateEstimator, *, public: bool) -> None:
@@ -144,12 +136,12 @@ def told(model: Any, fit: PrivateEstimator, *, public: bool) -> str:
     if public or past.published:
         # Data that a ledger counts may be those of a later fit, whatever is said of this one.
         return f"{_EARLIER}{charged}, {_PUBLIC}{behind}" if charged else f"{_PUBLIC}{behind}"
-    sums = f"epsilon = {past.epsilon + fit.epsilon:.6g}, delta = {past.delta + fit.delta:.6g}"
+    sums = f"epsilon = {rounded_up(past.epsilon + fit.epsilon)}, delta = {past.delta + fit.delta:.6g}"
     both = f"whoever is in both data sets is promised no more than {sums}"
     if _kin(past.charge) == "disjoint":
         both = "by the ledger both data sets are parts of one, and nobody is in two parts"
     return (
-        f"{_EARLIER}{charged}, which promised each {past.unit} behind it epsilon = {past.epsilon:.6g}, "
+        f"{_EARLIER}{charged}, which promised each {past.unit} behind it epsilon = {rounded_up(past.epsilon)}, "
         f"delta = {past.delta:g}; {both}{behind}"
     )
 

@@ -6,16 +6,15 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from dpvb.core.model import ESTIMATES, PosteriorOrMode
 from dpvb.core.plan import Plan
-from dpvb.data.shards import paths_of
 from dpvb.data.tables.columns import INDICATOR, Binary, Categorical
 from dpvb.data.tables.design import Design
 from dpvb.data.tables.matrices import as_matrix
@@ -23,18 +22,16 @@ from dpvb.data.tables.ranged import Date, Numeric
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import (
-    BY_RELEASE,
-    ONE_UNIT,
+    Fitted,
     PrivateEstimator,
     Task,
+    TransformingEstimator,
     column_names,
-    generator,
     if_fitted,
-    unbounded,
 )
-from dpvb.estimators.earlier import Fitted, check_columns, kept, opened, told
+from dpvb.estimators.earlier import known
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.ranges import check_names, in_order, places, schema_of
+from dpvb.estimators.ranges import Columns, bounded
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
@@ -46,8 +43,8 @@ from dpvb.models.factors.three_releases import SecondMoments, ThreeReleases
 from dpvb.results import pictures, trees
 from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.forecast import Knowledge
+from dpvb.results.groups import reach_of
 
-ESTIMATES = ("posterior", "mode")
 # Share of the variance with which a direction must be seen, at most, and the square of that share times the number of
 # columns: with .1 for 40 columns fits predicted worse than a uniform guess (`python -m benchmarks forecasts`).
 _WORTH, _WORTH_OF_COLUMNS = 0.1, 0.05
@@ -62,55 +59,23 @@ _SCORES = (0.0, 3.0)
 
 
 @dataclass(frozen=True)
-class MeasuredColumns:
-    """What is public about the columns; vectors are (d,), in units of the features.
-
-    Attributes:
-        names: of the columns, where the rows say them.
-        width: their number d.
-        schema: of a table, or of ranges; None: rows have a norm in common.
-        row_norm: by which private rows are divided; no row is longer.
-    """
-
-    names: tuple[str, ...] | None
-    width: int
-    schema: Schema | None
-    row_norm: float
-
-    def __post_init__(self) -> None:
-        if self.names is not None and len(self.names) != self.width:
-            raise ValueError("names of another number")
+class MeasuredColumns(Columns):
+    """Columns without a response; vectors are (d,), in units of the features. No row is longer than row_norm."""
 
     @classmethod
-    def of(cls, X: Records, low: Any, high: Any, row_norm: float | None) -> MeasuredColumns:
-        """The columns of private rows.
+    def of(cls, kind: str, X: Records, row_norm: float | None) -> MeasuredColumns:
+        """The columns of private rows with a public bound.
 
         Raises:
-            ParameterError: a matrix without a bound, or with two; low or high that are no ranges; a table with either,
-                or with columns that are neither numbers nor categories.
+            ParameterError: for a table with columns that are neither numbers nor categories.
         """
-        bounds = {"low": low, "high": high, "row_norm": row_norm}
-        named = [name for name, value in bounds.items() if value is not None]
         if isinstance(X, Table):
-            if named:
-                raise ParameterError(f"{named[0]} must be None with a table, whose schema says what its columns are.")
-            return cls.of_schema(X.schema, named=True)
-        width, names = as_matrix(X).width, column_names(X)
-        if named == ["row_norm"]:
-            return cls(names, width, None, check_number("row_norm", row_norm, low=1e-100, high=1e100))
-        if named != ["low", "high"]:
-            raise unbounded(
-                "low and high or row_norm",
-                " and ".join(named) or "none",
-                "low= and high=, the range of each column that you know without looking at the data",
-                "a dpvb.Table with a dpvb.Schema, which says the same of named columns, and has categories",
-                ONE_UNIT,
-                BY_RELEASE,
-            )
-        return cls.of_schema(schema_of(names, width, low, high), named=names is not None)
+            return cls.of_schema(kind, X.schema, named=True)
+        norm = check_number("row_norm", row_norm, low=1e-100, high=1e100)
+        return cls(kind, column_names(X), as_matrix(X).width, None, norm)
 
     @classmethod
-    def of_schema(cls, schema: Schema, *, named: bool) -> MeasuredColumns:
+    def of_schema(cls, kind: str, schema: Schema, *, named: bool) -> MeasuredColumns:
         """The columns of a schema, whose target is none of them.
 
         Raises:
@@ -125,12 +90,7 @@ class MeasuredColumns:
         squares = [1.0 if column.numeric else INDICATOR**2 for column in schema.own_columns]
         norm = math.sqrt(math.fsum(squares)) * (1.0 + 1e-12)
         untargeted = replace(schema, target=None)
-        return cls(schema.feature_names if named else None, schema.width, untargeted, norm)
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of all columns."""
-        return self.names or places(self.width)
+        return cls(kind, schema.feature_names if named else None, schema.width, untargeted, norm)
 
     @property
     def centre_d(self) -> Floats:
@@ -167,44 +127,11 @@ class MeasuredColumns:
         parts = [(1.0 if c.numeric else INDICATOR) * np.full(c.width, share(c.width)) for c in self.schema.own_columns]
         return np.concatenate(parts)
 
-    def private(self, X: Records, group: Iterable[object] | None) -> AnyDesign:
+    def private(self, X: Any, group: Iterable[object] | None) -> AnyDesign:
         """Private rows; features over row_norm."""
-        if self.schema is None:
-            return Design(X, row_norm=self.row_norm, group=group)
-        return self._table(X).design(fit_intercept=False, group=group, labelled=False, row_norm=self.row_norm)
-
-    def visible(self, X: Records) -> AnyDesign:
-        """Rows that the caller may see, brought to the public bounds as private ones are.
-
-        Raises:
-            DataFormatError: for rows of other columns.
-        """
         if isinstance(X, Table):
-            untargeted = replace(X.schema, target=None, group=None)
-            if self.schema is None or untargeted != replace(self.schema, group=None):
-                raise DataFormatError("the table's schema is not the one that the model was fitted with.")
-        if self.schema is None:
-            check_names(column_names(X), self.names)
-            design: AnyDesign = self.private(X, None)
-        else:
-            design = self._table(X).features(fit_intercept=False, row_norm=self.row_norm)
-        if design.width != self.width:
-            raise _other_width(design.width, self.width)
-        return design
-
-    def _table(self, X: Records) -> Table:
-        """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
-        assert self.schema is not None
-        if isinstance(X, Table):
-            return X
-        if isinstance(X, Mapping) or column_names(X) is not None or paths_of(X) is not None:
-            return Table(X, replace(self.schema, group=None))
-        matrix, columns = as_matrix(X), self.schema.own_columns
-        if not all(column.numeric for column in columns):
-            raise DataFormatError("rows with categories must be a dpvb.Table, or have names of columns.")
-        if matrix.width != len(columns):
-            raise _other_width(matrix.width, len(columns))
-        return in_order(matrix, self.schema)
+            return X.design(fit_intercept=False, group=group, labelled=False, row_norm=self.row_norm)
+        return Design(X, row_norm=self.row_norm, group=group)
 
 
 @dataclass(frozen=True)
@@ -219,7 +146,7 @@ class FittedFactors:
 
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
     """What factor analysis and principal components share: x = W h + mean + e, with normal h and e.
 
     `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a `dpvb.Table`, whose target is not read. A
@@ -256,30 +183,30 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     low: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
     high: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
     row_norm: float | None = None
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
     prior: PrivateEstimator | Fitted | Mapping[str, Any] | Path | str | None = None
     public_prior: bool = False
 
     declares: ClassVar[tuple[str, ...]] = ("schema", "width")
     record: ClassVar[type] = FittedFactors
     reads: ClassVar[str | None] = "measurements"
+    _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "components"}
     _gamma: ClassVar[float]
     _isotropic: ClassVar[bool]
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, kept(value) if name == "prior" else value)
 
     @abstractmethod
     def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
         """Loadings and unique variances from second moments, and the directions of factors, (d, K)."""
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[ThreeReleases]:
         """What a fit to private rows would do; y is ignored."""
-        columns = MeasuredColumns.of(X, self.low, self.high, self.row_norm)
-        earlier, source = (
-            (None, "") if self.prior is None else known_moments(self, self.prior, columns, public=self.public_prior)
-        )
+        named = isinstance(X, Table) or column_names(X) is not None
+        X = bounded(X, self.low, self.high, self.row_norm)
+        columns = MeasuredColumns.of(type(self).__name__, X, self.row_norm)
+        columns = columns if named else replace(columns, names=None)
+        study, stated = ", ".join(_NAMES), partial(_stated, self)
+        earlier, source = known(self, columns, stated=stated, study=study, example=_STUDY)
         model = self._model(columns, earlier)
         rows = columns.private(X, group)
         ranges = "" if columns.schema is None else ", their ranges and categories"
@@ -291,12 +218,22 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         }
         return self._task(model, rows, model.schedule, public, {"columns": columns})
 
-    def _learned(self, task: Task, q: SecondMoments) -> FittedFactors:
+    def as_prior(self, columns: MeasuredColumns) -> tuple[SecondMoments, str]:
+        """Return the moments of the rows.
+
+        Raises:
+            ParameterError: for other columns, or another row_norm.
+        """
+        self._check_fitted()
+        columns.check_earlier(self._columns)
+        return self._moments, "moments"
+
+    def _learned(self, task: Task[ThreeReleases], q: SecondMoments) -> FittedFactors:
         columns = task.notes["columns"]
         prior_d = columns.prior_d / columns.reach**2
         return FittedFactors(columns, q, *self._read(q, prior_d / q.scale_d**2, self._number(columns.width)))
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+    def _knows(self, task: Task[ThreeReleases], plan: Plan, n: float) -> Knowledge:
         d, number = task.model.n_features, self._number(task.model.n_features)
         noise, of_lengths = plan.noise_stds("gram")[-1], sum(plan.noise_stds("length"))
         details = []
@@ -311,17 +248,13 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             details=tuple(details),
         )
 
-    def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
-        """No row, of a table with a schema or of so many columns."""
-        return no_rows(schema, width)
-
     def quality(self, rows: Any) -> Floats:
         """Log-density of each row in units of the ranges."""
         unit_d, origin_d = self._columns.units
         x_nd = rows.x_nd * self._columns.row_norm
         return self._density(x_nd, (self.mean_ - origin_d) * unit_d, self._covariance_dd * np.outer(unit_d, unit_d))
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: ThreeReleases) -> tuple[float, float]:
         """From the score of a uniform guess to that of columns whose std is .02 of their range."""
         return _SCORES[0] * model.n_features, _SCORES[1] * model.n_features
 
@@ -344,14 +277,6 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         reader_kd = self._reader()
         parts = [linear.product(x_nd - self.mean_, reader_kd.T) for x_nd in self._rows(X)]
         return np.concatenate([np.empty((0, self.n_components_)), *parts])
-
-    def fit_transform(self, X: Records, y: None = None, **fit_params: Any) -> Floats:
-        """Fit, then return the rows' own factors, which are as private as the rows."""
-        self._say_once(
-            "fit_transform returns one row for each private row: these rows are as private as the data themselves and "
-            "carry no guarantee. Only the fitted loadings do."
-        )
-        return self.fit(X, y, **fit_params).transform(X)
 
     def score_samples(self, X: Records, *, public: bool = False) -> Floats:
         """Log-density of each public row under the fitted model, (rows,), in nats and in the units of X.
@@ -393,8 +318,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             n: number of draws.
             rng: a seed, a NumPy generator or None.
         """
-        self._check_fitted()
-        n, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
+        n, draw = self._to_draw(n, rng)
         factor_nk, rest_nd = (draw.standard_normal((n, size)) for size in (self.n_components_, len(self.mean_)))
         return np.asarray(self.mean_ + factor_nk @ self.loadings_ + rest_nd * np.sqrt(self._unique_d))
 
@@ -408,7 +332,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         Args:
             level: probability inside, in (0, 1).
         """
-        reach, centre = _reach(level), self._centre
+        reach, centre = reach_of(level), self._centre
         centre_kd = (centre.loading_dk * self._unit_d[:, None]).T
         margin_kd = reach * (self._errors(centre).loading_dk * self._unit_d[:, None]).T
         return centre_kd - margin_kd, centre_kd + margin_kd
@@ -421,7 +345,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         Args:
             level: probability inside, in (0, 1).
         """
-        reach, q = _reach(level), self._released()
+        reach, q = reach_of(level), self._released()
         covariance_dd = self._found.covariance_dd
         unit_dd = np.outer(self._unit_d, self._unit_d)
         margin_dd = reach * moment_errors(covariance_dd, q.noise, q.count, q.lost) * unit_dd
@@ -471,7 +395,9 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     def _check(self, record: FittedFactors) -> None:
         columns, moments, factors = record.columns, record.moments, record.factors
         schema = columns.schema
-        if schema is not None and columns != MeasuredColumns.of_schema(schema, named=columns.names is not None):
+        if schema is not None and columns != MeasuredColumns.of_schema(
+            columns.kind, schema, named=columns.names is not None
+        ):
             raise ValueError("columns of another schema")
         check_number("row_norm", columns.row_norm, low=1e-100, high=1e100)
         trees.check_lengths(record, d=columns.width, k=factors.loading_dk.shape[1])
@@ -522,21 +448,6 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             if np.isnan(x_nd).any():
                 raise DataFormatError("X has rows that hold NaN, infinity or no number, for which nothing is inferred.")
             yield x_nd
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_components_)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = True
-        return tags
-
-
-def _reach(level: float) -> float:
-    """How many standard deviations an interval reaches to each side."""
-    return float(-ndtri((1 - check_number("level", level, low=0, high=1, closed="neither")) / 2))
 
 
 # Upper limit for numbers read from a file: a prior with larger ones would overflow a fit that was already charged.
@@ -613,7 +524,7 @@ class PCA(FactorModel):
         Args:
             level: probability inside, in (0, 1).
         """
-        margin_k = _reach(level) * self._errors(self._found).strength_k * self.noise_variance_
+        margin_k = reach_of(level) * self._errors(self._found).strength_k * self.noise_variance_
         return np.maximum(self.explained_variance_ - margin_k, 0.0), self.explained_variance_ + margin_k
 
     def facts_for_report(self, level: float = 0.95) -> Iterator[Figure]:
@@ -689,37 +600,11 @@ class PCA(FactorModel):
 
 
 _NAMES = ("loadings", "noise_variance", "mean", "rows")
+_STUDY = '{"loadings": [[0.5, 0.2]], "noise_variance": [1, 1], "mean": [0, 0], "rows": 1000}'
 
 
-def known_moments(
-    fit: PrivateEstimator, prior: Any, columns: MeasuredColumns, *, public: bool
-) -> tuple[SecondMoments, str]:
-    """What a prior says of the moments of a fit's rows, and where it comes from and what it cost whom, in words.
-
-    Args:
-        fit: the estimator that is to be fitted.
-        prior: a fitted estimator of its class, a mapping of `_NAMES`, or the path of a file of either.
-        columns: of the rows.
-        public: whether the rows behind a model were public.
-
-    Raises:
-        ParameterError: for another prior, or one of other columns; see `check_release`.
-        DataFormatError, ModelFileError: for a file that cannot be read.
-    """
-    example = '{"loadings": [[0.5, 0.2]], "noise_variance": [1, 1], "mean": [0, 0], "rows": 1000}'
-    model = opened("prior", prior, fit, public=public, study=", ".join(_NAMES), example=example)
-    if isinstance(model, Mapping):
-        moments = _stated(fit, model, columns)
-        return moments, f"loadings, variances and means that are worth {moments.count:g} rows"
-    check_columns(model, columns.feature_names, columns.schema)
-    row_norm = model._columns.row_norm
-    if row_norm != columns.row_norm:
-        raise ParameterError(f"prior must have the row_norm of the fit, {columns.row_norm:g}; its own is {row_norm:g}.")
-    return model._moments, f"moments of {told(model, fit, public=public)}"
-
-
-def _stated(fit: Any, study: Mapping[Any, Any], columns: MeasuredColumns) -> SecondMoments:
-    """Moments of as many rows as a public study is worth.
+def _stated(fit: FactorModel, study: Mapping[Any, Any], columns: MeasuredColumns) -> tuple[SecondMoments, str]:
+    """Moments of as many rows as a public study is worth, and what they are, in words.
 
     Raises:
         ParameterError: for other names, shapes or numbers than those of a factor model of the columns.
@@ -742,7 +627,8 @@ def _stated(fit: Any, study: Mapping[Any, Any], columns: MeasuredColumns) -> Sec
     # Rows have norm 1 at most: a study in other units might make numbers of a fit infinite, after its charge.
     if not (np.trace(second_dd) <= 1e3 and np.abs(place_d).max() <= 1e3):
         raise ParameterError("prior must be in the units of the columns: it is far beyond their ranges or row_norm.")
-    return SecondMoments(place_d, np.ones(width), 1.0, 0.0, second_dd, 0.0, rows)
+    what = f"loadings, variances and means that are worth {rows:g} rows"
+    return SecondMoments(place_d, np.ones(width), 1.0, 0.0, second_dd, 0.0, rows), what
 
 
 def _numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Floats:
@@ -760,16 +646,3 @@ def _numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Floats:
         said = " x ".join("K" if size is None else str(size) for size in shape) or "1"
         raise ParameterError(f"prior[{name!r}] must be {said} finite numbers, got {values!r}.")
     return array
-
-
-def no_rows(schema: Schema | None, width: int | None) -> dict[str, Any]:
-    """No row, of a table with a schema or of so many columns."""
-    if schema is None:
-        return {"X": np.empty((0, width or 0))}
-    names = [column.name for column in schema.own_columns] + [schema.group] * (schema.group is not None)
-    return {"X": Table({str(name): np.empty(0) for name in names}, schema)}
-
-
-def _other_width(given: int, expected: int) -> DataFormatError:
-    # scikit-learn's sentence, which its checks look for, with the class that both kinds share.
-    return DataFormatError(f"X has {given} features, but FactorModel is expecting {expected} features as input.")

@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
+from dpvb.core.model import PosteriorOrMode
 from dpvb.core.plan import Plan
-from dpvb.data.sequences.numbers import Numbers
+from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
-from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, generator, unbounded
+from dpvb.estimators.base import PrivateEstimator, Task, generator
 from dpvb.estimators.given import Records
-from dpvb.estimators.sequences import ChainModel, WindowsModel, to_draw
+from dpvb.estimators.sequences import ChainModel, numbers_of, range_of_numbers
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
-from dpvb.models.sequences import dynamics, foreseen, hidden_markov, passes
-from dpvb.models.sequences.emissions import Bernoulli, Gaussian, Poisson, Values
+from dpvb.models.sequences import dynamics, hidden_markov, markov_chain, passes
+from dpvb.models.sequences.emissions import BernoulliEmissions, GaussianEmissions, PoissonEmissions, Values
 from dpvb.models.sequences.errors import StepErrors
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
 from dpvb.models.sequences.hidden_chain import HiddenChain
-from dpvb.models.sequences.hidden_markov import HiddenMarkovPosterior
+from dpvb.models.sequences.hidden_markov import Emitted, HiddenMarkovPosterior
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
-from dpvb.results.groups import GroupTable, Line
-from dpvb.rows.sequences import NumberRows, SequenceRows
+from dpvb.results.groups import GroupTable, Line, reach_of
+from dpvb.rows import NumberRows, SequenceRows
 
-# Nats above a uniform guess, for each column of numbers, at which a score is cut when settings are chosen.
-_ABOVE_UNIFORM = 3.0
 # Most columns of bits: a block has a number for each pair of patterns.
 _MOST_BITS = 9
 # Steps over whole sequences, where public facts say that they pay.
@@ -43,13 +40,13 @@ _STEPS = 4
 # for 800,000 users and worse for 100,000 (`python -m benchmarks hidden_markov`).
 _VERY_MANY = 800_000
 
-Model = TypeVar("Model", bound=WindowsModel)
+Model = TypeVar("Model", hidden_markov.HiddenMarkov, HiddenCells)
 Posterior = TypeVar("Posterior", HiddenMarkovPosterior, HiddenCellsPosterior)
 
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class HiddenStates(ChainModel, Generic[Model, Posterior]):
+class HiddenStates(ChainModel[Model, Posterior]):
     """Hidden states behind people's sequences: what models of symbols and of numbers share.
 
     Attributes:
@@ -62,7 +59,7 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
     n_states: int
     _: KW_ONLY
     columns: int | str | Sequence[str] | None = None
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
     n_init: int = 5
     power: float = 1.0
     clip: float | None = 2.0
@@ -141,16 +138,17 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
     def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
         """The steps without bias, and their standard errors."""
 
-    def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
+    def _deviation(self, model: Model, plan: Plan, n: float) -> tuple[int, float]:
         v, length = model.n_symbols, model.length
-        weight = foreseen.total(n, model.max_length - length + 1, v, length, model.power, model.bound)
+        weight = markov_chain.expected_weight(n, model.max_length - length + 1, v, length, model.power, model.bound)
         [noise] = plan.noise_stds(model.name)
-        return model.n_states, foreseen.hidden(model.n_states, v, length, weight, n, model.power, noise)
+        return model.n_states, markov_chain.expected_hidden_deviation(
+            model.n_states, v, length, weight, n, model.power, noise
+        )
 
     def _drawn_states(self, n: int, rng: Any, length: int | None) -> tuple[Ints, Any]:
         """States of n sequences of nobody, (n, length), and the generator that draws what they show."""
-        self._check_fitted()
-        number, long, draw = to_draw(n, length, self.max_length, rng)
+        number, long, draw = self._sequences_to_draw(n, rng, length)
         return dynamics.drawn(self.initial_, [self.transition_matrix_], number, long, draw), draw
 
     def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> GroupTable:
@@ -173,7 +171,7 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
         if self.why_no_intervals:
             raise ParameterError(self.why_no_intervals)
         step_kk, std_kk = self._errors(draw, noise_aware)
-        reach = float(ndtri(0.5 + level / 2))
+        reach = reach_of(level)
         lines = tuple(
             Line.within(str(i), str(j), float(np.clip(step, 0.0, 1.0)), float(std_kk[i, j]), reach, (0.0, 1.0))
             for (i, j), step in np.ndenumerate(step_kk)
@@ -227,7 +225,7 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
     def _model(self) -> Model:
         """The model that the parameters name."""
 
-    def _learned(self, task: Task, q: Posterior) -> Posterior:
+    def _learned(self, task: Task[Model], q: Posterior) -> Posterior:
         share_k = dynamics.symbol_shares(q.chain.laws(expected=False).step_kk)
         return self._with_one_start(replace(q, chain=q.chain.permuted(np.argsort(-share_k, kind="stable"))))
 
@@ -244,8 +242,7 @@ class HiddenStates(ChainModel, Generic[Model, Posterior]):
         content, model = self._content(), self._model()
         self.symbols_ = content.values if isinstance(content, Symbols) else content.names
         self.n_features_in_ = len(content)
-        self._fitted_model: Model = model
-        self._q: Posterior = record
+        self._keep_model(model, record)
         self.initial_, _, self.transition_matrix_ = record.chain.laws(expected=False)
         self._shown = self._show_emissions(record.chain)
         self.stationary_ = dynamics.symbol_shares(self.transition_matrix_)
@@ -297,7 +294,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
 
     _: KW_ONLY
     symbols: int | str | Sequence[Any] | None = None
-    emissions: str = "categorical"
+    emissions: Emitted = "categorical"
 
     record: ClassVar[type] = HiddenMarkovPosterior
     command: ClassVar[str | None] = "hidden-markov"
@@ -337,7 +334,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
     def _with_one_start(self, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         return replace(q, tilt_rkw=q.tilt_rkw[:1])
 
-    def _content(self) -> Symbols | Numbers:
+    def _content(self) -> Symbols | Points:
         """The public symbols, or the columns of bits."""
         kind = check_choice("emissions", self.emissions, hidden_markov.KINDS)
         if kind == "bernoulli":
@@ -346,7 +343,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
                     "columns must be given, and symbols be None, with emissions='bernoulli', got "
                     f"{self.columns!r} and {self.symbols!r}."
                 )
-            return Numbers(self.columns)
+            return Points(self.columns)
         if self.symbols is None or self.columns is not None:
             way_out = (
                 ""
@@ -364,7 +361,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
         """The model that the parameters name."""
         content = self._content()
         n_symbols = len(content)
-        if isinstance(content, Numbers):
+        if isinstance(content, Points):
             if n_symbols > _MOST_BITS:
                 raise ParameterError(
                     f"columns must be at most {_MOST_BITS} with emissions='bernoulli', got {n_symbols}: pairs of "
@@ -383,15 +380,12 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
         pays = model.length < 3 or (self.num_examples or 0) >= _VERY_MANY
         return replace(model, num_steps=_STEPS) if pays else model
 
-    def _score_rows(self, rows: SequenceRows | NumberRows) -> Floats:
-        return self._fitted_model.score(self._q, rows)
-
     def _values(self, rows: SequenceRows | NumberRows) -> Values:
         return self._fitted_model.alphabet.values(rows)
 
     def _sound(self, rows: Any) -> Any:
         rows = super()._sound(rows)
-        if isinstance(self._content(), Numbers):
+        if isinstance(self._content(), Points):
             is_bit_td = np.isnan(rows.value_td) | (rows.value_td == 0) | (rows.value_td == 1)
             if not is_bit_td.all():
                 raise DataFormatError("X must hold bits, 0 and 1, and NaN for what is missing; it has other numbers.")
@@ -399,11 +393,11 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
 
     def _show_emissions(self, chain: HiddenChain) -> Floats:
         shown = chain.emissions
-        if isinstance(shown, Bernoulli):
+        if isinstance(shown, BernoulliEmissions):
             self.emission_probabilities_: Floats = (shown.on_dk / (shown.on_dk + shown.off_dk)).T
         else:
             self.emission_probabilities_ = self._fitted_model.shown_kv(chain)
-        if isinstance(shown, Poisson):
+        if isinstance(shown, PoissonEmissions):
             self.rates_: Floats = shown.mean_dk[0]
         return self.emission_probabilities_
 
@@ -426,7 +420,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
 
     Each state shows up to 4 columns of numbers, independent and normal within a state, and states follow one another as
     a Markov chain. What `fit` takes is said in `SequenceModel`; sequences are arrays (points, columns), or
-    `dpvb.data.Events` with their columns as values. Numbers fall into cells of a public grid. Pairs of cells are
+    `dpvb.data.Events` with their columns as values. Points fall into cells of a public grid. Pairs of cells are
     released once, with the count, mean and variance within each cell, and the model is fitted to them: more starts or
     iterations cost no privacy. The parameters of the budget and the ledger are those of `PrivateEstimator`; all is
     released at once, so that there are no steps.
@@ -465,7 +459,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> tuple[Floats, Ints]:
         """Draw n sequences of nobody, (n, length, D), and their states; they tell no more than the model does.
 
-        Numbers stay within the public ranges.
+        Points stay within the public ranges.
 
         Args:
             n: number of sequences; public.
@@ -477,42 +471,20 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         x_ntd = draw.normal(shown.mean_dk.T[state_nt], np.sqrt(shown.variance_dk.T[state_nt]))
         return content.centre_d + content.unit_d * np.clip(x_ntd, -1.0, 1.0), state_nt
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: HiddenCells) -> tuple[float, float]:
         """From the score of a uniform guess to 3 nats a column above it."""
-        return -math.log(2) * model.n_columns, (_ABOVE_UNIFORM - math.log(2)) * model.n_columns
+        return range_of_numbers(model.n_columns)
 
-    def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
-        return self._fitted_model.step_errors(self._q, rng, noise_aware=noise_aware)
-
-    def _content(self) -> Numbers:
-        """The columns with their bounds.
-
-        Raises:
-            ParameterError: without columns or a bound.
-        """
-        if self.columns is None:
-            raise ParameterError("columns must be given: the names of the columns of numbers, or how many there are.")
-        if self.low is None and self.high is None and self.row_norm is None:
-            way = "low= and high=, the range of each column that you know without looking at the data"
-            raise unbounded("low and high or row_norm", "none", way, ONE_UNIT)
-        return Numbers(self.columns, self.low, self.high, self.row_norm)
+    def _content(self) -> Points:
+        return numbers_of(self.columns, self.low, self.high, self.row_norm)
 
     def _model(self) -> HiddenCells:
         """The model that the parameters name."""
         settings = self.estimate, self.n_init, self.power, self.clip, self.max_length
         return HiddenCells(len(self._content()), self.n_states, *settings)
 
-    def _score_rows(self, rows: NumberRows) -> Floats:
-        return self._fitted_model.score(self._q, rows)
-
     def _values(self, rows: NumberRows) -> Values:
         return rows.value_td
-
-    def _scores(self, rows: Any) -> Floats:
-        score_n = super()._scores(rows)
-        row_t = np.repeat(np.arange(len(score_n)), np.diff(rows.indptr))
-        in_units_t = (~np.isnan(rows.value_td)) @ np.log(self._content().unit_d)
-        return np.asarray(score_n - np.bincount(row_t, weights=in_units_t, minlength=len(score_n)))
 
     def _show_emissions(self, chain: HiddenChain) -> Floats:
         content, shown = self._content(), self._gaussian(chain)
@@ -521,10 +493,13 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         return self.means_
 
     @staticmethod
-    def _gaussian(chain: HiddenChain) -> Gaussian:
+    def _gaussian(chain: HiddenChain) -> GaussianEmissions:
         """What the states show."""
-        assert isinstance(chain.emissions, Gaussian)
+        assert isinstance(chain.emissions, GaussianEmissions)
         return chain.emissions
+
+    def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
+        return self._fitted_model.step_errors(self._q, rng, noise_aware=noise_aware)
 
     def _with_one_start(self, q: HiddenCellsPosterior) -> HiddenCellsPosterior:
         return replace(q, chance_rk=q.chance_rk[:1])

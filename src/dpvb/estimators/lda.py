@@ -14,10 +14,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from scipy import sparse
 from scipy.special import ndtr
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb.core import loop
 from dpvb.core.journal import Journal
+from dpvb.core.model import ESTIMATES, PosteriorOrMode
 from dpvb.core.names import Threshold
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import SHARES, Schedule, StepSize, robbins_monro
@@ -29,8 +29,17 @@ from dpvb.data.documents.texts import Texts
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.data.persons import newcomers
 from dpvb.estimators import private_words
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted
-from dpvb.estimators.earlier import Fitted, kept, opened, told
+from dpvb.estimators.base import (
+    Fitted,
+    PrivateEstimator,
+    Task,
+    TransformingEstimator,
+    check_width,
+    column_names,
+    generator,
+    if_fitted,
+)
+from dpvb.estimators.earlier import opened, told
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
@@ -44,7 +53,7 @@ from dpvb.guards.errors import (
     reason_of,
 )
 from dpvb.guards.lacking import constructor_says_what_lacks
-from dpvb.models.topics.lda import EarlierTopics, LDAModel, Topics
+from dpvb.models.topics.lda import EarlierTopics, LDAModel, LengthRule, Topics
 from dpvb.models.topics.prior import TopicPrior
 from dpvb.results import metrics, trees
 from dpvb.results.figures import Bars, Figure
@@ -102,7 +111,7 @@ _TOPICS = tuple(name for name in FittedTopics.__annotations__ if name in Topics.
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+class LDA(TransformingEstimator[LDAModel, Topics]):
     """Latent Dirichlet allocation under (ε, δ)-differential privacy.
 
     `fit` takes private documents X: CSR or dense counts, texts with a vocabulary, or a source of dpvb.data. A
@@ -145,8 +154,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         public_prior: says that the documents behind a prior were public, or those of people who are not in these data.
         estimate: "posterior", or "mode", private expectation maximisation: documents meet the mode of each topic's
             Dirichlet where topic_word_prior is 1 or more, and else its mean.
-        read: how topics are read from noise: "estimated_prior", "rank_one" or "project".
-        projection: "read" projects what is read; "step" projects the running estimate itself, as the papers do.
         learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ.
         tol, max_iter: local iterations of a document end when the mean change is below tol, and after max_iter.
         fixed_work: whether every document takes exactly max_iter local iterations.
@@ -170,7 +177,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     public_vocabulary: bool = False
     token_pattern: str = TOKEN_PATTERN
     document_length: float = 500.0
-    length_rule: str = "truncate"
+    length_rule: LengthRule = "truncate"
     count_power: float = 0.5
     background: bool = True
     word_power: float = 0.25
@@ -180,9 +187,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     prior: PrivateEstimator | Fitted | Mapping[str, float] | Path | str | None = None
     public_prior: bool = False
     earlier: PrivateEstimator | Fitted | Path | str | None = None
-    estimate: str = "posterior"
-    read: str = "estimated_prior"
-    projection: str = "read"
+    estimate: PosteriorOrMode = "posterior"
     learning_offset: float = 1.0
     learning_decay: float = 0.6
     tol: float = 1e-3
@@ -194,12 +199,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     reads: ClassVar[str | None] = "documents"
     command: ClassVar[str | None] = "lda"
     size_parameter: ClassVar[str | None] = "n_components"
+    _input_forms: ClassVar[tuple[str, ...]] = ("sparse", "string")
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "topics"}
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("prior", "earlier") and not (name == "prior" and word_lists.is_name(value)):
-            value = kept(value)
-        super().__setattr__(name, value)
 
     def task(
         self,
@@ -209,7 +210,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         group: Iterable[object] | None = None,
         seen: Iterable[object] | None = None,
         public: bool = False,
-    ) -> Task:
+    ) -> Task[LDAModel]:
         """What a fit to private documents would do; y is ignored.
 
         Args:
@@ -267,7 +268,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def _task_of(
         self, source: Any, prior: KnownTopics | None, earlier: KnownTopics | None, notes: Mapping[str, Any]
-    ) -> Task:
+    ) -> Task[LDAModel]:
         """What a fit to documents would do whose columns are public."""
         around = None if prior is None else prior.aligned(source.vocabulary, source.width)
         if around is not None and prior is not None and prior.model is not None:
@@ -302,7 +303,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _opens(self) -> bool:
         return private_words.is_private(self.vocabulary)
 
-    def _open_task(self, X: Records, group: Iterable[object] | None) -> Task:
+    def _open_task(self, X: Records, group: Iterable[object] | None) -> Task[LDAModel]:
         """What a fit to texts would do whose words its first release finds."""
         for name, usual in (("prior", None), ("earlier", None), ("public_vocabulary", False), ("background", True)):
             if getattr(self, name) is not usual:
@@ -323,14 +324,49 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         task = self._task(model, source, schedule, public, notes)
         return private_words.laid(task, delta=self.delta, part=self.vocabulary_delta)
 
-    def _opened(self, task: Task, plan: Plan, journal: RunJournal | None) -> tuple[Task, Plan, Journal]:
+    def _opened(
+        self, task: Task[LDAModel], plan: Plan, journal: RunJournal | None
+    ) -> tuple[Task[LDAModel], Plan, Journal]:
         return private_words.found(task, plan, journal, self.num_examples)
 
     def _schedule(self, budget: Mapping[str, float]) -> Schedule:
         """Steps of equal noise."""
-        num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
+        num_steps = self._given_steps(high=10**7) or 20
         rho = robbins_monro(self.learning_offset, self.learning_decay)
-        return Schedule((1.0,) * num_steps, budget, rho, self.projection)  # type: ignore[arg-type]
+        return Schedule((1.0,) * num_steps, budget, rho)
+
+    def as_prior(self, columns: tuple[tuple[str, ...] | None, int]) -> tuple[TopicPrior, str]:
+        """Return the topics and how much each is used; `columns` are the vocabulary of the fit and its width.
+
+        Raises:
+            ParameterError: for other terms than the vocabulary of this model.
+        """
+        self._check_fitted()
+        (vocabulary, width), words = columns, self.vocabulary_
+        if self.n_features_in_ != width or (None not in (words, vocabulary) and words != vocabulary):
+            number = len(set(words or ()) ^ set(vocabulary or ()))
+            differing = f"{number} words differ" if number else f"it has {self.n_features_in_} terms, not {width}"
+            if number == 0 and self.n_features_in_ == width:
+                differing = "the words stand in another order"
+            raise ParameterError(f"prior must have the vocabulary of the fit; {differing}.")
+        lambda_vk = self._q.lambda_vk
+        size_k = lambda_vk.sum(axis=0)
+        return TopicPrior(lambda_vk / size_k, size_k / size_k.sum()), f"{len(self.components_)} topics"
+
+    def _released_sums(self, fit: LDA) -> EarlierTopics:
+        """Return what was released of the people behind this model, for a fit that takes it as `earlier`.
+
+        Raises:
+            ParameterError: for other parameters, or a file that does not hold what was released.
+        """
+        for name in ("clip", "document_length", "length_rule", "count_power"):
+            if getattr(self, name) != getattr(fit, name):
+                raise ParameterError(f"{name} must be {getattr(self, name)!r}, as in the fit that earlier= names.")
+        q = self._q
+        if not self._fitted_model.means or q.words_v is None:
+            raise ParameterError("earlier must be a fit with prior=, whose file holds what was released.")
+        std = 0.0 if q.sum_std_v is None else float(q.sum_std_v[0])
+        return EarlierTopics(q.words_v, q.words_std, q.sum_vk, std, q.num_units)
 
     def _public(self, model: LDAModel, start: str = "") -> dict[str, str]:
         """What the promise takes for public of a model."""
@@ -343,12 +379,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             "parameters": "the plan, the random start and all other parameters",
         }
 
-    def _learned(self, task: Task, q: Topics) -> FittedTopics:
+    def _learned(self, task: Task[LDAModel], q: Topics) -> FittedTopics:
         words, model = task.notes["vocabulary"], task.model
         parts = {name: getattr(q, name) for name in _TOPICS}
         return FittedTopics(None if words is None else tuple(words), model.means, model.iterates, None, **parts)
 
-    def _foreseen(self, **columns: Any) -> tuple[Task, Plan]:
+    def _foreseen(self, **columns: Any) -> tuple[Task[LDAModel], Plan]:
         if self._opens or columns["width"] is None:
             task, plan = super()._foreseen(**columns)
             if columns["width"] is None:
@@ -364,8 +400,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             task = self._task_of(BagOfWords(sparse.csr_array((0, width))), prior, earlier, {"width": width})
         return task, task.plan
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
-        model: LDAModel = task.model
+    def _knows(self, task: Task[LDAModel], plan: Plan, n: float) -> Knowledge:
+        model = task.model
         if model.means:  # Topics around those of a prior need not stand above the noise.
             return replace(Knowledge.of_means(plan, n), enough=math.nan)
         strength, number = signal_over_noise(model, plan, task.rho, n) / model.detectable, model.n_components
@@ -388,9 +424,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             schedule, rng = self._schedule(SHARES), generator("random_state", self.random_state)
             blocks_of = self._model(self.n_features_in_, model.n_components, num_steps=len(schedule.noise))
             plan = self._relative_plan(blocks_of, self.privacy_.unit, schedule)
-            self._above_noise: Bools | None = topics_above_noise(
-                model, self._q, plan, schedule.rho, schedule.projection, rng
-            )
+            self._above_noise: Bools | None = topics_above_noise(model, self._q, plan, schedule.rho, rng)
             self._record = replace(self._record, above_noise_k=self._above_noise)
         assert self._above_noise is not None
         return self._above_noise
@@ -422,14 +456,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         """From 3/2 to 1/2 of the score of a uniform guess."""
         guess = math.log(max(model.n_terms, 2))
         return -1.5 * guess, -0.5 * guess
-
-    def fit_transform(self, X: Records, y: None = None, **fit_params: Any) -> Floats:
-        """Fit, then return the rows' own topic proportions, which are as private as the rows."""
-        self._say_once(
-            "fit_transform returns one row for each private document: these rows are as private as the "
-            "documents themselves and carry no guarantee. Only the fitted topics do."
-        )
-        return self.fit(X, y, **fit_params).transform(X)
 
     def transform(self, X: Records) -> Floats:
         """Expected topic proportions of each document, (rows, K): as private as X, without any guarantee.
@@ -545,17 +571,18 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             raise ParameterError("background must be True with prior=: the word totals say which topics are used.")
         parts: dict[str, Any] = {"around": around, "means": True, "word_power": 0.0}
         if (earlier := self._known(self.earlier)) is not None:
-            earlier.aligned(source.vocabulary, source.width, number)
-            alike = ("clip", "document_length", "length_rule", "count_power")
-            parts["earlier"] = earlier.sums({name: getattr(self, name) for name in alike})
+            if earlier.model is None or len(earlier.model.components_) != number:
+                raise ParameterError(f"earlier must be a fit of {number} topics, as many as the prior has.")
+            earlier.aligned(source.vocabulary, source.width)
+            parts["earlier"] = earlier.model._released_sums(self)
 
         def laid(num_steps: int) -> tuple[LDAModel, Schedule]:
             share = _FEW_SHARE if num_steps <= _FEW else _MANY_SHARE
             schedule = Schedule((1.0,) * num_steps, {**SHARES, "first": share}, rho=robbins_monro(0.0, 1.0))
             return self._model(source.width, number, **parts, iterates=num_steps > 0), schedule
 
-        if self.num_steps is not None:
-            return laid(check_integer("num_steps", self.num_steps, low=0, high=10**7))
+        if (num_steps := self._given_steps(low=0, high=10**7)) is not None:
+            return laid(num_steps)
         model, schedule = laid(_FEW)
         if self.num_examples is None:
             return model, schedule
@@ -580,18 +607,17 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _model(self, width: int, n_components: int, **parts: Any) -> LDAModel:
         """The model that the parameters name; its own defaults stand for None."""
         options: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
-        options["mode"] = check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode"
+        options["mode"] = check_choice("estimate", self.estimate, ESTIMATES) == "mode"
         return LDAModel(
             n_components,
             width,
             doc_topic_prior=self.doc_topic_prior,
             document_length=self.document_length,
-            length_rule=self.length_rule,  # type: ignore[arg-type]
+            length_rule=self.length_rule,
             count_power=self.count_power,
             background=self.background,
             word_power=parts.pop("word_power", self.word_power),
             mass=self.mass,
-            read=self.read,  # type: ignore[arg-type]
             tol=self.tol,
             max_iter=self.max_iter,
             fixed_work=self.fixed_work,
@@ -604,11 +630,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         self._check_fitted()
         words = None if isinstance(X, Source) else self.vocabulary_
         source = as_source(X, vocabulary=words, token_pattern=self.token_pattern)
-        if source.width != self.n_features_in_:
-            raise DataFormatError(
-                f"X has {source.width} features, but {type(self).__name__} is expecting {self.n_features_in_} "
-                "features as input: the width of its vocabulary."
-            )
+        check_width(source.width, self.n_features_in_, type(self).__name__, ": the width of its vocabulary")
         check_words(source, self.vocabulary_)
         return (chunk.rows for chunk in source.chunks())
 
@@ -638,16 +660,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         self.n_features_in_, self.vocabulary_ = n_terms, record.vocabulary
         self._above_noise, self.components_ = record.above_noise_k, record.lambda_vk.T
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.input_tags.string = True
-        tags.non_deterministic = True
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
-
 
 # What is known of topics before a fit: topics of a model, or frequencies of words; where from, and at what cost.
 
@@ -670,7 +682,7 @@ class KnownTopics:
         public: whether it says nothing of anybody who is private.
     """
 
-    model: Any
+    model: LDA | None
     frequency: Mapping[str, float]
     listed: str = ""
     public: bool = True
@@ -703,14 +715,12 @@ class KnownTopics:
         """The words of a model's terms, where they have names."""
         return None if self.model is None else self.model.vocabulary_
 
-    def aligned(self, vocabulary: tuple[str, ...] | None, width: int, number: int | None = None) -> TopicPrior:
-        """The prior for the terms of a fit, and for so many topics.
+    def aligned(self, vocabulary: tuple[str, ...] | None, width: int) -> TopicPrior:
+        """The prior for the terms of a fit.
 
         Raises:
-            ParameterError: for other terms or topics than the prior's.
+            ParameterError: for other terms than the prior's.
         """
-        if number is not None and (self.model is None or len(self.model.components_) != number):
-            raise ParameterError(f"earlier must be a fit of {number} topics, as many as the prior has.")
         if self.model is None:
             if vocabulary is None:
                 raise ParameterError(
@@ -719,36 +729,7 @@ class KnownTopics:
             f_v = np.array([self.frequency.get(word, 0.0) for word in vocabulary])
             f_v += _SMOOTHING * f_v.mean() + (f_v.sum() == 0)
             return TopicPrior((f_v / f_v.sum())[:, None], np.ones(1))
-        words = self.model.vocabulary_
-        if self.model.n_features_in_ != width or (None not in (words, vocabulary) and words != vocabulary):
-            number = len(set(words or ()) ^ set(vocabulary or ()))
-            differing = f"{number} words differ" if number else f"it has {self.model.n_features_in_} terms, not {width}"
-            if number == 0 and self.model.n_features_in_ == width:
-                differing = "the words stand in another order"
-            raise ParameterError(f"prior must have the vocabulary of the fit; {differing}.")
-        lambda_vk = self.model._q.lambda_vk
-        size_k = lambda_vk.sum(axis=0)
-        return TopicPrior(lambda_vk / size_k, size_k / size_k.sum())
-
-    def sums(self, alike: Mapping[str, Any]) -> EarlierTopics:
-        """What was released of the people behind an earlier model.
-
-        Args:
-            alike: parameters that both fits must have alike, by name.
-
-        Raises:
-            ParameterError: for other parameters, or a file that does not hold what was released.
-        """
-        for name, value in alike.items():
-            if getattr(self.model, name) != value:
-                raise ParameterError(
-                    f"{name} must be {getattr(self.model, name)!r}, as in the fit that earlier= names."
-                )
-        q = self.model._q
-        if not self.model._fitted_model.means or q.words_v is None:
-            raise ParameterError("earlier must be a fit with prior=, whose file holds what was released.")
-        std = 0.0 if q.sum_std_v is None else float(q.sum_std_v[0])
-        return EarlierTopics(q.words_v, q.words_std, q.sum_vk, std, q.num_units)
+        return self.model.as_prior((vocabulary, width))[0]
 
     def told(self, fit: PrivateEstimator) -> str:
         """Where it comes from, and what it cost whom, in words, for the statement of a fit."""
@@ -840,15 +821,13 @@ def final_std(plan: Plan, rho: StepSize) -> float:
     return math.sqrt(variance) / mass
 
 
-def topics_above_noise(
-    model: LDAModel, q: Topics, plan: Plan, rho: StepSize, projection: Any, rng: np.random.Generator
-) -> Bools:
+def topics_above_noise(model: LDAModel, q: Topics, plan: Plan, rho: StepSize, rng: np.random.Generator) -> Bools:
     """Which topics deviate more from the background than any that the same plan finds where there are no topics, (K,).
 
     Args:
         model, q: a fit, with what was released.
         plan: its releases; the noise may be relative.
-        rho, projection: as in the fit.
+        rho: as in the fit.
         rng: of the documents that are drawn.
     """
     if q.sum_vk is None or q.sum_std_v is None:
@@ -859,7 +838,7 @@ def topics_above_noise(
         return np.zeros(model.n_components, dtype=bool)
     plan = plan.scaled(std / final_std(plan, rho))
     wall = Wall(_without_topics(q, max(round(q.num_units), 1), plan.unit, rng), plan)
-    null, _ = loop.fit(model, wall, plan, rho=rho, rng=rng, projection=projection)
+    null, _ = loop.fit(model, wall, plan, rho=rho, rng=rng)
     return np.asarray(topic_deviations(model, q) > _MARGIN * topic_deviations(model, null).max())
 
 

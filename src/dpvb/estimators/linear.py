@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 
 from dpvb.data.tables.response import Response
@@ -19,14 +18,14 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import FittedWeights, Regression
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positive
-from dpvb.guards.errors import ParameterError, check_integer, check_number
+from dpvb.guards.errors import ParameterError, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.regression import tuned
 from dpvb.models.regression.foreseen import LINEAR, ScoreFacts
-from dpvb.models.regression.likelihood import tail
 from dpvb.models.regression.linear import Linear
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.results.coefficients import TableHead
+from dpvb.results.groups import reach_of
 
 # Upper limit of the error's scale in a file, in units of half the range of y, of which every error is at most 2.
 _MOST = 1e6
@@ -50,7 +49,7 @@ class FittedLine(FittedWeights):
 
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
+class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc]
     """Linear regression under (ε, δ)-differential privacy, with a posterior that knows the privacy noise.
 
     Residuals are clipped where the privacy noise that this saves outweighs what it bends; their scale is learned
@@ -114,35 +113,26 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
     def _said_of_parameters(self) -> str:
         return f"estimate {self.estimate!r}, the plan and all other parameters"
 
-    def _private(
-        self,
-        X: Records,
-        y: Responses,
-        trials: Any,
-        group: Iterable[object] | None,
-        row_norm: float | None,
-        beside: Mapping[str, Any] | None = None,
-    ) -> AnyDesign:
-        """Private rows; those of a schema's own target have its range."""
+    def _response_for(self, X: Records, y: Responses) -> Response:
+        """What these y may be: those of a schema's own target have its range."""
         schema = X.schema if isinstance(X, Table) and y is None and self.y_range is None else None
-        response = self._given_response if schema is None else self._response_of(schema)
-        return self._rows_of(X, y, trials, group, row_norm, response)
+        return self._given_response if schema is None else self._response_of(schema)
 
     @property
     def _given_response(self) -> Response:
         """What y may be where no schema says it: by y_range, or as the model was fitted."""
         return self._fitted_response if hasattr(self, "_fitted_response") else self._response
 
-    def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Any:
+    def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Linear:
         fields: dict[str, Any] = {"intercept": design.intercept, "alpha": self.alpha}
-        if self.num_steps is not None:
-            fields["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        if (num_steps := self._given_steps()) is not None:
+            fields["num_steps"] = num_steps
         return Linear(design.width, **fields, declared=self._declared(design, schema), earlier=earlier)
 
-    def _scores(self, model: Any) -> tuple[ScoreFacts, str]:
+    def _scores(self, model: Linear) -> tuple[ScoreFacts, str]:
         return LINEAR, "standard deviations of the errors"
 
-    def _learned(self, task: Task, q: Any) -> FittedLine:
+    def _learned(self, task: Task[Linear], q: Any) -> FittedLine:
         (variance, std), reach = task.model.scale(q), task.model.reach(q)
         response = self._response_of(task.notes["schema"])
         record = FittedLine(
@@ -176,7 +166,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         """
         self._check_posterior()
         variance, std, _ = self._sigma
-        reach = min(float(-ndtri(tail(level))) * std / variance, 600.0)
+        reach = min(reach_of(level) * std / variance, 600.0)
         return self.sigma_ * math.exp(-0.5 * reach), self.sigma_ * math.exp(0.5 * reach)
 
     def predict(self, X: Records) -> Floats:
@@ -192,7 +182,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
             X: rows, as in `predict`.
             level: probability inside, in (0, 1).
         """
-        reach = float(-ndtri(tail(level)))
+        reach = reach_of(level)
         mean_n, variance_n = self._psi(X, table=True)
         std_n = np.sqrt(variance_n + self.sigma_**2)
         return mean_n - reach * std_n, mean_n + reach * std_n
@@ -232,13 +222,13 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         place_n = (self._psi_of(rows) - response.middle) / response.half
         return np.asarray(-((place_n - rows.y_n) ** 2))
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: Linear) -> tuple[float, float]:
         """From the error of half the range to 0."""
         return -1.0, 0.0
 
     def _head(self, per: str, noise_aware: bool) -> TableHead:
         low, high = self.sigma_interval()
-        model = f"Linear regression on {self._coefficients.columns}; sigma {self.sigma_:.4g} [{low:.4g}, {high:.4g}]"
+        model = f"Linear regression on {self._coefficients.listed}; sigma {self.sigma_:.4g} [{low:.4g}, {high:.4g}]"
         if self.sigma_reach_ < self._fitted_response.half:
             model += f", errors counted up to {self.sigma_reach_:.4g}"
         return TableHead(model, "response", per, self._prior, noise_aware, self.privacy_)

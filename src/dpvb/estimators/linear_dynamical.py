@@ -9,16 +9,15 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.events import Events
-from dpvb.data.sequences.numbers import Numbers
-from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, generator, if_fitted, unbounded
+from dpvb.data.sequences.numbers import Points
+from dpvb.estimators.base import PrivateEstimator, Task, generator, if_fitted
 from dpvb.estimators.given import Records
-from dpvb.estimators.sequences import SequenceModel, to_draw
+from dpvb.estimators.sequences import SequenceModel, numbers_of, range_of_numbers
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import ParameterError, check_integer, check_number
+from dpvb.guards.errors import check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
 from dpvb.models.sequences import kalman, linear_dynamical
@@ -27,11 +26,9 @@ from dpvb.models.sequences.linear_dynamical import LinearPosterior
 from dpvb.results import trees
 from dpvb.results.figures import Curves, Figure, Grid, Intervals
 from dpvb.results.forecast import Knowledge
-from dpvb.results.groups import GroupTable, Line, head
-from dpvb.rows.sequences import NumberRows
+from dpvb.results.groups import GroupTable, Line, head, reach_of
+from dpvb.rows import NumberRows
 
-# Nats above a uniform guess, for each column, at which a sequence's score is cut when settings are chosen.
-_ABOVE_UNIFORM = 3.0
 # Points, synthetic sequences and columns in a report; systems of the posterior that bands are made of.
 _DRAWN_POINTS, _DRAWN, _MOST_COLUMNS, _OF_BANDS = 100, 5, 12, 25
 
@@ -51,7 +48,7 @@ class Bands(NamedTuple):
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class LinearDynamicalSystem(SequenceModel):
+class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, LinearPosterior]):
     """Hidden motion behind people's sequences of numbers, under (ε, δ)-differential privacy.
 
     A few hidden numbers move by a linear rule with noise, and each point shows them through noise: gait, pens, weights
@@ -70,7 +67,6 @@ class LinearDynamicalSystem(SequenceModel):
         window: points of a window, from 2. Longer ones see slower motion, and hold more noise.
         max_length: the first so many points of each sequence count.
         clip: bound on what a person's windows add, in units of what average windows add.
-        estimate: "posterior", which knows its noise and has intervals, or "mode", the most likely system (EM).
 
     Attributes:
         columns_: names of the columns.
@@ -90,23 +86,21 @@ class LinearDynamicalSystem(SequenceModel):
     window: int = 6
     max_length: int = 50
     clip: float = 0.75
-    estimate: str = "posterior"
 
     command: ClassVar[str | None] = "linear-dynamical"
     record: ClassVar[type] = LinearPosterior
     example: ClassVar[str | None] = "--states 2 --columns x,y --low 0 --high 100"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_states": "states"}
 
-    def _learned(self, task: Task, q: LinearPosterior) -> LinearPosterior:
+    def _learned(self, task: Task[linear_dynamical.LinearDynamical], q: LinearPosterior) -> LinearPosterior:
         return replace(q, system=kalman.in_order(q.system))
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+    def _knows(self, task: Task[linear_dynamical.LinearDynamical], plan: Plan, n: float) -> Knowledge:
         return replace(Knowledge.of_means(plan, n), name="noise of the moments of windows, over a person's bound")
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
-        """From the score of a uniform guess."""
-        uniform = -model.n_features * math.log(2.0)
-        return uniform, uniform + model.n_features * _ABOVE_UNIFORM
+    def quality_range(self, model: linear_dynamical.LinearDynamical) -> tuple[float, float]:
+        """From the score of a uniform guess to 3 nats a column above it."""
+        return range_of_numbers(model.n_features)
 
     def predict(self, X: Records, lengths: Any = None) -> list[Floats]:
         """Expected states at each point given all of its sequence, (points, K): as private as X, without any guarantee.
@@ -126,18 +120,17 @@ class LinearDynamicalSystem(SequenceModel):
     def forecast(self, X: Records, lengths: Any = None, *, steps: int = 1, level: float = 0.95) -> Bands:
         """The points 1 to `steps` places after each sequence, with bands: as private as X, without any guarantee.
 
-        They hold each number by itself with the probability `level`. The bands of a posterior count in that the system
-        is uncertain, those of a mode do not.
+        They hold each number by itself with the probability `level`, and include the uncertainty of the system.
 
         Raises:
             DataFormatError: for what holds no sequences.
         """
         rows, steps = self._visible(X, lengths), check_integer("steps", steps, low=1, high=10**6)
-        reach = float(ndtri(0.5 + check_number("level", level, low=0, high=1, closed="neither") / 2))
+        reach = reach_of(level)
         mean_ntd, variance_ntd = self._ahead(self._system, rows, steps)
-        if draws := self._draws(_OF_BANDS):
-            away = (self._ahead(one, rows, steps)[0] - mean_ntd for one in draws)
-            variance_ntd = variance_ntd + sum((one**2 for one in away), np.zeros_like(mean_ntd)) / len(draws)
+        draws = self._draws(_OF_BANDS)
+        away = (self._ahead(one, rows, steps)[0] - mean_ntd for one in draws)
+        variance_ntd = variance_ntd + sum((one**2 for one in away), np.zeros_like(mean_ntd)) / len(draws)
         centre = mean_ntd * self._scale_d + self._mean_d
         margin = reach * np.sqrt(variance_ntd) * self._scale_d
         return Bands(centre, centre - margin, centre + margin)
@@ -150,14 +143,9 @@ class LinearDynamicalSystem(SequenceModel):
 
         Args:
             level: probability inside an interval, in (0, 1).
-
-        Raises:
-            ParameterError: with estimate="mode", which is a point.
         """
         self._check_fitted()
         level = check_number("level", level, low=0, high=1, closed="neither")
-        if self.estimate == "mode":
-            raise ParameterError("estimate must be 'posterior' for intervals, got 'mode', a point: fit it again.")
         draws, lines = self._draws(), []
         drawn_of = {what: np.array([number_of(one) for one in draws]) for what, number_of in self._columns.items()}
         for d, name in enumerate(self.columns_):
@@ -180,8 +168,7 @@ class LinearDynamicalSystem(SequenceModel):
             rng: a seed, a NumPy generator or None.
             length: points of each; None: max_length. The system says nothing of how long sequences are.
         """
-        self._check_fitted()
-        number, long, draw = to_draw(n, length, self.max_length, rng)
+        number, long, draw = self._sequences_to_draw(n, rng, length)
         return kalman.drawn(self._system, number, long, draw) * self._scale_d + self._mean_d
 
     def motion(self, steps: int | None = None, *, level: float = 0.95) -> Bands:
@@ -194,14 +181,6 @@ class LinearDynamicalSystem(SequenceModel):
         self._check_fitted()
         number = check_integer("steps", self.max_length if steps is None else steps, low=1, high=10**6)
         return Bands(*(end[0] for end in self.forecast([[]], steps=number, level=level)))
-
-    def _scores(self, rows: NumberRows) -> Floats:
-        """Log-density of each sequence, in the units of the columns."""
-        seen_td = ~np.isnan(rows.value_td)
-        unit_t = np.where(seen_td, np.log(self._numbers_.unit_d), 0.0).sum(axis=1)
-        row_t = np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
-        own_n = np.bincount(row_t, weights=unit_t, minlength=len(rows.indptr) - 1)
-        return np.asarray(self._score_rows(rows) - own_n)
 
     @if_fitted
     def score(self, X: Records, lengths: Any = None, *, public: bool = False) -> float:
@@ -253,8 +232,6 @@ class LinearDynamicalSystem(SequenceModel):
                 at=tuple(map(float, range(1, steps + 1))),
                 lines=tuple((name, tuple(map(tuple, points.tolist()))) for name, points in curves),
             )
-        if self.estimate == "mode":
-            return
         table = self.intervals(level)
         for what in dict.fromkeys(line.name for line in table):
             lines = [line for line in table if line.name == what and math.isfinite(line.high)]
@@ -266,7 +243,7 @@ class LinearDynamicalSystem(SequenceModel):
         """The columns, and the modes of the motion: how long each lasts, and how it turns."""
         self._check_fitted()
         lines = [f"Linear dynamical system, states: {self.n_states}, columns: {len(self.columns_)}", ""]
-        table = {} if self.estimate == "mode" else {(line.group, line.name): line for line in self.intervals()}
+        table = {(line.group, line.name): line for line in self.intervals()}
 
         def shown(group: str, what: str, value: float) -> str:
             line = table.get((group, what))
@@ -285,32 +262,20 @@ class LinearDynamicalSystem(SequenceModel):
             halves = f"{math.log(0.5) / math.log(size):.1f}" if 0 < size < 1 else ("never" if size >= 1 else "at once")
             cells = [shown(name, "each step times", size), shown(name, "period", float(_periods(value)))]
             lines.append(f"{name:<16}" + "".join(cells) + f"  {halves}")
-        if table:
-            lines += ["", "In brackets: 95% intervals, noise counted in."]
+        lines += ["", "In brackets: 95% intervals, noise counted in."]
         return "\n".join(line.rstrip() for line in lines)
 
-    def _content(self) -> Numbers:
-        """The columns with their bounds.
-
-        Raises:
-            ParameterError: without a bound.
-        """
-        if self.low is None and self.high is None and self.row_norm is None:
-            way = "low= and high=, the range of each column that you know without looking at the data"
-            raise unbounded("low and high or row_norm", "none", way, ONE_UNIT)
-        return Numbers(self.columns, self.low, self.high, self.row_norm)
+    def _content(self) -> Points:
+        return numbers_of(self.columns, self.low, self.high, self.row_norm)
 
     def _model(self) -> linear_dynamical.LinearDynamical:
         """The model that the parameters name."""
         numbers = self._content()
         return linear_dynamical.LinearDynamical(
-            len(numbers), self.n_states, self.window, self.clip, self.max_length, numbers.reach, self.estimate
+            len(numbers), self.n_states, self.window, self.clip, self.max_length, numbers.reach
         )
 
-    def _score_rows(self, rows: NumberRows) -> Floats:
-        return self._fitted_model.score(self._q, rows)
-
-    def _public_content(self) -> Numbers:
+    def _public_content(self) -> Points:
         return self._numbers_
 
     @property
@@ -374,8 +339,7 @@ class LinearDynamicalSystem(SequenceModel):
 
     def _show(self, record: LinearPosterior) -> None:
         numbers, model, system = self._content(), self._model(), record.system
-        self._fitted_model: linear_dynamical.LinearDynamical = model
-        self._q: LinearPosterior = record
+        self._keep_model(model, record)
         self._numbers_, self.columns_ = numbers, numbers.names
         self._system, self.n_features_in_ = system, len(numbers)
         self._scale_d = record.scale_d * model.reach * numbers.unit_d

@@ -8,27 +8,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
+from dpvb.core.model import PosteriorOrMode
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import generator
 from dpvb.estimators.given import Records
-from dpvb.estimators.sequences import ChainModel, to_draw
+from dpvb.estimators.sequences import ChainModel
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
-from dpvb.models.sequences import dynamics, foreseen, markov_chain
+from dpvb.models.sequences import dynamics, markov_chain
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
-from dpvb.results.groups import GroupTable, Line
-from dpvb.rows.sequences import SequenceRows
+from dpvb.results.groups import GroupTable, Line, reach_of
 
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class MarkovChain(ChainModel):
+class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain]):
     """Which symbol follows which in people's sequences, under (ε, δ)-differential privacy.
 
     Visits of pages, states of a life, tags of words: the next symbol depends on the last one, or on the last two. `fit`
@@ -65,7 +64,7 @@ class MarkovChain(ChainModel):
     power: float = 0.5
     clip: float | None = 1.5
     prior_weight: float = 10.0
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
 
     command: ClassVar[str | None] = "markov-chain"
     record: ClassVar[type] = markov_chain.Chain
@@ -99,8 +98,7 @@ class MarkovChain(ChainModel):
             rng: a seed, a NumPy generator or None.
             length: symbols of each; None: max_length. A chain says nothing of how long sequences are.
         """
-        self._check_fitted()
-        number, long, draw = to_draw(n, length, self.max_length, rng)
+        number, long, draw = self._sequences_to_draw(n, rng, length)
         return np.array(self.symbols_)[dynamics.drawn(self.initial_, self._laws, number, long, draw)]
 
     def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> GroupTable:
@@ -143,7 +141,7 @@ class MarkovChain(ChainModel):
     def _table(self, level: float, noise_aware: bool, rng: Any) -> GroupTable:
         """The lines of `transition_intervals`."""
         model, q = replace(self._fitted_model, estimate="posterior"), self._q
-        reach = float(ndtri(0.5 + level / 2))
+        reach = reach_of(level)
         noise_std = q.windows_std if noise_aware else 0.0
         if self._shortened:
             law, std = model.corrected_law(q, generator("rng", rng), noise_std)
@@ -184,11 +182,11 @@ class MarkovChain(ChainModel):
             )
         return "\n".join(lines)
 
-    def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
+    def _deviation(self, model: markov_chain.MarkovChainModel, plan: Plan, n: float) -> tuple[int, float]:
         v, k = model.n_symbols, model.order + 1
-        weight = foreseen.total(n, model.max_length - model.order, v, k, model.power, model.bound)
+        weight = markov_chain.expected_weight(n, model.max_length - model.order, v, k, model.power, model.bound)
         [noise] = plan.noise_stds("pairs" if model.order == 1 else "windows")
-        return v, foreseen.deviation(v, model.order, weight, n, model.power, model.prior_weight, noise)
+        return v, markov_chain.expected_deviation(v, model.order, weight, n, model.power, model.prior_weight, noise)
 
     def _content(self) -> Symbols:
         """The public symbols."""
@@ -205,9 +203,6 @@ class MarkovChain(ChainModel):
             self.prior_weight,
             self.estimate,
         )
-
-    def _score_rows(self, rows: SequenceRows) -> Floats:
-        return self._fitted_model.score(self._q, rows)
 
     def _ahead(self, tail: tuple[int, ...], steps: int) -> Floats:
         """Laws of the symbols after these last ones, (steps, V)."""
@@ -233,8 +228,7 @@ class MarkovChain(ChainModel):
     def _show(self, record: markov_chain.Chain) -> None:
         content, model = self._content(), self._model()
         self.symbols_, self.n_features_in_ = content.values, len(content)
-        self._fitted_model: markov_chain.MarkovChainModel = model
-        self._q: markov_chain.Chain = record
+        self._keep_model(model, record)
         self.initial_, self.transition_matrix_ = model.initial(record), model.law(record)
         self.windows_ = model.released(record)
         self._laws = [model.law(record, 1)] + ([self.transition_matrix_] if self.order == 2 else [])

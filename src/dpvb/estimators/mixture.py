@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import logsumexp
 
+from dpvb.core.model import PosteriorOrMode
 from dpvb.core.plan import Plan
 from dpvb.data.tables.matrices import as_matrix
 from dpvb.data.tables.mixed import Layout
@@ -21,14 +22,15 @@ from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
 from dpvb.estimators.base import (
     BY_RELEASE,
+    Fitted,
     PrivateEstimator,
     Task,
+    check_width,
     column_names,
-    generator,
     if_fitted,
     unbounded,
 )
-from dpvb.estimators.earlier import Fitted, kept, opened, told
+from dpvb.estimators.earlier import known
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import check_names, in_order, schema_of
 from dpvb.estimators.tables import TableModel, columns_of, public_schema, sound_rows
@@ -38,7 +40,6 @@ from dpvb.guards.errors import (
     ParameterError,
     PrivacyError,
     check_choice,
-    check_integer,
     check_number,
 )
 from dpvb.guards.lacking import constructor_says_what_lacks
@@ -49,15 +50,16 @@ from dpvb.models.mixtures.components import (
     EarlierGroups,
     Marginals,
     MixedColumns,
+    MixturePosterior,
 )
 from dpvb.models.mixtures.mixture import MixtureModel
 from dpvb.models.mixtures.pairs import Pairs
 from dpvb.results import trees
-from dpvb.results.fidelity import FidelityTable, Marginal, PairOfColumns
 from dpvb.results.forecast import Knowledge
-from dpvb.rows.mixed import MixedRows
+from dpvb.results.synthetic import FidelityTable, Marginal, PairOfColumns
+from dpvb.rows import MixedRows
 
-_COVARIANCES = {"full": "full", "diag": "diagonal"}
+_COVARIANCES: dict[Literal["full", "diag"], Literal["full", "diagonal"]] = {"full": "full", "diag": "diagonal"}
 # Nats above a uniform guess, for each column, at which a row's score is cut when settings are chosen.
 _ABOVE_UNIFORM = 3.0
 # With this many groups fits predicted other rows better than a uniform guess, with 2 not always (`forecasts`).
@@ -83,7 +85,7 @@ class FittedGroups:
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class Mixture(TableModel):
+class Mixture(TableModel[MixtureModel, MixturePosterior]):
     """Groups, densities and synthetic rows of a table, under (ε, δ)-differential privacy.
 
     Rows come from groups; within one, numbers are Gaussian, counts are Poisson, and every category has a probability.
@@ -122,8 +124,8 @@ class Mixture(TableModel):
     n_components: int = 20
     _: KW_ONLY
     prune: bool = True
-    covariance_type: str = "full"
-    estimate: str = "posterior"
+    covariance_type: Literal["full", "diag"] = "full"
+    estimate: PosteriorOrMode = "posterior"
     prior: PrivateEstimator | Fitted | Path | str | None = None
     public_prior: bool = False
     prior_weight: float = 1.0
@@ -137,16 +139,13 @@ class Mixture(TableModel):
     _called: ClassVar[str] = "a mixture"
     _groups_are: ClassVar[str] = "groups"
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, kept(value) if name == "prior" else value)
-
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[MixtureModel]:
         """What a fit to private rows would do; y is ignored."""
         table, names = self._table(X)
         layout = self._whole_layout(table.schema)
-        model, source = self._model(layout), ""
-        if self.prior is not None:
-            groups, source = earlier_groups(self, self.prior, table.schema, layout, model.columns)
+        model = self._model(layout)
+        groups, source = known(self, (table.schema, layout, model))
+        if groups is not None:
             model = replace(model, earlier=groups, n_components=len(groups.share_k), prune=False)
         public = {
             "schema": public_schema(layout),
@@ -157,7 +156,23 @@ class Mixture(TableModel):
         notes = {"schema": table.schema, "names": names}
         return self._task(model, table.mixed(layout, group=group), model.schedule, public, notes, clip="joint")
 
-    def _learned(self, task: Task, q: Any) -> FittedGroups:
+    def as_prior(self, columns: tuple[Schema, Layout, MixtureModel]) -> tuple[EarlierGroups, str]:
+        """Return the groups, each worth the rows that would make it as certain; `columns` have the model of the fit.
+
+        Raises:
+            ParameterError: for other columns, or fewer groups.
+        """
+        self._check_fitted()
+        schema, layout, model = columns
+        _check_columns(self, schema, layout, model.columns.covariance)
+        number = len(self.weights_)
+        if number > model.n_components:
+            raise ParameterError(
+                f"n_components must be {number} at least, the groups of the prior, got {model.n_components}."
+            )
+        return self._now.as_earlier(self._spread, model.columns, model.prior), f"{number} groups"
+
+    def _learned(self, task: Task[MixtureModel], q: MixturePosterior) -> FittedGroups:
         components, variances = task.model.variances(q)
         order = np.argsort(-components.number_k, kind="stable")
         return FittedGroups(
@@ -168,8 +183,8 @@ class Mixture(TableModel):
             task.model.marginals(q),
         )
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
-        model: MixtureModel = task.model
+    def _knows(self, task: Task[MixtureModel], plan: Plan, n: float) -> Knowledge:
+        model = task.model
         [noise] = plan.noise_stds("count_third")
         number = model.kept(n, model.run_precision(noise)) if model.prune else model.n_components
         return Knowledge("groups", float(number), min(model.n_components, _SEVERAL), rises=True)
@@ -178,7 +193,7 @@ class Mixture(TableModel):
         """Log-density of each row, of numbers scaled to [-1, 1]."""
         return self._log_density(rows)
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: MixtureModel) -> tuple[float, float]:
         """From the score of a uniform guess to 3 nats a column above it."""
         low = -sum(map(math.log, model.columns.sizes)) - sum(math.log(1 + most) for most in model.columns.max_counts)
         low -= model.columns.numbers * math.log(2)
@@ -288,8 +303,7 @@ class Mixture(TableModel):
         return compared(self._layout_, self._fitted_model.columns, self._labels, self._marginals, seen)
 
     def _drawn(self, n: Any, rng: Any, parameters: str) -> tuple[MixedRows, Any]:
-        self._check_fitted()
-        number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
+        number, draw = self._to_draw(n, rng)
         check_choice("parameters", parameters, ("mean", "draw"))
         columns = self._fitted_model.columns
         now = self._now if parameters == "mean" else self._now.drawn(self._spread, columns, draw)
@@ -319,7 +333,7 @@ class Mixture(TableModel):
         if not isinstance(self.prune, (bool, np.bool_)):
             raise ParameterError(f"prune must be True or False, got {self.prune!r}.")
         prior = check_number("prior_weight", self.prior_weight, low=0, high=1e9)
-        steps = None if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        steps = self._given_steps()
         check = check_number("check_share", self.check_share, low=0, high=0.5)
         return MixtureModel(self.n_components, columns, bool(self.prune), self.estimate, prior, steps, None, check)
 
@@ -371,11 +385,6 @@ class Mixture(TableModel):
         self.rates_ = now.rate_kp
         self._probability_kv = categorical.normalised(now.expected_kv, layout.sizes)
         self.probabilities_ = {name: self._probability_kv[:, places] for name, places in self._places.items()}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
 
 
 @constructor_says_what_lacks
@@ -429,11 +438,7 @@ class GaussianMixture(Mixture):
         names = tuple(column.name for column in self.schema_.own_columns)
         check_names(column_names(X), names if self._named else None)
         matrix = _dense(X)
-        if matrix.width != self.n_features_in_:
-            raise DataFormatError(
-                f"X has {matrix.width} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
-                "as input."
-            )
+        check_width(matrix.width, self.n_features_in_, type(self).__name__)
         return super()._visible(in_order(matrix, self.schema_))
 
 
@@ -451,35 +456,7 @@ def _dense(X: Records) -> Any:
     return as_matrix(X)
 
 
-# What is known of groups before a fit: those of a public model, or of an earlier release of other people.
-
-
-def earlier_groups(
-    fit: Any, prior: Any, schema: Schema, layout: Layout, columns: MixedColumns
-) -> tuple[EarlierGroups, str]:
-    """Groups that a prior has, and where they come from and what they cost whom, in words.
-
-    Args:
-        fit: the estimator that is to be fitted.
-        prior: a fitted estimator of its class, or the path of its file.
-        schema, layout, columns: what is declared of the rows.
-
-    Raises:
-        ParameterError: for another prior, or one of other columns, or of more groups; see `check_release`.
-        ModelFileError: for a file that cannot be read.
-    """
-    earlier = opened("prior", prior, fit, public=fit.public_prior)
-    _check_columns(earlier, schema, layout, fit.covariance_type)
-    number = len(earlier.weights_)
-    if number > fit.n_components:
-        raise ParameterError(
-            f"n_components must be {number} at least, the groups of the prior, got {fit.n_components}."
-        )
-    groups = earlier._now.as_earlier(earlier._spread, columns, fit.prior_weight)
-    return groups, f"{number} groups of {told(earlier, fit, public=fit.public_prior)}"
-
-
-def _check_columns(model: Any, schema: Schema, layout: Layout, covariance: str) -> None:
+def _check_columns(model: Mixture, schema: Schema, layout: Layout, covariance: str) -> None:
     """Check that a model's columns are those of the rows.
 
     Raises:
@@ -500,8 +477,9 @@ def _check_columns(model: Any, schema: Schema, layout: Layout, covariance: str) 
     for role, (asked, other) in (("counts", counts), ("missing", gaps)):
         if asked != other:
             raise ParameterError(f"{role} must be {', '.join(other) or 'none'}, as in the prior, got {asked}.")
-    if covariance != model.covariance_type:
-        raise ParameterError(f"covariance_type must be {model.covariance_type!r}, the prior's, got {covariance!r}.")
+    name_asked = next(name for name, kind in _COVARIANCES.items() if kind == covariance)
+    if name_asked != model.covariance_type:
+        raise ParameterError(f"covariance_type must be {model.covariance_type!r}, the prior's, got {name_asked!r}.")
 
 
 # Synthetic rows beside what a mixture released of the private ones: column by column, and two columns at a time.

@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 
+from dpvb.core.model import PosteriorOrMode
 from dpvb.core.plan import Plan
 from dpvb.data import Source, as_source, check_vocabulary
 from dpvb.data.documents.bag_of_words import check_words
@@ -24,7 +25,7 @@ from dpvb.data.tables.matrices import column
 from dpvb.data.tables.mixed import Layout, shown
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
-from dpvb.estimators.base import Task, generator, if_fitted
+from dpvb.estimators.base import Task, check_width, if_fitted
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.tables import TableModel, clean_rows, columns_of, names_of, public_schema, sound_rows
 from dpvb.guards.arrays import Floats
@@ -41,7 +42,7 @@ from dpvb.models.mixtures.naive_bayes import (
 from dpvb.results import metrics, trees
 from dpvb.results.forecast import Knowledge, geometric_mean
 from dpvb.results.trees import Label
-from dpvb.rows.mixed import MixedRows
+from dpvb.rows import MixedRows
 
 # Words of a class that a table of documents shows.
 _WORDS = 20
@@ -65,7 +66,7 @@ class FittedClasses:
 
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
+class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type: ignore[misc]
     """Naive Bayes of a table or of documents, under (ε, δ)-differential privacy, from one release.
 
     Within a class columns are independent of each other. `fit` takes a private `dpvb.Table`, one of whose columns is
@@ -104,22 +105,23 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
     """
 
     response: str | None = None
-    numbers: str = "bins"
+    numbers: Literal["bins", "gaussian"] = "bins"
     bins: int = tuned.BINS
     classes: Sequence[Any] | str | None = None
     vocabulary: Sequence[str] | str | None = None
     clip: float = tuned.WORDS
     lengths: bool = False
     alpha: float | None = None
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
 
     record: ClassVar[type] = FittedClasses
     reads: ClassVar[str | None] = "labelled"
+    _input_forms: ClassVar[tuple[str, ...]] = ("sparse", "string")
     command: ClassVar[str | None] = "naive-bayes"
     _called: ClassVar[str] = "naive Bayes"
     _groups_are: ClassVar[str] = "classes"
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[NaiveBayesModel]:
         """What a fit to private rows would do.
 
         Args:
@@ -147,7 +149,7 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
         notes = {"steps": 1, "schema": None, "vocabulary": terms, "classes": classes}
         return self._task(model, held, model.schedule, public, notes)
 
-    def _of_table(self, table: Table, y: Responses, group: Iterable[object] | None) -> Task:
+    def _of_table(self, table: Table, y: Responses, group: Iterable[object] | None) -> Task[NaiveBayesModel]:
         if y is not None or self.classes is not None or self.vocabulary is not None:
             raise ParameterError(
                 "y, classes and vocabulary must be left out with a table: its schema says which column has the classes."
@@ -162,14 +164,14 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
         notes = {"steps": 1, "schema": table.schema, "vocabulary": None, "classes": Layout.labels(answer)}
         return self._task(model, table.mixed(_with(layout, answer), group=group), model.schedule, public, notes)
 
-    def _learned(self, task: Task, q: Classes) -> FittedClasses:
+    def _learned(self, task: Task[NaiveBayesModel], q: Classes) -> FittedClasses:
         notes = task.notes
         words = None if notes["vocabulary"] is None else tuple(notes["vocabulary"])
         # A file keeps rows together, and sums of a row's scores depend on it to the last bit.
         q = replace(q, word_kw=np.ascontiguousarray(q.word_kw), word_noise_kw=np.ascontiguousarray(q.word_noise_kw))
         return FittedClasses(notes["schema"], words, tuple(notes["classes"]), q)
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+    def _knows(self, task: Task[NaiveBayesModel], plan: Plan, n: float) -> Knowledge:
         model, share = task.model, 1 / task.model.n_classes
         cells, words, count = ((plan.noise_stds(name) or [0.0])[0] for name in ("categories", "words", "count"))
         share_std = math.sqrt(share * (1 - share) / n + (1 - share) * (count / n) ** 2)
@@ -192,7 +194,7 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
                 code_n, sound_n = rows.code_nj[:, 0], rows.sound_n
             return np.asarray(_log_proba(model, self._q, rows)[np.arange(len(code_n)), code_n] * sound_n)
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: NaiveBayesModel) -> tuple[float, float]:
         """From four times the score of a uniform guess to 0."""
         return -4.0 * math.log(model.n_classes), 0.0
 
@@ -260,8 +262,7 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
         Raises:
             ParameterError: for a model of documents, whose words do not make texts.
         """
-        self._check_fitted()
-        number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
+        number, draw = self._to_draw(n, rng)
         if self.schema_ is None:
             raise ParameterError("sample must be asked of a model of a table: words without order make no texts.")
         model, q, layout = self._fitted_model, self._q, self._layout
@@ -382,11 +383,7 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
         """Rows that the caller may see, as the model reads them."""
         if self.schema_ is None:
             source = as_source(X, vocabulary=None if isinstance(X, Source) else self.vocabulary_)
-            if source.width != self.n_features_in_:
-                raise DataFormatError(
-                    f"X has {source.width} features, but NaiveBayes is expecting {self.n_features_in_} features as "
-                    "input: the width of its vocabulary."
-                )
+            check_width(source.width, self.n_features_in_, "NaiveBayes", ": the width of its vocabulary")
             check_words(source, self.vocabulary_)
             if source.unit == "person":
                 raise DataFormatError("X must not be grouped by person: its rows would be answered in another order.")
@@ -415,7 +412,7 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
             raise DataFormatError(f"y has labels that are none of the classes {', '.join(map(str, self.classes_))}.")
         return np.asarray(code_n)
 
-    def _model_of(self, record: FittedClasses) -> Any:
+    def _model_of(self, record: FittedClasses) -> NaiveBayesModel:
         """Return the model of what was learned."""
         layout = None if record.schema is None else self._layouts(record.schema)[0]
         return self._model(len(record.classes), layout, len(record.vocabulary or ()))
@@ -464,8 +461,7 @@ class NaiveBayes(ClassifierMixin, TableModel):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = tags.non_deterministic = True
-        tags.input_tags.sparse = tags.input_tags.string = True
+        tags.classifier_tags.poor_score = True
         return tags
 
 

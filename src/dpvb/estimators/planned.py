@@ -44,6 +44,8 @@ def plan(
     """
     if not isinstance(estimator, PrivateEstimator):
         raise ParameterError(f"estimator must be one of dpvb's, got {type(estimator).__name__}.")
+    if isinstance(width, Schema):
+        raise ParameterError("width must be the number of columns. Give a schema by its name: schema=...")
     number = check_integer("n", n, low=1, high=MOST)
     budgets = {check_number("epsilons", one, low=0, high=_LARGEST, closed="right") for one in epsilons}
     columns = {"width": width, "schema": schema, "vocabulary": vocabulary, "responses": responses}

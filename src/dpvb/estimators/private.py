@@ -1,11 +1,17 @@
-"""The estimator of any model: what it needs is a model, rows and a budget."""
+"""The estimator of any model: what it needs is a model, rows and a budget.
+
+Before anything is spent, a tryout fits the model to rows of zeros, which are nobody's, one for each label that is
+declared. What fails there does so whatever the data are: the model's code, its declarations, the width of its rows. So
+the error says all of it. The real fit would fail behind the wall, after it was charged, and tell no reason.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, asdict, dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,8 +20,14 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.plan import Plan
-from dpvb.core.source import LARGEST_BATCH, Nobody, Source, is_shipped
+from dpvb.core import loop
+from dpvb.core.clipped_sums import Work
+from dpvb.core.estimate import Estimate
+from dpvb.core.grids import grids_of
+from dpvb.core.model import updated
+from dpvb.core.plan import Plan, Release
+from dpvb.core.source import LARGEST_BATCH, ChunkOfUnits, Nobody, Source, is_shipped
+from dpvb.core.wall import Wall
 from dpvb.data import Chunk, Design, Response, Schema
 from dpvb.data.shards import Shard
 from dpvb.data.tables.response import LOGISTIC
@@ -23,6 +35,7 @@ from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import (
     BY_RELEASE,
     ONE_UNIT,
+    Fitted,
     PrivateEstimator,
     Task,
     column_names,
@@ -31,23 +44,195 @@ from dpvb.estimators.base import (
     named,
     unbounded,
 )
-from dpvb.estimators.earlier import Fitted, kept, opened
-from dpvb.estimators.earlier import told as told_of
+from dpvb.estimators.earlier import known
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import places
-from dpvb.estimators.tryout import said, try_out
 from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats, Ints
-from dpvb.guards.errors import ModelFileError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.errors import (
+    ModelFileError,
+    NotSettledWarning,
+    ParameterError,
+    check_choice,
+    check_integer,
+    check_number,
+)
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.silence import silence
-from dpvb.guards.strangers import imported, misfit, place_of
+from dpvb.guards.strangers import imported, misfit, place_of, printable
 from dpvb.models.base import Interval, Model
-from dpvb.models.declared import told
+from dpvb.models.regression.descent import FixedCurvature
 from dpvb.results import model_file, trees
+from dpvb.results.declared import told
+from dpvb.results.facts import ReleaseFacts
 from dpvb.results.figures import Figure, Intervals
 from dpvb.results.forecast import CLEAR, Knowledge
-from dpvb.rows.regression import DesignRows
+from dpvb.results.statement import PrivacyStatement
+from dpvb.rows import DesignRows
+
+# Characters of a model's own error that are shown.
+_MOST_SAID = 300
+# The method that follows a release, for messages; see `core.model.updated`.
+_METHODS = {"step": "m_step", "last": "finished"}
+
+
+@contextmanager
+def said(what: str) -> Iterator[None]:
+    """Turn whatever a model raises into an error that names what failed.
+
+    Args:
+        what: public, in words.
+
+    Raises:
+        ParameterError: in place of any other exception.
+    """
+    try:
+        yield
+    except ParameterError:
+        raise
+    except Exception as error:
+        reason = printable(f"{type(error).__name__}: {error}")[:_MOST_SAID]
+        raise ParameterError(f"model must pass a tryout before anything is spent: {what} gave {reason}") from error
+
+
+#: Something that is asked of a model at a q.
+Asked = Callable[[Model, object], object]
+#: A model's scores of rows at a q.
+Scored = Callable[[Model, object, object], object]
+
+
+def try_out(task: Task[Model], nobody: Source[Any], keep: Asked, show: Asked, score: Scored | None) -> None:
+    """Fit a model to made-up rows: without noise, and where that fails, with noise.
+
+    A sound model passes one of the two. Numbers that no data would give may make an M-step fail, but hardly both times.
+
+    Args:
+        task: what a fit would do.
+        nobody: rows of zeros with each label, as the source of the task has them; no chunk: none can be made up.
+        keep: raises for a q that no file can hold.
+        show: raises for a q of which the model cannot show what it defines.
+        score: raises for rows, at a q, that cannot be scored; None: the model scores none.
+
+    Raises:
+        ParameterError: naming what failed and why; nothing was spent, and nothing private was looked at.
+    """
+    # By the second step a q is the model's own M-step's.
+    plan = replace(task.relative, releases=[*task.relative.releases[:3], *task.relative.releases[3:][-1:]])
+    with said("the privacy statement"):
+        str(_statement(plan, task.public))
+    refused = None
+    for scale in (0.0, 1.0):
+        try:
+            with silence(logs=True):
+                return _fit(task, plan.scaled(scale), nobody, keep, show, score)
+        except ParameterError as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
+
+
+def _fit(task: Task[Model], plan: Plan, nobody: Source[Any], keep: Asked, show: Asked, score: Scored | None) -> None:
+    """`loop.fit`, looked at step by step."""
+    model, wall = task.model, Wall(nobody, plan)
+    with said("init"):
+        q = model.init(generator("seed", 0))
+    if (fault := domains.outside(q)) is not None:
+        raise ParameterError(f"model must start from a q that the wall answers: {fault}.")
+    # Each made-up unit by itself, so that an error names its label; then none.
+    batches = [
+        chunk.select(np.arange(chunk.num_units) == unit) for chunk in nobody.chunks() for unit in range(chunk.num_units)
+    ]
+    batches += [chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)) for chunk in nobody.chunks()]
+    s = Estimate.empty(model.blocks)
+    for t, release in enumerate(plan, start=1):
+        for batch in batches:
+            _ask(task, q, release, batch)
+        with said("the sum of made-up rows"):
+            released = wall.release(loop.query(model, q, release), release)
+        with said("the step size"):
+            s = s.update(released, task.rho(t))
+        # What is brought about by the numbers of a sum is no fault of the model's form.
+        method = _METHODS.get(s.phase, "started")
+        with said(method), suppress(ArithmeticError, np.linalg.LinAlgError):
+            q = updated(model, s, q)
+        with said(f"the q of {method}"):
+            keep(model, q)
+        if domains.outside(q) is not None:
+            return
+    show(model, q)
+    for batch in batches if score is not None else ():
+        with said(f"score on {_rows(batch, task)}"):
+            score(model, q, batch.rows)  # type: ignore[misc]
+
+
+def _ask(task: Task, q: object, release: Release, batch: ChunkOfUnits[Any]) -> None:
+    """Ask the model about a batch, and sum each block's contributions by themselves.
+
+    Raises:
+        ParameterError: naming the block, its shape and what was found in its place.
+    """
+    what = f"e_step on {_rows(batch, task)}"
+    with said(what):
+        answer = loop.query(task.model, q, release)(batch.rows)
+    if not isinstance(answer, Mapping):
+        raise ParameterError(f"model must have an e_step that returns a dict of forms, got {type(answer).__name__}.")
+    for name, block in release.asked.items():
+        place = f"block {name!r} of shape {block.shape}"
+        if name not in answer:
+            raise ParameterError(f"model must have an e_step that returns {place}; it returned {sorted(answer)}.")
+        form = answer[name]
+        if not (hasattr(form, "norms") and hasattr(form, "accumulate")):
+            raise ParameterError(
+                f"model must have an e_step that returns a form (dpvb.Rows(values), say) for {place}, got "
+                f"{type(form).__name__}."
+            )
+        alone = replace(release, blocks={name: block}, weights={name: 1.0})
+        with said(f"{place}, for which {what} returned {_shown(form)},"):
+            Work(partial(_again, answer), alone, grids_of(alone, None), _words)._added(batch)
+
+
+def _rows(batch: ChunkOfUnits[Any], task: Task) -> str:
+    width = task.notes["width"]
+    columns = "" if width is None else f", with {width} features as in X,"
+    response = task.notes.get("response")
+    label = ""
+    if batch.num_units and response is not None:
+        label = f" with y = {response.decode(batch.rows.y_n[:1])[0]!r}"
+    return f"{'a row of zeros' if batch.num_units else 'no rows'}{columns}{label}"
+
+
+def _shown(form: object) -> str:
+    """A form by its name and the shapes of its arrays."""
+    parts = {part.name: getattr(form, part.name) for part in fields(form)} if is_dataclass(form) else {}
+    shapes = [f"{name} {np.shape(value)}" for name, value in parts.items() if hasattr(value, "__array__")]
+    return f"{type(form).__name__}({', '.join(shapes)})"
+
+
+def _again(found: Any, rows: Any) -> Any:
+    return found
+
+
+def _words(count: int, start: int = 0) -> Any:
+    return np.zeros(count, dtype=np.uint64)
+
+
+def _statement(plan: Plan, public: list[str]) -> PrivacyStatement:
+    """The texts that the fit's statement will be made of; the numbers stand for others."""
+    return PrivacyStatement(
+        unit=plan.unit,
+        neighboring_relation=plan.neighboring_relation,
+        epsilon=1.0,
+        delta=0.5,
+        curve=(),
+        releases=ReleaseFacts.of_plan(plan),
+        method="pld",
+        tool="pld",
+        secret_noise=True,
+        public=tuple(public),
+        num_examples=None,
+        run_id="",
+        plan_digest=plan.digest.hex(),
+    )
 
 
 @dataclass(frozen=True)
@@ -71,7 +256,7 @@ class FittedModel:
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class Private(PrivateEstimator):
+class Private(PrivateEstimator[Model, Any]):
     """Any model of your own under (ε, δ)-differential privacy.
 
     `fit` takes private rows X, (rows, features): NumPy, SciPy sparse, a DataFrame or a `dpvb.Table`. `e_step` gets them
@@ -120,11 +305,11 @@ class Private(PrivateEstimator):
             value = _model_of(str(value.get("class")), {n: part for n, part in value.items() if n != "class"})
         if name == "response" and isinstance(value, Mapping):
             value = Response(**value)
-        super().__setattr__(name, kept(value) if name == "prior" else value)
+        super().__setattr__(name, value)
 
     record: ClassVar[type] = FittedModel
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Model]:
         """What a fit to private rows would do.
 
         Raises:
@@ -132,7 +317,12 @@ class Private(PrivateEstimator):
                 for y without response=, among all other public faults.
         """
         response = self._response_of(X)
-        model, earlier = self._with_prior(self._checked(self.model), response)
+        model = self._checked(self.model)
+        earlier, origin = known(self, (model, response, self.row_norm))
+        if earlier is not None:
+            with said("as_prior"):
+                model = replace(model, **earlier)  # type: ignore[type-var]
+            model = self._checked(model)
         source, nobody = self._source(X, y, group)
         with said("its schedule"):
             schedule = model.schedule
@@ -140,7 +330,7 @@ class Private(PrivateEstimator):
         public = {
             "model": f"the model {type(model).__name__}" + (f" with {facts}" if facts else ""),
             **({} if response is None else {"response": f"y is {response.said}"}),
-            **({} if earlier is None else {"prior": f"the prior: {earlier}"}),
+            **({} if earlier is None else {"prior": f"the prior: {origin}"}),
             "parameters": "the plan, the random start and all other parameters",
         }
         names = X.feature_names if isinstance(X, Table) else column_names(X)
@@ -153,12 +343,22 @@ class Private(PrivateEstimator):
         try_out(task, nobody, _keep, _show, _scores if scored else None)
         return task
 
-    def take(self, task: Task, q: object) -> None:
+    def take(self, task: Task[Model], q: object) -> None:
         """Keep q."""
         self._fitted_model: Model = task.model
         super().take(task, q)
+        for part in (q, *(vars(q).values() if is_dataclass(q) else ())):
+            if isinstance(part, FixedCurvature) and part.restlessness > 1:
+                warnings.warn(
+                    f"The scores of {part.num_steps} steps have not settled: they lead {part.restlessness:.2g} times "
+                    "as far from the mean point of the steps as their noise does. Do not use the estimates and their "
+                    "intervals. Begin near the rates of the labels with FixedCurvature.at, take more steps, or bring "
+                    "the columns to public ranges. What the fit spent stays spent.",
+                    NotSettledWarning,
+                    stacklevel=3,
+                )
 
-    def _learned(self, task: Task, q: Any) -> FittedModel:
+    def _learned(self, task: Task[Model], q: Any) -> FittedModel:
         names, norm, response, width = (task.notes[name] for name in ("names", "norm", "response", "width"))
         public = None if response is None else asdict(response)
         names = None if names is None else tuple(names)
@@ -273,7 +473,7 @@ class Private(PrivateEstimator):
             name = type(self._fitted_model).__name__
             raise ParameterError(f"model must define {method}(...), and {name} does not: see docs/new-model.md.")
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+    def _knows(self, task: Task[Model], plan: Plan, n: float) -> Knowledge:
         """The model's own answer, where it has one; else the noise of means."""
         model = task.model
         if not model.defines("knows"):
@@ -306,26 +506,24 @@ class Private(PrivateEstimator):
             )
         return replace(model, num_steps=num_steps)
 
-    def _with_prior(self, model: Model, response: Response | None) -> tuple[Model, str | None]:
-        """The model with an earlier fit's posterior as its prior, and where that comes from, in words.
+    def as_prior(self, columns: tuple[Model, Response | None, float | None]) -> tuple[Mapping[str, object], str]:
+        """Return values for fields of the model of the fit; `columns` are its model, response and row_norm.
 
         Raises:
-            ParameterError: for a prior that is not a fit of the same model, or one of the same people.
+            ParameterError: for another model, row_norm or response.
         """
-        if self.prior is None:
-            return model, None
-        fit = opened("prior", self.prior, self, public=self.public_prior)
-        if type(fit._fitted_model) is not type(model):
+        self._check_fitted()
+        model, *others = columns
+        if type(self._fitted_model) is not type(model):
             raise ParameterError(
                 f"prior must be a fitted dpvb.Private of a {type(model).__name__}, or a file of one, got one of a "
-                f"{type(fit._fitted_model).__name__}."
+                f"{type(self._fitted_model).__name__}."
             )
-        if (fit.row_norm, fit._rows.response) != (self.row_norm, response):
+        if [self._rows.response, self.row_norm] != others:
             raise ParameterError("prior must have the row_norm and the response of the fit: one of them differs.")
-        fit._check_defined("as_prior")
+        self._check_defined("as_prior")
         with said("as_prior"):
-            model = replace(model, **fit._fitted_model.as_prior(fit.q_))  # type: ignore[type-var]
-        return self._checked(model), told_of(fit, self, public=self.public_prior)
+            return self._fitted_model.as_prior(self.q_), "the posterior"
 
     def _clip(self, source: object) -> Literal["block", "joint"]:
         """How units are clipped: one factor for all blocks, unless each row is known to be a unit."""
@@ -352,7 +550,7 @@ class Private(PrivateEstimator):
         return response
 
     def _source(self, X: Any, y: Responses, group: Iterable[object] | None) -> tuple[Source[Any], Source[Any]]:
-        """The rows that are given, and a row of zeros that is nobody's."""
+        """The rows that are given, and rows of zeros that are nobody's, one for each label or end of the range of y."""
         if all(hasattr(type(X), name) for name in ("chunks", "count")) and hasattr(X, "unit"):
             if group is not None:
                 raise ParameterError("group must be None with a source: it says itself what its units are.")
@@ -385,12 +583,22 @@ class Private(PrivateEstimator):
         else:
             row_norm = self.row_norm
             design = Design(X, y, response=response or LOGISTIC, row_norm=row_norm, group=group)
-        answer = None if response is None else response.decode(np.zeros(1))
-        person = None if design.unit == Design.row else [0]
-        zero_nd = np.zeros((1, design.width))
+        answer = None if response is None else _answers(response)
+        number = 1 if answer is None else len(answer)
+        person = None if design.unit == Design.row else range(number)
+        zero_nd = np.zeros((number, design.width))
         zeros = Design(zero_nd, answer, response=response or LOGISTIC, row_norm=row_norm, group=person)
         rows, nobody = (ModelRows(one, response is not None) for one in (design, zeros))
         return rows, nobody
+
+
+def _answers(response: Response) -> NDArray[Any]:
+    """Every label that a response may be, or both ends of its range: a row of zeros is tried with each."""
+    if response.kind in ("logistic", "classes"):
+        return np.asarray(response.decode(np.arange(len(response.classes), dtype=np.float64)))
+    low, high = (-1.0, 1.0) if response.kind == "numeric" else (0.0, float(response.max_count))
+    ends: Floats = np.array([low, high])
+    return np.asarray(response.decode(ends))
 
 
 class _RowFacts(NamedTuple):
@@ -439,7 +647,7 @@ class ModelRows:
 
 @dataclass(frozen=True)
 class RowsChunk:
-    """Some consecutive units; see `core.source.Chunk`."""
+    """Some consecutive units; see `core.source.ChunkOfUnits`."""
 
     chunk: Chunk[Any]
     labelled: bool

@@ -29,6 +29,7 @@ from dpvb.guards.errors import (
     check_choice,
     check_number,
 )
+from dpvb.models.topics.lda import LDAModel
 from dpvb.runs.journal import RunJournal
 
 #: Share of the budget Σ p²/σ² that the release of words takes, and its part of delta: benchmark `topics` chose them.
@@ -89,7 +90,7 @@ def texts(X: object, *, token_pattern: str, group: Iterable[object] | None) -> T
     )
 
 
-def laid(task: Task, *, delta: float, part: float | None) -> Task:
+def laid(task: Task[LDAModel], *, delta: float, part: float | None) -> Task[LDAModel]:
     """A task of stand-in columns, whose first release finds words instead of adding them up.
 
     Args:
@@ -115,7 +116,9 @@ def laid(task: Task, *, delta: float, part: float | None) -> Task:
     return task._replace(relative=replace(task.relative, releases=releases))
 
 
-def found(task: Task, plan: Plan, run: RunJournal | None, num_examples: int | None) -> tuple[Task, Plan, Journal]:
+def found(
+    task: Task[LDAModel], plan: Plan, run: RunJournal | None, num_examples: int | None
+) -> tuple[Task[LDAModel], Plan, Journal]:
     """Release the words, and say how the fit goes on: its task, the plan in the words' columns, the journal.
 
     Args:

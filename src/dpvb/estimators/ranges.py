@@ -1,16 +1,24 @@
-"""Plain matrices as tables: a public range of each column, and the order of a schema."""
+"""What is public about the columns of rows: their names, and ranges, a schema or a norm that bounds their numbers."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from dpvb.data.tables.matrices import Matrix
+from dpvb.data.shards import paths_of
+from dpvb.data.tables.design import Design
+from dpvb.data.tables.matrices import RowMatrix, as_matrix
 from dpvb.data.tables.ranged import Numeric
 from dpvb.data.tables.schema import Schema
-from dpvb.data.tables.table import Table
+from dpvb.data.tables.table import AnyDesign, Table
+from dpvb.estimators.base import BY_RELEASE, ONE_UNIT, check_width, column_names, unbounded
+from dpvb.estimators.given import Records
+from dpvb.guards.domains import Nonnegative, Positive
 from dpvb.guards.errors import DataFormatError, ParameterError
 
 
@@ -34,7 +42,7 @@ def places(width: int) -> tuple[str, ...]:
     return tuple(f"x{j}" for j in range(width))
 
 
-def in_order(matrix: Matrix, schema: Schema) -> Table:
+def in_order(matrix: RowMatrix, schema: Schema) -> Table:
     """A matrix as a table, its columns in the order of a schema."""
     names = [column.name for column in schema.own_columns]
     return Table(dict(zip(names, matrix.columns(), strict=True)), schema)
@@ -50,6 +58,141 @@ def check_names(names: tuple[str, ...] | None, known: tuple[str, ...] | None) ->
         raise DataFormatError(
             f"The feature names should match those that were passed during fit: {list(known or ())[:8]}."
         )
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that a model was fitted with, by which it reads rows for predictions; public.
+
+    Attributes:
+        kind: Name of the estimator, for messages.
+        names: Names of the features, if the rows had names.
+        width: Number of features.
+        schema: Schema of a table, or of ranges; None: all rows had one norm.
+        row_norm: Number by which features were divided.
+    """
+
+    kind: str
+    names: tuple[str, ...] | None
+    width: int
+    schema: Schema | None
+    row_norm: Positive
+
+    def __post_init__(self) -> None:
+        widths = [self.width, *([] if self.names is None else [len(self.names)])]
+        if {*widths, *([] if self.schema is None else [self.schema.width])} != {self.width}:
+            raise ValueError("features of another number")
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of all features."""
+        return self.names or places(self.width)
+
+    def check_earlier(self, earlier: Columns) -> None:
+        """Check that the rows of an earlier fit had these columns, in the same units.
+
+        Raises:
+            ParameterError: naming the first difference.
+        """
+        if (self.schema is None) != (earlier.schema is None):
+            raise ParameterError("prior must be of the same rows: one of both has a dpvb.Schema, or low= and high=.")
+        if self.schema is not None and earlier.schema is not None:
+            ours, theirs = ({column.name: column for column in one.columns} for one in (self.schema, earlier.schema))
+            if differing := [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]:
+                raise ParameterError(
+                    "prior must have the columns of the fit, each with its range or categories: "
+                    f"{differing[0]!r} differs."
+                )
+        if earlier.feature_names != self.feature_names:
+            raise ParameterError(f"prior must have the features of the fit in their order: {self.width} of them.")
+        if earlier.row_norm != self.row_norm:
+            raise ParameterError(
+                f"prior must have the row_norm of the fit, {self.row_norm:g}; its own is {earlier.row_norm:g}."
+            )
+
+    def table(self, X: Records, schema: Schema) -> Table:
+        """Return rows as a table; numbers without names are in the order of a schema that has numbers only.
+
+        Raises:
+            DataFormatError: for rows of other columns.
+        """
+        if isinstance(X, Table):
+            return X
+        numbers = all(column.kind in ("numeric", "spline") for column in schema.own_columns)
+        if not numbers or is_named(X):
+            return Table(X, schema)
+        matrix = as_matrix(X)
+        check_width(matrix.width, len(schema.own_columns), self.kind)
+        return in_order(matrix, schema)
+
+    def visible(self, X: Records, intercept: float = 0.0, *, sparse_rows: bool = False) -> AnyDesign:
+        """Return rows that the caller may see, brought to the public bounds as private ones are.
+
+        Args:
+            X: Rows.
+            intercept: Constant of each row; 0: there is none.
+            sparse_rows: Whether sparse rows stay sparse, and rows of a schema are.
+
+        Raises:
+            DataFormatError: for rows of other columns.
+        """
+        if self.schema is not None:
+            features = replace(self.schema, target=None, group=None)
+            table = self.table(X, features)
+            if replace(table.schema, target=None, group=None) != features:
+                raise DataFormatError("the table's schema is not the one that the model was fitted with.")
+            return table.features(fit_intercept=intercept > 0, sparse_rows=sparse_rows, row_norm=self.row_norm)
+        if isinstance(X, Table):
+            raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
+        check_names(column_names(X), self.names)
+        is_sparse = sparse_rows and sparse.issparse(X)
+        design = Design(X, row_norm=self.row_norm, intercept=intercept, sparse_rows=is_sparse)
+        check_width(design.width - (intercept > 0), self.width, self.kind)
+        return design
+
+
+@dataclass(frozen=True)
+class FittedColumns(Columns):
+    """The same of a regression, whose delivered rows have a constant for the intercept; 0: there is none."""
+
+    constant: Nonnegative
+
+
+def bounded(X: Records, low: Any, high: Any, row_norm: float | None) -> Any:
+    """Return rows with a public bound: a table, or a matrix if row_norm bounds it.
+
+    Raises:
+        ParameterError: for a matrix without a bound or with two, for low or high that are no ranges, and for a table
+            with any of them.
+    """
+    bounds = {"low": low, "high": high, "row_norm": row_norm}
+    stated = [name for name, value in bounds.items() if value is not None]
+    if isinstance(X, Table):
+        if stated:
+            raise ParameterError(f"{stated[0]} must be None with a table, whose schema says what its columns are.")
+        return X
+    if stated == ["row_norm"]:
+        return X
+    if stated != ["low", "high"]:
+        raise unbounded(
+            "low and high or row_norm",
+            " and ".join(stated) or "none",
+            "low= and high=, the range of each column that you know without looking at the data, such as "
+            "low=[18, 0], high=[90, 500_000] for ages and incomes",
+            "a dpvb.Table with a dpvb.Schema, which says the same of named columns, and has categories",
+            ONE_UNIT,
+            BY_RELEASE,
+        )
+    matrix, names = as_matrix(X), column_names(X)
+    schema = schema_of(names, matrix.width, low, high)
+    return Table(X, schema) if names else in_order(matrix, schema)
+
+
+def is_named(X: Records) -> bool:
+    """Whether rows name their columns, or are files that do."""
+    if isinstance(X, (Mapping, str, os.PathLike)) or paths_of(X) is not None:
+        return True
+    return column_names(X) is not None or getattr(getattr(X, "dtype", None), "names", None) is not None
 
 
 def _in_order_of(names: tuple[str, ...] | None, name: str, given: Any) -> Any:

@@ -3,132 +3,53 @@
 from __future__ import annotations
 
 import math
-import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.special import ndtri
 from sklearn.utils.validation import column_or_1d
 
+from dpvb.core.model import ESTIMATES, PosteriorOrMode
 from dpvb.core.plan import Plan
-from dpvb.data.shards import paths_of
 from dpvb.data.tables.columns import INDICATOR
+from dpvb.data.tables.coordinates import LevelCoding
 from dpvb.data.tables.design import Design
-from dpvb.data.tables.matrices import as_matrix
 from dpvb.data.tables.response import BOUNDS, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import (
-    BY_RELEASE,
-    ONE_UNIT,
+    Fitted,
     PrivateEstimator,
     Task,
+    check_width,
     column_names,
     generator,
-    unbounded,
 )
-from dpvb.estimators.coefficients import Coefficients, Frame, earlier_data, known_coefficients
-from dpvb.estimators.earlier import Fitted, kept
+from dpvb.estimators.coefficients import Coefficients, KnownWeights, is_of_a_fit, known_coefficients, stated
+from dpvb.estimators.earlier import known
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.ranges import check_names, in_order, places, schema_of
+from dpvb.estimators.ranges import FittedColumns, bounded
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Nonnegative, Positive
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
 from dpvb.kernels import linear
 from dpvb.models.regression import tuned
+from dpvb.models.regression.curvature_then_scores import CurvatureThenScores
 from dpvb.models.regression.diagonal import FirstOrderDiagonal
-from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.foreseen import ScoreFacts
-from dpvb.models.regression.likelihood import Likelihood, tail
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
 from dpvb.results import trees
-from dpvb.results.coefficients import Coefficient, CoefficientTable, Summary, TableHead, difference, for_arviz
+from dpvb.results.coefficients import Coefficient, CoefficientTable, Per, Summary, TableHead, difference, for_arviz
 from dpvb.results.figures import Facts, Figure
 from dpvb.results.forecast import Knowledge
+from dpvb.results.groups import reach_of
 
-COVARIANCES = ("full", "diagonal")
-ESTIMATES = ("posterior", "mode")
-
-
-@dataclass(frozen=True)
-class FittedColumns:
-    """The columns that a regression was fitted with, by which it reads rows for predictions; public.
-
-    Attributes:
-        kind: name of the estimator, for messages.
-        names: of the features, where the rows had names.
-        width: number of features.
-        schema: of a table, or of ranges; None: rows had one norm.
-        constant: the intercept's constant in a delivered row; 0: there is none.
-        row_norm: what features were divided by.
-    """
-
-    kind: str
-    names: tuple[str, ...] | None
-    width: int
-    schema: Schema | None
-    constant: Nonnegative
-    row_norm: Positive
-
-    def __post_init__(self) -> None:
-        widths = [self.width, *([] if self.names is None else [len(self.names)])]
-        if {*widths, *([] if self.schema is None else [self.schema.width])} != {self.width}:
-            raise ValueError("features of another number")
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of all features."""
-        return self.names or places(self.width)
-
-    def check(self, width: int, expected: int | None = None) -> None:
-        """Check the number of columns of some rows.
-
-        Raises:
-            DataFormatError: for another number.
-        """
-        expected = self.width if expected is None else expected
-        if width != expected:
-            raise DataFormatError(f"X has {width} features, but {self.kind} is expecting {expected} features as input.")
-
-    def table(self, X: Records, schema: Schema) -> Table:
-        """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
-        if isinstance(X, Table):
-            return X
-        if _is_named(X) or any(column.kind not in ("numeric", "spline") for column in schema.own_columns):
-            return Table(X, schema)
-        matrix = as_matrix(X)
-        self.check(matrix.width, len(schema.own_columns))
-        return in_order(matrix, schema)
-
-    def visible(self, X: Records) -> AnyDesign:
-        """Rows that the caller may see, brought to the public norm as private ones are.
-
-        Raises:
-            DataFormatError: for rows of other columns.
-        """
-        if self.schema is not None:
-            features = replace(self.schema, target=None, group=None)
-            table = self.table(X, features)
-            if replace(table.schema, target=None, group=None) != features:
-                raise DataFormatError("the table's schema is not the one that the model was fitted with.")
-            return table.features(fit_intercept=self.constant > 0, sparse_rows=True)
-        if isinstance(X, Table):
-            raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
-        check_names(column_names(X), self.names)
-        return Design(X, row_norm=self.row_norm, intercept=self.constant, sparse_rows=sparse.issparse(X))
-
-    def chunks(self, design: AnyDesign) -> Iterator[Any]:
-        """Chunks of rows, whose width is checked."""
-        self.check(design.width - (self.constant > 0))
-        return (chunk.rows for chunk in design.chunks())
+RegressionModel = TypeVar("RegressionModel", bound=CurvatureThenScores | FirstOrderDiagonal)
 
 
 @dataclass(frozen=True)
@@ -151,7 +72,7 @@ class FittedWeights:
 
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class Regression(PrivateEstimator):
+class Regression(PrivateEstimator[RegressionModel, Any]):
     """What all regressions share: ψ = intercept + x·coef, a Gaussian posterior, and its table.
 
     `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a `dpvb.Table`; and y, the response of each
@@ -199,15 +120,13 @@ class Regression(PrivateEstimator):
     alpha: float | None = None
     prior: PrivateEstimator | Fitted | Mapping[str, tuple[float, float]] | Path | str | None = None
     public_prior: bool = False
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
 
     declares: ClassVar[tuple[str, ...]] = ("schema", "width")
     record: ClassVar[type] = FittedWeights
     reads: ClassVar[str | None] = "rows"
+    _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "fit_intercept": "intercept"}
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, kept(value) if name == "prior" else value)
 
     @property
     @abstractmethod
@@ -223,13 +142,19 @@ class Regression(PrivateEstimator):
         """What a response may be, by the parameters or by the schema's target."""
         return self._response
 
+    def _response_for(self, X: Records, y: Responses) -> Response:
+        """What the responses of these rows may be."""
+        return self._response
+
     @property
     @abstractmethod
     def _prior(self) -> str:
         """The prior of the table, in words."""
 
     @abstractmethod
-    def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Any:
+    def _model(
+        self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]
+    ) -> RegressionModel:
         """The model of the parameters, which gets normal likelihoods by earlier data, if there are any."""
 
     @abstractmethod
@@ -241,15 +166,39 @@ class Regression(PrivateEstimator):
     def _said_of_parameters(self) -> str:
         """What it takes for public of the parameters."""
 
-    def _earlier(
-        self, design: AnyDesign, names: tuple[str, ...] | None, schema: Schema | None
-    ) -> tuple[tuple[NormalLikelihood, ...], str]:
-        """Normal likelihoods of the weights from `prior`, and their source in words."""
+    def _earlier(self, columns: FittedColumns) -> tuple[tuple[NormalLikelihood, ...], str]:
+        """Normal likelihoods of the weights from `prior`, for predictions and for intervals, and their source."""
         if self.prior is None:
             return (), ""
-        names = names or places(design.width - (design.intercept > 0))
-        frame = Frame(design.intercept, design.row_norm, names, schema, self._response_of(schema))
-        return earlier_data(self, self.prior, frame, public=self.public_prior)
+        rows = columns, self._response_of(columns.schema)
+        study, example = "coefficients to (mean, std)", '{"age": [0.03, 0.01]}'
+        return known(self, rows, stated=stated, study=study, example=example)
+
+    def as_prior(self, columns: tuple[FittedColumns, Response]) -> tuple[KnownWeights, str]:
+        """Return what the rows said of the weights, for predictions and for intervals.
+
+        Raises:
+            ParameterError: for other columns, scales or ranges of the response; for a file that holds no normal
+                likelihood.
+        """
+        self._check_fitted()
+        rows, response = columns
+        rows.check_earlier(self._columns)
+        asked, had = rows.constant, self._columns.constant
+        if asked != had:
+            raise ParameterError(f"prior must have the intercept of the fit, {asked:g}; its own is {had:g}.")
+        if response.kind == "numeric" and self._given_response != response:
+            asks, has = (f"({one.range[0]:g}, {one.range[1]:g})" for one in (response, self._given_response))
+            raise ParameterError(f"prior must have the y_range of the fit, {asks}; its own is {has}.")
+        if self._weights.data is None or self._table.data is None:
+            full = " with covariance='full'" if hasattr(self, "covariance") else ""
+            raise ParameterError(f"prior must be a fit{full}, whose file holds what its rows said.")
+        both = self._weights.data, self._table.data
+        if not all(map(is_of_a_fit, both)):
+            raise ParameterError(
+                "prior must be the file of a fit: what it says of coefficients is no normal likelihood."
+            )
+        return both, "coefficients"
 
     @property
     def _sparse_rows(self) -> bool:
@@ -268,7 +217,7 @@ class Regression(PrivateEstimator):
             intercept: True gives the interval of `intercept_` instead.
         """
         self._check_posterior()
-        reach = float(-ndtri(tail(level)))
+        reach = reach_of(level)
         std, intercept_std = self._stds(noise_aware)
         mean, margin = (self.intercept_, reach * intercept_std) if intercept else (self.coef_, reach * std)
         return mean - margin, mean + margin
@@ -278,9 +227,9 @@ class Regression(PrivateEstimator):
         level: float = 0.95,
         *,
         noise_aware: bool = True,
-        coding: str = "reference",
+        coding: LevelCoding = "reference",
         exp: bool = False,
-        per: str = "unit",
+        per: Per = "unit",
         reference: Mapping[str, Any] | None = None,
     ) -> CoefficientTable:
         """The coefficient table: the intercept, where there is one, then a row for each number and each level.
@@ -359,9 +308,9 @@ class Regression(PrivateEstimator):
         self,
         level: float = 0.95,
         noise_aware: bool = True,
-        coding: str = "reference",
+        coding: LevelCoding = "reference",
         exp: bool = False,
-        per: str = "unit",
+        per: Per = "unit",
         reference: Mapping[str, Any] | None = None,
     ) -> Iterator[Figure]:
         """The table of coefficients, with its intervals; of a mode the coefficients alone.
@@ -425,7 +374,7 @@ class Regression(PrivateEstimator):
         draws_nr = self._coefficients.normal.draws(normal_nd)
         return draws_nr[:, 1:], draws_nr[:, 0]
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[RegressionModel]:
         """What a fit to private rows would do."""
         return self._task_of(X, y, None, group)
 
@@ -436,7 +385,7 @@ class Regression(PrivateEstimator):
         trials: Any,
         group: Iterable[object] | None,
         beside: Mapping[str, Any] | None = None,
-    ) -> Task:
+    ) -> Task[RegressionModel]:
         """What a fit would do, with what stands beside y."""
         if not isinstance(X, Table):
             _check_response(y)
@@ -446,7 +395,9 @@ class Regression(PrivateEstimator):
         schema = X.schema if isinstance(X, Table) else None
         design = self._private(X, y, trials, group, self.row_norm, beside)
         names = X.feature_names if isinstance(X, Table) else column_names(X)
-        earlier, source = self._earlier(design, names, schema)
+        width = design.width - (design.intercept > 0)
+        columns = FittedColumns(type(self).__name__, names, width, schema, design.row_norm, design.intercept)
+        earlier, source = self._earlier(columns)
         model = self._model(design, schema, earlier)
         public = {
             "columns" if schema is None else stated: f"{design.width} columns"
@@ -458,39 +409,32 @@ class Regression(PrivateEstimator):
             **({"prior": f"the prior: {source}"} if source else {}),
             "parameters": self._said_of_parameters,
         }
-        width, kind = design.width - (design.intercept > 0), type(self).__name__
-        columns = FittedColumns(kind, names, width, schema, design.intercept, design.row_norm)
         notes = {
             "columns": columns,
             "schema": schema,
-            "constant": design.intercept,
             "prior": source,
             "target": schema.target if schema is not None and y is None else None,
         }
         return self._task(model, design, model.schedule, public, notes)
 
-    def _learned(self, task: Task, q: Any) -> FittedWeights:
+    def _learned(self, task: Task[RegressionModel], q: Any) -> FittedWeights:
         weights, table = task.model.weights(q), task.model.table(q)
         if self.estimate == "mode":
             weights, table = weights.point(), replace(weights.point(), data=table.data)
         return FittedWeights(task.notes["columns"], weights, table, 0.0, task.notes["prior"])
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+    def _knows(self, task: Task[RegressionModel], plan: Plan, n: float) -> Knowledge:
         return known_coefficients(task, plan, n, *self._scores(task.model))
 
     @abstractmethod
-    def _scores(self, model: Any) -> tuple[ScoreFacts, str]:
+    def _scores(self, model: RegressionModel) -> tuple[ScoreFacts, str]:
         """What a model's scores are like, and the unit of its effects."""
 
     def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No row, of a table with a schema or of so many features."""
-        if schema is not None:
-            target = schema.target
-            others = [schema.group] if target is None else [*target.columns, schema.group]
-            names = [*(column.name for column in schema.own_columns), *(name for name in others if name is not None)]
-            return {"X": Table({name: np.empty(0) for name in names}, schema)}
-        beside = dict.fromkeys(self._response.columns, np.empty(0))
-        return {"X": sparse.csr_array(np.empty((0, width or 0))), "y": np.empty(0), **beside}
+        rows = super().no_rows(schema=schema, vocabulary=vocabulary, width=width)
+        beside = dict.fromkeys(("y", *(() if schema else self._response.columns)), np.empty(0))
+        return rows if schema is not None else {**rows, **beside}
 
     def _psi_of(self, rows: Any) -> Floats:
         """ψ of each clean row at the posterior mean, from that row alone, bit for bit."""
@@ -511,29 +455,11 @@ class Regression(PrivateEstimator):
             ParameterError: a matrix without a bound, or with two; low or high that are no ranges; ranges or
                 numeric for a table; numeric beside low and high.
         """
-        bounds = [name for name in ("low", "high", "row_norm") if getattr(self, name) is not None]
-        ranges = [name for name in bounds if name != "row_norm"]
-        if isinstance(X, Table):
-            if said := ranges + ["numeric"] * (self.numeric is not None):
-                raise ParameterError(f"{said[0]} must be None with a table, whose schema says what its columns are.")
-            return X
-        if bounds == ["row_norm"]:
-            return X
-        if bounds == ["low", "high"] and self.numeric is not None:
+        if self.numeric is not None and isinstance(X, Table):
+            raise ParameterError("numeric must be None with a table, whose schema says what its columns are.")
+        if self.numeric is not None and self.low is not None:
             raise ParameterError("numeric must be None with low and high, with which every column is a number.")
-        if bounds != ["low", "high"]:
-            raise unbounded(
-                "low and high or row_norm",
-                " and ".join(bounds) or "none",
-                "low= and high=, the range of each column that you know without looking at the data, such as "
-                "low=[18, 0], high=[90, 500_000] for ages and incomes",
-                "a dpvb.Table with a dpvb.Schema, which says the same of named columns, and has categories",
-                ONE_UNIT,
-                BY_RELEASE,
-            )
-        matrix, names = as_matrix(X), column_names(X)
-        schema = schema_of(names, matrix.width, self.low, self.high)
-        return Table(X, schema) if names else in_order(matrix, schema)
+        return bounded(X, self.low, self.high, None if isinstance(X, Table) else self.row_norm)
 
     def _private(
         self,
@@ -545,19 +471,7 @@ class Regression(PrivateEstimator):
         beside: Mapping[str, Any] | None = None,
     ) -> AnyDesign:
         """Private rows in the form that the model reads."""
-        return self._rows_of(X, y, trials, group, row_norm, self._response, beside)
-
-    def _rows_of(
-        self,
-        X: Records,
-        y: Responses,
-        trials: Any,
-        group: Iterable[object] | None,
-        row_norm: float | None,
-        response: Response,
-        beside: Mapping[str, Any] | None = None,
-    ) -> AnyDesign:
-        """The same, whose responses are these."""
+        response = self._response_for(X, y)
         constant, y = self._intercept, _one_dimensional(y)
         rows: dict[str, Any] = {"sparse_rows": self._sparse_rows, "group": group, "beside": beside}
         if isinstance(X, Table):
@@ -578,13 +492,13 @@ class Regression(PrivateEstimator):
         constant, width = design.intercept, design.width - (design.intercept > 0)
         reach_d = np.full(width, math.sqrt((1 - constant) * (1 + constant)))
         if schema is not None:
-            numeric_d, low_d, unit_d = schema.numeric, np.zeros(width), _largest(schema) / design.row_norm
+            numeric_d, low_d, unit_d = schema.numeric, np.zeros(width), largest_values(schema) / design.row_norm
             high_d = unit_d
         else:
             numeric_d = _places(self.numeric, width)
             unit_d = np.ones(width)
             if self.column_bound is not None:
-                unit_d = _column_bound(self.column_bound, design)[int(constant > 0) :]
+                unit_d = bound_of_columns(self.column_bound, design)[int(constant > 0) :]
             high_d = np.minimum(unit_d, reach_d)
             low_d = -high_d
         first = np.zeros(int(constant > 0))
@@ -613,9 +527,7 @@ class Regression(PrivateEstimator):
         self._weights, self._table = record.weights, record.table
         self._shift, self._prior_source, self.schema_ = record.shift, record.prior, columns.schema
         self.n_features_in_, self.feature_names_ = columns.width, columns.feature_names
-        self._coefficients = Coefficients(
-            record.table, columns.constant, columns.row_norm, columns.feature_names, columns.schema, record.shift
-        )
+        self._coefficients = Coefficients(record.table, columns, record.shift)
         self.coef_: Floats
         self.intercept_: float
         self.coef_std_: Floats | None
@@ -692,7 +604,8 @@ class Regression(PrivateEstimator):
     def _rows(self, X: Records) -> Iterator[Any]:
         """Rows as the model reads them, dense or sparse."""
         self._check_fitted()
-        for rows in self._columns.chunks(self._columns.visible(X)):
+        for chunk in self._columns.visible(X, self._columns.constant, sparse_rows=True).chunks():
+            rows: Any = chunk.rows
             if np.isnan(rows.y_n).any():
                 raise DataFormatError("X has rows that hold NaN or infinity, for which nothing can be predicted.")
             yield rows.matrix(len(self._weights.mean_d))
@@ -712,10 +625,13 @@ class Regression(PrivateEstimator):
             X = self._columns.table(X, self.schema_)
         beside = {name: value for name, value in (("offset", offset), ("exposure", exposure)) if value is not None}
         if y is not None:
-            _check_beside(replace(self._given_response, max_weight=None), beside)
+            check_beside(replace(self._given_response, max_weight=None), beside)
         d, empty = len(self._weights.mean_d), np.empty(0)
         parts = [(empty, empty, empty, empty, empty)]
-        for rows in self._columns.chunks(self._private(X, y, trials, None, self._columns.row_norm, beside)):
+        design = self._private(X, y, trials, None, self._columns.row_norm, beside)
+        check_width(design.width - (self._columns.constant > 0), self._columns.width, type(self).__name__)
+        for chunk in design.chunks():
+            rows: Any = chunk.rows
             if np.isnan(rows.y_n).any():
                 raise DataFormatError(
                     "public rows must not hold NaN, infinity, or a response outside the declared ones."
@@ -728,137 +644,11 @@ class Regression(PrivateEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = True
         tags.target_tags.required = True
         return tags
 
 
-@constructor_says_what_lacks
-@dataclass(kw_only=True, eq=False, repr=False)
-class BinomialLikelihoodRegression(Regression):
-    """What the regressions of labels and counts share: a likelihood of ψ.
-
-    `fit` also takes offset and weights, (rows,), each with its public bound among the parameters; in a table the target
-    of the schema names their columns. A row of weight w counts as w equal rows: its likelihood is raised to the power
-    w, as by the frequency weights of statsmodels. So intervals take the sum of the weights for the number of rows:
-    divide survey weights by their usual value. A row with a weight that is negative or no number counts as no row.
-    The parameters that are not named here are those of `Regression`, and so are the attributes.
-
-    Args:
-        covariance: "full", or "diagonal" for features in the thousands.
-        max_offset: public bound, in (0, 50], on the absolute value of an offset, which is added to a row's log odds or
-            log mean; farther ones are cut to it. Not given: rows have no offset.
-        max_weight: public bound, in (0, 1e9], on a row's weight; larger ones are cut to it, and the noise grows with
-            it. Not given: rows have no weights.
-    """
-
-    covariance: str = "full"
-    max_offset: float | None = None
-    max_weight: float | None = None
-
-    @property
-    @abstractmethod
-    def _likelihood(self) -> Likelihood:
-        """The likelihood that the parameters name."""
-
-    @property
-    def _fitted_likelihood(self) -> Likelihood:
-        """The likelihood, of the fit's result."""
-        return self._likelihood
-
-    @property
-    def _sparse_rows(self) -> bool:
-        return self.covariance == "diagonal"
-
-    def task(
-        self,
-        X: Records,
-        y: Responses = None,
-        *,
-        trials: Any = None,
-        exposure: Any = None,
-        offset: Any = None,
-        weights: Any = None,
-        group: Iterable[object] | None = None,
-    ) -> Task:
-        """What a fit to private rows would do."""
-        check_choice("covariance", self.covariance, COVARIANCES)
-        beside = {"exposure": exposure, "offset": offset, "weights": weights}
-        beside = {name: value for name, value in beside.items() if value is not None}
-        if y is not None:
-            _check_beside(self._response, beside)
-        return self._task_of(X, y, trials, group, beside)
-
-    def _said_of_response(self, schema: Schema | None) -> dict[str, str]:
-        likelihood = self._likelihood
-        kinds = {
-            "logistic": {"classes": "the two classes"},
-            "binomial": {"max_trials": f"at most {likelihood.max_trials:g} trials"},
-        }
-        counts = {"max_count": f"counts up to {likelihood.max_count:g}"}
-        if likelihood.kind == "negative_binomial" and likelihood.dispersion is not None:
-            counts = {"dispersion": f"dispersion {likelihood.dispersion:g}", **counts}
-        return {
-            **kinds.get(likelihood.kind, counts),
-            **{BOUNDS[name]: f"{name} up to {most:g}" for name, most in self._response.columns.items()},
-        }
-
-    @property
-    def _said_of_parameters(self) -> str:
-        return f"covariance {self.covariance!r}, estimate {self.estimate!r}, the plan and all other parameters"
-
-    def _head(self, per: str, noise_aware: bool) -> TableHead:
-        likelihood = self._likelihood
-        model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {self._coefficients.columns}"
-        return TableHead(
-            model, "log rate" if likelihood.is_count else "log odds", per, self._prior, noise_aware, self.privacy_
-        )
-
-    def _scores(self, model: Any) -> tuple[ScoreFacts, str]:
-        unit, scores = "log rate" if model.likelihood.is_count else "log odds", ScoreFacts.of(model.likelihood)
-        if isinstance(model, FirstOrderDiagonal):
-            scores = replace(scores, power=tuned.DIAGONAL_SCALE_POWER, shrink=tuned.DIAGONAL_SCALE_SHRINK)
-        return scores, unit
-
-    def quality(self, rows: Any) -> Floats:
-        """Log-likelihood of each row at the posterior mean, times its weight."""
-        score_n = self._fitted_likelihood.log_probability(self._psi_of(rows), rows.y_n, rows.trials_n)
-        return score_n if rows.weight_n is None else score_n * rows.weight_n
-
-    def quality_range(self, model: Any) -> tuple[float, float]:
-        """From four times the score of a uniform guess to 0, for a row of the largest weight."""
-        return -4.0 * math.log1p(model.likelihood.max_y) * (self.max_weight or 1.0), 0.0
-
-    def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Any:
-        width = design.width
-        fields: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
-        if self.num_steps is not None:
-            fields["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
-        if self.covariance == "full":
-            return FirstOrder(width, **fields, declared=self._declared(design, schema), earlier=earlier)
-        if self._likelihood.learns_dispersion:
-            raise ParameterError(
-                "dispersion must be a number, unless covariance='full' learns it, got None. dpvb.select chooses among "
-                "several."
-            )
-        if earlier:
-            raise ParameterError("prior must be None, unless covariance='full'.")
-        bound = _largest(schema) if schema is not None else self.column_bound
-        if bound is not None:
-            fields["column_bound"] = _column_bound(bound, design)
-        return FirstOrderDiagonal(width, **fields, declared=self._declared(design, schema))
-
-    @property
-    def _prior(self) -> str:
-        if self.alpha is not None:
-            return f"N(0, I/alpha) for the weights of rows of norm 1, alpha {self.alpha:g}"
-        return self._spread_prior(
-            "", "nearly flat" if self.covariance == "diagonal" else f"N(base rate, {tuned.INTERCEPT_STD:g}²)"
-        )
-
-
-def _largest(schema: Schema) -> Floats:
+def largest_values(schema: Schema) -> Floats:
     """Largest value of each feature of a table: of an indicator, what stands for 1."""
     return np.where(schema.numeric, 1.0, INDICATOR)
 
@@ -876,7 +666,7 @@ def _one_dimensional(y: Responses) -> Responses:
     return y
 
 
-def _check_beside(response: Response, given: Mapping[str, Any]) -> None:
+def check_beside(response: Response, given: Mapping[str, Any]) -> None:
     """Check that what has a bound stands beside y.
 
     Raises:
@@ -903,13 +693,6 @@ def _of_rows(name: str, given: Any, number: int) -> Floats:
     return np.log(value_n) if name == "exposure" else value_n
 
 
-def _is_named(X: Records) -> bool:
-    """Whether rows say which column is which, or are files that do."""
-    if isinstance(X, (Mapping, str, os.PathLike)) or paths_of(X) is not None:
-        return True
-    return column_names(X) is not None or getattr(getattr(X, "dtype", None), "names", None) is not None
-
-
 def _places(numeric: Any, width: int) -> NDArray[np.bool_]:
     """Which of so many columns are numeric.
 
@@ -930,7 +713,7 @@ def _places(numeric: Any, width: int) -> NDArray[np.bool_]:
     raise ParameterError(f"numeric must be True, False or places of columns from 0 to {width - 1}, got {numeric!r}.")
 
 
-def _column_bound(bound: Any, design: AnyDesign) -> Floats:
+def bound_of_columns(bound: Any, design: AnyDesign) -> Floats:
     """Bounds on the columns of clean rows, the intercept's first.
 
     Raises:

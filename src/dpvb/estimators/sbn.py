@@ -5,27 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.special import expit
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from dpvb.core.model import ESTIMATES, PosteriorOrMode
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data.tables.design import BinaryMatrix, binary_rows
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted
+from dpvb.estimators.base import (
+    PrivateEstimator,
+    Task,
+    TransformingEstimator,
+    check_width,
+    column_names,
+    if_fitted,
+)
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import PROBABILITIES, Positive
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.kernels import linear
 from dpvb.models.belief_network import kernel
-from dpvb.models.belief_network.beta_normal import WeightScales
-from dpvb.models.belief_network.sbn import SBN, Network
+from dpvb.models.belief_network.sbn import SBN, Network, NetworkWeights
 from dpvb.results import metrics, trees
 from dpvb.results.figures import Figure, Grid, Images
 from dpvb.results.forecast import Knowledge
@@ -48,19 +52,9 @@ _PASSES = 5
 _MOST_STEPS = 150
 
 
-@dataclass(frozen=True)
-class FittedNetwork:
-    """What was learned, with the names of `Network`; the scales of the prior matter to no prediction."""
-
-    w_kj: Floats
-    level_j: Floats
-    mean_k: Annotated[Floats, PROBABILITIES]
-    count: Positive
-
-
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
     """Binary vectors from binary hidden units, learned under (ε, δ)-differential privacy.
 
     `fit` takes private rows X of zeros and ones, (rows, J): NumPy or SciPy sparse, or a list or folder of .npz files of
@@ -97,15 +91,16 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     learning_decay: float | None = None
     start_std: float = 0.1
     start_mean: float = 0.5
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
 
-    record: ClassVar[type] = FittedNetwork
+    record: ClassVar[type] = NetworkWeights
     reads: ClassVar[str | None] = "images"
     command: ClassVar[str | None] = "sbn"
     size_parameter: ClassVar[str | None] = "n_components"
+    _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "hidden"}
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[SBN]:
         """What a fit to private rows would do; y is ignored."""
         rows = binary_rows(X, threshold=self.threshold, group=group)
         model = self._model(rows.width)
@@ -126,29 +121,24 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         )
         return self._task(model, rows, schedule, public, {"width": rows.width, "names": column_names(X)})
 
-    def _learned(self, task: Task, q: Network) -> FittedNetwork:
-        return FittedNetwork(q.w_kj, q.level_j, q.mean_k, q.count)
+    def _learned(self, task: Task[SBN], q: Network) -> NetworkWeights:
+        return NetworkWeights(q.w_kj, q.level_j, q.mean_k, q.count)
 
-    def _check(self, record: FittedNetwork) -> None:
+    def _check(self, record: NetworkWeights) -> None:
         trees.check_lengths(record, k=self.n_components, j=len(record.level_j))
 
-    def _show(self, record: FittedNetwork) -> None:
-        num_hidden, width = record.w_kj.shape
+    def _show(self, record: NetworkWeights) -> None:
+        self._q, width = record, record.w_kj.shape[1]
         self._fitted_model, self.n_features_in_ = self._model(width), width
-        self._q = Network(**vars(record), scales=WeightScales.start(num_hidden, width))
-        self.components_, self.visible_bias_, self.hidden_bias_ = self._q.w_kj, self._q.c_j, self._q.b_k
+        self.components_, self.visible_bias_, self.hidden_bias_ = record.w_kj, record.c_j, record.b_k
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
-        model: SBN = task.model
+    def _knows(self, task: Task[SBN], plan: Plan, n: float) -> Knowledge:
+        model = task.model
         std = model.noise_of_weights(plan.noise_stds("gradient"), task.rho, n)
         # Strength compares the noise of the steps, so that plans that shrink weights differently are compared, too.
         return Knowledge(
             "noise of a weight", min(model.visible_noise(std), 1.0), model.visible_noise(_STEPS), unknown=1.0
         )
-
-    def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
-        """No row of so many visible units."""
-        return {"X": sparse.csr_array(np.empty((0, width or 0)))}
 
     def quality(self, rows: NDArray[Any]) -> Floats:
         """Bound of each row at the learned weights, in nats."""
@@ -158,17 +148,9 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         second_nj = psi_nj**2 + np.maximum(linear.product(pi_nk * (1 - pi_nk), q.w_kj**2), 0.0)
         return kernel.example_bound(rows, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2)
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: SBN) -> tuple[float, float]:
         """From the score of a uniform guess to 0."""
         return -model.n_visible * math.log(2.0), 0.0
-
-    def fit_transform(self, X: Records, y: None = None, **fit_params: Any) -> Floats:
-        """Fit, then return the rows' own hidden probabilities, which are as private as the rows."""
-        self._say_once(
-            "fit_transform returns one row for each private row: these rows are as private as the data themselves and "
-            "carry no guarantee. Only the fitted weights do."
-        )
-        return self.fit(X, y, **fit_params).transform(X)
 
     def transform(self, X: Records) -> Floats:
         """Probabilities of the hidden units of each row, (rows, K): as private as X, without any guarantee.
@@ -227,9 +209,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
             n: number of draws.
             rng: a seed, a NumPy generator or None.
         """
-        self._check_fitted()
-        n = check_integer("n", n, low=0, high=10**9)
-        draw = generator("rng", rng)
+        n, draw = self._to_draw(n, rng)
         z_nk = draw.random((n, self.components_.shape[0])) < expit(self.hidden_bias_)
         psi_nj = z_nk @ self.components_ + self.visible_bias_
         return np.asarray(draw.random(psi_nj.shape) < expit(psi_nj), dtype=np.int8)
@@ -275,7 +255,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
             ridge=planned["ridge"] if self.ridge is None else self.ridge,
             start_std=self.start_std,
             start_mean=self.start_mean,
-            mode=check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode",
+            mode=check_choice("estimate", self.estimate, ESTIMATES) == "mode",
         )
 
     def _planned(self) -> Mapping[str, Any]:
@@ -285,8 +265,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
 
     def _num_steps(self) -> int:
         """Number of steps: given, or planned from epsilon and the sampler."""
-        if self.num_steps is not None:
-            return check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        if (num_steps := self._given_steps()) is not None:
+            return num_steps
         sampling_prob = self._sampler().sampling_prob
         few: int = self._planned()["num_steps"]
         return few if sampling_prob == 1 else max(few, min(math.ceil(_PASSES / sampling_prob), _MOST_STEPS))
@@ -310,11 +290,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         """Rows that the caller may see."""
         self._check_fitted()
         source = BinaryMatrix(X, threshold=self.threshold)
-        if source.width != self.n_features_in_:
-            raise DataFormatError(
-                f"X has {source.width} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
-                "as input."
-            )
+        check_width(source.width, self.n_features_in_, type(self).__name__)
         for chunk in source.chunks():
             rows = chunk.rows
             if np.isnan(rows).any():
@@ -323,13 +299,3 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
                     "threshold= makes numbers binary."
                 )
             yield rows
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = True
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
+from dpvb.core.model import Model
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import Schedule
 from dpvb.data.sequences.events import Events
-from dpvb.data.sequences.numbers import Numbers
+from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
-from dpvb.estimators.base import PrivateEstimator, Task, generator, if_fitted
+from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Q, Task, if_fitted, unbounded
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
@@ -23,6 +24,8 @@ from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import head
 
+# Nats above a uniform guess, for each column of numbers, at which a score is cut when settings are chosen.
+_ABOVE_UNIFORM = 3.0
 # Standard deviation of a uniform probability, as of one of which a fit finds nothing.
 _UNIFORM_STD = 12**-0.5
 
@@ -47,17 +50,26 @@ def of_a_place(score_n: Floats, rows: Any) -> Floats:
     return np.where(length_n > 0, score_n / np.maximum(length_n, 1), np.nan)
 
 
-def to_draw(n: int, length: int | None, longest: int, rng: Any) -> tuple[int, int, Any]:
-    """How many sequences of nobody are asked for, how long they are, and what they are drawn by; all public.
+def numbers_of(columns: int | str | Sequence[str] | None, low: Any, high: Any, row_norm: float | None) -> Points:
+    """Columns of numbers with their public bounds.
 
     Raises:
-        ParameterError: for a number or a length outside its range.
+        ParameterError: without columns or a bound.
     """
-    long = check_integer("length", longest if length is None else length, low=1, high=10**6)
-    return check_integer("n", n, low=0, high=10**9), long, generator("rng", rng)
+    if columns is None:
+        raise ParameterError("columns must be given: the names of the columns of numbers, or how many there are.")
+    if low is None and high is None and row_norm is None:
+        way = "low= and high=, the range of each column that you know without looking at the data"
+        raise unbounded("low and high or row_norm", "none", way, ONE_UNIT)
+    return Points(columns, low, high, row_norm)
 
 
-class SequencesModel(Protocol):
+def range_of_numbers(n_columns: int) -> tuple[float, float]:
+    """Public ends of a score of numbers: from that of a uniform guess to 3 nats a column above it."""
+    return -math.log(2) * n_columns, (_ABOVE_UNIFORM - math.log(2)) * n_columns
+
+
+class SequencesModel(Model[Any, Any], Protocol):
     """What estimators of sequences need of their model; every field is public."""
 
     @property
@@ -68,14 +80,14 @@ class SequencesModel(Protocol):
     def schedule(self) -> Schedule:
         """Parts of the budget, and steps."""
 
+    def score(self, q: Any, rows: Any, /) -> Floats:
+        """Log-probability of each sequence."""
+
 
 class WindowsModel(SequencesModel, Protocol):
     """A dataclass of a model of windows."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def init(self, rng: Any) -> Any:
-        """The start."""
 
     @property
     def n_symbols(self) -> int:
@@ -90,9 +102,13 @@ class WindowsModel(SequencesModel, Protocol):
         """C as a number."""
 
 
+Sequential = TypeVar("Sequential", bound=SequencesModel)
+Windowed = TypeVar("Windowed", bound=WindowsModel)
+
+
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class SequenceModel(PrivateEstimator):
+class SequenceModel(PrivateEstimator[Sequential, Q]):
     """A model of people's sequences.
 
     `fit` takes private sequences: a list with a list or array for each; a matrix with a row for each; one array of all
@@ -112,21 +128,25 @@ class SequenceModel(PrivateEstimator):
     def named_columns(self) -> tuple[str, ...] | None:
         """Names of the columns of bits or numbers; None for symbols."""
         content = self._content()
-        return content.names if isinstance(content, Numbers) else None
+        return content.names if isinstance(content, Points) else None
 
     @abstractmethod
-    def _content(self) -> Symbols | Numbers:
+    def _content(self) -> Symbols | Points:
         """What the sequences are made of."""
 
     @abstractmethod
-    def _model(self) -> SequencesModel:
+    def _model(self) -> Sequential:
         """The model that the parameters name."""
 
-    @abstractmethod
     def _score_rows(self, rows: Any) -> Floats:
         """Log-probability of each sequence, (n,), as the model reads its places."""
+        return self._fitted_model.score(self._q, rows)
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+    def _keep_model(self, model: Sequential, q: Q) -> None:
+        self._fitted_model: Sequential = model
+        self._q: Q = q
+
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Sequential]:
         """What a fit to private sequences would do; y: the lengths of sequences that X has after one another."""
         content, model = self._content(), self._model()
         source = source_of(content, X, y, group)
@@ -138,7 +158,7 @@ class SequenceModel(PrivateEstimator):
         }
         return self._task(model, source, model.schedule, public, {"symbols": names})
 
-    def _learned(self, task: Task, q: Any) -> Any:
+    def _learned(self, task: Task[Sequential], q: Q) -> Any:
         return q
 
     def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
@@ -185,9 +205,19 @@ class SequenceModel(PrivateEstimator):
             return {"log_likelihood_of_a_point": score}
         return {"log_likelihood_of_a_symbol": score, "perplexity": float(np.exp(-score))}
 
+    def _sequences_to_draw(self, n: int, rng: Any, length: int | None) -> tuple[int, int, np.random.Generator]:
+        """Return how many sequences are asked for, how long they are, and what draws them; all public."""
+        number, draw = self._to_draw(n, rng)
+        return number, check_integer("length", self.max_length if length is None else length, low=1, high=10**6), draw
+
     def _scores(self, rows: Any) -> Floats:
         """Log-probability of each sequence, in units of the columns."""
-        return self._score_rows(rows)
+        score_n, content = self._score_rows(rows), self._public_content()
+        if isinstance(content, Symbols):
+            return score_n
+        row_t = np.repeat(np.arange(len(score_n)), np.diff(rows.indptr))
+        in_units_t = ~np.isnan(rows.value_td) @ np.log(content.unit_d)
+        return np.asarray(score_n - np.bincount(row_t, weights=in_units_t, minlength=len(score_n)))
 
     def _visible(self, X: Records, lengths: Any) -> Any:
         """Sequences that the caller may see."""
@@ -202,10 +232,10 @@ class SequenceModel(PrivateEstimator):
         """Sequences of a public long table."""
         return self._sound(of_events(events, self._public_content()))
 
-    def _public_content(self) -> Symbols | Numbers:
+    def _public_content(self) -> Symbols | Points:
         """What the sequences of the fit were made of."""
         content = self._content()
-        return content if isinstance(content, Numbers) else Symbols(self.symbols_)
+        return content if isinstance(content, Points) else Symbols(self.symbols_)
 
     def _sound(self, rows: Any) -> Any:
         """Sequences that the caller may see, of public symbols alone."""
@@ -213,15 +243,10 @@ class SequenceModel(PrivateEstimator):
             raise DataFormatError(f"X has cells that are none of the symbols {[*self.symbols_][:8]}.")
         return rows
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
-
 
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class ChainModel(SequenceModel):
+class ChainModel(SequenceModel[Windowed, Q]):
     """A chain of symbols, or of hidden states: probabilities of what follows what, with intervals."""
 
     # The result is informative where the standard deviation without data is this multiple of that of the fit.
@@ -233,14 +258,14 @@ class ChainModel(SequenceModel):
         return ""
 
     @abstractmethod
-    def _model(self) -> WindowsModel:
+    def _model(self) -> Windowed:
         """The model that the parameters name."""
 
     @abstractmethod
-    def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
+    def _deviation(self, model: Windowed, plan: Plan, n: float) -> tuple[int, float]:
         """Of how many a law is, symbols or states, and the standard deviation of one of its probabilities."""
 
-    def _knows(self, task: Task, plan: Plan, n: float) -> Knowledge:
+    def _knows(self, task: Task[Windowed], plan: Plan, n: float) -> Knowledge:
         number, std = self._deviation(task.model, plan, n)
         # The same if all distributions over the symbols or states are as likely.
         unknown = math.sqrt((number - 1) / (number + 1)) / number if number > 1 else 1.0
@@ -251,7 +276,7 @@ class ChainModel(SequenceModel):
             unknown,
         )
 
-    def quality_range(self, model: Any) -> tuple[float, float]:
+    def quality_range(self, model: Windowed) -> tuple[float, float]:
         """From the score of a uniform guess to certainty."""
         return -float(np.log(model.n_symbols)), 0.0
 
@@ -290,5 +315,5 @@ def of_events(events: Events, content: Any) -> Any:
     """Public sequences of a long table, a row each, without their persons."""
     parts: list[Any] = [chunk.rows for chunk in events.sequences(content).chunks()]
     length_n = np.concatenate([np.zeros(0, np.int64), *(np.diff(part.indptr) for part in parts)])
-    held = [part.value_td if isinstance(content, Numbers) else part.code for part in parts]
+    held = [part.value_td if isinstance(content, Points) else part.code for part in parts]
     return content.made(np.append(0, np.cumsum(length_n)), np.concatenate([content.encoded([]), *held]))

@@ -8,23 +8,22 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import ndtri
 
 from dpvb.data.tables.mixed import Layout
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
-from dpvb.estimators.base import PrivateEstimator
-from dpvb.guards.errors import DataFormatError, ParameterError, check_number
+from dpvb.estimators.base import M, PrivateEstimator, Q
+from dpvb.guards.errors import DataFormatError, ParameterError
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.mixtures.components import MixedColumns
 from dpvb.results.figures import Figure
-from dpvb.results.groups import GroupTable, Line, head
-from dpvb.rows.mixed import MixedRows
+from dpvb.results.groups import GroupTable, Line, head, reach_of
+from dpvb.rows import MixedRows
 
 
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
-class TableModel(PrivateEstimator):
+class TableModel(PrivateEstimator[M, Q]):
     """A model of groups or classes of the rows of a table.
 
     Args:
@@ -63,8 +62,7 @@ class TableModel(PrivateEstimator):
             noise_aware: False leaves the privacy noise out of account; for comparison only.
         """
         self._check_fitted()
-        level = check_number("level", level, low=0, high=1, closed="neither")
-        reach = float(ndtri(0.5 + level / 2))
+        reach = reach_of(level)
         lines = tuple(
             Line.within(group, name, mean, std, reach, ends)
             for group, name, mean, std, ends in self._estimates(noise_aware=noise_aware)

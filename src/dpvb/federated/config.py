@@ -1,26 +1,38 @@
-"""The files of a federated run: one agreement that all parties hold, and one file of each party's own.
+"""The files of a federated run: one agreement that all parties hold, one of each party's own, and the certificate.
 
-All are TOML. Every key is checked: an unknown or missing one, and a value of another type, are refused by name. Paths
-are relative to the file in which they stand.
+The agreement and the parties' files are TOML. Every key is checked: an unknown or missing one, and a value of another
+type, are refused by name. Paths are relative to the file in which they stand.
+
+The server's certificate is signed by an authority that is made for this one time. The authority's key is forgotten when
+it has signed: nobody can make another server that the clients would believe. A new certificate has a new authority,
+which all clients get again.
 """
 
 from __future__ import annotations
 
 import difflib
 import inspect
+import ipaddress
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dpvb.data.documents import word_lists
 from dpvb.data.documents.vocabulary import PRIVATE
 from dpvb.estimators import PrivateEstimator
 from dpvb.federated.agreement import SCHEDULES
-from dpvb.federated.flower import Address, parse_address
 from dpvb.federated.keys import Identity, check_name, check_public
+from dpvb.federated.transport import Address, parse_address
 from dpvb.federated.trust import TRUST, Trust
 from dpvb.guards.errors import (
     FederationError,
@@ -31,6 +43,141 @@ from dpvb.guards.errors import (
     check_path,
     reason_of,
 )
+from dpvb.guards.own import write_own
+from dpvb.guards.strangers import printable
+
+# As long as browsers take one for.
+_MOST_DAYS = 398
+# A client's clock may be behind the server's.
+_BEFORE = timedelta(hours=1)
+_LABEL = "[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+_HOST = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a server shows, what its clients believe, and the secret between; all PEM.
+
+    Attributes:
+        chain: the server's certificate and its authority's; public.
+        authority: for the clients; public.
+        private_key: of the server; secret.
+    """
+
+    chain: bytes
+    authority: bytes
+    private_key: bytes
+
+    @classmethod
+    def generate(cls, host: str, *, days: int = 365, now: datetime | None = None) -> Certificate:
+        """Make a certificate for one host.
+
+        Args:
+            host: public: the name or the IP address by which clients call the server, without the port.
+            days: public: how long it is valid, at most 398.
+            now: from when on; the clock's time if not given.
+
+        Raises:
+            ParameterError: for a value outside its range.
+        """
+        check_integer("days", days, low=1, high=_MOST_DAYS)
+        begin = datetime.now(UTC) if now is None else now
+        authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+        above = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority of one dpvb server")])
+        authority = _signed(
+            above, above, authority_key, authority_key, (begin - _BEFORE, begin + timedelta(days=days)),
+            (x509.BasicConstraints(ca=True, path_length=0), True),
+            (_usage(signs_certificates=True), True),
+        )  # fmt: skip
+        server = _signed(
+            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "dpvb server")]), above, key, authority_key,
+            (begin - _BEFORE, begin + timedelta(days=days)),
+            (x509.SubjectAlternativeName([_host(host)]), False),
+            (x509.BasicConstraints(ca=False, path_length=None), True),
+            (_usage(signs_certificates=False), True),
+            (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
+        )  # fmt: skip
+        secret = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return cls(server + authority, authority, secret)
+
+    def save(self, path: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
+        """Write three new files: the chain, its name with `.key`, and `authority.pem` beside them.
+
+        Returns:
+            The three paths; the second can be read by its owner alone.
+
+        Raises:
+            FederationError: if one of them is there already or cannot be written, or two would have one name.
+        """
+        chain = check_path("path", path)
+        key, authority = chain.with_name(f"{chain.name}.key"), chain.with_name("authority.pem")
+        if chain == authority:
+            raise FederationError(f"{chain}: this is the name of the authority's file. Choose another, as server.pem.")
+        if taken := [str(one) for one in (chain, key, authority) if one.exists() or one.is_symlink()]:
+            raise FederationError(f"{' and '.join(taken)}: already there. Choose another folder, or remove it.")
+        try:
+            write_own(key, self.private_key, new=True)
+            for public, data in ((chain, self.chain), (authority, self.authority)):
+                with open(public, "xb") as file:
+                    file.write(data)
+        except OSError as error:
+            raise FederationError(f"{chain}: a certificate cannot be written here ({reason_of(error)}).") from error
+        return chain, key, authority
+
+
+def _host(text: str) -> x509.GeneralName:
+    """A name or an address, as a certificate has it."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text.strip("[]")))
+    except ValueError:
+        if _HOST.fullmatch(text) is None:
+            raise ParameterError(
+                f"host must be a name such as federation.example.org or an IP address, without a port; got "
+                f"{printable(text)!r}."
+            ) from None
+        return x509.DNSName(text)
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """Of the authority's key: it signs certificates; of the server's: it signs what it says."""
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _signed(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    signer: ec.EllipticCurvePrivateKey,
+    valid: tuple[datetime, datetime],
+    *extensions: tuple[x509.ExtensionType, bool],
+) -> bytes:
+    """A certificate in PEM; of each extension, whether whoever does not know it must refuse."""
+    builder = x509.CertificateBuilder(
+        issuer_name=issuer,
+        subject_name=subject,
+        public_key=key.public_key(),
+        serial_number=x509.random_serial_number(),
+        not_valid_before=valid[0].astimezone(UTC).replace(tzinfo=None),
+        not_valid_after=valid[1].astimezone(UTC).replace(tzinfo=None),
+    )
+    identity = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    above = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+    for extension, critical in (*extensions, (identity, False), (above, False)):
+        builder = builder.add_extension(extension, critical=critical)
+    return builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
 
 UNITS: Final = ("example", "person", "client")
 # Parameters of estimators that are no keys of [model], and where else they come from.

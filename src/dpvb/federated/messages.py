@@ -39,7 +39,7 @@ from dpvb.guards.errors import FederationError, ParameterError, check_choice, ch
 from dpvb.guards.strangers import printable
 
 #: Version of the wire; a reader refuses another one.
-VERSION: Final = 4
+VERSION: Final = 5
 #: Most bytes of a message, unless the reader says otherwise.
 MAX_BYTES: Final = 2**31
 #: Length of what a client draws for a run.

@@ -19,7 +19,7 @@ import secrets
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple, Self, final
 
@@ -60,8 +60,8 @@ class Recorded:
     Args:
         transport: what carries the bytes.
         folder: where the record lies, for one server at a time; made if it is missing, its parent must exist.
-        ready: called before this server sends something for the first time; may wait for clients, which takes no time
-            of the run.
+        ready: called before this server sends something for the first time, with the names of all clients, or of those
+            whom a server that goes on asks first; may wait for them, which takes no time of the run.
 
     Raises:
         CheckpointError: if the folder cannot be used.
@@ -69,15 +69,19 @@ class Recorded:
     """
 
     def __init__(
-        self, transport: Transport, folder: str | os.PathLike[str], ready: Callable[[], object] = lambda: None
+        self,
+        transport: Transport,
+        folder: str | os.PathLike[str],
+        ready: Callable[[Collection[str]], object] = lambda names: None,
     ) -> None:
-        self._transport, self._folder = transport, check_path("folder", folder).absolute()
+        self.transport: Final = transport
+        self._folder = check_path("folder", folder).absolute()
         self._open: dict[int, tuple[str, bytes]] = {}
         self._tickets: dict[int, int] = {}  # The transport's tickets, to those of the record.
         self._unwritten: list[tuple[_Event, bytes | None]] = []
         self._count = self._polls = self._empty = 0
         self._has_looked = True
-        self._ready: Callable[[], object] | None = ready
+        self._ready: Callable[[Collection[str]], object] | None = ready
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             own.check_own_folder(self._folder)
@@ -99,6 +103,7 @@ class Recorded:
                 ) from error
             raise self._unusable(error) from error
         self.offer = self._past[0].digest if self._past else None
+        self._goes_on = bool(self._past)
         self._at, self._since = 0.0, time.monotonic()
 
     def __enter__(self) -> Self:
@@ -110,7 +115,7 @@ class Recorded:
     @property
     def clients(self) -> tuple[str, ...]:
         """Names of the clients that can be spoken to."""
-        return self._transport.clients
+        return self.transport.clients
 
     @property
     def continues(self) -> bool:
@@ -223,7 +228,7 @@ class Recorded:
     def _received(self, timeout: float) -> list[Reply]:
         """What comes now."""
         self._write()
-        messages = self._transport.poll(timeout)
+        messages = self.transport.poll(timeout)
         self._at = time.monotonic() - self._since
         replies = [
             Reply(self._tickets.pop(reply.ticket), reply.client, reply.data)
@@ -249,9 +254,9 @@ class Recorded:
     def _pass_on(self, ticket: int, client: str, data: bytes) -> None:
         if self._ready is not None:
             begun, ready, self._ready = time.monotonic(), self._ready, None
-            ready()
+            ready({name for name, _ in self._open.values()} if self._goes_on else self.clients)
             self._since += time.monotonic() - begun
-        self._tickets[self._transport.send(client, data)] = ticket
+        self._tickets[self.transport.send(client, data)] = ticket
 
     def _read(self) -> tuple[str, int, deque[_Event]]:
         """Name, seed and events of the run, which begins here if there is none."""

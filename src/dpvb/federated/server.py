@@ -10,19 +10,29 @@ asynchronous    whenever an answer lands, a new q; that client is asked again wi
 M-steps of the last two start from the q with which the sweep began, a sweep being over when every client has answered
 once more. So a model's own counters and averages see one fresh statistic of each client a step, as in the ordinary fit.
 Blocks that are released once, first or last, are waited for in every schedule.
+
+`Asking` sends a message to clients, reads their answers, and keeps the reason why a client gives none.
+
+`Factors` are the factors of partitioned variational inference: a running estimate for each client, whose sum an M-step
+reads. In a model of this package a client's factor *is* its noisy expected statistic, τ_m ← (1-ρ)τ_m + ρ T_m/q_m: the
+fixed points are those of partitioned variational inference (Ashman et al. 2022), with neither cavity nor inner
+optimisation. A score is taken at the q of its request, and an older one stands until the client's next. All of it is
+post-processing of what clients have released.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
+from dpvb.core.estimate import Estimate
 from dpvb.core.grids import grids_of
-from dpvb.core.model import updated
+from dpvb.core.model import Model, updated
 from dpvb.core.noise import SecureNoise
 from dpvb.core.plan import Plan, Release
 from dpvb.core.released import Released
@@ -30,17 +40,127 @@ from dpvb.core.wall import gathered
 from dpvb.estimators.base import Task
 from dpvb.federated import messages
 from dpvb.federated.agreement import SCHEDULES, Federation
-from dpvb.federated.asking import RETRIES, Asking
-from dpvb.federated.factors import Factors
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
 from dpvb.federated.record import Recorded
-from dpvb.federated.transport import Transport
+from dpvb.federated.transport import Reply, Transport
 from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import DpvbError, FederationError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.strangers import printable
-from dpvb.models.declared import declared
+from dpvb.guards.version import __version__
+from dpvb.results.declared import declared
 from dpvb.results.statement import PrivacyStatement
-from dpvb.version import __version__
+
+_POLL_SECONDS: Final = 1.0
+#: How often bytes are sent again whose answer was lost or damaged: the same bytes cost a client nothing.
+RETRIES: Final = 2
+
+
+@final
+class Asking:
+    """A server's way to its clients.
+
+    Args:
+        transport: how bytes get to the clients.
+        timeout: seconds after which a client that has not answered counts as missing.
+
+    Attributes:
+        reasons: why a client has given no answer, by its name; for a terminal.
+    """
+
+    def __init__(self, transport: Transport, timeout: float) -> None:
+        self.transport: Final = transport
+        self.reasons: dict[str, str] = {}
+        self._timeout: Final = timeout
+        self._now = transport.now if isinstance(transport, Recorded) else time.monotonic
+
+    def deadline(self) -> float:
+        """The time until which an answer is waited for, if all that was asked is asked now."""
+        return self._now() + self._timeout
+
+    def is_over(self, deadline: float) -> bool:
+        """Whether a time has passed."""
+        return self._now() > deadline
+
+    def poll(self) -> list[Reply]:
+        """The answers that have come, after a second at most."""
+        return self.transport.poll(_POLL_SECONDS)
+
+    def all(self, names: Iterable[str], data: bytes) -> dict[str, Any]:
+        """Answers to one message, of those who could be reached in time.
+
+        Args:
+            names: who is asked.
+            data: the message.
+        """
+        again = dict.fromkeys(names, RETRIES)
+        tickets = {self.transport.send(name, data): name for name in again}
+        answers: dict[str, Any] = {}
+        deadline = self.deadline()
+        while tickets and not self.is_over(deadline):
+            for ticket, _, answer in self.poll():
+                name = tickets.pop(ticket, None)
+                if name is None:
+                    continue
+                read = self.read(name, answer)
+                if read is not None:
+                    answers[name] = read
+                elif again[name]:
+                    again[name] -= 1
+                    tickets[self.transport.send(name, data)] = name
+        for name in tickets.values():
+            self.late(name)
+        return answers
+
+    def read(self, name: str, answer: bytes | None) -> Any:
+        """What a client says, or None; a reason for None is kept."""
+        if answer is None:
+            self.reasons[name] = "it could not be reached"
+            return None
+        try:
+            read = messages.decode(answer)
+        except DpvbError as error:
+            self.reasons[name] = printable(str(error))
+            return None
+        if isinstance(read, Refusal):
+            self.reasons[name] = printable(read.reason)
+        return read
+
+    def late(self, name: str) -> None:
+        """Remember that a client was waited for in vain."""
+        self.reasons[name] = f"no answer within {self._timeout:g} seconds"
+
+
+class Factors:
+    """The factors of all clients.
+
+    Args:
+        model: public.
+    """
+
+    def __init__(self, model: Model[Any, Any]) -> None:
+        self._empty = Estimate.empty(model.blocks)
+        self._own: dict[str, Estimate] = {}
+
+    def take(self, client: str, released: Released, rho: float) -> None:
+        """Take in what a client released, with its step size."""
+        self._own[client] = self._own.get(client, self._empty).update(released, rho)
+
+    def drop(self, client: str) -> None:
+        """Forget a client's factor."""
+        self._own.pop(client, None)
+
+    def complete(self, clients: Iterable[str], blocks: Iterable[str]) -> bool:
+        """Whether each client has released each of the blocks: before that, no q is read from them."""
+        needed = frozenset(blocks)
+        return all(client in self._own and needed <= self._own[client].names for client in clients)
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def total(self) -> Estimate:
+        """The sum of all factors."""
+        return Estimate.total(list(self._own.values()))
+
 
 # Key under which the sum over clients is kept when single clients are not visible.
 _ALL: Final = "all"
@@ -103,7 +223,7 @@ class Server:
         self._offer = ""  # Digest of the offer.
         self._members: dict[str, _Member] = {}
         self._clients = sorted(federation.participants)  # Those who still take part.
-        self._factors = Factors(task.model, task.projection)
+        self._factors = Factors(task.model)
         self._swept: Any = None  # The q with which the last sweep over all clients began.
         self._again: list[Release] = []  # Releases beyond the plan.
         self._private = True
@@ -410,5 +530,9 @@ class Server:
 
     def dismiss(self, offer: str, reason: str) -> None:
         """Tell all clients that the run of an offer is over; whether they hear it does not matter."""
-        farewell = messages.encode(Farewell(offer, reason))
-        self._asking.all(sorted(self._federation.participants), farewell, most=_FAREWELL_SECONDS)
+        transport = self._asking.transport
+        link = transport.transport if isinstance(transport, Recorded) else transport  # No answer changes the run.
+        waiting = {*link.broadcast(messages.encode(Farewell(offer, reason)))}
+        deadline = time.monotonic() + _FAREWELL_SECONDS
+        while waiting and time.monotonic() < deadline:
+            waiting -= {reply.ticket for reply in link.poll(_POLL_SECONDS)}

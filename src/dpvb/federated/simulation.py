@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from sklearn.base import clone
@@ -23,9 +23,9 @@ from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import Trust
 from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
-from dpvb.models.declared import declared
+from dpvb.results.declared import declared
 from dpvb.runs.run import Run
-from dpvb.runs.shown import notebook_line
+from dpvb.runs.stops import notebook_line
 
 UNITS = ("example", "client")
 
@@ -36,14 +36,14 @@ def simulate(
     estimator: _Estimator,
     shards: Sequence[Any],
     *,
-    schedule: str = "synchronous",
-    trust: str = "none",
+    schedule: Literal["synchronous", "sequential", "asynchronous"] = "synchronous",
+    trust: Literal["none", "secure_aggregation", "trusted_server"] = "none",
     num_rounds: int | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     tolerated: int = 0,
     colluders: int | None = None,
-    unit: str = "example",
+    unit: Literal["example", "client"] = "example",
     accounts: Sequence[tuple[Any, str]] | None = None,
     run: Run | None = None,
 ) -> _Estimator:

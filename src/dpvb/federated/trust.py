@@ -174,7 +174,8 @@ class Trust:
         spent = accounting.epsilon_of(checked.events(), delta=delta, neighboring_relation=relation, method="renyi")
         if spent > epsilon * (1 + 1e-9):
             raise PrivacyError(
-                f"epsilon = {epsilon:g} is not met: the noise that is proposed gives {spent:.4g} at delta = {delta:g}."
+                f"epsilon = {epsilon:g} is not met: the noise that is proposed gives "
+                f"{accounting.rounded_up(spent)} at delta = {delta:g}."
             )
         return checked
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import math
 import os
+from numbers import Number
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 #: A path that is wrong may be of any length; a message shows so many characters.
 _SHOWN = 80
+
+Choice = TypeVar("Choice", bound=str)
 
 
 class DpvbError(Exception):
@@ -26,6 +29,10 @@ class FewUnitsWarning(DpvbWarning):
 
 class LostInNoiseWarning(DpvbWarning):
     """The result of a fit is mostly noise, by a forecast before its charge or by its released numbers."""
+
+
+class NotSettledWarning(DpvbWarning):
+    """The scores of a model of one's own still led far away after its last step; the charge stands."""
 
 
 class FewWordsWarning(DpvbWarning):
@@ -85,6 +92,16 @@ def reason_of(error: OSError) -> str:
     return "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror or ""
 
 
+def shown(value: object) -> str:
+    """Return a public argument as an error shows it: numbers and short texts as they are, the type of anything else.
+
+    A table, a matrix or a schema would fill the screen, and may be private.
+    """
+    is_plain = value is None or isinstance(value, (Number, str, bytes, Path))
+    text = repr(value) if is_plain else f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
 def check_number(
     name: str,
     value: object,
@@ -113,7 +130,7 @@ def check_number(
         if isinstance(value, str):
             hint = f"{hint} That is a text: numbers stand without quotes, and infinity is float('inf').".strip()
         way_out = f" {hint}" if hint else ""
-        raise ParameterError(f"{name} must be a number in {left}{low:g}, {high:g}{right}, got {value!r}.{way_out}")
+        raise ParameterError(f"{name} must be a number in {left}{low:g}, {high:g}{right}, got {shown(value)}.{way_out}")
     return number
 
 
@@ -126,20 +143,21 @@ def check_integer(name: str, value: object, *, low: int, high: int = 2**53, hint
     number = check_number(name, value, low=low, high=high, hint=hint)
     if number != int(number):
         way_out = f" {hint}" if hint else ""
-        raise ParameterError(f"{name} must be a whole number in [{low}, {high}], got {value!r}.{way_out}")
+        raise ParameterError(f"{name} must be a whole number in [{low}, {high}], got {shown(value)}.{way_out}")
     return int(number)
 
 
-def check_choice(name: str, value: object, choices: tuple[str, ...], *, hint: str = "") -> str:
+def check_choice(name: str, value: object, choices: tuple[Choice, ...], *, hint: str = "") -> Choice:
     """Return a public option if it is one of the choices.
 
     Raises:
         ParameterError: naming the parameter, the choices and the value.
     """
-    if not isinstance(value, str) or value not in choices:
-        way_out = f" {hint}" if hint else ""
-        raise ParameterError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.{way_out}")
-    return value
+    for choice in choices if isinstance(value, str) else ():
+        if choice == value:
+            return choice
+    way_out = f" {hint}" if hint else ""
+    raise ParameterError(f"{name} must be one of {', '.join(map(repr, choices))}, got {shown(value)}.{way_out}")
 
 
 def check_path(name: str, value: object) -> Path:
@@ -153,14 +171,14 @@ def check_path(name: str, value: object) -> Path:
     """
     place = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(place, str) or not place:
-        raise ParameterError(f"{name} must be a path, as text or as pathlib has it, got {value!r}.")
+        raise ParameterError(f"{name} must be a path, as text or as pathlib has it, got {shown(value)}.")
     try:
         os.stat(place)
     except (OSError, ValueError) as error:
         if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:
             reason = "null character or surrogate" if isinstance(error, ValueError) else error.strerror
-            shown = f"{ascii(place)[:_SHOWN]}..." if len(ascii(place)) > _SHOWN else ascii(place)
-            raise ParameterError(f"{name} must be a path that a file can have, got {shown} ({reason}).") from None
+            cut = f"{ascii(place)[:_SHOWN]}..." if len(ascii(place)) > _SHOWN else ascii(place)
+            raise ParameterError(f"{name} must be a path that a file can have, got {cut} ({reason}).") from None
     return Path(place)
 
 

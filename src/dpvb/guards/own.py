@@ -137,12 +137,16 @@ def check_closed_folder(path: str | os.PathLike[str]) -> None:
 
 
 @contextmanager
-def new_own(path: str | os.PathLike[str], *, new: bool = False) -> Iterator[IO[bytes]]:
+def new_own(
+    path: str | os.PathLike[str], *, new: bool = False, mode: int = 0o600, sync: bool = True
+) -> Iterator[IO[bytes]]:
     """Write a file that is this user's alone, whole or not at all.
 
     Args:
         path: the file; what is there gives way to it, a link included, once it is whole and on the disk.
         new: refuse to take the place of anything.
+        mode: Mode of the file, from which the umask takes bits. 0o600 (default): this user's alone.
+        sync: Whether to wait until the file is on the disk. False: a power cut may leave an empty file.
 
     Raises:
         FileExistsError: if it must be new, and something is there.
@@ -152,15 +156,17 @@ def new_own(path: str | os.PathLike[str], *, new: bool = False) -> Iterator[IO[b
     temporary = target.with_name(f".dpvb-{secrets.token_hex(8)}.tmp")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
-        with open(os.open(temporary, flags, 0o600), "wb+") as file:
+        with open(os.open(temporary, flags, mode), "wb+") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         if new:
             os.link(temporary, target)
         else:
             os.replace(temporary, target)
-        sync_folder(target.parent)
+        if sync:
+            sync_folder(target.parent)
     finally:
         with suppress(OSError):
             temporary.unlink()

@@ -15,8 +15,10 @@ import numpy as np
 from dpvb.guards.arrays import Floats
 
 _BITS = 26
-# Entries of a block of rows: what is done to them between the products happens in the cache.
+# Entries of a block of rows: what is done to them between the products happens in the cache. A block has at least so
+# many rows that reading the matrix takes less time than multiplying by it, however wide the rows are.
 _BLOCK = 2**15
+_LEAST_ROWS = 64
 
 
 def product(x_nd: Floats, matrix_de: Floats) -> Floats:
@@ -27,7 +29,7 @@ def product(x_nd: Floats, matrix_de: Floats) -> Floats:
     scale = float(powers(np.square(matrix_de).sum(axis=0)).min(initial=math.inf))
     integer_de = np.rint(matrix_de * scale)
     out = np.empty((len(x_nd), matrix_de.shape[1]))
-    rows = max(1, _BLOCK // max(x_nd.shape[1], 1))
+    rows = max(_LEAST_ROWS, _BLOCK // max(x_nd.shape[1], 1))
     for start in range(0, len(x_nd), rows):
         # Laid out row by row, so that each row's squares are added in its own order.
         part = np.ascontiguousarray(x_nd[start : start + rows])

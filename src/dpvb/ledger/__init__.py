@@ -23,6 +23,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,31 +35,29 @@ from dpvb.core.plan import Plan
 from dpvb.guards.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import says_what_lacks
 from dpvb.guards.strangers import parsed_json
-from dpvb.ledger import chain, pricing, turns
+from dpvb.ledger import chain, pricing
 from dpvb.ledger.address import checked_place, is_address, without_password
-from dpvb.ledger.chain import LOOK, MAX_BODY, Entry, canonical
-from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
-from dpvb.ledger.head import Head
-from dpvb.ledger.names import check_new_name
+from dpvb.ledger.chain import LOOK, MAX_BODY, WAY_OUT, Entry, canonical, check_hash, refused
+from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name, check_new_name
+from dpvb.ledger.head import Head, Seen, way_out
 from dpvb.ledger.past import Past, Units, order_of
-from dpvb.ledger.seen import Seen, way_out
-from dpvb.ledger.session import Session
 from dpvb.ledger.state import (
     RESTORE,
-    WAY_OUT,
-    Price,
     State,
-    check_hash,
+    begun,
+    caught_up,
     check_kept,
     check_registration,
     dataset_key,
+    stored_head,
 )
-from dpvb.ledger.store import Store, Transaction
+from dpvb.ledger.store import Session, Store, Transaction
 from dpvb.ledger.verify import check_end, verify_export, walk, write_export
 
 __all__ = ["Dataset", "Entry", "Ledger", "Quote", "Receipt", "Remaining", "is_address", "verify_export"]
 
 _NOTE: Mapping[str, Any] = {"state": LOOK, "step": None, "digest": None}
+_ENDS = ("finished", "abandoned", LOOK)
 _STATES = ("started", "released", "resumed", "finished", "abandoned")
 
 
@@ -170,15 +169,10 @@ class Ledger:
                 return
             check_registration(facts, state)
             check_new_name(facts.name, state.datasets)
-            self._append(
-                rows,
-                state,
-                kind="dataset",
-                key=dataset_key(facts.name),
-                dataset=facts.name,
-                units=facts.cap,
-                body=facts.to_dict(),
-            )
+            if other := rows.keyed(dataset_key(facts.name)):
+                raise LedgerError(f"row {other.seq} holds this name and breaks a rule. Choose another name.")
+            key, body = dataset_key(facts.name), facts.to_dict()
+            self._append(rows, state, body, kind="dataset", key=key, dataset=facts.name, units=facts.cap)
 
     def datasets(self) -> list[Dataset]:
         """All data sets, in the order of their registration."""
@@ -196,13 +190,13 @@ class Ledger:
             charged = pricing.charged(rows, state, name)
             number = sum(count for one in pricing.concerned(state, name) for _, count in rows.forms(one))
             more = pricing.num_more(rows, state, name)
-        spent, fixed = pricing.spent(state, name), pricing.if_fixed(state, facts, charged)
+        spent = pricing.spent(state, name)
         return Remaining(
             epsilon=as_epsilon(pricing.left(state, name)),
             delta=facts.delta,
             cap_epsilon=facts.epsilon,
             spent_adaptive=spent,
-            spent_if_fixed=spent if fixed is None else fixed,
+            if_fixed=partial(pricing.if_fixed, charged, facts, otherwise=spent if state.shared else None),
             num_charges=number,
             num_more=more,
             sole=bool(state.sole(name)),
@@ -229,13 +223,12 @@ class Ledger:
         alone = cost.epsilon(facts.delta)
         scale, largest = pricing.largest(state, facts, cost, normal=normal)
         total = alone if sole else as_epsilon(price.counted)
-        fixed = pricing.if_fixed(state, facts, charged, cost)
         return Quote(
             dataset=facts.name,
             epsilon=alone,
             fits=within or sole,
             total_adaptive=total,
-            total_if_fixed=total if fixed is None else fixed,
+            if_fixed=partial(pricing.if_fixed, charged, facts, cost, otherwise=total if state.shared else None),
             largest=largest,
             noise_scale=scale,
             cap_epsilon=facts.epsilon,
@@ -349,18 +342,18 @@ class Ledger:
         with self._transaction(write=True) as (rows, state):
             facts = state.dataset(dataset)
             pricing.check_promise(facts, unit, cost)
-            newest = turns.newest(rows, run)
-            if newest and (found := turns.keyed(rows, key)):
-                if (found.facts["plan"], found.form, found.dataset) != (plan_digest, form, dataset):
+            newest = rows.newest_of_run(run)
+            if newest and (before := rows.keyed(key)):
+                if (before.facts["plan"], before.form, before.dataset) != (plan_digest, form, dataset):
                     raise LedgerError(f"run {run!r} was charged for another plan. Begin a new run for a new plan.")
-                covered = len(found.cost_units) > len(spending.ORDERS)
-                if covered and (found.facts.get("normal") is True) != normal:
+                covered = len(before.cost_units) > len(spending.ORDERS)
+                if covered and (before.facts.get("normal") is True) != normal:
                     raise LedgerError(f"run {run!r} was charged for noise of another kind. Begin a new run for it.")
                 if token is not None:
                     self._check_owner(rows, run, token)
-                return self._receipt(found)
+                return self._receipt(before)
             if newest:
-                turns.check_turn(rows, newest, attempt, dataset=dataset)
+                self._check_turn(rows, newest, attempt, dataset=dataset)
                 self._check_owner(rows, run, token)
             else:
                 self._session.tokens[run] = token or self._session.tokens.get(run) or secrets.token_hex(16)
@@ -372,19 +365,8 @@ class Ledger:
             if sole or price.counted <= facts.cap:
                 if sole:
                     body["epsilon"] = cost.epsilon(facts.delta, expected=facts.epsilon)
-                return self._append(
-                    rows,
-                    state,
-                    kind="sole" if sole else "charge",
-                    key=key,
-                    dataset=dataset,
-                    run=run,
-                    attempt=attempt,
-                    form=form,
-                    cost=cost_units,
-                    price=price,
-                    body=body,
-                )
+                columns: dict[str, Any] = {"key": key, "dataset": dataset, "run": run, "attempt": attempt, "form": form}
+                return self._append(rows, state, body, cost_units, kind="sole" if sole else "charge", **columns)
         raise pricing.over(state, facts, cost, price, normal=normal)
 
     def append(
@@ -416,8 +398,9 @@ class Ledger:
         """
         check_choice("state", state, _STATES)
         attempt = check_integer("attempt", attempt, low=0)
-        given = {"key": key, "request": request}
-        more = {name: check_name(name, value) for name, value in given.items() if value is not None}
+        more = {
+            name: check_name(name, value) for name, value in (("key", key), ("request", request)) if value is not None
+        }
         if more and state != "released":
             raise ParameterError(f"{next(iter(more))} must be None for the state {state!r}: it speaks of a release.")
         body = {
@@ -426,21 +409,19 @@ class Ledger:
             "digest": None if digest is None else check_name("digest", digest),
             **more,
         }
-        name = canonical(["event", check_name("run", run), attempt, state, body["step"]])
+        name = chain.event_key(check_name("run", run), attempt, body)
         with self._transaction(write=True) as (rows, end):
             self._check_owner(rows, run)
-            found = turns.keyed(rows, name)
-            if found and state != "resumed":
-                if (found.digest, found.unseals, found.request) != (digest, key, request):
+            before = rows.keyed(name)
+            if before and state != "resumed":
+                if (before.digest, before.unseals, before.request) != (digest, key, request):
                     raise LedgerError(f"run {run!r} said something else about step {step} before.")
-                return self._receipt(found)
-            newest = turns.newest(rows, run)
+                return self._receipt(before)
+            newest = rows.newest_of_run(run)
             if newest is None:
                 raise LedgerError(f"run {run!r} was never charged.")
-            turns.check_turn(rows, newest, attempt, resumes=state == "resumed")
-            return self._append(
-                rows, end, kind="event", key=name, dataset=newest.dataset, run=run, attempt=attempt, body=body
-            )
+            self._check_turn(rows, newest, attempt, resumes=state == "resumed")
+            return self._note(rows, end, body, newest.dataset, run, attempt)
 
     def note_look(self, dataset: str) -> Receipt:
         """Put on record that somebody looks at private data without noise; the note costs nothing and is a run alone.
@@ -451,11 +432,8 @@ class Ledger:
         Raises:
             LedgerError: if the data set is unknown.
         """
-        run = secrets.token_hex(16)
-        key = canonical(["event", run, 0, LOOK, None])
         with self._transaction(write=True) as (rows, state):
-            name = state.dataset(dataset).name
-            return self._append(rows, state, kind="event", key=key, dataset=name, run=run, body=_NOTE)
+            return self._note(rows, state, _NOTE, state.dataset(dataset).name, secrets.token_hex(16))
 
     def looks(self, dataset: str) -> list[Entry]:
         """The notes that `note_look` put on record of a data set, in order.
@@ -465,12 +443,12 @@ class Ledger:
         """
         with self._transaction() as (rows, state):
             name = state.dataset(dataset).name
-            return [check_hash(entry) for entry in rows.events(canonical(_NOTE)) if entry.dataset == name]
+            return [entry for entry in rows.events(canonical(_NOTE)) if entry.dataset == name]
 
     def history(self, run: str) -> list[Entry]:
         """The charges, refunds and events of a run, in order."""
         with self._transaction() as (rows, _):
-            return turns.of_run(rows, check_name("run", run))
+            return rows.of_run(check_name("run", run))
 
     def method(self, name: str, events: Sequence[Event] = ()) -> Method:
         """The accountant's method by which a plan of these events is counted: "pld", or "renyi".
@@ -507,13 +485,13 @@ class Ledger:
                 set's first plan beyond the filter, or has had another refund; or if more is asked for than can have
                 been left of its first charge, each step that was begun or charged again being used.
         """
-        key, form = turns.refund_key(check_name("run", run)), chain.form(unstarted)
+        key, form = chain.refund_key(check_name("run", run)), chain.form(unstarted)
         with self._transaction(write=True) as (rows, state):
-            if found := turns.keyed(rows, key):
-                if found.form != form:
+            if before := rows.keyed(key):
+                if before.form != form:
                     raise LedgerError(f"run {run!r} has had a refund already, of something else.")
-                return self._receipt(found)
-            entries = turns.of_run(rows, run)
+                return self._receipt(before)
+            entries = rows.of_run(run)
             past = Past.of(entries)
             back = past.back(unstarted)
             past.check_bounds(run, [-part for part in back])
@@ -524,25 +502,12 @@ class Ledger:
             pricing.check_promise(facts, facts.unit, unstarted)
             past.check_steps(run, unstarted, [-part for part in back])
             if newest.state != "abandoned":
-                event = canonical(["event", run, attempt, "abandoned", None])
-                body = {"state": "abandoned", "step": None, "digest": None}
-                self._append(rows, state, kind="event", key=event, dataset=name, run=run, attempt=attempt, body=body)
+                self._note(rows, state, {"state": "abandoned", "step": None, "digest": None}, name, run, attempt)
             cost = tuple(
                 -part if total < spending.SATURATED else 0 for part, total in zip(back, state.totals(name), strict=True)
             )
-            return self._append(
-                rows,
-                state,
-                kind="refund",
-                key=key,
-                dataset=name,
-                run=run,
-                attempt=attempt,
-                form=form,
-                cost=cost,
-                price=state.price(name, cost),
-                body={"cost": unstarted.to_dict()},
-            )
+            columns: dict[str, Any] = {"key": key, "dataset": name, "run": run, "attempt": attempt, "form": form}
+            return self._append(rows, state, {"cost": unstarted.to_dict()}, cost, kind="refund", **columns)
 
     def verify(self, receipts: Sequence[Receipt] = ()) -> None:
         """Check every row, the chain, the totals, the database below them and the head beside them.
@@ -559,7 +524,7 @@ class Ledger:
                 raise LedgerError(f"{self.shown}: {'; '.join(faults)}. {WAY_OUT}")
             seen = self._seen.head()
             with store.transaction(write=False) as rows:
-                head = store.head()  # Before the rows: it is never ahead of them.
+                head = stored_head(store)  # Before the rows: it is never ahead of them.
                 check_end(walk(store.uuid, rows.since(1), receipts, shared=store.shared), head)
                 self._check_heads(seen, head, rows, {})
 
@@ -578,17 +543,8 @@ class Ledger:
             ParameterError: if the ledger is a file.
             LedgerError: if the role does not exist, or whoever asks does not own the ledger.
         """
-        if not is_address(self._url):
-            raise ParameterError(
-                f"{self.shown} is a file, which has no roles: whoever may write the file may append. A team shares a "
-                "ledger in PostgreSQL: Ledger('postgresql://...')."
-            )
-        from dpvb.ledger.postgresql import PostgreSQLStore
-
         with self._session.lock:
-            store = self._opened()
-            assert isinstance(store, PostgreSQLStore)
-            return store.grant(role, append=append)
+            return self._opened().grant(role, append=append)
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the whole chain as JSON lines, for `verify_export`; of a damaged ledger, what can be read.
@@ -608,14 +564,14 @@ class Ledger:
             store = self._opened()
             seen = self._seen.head()
             # Before the rows: it is never ahead of them. In a shared store it is but what the rows say.
-            head = None if store.shared and (self._state or seen) else turns.kept_head(store)
+            head = None if store.shared and (self._state or seen) else stored_head(store)
             with store.transaction(write=write) as rows:
                 if self._state is None:
                     self._check_heads(seen, head, rows, {})
                     start = seen if store.shared and seen else head
                     assert start is not None  # It was read, as there was no state.
-                    self._state = turns.begun(start, store, rows)
-                self._state, hashes = turns.caught_up(self._state.copy(), rows)
+                    self._state = begun(start, store, rows)
+                self._state, hashes = caught_up(self._state.copy(), rows)
                 self._check_heads(seen, head, rows, hashes)
                 state = self._state.copy()
                 yield rows, state
@@ -625,20 +581,14 @@ class Ledger:
             if not self._read_only:
                 self._keep(store, state, hashes, seen, acknowledged=write)
 
-    def _check_heads(self, seen: Head | None, own: Head | None, rows: Transaction, hashes: Mapping[int, str]) -> None:
-        """Raise LedgerError unless the heads that are kept outside the rows belong to their chain."""
-        if own is not None:
-            self._check_kept(own, rows, hashes, RESTORE)
-        if seen is not None:
-            self._check_kept(seen, rows, hashes, way_out(self._seen.path))
-
-    def _check_kept(self, kept: Head, rows: Transaction, hashes: Mapping[int, str], way_out: str) -> None:
-        """Raise LedgerError unless a head belongs to the chain; `hashes` are those of rows that were just followed."""
-        found = hashes.get(kept.seq)
-        if found is None and kept.seq > 0:
-            row = rows.row(kept.seq)
-            found = None if row is None else check_hash(row).hash
-        check_kept(kept, self._uuid, found, way_out)
+    def _check_heads(
+        self, seen: Head | None, stored: Head | None, rows: Transaction, hashes: Mapping[int, str]
+    ) -> None:
+        """Raise LedgerError unless heads belong to the chain; `hashes` are those of rows that were just followed."""
+        for head, remedy in ((stored, RESTORE), (seen, way_out(self._seen.path))):
+            if head is not None:
+                row = rows.row(head.seq) if head.seq not in hashes else None
+                check_kept(head, self._uuid, row.hash if row else hashes.get(head.seq), remedy)
 
     def _keep(
         self, store: Store, state: State, hashes: Mapping[int, str], seen: Head | None, *, acknowledged: bool
@@ -653,13 +603,27 @@ class Ledger:
                 check_kept(kept, self._uuid, hashes[kept.seq], way_out(self._seen.path))
                 return
             with store.transaction(write=False) as rows:
-                self._check_kept(kept, rows, hashes, way_out(self._seen.path))
+                self._check_heads(kept, None, rows, hashes)
 
         self._seen.keep(state.head(), check)
 
+    def _check_turn(
+        self, rows: Transaction, newest: Entry, attempt: int, *, dataset: str | None = None, resumes: bool = False
+    ) -> None:
+        """Raise LedgerError unless this attempt may write the row after the newest of its run."""
+        run = newest.run
+        if newest.state in _ENDS or rows.keyed(chain.refund_key(run)):
+            raise LedgerError(f"run {run!r} has ended; begin a new one.")
+        if dataset not in (None, newest.dataset):
+            raise LedgerError(f"run {run!r} was charged to {newest.dataset!r}, not to {dataset!r}.")
+        if attempt < newest.attempt or (resumes and attempt == newest.attempt):
+            raise LedgerError(f"run {run!r} was taken over by another process, as attempt {newest.attempt}.")
+        if attempt > newest.attempt + resumes:
+            raise LedgerError(f"run {run!r} is at attempt {newest.attempt}; say 'resumed' to begin the next one.")
+
     def _check_owner(self, rows: Transaction, run: str, token: str | None = None, *, refund: bool = False) -> None:
         """Raise LedgerError unless a token is that of a run's charge; remember it if it is."""
-        first, token = turns.first(rows, run), token or self._session.tokens.get(run)
+        first, token = rows.first_of_run(run), token or self._session.tokens.get(run)
         owner = first and first.owner
         if owner is None:
             if refund:
@@ -693,24 +657,25 @@ class Ledger:
             raise LedgerError(f"{self._url}: this ledger is gone.")
         return SqliteStore(Path(self._url), uuid=new, created=now, read_only=self._read_only)
 
+    def _note(
+        self, rows: Transaction, state: State, body: Mapping[str, Any], dataset: str, run: str, attempt: int = 0
+    ) -> Receipt:
+        key = chain.event_key(run, attempt, body)
+        return self._append(rows, state, body, kind="event", key=key, dataset=dataset, run=run, attempt=attempt)
+
     def _append(
         self,
         rows: Transaction,
         state: State,
-        *,
-        kind: str,
-        key: str,
-        dataset: str,
         body: Mapping[str, Any],
-        run: str = "",
-        attempt: int = 0,
-        form: str = "",
-        cost: Units | None = None,
-        price: Price | None = None,
-        units: int = 0,
+        cost: Units = (),
+        **columns: Any,
     ) -> Receipt:
-        if price is not None:
-            body, units = {**body, "favoured": price.favoured}, price.spent
+        """Append a row with these other facts, cost and columns, if it follows from the rows."""
+        if cost:
+            price = state.price(columns["dataset"], cost)
+            body = {**body, "favoured": price.favoured}
+            columns |= {"cost": canonical(cost), "totals": canonical(price.totals), "units": price.spent}
         try:
             text = canonical(body)
             parsed_json(text)  # Every reader must be able to.
@@ -718,24 +683,12 @@ class Ledger:
             raise ParameterError(f"payload must be what JSON can hold, with finite numbers: {error}.") from error
         if len(text) > MAX_BODY or "\\u0000" in text:
             raise ParameterError(
-                f"payload must leave a row's JSON within {MAX_BODY} bytes and without NUL, got {len(text)} bytes."
+                f"An entry of the ledger must have at most {MAX_BODY:,} bytes of JSON and no NUL, got {len(text):,} "
+                "bytes. A plan of many different releases has too many: use fewer steps (num_steps). Nothing was spent."
             )
-        entry = Entry(
-            seq=state.seq + 1,
-            kind=kind,
-            key=key,
-            dataset=dataset,
-            run=run,
-            attempt=attempt,
-            form=form,
-            cost="" if cost is None else canonical(cost),
-            totals="" if price is None else canonical(price.totals),
-            units=units,
-            body=text,
-            created=_now(),
-            prev=state.hash,
-        ).sealed()
-        state.follow(entry, lambda run: turns.past(rows, run, entry.seq))
+        entry = Entry(state.seq + 1, body=text, created=_now(), prev=state.hash, **columns).sealed()
+        if odd := state.follow(entry, partial(rows.past, seq=entry.seq)):
+            raise refused(entry, odd)
         rows.append(entry, state.head())
         return self._receipt(entry)
 

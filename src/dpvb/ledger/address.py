@@ -58,11 +58,11 @@ def without_password(place: str) -> str:
     """
     if not is_address(place):
         return place
-    if not (found := _ADDRESS.fullmatch(place)):
+    if not (match := _ADDRESS.fullmatch(place)):
         return f"postgresql://{HIDDEN}"
-    user = f"{found['user']}@" if found["user"] else ""
-    words = "&".join(filter(_is_public, (found["query"] or "").split("&")))
-    return found["scheme"] + user + found["place"] + (f"?{words}" if words else "")
+    user = f"{match['user']}@" if match["user"] else ""
+    words = "&".join(filter(_is_public, (match["query"] or "").split("&")))
+    return match["scheme"] + user + match["place"] + (f"?{words}" if words else "")
 
 
 @final

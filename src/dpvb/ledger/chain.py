@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from dpvb.accounting.costs import Cost
+from dpvb.guards.errors import LedgerError
 
 #: Version of rows, hashes, orders and tables; a ledger of another one is refused.
 FORMAT = 1
@@ -23,6 +24,11 @@ FORMAT = 1
 #: Bytes of a row's other facts, as JSON.
 MAX_BODY = 2**18
 COSTS = ("charge", "sole", "refund")
+#: What to do with a ledger that fails a check.
+WAY_OUT = (
+    "Nothing is spent from a ledger that fails a check; Ledger(..., read_only=True).export(path) or `dpvb ledger "
+    "export` still reads it."
+)
 #: State of the one event of a run that was never charged: somebody looked at private data without noise.
 LOOK = "looked"
 
@@ -60,15 +66,15 @@ class Entry:
     kind: str
     key: str
     dataset: str
-    run: str
-    attempt: int
-    form: str
-    cost: str
-    totals: str
-    units: int
-    body: str
-    created: str
-    prev: str
+    run: str = ""
+    attempt: int = 0
+    form: str = ""
+    cost: str = ""
+    totals: str = ""
+    units: int = 0
+    body: str = ""
+    created: str = ""
+    prev: str = ""
     hash: str = ""
 
     @property
@@ -131,6 +137,28 @@ class Entry:
 COLUMNS: Mapping[str, type] = {
     name: int if name in ("seq", "attempt", "units") else str for name in Entry.__dataclass_fields__
 }
+
+
+def check_hash(entry: Entry) -> Entry:
+    """Return a row whose hash fits its contents; else raise LedgerError."""
+    if entry.hash != entry.digest_of_row:
+        raise refused(entry, "its hash does not fit its contents")
+    return entry
+
+
+def refused(entry: Entry, why: str) -> LedgerError:
+    """The error of a row that fails a check."""
+    return LedgerError(f"row {entry.seq}: {why}. {WAY_OUT}")
+
+
+def event_key(run: str, attempt: int, body: Mapping[str, Any]) -> str:
+    """Key of an event."""
+    return canonical(["event", run, attempt, body["state"], body["step"]])
+
+
+def refund_key(run: str) -> str:
+    """Key of a run's one refund."""
+    return canonical(["refund", run])
 
 
 def form(cost: Cost) -> str:

@@ -1,19 +1,59 @@
-"""What a ledger tells: data sets, receipts, what remains, quotes."""
+"""What a ledger tells: data sets, receipts, what remains, quotes.
+
+A new data set has a name of plain ASCII that looks like no registered one. People who mistake one name for another
+would spend two budgets of the same people. A name that is registered already stays valid, whatever it is.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
+from dpvb.accounting.answers import rounded_down, rounded_up
 from dpvb.accounting.events import NeighboringRelation, check_relation
 from dpvb.accounting.filter import SATURATED, UNIT, cap_units
-from dpvb.guards.errors import ParameterError, check_number
+from dpvb.guards.errors import LedgerError, ParameterError, check_number
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def check_new_name(name: str, registered: Iterable[str]) -> None:
+    """Refuse a name that is not plain ASCII, or that looks like one that is registered.
+
+    Args:
+        name: of a data set that is not registered yet.
+        registered: all names that are.
+
+    Raises:
+        ParameterError: naming the characters that are allowed.
+        LedgerError: naming the name that it resembles.
+    """
+    if not _NAME.fullmatch(name):
+        raise ParameterError(
+            f"name must consist of ASCII letters, digits, '.', '-' and '_', got {name!a}. Other characters can look "
+            "like these, and a name in two spellings would have two budgets. Nothing was registered."
+        )
+    for other in registered:
+        if appearance(name) == appearance(other):
+            raise LedgerError(
+                f"{name!a} looks like {other!r}, which is registered: people would mistake one for the other. Use the "
+                "registered name, or a name that is clearly different. Nothing was registered."
+            )
+
+
+def appearance(name: str) -> str:
+    """Return the name with ASCII characters that look alike replaced by one of them (Unicode TS 39, confusables)."""
+    return name.replace("m", "rn").translate(str.maketrans("0I1|", "Olll"))
+
 
 # Beyond this a cap is none.
 _MAX_CAP = 1e6
-_MAX_NAME = 200
+#: Characters of a public name.
+MAX_NAME = 200
 #: More plans like the newest one than these nobody counts.
 MOST_MORE = 10**6
 
@@ -85,8 +125,25 @@ class Receipt:
     dataset: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Account:
+    """What a ledger says of a data set.
+
+    Attributes:
+        if_fixed: Calculates what plans would cost, had all been fixed beforehand. With 1,000 different sampled plans
+            this takes seconds, so it is calculated when it is first read.
+    """
+
+    if_fixed: Callable[[], float] = field(repr=False, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all facts by name, as JSON can hold them."""
+        facts = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "if_fixed"}
+        return facts | {name: getattr(self, name) for name in vars(type(self)) if name.endswith("_if_fixed")}
+
+
 @dataclass(frozen=True)
-class Remaining:
+class Remaining(_Account):
     """What a data set has left.
 
     Attributes:
@@ -94,7 +151,6 @@ class Remaining:
         delta: the cap's.
         cap_epsilon: the cap.
         spent_adaptive: what counts: it holds although later plans were chosen after seeing results.
-        spent_if_fixed: what the same plans would cost, had all been fixed beforehand.
         num_charges: how many charges there are.
         num_more: how many more plans like the newest one fit, if nothing else is charged, a million at most; None if
             there was none.
@@ -105,33 +161,37 @@ class Remaining:
     delta: float
     cap_epsilon: float
     spent_adaptive: float
-    spent_if_fixed: float
     num_charges: int
     num_more: int | None = None
     sole: bool = False
 
+    @cached_property
+    def spent_if_fixed(self) -> float:
+        """What the same plans would cost, had all been fixed beforehand."""
+        return self.if_fixed()
+
     def __str__(self) -> str:
         if self.sole:
             return (
-                f"epsilon = {self.spent_adaptive:.4g} of {self.cap_epsilon:g} is spent at delta = {self.delta:g} by "
-                "one plan, charged by its own epsilon as the first; nothing can follow it."
+                f"epsilon = {rounded_up(self.spent_adaptive)} of {self.cap_epsilon:g} is spent at "
+                f"delta = {self.delta:g} by one plan, charged by its own epsilon as the first; nothing can follow it."
             )
         if not self.num_charges:
             return (
-                f"epsilon = {self.epsilon:.4g} of {self.cap_epsilon:g} is left at delta = {self.delta:g}; nothing has "
-                "been charged."
+                f"epsilon = {rounded_down(self.epsilon)} of {self.cap_epsilon:g} is left at delta = "
+                f"{self.delta:g}; nothing has been charged."
             )
         least = "At least " if self.num_more == MOST_MORE else ""
         fits = "" if self.num_more is None else f" {least}{self.num_more:,} more like the last one would fit."
         return (
-            f"epsilon = {self.epsilon:.4g} of {self.cap_epsilon:g} is left at delta = {self.delta:g}: "
-            f"{self.num_charges} charges have spent {self.spent_adaptive:.4g} (guaranteed under adaptive choice; "
-            f"{self.spent_if_fixed:.4g} if all plans had been fixed beforehand).{fits}"
+            f"epsilon = {rounded_down(self.epsilon)} of {self.cap_epsilon:g} is left at delta = {self.delta:g}: "
+            f"{self.num_charges} charges have spent {rounded_up(self.spent_adaptive)} (guaranteed under adaptive "
+            f"choice; {rounded_up(self.spent_if_fixed)} if all plans had been fixed beforehand).{fits}"
         )
 
 
 @dataclass(frozen=True)
-class Quote:
+class Quote(_Account):
     """What a plan would cost a data set; nothing is spent.
 
     Attributes:
@@ -139,7 +199,6 @@ class Quote:
         epsilon: of the plan by itself, at the data set's delta.
         fits: whether the data set can be charged with it now.
         total_adaptive: what would count against the cap after it.
-        total_if_fixed: what all plans together would cost, had they been fixed beforehand.
         largest: epsilon of the largest plan of this shape that fits, by itself; 0 if none does.
         noise_scale: what to multiply this plan's noise by for that; inf if none fits.
         cap_epsilon, delta: the cap.
@@ -149,18 +208,23 @@ class Quote:
     epsilon: float
     fits: bool
     total_adaptive: float
-    total_if_fixed: float
     largest: float
     noise_scale: float
     cap_epsilon: float
     delta: float
 
+    @cached_property
+    def total_if_fixed(self) -> float:
+        """What all plans together would cost, had they been fixed beforehand."""
+        return self.if_fixed()
+
     def __str__(self) -> str:
         verdict, rest = "fits" if self.fits else "does not fit", way_out(self.largest, self.noise_scale)
         return (
-            f"epsilon = {self.epsilon:.4g} by itself at delta = {self.delta:g}; it {verdict} into {self.dataset!r}: "
-            f"the total would be {self.total_adaptive:.4g} of {self.cap_epsilon:g} (guaranteed under adaptive choice; "
-            f"{self.total_if_fixed:.4g} if all plans had been fixed beforehand). {rest}"
+            f"epsilon = {rounded_up(self.epsilon)} by itself at delta = {self.delta:g}; it {verdict} into "
+            f"{self.dataset!r}: the total would be {rounded_up(self.total_adaptive)} of {self.cap_epsilon:g} "
+            f"(guaranteed under adaptive choice; {rounded_up(self.total_if_fixed)} if all plans had been fixed "
+            f"beforehand). {rest}"
         )
 
 
@@ -169,15 +233,15 @@ def way_out(largest: float, noise_scale: float) -> str:
     if not math.isfinite(noise_scale):
         return "No plan of this shape fits, with whatever noise."
     return (
-        f"The largest plan of this shape that fits has epsilon = {largest:.4g} by itself: this noise times "
+        f"The largest plan of this shape that fits has epsilon = {rounded_down(largest)} by itself: this noise times "
         f"{noise_scale:.4g}."
     )
 
 
 def check_name(what: str, name: object) -> str:
     """Return a public name if it is a printable text of 1 to 200 characters."""
-    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
-        raise ParameterError(f"{what} must be a printable text of 1 to {_MAX_NAME} characters, got {name!r}.")
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise ParameterError(f"{what} must be a printable text of 1 to {MAX_NAME} characters, got {name!r}.")
     return name
 
 

@@ -69,16 +69,16 @@ class Past:
 
     def back(self, unstarted: Cost) -> Units:
         """What comes back for releases that never began: of a Gaussian that covers a plan, nothing or all of it."""
-        found = spending.refund_units(unstarted)
+        units = spending.refund_units(unstarted)
         if self.planned:  # An earlier version may have charged less for them than they would cost now.
-            found = tuple(min(back, most) for back, most in zip(found, self.planned, strict=False))
-        if self.first is None or len(self.first.cost_units) <= len(found):
-            return found
+            units = tuple(min(back, most) for back, most in zip(units, self.planned, strict=False))
+        if self.first is None or len(self.first.cost_units) <= len(units):
+            return units
         charged = from_dict(self.first.facts["cost"])
         if unstarted == charged:  # Then nothing began.
-            return *found, *self.first.cost_units[len(found) :]
+            return *units, *self.first.cost_units[len(units) :]
         alone = fact(self.first, "normal") is True and covering.is_gaussian(charged)
-        return *found, found[-1] if alone else 0, 0
+        return *units, units[-1] if alone else 0, 0
 
     def check_bounds(self, run: str, cost: Sequence[int]) -> None:
         """Raise LedgerError unless a refund, in units and negative, is within what the run's plan was charged."""

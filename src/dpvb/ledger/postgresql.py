@@ -9,10 +9,10 @@ first two:
     GRANT INSERT ON dpvb.entry TO analyst;
     GRANT UPDATE (seq) ON dpvb.head TO analyst;
 
-Such a role can append and nothing else: triggers (`schema`) refuse to change, to remove or to reorder rows, and each
-row that dpvb would never write. Events and refunds of a run are taken from the role that charged it, or from a member
-of that role; `?options=-crole%3Dteam` in the addresses lets a team's members go on with each other's runs. The right to
-UPDATE the head is one to lock it, and to have it moved by the rows.
+Such a role can append and nothing else: triggers (`schema`) refuse to change, to remove or to reorder rows, and a row
+that would harm others. Readers ignore a row that breaks another rule. Events and refunds of a run are taken from the
+role that charged it, or from a member of that role; `?options=-crole%3Dteam` in the addresses lets a team's members go
+on with each other's runs. The right to UPDATE the head is one to lock it, and to have it moved by the rows.
 
 The owner and superusers can take the triggers away; `verify` then finds a changed row, and what each client has seen,
 as well as the receipts in released models, find a chain cut short. Make the server's cluster with `initdb
@@ -79,7 +79,7 @@ _ONE_MAKER = "SELECT pg_advisory_xact_lock(hashtext('dpvb.ledger'))"
 class PostgreSQLStore:
     """The schema `dpvb` of a PostgreSQL database.
 
-    A schema of an earlier version is upgraded by its owner, who opens it; others may only look at it before.
+    A schema of an earlier version is upgraded when its owner opens it to write, and is refused before.
 
     Raises:
         LedgerError: if psycopg is not installed, the server does not answer or refuses, the server may lose what it has
@@ -104,7 +104,7 @@ class PostgreSQLStore:
                 if not read_only:
                     self._build(uuid, created)
                 with self._block():
-                    self.uuid = self._identify(read_only)
+                    self.uuid = self._identify()
         except BaseException:
             self.close()
             raise
@@ -135,13 +135,10 @@ class PostgreSQLStore:
     def head(self) -> Head | None:
         """The head, which the database moves by the rows."""
         with self._typed():
-            if self._version() == 1:
-                text = self._one("SELECT text FROM dpvb.head")
-                return None if text is None else Head.read(text)
-            kept = self._run("SELECT seq, hash, datasets FROM dpvb.head").fetchone()
-        if kept is None:
+            values = self._run("SELECT seq, hash, datasets FROM dpvb.head").fetchone()
+        if values is None:
             return None
-        seq, digest, numbers = kept
+        seq, digest, numbers = values
         datasets = {name: (row, charge) for name, (row, charge) in numbers.items()}
         return Head(self.uuid, seq, digest, datasets) if seq else Head.first(self.uuid)
 
@@ -153,16 +150,9 @@ class PostgreSQLStore:
         with self._typed():
             with self._block():
                 self._run("SET LOCAL quote_all_identifiers = off")  # Which definitions are spelled by.
-                found = schema.faults(
-                    self._run(schema.FUNCTIONS),
-                    self._run(schema.TRIGGERS),
-                    self._run(schema.INDICES),
-                    self._run(schema.TABLES),
-                )
-                if self._version() == schema.EARLIER:
-                    found = [_EARLIER]
+                faults = schema.faults(self._run(schema.OBJECTS))
             counted = {self._count(without) for without in (("seqscan",), ("indexscan", "indexonlyscan", "bitmapscan"))}
-        return found if len(counted) == 1 else [*found, "the table and its primary key do not hold the same rows"]
+        return faults if len(counted) == 1 else [*faults, "the table and its primary key do not hold the same rows"]
 
     def grant(self, role: str, *, append: bool) -> list[str]:
         """Give a role the right to look, and to append; what it has beyond that is taken away.
@@ -178,8 +168,8 @@ class PostgreSQLStore:
             LedgerError: if this role does not own the ledger, or PostgreSQL refuses.
         """
         with self._typed(), self._block():
-            owner, own = self._owner()
-            if not own:
+            owner, is_owner = self._owner()
+            if not is_owner:
                 raise LedgerError(f"{self._place}: the ledger's owner {owner!r} gives rights in it; connect as it.")
             if owner:
                 self._run("SELECT set_config('role', %s, true)", (owner,))
@@ -206,15 +196,15 @@ class PostgreSQLStore:
         """Of the schema: 0 if it is no known one, None if there is none."""
         if not self._one("SELECT count(*) FROM pg_tables WHERE schemaname = 'dpvb' AND tablename = 'ledger'"):
             return None
-        found = self._run("SELECT format FROM dpvb.ledger").fetchall()
-        return int(found[0][0]) if len(found) == 1 else 0
+        formats = self._run("SELECT format FROM dpvb.ledger").fetchall()
+        return int(formats[0][0]) if len(formats) == 1 else 0
 
     def _owner(self) -> tuple[str, bool]:
         """The role that owns the schema, and whether it is this role's own; asked before anything in it is touched."""
-        found = self._run(schema.OWNERS).fetchone()
-        if found is None:
+        schema_owner = self._run(schema.OWNERS).fetchone()
+        if schema_owner is None:
             return "", True
-        owner, own, believed, others = found
+        owner, is_owner, believed, others = schema_owner
         if not believed:
             raise LedgerError(
                 f"{self._place} has a schema dpvb of the role {owner!r}, which is not yours, nor the database's "
@@ -226,7 +216,7 @@ class PostgreSQLStore:
                 f"{self._place}: {', '.join(others)} in the schema dpvb belong to somebody else than the schema, "
                 f"whose owner is {owner!r}. Make the ledger anew from a copy that you trust."
             )
-        return owner, own
+        return owner, is_owner
 
     def _build(self, uuid: str, created: str) -> None:
         """Make all tables, or those of this version from earlier ones, unless somebody else did so a moment ago."""
@@ -236,12 +226,12 @@ class PostgreSQLStore:
                 return
         with self._block():
             self._run(_ONE_MAKER)
-            (owner, own), version = self._owner(), self._version()
+            (owner, is_owner), version = self._owner(), self._version()
             if version not in (None, schema.EARLIER):
                 return
             if self._one("SHOW server_encoding") != "UTF8":
                 raise LedgerError(f"{self._place} must have the encoding UTF8 to hold a ledger.")
-            if not own:
+            if not is_owner:
                 missing = _EARLIER if version else f"the schema dpvb is empty; its owner {owner!r} makes a ledger in it"
                 raise LedgerError(f"{self._place}: {missing}.")
             if owner:
@@ -255,7 +245,7 @@ class PostgreSQLStore:
             if not version:
                 self._run("INSERT INTO dpvb.ledger VALUES (%s, %s, %s)", (uuid, schema.VERSION, created))
 
-    def _identify(self, read_only: bool) -> str:
+    def _identify(self) -> str:
         """The ledger's uuid, if it is one, may be believed, and keeps what it is told."""
         self._owner()
         if (version := self._version()) is None:
@@ -264,7 +254,9 @@ class PostgreSQLStore:
             raise LedgerError(
                 f"{self._place} runs with fsync or full_page_writes off and may lose charges; turn both on."
             )
-        if version not in ((schema.EARLIER, schema.VERSION) if read_only else (schema.VERSION,)):
+        if version == schema.EARLIER:
+            raise LedgerError(f"{self._place}: {_EARLIER}.")
+        if version != schema.VERSION:
             raise LedgerError(
                 f"{self._place} holds a ledger of format {version or 'no known one'}; this version of dpvb reads "
                 f"{schema.VERSION}."
@@ -372,6 +364,8 @@ def _driver() -> ModuleType:
 class _Transaction(Transaction):
     """One consistent look at the rows, or the exclusive right to append."""
 
+    _EARLIER = " AND writer = ''"
+
     def __init__(self, connection: psycopg.Connection[Any], seen: int, rows: list[Any]) -> None:
         self._connection = connection
         self._seen, self._known = seen, rows
@@ -380,17 +374,12 @@ class _Transaction(Transaction):
 
     def since(self, seq: int) -> Iterator[Entry]:
         """The rows with this number and all later ones, in order."""
-        rows = self._known if seq == self._seen and not self._unsent else self._rows(_LATER, seq, _BATCH)
+        rows = self._known if seq == self._seen and not self._unsent else self._query(_NAMES, _LATER, seq, _BATCH)
         while rows:
             yield from (Entry(*row) for row in rows)
             if len(rows) < _BATCH:
                 return
-            rows = self._rows(_LATER, rows[-1][0] + 1, _BATCH)
-
-    def forms(self, dataset: str) -> list[tuple[int, int]]:
-        """For each form and kind of charges of a data set: the number of one such row, and how many there are."""
-        query = "SELECT min(seq), count(*) FROM dpvb.entry WHERE dataset = %s AND totals <> '' GROUP BY form, kind"
-        return self.send(query, (dataset,)).fetchall()
+            rows = self._query(_NAMES, _LATER, rows[-1][0] + 1, _BATCH)
 
     def append(self, entry: Entry, head: Head) -> None:
         """Insert a row, and move the head to it: at once before the next question, or else with the end."""
@@ -407,9 +396,6 @@ class _Transaction(Transaction):
             pass
         return cursor
 
-    def _rows(self, condition: str, *values: object) -> list[Any]:
-        return self.send(f"SELECT {_NAMES} FROM dpvb.entry WHERE {condition}", values).fetchall()
-
-    def _where(self, condition: str, value: int | str) -> list[Entry]:
+    def _query(self, columns: str, condition: str, *values: object) -> list[Any]:
         """See `Transaction`."""
-        return [Entry(*row) for row in self._rows(condition.replace("?", "%s"), value)]
+        return self.send(f"SELECT {columns} FROM dpvb.entry WHERE {condition.replace('?', '%s')}", values).fetchall()

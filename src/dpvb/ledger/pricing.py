@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 from dpvb import accounting
 from dpvb.accounting import filter as spending
-from dpvb.accounting.costs import Composition, Cost, total
+from dpvb.accounting.answers import rounded_down, rounded_up
+from dpvb.accounting.costs import Composition, Cost, Total, total
 from dpvb.accounting.events import Event
 from dpvb.accounting.forms import from_dict
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import BudgetError, LedgerError, ParameterError
-from dpvb.ledger import turns
+from dpvb.ledger.chain import WAY_OUT, Entry
 from dpvb.ledger.facts import MOST_MORE, Dataset, as_epsilon, way_out
 from dpvb.ledger.past import fact
-from dpvb.ledger.state import ODD, WAY_OUT, Price, State, check_hash
+from dpvb.ledger.state import ODD, Price, State
 from dpvb.ledger.store import Transaction
 
+# Characters of rows in which others state costs that are calculated: about 9,000 releases, which take a minute.
+_MAX_CLAIMS = 2**20
 # What is kept of a cap's delta for plans that add to it, by whether others may append to the ledger.
 _ADDED = {
     False: "A tenth of the cap's delta is kept for all that plans add to it: add less, or register a larger delta.",
@@ -47,12 +51,12 @@ def as_cost(plan: Plan | Cost | Sequence[Event], facts: Dataset) -> Cost:
 
 def check_promise(facts: Dataset, unit: str, cost: Cost) -> None:
     """Raise LedgerError unless a charge protects what the cap speaks of."""
-    for what, own, found in (
+    for what, registered, planned in (
         ("unit", facts.unit, unit),
         ("neighboring_relation", facts.neighboring_relation, cost.neighboring_relation),
     ):
-        if own != found:
-            raise LedgerError(f"{facts.name!r} is registered with {what} {own!r}, got a plan with {found!r}.")
+        if registered != planned:
+            raise LedgerError(f"{facts.name!r} is registered with {what} {registered!r}, got a plan with {planned!r}.")
 
 
 def is_sole(price: Price, cost: Cost, facts: Dataset) -> bool:
@@ -71,9 +75,9 @@ def left(state: State, name: str) -> int:
 
 def spent(state: State, name: str) -> float:
     """What counts against the cap; of a plan charged by its own epsilon the cap, where it says nothing credible."""
-    if found := state.sole(name):
+    if charges := state.sole(name):
         cap = state.datasets[name].epsilon
-        said = [fact(entry, "epsilon") for entry in found]
+        said = [fact(entry, "epsilon") for entry in charges]
         return max(one if isinstance(one, float) and 0 <= one <= cap else cap for one in said)
     return as_epsilon(state.price(name).counted)
 
@@ -81,12 +85,13 @@ def spent(state: State, name: str) -> float:
 def num_more(rows: Transaction, state: State, name: str) -> int | None:
     """How many more plans like the newest one fit, one after the other; None if none was charged."""
     charges = [state.charges[one] for one in concerned(state, name) if one in state.charges]
-    if not charges or (plan := turns.first(rows, max(charges, key=lambda entry: entry.seq).run)) is None:
+    if not charges or (plan := rows.first_of_run(max(charges, key=lambda entry: entry.seq).run)) is None:
         return None
     if state.sole(name):
         return 0
-    said = check_hash(plan).cost_units
-    units = spending.add(said, state.beyond(plan) or (0,) * len(said))
+    said = plan.cost_units
+    # Others may state a cost that takes long to calculate.
+    units = said if state.shared else spending.add(said, state.beyond(plan) or (0,) * len(said))
 
     def spent_by(number: int) -> int:
         return state.price(name, tuple(min(number * part, spending.SATURATED) for part in units)).counted
@@ -133,9 +138,9 @@ def over(state: State, facts: Dataset, cost: Cost, price: Price, *, normal: bool
     added = cost.added_delta
     hint = f" It adds {added:g} to delta beside its noise. {_ADDED[state.shared]}" if added else ""
     return BudgetError(
-        f"{facts.name!r} has epsilon = {as_epsilon(left(state, facts.name)):.4g} of {facts.epsilon:g} left at delta = "
-        f"{facts.delta:g}; with this plan (epsilon = {cost.epsilon(facts.delta):.4g} by itself) the total would be "
-        f"{as_epsilon(price.counted):.4g}. Nothing was spent. {way_out(most, scale)}{hint}"
+        f"{facts.name!r} has epsilon = {rounded_down(as_epsilon(left(state, facts.name)))} of {facts.epsilon:g} left "
+        f"at delta = {facts.delta:g}; with this plan (epsilon = {rounded_up(cost.epsilon(facts.delta))} by itself) "
+        f"the total would be {rounded_up(as_epsilon(price.counted))}. Nothing was spent. {way_out(most, scale)}{hint}"
     )
 
 
@@ -144,51 +149,53 @@ def concerned(state: State, name: str) -> list[str]:
     return list(dict.fromkeys(one for line in state.lines(name) for one in line))
 
 
-def charged(rows: Transaction, state: State, name: str) -> list[dict[Cost, int]] | None:
-    """What was charged, for each group of data sets that add up; refunds count as less than none.
+def charged(rows: Transaction, state: State, name: str) -> list[list[tuple[Entry, int]]]:
+    """Return what was charged, for each group of data sets that add up: a row per form, and how many rows have it.
 
-    None where somebody else wrote a row that does not say what it is the cost of.
+    Refunds count as less than none.
     """
-    found: dict[str, dict[Cost, int]] = {}
+    entries: dict[str, list[tuple[Entry, int]]] = {}
     for one in concerned(state, name):
-        counts = found.setdefault(one, {})
+        entries[one] = []
         for seq, count in rows.forms(one):
             entry = rows.row(seq)
             if entry is None:
                 raise LedgerError(f"row {seq} is missing. {WAY_OUT}")
-            try:
-                cost = from_dict(check_hash(entry).facts["cost"])
-                if cost.neighboring_relation != state.datasets[one].neighboring_relation:
-                    raise ParameterError("cost must have the neighbours of its data set.")
-            except ODD:
-                if state.shared:
-                    return None
-                raise
-            counts[cost] = counts.get(cost, 0) + (-count if entry.kind == "refund" else count)
-    return [_sum(found[one] for one in line) for line in state.lines(name)]
-
-
-def _sum(parts: Iterable[Mapping[Cost, int]]) -> dict[Cost, int]:
-    counts: dict[Cost, int] = {}
-    for part in parts:
-        for cost, count in part.items():
-            counts[cost] = counts.get(cost, 0) + count
-    return counts
+            entries[one].append((entry, -count if entry.kind == "refund" else count))
+    return [[pair for one in line for pair in entries[one]] for line in state.lines(name)]
 
 
 def if_fixed(
-    state: State, facts: Dataset, charged: Sequence[Mapping[Cost, int]] | None, cost: Cost | None = None
-) -> float | None:
-    """Epsilon of what was charged, with one plan more if one is given, had all been fixed beforehand.
+    groups: Sequence[Sequence[tuple[Entry, int]]],
+    facts: Dataset,
+    cost: Cost | None = None,
+    *,
+    otherwise: float | None = None,
+) -> float:
+    """Return the epsilon of what was charged, had all been fixed beforehand.
 
-    None where somebody else wrote a row whose cost nobody can tell.
+    Args:
+        groups: What was charged, as `charged` returns it.
+        facts: The data set.
+        cost: One plan more. None (default): none.
+        otherwise: What is returned if a row does not state its cost, or rows state costs that take long to calculate.
+            None (default): an error.
     """
-    if charged is None:
-        return None
-    more = {} if cost is None else {cost: 1}
+    if otherwise is not None and sum(len(entry.body) for group in groups for entry, _ in group) > _MAX_CLAIMS:
+        return otherwise
     try:
-        return max(total(_sum([group, more])).epsilon(facts.delta) for group in charged)
+        return max(_total(group, facts, cost).epsilon(facts.delta) for group in groups)
     except ODD:
-        if state.shared:
-            return None
-        raise
+        if otherwise is None:
+            raise
+        return otherwise
+
+
+def _total(group: Sequence[tuple[Entry, int]], facts: Dataset, cost: Cost | None) -> Total:
+    counts = Counter[Cost]() if cost is None else Counter({cost: 1})
+    for entry, number in group:
+        one = from_dict(entry.facts["cost"])
+        if one.neighboring_relation != facts.neighboring_relation:
+            raise ParameterError("cost must have the neighbours of its data set.")
+        counts[one] += number
+    return total(counts)

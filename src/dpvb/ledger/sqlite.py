@@ -22,20 +22,20 @@ import fcntl
 import hashlib
 import os
 import re
-import secrets
 import sqlite3
 import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, final
+from typing import Any, BinaryIO, final
 
-from dpvb.guards.errors import LedgerError
-from dpvb.ledger.chain import COLUMNS, FORMAT, Entry
+from dpvb.guards.errors import LedgerError, ParameterError
+from dpvb.guards.own import new_own
+from dpvb.ledger.chain import COLUMNS, FORMAT, WAY_OUT, Entry
 from dpvb.ledger.head import Head
-from dpvb.ledger.state import RESTORE, WAY_OUT, check_kept
-from dpvb.ledger.store import Transaction
+from dpvb.ledger.state import RESTORE, check_kept
+from dpvb.ledger.store import Transaction, entry_of
 
 _Identity = tuple[int, int]
 
@@ -174,24 +174,31 @@ class SqliteStore:
         """Write the head, unless another writer has written a later one of this chain."""
         with self._typed(), self._locked_head() as file:
             self._check_place()
-            kept = self._checked(file)
-            if kept.seq < head.seq:
+            stored = self._checked(file)
+            if stored.seq < head.seq:
                 self._write_head(file, head)
 
     def check(self) -> Sequence[str]:
         """Look at pages, indices and triggers, and at every byte of a file that was closed in order."""
         with self._typed():
-            found = [f"database: {row[0]}" for row in self._connection.execute("PRAGMA integrity_check(10)")]
-            found = [] if found == ["database: ok"] else found
+            faults = [f"database: {row[0]}" for row in self._connection.execute("PRAGMA integrity_check(10)")]
+            faults = [] if faults == ["database: ok"] else faults
             head = self.head()
             last = _Rows(self._connection).last_seq()
             if head is not None and head.file and head.seq == last and not self._log_size():
                 changed = self._digest() != head.file
                 if changed and self.head() == head:  # Nobody has written meanwhile.
-                    found.append("the file is not the one that was closed: a byte of it was changed")
+                    faults.append("the file is not the one that was closed: a byte of it was changed")
                 if self.head() == head and self._head_path.read_bytes() != _doubled(head):
-                    found.append("the head was changed")
-        return found
+                    faults.append("the head was changed")
+        return faults
+
+    def grant(self, role: str, *, append: bool) -> list[str]:
+        """Refuse: a file has no roles."""
+        raise ParameterError(
+            f"{self._path} is a file, which has no roles: whoever may write the file may append. A team shares a "
+            "ledger in PostgreSQL: Ledger('postgresql://...')."
+        )
 
     def close(self) -> None:
         """Let go of the file; the last writer to do so signs it."""
@@ -231,12 +238,12 @@ class SqliteStore:
 
     def _checked(self, file: BinaryIO) -> Head:
         """The newest head in the file, if it is one of this database's rows."""
-        kept = _newest(file.read())
-        if kept is None:
+        head = _newest(file.read())
+        if head is None:
             raise LedgerError(f"{self._head_path}: it was changed, its own hash does not fit. {WAY_OUT}")
-        row = _Rows(self._connection).row(kept.seq)
-        check_kept(kept, self.uuid, None if row is None else row.hash, RESTORE)
-        return kept
+        row = _Rows(self._connection).row(head.seq)
+        check_kept(head, self.uuid, None if row is None else row.hash, RESTORE)
+        return head
 
     def _is_moved(self) -> bool:
         """Whether other files lie where those that were opened did."""
@@ -267,15 +274,15 @@ class SqliteStore:
         self._first_head()
 
     def _first_head(self) -> Head:
-        kept = self.head()
-        if kept is None:
+        head = self.head()
+        if head is None:
             raise LedgerError(f"{self._path}: this file is not a ledger; it was left as it is.")
-        if kept.seq > 0:
+        if head.seq > 0:
             raise LedgerError(
-                f"{self._path} was lost: {self._head_path} tells of {kept.seq} rows, and none is here. Restore the "
+                f"{self._path} was lost: {self._head_path} tells of {head.seq} rows, and none is here. Restore the "
                 "newest copy of it, with its -wal file if there was one."
             )
-        return kept
+        return head
 
     def _write_head(self, file: BinaryIO, head: Head) -> None:
         """Overwrite the older head in its place, or both with a new file; only for who has it locked."""
@@ -286,7 +293,7 @@ class SqliteStore:
             if head.file or len(place) >= len(old) // 2:
                 self._replace_head(_doubled(head))
                 return
-            first, second = (kept.seq if kept else -1 for kept in _heads(old))
+            first, second = (one.seq if one else -1 for one in _heads(old))
             file.seek(0 if first <= second else len(old) // 2)
             file.write(place.ljust(len(old) // 2 - 1) + b"\n")
             file.flush()
@@ -301,21 +308,9 @@ class SqliteStore:
         )
 
     def _replace_head(self, content: bytes, *, new: bool = False) -> None:
-        temporary = self._head_path.with_name(f".{self._head_path.name}.{secrets.token_hex(8)}")
-        try:
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "wb") as file:
-                _open_to_the_same(file.fileno(), self._path)
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            if new:
-                os.link(temporary, self._head_path)
-            else:
-                os.replace(temporary, self._head_path)
-            _sync_folder(self._path.parent)
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
+        with new_own(self._head_path, new=new, mode=_MODE) as file:
+            _open_to_the_same(file.fileno(), self._path)
+            file.write(content)
 
     def _connected(self) -> sqlite3.Connection:
         """A connection to the very file that lies at the path."""
@@ -392,8 +387,8 @@ class SqliteStore:
         if self._pragma("application_id") != _APPLICATION:
             raise LedgerError(f"{self._path}: this file is not a ledger; it was left as it is.")
         if self._pragma("user_version") != FORMAT:
-            found = self._pragma("user_version")
-            raise LedgerError(f"{self._path}: this ledger has format {found}; this version of dpvb reads {FORMAT}.")
+            version = self._pragma("user_version")
+            raise LedgerError(f"{self._path}: this ledger has format {version}; this version of dpvb reads {FORMAT}.")
         schema = dict(self._connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL"))
         for name in sorted(_SCHEMA.keys() | schema.keys()):
             if schema.get(name) != _SCHEMA.get(name):
@@ -414,15 +409,15 @@ class SqliteStore:
 
     def _sign(self) -> None:
         """Bring the whole log into the file and put the file's hash into the head, unless others are at it."""
-        kept = self.head()
-        if kept is None or kept.file:
+        head = self.head()
+        if head is None or head.file:
             return
         self._connection.execute("PRAGMA busy_timeout = 0")
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         with self.transaction(write=True) as rows, self._locked_head() as file:
-            kept = self._checked(file)
-            if not self._log_size() and rows.last_seq() == kept.seq:
-                self._write_head(file, kept.of_file(hashlib.sha256(self._connection.serialize()).hexdigest()))
+            head = self._checked(file)
+            if not self._log_size() and rows.last_seq() == head.seq:
+                self._write_head(file, head.of_file(hashlib.sha256(self._connection.serialize()).hexdigest()))
 
     @contextmanager
     def _typed(self) -> Iterator[None]:
@@ -447,12 +442,9 @@ class _Rows(Transaction):
 
     def since(self, seq: int) -> Iterator[Entry]:
         """The rows with this number and all later ones, in order."""
-        return map(_entry, self._connection.execute(f"SELECT {_NAMES} FROM entry WHERE seq >= ? ORDER BY seq", (seq,)))
-
-    def forms(self, dataset: str) -> list[tuple[int, int]]:
-        """For each form and kind of charges of a data set: the number of one such row, and how many there are."""
-        question = "SELECT min(seq), count(*) FROM entry WHERE dataset = ? AND totals <> '' GROUP BY form, kind"
-        return [(int(seq), int(count)) for seq, count in self._connection.execute(question, (dataset,))]
+        return map(
+            entry_of, self._connection.execute(f"SELECT {_NAMES} FROM entry WHERE seq >= ? ORDER BY seq", (seq,))
+        )
 
     def append(self, entry: Entry, head: Head) -> None:
         """Insert a row; the head follows after the commit."""
@@ -464,33 +456,27 @@ class _Rows(Transaction):
         """The number of the last row."""
         return int(self._connection.execute("SELECT ifnull(max(seq), 0) FROM entry").fetchone()[0])
 
-    def _where(self, condition: str, value: int | str) -> list[Entry]:
+    def _query(self, columns: str, condition: str, value: int | str) -> list[Any]:
         """See `Transaction`."""
-        return list(map(_entry, self._connection.execute(f"SELECT {_NAMES} FROM entry WHERE {condition}", (value,))))
-
-
-def _entry(values: Sequence[object]) -> Entry:
-    if any(type(value) is not kind for value, kind in zip(values, COLUMNS.values(), strict=True)):
-        raise LedgerError(f"a row is damaged: a column has another type than it was written with. {WAY_OUT}")
-    return Entry(*values)  # type: ignore[arg-type]
+        return self._connection.execute(f"SELECT {columns} FROM entry WHERE {condition}", (value,)).fetchall()
 
 
 def _open_to_the_same(descriptor: int, database: Path) -> None:
     """Give a file the mode, the group and, as root, the owner of the database beside it, as SQLite does for its own."""
     with suppress(FileNotFoundError):
-        found = os.stat(database)
+        state = os.stat(database)
         with suppress(PermissionError):
-            os.fchown(descriptor, found.st_uid if os.geteuid() == 0 else -1, found.st_gid)
-        os.fchmod(descriptor, stat.S_IMODE(found.st_mode))
+            os.fchown(descriptor, state.st_uid if os.geteuid() == 0 else -1, state.st_gid)
+        os.fchmod(descriptor, stat.S_IMODE(state.st_mode))
 
 
 def _identity(place: Path | int) -> _Identity | None:
     """Which file it is; None if there is none."""
     try:
-        found = os.stat(place)
+        state = os.stat(place)
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return state.st_dev, state.st_ino
 
 
 def _newest(content: bytes) -> Head | None:
@@ -515,14 +501,6 @@ def _doubled(head: Head) -> bytes:
     """A head file with a head in both places, and room to grow."""
     text = head.text().encode()
     return (text.ljust(_PLACE * (1 + 2 * len(text) // _PLACE) - 1) + b"\n") * 2
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _check_one_name(path: Path, head_path: Path, mounts: str) -> None:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition, Cost
 from dpvb.accounting.forms import from_dict
 from dpvb.accounting.selection import Selection
 from dpvb.guards.errors import LedgerError, ParameterError
-from dpvb.ledger.chain import COSTS, Entry, canonical, genesis
+from dpvb.ledger.chain import COSTS, WAY_OUT, Entry, canonical, check_hash, genesis, refused
 from dpvb.ledger.facts import Dataset
 from dpvb.ledger.head import Head
 from dpvb.ledger.past import Past, Units, fact
+from dpvb.ledger.store import Store, Transaction
 
 #: What reading facts, or calculating with them, raises that no ledger has written.
 ODD = (ParameterError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError)
 _ODD = (LedgerError, *ODD)
+# The costs that `costs_more_now` reads: of fixed-size batches, or with a swap ratio below 1.
+_MAY_COST_MORE = re.compile('"fixed_size"|"swap_ratio":(0|[0-9.]+e-)')
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,8 @@ class State:
         favoured: for each whole data set that was charged, the order that carries most of delta.
         widths: for each of these, how many numbers its costs have: one for each order, and two more where the rule for
             Gaussians counts as well.
-        understated: for each data set, what its charges cost by today's accountant beyond what their rows say.
+        understated: For each data set, the cost that counts in addition to what its rows say: of charges that cost more
+            by today's accountant, and of refunds that break a rule.
         shared: whether others may append. What they claim is then calculated anew, and an odd row stops nobody.
     """
 
@@ -85,6 +91,8 @@ class State:
             LedgerError: if a row that the head names is missing or was changed.
         """
         state = State(head.uuid, head.seq, head.hash, shared=first is not None)
+        if first is not None:  # Looked up beforehand: that a charge was changed is not a fault of a registration.
+            first = {name: first(name) for name, (_, charge) in head.datasets.items() if charge}.get
         for name, (seq, _) in sorted(head.datasets.items(), key=lambda item: item[1]):
             registration = _named(row(seq), seq, name, ("dataset",))
             with suppress(*_ODD) if state.shared else nullcontext():
@@ -103,10 +111,10 @@ class State:
         """The order that the first charge of a data set's family favours."""
         if first is None:
             return int(self.charges[name].facts["favoured"])
-        found = filter(None, (first(one) for one in self.family(name) if one in self.charges))
-        earliest = min(found, key=lambda entry: entry.seq, default=self.charges[name])
+        charges = filter(None, (first(one) for one in self.family(name) if one in self.charges))
+        earliest = min(charges, key=lambda entry: entry.seq, default=self.charges[name])
         facts = self.datasets[name]
-        return spending.favoured_order(check_hash(earliest).cost_units, epsilon=facts.cap, delta=facts.delta)
+        return spending.favoured_order(earliest.cost_units, epsilon=facts.cap, delta=facts.delta)
 
     def copy(self) -> State:
         """A state of its own."""
@@ -134,9 +142,9 @@ class State:
             LedgerError: if there is none of that name.
         """
         if not isinstance(name, str) or name not in self.datasets:
-            known = ", ".join(map(repr, sorted(self.datasets))) or "none yet"
+            names = ", ".join(map(repr, sorted(self.datasets))) or "none yet"
             raise LedgerError(
-                f"dataset must be one that is registered ({known}), got {name!r}. `dpvb ledger register` adds one."
+                f"dataset must be one that is registered ({names}), got {name!r}. `dpvb ledger register` adds one."
             )
         return self.datasets[name]
 
@@ -196,9 +204,12 @@ class State:
 
     def recount(self, entry: Entry) -> None:
         """Note what a charge costs by today's accountant beyond what its row says; a row itself is never changed."""
-        more = self.beyond(entry)
-        if any(more):
-            self.understated[entry.dataset] = spending.add(self.understated.get(entry.dataset, (0,) * len(more)), more)
+        if any(more := self.beyond(entry)):
+            self.understate(entry.dataset, more)
+
+    def understate(self, name: str, more: Sequence[int]) -> None:
+        """Count more for a data set than its rows say."""
+        self.understated[name] = spending.add(self.understated.get(name, (0,) * len(more)), more)
 
     def beyond(self, entry: Entry) -> Units:
         """What a charge costs by today's accountant beyond what its row says.
@@ -219,7 +230,8 @@ class State:
         return [self.charges[one] for line in self.lines(name) for one in line if self._is_sole(one)]
 
     def _is_sole(self, name: str) -> bool:
-        return name in self.charges and self.charges[name].kind == "sole"
+        charge = self.charges.get(name)
+        return charge is not None and charge.kind == "sole" and charge.totals == charge.cost
 
     def follow(self, entry: Entry, past: Callable[[str], Past] = lambda _: Past()) -> str:
         """Move on by one row.
@@ -236,13 +248,13 @@ class State:
             LedgerError: naming the row and the check, if it cannot be the next one.
         """
         if entry.seq != self.seq + 1:
-            raise _refused(entry, f"row {self.seq + 1} is missing, or the rows are out of order")
+            raise refused(entry, f"row {self.seq + 1} is missing, or the rows are out of order")
         if entry.prev != self.hash:
-            raise _refused(entry, "its chain is broken: it does not follow from the row before it")
+            raise refused(entry, "its chain is broken: it does not follow from the row before it")
         check_hash(entry)
         odd = self._take_charge(entry, past) if entry.cost or entry.totals else self._take_other(entry)
         if odd and not self.shared:
-            raise _refused(entry, odd)
+            raise refused(entry, odd)
         self.seq, self.hash = entry.seq, entry.hash
         return odd
 
@@ -277,33 +289,36 @@ class State:
     def _take_charge(self, entry: Entry, past: Callable[[str], Past]) -> str:
         """Count a cost. What would lower a total wrongly, or cannot be counted, is refused whoever wrote it."""
         if entry.kind not in COSTS:
-            raise _refused(entry, f"it has the kind {entry.kind!r} and a cost")
+            raise refused(entry, f"it has the kind {entry.kind!r} and a cost")
         if entry.dataset not in self.datasets:
             if self.shared:  # Its registration was odd, and stands for no data set.
                 return "its data set is not registered"
-            raise _refused(entry, "its data set is not registered")
+            raise refused(entry, "its data set is not registered")
         try:
             cost = entry.cost_units
         except _ODD as error:
-            raise _refused(entry, "its contents are not what a ledger writes") from error
+            raise refused(entry, "its contents are not what a ledger writes") from error
         widths = {self.width(entry.dataset)}
         if self.family(entry.dataset)[0] not in self.favoured:
             widths.add(len(spending.ORDERS))  # As earlier versions began.
         if len(cost) not in widths or not all(type(part) is int for part in cost):
-            raise _refused(entry, "its cost is not one whole number for each order")
+            raise refused(entry, "its cost is not one whole number for each order")
         if (max(cost) > 0) if entry.kind == "refund" else (min(cost) < 0):
-            raise _refused(entry, "its cost has the wrong sign")
+            raise refused(entry, "its cost has the wrong sign")
         price = self.price(entry.dataset, cost)
         if entry.totals != canonical(price.totals) or min(price.totals) < 0:
-            raise _refused(entry, "its totals are not those before it plus its cost")
-        odd = self._odd_refund(entry, past) if entry.kind == "refund" else self._odd_charge(entry, price)
+            raise refused(entry, "its totals are not those before it plus its cost")
+        odd = self.odd_refund(entry, past) if entry.kind == "refund" else self._odd_charge(entry, price)
+        if odd and entry.kind == "refund":  # Where others may append, such a refund gives nothing back.
+            self.understate(entry.dataset, [-part for part in cost])
         if not odd and (entry.units, fact(entry, "favoured")) != (price.spent, price.favoured):
             odd = "what it says is spent does not follow from its totals"
         self.charges[entry.dataset] = entry
         whole = self.family(entry.dataset)[0]
         self.favoured.setdefault(whole, price.favoured)
         self.widths.setdefault(whole, len(cost))
-        self.recount(entry)
+        if not self.shared:
+            self.recount(entry)
         return odd
 
     def _odd_charge(self, entry: Entry, price: Price) -> str:
@@ -311,16 +326,13 @@ class State:
             return "" if price.first else "it is charged as a first plan and is none"
         return "it is over the cap" if price.spent > self.datasets[entry.dataset].cap else ""
 
-    def _odd_refund(self, entry: Entry, pasts: Callable[[str], Past]) -> str:
-        """Where others may append, what a run has begun is its owner's own word: a refund must only be within it."""
+    def odd_refund(self, entry: Entry, past_of: Callable[[str], Past]) -> str:
+        """Return "", or why a refund gives nothing back: it must be within what its run never began."""
+        past = past_of(entry.run)
         try:
-            past = pasts(entry.run)
             past.check_bounds(entry.run, entry.cost_units)
             if past.first is None or past.first.dataset != entry.dataset:
-                raise LedgerError("its run was charged to another data set.")
-        except LedgerError as error:
-            raise _refused(entry, str(error).rstrip(".")) from error
-        try:
+                return "its run was charged to another data set"
             past.check_steps(entry.run, from_dict(entry.facts["cost"]), entry.cost_units)
         except LedgerError as error:
             return str(error).rstrip(".")
@@ -335,6 +347,8 @@ def costs_more_now(entry: Entry) -> bool:
     Up to version 0.2 the distance of two contributions stood for the distance of one from none, and fixed-size batches
     were accounted as if they had no empty places.
     """
+    if not _MAY_COST_MORE.search(entry.body):
+        return False
     try:
         cost = from_dict(entry.facts["cost"])
     except _ODD:
@@ -346,6 +360,62 @@ def costs_more_now(entry: Entry) -> bool:
         if isinstance(plan, Composition)
         for event in plan.events
     )
+
+
+def stored_head(store: Store) -> Head:
+    """Return the head that a store has, or raise LedgerError."""
+    head = store.head()
+    if head is None:
+        raise LedgerError(f"the head is gone; it tells a ledger from an older copy of it. {WAY_OUT}")
+    return head
+
+
+def begun(head: Head, store: Store, rows: Transaction) -> State:
+    """Return the state at a head; of a shared store, the state at the last row.
+
+    Charges of earlier versions that cost more by today's accountant are looked up. In a shared store, which rows have
+    a writer since version 0.2, no other row needs to be calculated.
+
+    Raises:
+        LedgerError: if the head is another ledger's, or its rows are not there.
+    """
+    if head.uuid != store.uuid:
+        raise LedgerError(f"the head is that of another ledger. {WAY_OUT}")
+    state = State.at(head, rows.row, rows.first_charge if store.shared else None)
+    if store.shared:
+        for name in state.charges:
+            for entry in rows.refunds(name):
+                if entry.seq <= head.seq and state.odd_refund(entry, partial(rows.past, seq=entry.seq)):
+                    state.understate(name, [-part for part in entry.cost_units])
+        state, _ = caught_up(state, rows)
+    for name in state.charges:
+        for seq, _ in rows.forms(name, earlier=True):
+            one = rows.row(seq)
+            if one is not None and costs_more_now(one):
+                for entry in rows.of_form(one.form):
+                    if (entry.dataset, entry.kind) == (name, "charge") and (store.shared or entry.seq <= head.seq):
+                        state.recount(entry)
+    return state
+
+
+def caught_up(state: State, rows: Transaction) -> tuple[State, dict[int, str]]:
+    """The state at the last row, and the hashes of the rows on the way there.
+
+    Raises:
+        LedgerError: if the ledger was set back or replaced, or a row does not follow from those before it.
+    """
+    entries = rows.since(max(state.seq, 1))
+    if state.seq > 0:
+        last = next(entries, None)
+        if last is None or last.seq != state.seq:
+            raise set_back(state.seq)
+        if check_hash(last).hash != state.hash:
+            raise LedgerError(f"row {state.seq} is another one than it was: the ledger was replaced. {WAY_OUT}")
+    hashes = {state.seq: state.hash}
+    for entry in entries:
+        state.follow(entry, partial(rows.past, seq=entry.seq))
+        hashes[entry.seq] = entry.hash
+    return state, hashes
 
 
 def check_registration(facts: Dataset, state: State) -> None:
@@ -370,19 +440,12 @@ def check_registration(facts: Dataset, state: State) -> None:
         )
 
 
-def check_hash(entry: Entry) -> Entry:
-    """Return a row whose hash fits its contents; else raise LedgerError."""
-    if entry.hash != entry.digest_of_row:
-        raise _refused(entry, "its hash does not fit its contents")
-    return entry
-
-
 def _named(entry: Entry | None, seq: int, name: str, kinds: tuple[str, ...]) -> Entry:
     """The row that a head names."""
     if entry is None:
         raise set_back(seq)
-    if (check_hash(entry).seq, entry.dataset) != (seq, name) or entry.kind not in kinds:
-        raise _refused(entry, "it is not what the head says")
+    if entry.dataset != name or entry.kind not in kinds:
+        raise refused(entry, "it is not what the head says")
     return entry
 
 
@@ -419,13 +482,5 @@ def dataset_key(name: str) -> str:
     return f"dataset/{name}"
 
 
-def _refused(entry: Entry, why: str) -> LedgerError:
-    return LedgerError(f"row {entry.seq}: {why}. {WAY_OUT}")
-
-
-#: What to do with a ledger that fails a check; with one whose head tells of more.
-WAY_OUT = (
-    "Nothing is spent from a ledger that fails a check; Ledger(..., read_only=True).export(path) or `dpvb ledger "
-    "export` still reads it."
-)
+#: What to do with a ledger whose head has a later row.
 RESTORE = f"Restore the newest copy. {WAY_OUT}"

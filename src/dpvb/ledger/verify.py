@@ -11,11 +11,11 @@ from typing import TextIO
 
 from dpvb.guards.errors import LedgerError, check_path
 from dpvb.guards.strangers import parsed_json, printable
-from dpvb.ledger.chain import COLUMNS, FORMAT, Entry, canonical
+from dpvb.ledger.chain import COLUMNS, FORMAT, WAY_OUT, Entry, canonical
 from dpvb.ledger.facts import Receipt
 from dpvb.ledger.head import Head
 from dpvb.ledger.past import Past
-from dpvb.ledger.state import WAY_OUT, State, set_back
+from dpvb.ledger.state import State, set_back
 from dpvb.ledger.store import Store
 
 _MAX_LINE = 2**24
@@ -61,15 +61,15 @@ def walk(uuid: str, entries: Iterable[Entry], receipts: Iterable[Receipt] = (), 
     return state
 
 
-def check_end(state: State, head: Head | None) -> None:
+def check_end(state: State, head: Head) -> None:
     """Raise LedgerError unless a walked chain ends where the head says, or later."""
-    if head is None:
-        raise LedgerError(f"the head is gone; it tells a ledger from an older copy of it. {WAY_OUT}")
     if head.uuid != state.uuid:
         raise LedgerError(f"the head is that of another ledger. {WAY_OUT}")
     if head.seq > state.seq:
         raise set_back(state.seq + 1)
-    if head.seq == state.seq and (head.hash, head.datasets) != (state.hash, state.head().datasets):
+    # Of a shared ledger the head also names data sets whose registration breaks a rule.
+    datasets = {name: rows for name, rows in head.datasets.items() if name in state.rows or not state.shared}
+    if head.seq == state.seq and (head.hash, datasets) != (state.hash, state.head().datasets):
         raise LedgerError(f"row {state.seq}: the head says otherwise. {WAY_OUT}")
 
 
@@ -128,8 +128,8 @@ def _lines(file: TextIO) -> Iterator[dict[str, object]]:
 
 def _entry(facts: dict[str, object]) -> Entry:
     if _UNREADABLE in facts:
-        told = printable(str(facts[_UNREADABLE]))
-        raise LedgerError(f"the ledger could not be read on when it was exported: {told}")
+        reason = printable(str(facts[_UNREADABLE]))
+        raise LedgerError(f"the ledger could not be read on when it was exported: {reason}")
     if set(facts) != set(COLUMNS) or any(type(facts[name]) is not kind for name, kind in COLUMNS.items()):
         raise LedgerError("a line is not a row of a ledger.")
     return Entry(**facts)  # type: ignore[arg-type]

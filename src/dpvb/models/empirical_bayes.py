@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import gammainc, log_ndtr
+from scipy.special import gammainc
 
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.kernels import mixtures
@@ -57,24 +57,6 @@ def background(total_v: Floats, sd: float) -> Floats:
     return np.asarray(smooth_v / smooth_v.sum())
 
 
-def project(x_vk: Floats, sd_v: Floats, background_v: Floats | None) -> Floats:
-    """The matrix with its negative entries set to zero."""
-    return np.maximum(x_vk, 0.0)
-
-
-def rank_one(x_vk: Floats, sd_v: Floats, background_v: Floats | None) -> Floats:
-    """Posterior mean under an exponential prior of mean m_vk: a normal truncated to the positive half-line.
-
-    The posterior of s_vk is N(x - sd²/m, sd²) on s > 0; with t its mean over sd, its mean is sd (t + φ(t)/Φ(t)).
-    """
-    sd_vk = sd_v[:, None]
-    t = (x_vk - sd_vk**2 / np.outer(*_prior_factors(x_vk, sd_v, background_v))) / sd_vk
-    near = np.maximum(t, -1e4)
-    hazard = np.exp(-0.5 * near**2 - 0.5 * np.log(2 * np.pi) - log_ndtr(near))
-    # Far in the tail t + φ(t)/Φ(t) cancels to about -1/t.
-    return np.asarray(sd_vk * np.where(t < -1e4, -1.0 / np.minimum(t, -1.0), np.maximum(near + hazard, 0.0)))
-
-
 def estimated_prior(x_vk: Floats, sd_v: Floats, background_v: Floats | None, *, free: bool = False) -> Floats:
     """Posterior mean under a prior of the ratios s_vk/m_vk that is itself estimated; see `around`."""
     return around(x_vk, sd_v, np.outer(*_prior_factors(x_vk, sd_v, background_v)), free=free)
@@ -89,14 +71,14 @@ def around(x_vk: Floats, sd_v: Floats, mean_vk: Floats, *, free: bool = False) -
     fit better; where nothing was, all fit alike, and their mean says nothing.
 
     Args:
-        x_vk, sd_v: what was measured, (V, K), and the noise std of its rows, positive.
+        x_vk: measurements, (V, K).
+        sd_v: noise std of the rows. Without noise, negative measurements become 0 and the others are returned.
         mean_vk: prior means, positive, (V, K).
         free: whether every atom has a weight of its own.
     """
+    if not sd_v.any():
+        return np.maximum(x_vk, 0.0)
     return _shrunk(x_vk, mean_vk, np.broadcast_to(sd_v[:, None], x_vk.shape), _free() if free else _mean_one())
-
-
-READS = {"project": project, "rank_one": rank_one, "estimated_prior": estimated_prior}
 
 
 def _prior_factors(x_vk: Floats, sd_v: Floats, background_v: Floats | None) -> tuple[Floats, Floats]:

@@ -8,8 +8,8 @@ Algorithm 6, as printed, in its order of operations:
         E-step: q(ξ_n⁽⁰⁾) = PG(1, √⟨ψ_n²⟩)                (59)      local
                 q(ξ⁽¹⁾)   = PG(1, √⟨b²⟩)                  (60)      statistics
                 q(z_n)    = Bernoulli(σ(d_n))             (61)      local
-                s̃_i = C_i (s̄_i/C_i + √7 σ N(0, I)), i = 1, ..., 7   blocks; all share the noise
-                each is clipped to what a mean of its kind can be   project
+                s̃_i = C_i (s̄_i/C_i + √7 σ N(0, I)), i = 1, ..., 7   (63)  blocks: one release
+                each is clipped to what a mean of its kind can be, as in the authors' code   project
         M-step: ν̃⁽ᵗ⁾ = ν + N s̃;  ν̃⁽ᵗ⁾ ← (1 - ρ_t) ν̃⁽ᵗ⁻¹⁾ + ρ_t ν̃⁽ᵗ⁾   VIPS.m_step
                 q(W), q(c), q(b) and the hyper-priors, Appendix C   expected
 
@@ -25,7 +25,9 @@ s̄_7                 block "xi_zz": J symmetric K × K matrices, of each the up
 ⟨ζ⁻¹⟩, ξ, φ, ω      n_bar["scales"], (K, J)
 ==================  ===============================================================================================
 
-Corrected: (77) is printed with ½ on the term ⟨ξ⟩⟨z⟩ᵀ⟨W⟩, which the bound does not have.
+Corrected: (77) is printed with ½ on the term ⟨ξ⟩⟨z⟩ᵀ⟨W⟩, and q(ξ_jk) of Appendix C without ⟨φ_k⟩; with either the
+evidence bound falls. (68) to (73) cite (16) without its factor 2; they hold as entries are within [0, 1] or [0, ¼]. The
+wall clips to them, and accounts for the distance between two examples.
 """
 
 from __future__ import annotations
@@ -39,19 +41,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dpvb.core.blocks import Block, unpack_symmetric
+from dpvb import Block, Estimate, Kron, Rows
+from dpvb.core.blocks import pack_symmetric, triangle, unpack_symmetric
 from dpvb.core.contributions import Contributions, Grid, check_shape, upper_norms
-from dpvb.core.forms import Kron, Rows
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.kernels.linear import product
 from dpvb.models.belief_network.beta_normal import WeightScales
 from dpvb.models.expfam import polya_gamma_expectedstats
 from dpvb.papers.conjugate_exponential import VIPS, VIPSState
-from dpvb.rows.binary import BinaryRows
 
 # Entries of the matrices ⟨z zᵀ⟩ that are held at a time.
-_ENTRIES = 2**20
+_ENTRIES = 2**23
 # Least w² at which the prior's precision is evaluated: at 0 it is infinite.
 _LEAST_SQUARE = 1e-12
 # Bits of a product of hidden units, and of the number of examples whose products are held at a time.
@@ -135,26 +136,28 @@ class VIPSNetwork(VIPS):
         return pi_nk, xi_nj
 
     def _local(self, n_bar: Mapping[str, Any], y_nj: Floats) -> tuple[Floats, Floats]:
-        k, j = self.n_components, self.n_visible
-        w_jk, c_j, ww = n_bar["w"], n_bar["c"], n_bar["ww"].reshape(j, k * k)
+        k = self.n_components
+        w_jk, c_j = n_bar["w"], n_bar["c"]
+        row, column = triangle(k)
+        ww_je = pack_symmetric(n_bar["ww"])
+        twice_e = np.where(row == column, 1.0, 2.0)
         pull_nk = n_bar["b"] + product(y_nj - 0.5, w_jk)
         pi_nk = expit(np.broadcast_to(n_bar["b"], pull_nk.shape)) + 0.0 * pull_nk
         for _ in range(self.sweeps):
             # ⟨ψ²⟩ = Σ ⟨w_k w_k'⟩⟨z_k z_k'⟩ + 2 ⟨c⟩⟨w⟩ᵀ⟨z⟩ + ⟨c²⟩; ⟨z_k z_k⟩ = π_k.
-            zz_nkk = pi_nk[:, :, None] * pi_nk[:, None, :]
-            zz_nkk[:, range(k), range(k)] = pi_nk
-            square_nj = product(zz_nkk.reshape(-1, k * k), ww.T) + n_bar["cc"]
+            zz_ne = pi_nk[:, row] * np.where(row == column, 1.0, pi_nk[:, column])
+            square_nj = product(zz_ne, (twice_e * ww_je).T) + n_bar["cc"]
             square_nj += 2.0 * product(pi_nk, (c_j[:, None] * w_jk).T)
             xi_nj = polya_gamma_expectedstats(np.ones_like(square_nj), np.sqrt(np.maximum(square_nj, 0.0)))
             # d_k = ⟨b_k⟩ + Σ_j ⟨w_jk⟩(y_j - ½) - ½ Σ_j ξ_j (2⟨ψ_j^{\\k} w_jk⟩ + ⟨w_jk²⟩), one k after the other.
-            a_nkk = product(xi_nj, ww).reshape(-1, k, k)
+            a_nkk = unpack_symmetric(product(xi_nj, ww_je), k)
             offset_nk = pull_nk - product(xi_nj, c_j[:, None] * w_jk)
             for one in range(k):
                 others_n = (a_nkk[:, one] * pi_nk).sum(axis=1) - a_nkk[:, one, one] * pi_nk[:, one]
                 pi_nk[:, one] = expit(offset_nk[:, one] - others_n - 0.5 * a_nkk[:, one, one])
         return pi_nk, xi_nj
 
-    def statistics(self, n_bar: Mapping[str, Any], batch: BinaryRows) -> Contributions:
+    def statistics(self, n_bar: Mapping[str, Any], batch: Any) -> Contributions:
         """The seven statistics of every example."""
         y_nj = batch.astype(np.float64)
         pi_nk, xi_nj = self.local(n_bar, y_nj)
@@ -178,11 +181,15 @@ class VIPSNetwork(VIPS):
         clipped = np.clip(release, 0.0, self.n_rows * (0.25 if name.startswith("xi") else 1.0))
         return clipped - 0.5 * self.n_rows if name in ("z", "y") else clipped
 
+    def projected(self, s: Estimate) -> Mapping[str, Floats]:
+        """N s̃; s̃_6 is the release of Σ y zᵀ less ½ that of Σ z, as in Appendix B."""
+        sums = super().projected(s)
+        return {**sums, "y_z": sums["y_z"] - 0.5 * (sums["z"] + 0.5 * self.n_rows)}
+
     def expected(self, nu: Mapping[str, Floats], n_bar: Mapping[str, Any]) -> Mapping[str, Any]:
         """Appendix C: q(W), q(c) and q(b), each given the others, then the hyper-priors."""
-        half_z_k = 0.5 * (nu["z"] + 0.5 * self.n_rows)
         sigma_jkk = np.linalg.inv(nu["xi_zz"])
-        pull_jk = nu["y_z"] - half_z_k - n_bar["c"][:, None] * nu["xi_z"]
+        pull_jk = nu["y_z"] - n_bar["c"][:, None] * nu["xi_z"]
         w_jk = (sigma_jkk @ pull_jk[:, :, None])[:, :, 0]
         ww_jkk = sigma_jkk + w_jk[:, :, None] * w_jk[:, None, :]
         c_j = (nu["y"] - (nu["xi_z"] * w_jk).sum(axis=1)) / nu["xi"]

@@ -2,15 +2,15 @@
 
     p(y_n | ψ_n) ∝ exp(ψ_n)^a / (1 + exp ψ_n)^b,   ψ_n = mᵀx_n,   m ~ N(0, I/α)          (27), (28)
     with ξ_n ~ PG(b, 0):  p(y_n | ξ_n, m) ∝ exp(n(m)ᵀ s(D_n, ξ_n)),
-    n(m) = [m, vec(-½ m mᵀ)],   s(D_n, ξ_n) = [κ_n x_n, vec(ξ_n x_n x_nᵀ)],   κ_n = a - b/2
+    n(m) = [m, vec(-½ m mᵀ)],   s(D_n, ξ_n) = [κ_n x_n, vec(ξ_n x_n x_nᵀ)],   κ_n = a - b/2                (32)
 
 Labels have a = y and b = 1; successes of trials a = y and b = trials; negative binomial counts a = y and b = y + r.
 
 Algorithm 4, as printed, in its order of operations:
 
     for t = 1, ..., J:
-        E-step: q(ξ_n) = PG(b, √(x_nᵀ⟨m mᵀ⟩x_n));  s̃ = s̄ + N(0, σ²Δ²)                        statistics
-                s̃_2 gets the noise of Analyze Gauss: its upper triangle, copied to the lower one  blocks
+        E-step: q(ξ_n) = PG(b, √(x_nᵀ⟨m mᵀ⟩x_n)), (33);  s̃ = s̄ + N(0, σ²Δ²)                  statistics
+                s̃_2 gets the noise of Analyze Gauss, (51): its upper triangle, copied to the lower  blocks
                 eigenvalues of s̃_2 are lifted "to some value near zero"                          project
         M-step: ν̃⁽ᵗ⁾ = ν + N s̃;  ν̃⁽ᵗ⁾ ← (1 - ρ_t) ν̃⁽ᵗ⁻¹⁾ + ρ_t ν̃⁽ᵗ⁾;  n̄ = ⟨n(m)⟩               VIPS.m_step, expected
 
@@ -23,8 +23,9 @@ s̄_1, s̄_2            blocks "kappa_x" (d,) and "xi_xx", the upper triangle of
 ⟨ξ_n⟩               b/(2c) tanh(c/2) at c² = x_nᵀ⟨m mᵀ⟩x_n
 ==================  ===============================================================================================
 
-Both statistics are one release of bounds ‖s_1‖ ≤ max|κ| and ‖s_2‖ ≤ max b/4. The papers count two releases a step;
-with full batches that is the same noise, with mini-batches it would understate ε, as both see one subsample.
+Corrected: (43) has 1/N twice, and the outputs ⟨m⟩ are ⟨n(m)⟩. Both statistics are one release, of bounds ‖s_1‖ ≤ max|κ|
+and ‖s_2‖ ≤ max b/4; (50) and (52) are looser. The papers count 2J releases: with full batches that is the same noise,
+with mini-batches it would understate ε, as both see one subsample.
 """
 
 from __future__ import annotations
@@ -35,15 +36,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpvb.core.blocks import Block, unpack_symmetric
+from dpvb import Block, Gram, Rows
+from dpvb.core.blocks import unpack_symmetric
 from dpvb.core.contributions import Contributions
-from dpvb.core.forms import Gram, Rows
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.kernels.linear import product
 from dpvb.models.expfam import polya_gamma_expectedstats
 from dpvb.papers.conjugate_exponential import VIPS
-from dpvb.rows.regression import DesignRows
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class VIPSRegression(VIPS):
         """[0, αI]."""
         return {"kappa_x": np.zeros(self.n_features), "xi_xx": self.alpha * np.eye(self.n_features)}
 
-    def statistics(self, n_bar: Mapping[str, Any], batch: DesignRows) -> Contributions:
+    def statistics(self, n_bar: Mapping[str, Any], batch: Any) -> Contributions:
         """κ_n x_n and ⟨ξ_n⟩ x_n x_nᵀ of every row."""
         if self.kind == "negative_binomial":
             b_n = batch.y_n + self.dispersion

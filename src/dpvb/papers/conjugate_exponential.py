@@ -38,14 +38,11 @@ from typing import Any
 import numpy as np
 from scipy.special import digamma
 
-from dpvb.core.blocks import Block
+from dpvb import Block, Estimate, Model, Rows
 from dpvb.core.contributions import Contributions
-from dpvb.core.estimate import Estimate
-from dpvb.core.forms import Rows
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative
 from dpvb.guards.errors import check_integer, check_number
-from dpvb.models.base import Model
 
 
 @dataclass(frozen=True)
@@ -97,6 +94,10 @@ class VIPS(Model):
         """One release, N s̃, brought into its domain before it is averaged; as it is, unless the paper says more."""
         return release
 
+    def projected(self, s: Estimate) -> Mapping[str, Floats]:
+        """N s̃ of every block: its release, projected."""
+        return {name: self.project(name, s.read(name)) for name in self.blocks}
+
     def start(self, rng: np.random.Generator) -> tuple[Mapping[str, Floats], Mapping[str, Any]]:
         """ν̃⁽⁰⁾, and n̄ where its prior needs it."""
         return self.prior({}), {}
@@ -115,7 +116,7 @@ class VIPS(Model):
         t = q.t + 1
         rho_t = (self.learning_offset + t) ** -self.learning_decay
         prior = self.prior(q.n_bar)
-        fresh = {name: prior[name] + self.project(name, s.read(name)) for name in self.blocks}
+        fresh = {name: prior[name] + sums for name, sums in self.projected(s).items()}
         nu = {name: (1 - rho_t) * q.nu[name] + rho_t * fresh[name] for name in fresh}
         return VIPSState(t, nu, self.expected(nu, q.n_bar))
 

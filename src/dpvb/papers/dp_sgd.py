@@ -29,16 +29,12 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from dpvb.core.blocks import Block
+from dpvb import Block, Estimate, Model, Rows, Schedule
 from dpvb.core.contributions import Contributions
-from dpvb.core.estimate import Estimate
-from dpvb.core.forms import Rows
-from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.kernels.linear import product
-from dpvb.models.base import Model
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ Algorithm 3, as printed, in its order of operations:
     each document is brought to N words, drawn with replacement from its own                        document_length
     for t = 1, ..., J:
         E-step, for each document of the mini-batch:
-            R times: φ_dn^k ∝ exp(⟨log β_k⟩ᵀ w_dn + ⟨log θ_d^k⟩);  γ_d = α 1_K + Σ_n φ_dn             local_iterations
-            s̄^d = (1/S) Σ_n φ_dn w_dnᵀ;  if |s̄^d| > aN/S: s̄^d ← aN/S · s̄^d/|s̄^d|                     clip
-        s̃ = Σ_d s̄^d + N(0, σ² (aN/S)²);  negative entries are clipped to 0                           project
+            R times: φ_dn^k ∝ exp(⟨log β_k⟩ᵀ w_dn + ⟨log θ_d^k⟩);  γ_d = α 1_K + Σ_n φ_dn   (21)  local_iterations
+            s̄^d = (1/S) Σ_n φ_dn w_dnᵀ;  if |s̄^d| > aN/S: s̄^d ← aN/S · s̄^d/|s̄^d|           (24)  clip
+        s̃ = Σ_d s̄^d + N(0, σ² (aN/S)²);  negative entries are clipped to 0                 (22)  project
         M-step: λ⁽ᵗ⁾ = η 1_V + D s̃;  λ⁽ᵗ⁾ ← (1 - ρ_t) λ⁽ᵗ⁻¹⁾ + ρ_t λ⁽ᵗ⁾;  output ⟨log β_k⟩               m_step
 
 ==================  ===============================================================================================
@@ -21,8 +21,9 @@ N, a, R             document_length, clip, local_iterations
 α, η                doc_topic_prior, topic_word_prior
 ==================  ===============================================================================================
 
-No bound of the first version (arXiv 1611.00340v1) is used: two documents of one word each differ by √2 aN, and its
-sensitivity says less. The wall clips each document to aN and accounts for what two of them differ by.
+Corrected: the sensitivity aN/S holds for one document more or less, (23). Two documents of one word each differ by
+√2 aN/S, which the wall accounts for under replace-one. The bound N/D of the first version (arXiv 1611.00340v1) is that
+of a mean over all documents, where a mean over S is released: it is not used.
 """
 
 from __future__ import annotations
@@ -34,13 +35,12 @@ from typing import Any
 import numpy as np
 from scipy.special import digamma
 
-from dpvb.core.blocks import Block
+from dpvb import Block
 from dpvb.core.contributions import Contributions
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.models.topics.lda import LDAModel, Topics
 from dpvb.papers.conjugate_exponential import VIPS
-from dpvb.rows.documents import CountRows
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,6 @@ class VIPSTopics(VIPS):
             word_power=0.0,
             doc_topic_prior=self.alpha,
             topic_word_prior=self.eta,
-            read="project",
             tol=0.0,
             max_iter=self.local_iterations,
         )
@@ -111,7 +110,7 @@ class VIPSTopics(VIPS):
         """η 1_V."""
         return {"counts": np.full((self.n_terms, self.n_components), self.eta)}
 
-    def statistics(self, n_bar: Mapping[str, Any], batch: CountRows) -> Contributions:
+    def statistics(self, n_bar: Mapping[str, Any], batch: Any) -> Contributions:
         """s̄^d of every document, before it is clipped."""
         return self.documents.e_step(self.topics(n_bar), batch, self.blocks)
 
@@ -125,5 +124,5 @@ class VIPSTopics(VIPS):
 
     def topics(self, n_bar: Mapping[str, Any]) -> Topics:
         """The topics as `LDAModel` reads them, for example for its bounds on held-out documents."""
-        beta_vk = np.exp(n_bar["log_beta"]).astype(np.float32)
+        beta_vk = np.exp(n_bar["log_beta"])
         return Topics(n_bar["lambda"], beta_vk, None, np.ones(self.n_terms), np.full(self.n_components, self.alpha))

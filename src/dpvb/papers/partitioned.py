@@ -36,16 +36,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, log_expit
 
-from dpvb.core.blocks import Block
+from dpvb import Block, Estimate, Gram, Model, Rows
 from dpvb.core.contributions import Contributions
-from dpvb.core.estimate import Estimate
-from dpvb.core.forms import Gram, Rows
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Symmetric
 from dpvb.guards.errors import ParameterError
 from dpvb.kernels.linear import product
-from dpvb.models.base import Model
-from dpvb.rows.regression import DesignRows
 
 # Nodes of the Gauss-Hermite rule for ⟨σ(ψ)⟩; 32 leave an error of 1e-8 for ψ of standard deviation 3.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
@@ -130,7 +126,7 @@ class LocalFreeEnergy(Model):
         """q⁽ⁱ⁻¹⁾."""
         return Visit.at(NormalFactor(np.array(self.start[0]), np.array(self.start[1])))
 
-    def e_step(self, q: Visit, batch: DesignRows, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: Visit, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
         """Both sums' terms of every row."""
         sigma_nl = expit(q.psi(batch.x_nd))
         slope_nl = sigma_nl * (1.0 - sigma_nl)

@@ -1,6 +1,10 @@
-"""Factor analysis by private expectation maximisation (Park, Foulds, Chaudhuri & Welling 2016): every round pays anew.
+"""Private expectation maximisation, Appendix D (Park, Foulds, Chaudhuri & Welling 2020), for factor analysis.
 
     x = W h + m + e,   h ~ N(0, I),   e ~ N(0, Ψ),   Ψ diagonal (principal components: σ²I)      unit: a row, ‖x‖ ≤ 1
+
+    E-step, (79): p(h | x; W, Ψ) = N(A(x - m), M)                                                 e_step
+    each sum gets noise; every round pays anew                                                    blocks
+    M-step, (79): W = Σ(x - m)⟨h⟩ᵀ (Σ⟨h hᵀ⟩)⁻¹,   Ψ = diag(Σ(x - m)(x - m)ᵀ - W Σ⟨h⟩(x - m)ᵀ)/n    m_step
 
 ==================  ===================================================================================
 paper               code
@@ -14,6 +18,7 @@ block "factors"     Σ ⟨h⟩⟨h⟩ᵀ, of norm 2K; Σ ⟨h hᵀ⟩ = n M + th
 block "squares"     Σ (x - m)∘(x - m), of norm 1
 ==================  ===================================================================================
 
+Not in the print: W and Ψ of noisy sums are brought back to what they can be at the end of `m_step`.
 `dpvb.FactorAnalysis` releases moments once, and predicts better at every budget that was tried (RESULTS.md).
 """
 
@@ -25,16 +30,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpvb.core.blocks import Block
+from dpvb import Block, Estimate, Gram, Kron, Model, Rows, Schedule
 from dpvb.core.contributions import Contributions
-from dpvb.core.estimate import Estimate
-from dpvb.core.forms import Gram, Kron, Rows
-from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Positive, Positives, Symmetric
 from dpvb.guards.errors import check_integer
 from dpvb.kernels.linear import product
-from dpvb.models.base import Model
 
 # c: the constant beside a row, by which rows are counted.
 _CONSTANT = 0.4
@@ -133,11 +134,11 @@ class PrivateEM(Model):
     def m_step(self, s: Estimate, q: Loadings) -> Loadings:
         """Return the next W and Ψ."""
         least = _LEAST * self.prior_variance
-        second_kk = q.count * q.spread_kk + s.project("factors")
+        cross_dk, second_kk = s.read("cross"), q.count * q.spread_kk + s.project("factors")
         whole_d = np.maximum(s.read("squares") / q.count, least)
-        loading_dk = s.read("cross") @ np.linalg.inv(second_kk)
-        # Noise may make factors explain more than there is.
+        loading_dk = cross_dk @ np.linalg.inv(second_kk)
+        # Noise, or the clipping of long factors, may make factors explain more than there is.
         loading_dk *= np.sqrt(np.minimum(whole_d / np.maximum(np.square(loading_dk).sum(axis=1), 1e-300), 1.0))[:, None]
-        left_d = np.clip(whole_d - np.square(loading_dk).sum(axis=1), least, whole_d)
+        left_d = np.clip(whole_d - (loading_dk * cross_dk).sum(axis=1) / q.count, least, whole_d)
         unique_d = np.full_like(left_d, left_d.mean()) if self.isotropic else left_d
         return Loadings.of(q.mean_d, loading_dk, unique_d, q.count)

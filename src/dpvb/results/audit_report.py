@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from dpvb.guards.errors import ModelFileError, ParameterError, check_number
-from dpvb.version import __version__
+from dpvb.guards.version import __version__
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +29,13 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DpvbError, ParameterError, check_number
 from dpvb.guards.imports import import_apart
 from dpvb.guards.strangers import printable
+from dpvb.guards.version import __version__
 from dpvb.results import pictures
 from dpvb.results.figures import Figure, Intervals, Listing, number
 from dpvb.results.statement import PrivacyStatement
-from dpvb.version import __version__
 
+#: What the coefficient of a number is per.
+Per = Literal["unit", "range"]
 _WIDTH = 110
 _MOST_NAMES = 40
 # Ratios beyond stay finite numbers.

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from scipy.special import ndtri
+
+from dpvb.guards.errors import check_number
 from dpvb.results.figures import Figure, Intervals, Listing, number
 
 
@@ -26,6 +29,15 @@ class Line(NamedTuple):
         """A line whose interval reaches so many standard deviations, and not beyond the ends of what is possible."""
         low, high = ends
         return cls(group, name, mean, std, max(mean - reach * std, low), min(mean + reach * std, high))
+
+
+def reach_of(level: float) -> float:
+    """Return how many standard deviations a normal interval reaches to each side.
+
+    Raises:
+        ParameterError: unless level is in (0, 1).
+    """
+    return float(-ndtri((1 - check_number("level", level, low=0, high=1, closed="neither")) / 2))
 
 
 def head(number: int, what: str, level: float, noise_aware: bool) -> str:

@@ -36,10 +36,10 @@ from numpy.typing import NDArray
 from dpvb.guards.errors import ModelFileError, ParameterError, check_path
 from dpvb.guards.own import sync_folder
 from dpvb.guards.strangers import parsed_json, printable
-from dpvb.version import __version__
+from dpvb.guards.version import __version__
 
-#: Version of the file format; a reader refuses a newer one. From format 4, a fitted model is its parameters and one
-#: record of what it learned (`results.trees`).
+#: Version of the file format; a reader refuses all others. A fitted model is its parameters and one record of what it
+#: learned (`results.trees`). Version 0.2.0 wrote format 1; 2 and 3 were never released.
 FORMAT = 4
 
 _DTYPES = ("<f8", "<f4", "<i8", "<i4", "|u1")
@@ -114,7 +114,7 @@ def load(path: str | os.PathLike[str], *, kind: str | None = None) -> StoredMode
         kind: the kind that it must have; None takes any.
 
     Raises:
-        ModelFileError: if the file is missing, is no model file, was damaged or tampered with, has a newer format,
+        ModelFileError: if the file is missing, is no model file, was damaged or tampered with, has another format,
             or holds another kind.
     """
     found = check_path("path", path)
@@ -330,8 +330,13 @@ def _parse(text: bytes) -> dict[str, Any]:
         raise ModelFileError("tampered with: its manifest states no format.")
     if manifest["format"] > FORMAT:
         raise ModelFileError(
-            f"written by a newer dpvb in format {manifest['format']}; this is {__version__}, which reads formats up "
-            f"to {FORMAT}. Upgrade dpvb."
+            f"written by a newer dpvb in format {manifest['format']}; this is {__version__}, which reads format "
+            f"{FORMAT}. Upgrade dpvb."
+        )
+    if 1 <= manifest["format"] < FORMAT:
+        raise ModelFileError(
+            f"written by an earlier dpvb in format {manifest['format']}; this is {__version__}, which reads format "
+            f"{FORMAT} only. Load it with the version of dpvb that wrote it; a new fit would spend a budget again."
         )
     types = {"kind": str, "arrays": dict, "facts": dict}
     if manifest["format"] < 1 or any(type(manifest.get(key)) is not t for key, t in types.items()):

@@ -13,10 +13,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from dpvb.guards.strangers import printable
+from dpvb.guards.version import __version__
 from dpvb.results.audit_report import Report
 from dpvb.results.figures import MOST_COLUMNS, MOST_ROWS, Curves, Drawing, number, write
 from dpvb.results.statement import PrivacyStatement
-from dpvb.version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -6,7 +6,6 @@ import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
-from decimal import ROUND_CEILING, Context
 from typing import Any, Self
 
 from dpvb import accounting
@@ -221,7 +220,10 @@ class PrivacyStatement:
             *(["public data, no privacy claimed"] if self.published else []),
             *(["NO PRIVACY, epsilon is infinite"] if self.epsilon == math.inf and not self.published else []),
         ]
-        return "; ".join(faults) or f"epsilon = {_up(self.epsilon)} at delta = {self.delta:g}, for each {self.unit}"
+        return (
+            "; ".join(faults)
+            or f"epsilon = {accounting.rounded_up(self.epsilon)} at delta = {self.delta:g}, for each {self.unit}"
+        )
 
     @property
     def points(self) -> list[tuple[float, float]]:
@@ -234,12 +236,17 @@ class PrivacyStatement:
         return accounting.belief(self.epsilon)
 
     def true_positive_rate(self, false_positive_rate: float = 0.01) -> float:
-        """Upper bound on the power of any test for a unit's presence (`accounting.true_positive_rate`).
+        """Upper bound on the power of any test for a unit's presence (`accounting.power`).
 
         Raises:
             ParameterError: unless 0 ≤ false_positive_rate ≤ 1.
         """
-        return accounting.true_positive_rate(self.points, false_positive_rate)
+        bound = accounting.true_positive_rate(self.points, false_positive_rate)
+        if self.selection is not None or not self.releases:
+            return bound
+        events, relation = [release.event for release in self.releases], self.neighboring_relation
+        power = accounting.power(events, neighboring_relation=relation, false_positive_rate=false_positive_rate)
+        return min(bound, power)
 
     @property
     def second_opinion(self) -> str:
@@ -401,7 +408,7 @@ class PrivacyStatement:
         if self.against:
             yield "Holds against", [self.against]
         yield "Plain meaning", self._meaning()
-        values = ", ".join(f"{_up(epsilon)} at {d:g}" for d, epsilon in self.curve)
+        values = ", ".join(f"{accounting.rounded_up(epsilon)} at {d:g}" for d, epsilon in self.curve)
         yield "Curve", [f"All of these hold at once, epsilon at delta: {values}."]
         yield "Mechanism", list(self._mechanism())
         best_of = "all K runs and the choice (Papernot & Steinke 2022, Theorem 2)"
@@ -439,9 +446,9 @@ class PrivacyStatement:
         prefix = "" if self.secret_noise else "None. Had the noise been secret: "
         prefix = "None. Had the rows been private: " if self.rehearsal else prefix
         return (
-            f"{prefix}(epsilon, delta)-differential privacy with epsilon = {_up(self.epsilon)}, delta = "
-            f"{self.delta:g}. It bounds what the result can say about any one {self.unit} to anybody, whatever they "
-            "know already."
+            f"{prefix}(epsilon, delta)-differential privacy with epsilon = {accounting.rounded_up(self.epsilon)}, "
+            f"delta = {self.delta:g}. It bounds what the result can say about any one {self.unit} to anybody, whatever "
+            "they know already."
         )
 
     def _meaning(self) -> list[str]:
@@ -514,11 +521,6 @@ def _selection(selection: SelectionFacts, unit: str) -> str:
         f"{law.eta:g}, gamma {law.gamma:.4g}). A run fits the {unit}s that a secret coin chooses, and scores the "
         f"others, a share of {selection.holdout:g}. The promise covers which setting won. The winner's own releases:"
     )
-
-
-def _up(value: float) -> str:
-    """Four digits, rounded up: what is printed is still an upper bound."""
-    return f"{float(Context(prec=4, rounding=ROUND_CEILING).create_decimal_from_float(value)):.4g}"
 
 
 def percent(probability: float) -> str:

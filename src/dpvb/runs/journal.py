@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, final
 
+from dpvb.accounting.answers import rounded_down
 from dpvb.accounting.costs import Composition
 from dpvb.core.forks import Origin
 from dpvb.core.journal import Journal, Sums
@@ -133,8 +134,8 @@ class RunJournal:
         if self._writes:
             if any(entry.state in ("finished", "abandoned") for entry in history):
                 raise CheckpointError(
-                    f"{checkpoint.path}: its run has ended. resume='read' reads its result again and spends nothing; "
-                    "for a new run name a new folder as checkpoint."
+                    f"{checkpoint.path}: its run has ended. resume='read', or `dpvb resume FOLDER --read`, reads its "
+                    "result again and spends nothing; for a new run name a new folder as checkpoint."
                 )
             self._charge_plan(checkpoint.token())
             self._attempt = max((entry.attempt for entry in history), default=-1) + 1
@@ -275,7 +276,9 @@ class RunJournal:
 
     def _remaining(self) -> str:
         try:
-            return f"{self._dataset!r} has epsilon = {self._ledger.remaining(self._dataset).epsilon:.4g} left."
+            return (
+                f"{self._dataset!r} has epsilon = {rounded_down(self._ledger.remaining(self._dataset).epsilon)} left."
+            )
         except LedgerError as error:
             return str(error)
 

@@ -299,10 +299,10 @@ def warn_not_recorded(epsilon: float, *, stacklevel: int = 2) -> None:
 def check_account(ledger: object, dataset: str | None) -> None:
     """Raise ParameterError if one of ledger and dataset is missing: such a fit would be counted nowhere."""
     if (ledger is None) != (dataset is None):
-        lacking, option = ("dataset", "--dataset") if dataset is None else ("ledger", "--ledger")
+        lacking = "dataset" if dataset is None else "ledger"
         raise ParameterError(
-            f"ledger and dataset belong together, but {lacking} is missing. Give {lacking}= ({option}, or the "
-            f"environment variable DPVB_{lacking.upper()}), or neither. Nothing was charged."
+            f"ledger and dataset belong together, but {lacking} is missing. Give {lacking}=, the environment "
+            f"variable DPVB_{lacking.upper()}, or neither. Nothing was charged."
         )
 
 

@@ -1,12 +1,44 @@
-"""How far a fit had come that somebody stopped by Ctrl-C; `counted` and `Run` say what that cost."""
+"""How far a fit has come: a line of steps in a notebook, and a note of an interruption by Ctrl-C.
+
+Steps are public. `counted` and `Run` say what an interrupted fit cost.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from dpvb.core.plan import Plan
-from dpvb.runs.shown import notebook_line
+
+# The line changes at most so often, at steps that the plan alone decides.
+_TIMES = 50
+
+
+def notebook_line() -> Callable[[int, Plan], object]:
+    """What a fit calls after each release, with (step, plan): in a notebook one line that is written anew.
+
+    IPython is asked only where it is loaded already. Scripts and terminals get silence.
+    """
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if not hasattr(shell, "kernel"):
+        return lambda step, plan: None
+    from IPython.display import display
+
+    def line(text: str) -> dict[str, str]:
+        return {"text/plain": f"fit: {text}"}
+
+    handle: Any = display(line("nothing is released yet"), raw=True, display_id=True)
+
+    def tell(step: int, plan: Plan) -> None:
+        total = len(plan)
+        if step == total or step % max(1, total // _TIMES) == 0:
+            handle.update(line(f"{step} of {total} releases made"), raw=True)
+
+    return tell
+
 
 Progress = Callable[[int, Plan], object]
 

@@ -19,12 +19,13 @@ from dpvb.data.documents.vocabulary import (
     check_vocabulary,
     is_words,
 )
-from dpvb.data.slabs import MAX_ENTRIES, MAX_WIDTH, Integers, Slab, Which, slab_of_sparse, slab_of_triples
+from dpvb.data.slabs import MAX_WIDTH, Integers, Slab, Which, slab_of_sparse, slab_of_triples
 from dpvb.data.spelling import cells_of, document, real
 from dpvb.data.tables.matrices import array_of, as_matrix, has_columns, holds_rows, is_column, is_frame
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
-from dpvb.rows.documents import CountRows
+from dpvb.kernels.spans import MAX_ENTRIES
+from dpvb.rows import CountRows
 
 
 class BagOfWords(Held):

@@ -25,10 +25,11 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from dpvb.data.slabs import Slab, Which, places, running_total, spans, stacked
+from dpvb.data.slabs import Slab, Which, places, stacked
 from dpvb.data.spelling import as_numbers
 from dpvb.data.units import Chunk
-from dpvb.rows.documents import CountRows
+from dpvb.kernels.spans import running_total, spans
+from dpvb.rows import CountRows
 
 MAX_COUNT = 2.0**40
 MIN_COUNT = 2.0**-40

@@ -18,7 +18,7 @@ from dpvb.data.readable import check_readable
 from dpvb.data.spelling import Categories
 from dpvb.data.tables.matrices import column
 from dpvb.guards.errors import ParameterError
-from dpvb.rows.documents import CountRows
+from dpvb.rows import CountRows
 
 
 def labelled(

@@ -34,10 +34,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.readable import MAX_DOCUMENT_BYTES, blocks, check_readable, lines, open_binary
-from dpvb.data.slabs import MAX_ENTRIES, MAX_ROWS, MAX_WIDTH, Slab, check_slab, slab_of_triples, spans
+from dpvb.data.slabs import MAX_WIDTH, Slab, check_slab, slab_of_triples
 from dpvb.data.spelling import real
 from dpvb.guards.errors import DataFormatError
 from dpvb.guards.silence import silence
+from dpvb.kernels.spans import MAX_ENTRIES, MAX_ROWS, spans
 
 _Ids = NDArray[np.int64]
 _Triples = tuple[_Ids, _Ids, NDArray[np.float64]]
@@ -235,11 +236,11 @@ def _read_lines(block: bytes, num_fields: int) -> NDArray[np.float64]:
 
     Another line is left out. Tokens are those of `bytes.split`, numbers those of `float`, whatever other lines hold.
     """
-    from dpvb.data.documents import triples_numba
+    from dpvb.data import parsing_numba
 
     most = block.count(b"\n") + 1
     table, left = np.empty((most, num_fields)), np.empty((most * num_fields, 3), dtype=np.int64)
-    rows, num_left = triples_numba.parse(np.frombuffer(block, np.uint8), MAX_DOCUMENT_BYTES, table, left)
+    rows, num_left = parsing_numba.parse(np.frombuffer(block, np.uint8), MAX_DOCUMENT_BYTES, table, left)
     place_k, start_k, stop_k = left[:num_left].T
     tokens = zip(start_k.tolist(), stop_k.tolist(), strict=True)
     table.reshape(-1)[place_k] = [_number(block[start:stop]) for start, stop in tokens]

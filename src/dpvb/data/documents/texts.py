@@ -13,7 +13,7 @@ from dpvb.data.documents.count_rows import clean_slabs, concatenate
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN, OpenTokenizer
 from dpvb.data.slabs import MAX_WIDTH
 from dpvb.data.units import Chunk
-from dpvb.rows.documents import CountRows
+from dpvb.rows import CountRows
 
 
 @final

@@ -16,10 +16,11 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 
 from dpvb.data.documents import word_lists
-from dpvb.data.slabs import MAX_ENTRIES, MAX_ROWS, MAX_WIDTH, Slab
+from dpvb.data.slabs import MAX_WIDTH, Slab
 from dpvb.data.spelling import number
 from dpvb.data.tables.matrices import plain_row
 from dpvb.guards.errors import DataFormatError, ParameterError, check_path, reason_of
+from dpvb.kernels.spans import MAX_ENTRIES, MAX_ROWS
 
 Vocabulary: TypeAlias = "Iterable[str] | Mapping[str, int] | str | os.PathLike[str]"
 

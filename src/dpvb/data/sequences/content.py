@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import import_arrow
-from dpvb.data.slabs import Integers, Which, places, running_total
+from dpvb.data.slabs import Integers, Which, places
 from dpvb.data.spelling import Cells, Floats, as_numbers, cells_of
 from dpvb.data.tables.matrices import column, is_column, plain_row
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import DataFormatError
-from dpvb.rows.sequences import NumberRows, SequenceRows
+from dpvb.kernels.spans import running_total
+from dpvb.rows import NumberRows, SequenceRows
 
 _WAY_OUT = (
     "Sequences are a list of one list or array for each, a matrix of one row for each, or one array of all {} with "

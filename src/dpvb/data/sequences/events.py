@@ -7,11 +7,28 @@ process that is killed leaves them where temporary files are.
 
 A row that names nobody, or has no moment or no part where a column of them is declared, is nobody's. One whose symbol
 is none of the public ones is a gap: no window crosses it. A cell of numbers that is no finite one is missing.
+
+Rows are ordered by moments. A moment is three numbers, compared one after another. They are a function of the cell
+alone. Cells that state the same moment have the same three numbers, whatever their types:
+
+=====================================  ==================  ============================  ===============================
+a cell                                 first               second                        third
+=====================================  ==================  ============================  ===============================
+a date, with or without a time of day  days since 1970     microseconds since midnight   the rest, in microseconds
+a number, or a duration in             the nearest         what it leaves of the         what both leave
+nanoseconds                            float64             decimal digits
+anything else, and infinity            NaN                 0                             0
+=====================================  ==================  ============================  ===============================
+
+A date with a time zone is read in UTC, and one without as it is written. A float states the decimal number that Python
+prints for it, so that 0.1 and "0.1" are equal. So does a text with an exponent. A number among dates is read in days.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -19,27 +36,124 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.csv_files import Dialect
-from dpvb.data.moments import moments
 from dpvb.data.persons import digest_of, numbered
 from dpvb.data.sequences.content import Content, Rows, Sequences, arranged
-from dpvb.data.sequences.numbers import Numbers
+from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.data.shards import Shard, Sharded
 from dpvb.data.slabs import Integers
-from dpvb.data.spelling import cells_of, each
+from dpvb.data.spelling import Cells, Floats, cells_of, each, number, spelled
 from dpvb.data.tables.columns import Categorical
 from dpvb.data.tables.ranged import Date, Numeric, check_name
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import persons_of, reader_of
+from dpvb.data.times import instant
 from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
+
+Moment: TypeAlias = "tuple[float, float, float]"
+
+_NEVER = (math.nan, 0.0, 0.0)
+_DAY = 86400
+#: Steps of a second; dates in these units have years of at most 12 digits, as texts of dates do.
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_PLAIN = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
+# Decimal numbers of so many digits are their float64's: Python prints these digits again.
+_DIGITS_OF_FLOAT = 15
+# A float64 has at most 309 digits before the point and 1,074 behind it.
+_EXACT = Context(prec=1400, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+# From here on, whole numbers share a float64.
+_FIRST_SHARED = 2.0**53
+# Differences of smaller whole numbers fit int64.
+_FIRST_LARGE = 2.0**62
+
+
+def moment(cell: object) -> Moment:
+    """The moment that a cell states; NaN first where it states none."""
+    nearest = number(cell)
+    if math.isnan(nearest):
+        return instant(spelled(cell)) or _NEVER
+    if math.isinf(nearest):
+        return _NEVER
+    kind = type(cell)
+    is_small = abs(nearest) < _FIRST_SHARED
+    is_short = kind is int or (kind in (str, bytes) and len(cell) <= _DIGITS_OF_FLOAT)  # type: ignore[arg-type]
+    if issubclass(kind, float) or (is_small and is_short):
+        return nearest, 0.0, 0.0
+    return nearest, *_rest(spelled(cell) or "", nearest)
+
+
+def moments(cells: Cells) -> Floats:
+    """The moment of each cell, (n, 3)."""
+    if isinstance(cells, np.ndarray) and cells.dtype.kind == "f":
+        return _stacked(np.where(np.isfinite(cells), cells, np.nan))
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "iu":
+        return _whole(cells)
+    if isinstance(cells, np.ndarray) and cells.dtype.kind == "M":
+        unit, step = np.datetime_data(cells.dtype)
+        if unit in _PER_SECOND and step == 1:
+            return _dates(cells, _PER_SECOND[unit])
+    return _each(cells)
+
+
+def _each(cells: Cells) -> Floats:
+    each_moment = list[Moment]()
+
+    def place(cell: object) -> int:
+        each_moment.append(moment(cell))
+        return len(each_moment) - 1
+
+    place_n = each(cells, place)
+    return np.array(each_moment, dtype=np.float64).reshape(-1, 3)[place_n]
+
+
+def _whole(cells: NDArray[Any]) -> Floats:
+    """Moments of an array of whole numbers."""
+    nearest_n = cells.astype(np.float64)
+    rest_n = np.zeros(len(cells))
+    shared_n, large_n = (np.abs(nearest_n) >= first for first in (_FIRST_SHARED, _FIRST_LARGE))
+    middle_n = shared_n & ~large_n
+    rest_n[middle_n] = cells[middle_n].astype(np.int64) - nearest_n[middle_n].astype(np.int64)
+    moment_n = _stacked(nearest_n, rest_n)
+    moment_n[large_n] = _each(cells[large_n])
+    return moment_n
+
+
+def _dates(cells: NDArray[Any], per_second: int) -> Floats:
+    """Moments of dates that are kept in steps of a second."""
+    day_n, step_n = np.divmod(cells.astype(np.int64), _DAY * per_second)
+    micro_n, rest_n = step_n * (10**6 // per_second) if per_second <= 10**6 else step_n // 1000, np.zeros(len(cells))
+    if per_second > 10**6:
+        rest_n = step_n % 1000 / 1000
+    return np.where(np.isnat(cells)[:, None], _NEVER, _stacked(day_n, micro_n, rest_n))
+
+
+def _stacked(first_n: NDArray[Any], second_n: Any = 0.0, third_n: Any = 0.0) -> Floats:
+    moment_n = np.zeros((len(first_n), 3))
+    with np.errstate(all="ignore"):  # a long double beyond float64
+        moment_n[:, 0], moment_n[:, 1], moment_n[:, 2] = first_n, second_n, third_n
+    return moment_n
+
+
+def _rest(text: str, nearest: float) -> tuple[float, float]:
+    """What the nearest float leaves of a number in the spelling of ids, and what float64 leaves of that."""
+    above, _, below = text.partition("/")
+    is_short = len(text) <= _DIGITS_OF_FLOAT and not below
+    if is_short or _PLAIN.fullmatch(above) is None or not (below or "1").isdecimal():
+        return 0.0, 0.0
+    with localcontext(_EXACT):
+        rest = Decimal(above) / Decimal(below or 1) - Decimal(spelled(nearest) or 0)
+        second = float(rest)
+        return second, float(rest - Decimal(second))
+
 
 # Files into which a streamed table is cut.
 _FILES = 64
@@ -67,7 +181,7 @@ class Events:
         person: column of the person; all rows of a person are one unit.
         symbol: column of the symbols.
         values: in its place, columns of numbers, in the order of the model's; one text with commas between, too.
-        time: column by which a person's rows are ordered, numbers or dates (see `dpvb.data.moments`); rows of equal
+        time: column by which a person's rows are ordered, numbers or dates (see `moments`); rows of equal
             times stay in order. None: all rows are in order.
         sequence: column that says which of a person's sequences a row belongs to; the sequences are in the order of
             that person's rows. None: each person has one.
@@ -110,7 +224,7 @@ class Events:
     @property
     def _read(self) -> tuple[str, ...]:
         """Columns of the symbols, or of the numbers."""
-        return (self.symbol,) if self.values is None else Numbers(self.values).names
+        return (self.symbol,) if self.values is None else Points(self.values).names
 
     def sequences(self, content: Content[Rows]) -> Sequences[Rows] | Partitioned[Rows]:
         """The persons' sequences of public symbols, or of numbers, held in memory or in files.
@@ -118,10 +232,10 @@ class Events:
         Raises:
             ParameterError: for symbols of a table of numbers, or the other way, or numbers of another width.
         """
-        if isinstance(content, Numbers) != (self.values is not None):
+        if isinstance(content, Points) != (self.values is not None):
             needed = "name the columns of the numbers" if self.values is None else "be None, as symbols are asked for"
             raise ParameterError(f"values of the events must {needed}, got {self.values!r}.")
-        if isinstance(content, Numbers) and len(self._read) != len(content):
+        if isinstance(content, Points) and len(self._read) != len(content):
             raise ParameterError(f"values of the events must be {len(content)} columns, got {[*self._read]}.")
         pieces: Iterator[_Piece] = self._pieces(content)
         if self.stream:

@@ -15,7 +15,7 @@ from dpvb.data.tables.matrices import array_of, column, has_columns, is_arrow_ta
 from dpvb.data.tables.ranged import check_name
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_number
 from dpvb.guards.silence import silence
-from dpvb.rows.sequences import NumberRows
+from dpvb.rows import NumberRows
 
 # Most columns; a model of sequences has a number for each pair of them at least.
 _MOST = 1000
@@ -23,7 +23,7 @@ _MOST = 1000
 _SLAB = 2**16
 
 
-class Numbers(Content[NumberRows]):
+class Points(Content[NumberRows]):
     """Public columns; a point has a number of each.
 
     A number is missing, NaN, where its cell is no finite one. A point of another width is missing throughout.

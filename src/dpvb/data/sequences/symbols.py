@@ -13,7 +13,7 @@ from dpvb.data.slabs import Integers
 from dpvb.data.spelling import Categories, Cells
 from dpvb.data.tables.columns import check_categories
 from dpvb.guards.errors import ParameterError, check_integer
-from dpvb.rows.sequences import SequenceRows
+from dpvb.rows import SequenceRows
 
 # Most symbols; a model has a number for each pair of them at least, and a file of a few bytes may say any number.
 _MOST = 10_000

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ from dpvb.guards.errors import ParameterError, check_choice
 
 #: "reference": against one level of each categorical column; "sum": against the mean of its categories; "places": a
 #: coefficient for each feature, as rows have them.
-CODINGS: Final = ("reference", "sum", "places")
+LevelCoding = Literal["reference", "sum", "places"]
+CODINGS: Final[tuple[LevelCoding, ...]] = get_args(LevelCoding)
 # Each level of a "sum" takes a number from each other.
 _MOST_SUMMED = 2_000
 

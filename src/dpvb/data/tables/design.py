@@ -33,14 +33,14 @@ from numpy.typing import NDArray
 
 from dpvb.data.documents.matrix_files import open_npz
 from dpvb.data.shards import Shard, Sharded, one_width, paths_of
-from dpvb.data.slabs import Which, running_total
+from dpvb.data.slabs import Which
 from dpvb.data.spelling import Floats, as_numbers
 from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_matrix, column
 from dpvb.data.tables.response import BOUNDS, LOGISTIC, Response
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import ParameterError, check_number
-from dpvb.rows.binary import BinaryRows
-from dpvb.rows.regression import DesignRows, SparseDesignRows
+from dpvb.kernels.spans import running_total
+from dpvb.rows import BinaryRows, DesignRows, SparseDesignRows
 
 # Entries of clean rows that are kept from pass to pass, 128 MiB; with what a model derives from them, twice that.
 _KEPT_ENTRIES = 2**24

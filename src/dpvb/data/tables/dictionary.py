@@ -170,13 +170,19 @@ def _numeric(name: str, low: Any = None, high: Any = None, **more: Any) -> Colum
 
 
 def _target(column: Column | None = None) -> dict[str, Any]:
-    """The response: a pair of labels, or a count."""
+    """The response: labels, a number or a count; its kind is null where the column does not declare it."""
     feature = {} if column is None or column.feature is None else column.feature
     facts: dict[str, Any] = {"name": None if column is None else column.name}
-    if feature.get("kind") == "numeric" and feature["high"] is not None and feature["high"] != 1:
-        return {**facts, "kind": "negative_binomial", "max_count": feature["high"]}
-    levels = feature.get("values", feature.get("categories", (0, 1)))
-    return {**facts, "kind": "logistic", "classes": [*levels]}
+    if levels := feature.get("values", feature.get("categories")):
+        return {**facts, "kind": "logistic" if len(levels) == 2 else "classes", "classes": [*levels]}
+    low, high = feature.get("low"), feature.get("high")
+    if feature.get("kind") != "numeric" or high is None:
+        return {**facts, "kind": None}
+    if (low, high) == (0, 1):
+        return {**facts, "kind": "logistic", "classes": [0, 1]}
+    if low is not None and (low < 0 or high != int(high)):
+        return {**facts, "kind": "numeric", "low": low, "high": high}
+    return {**facts, "kind": "negative_binomial", "max_count": high}
 
 
 def _doubt(name: str) -> str:

@@ -17,10 +17,11 @@ from scipy import sparse
 
 from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import import_arrow
-from dpvb.data.slabs import MAX_WIDTH, Integers, Slab, Which, places, running_total, slab_of_sparse, stacked
+from dpvb.data.slabs import MAX_WIDTH, Integers, Slab, Which, places, slab_of_sparse, stacked
 from dpvb.data.spelling import Floats, as_array, as_numbers, cells_of, number, real
 from dpvb.guards.errors import DataFormatError
 from dpvb.guards.silence import silence
+from dpvb.kernels.spans import running_total
 
 _WAY_OUT = (
     "Numbers go in as a NumPy array or a SciPy sparse matrix, columns with names and categories as dpvb.data.Table."
@@ -43,7 +44,7 @@ class Entries(NamedTuple):
     values: Floats
 
 
-class Matrix(Protocol):
+class RowMatrix(Protocol):
     """A matrix of real numbers with its rows as private data; its width is public."""
 
     @property
@@ -66,7 +67,7 @@ class Matrix(Protocol):
     def entry_start(self) -> Integers:
         """Number of stored entries before each row, and of all, (num_rows + 1,)."""
 
-    def take(self, rows: Which) -> Matrix:
+    def take(self, rows: Which) -> RowMatrix:
         """The chosen rows, as they are kept; a range of rows is not copied."""
 
     def lengths(self, rows: Which) -> Floats:
@@ -188,7 +189,7 @@ class SparseMatrix:
             return np.where(np.isfinite(largest_n), np.ldexp(np.sqrt(square_n), exponent_n - _UNIT_EXPONENT), np.nan)
 
 
-def as_matrix(data: object) -> Matrix:
+def as_matrix(data: object) -> RowMatrix:
     """Take a matrix of real numbers as it is, without a copy where its form allows.
 
     Args:

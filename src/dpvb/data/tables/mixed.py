@@ -23,7 +23,7 @@ from dpvb.data.tables.ranged import Date, Numeric, Spline
 from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import ParameterError, check_number
-from dpvb.rows.mixed import MixedRows
+from dpvb.rows import MixedRows
 
 #: What a mixture models by a Gaussian.
 Number: TypeAlias = Numeric | Date

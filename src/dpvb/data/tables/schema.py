@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -305,6 +305,12 @@ class Schema:
                     "target of the schema needs name, the column of responses, which then is none of columns; where "
                     "the data have no response, write null in its place."
                 )
+            if isinstance(facts["target"], dict) and facts["target"].get("kind", "") is None:
+                raise ParameterError(
+                    f"target {facts['target'].get('name')!r} of the schema needs kind, one of "
+                    f"{', '.join(map(repr, get_args(Kind)))}, and what it may be: classes, max_count, low and high, or "
+                    "trials and max_trials."
+                )
             facts["target"] = _made(Target, facts["target"], "target")
         schema: Schema = _made(cls, facts, "schema")
         return schema
@@ -333,7 +339,11 @@ class Schema:
             content = check_path("path", path).read_bytes()
         except OSError as error:
             raise DataFormatError(f"The schema file {os.fspath(path)!r} cannot be read: {reason_of(error)}.") from error
-        return cls.from_json(content)
+        try:
+            return cls.from_json(content)
+        except (DataFormatError, ParameterError) as error:
+            error.add_note(f"The schema is the file {os.fspath(path)!r}.")
+            raise
 
 
 def _column(facts: object, number: int) -> Column | Interaction:

@@ -19,7 +19,7 @@ from dpvb.data.csv_files import Dialect, check_csv, csv_records, times_in_header
 from dpvb.data.persons import Elsewhere, elsewhere, tuples
 from dpvb.data.readable import check_readable, check_there
 from dpvb.data.shards import Shard, Sharded, paths_of
-from dpvb.data.slabs import MAX_ROWS, Slab
+from dpvb.data.slabs import Slab
 from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, each, identity, spelled
 from dpvb.data.tables.columns import Binary, Categorical
 from dpvb.data.tables.design import Design
@@ -31,8 +31,8 @@ from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
 from dpvb.guards.lacking import says_what_lacks
-from dpvb.rows.mixed import MixedRows
-from dpvb.rows.regression import DesignRows, SparseDesignRows
+from dpvb.kernels.spans import MAX_ROWS
+from dpvb.rows import DesignRows, MixedRows, SparseDesignRows
 
 _FORMATS = ("csv", "parquet")
 _WAY_OUT = "every column that is declared must be there under its name."
@@ -60,7 +60,7 @@ class _Encoded(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _ColumnReader:
     """Data in one of the accepted forms: the columns that it has of those asked for, and its rows, piece by piece."""
 
     names: tuple[str, ...]
@@ -399,7 +399,7 @@ def check_columns(path: Path, schema: Schema, dialect: Dialect) -> None:
         _check_target(schema, _file_reader(one, schema, None, dialect))
 
 
-def _check_target(schema: Schema, reader: _Reader) -> None:
+def _check_target(schema: Schema, reader: _ColumnReader) -> None:
     """Raise DataFormatError where the data lack the target of their schema."""
     _, needed = _needed(schema)
     if not set(needed) <= set(reader.names):
@@ -489,7 +489,7 @@ def _concatenated(parts: list[Floats | None]) -> Floats:
 
 def reader_of(
     data: object, schema: Schema, file_format: str | None, dialect: Dialect, *, read_through: bool = False
-) -> _Reader:
+) -> _ColumnReader:
     """What reads data in any form that `Table` takes; a Parquet file is read to its end first, where asked for."""
     files = paths_of(data, "data")
     if files is not None:
@@ -499,7 +499,7 @@ def reader_of(
     return _memory_reader(data, schema)
 
 
-def _memory_reader(data: Any, schema: Schema) -> _Reader:
+def _memory_reader(data: Any, schema: Schema) -> _ColumnReader:
     if isinstance(data, np.ndarray) and data.dtype.names is not None and data.ndim <= 1:
         data = np.atleast_1d(data)  # one row of a text file comes without a dimension
         data = {name: data[name] for name in data.dtype.names}
@@ -527,37 +527,37 @@ def _columns_of(data: Any, names: tuple[str, ...]) -> object:
     return data[[*names]] if is_frame(data) else import_arrow().table(data).select([*names])
 
 
-def _mapping_reader(data: Mapping[Any, Any], schema: Schema) -> _Reader:
+def _mapping_reader(data: Mapping[Any, Any], schema: Schema) -> _ColumnReader:
     names = _present(schema, list(data), "mapping")
     first = data[names[0]]
     num_rows = len(first) if hasattr(first, "__len__") else 0
     values = {name: tuples(data[name]) if name == schema.group else data[name] for name in names}
     cells = {name: column(f"column {name!r}", values[name], num_rows) for name in names}
-    return _Reader(names, lambda: _slices(lambda name, rows: cells[name][rows], names, num_rows))
+    return _ColumnReader(names, lambda: _slices(lambda name, rows: cells[name][rows], names, num_rows))
 
 
-def _pandas_reader(frame: Any, schema: Schema) -> _Reader:
+def _pandas_reader(frame: Any, schema: Schema) -> _ColumnReader:
     names = _present(schema, [*frame.columns], "DataFrame")
 
     def cells(name: str, rows: slice) -> Cells:
         part = frame[name].iloc[rows]
         return as_array(part) if isinstance(part.dtype, np.dtype) else cells_of(part)
 
-    return _Reader(names, lambda: _slices(cells, names, len(frame)))
+    return _ColumnReader(names, lambda: _slices(cells, names, len(frame)))
 
 
-def _arrow_reader(table: Any, schema: Schema) -> _Reader:
+def _arrow_reader(table: Any, schema: Schema) -> _ColumnReader:
     names = _present(schema, table.column_names, "Arrow table")
 
     def cells(name: str, rows: slice) -> Cells:
         return arrow_cells(table.column(name).slice(rows.start, rows.stop - rows.start))
 
-    return _Reader(names, lambda: _slices(cells, names, table.num_rows))
+    return _ColumnReader(names, lambda: _slices(cells, names, table.num_rows))
 
 
 def _file_reader(
     path: Path, schema: Schema, file_format: str | None, dialect: Dialect, *, read_through: bool = False
-) -> _Reader:
+) -> _ColumnReader:
     """One file; a Parquet file is read to its end first, where asked for."""
     check_there(path)
     if path.is_dir():
@@ -575,7 +575,7 @@ def _file_reader(
     return _csv_reader(path, schema, dialect) if file_format == "csv" else _parquet_reader(path, schema, read_through)
 
 
-def _files_reader(paths: Sequence[Path], schema: Schema, file_format: str | None, dialect: Dialect) -> _Reader:
+def _files_reader(paths: Sequence[Path], schema: Schema, file_format: str | None, dialect: Dialect) -> _ColumnReader:
     """Several files with the same columns, one after another."""
     readers = [_file_reader(path, schema, file_format, dialect, read_through=True) for path in paths]
     names = readers[0].names
@@ -585,10 +585,10 @@ def _files_reader(paths: Sequence[Path], schema: Schema, file_format: str | None
             raise DataFormatError(
                 f"The files must have the same columns, but {str(path)!r} and {str(paths[0])!r} differ in {missing}."
             )
-    return _Reader(names, lambda: (piece for reader in readers for piece in reader.pieces()))
+    return _ColumnReader(names, lambda: (piece for reader in readers for piece in reader.pieces()))
 
 
-def _csv_reader(path: Path, schema: Schema, dialect: Dialect) -> _Reader:
+def _csv_reader(path: Path, schema: Schema, dialect: Dialect) -> _ColumnReader:
     needed, optional = _needed(schema)
     check_csv(path, needed, hint=_WAY_OUT, dialect=dialect)
     times = times_in_header(path, optional, dialect)
@@ -604,7 +604,7 @@ def _csv_reader(path: Path, schema: Schema, dialect: Dialect) -> _Reader:
                 cells = {name: [*map(meant[name], cells[name])] for name in names}
             yield Records(cells, malformed)
 
-    return _Reader(names, pieces)
+    return _ColumnReader(names, pieces)
 
 
 def _meant(schema: Schema, dialect: Dialect) -> dict[str, Callable[[object], object]]:
@@ -630,7 +630,7 @@ def _meant(schema: Schema, dialect: Dialect) -> dict[str, Callable[[object], obj
     return {name: how.get(name, dialect.label if name in labels else dialect.number) for name in schema.read_columns}
 
 
-def _parquet_reader(path: Path, schema: Schema, read_through: bool) -> _Reader:
+def _parquet_reader(path: Path, schema: Schema, read_through: bool) -> _ColumnReader:
     names = _present(schema, parquet_schema(path).names, f"file {str(path)!r}")
     if read_through:
         check_batches(path, names)
@@ -640,7 +640,7 @@ def _parquet_reader(path: Path, schema: Schema, read_through: bool) -> _Reader:
             cells = {name: arrow_cells(batch.column(name)) for name in names}
             yield Records(cells, np.zeros(batch.num_rows, dtype=np.bool_))
 
-    return _Reader(names, pieces)
+    return _ColumnReader(names, pieces)
 
 
 def _slices(cells: Callable[[str, slice], Cells], names: tuple[str, ...], num_rows: int) -> Iterator[Records]:

@@ -38,7 +38,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positive, Positives, Symmetric
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.factors import reading, tuned
-from dpvb.rows.regression import DesignRows
+from dpvb.rows import DesignRows
 
 # c and c': the constants beside a row.
 _C = tuned.MOMENTS_CONSTANT

@@ -147,7 +147,7 @@ def _is_finite(call: str, function: Callable[..., Any], theta_p: Any, rest: list
         what = f"an array {shape.shape} of {shape.dtype}" if hasattr(shape, "shape") else type(shape).__name__
         fault = f"it returned {what}"
     except Exception as error:  # Whatever the user's code raises; it saw public rows alone.
-        fault = f"it raised {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+        fault = f"it raised {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0].rstrip('.')}"
     raise ParameterError(
         f"{call} must return one real number for one theta and one row, written with jax.numpy; {fault}."
     )

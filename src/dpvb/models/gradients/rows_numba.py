@@ -1,4 +1,4 @@
-"""The loops of `dpvb.models.gradients.gradients`, compiled on first use.
+"""The loops of `dpvb.models.gradients.variational`, compiled on first use.
 
 A row's loop knows nothing of the other rows. Sums of squares may be formed in any order, which their bound allows;
 products that reach the sums are compiled without fast-math flags.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import numpy as np
 
@@ -95,7 +95,7 @@ class MixedColumns:
     gaps: tuple[int, ...] = ()
     max_counts: tuple[float, ...] = ()
     sizes: tuple[int, ...] = ()
-    covariance: str = "full"
+    covariance: Literal["full", "diagonal"] = "full"
     clip_factor: float = tuned.CLIP
 
     def __post_init__(self) -> None:

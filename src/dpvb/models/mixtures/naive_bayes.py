@@ -31,7 +31,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows, SparseRows
-from dpvb.core.model import Model
+from dpvb.core.model import ESTIMATES, Model, PosteriorOrMode
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import PROBABILITIES, Nonnegative, Nonnegatives, Positives
@@ -39,8 +39,7 @@ from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.models import empirical_bayes
 from dpvb.models.mixtures import categorical, tuned
 from dpvb.models.mixtures.components import MixedColumns, RunningCounts
-from dpvb.rows.documents import CountRows
-from dpvb.rows.mixed import MixedRows
+from dpvb.rows import CountRows, MixedRows
 
 # Share of a class's documents that hold a word typical of the class; benchmark `forecasts` chose it and the next two.
 _WORD = 0.1
@@ -79,14 +78,14 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
     clip: float = tuned.WORDS
     lengths: bool = False
     prior: float = 1.0
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
 
     def __post_init__(self) -> None:
         check_integer("classes", self.n_classes, low=2, high=10**4)
         check_integer("bins", self.num_bins, low=0, high=10**4)
         check_number("clip", self.clip, low=1e-2, high=1e6)
         check_number("alpha", self.prior, low=0, high=1e9)
-        check_choice("estimate", self.estimate, ("posterior", "mode"))
+        check_choice("estimate", self.estimate, ESTIMATES)
 
     @property
     def sizes(self) -> tuple[int, ...]:

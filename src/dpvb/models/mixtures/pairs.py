@@ -17,7 +17,7 @@ from dpvb.core.forms import SparseRows
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.mixtures import categorical, tuned
 from dpvb.models.mixtures.components import MixedColumns
-from dpvb.rows.mixed import MixedRows
+from dpvb.rows import MixedRows
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ from dpvb.core.contributions import Contributions, upper_norms
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, MeasuredRows
 from dpvb.core.model import Model
+from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positive, Symmetric
 from dpvb.models.regression import ridge, tuned
@@ -54,7 +55,7 @@ from dpvb.models.regression.likelihood import times
 from dpvb.models.regression.moments import Reading, RowMoments, denoised, read_at_mean, read_moments, read_positive
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields, mapped, measured
-from dpvb.rows.regression import DesignRows
+from dpvb.rows import DesignRows
 
 
 @dataclass(frozen=True)
@@ -287,6 +288,11 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         if s.phase == self._phase:
             return self._with_curvature(s, q)
         return replace(q, scaling=q.scaling.read(self.columns, s, self.intercept))
+
+    @property
+    @abstractmethod
+    def schedule(self) -> Schedule:
+        """Noise of the steps, and parts of the budget."""
 
     def weights(self, q: Any) -> WeightPosterior:
         """Posterior of the weights for predictions, in the coordinates of x."""

@@ -3,7 +3,7 @@
 If the curvature is never released, or clipped rows hide a part of it, the majoriser may be too small: then the point
 swings across the optimum, farther at each step. But two scores G, G' at points u, u' tell the curvature between them,
 (u' - u)ᵀ(G - G'), up to noise of known size. `Descent` goes back to the point of the smallest gradient if that exceeds
-what momentum can bear, and its majoriser grows. `StepGuard` lets the majoriser grow where gradients grow.
+what momentum can bear, and its majoriser grows.
 
 *Curvature once, then scores, for a model of one's own* (`FixedCurvature`, which is `dpvb.FixedCurvature`):
 
@@ -11,8 +11,11 @@ what momentum can bear, and its majoriser grows. `StepGuard` lets the majoriser 
     G ≈ A (m - u) + (sampling noise of variance A) + (privacy noise of variance v)
 
 A model with a likelihood p(y | x, m) releases Σ g gᵀ of its rows' scores g at a start, which estimates the Fisher
-information, then Σ g at every step, and Σ g gᵀ once more at the end. Steps are shorter where a score is mostly noise;
-the posterior includes the privacy noise.
+information, then Σ g at every step, and Σ g gᵀ once more at the end. Far from the optimum Σ g gᵀ is no curvature: with
+labels that are rare, of one level, or told apart by the columns, it is too small or too large by orders of magnitude.
+So two scores correct it by a damped BFGS step, if their difference exceeds its noise (Powell 1978), and a step along
+which the log posterior has fallen is taken back in part. Steps are shorter where a score is mostly noise. Without noise
+they end at the posterior mode. The covariance includes the noise of the scores and of the curvature.
 
 Everything here is post-processing of released numbers and costs no privacy.
 """
@@ -21,16 +24,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
 
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import UNSEEN, Nonnegative, Nonnegatives, Positive, Positives
+from dpvb.guards.domains import UNSEEN, Nonnegative, Nonnegatives, Positive, Symmetric
 from dpvb.models.regression import tuned
-from dpvb.models.regression.moments import TINY, denoised, edge
+from dpvb.models.regression.moments import TINY, edge, read_positive
 
 # Steps with momentum β are stable if the curvature is at most this many times the majoriser, (2 + 2β) / (1 + 2β).
 _BEARABLE = (2 + 2 * tuned.MOMENTUM) / (1 + 2 * tuned.MOMENTUM)
@@ -149,51 +152,31 @@ class Average:
 
 
 @dataclass(frozen=True)
-class StepGuard:
-    """A guard against steps that are too long: growing gradients betray a majoriser below the curvature.
-
-    Attributes:
-        safety: factor of the majoriser; it is doubled when gradients grow.
-        least: smallest mean squared gradient so far; it is doubled with the safety factor.
-    """
-
-    safety: Positive = 1.0
-    least: Nonnegative = UNSEEN
-
-    def after(self, size: float) -> StepGuard:
-        """The guard after a step from a mean squared gradient of this size."""
-        if size > tuned.GRADIENT_GROWTH * self.least:
-            return StepGuard(2.0 * self.safety, 2.0 * self.least)
-        return StepGuard(self.safety, min(self.least, size))
-
-
-@dataclass(frozen=True)
 class FixedCurvature:
-    """Parameters m under a curvature that is fixed while scores come in: a part of a model's q; public.
+    """Parameters m under a curvature that is released once while scores come in: a part of a model's q; public.
 
     Attributes:
         prior_d, alpha: mean of the prior, and its precision.
-        basis_de, eigenvalue_e: eigenpairs of A.
-        hidden: how much larger an eigenvalue may be than it was read through the noise.
-        point_e: where the next score is taken, less the prior mean, in the eigenbasis.
-        last_e: the same point before momentum was added.
-        mean: averages of the points and of the scores there, in the eigenbasis.
         num_steps: how many scores there will be.
-        guard: against steps that are too long.
-        step: number of scores so far.
+        point_d: the parameters at which the next score is to be taken.
+        curvature_dd: A, as it was released, and corrected by differences of scores.
+        curvature_std: noise of an entry of its diagonal.
+        last: last score that was accepted, and its point.
+        mean: averages of the scores and of their points.
+        step: how many scores there were.
+        restlessness: above 1 after the last step if scores still lead farther away than their noise does.
     """
 
     prior_d: Floats
     alpha: Positive
-    basis_de: Floats
-    eigenvalue_e: Positives
-    hidden: float
-    point_e: Floats
-    last_e: Floats
-    mean: Average
     num_steps: int
-    guard: StepGuard = field(default_factory=StepGuard)
+    point_d: Floats
+    curvature_dd: Symmetric
+    curvature_std: Nonnegative
+    last: Average
+    mean: Average
     step: int = 0
+    restlessness: Nonnegative = 0.0
 
     @classmethod
     def start(cls, prior_d: Floats, *, alpha: float, num_steps: int) -> FixedCurvature:
@@ -204,9 +187,8 @@ class FixedCurvature:
             alpha: precision of the prior of every parameter.
             num_steps: number of scores.
         """
-        zero_d, one_d = np.zeros(len(prior_d)), np.ones(len(prior_d))
-        mean = Average(zero_d, zero_d)
-        return cls(prior_d, alpha, np.diag(one_d), one_d, 0.0, zero_d, zero_d, mean, num_steps)
+        no_score = Average(prior_d, np.zeros(len(prior_d)))
+        return cls(prior_d, alpha, num_steps, prior_d, np.eye(len(prior_d)), 0.0, no_score, no_score)
 
     @staticmethod
     def schedule(num_steps: int, *, first: float = 0.1, second: float = 0.2, last: float = 0.1) -> Schedule:
@@ -214,15 +196,9 @@ class FixedCurvature:
         noise = [math.sqrt(num_steps / t) for t in range(1, num_steps + 1)]
         return Schedule(noise, {"first": first, "second": second, "last": last})
 
-    @property
-    def point_d(self) -> Floats:
-        """The parameters at which the next score is to be taken."""
-        return self._back(self.point_e)
-
     def at(self, point_d: Floats) -> FixedCurvature:
         """Return it with another start, before the curvature is released."""
-        point_e = self.basis_de.T @ (point_d - self.prior_d)
-        return replace(self, point_e=point_e, last_e=point_e, mean=Average(point_e, 0.0 * point_e))
+        return replace(self, point_d=point_d)
 
     def curved(self, curvature_dd: Floats, noise_std: float) -> FixedCurvature:
         """Return it with a curvature, at the start or once more at the end.
@@ -231,22 +207,9 @@ class FixedCurvature:
             curvature_dd: noisy sum over all data of g gᵀ, or another estimate of A, (d, d).
             noise_std: noise of an entry of its diagonal, as `Estimate.noise_std` says it.
         """
-        # The spread of the noise's eigenvalues: smaller ones are not told from none.
-        least = edge(len(curvature_dd), noise_std) + TINY
-        guess_dd = np.diag(np.maximum(np.diag(curvature_dd), least))
-        value_e, basis_de = np.linalg.eigh(denoised(curvature_dd, guess_dd, noise_std))
-        turn_ee, mean = basis_de.T @ self.basis_de, self.mean
-        point_e = turn_ee @ self.point_e
-        return replace(
-            self,
-            basis_de=basis_de,
-            eigenvalue_e=np.maximum(value_e, TINY + noise_std),
-            hidden=tuned.HIDDEN_EDGE * edge(len(value_e), noise_std),
-            point_e=point_e,
-            last_e=point_e,
-            mean=replace(mean, point_d=turn_ee @ mean.point_d, score_d=turn_ee @ mean.score_d),
-            guard=StepGuard(),
-        )
+        diagonal_dd = np.diag(np.maximum(np.diag(curvature_dd), noise_std + TINY))
+        read_dd = read_positive(curvature_dd, diagonal_dd, noise_std, noise_std)
+        return replace(self, curvature_dd=read_dd, curvature_std=noise_std)
 
     def stepped(self, score_d: Floats, noise_std: float) -> FixedCurvature:
         """Return it after a score at `point_d`.
@@ -255,29 +218,37 @@ class FixedCurvature:
             score_d: noisy sum over all data of the derivatives of the log-likelihood, (d,).
             noise_std: noise of an entry.
         """
-        score_e, t = self.basis_de.T @ score_d, self.step + 1
-        fresh = noise_std == 0 or self.step < tuned.AVERAGE_START * self.num_steps
-        before = Average(self.point_e, score_e) if fresh else self.mean
-        mean = before.joined(self.point_e, score_e, noise_std**2)
-        gain_e = self.eigenvalue_e / (self.eigenvalue_e + mean.noise)
-        gradient_e = gain_e * score_e - self.alpha * self.point_e
-        guard = self.guard.after(max(float(np.mean((gradient_e / gain_e) ** 2)), noise_std**2))
-        upper_e = guard.safety * (self.eigenvalue_e + self.hidden)
-        last_e = self.point_e + gradient_e / (self.alpha + gain_e * upper_e)
-        # A majoriser that has grown just now begins without momentum.
-        momentum = 0.0 if guard.safety > self.guard.safety else t / (t + 3)
-        point_e = last_e + momentum * (last_e - self.last_e)
-        return replace(self, point_e=point_e, last_e=last_e, mean=mean, guard=guard, step=t)
+        now, step = Average(self.point_d, score_d, noise_std**2), self.step + 1
+        if self.step == 0:
+            return replace(self, last=now, mean=now, step=step)._led()
+        moved_d = now.point_d - self.last.point_d
+        spread = math.sqrt(now.noise + self.last.noise) + _ROUNDING * float(np.linalg.norm(score_d))
+        path = replace(self, curvature_dd=self._corrected(now, moved_d, spread), step=step)
+        uphill, after = (float(self._gradient(one) @ moved_d) for one in (self.last, now))
+        if uphill + after < -tuned.SEEN_STD * spread * float(np.linalg.norm(moved_d)):
+            # The log posterior has fallen, by the trapezoid rule: where it was highest on the way, the slope was 0.
+            part = max(uphill / (uphill - after), tuned.LEAST_BACK)
+            path = replace(path, point_d=self.last.point_d + part * moved_d)
+        else:
+            late = self.step / self.num_steps
+            is_far = late < tuned.AVERAGE_ANEW and self._distance(now.point_d) > tuned.FAR_STD
+            fresh = noise_std == 0 or late < 2.0 * tuned.AVERAGE_START or is_far
+            mean = now if fresh else self.mean.joined(now.point_d, score_d, now.noise)
+            path = replace(path, last=now, mean=mean)._led()
+        return replace(path, restlessness=path._restlessness()) if step == self.num_steps else path
+
+    def _restlessness(self) -> float:
+        """How far the averaged scores lead away from the mean point, over the farthest that noise leads."""
+        limit = tuned.SETTLED_NOISELESS if self.mean.noise == 0 else tuned.SETTLED * math.sqrt(len(self.prior_d))
+        return self._distance(self._newton()[0]) / limit
 
     def posterior(self) -> tuple[Floats, Floats]:
-        """Mean, (d,), and covariance, (d, d), of the parameters; the covariance includes the privacy noise."""
-        gain_e = self.eigenvalue_e / (self.eigenvalue_e + self.mean.noise)
-        pull_e = gain_e * (self.eigenvalue_e * self.mean.point_d + self.mean.score_d)
-        mean_d = self._back(pull_e / (self.alpha + gain_e * self.eigenvalue_e))
-        # Information of the score through its noise, A (A + v)⁻¹ A, by eigenvalues at the low end of what they may be.
-        low_e = np.maximum(self.eigenvalue_e - self.hidden, 0.0)
-        precision_e = self.alpha + low_e**2 / (low_e + self.mean.noise + TINY)
-        return mean_d, (self.basis_de / precision_e) @ self.basis_de.T
+        """Mean, (d,), and covariance, (d, d), of the parameters; with the noise of scores and of the curvature."""
+        mean_d, gain_e, eigenvalue_e, basis_de = self._newton()
+        variance_e = 1 / (self.alpha + gain_e * eigenvalue_e)
+        if self.curvature_std > 0:
+            variance_e = expected_variance(eigenvalue_e, self.curvature_std, self.mean.noise, self.alpha)
+        return mean_d, (basis_de * variance_e) @ basis_de.T
 
     def intervals(self, names: Sequence[str], level: float) -> list[tuple[str, float, float, float]]:
         """Name, posterior mean, and ends of the credible interval of each parameter."""
@@ -285,5 +256,73 @@ class FixedCurvature:
         reach_d = float(ndtri(0.5 + level / 2)) * np.sqrt(np.diag(covariance_dd))
         return list(zip(names, mean_d.tolist(), (mean_d - reach_d).tolist(), (mean_d + reach_d).tolist(), strict=True))
 
-    def _back(self, point_e: Floats) -> Floats:
-        return np.asarray(self.prior_d + self.basis_de @ point_e)
+    def _gradient(self, score: Average) -> Floats:
+        """Gradient of the log posterior where a score was taken."""
+        return score.score_d - self.alpha * (score.point_d - self.prior_d)
+
+    def _newton(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Posterior mean by the averaged scores, (d,); the weight of a score through its noise; eigenpairs of A."""
+        eigenvalue_e, basis_de = np.linalg.eigh(self.curvature_dd)
+        eigenvalue_e = np.maximum(eigenvalue_e, TINY)
+        gain_e = eigenvalue_e / (eigenvalue_e + self.mean.noise)
+        offset_e = basis_de.T @ (self.mean.point_d - self.prior_d)
+        pull_e = gain_e * (eigenvalue_e * offset_e + basis_de.T @ self.mean.score_d)
+        return self.prior_d + basis_de @ (pull_e / (self.alpha + gain_e * eigenvalue_e)), gain_e, eigenvalue_e, basis_de
+
+    def _led(self) -> FixedCurvature:
+        """Return it with the point to which the last score leads; steps are shorter where a score is mostly noise."""
+        _, gain_e, eigenvalue_e, basis_de = self._newton()
+        gradient_e = gain_e * (basis_de.T @ self.last.score_d)
+        gradient_e -= self.alpha * (basis_de.T @ (self.last.point_d - self.prior_d))
+        # The curvature may be larger than it was read, by what noise hides.
+        upper_e = eigenvalue_e + edge(len(gain_e), self.curvature_std)
+        return replace(self, point_d=self.last.point_d + basis_de @ (gradient_e / (self.alpha + gain_e * upper_e)))
+
+    def _corrected(self, now: Average, moved_d: Floats, spread: float) -> Floats:
+        """The curvature after a damped BFGS step (Powell 1978): two scores show it between their points.
+
+        Args:
+            now: the newest score.
+            moved_d: its point, less that of the last one.
+            spread: noise of an entry of the difference of both scores.
+        """
+        bent_d, expected_d = self.last.score_d - now.score_d, self.curvature_dd @ moved_d
+        beyond_d, allowed = bent_d - expected_d, float(expected_d @ moved_d)
+        if abs(float(beyond_d @ moved_d)) <= tuned.SEEN_STD * spread * float(np.linalg.norm(moved_d)):
+            return self.curvature_dd
+        # Shrunk by its noise (James & Stein 1961), and so far that curvatures fall by a part at most.
+        beyond_d = beyond_d * max(1 - len(beyond_d) * spread**2 / float(beyond_d @ beyond_d), 0.0)
+        lower = (tuned.LEAST_SECANT - 1) * allowed
+        if float(beyond_d @ moved_d) < lower:
+            beyond_d = beyond_d * (lower / float(beyond_d @ moved_d))
+        bent_d = expected_d + beyond_d
+        added_dd = np.outer(bent_d, bent_d) / float(bent_d @ moved_d) - np.outer(expected_d, expected_d) / allowed
+        return self.curvature_dd + added_dd
+
+    def _distance(self, point_d: Floats) -> float:
+        """From the averages to a point, in posterior standard deviations."""
+        _, gain_e, eigenvalue_e, basis_de = self._newton()
+        way_e = basis_de.T @ (point_d - self.mean.point_d)
+        return math.sqrt(float((self.alpha + gain_e * eigenvalue_e) @ way_e**2))
+
+
+def expected_variance(eigenvalue_e: Floats, std: float, noise: float, alpha: float) -> Floats:
+    """Posterior variances, (e,), averaged over what the information of a score may be.
+
+    A score of information a and noise v leaves the variance 1 / (α + a²/(a + v)). Its error is large if a is small,
+    so that the variance at the eigenvalue that was read would be too small. The prior of a is log-uniform.
+
+    Args:
+        eigenvalue_e: eigenvalues as they were read.
+        std: noise of an entry of the diagonal of the matrix.
+        noise: v.
+        alpha: precision of the prior.
+    """
+    error = tuned.EIGENVALUE_STD * std
+    wide_t = np.geomspace(alpha / 10, 4 * error + float(eigenvalue_e.max()) + alpha, 300)
+    near_et = eigenvalue_e[:, None] + error * np.linspace(-4, 4, 161)
+    a_et = np.sort(np.hstack([np.tile(wide_t, (len(eigenvalue_e), 1)), np.maximum(near_et, alpha / 10)]))
+    log_weight_et = -0.5 * ((eigenvalue_e[:, None] - a_et) / error) ** 2
+    weight_et = np.exp(log_weight_et - log_weight_et.max(axis=1, keepdims=True))
+    weight_et *= np.gradient(np.log(a_et), axis=1)
+    return np.asarray((weight_et / (alpha + a_et**2 / (a_et + noise))).sum(axis=1) / weight_et.sum(axis=1))

@@ -49,7 +49,7 @@ from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant
 from dpvb.models.regression.likelihood import LEAST_RATE, Likelihood, times
 from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields
-from dpvb.rows.regression import SparseDesignRows
+from dpvb.rows import SparseDesignRows
 
 _NO_MEANS = np.zeros(0)
 
@@ -345,7 +345,7 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
     def _information(self, q: DiagonalState) -> tuple[Floats, Floats, Floats]:
         """Precision of the prior; information of the weighted score; variance of the score by data and noise."""
         precision_d = q.alpha / q.width_d**2
-        precision_d[: int(self.intercept > 0)] = (self.intercept / tuned.INTERCEPT_STD) ** 2
+        precision_d[: int(self.intercept > 0)] = 1e-3  # Nearly flat.
         information_d, sampling_d = q.usual * q.ratios * q.columns.second_d
         return precision_d, information_d, sampling_d + q.mean.noise * q.scale_d**2
 

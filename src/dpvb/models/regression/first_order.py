@@ -54,7 +54,7 @@ from dpvb.models.regression.descent import Average
 from dpvb.models.regression.likelihood import Likelihood, log_odds, log_rate
 from dpvb.models.regression.moments import RowMoments, Tracked
 from dpvb.models.regression.scaling import Scaling
-from dpvb.rows.regression import DesignRows
+from dpvb.rows import DesignRows
 
 # Limits of log r, which a likelihood can have.
 _LEAST, _MOST = math.log(1e-4), math.log(1e6)

@@ -44,7 +44,7 @@ from dpvb.data.tables.response import LOGISTIC, Kind, Response
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_number
 from dpvb.models.regression import tuned
-from dpvb.rows.regression import RegressionRows
+from dpvb.rows import RegressionRows
 
 # convention: least base rate, as a probability or a mean count; a start farther out is farther than a path goes back.
 LEAST_RATE = 1e-3

@@ -42,7 +42,7 @@ from dpvb.models.regression import tuned
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores, Readings, ScoreState
 from dpvb.models.regression.moments import Reading, RowMoments, read_collinear
 from dpvb.models.regression.scaling import Scaling
-from dpvb.rows.regression import DesignRows
+from dpvb.rows import DesignRows
 
 #: Upper ends of the bins; the last one holds all that is larger.
 EDGES = 2.0 * 2.0 ** (-0.5 * np.arange(tuned.RESIDUAL_BINS - 1, -1, -1))
@@ -79,7 +79,7 @@ class Residuals:
 
     def joined(self, total_k: Floats, noise: float) -> Residuals:
         """With one more histogram; one without noise replaces all others."""
-        part = 1.0 if noise == 0 else 1.0 / (1.0 + noise / (tuned.FORGOTTEN * self.noise))
+        part = 1.0 if noise == 0 else 1.0 / (1.0 + noise / (tuned.CLIP_FALL * self.noise))
         return Residuals(self.total_k + part * (total_k - self.total_k), part**2 * noise + (1 - part) ** 2 * self.noise)
 
     def number(self) -> tuple[float, float]:

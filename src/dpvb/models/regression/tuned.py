@@ -50,7 +50,6 @@ SCORE_BOUND = 3.0  # convention: bound on a row's score of log r; about -½z² a
 LEAST_PART = 0.1  # convention: least part of 1/r that is no error of ψ
 MOMENTUM = 0.9  # kept: largest momentum of the diagonal form
 FIRST_SAFETY = 4.0  # kept: first factor of its majoriser
-GRADIENT_GROWTH = 4.0  # convention: growth of the mean squared gradient after which a majoriser is doubled
 
 # --- coordinates and second moments -----------------------------------------------------------------------------------
 # Coordinates are scaled by λ^(SCALE_POWER / 2) / SCALE_SHRINK: a typical row then has norm about 1, so that the clip
@@ -85,11 +84,19 @@ NOISELESS_ROOM = 64.0  # convention: without noise, rows up to this norm count i
 RESIDUAL_BINS = 17  # convention: number of bins, from 2, the length of the range, down by √2
 CERTAIN_BIN = 5.0  # convention: std from which a bin counts for σ²: chance counts far out would hide it in noise
 SEEN_BIN = 2.0  # convention: std from which a bin counts for the clip; beyond an empty bin SEEN_STD
-FORGOTTEN = 2.0  # convention: factor by which the noise variance of the histograms so far counts in their mean
-CLIP_FALL = 2.0  # convention: largest factor by which the clip falls in a step
+CLIP_FALL = 2.0  # convention: largest factor by which a clip falls in a step, and an earlier histogram loses precision
 LEAST_CLIP = 1.5  # kept: least clip, over a typical residual
 NUM_CLIPS = 16  # convention: number of clips that are tried
 
 # --- the diagonal form's prior ----------------------------------------------------------------------------------------
 ALPHA_SHAPE = 5.0  # kept: shape a of the hyper-prior Gam(a, aτ²) of α
 DIAGONAL_TAU = 0.15  # kept: its τ: std of the log odds that a standard deviation of a column adds, before the data
+
+# --- paths of models of one's own: `own_regression` (coverage of four designs, steps without noise) -------------------
+FAR_STD = 8.0  # convention: averaging begins anew at a point that is so many standard deviations from the mean one,
+AVERAGE_ANEW = 0.75  # convention: up to this fraction of the steps
+LEAST_SECANT = 0.3  # convention: least curvature between two scores, over what was expected, that is believed at once
+LEAST_BACK = 0.05  # convention: least part of a step that is kept if the log posterior fell along it
+EIGENVALUE_STD = 1.5  # kept: error of an eigenvalue of the curvature, over the noise of an entry of its diagonal
+SETTLED = 2.0  # convention: largest distance to which the noise of scores leads, in std a parameter; settled paths: 1.7
+SETTLED_NOISELESS = 0.1  # convention: the same without noise, in std

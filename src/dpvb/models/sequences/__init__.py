@@ -6,20 +6,26 @@ states show, chains of states, the fit to windows and the passes over sequences 
 
 from __future__ import annotations
 
-from dpvb.models.sequences.emissions import Bernoulli, Categorical, Emissions, Gaussian, Poisson
+from dpvb.models.sequences.emissions import (
+    BernoulliEmissions,
+    CategoricalEmissions,
+    Emissions,
+    GaussianEmissions,
+    PoissonEmissions,
+)
 from dpvb.models.sequences.hidden_chain import HiddenChain, Laws, StateChain, Sums
 from dpvb.models.sequences.passes import log_likelihood, most_probable, smoothed
 from dpvb.models.sequences.windows import Fit, Windows, fit_windows
 
 __all__ = [
-    "Bernoulli",
-    "Categorical",
+    "BernoulliEmissions",
+    "CategoricalEmissions",
     "Emissions",
     "Fit",
-    "Gaussian",
+    "GaussianEmissions",
     "HiddenChain",
     "Laws",
-    "Poisson",
+    "PoissonEmissions",
     "StateChain",
     "Sums",
     "Windows",

@@ -6,10 +6,10 @@ posterior after state k has shown value r a given number of times? A missing val
 =================  ========================================================================
 paper              code
 =================  ========================================================================
-B_·k ~ Dir         `Categorical.count_vk`
-θ_dk ~ Beta        `Bernoulli.on_dk`, `off_dk`
-λ_dk ~ Gam         `Poisson.shape_dk`, `rate_dk`
-μ, τ ~ N × Gam     `Gaussian`: μ_dk ~ N(mean, 1/(weight τ)), τ_dk ~ Gam(shape, rate)
+B_·k ~ Dir         `CategoricalEmissions.count_vk`
+θ_dk ~ Beta        `BernoulliEmissions.on_dk`, `off_dk`
+λ_dk ~ Gam         `PoissonEmissions.shape_dk`, `rate_dk`
+μ, τ ~ N × Gam     `GaussianEmissions`: μ_dk ~ N(mean, 1/(weight τ)), τ_dk ~ Gam(shape, rate)
 =================  ========================================================================
 """
 
@@ -87,7 +87,7 @@ def likelihoods(emissions: Emissions, value_r: Values, *, expected: bool) -> tup
 
 
 @dataclass(frozen=True)
-class Categorical:
+class CategoricalEmissions:
     """One of V symbols; below 0: missing.
 
     Attributes:
@@ -130,7 +130,7 @@ class Categorical:
 
 
 @dataclass(frozen=True)
-class Bernoulli:
+class BernoulliEmissions:
     """D bits, independent given the state; NaN: missing.
 
     Attributes:
@@ -170,7 +170,7 @@ class Bernoulli:
 
 
 @dataclass(frozen=True)
-class Poisson:
+class PoissonEmissions:
     """D counts, independent given the state; NaN: missing.
 
     Attributes:
@@ -230,7 +230,7 @@ class Poisson:
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class GaussianEmissions:
     """D numbers, independent given the state; NaN: missing.
 
     A value of 2D numbers stands for points that are alike: their means, and their variances about these.

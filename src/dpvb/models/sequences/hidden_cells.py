@@ -13,7 +13,7 @@ block "pairs"       M^(p-1) Σ e_{c_t} ⊗ e_{c_t+1}; norm ≤ M^p, attained by 
 block "moments"     T^(p-1) Σ e_{c_t} ⊗ (u², √2 u(1-u), (1-u)²); norm ≤ T^p √D
 u                   place of a point in its cell, in [0, 1]^D; u² + 2u(1-u) + (1-u)² = 1
 p, C                power, clip; that of the moments is C √(D/2)
-μ, 1/τ              q.chain.emissions, see `Gaussian`: of a cell the mean and the variance count
+μ, 1/τ              q.chain.emissions, see `GaussianEmissions`: of a cell the mean and the variance count
 ==================  =============================================================================
 
 The three numbers of a column have the norm u² + (1-u)² ≤ 1: they contain a count, a mean and a variance for the price
@@ -33,14 +33,14 @@ import numpy as np
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Model
+from dpvb.core.model import Model, PosteriorOrMode
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegatives, Positives
 from dpvb.guards.errors import ParameterError, check_integer
 from dpvb.models.sequences import passes
 from dpvb.models.sequences.dynamics import WindowSizes
-from dpvb.models.sequences.emissions import Gaussian, Shown
+from dpvb.models.sequences.emissions import GaussianEmissions, Shown
 from dpvb.models.sequences.errors import CellTable, ChainLaws, ReleasedWindows, StepErrors, step_errors
 from dpvb.models.sequences.hidden_chain import HiddenChain, Laws
 from dpvb.models.sequences.passes import StateSums, Walk
@@ -55,7 +55,7 @@ from dpvb.models.sequences.windows import (
     denoised_totals,
     fit_windows,
 )
-from dpvb.rows.sequences import NumberRows, SequenceRows
+from dpvb.rows import NumberRows, SequenceRows
 
 # Least std of the points of a cell, in a range of -1 to 1: no state is narrower.
 _LEAST_STD = 0.01
@@ -145,7 +145,7 @@ def cell_moments(code_t: Ints, u_td: Floats, place_t: Ints) -> Shown:
 
 
 def start_from_cells(
-    windows: Windows, value_vd: Floats, chance_k: Floats, states: Callable[[Floats], Gaussian], prior: float
+    windows: Windows, value_vd: Floats, chance_k: Floats, states: Callable[[Floats], GaussianEmissions], prior: float
 ) -> HiddenChain:
     """A state for each of K centres, drawn far from each other (Arthur & Vassilvitskii 2007), and its nearest cells.
 
@@ -217,7 +217,7 @@ class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
 
     n_columns: int
     n_states: int
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
     n_init: int = 5
     power: float = 1.0
     clip: float | None = 2.0
@@ -324,7 +324,7 @@ class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
             noise_aware: whether the noise counts.
         """
         shown, (start_k, first_k, step_kk) = q.chain.emissions, q.chain.laws(expected=False)
-        assert isinstance(shown, Gaussian)
+        assert isinstance(shown, GaussianEmissions)
         table = CellTable(shown.mean_dk.T, np.log(shown.variance_dk.T), self.cells.end_g)
         sizes = WindowSizes(self.n_symbols, self.length, self.power, self.bound)
         std_b, units = (float(q.noise_b[0]), float(q.noise_b[1])), float(q.starts_v.sum())
@@ -336,7 +336,7 @@ class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
         return passes.log_likelihood(q.chain, rows.indptr, rows.value_td)
 
     @staticmethod
-    def _states(mean_dk: Floats) -> Gaussian:
+    def _states(mean_dk: Floats) -> GaussianEmissions:
         """Wide states around these means."""
         one_dk = np.ones_like(mean_dk)
-        return Gaussian(mean_dk, one_dk, one_dk, _WIDE**2 * one_dk)
+        return GaussianEmissions(mean_dk, one_dk, one_dk, _WIDE**2 * one_dk)

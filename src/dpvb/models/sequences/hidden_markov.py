@@ -30,21 +30,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, Literal, get_args
 
 import numpy as np
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Model
+from dpvb.core.model import Model, PosteriorOrMode
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
 from dpvb.models.sequences import passes
 from dpvb.models.sequences.dynamics import WindowSizes
-from dpvb.models.sequences.emissions import Bernoulli, Categorical, Emissions, Poisson, Shown, Values, likelihoods
+from dpvb.models.sequences.emissions import (
+    BernoulliEmissions,
+    CategoricalEmissions,
+    Emissions,
+    PoissonEmissions,
+    Shown,
+    Values,
+    likelihoods,
+)
 from dpvb.models.sequences.errors import ChainLaws, FreeTable, ReleasedWindows, StepErrors, step_errors
 from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
 from dpvb.models.sequences.passes import StateSums, Walk
@@ -63,9 +71,10 @@ from dpvb.models.sequences.windows import (
     start_from_chain,
     start_tilts,
 )
-from dpvb.rows.sequences import NumberRows, SequenceRows
+from dpvb.rows import NumberRows, SequenceRows
 
-KINDS: Final = ("categorical", "poisson", "bernoulli")
+Emitted = Literal["categorical", "poisson", "bernoulli"]
+KINDS: Final[tuple[Emitted, ...]] = get_args(Emitted)
 # Up to this number of symbols triples are released, and pairs above.
 _MOST_OF_TRIPLES = 40
 # Largest number of symbols.
@@ -140,12 +149,14 @@ class Alphabet:
 
     def started(self, chain: HiddenChain) -> Emissions:
         """The emissions of a start, from those of symbols."""
-        assert isinstance(chain.emissions, Categorical)
+        assert isinstance(chain.emissions, CategoricalEmissions)
         if self.kind == "categorical":
             return chain.emissions
         one_dk = np.ones((self.value_v.shape[1], len(chain.start_k)))
         bernoulli = self.kind == "bernoulli"
-        like: Emissions = Bernoulli(one_dk, one_dk) if bernoulli else Poisson(one_dk, one_dk, self.n_symbols - 1)
+        like: Emissions = (
+            BernoulliEmissions(one_dk, one_dk) if bernoulli else PoissonEmissions(one_dk, one_dk, self.n_symbols - 1)
+        )
         return like.updated(self.value_v, chain.emissions.count_vk)
 
 
@@ -205,8 +216,8 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
 
     n_symbols: int
     n_states: int
-    emissions: str = "categorical"
-    estimate: str = "posterior"
+    emissions: Emitted = "categorical"
+    estimate: PosteriorOrMode = "posterior"
     n_init: int = 5
     power: float = 1.0
     clip: float | None = 2.0
@@ -280,7 +291,9 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
     def init(self, rng: np.random.Generator) -> HiddenMarkovPosterior:
         """All states alike, and the factors of the starts."""
         v, k = self.n_symbols, self.n_states
-        chain = HiddenChain(np.ones(k), np.ones(k), np.ones((k, k)), Categorical(np.ones((v, k)), _PRIOR), _PRIOR)
+        chain = HiddenChain(
+            np.ones(k), np.ones(k), np.ones((k, k)), CategoricalEmissions(np.ones((v, k)), _PRIOR), _PRIOR
+        )
         chain = replace(chain, emissions=self.alphabet.started(chain))
         zeros = np.zeros((v + 1, v + 1)), np.zeros((v,) * self.length)
         return HiddenMarkovPosterior(chain, start_tilts(rng, self.n_init, k), *zeros)

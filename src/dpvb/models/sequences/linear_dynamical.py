@@ -47,7 +47,7 @@ from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positive, Positives
-from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.sequences import kalman, linear_moments, passes_numba
 from dpvb.models.sequences.kalman import LinearSystem
 from dpvb.models.sequences.linear_moments import Grams
@@ -57,7 +57,7 @@ from dpvb.models.sequences.linear_posterior import (
     unclipped_posterior,
 )
 from dpvb.models.sequences.windows import Units, WindowCounts, by_unit, each
-from dpvb.rows.sequences import NumberRows, SequenceRows
+from dpvb.rows import NumberRows, SequenceRows
 
 # Counts below this number of noise deviations are taken to be 0.
 _SEEN = 2.0
@@ -261,7 +261,6 @@ class LinearDynamical(Model[LinearPosterior, NumberRows]):
         clip: C, in units of what windows of average length add.
         max_length: L.
         reach: norm of a point in the units of the reader.
-        estimate: "posterior", or "mode" (EM), the most likely system alone.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -273,7 +272,6 @@ class LinearDynamical(Model[LinearPosterior, NumberRows]):
     clip: float = 0.75
     max_length: int = 50
     reach: float = 1.0
-    estimate: str = "posterior"
 
     def __post_init__(self) -> None:
         d, k = check_integer("n_features", self.n_features, low=1), check_integer("n_states", self.n_states, low=1)
@@ -287,11 +285,11 @@ class LinearDynamical(Model[LinearPosterior, NumberRows]):
             raise ParameterError(f"n_states must be at most {most} with window={self.window}, got {k}.")
         check_integer("max_length", self.max_length, low=self.window, high=10**6)
         check_number("clip", self.clip, low=1e-3, high=1e9)
-        check_choice("estimate", self.estimate, ("posterior", "mode"))
-        if self.estimate == "posterior" and self.shape.size * self.width**2 > _ENTRIES:
+        if self.shape.size * self.width**2 > _ENTRIES:
             raise ParameterError(
-                f"estimate must be 'mode' with {d} columns, window={self.window} and n_states={k}: a posterior of "
-                f"{self.shape.size} numbers given {self.width**2} moments needs too much memory. Or shorten the window."
+                f"window must be shorter, or n_states smaller, with {d} columns, window={self.window} and "
+                f"n_states={k}: a posterior of {self.shape.size} numbers given {self.width**2} moments needs too much "
+                "memory."
             )
 
     @property
@@ -335,7 +333,7 @@ class LinearDynamical(Model[LinearPosterior, NumberRows]):
         """Nothing is known, and nothing is drawn."""
         zero_ee, grams = np.zeros((self.width, self.width)), Grams(np.eye(self.width))
         system = linear_moments.from_directions(grams, self.n_states, self.n_features)
-        drawn_sp = np.zeros((_DRAWS if self.estimate == "posterior" else 0, self.shape.size))
+        drawn_sp = np.zeros((_DRAWS, self.shape.size))
         law, share_l = (np.zeros(self.n_features), np.ones(self.n_features)), np.zeros(self._lengths)
         return LinearPosterior(*law, system, zero_ee, zero_ee, share_l, drawn_sp)
 
@@ -366,8 +364,6 @@ class LinearDynamical(Model[LinearPosterior, NumberRows]):
         q = replace(q, pooled=pooled, start=start, pooled_std=pooled_std, start_std=start_std)
         fit = linear_moments.best(self.grams(q), self.n_states, self.n_features, rounds=_ROUNDS)
         q = replace(q, system=kalman.in_order(fit.system))
-        if self.estimate == "mode":
-            return q
         blocks = [ReleasedMoments("pooled", q.pooled, pooled_std), ReleasedMoments("start", start, start_std)][
             : 1 + self._starts
         ]

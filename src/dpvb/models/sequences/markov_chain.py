@@ -29,10 +29,13 @@ of symbols, and nobody to be clipped.
 
 If many people are clipped, the clip leaves κ_b of a window on average: T_b / κ_b replaces T_b, σ / κ_b replaces σ, and
 the sample varies like people who are drawn from the chain and clipped (`dynamics`).
+
+Before a fit, `expected_deviation` gives the standard error of a transition probability from public numbers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -42,7 +45,7 @@ import numpy as np
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Model
+from dpvb.core.model import Model, PosteriorOrMode
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
@@ -58,7 +61,7 @@ from dpvb.models.sequences.windows import (
     denoised_totals,
     denoised_triples,
 )
-from dpvb.rows.sequences import SequenceRows
+from dpvb.rows import SequenceRows
 
 # Most symbols of a chain of each order: a block has V^(order + 1) entries.
 _MOST_SYMBOLS = {1: 1000, 2: 40}
@@ -111,7 +114,7 @@ class MarkovChainModel(Model[Chain, SequenceRows]):
     clip: float | None = 1.5
     max_length: int = 20
     prior_weight: float = 10.0
-    estimate: str = "posterior"
+    estimate: PosteriorOrMode = "posterior"
 
     def __post_init__(self) -> None:
         check_integer("order", self.order, low=1, high=2)
@@ -305,3 +308,52 @@ def _covariance(people: DrawnPeople, law: Floats, x_nm: Floats, y_nm: Floats) ->
     both, x_row, y_row = (people.summed(one_nm, law.size).reshape(law.shape) for one_nm in added)
     product = both - law * (x_row + y_row) + law**2 * x_row.sum(axis=-1, keepdims=True)
     return np.asarray(np.maximum(product, 0.0) / len(people.place_nm))
+
+
+# Benchmark `forecasts` shows what these do. Windows of a typical person, over those of the longest sequence; share of a
+# typical symbol, over that of even ones; how much harder states are to tell than symbols are.
+_USUAL, _SHARE, _HIDDEN = 0.2, 0.7, 0.5
+
+
+def expected_weight(n: float, longest: int, width: int, k: int, power: float, bound: float) -> float:
+    """Expected weight of all windows of n persons.
+
+    Args:
+        n: number of persons.
+        longest: windows of the longest sequence that counts.
+        width, k: number of symbols, and how many a window has.
+        power, bound: how much persons with many windows weigh, and the bound on what one adds.
+    """
+    m = max(_USUAL * longest, 1.0)
+    length = m ** (power - 1) * math.sqrt(m + m * m / float(width) ** k)
+    return float(n * m**power * min(1.0, bound / length))
+
+
+def expected_deviation(
+    symbols: int, order: int, weight: float, n: float, power: float, prior: float, noise: float
+) -> float:
+    """Standard deviation of a transition probability where all symbols are as likely.
+
+    Args:
+        symbols, order: of a chain.
+        weight: of all windows.
+        n: number of persons.
+        power, prior: as in `MarkovChainModel`.
+        noise: std of a window's weight.
+    """
+    law = np.full((1, symbols), 1 / symbols)
+    each = window_weight(weight, n, power)
+    return float(deviations(law, _SHARE * law * weight / symbols**order, prior, each, noise)[0, 0])
+
+
+def expected_hidden_deviation(
+    states: int, symbols: int, length: int, weight: float, n: float, power: float, noise: float
+) -> float:
+    """The same of states behind symbols, each of which stands for its part of them.
+
+    Args:
+        states, symbols, length: K, V, and symbols of a window.
+        weight, n, power, noise: as in `expected_deviation`.
+    """
+    cells = symbols**length / states**2
+    return _HIDDEN * expected_deviation(states, 1, weight, n, power, 0.0, noise * math.sqrt(cells))

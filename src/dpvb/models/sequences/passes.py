@@ -37,7 +37,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Grid, check_shape
 from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.models.sequences import passes_numba
-from dpvb.models.sequences.emissions import Categorical, Emissions, Shown, Values, likelihoods
+from dpvb.models.sequences.emissions import CategoricalEmissions, Emissions, Shown, Values, likelihoods
 from dpvb.models.sequences.hidden_chain import Laws, StateChain
 from dpvb.models.sequences.windows import Units, by_unit, each
 
@@ -77,7 +77,7 @@ def most_probable(chain: StateChain, bounds_s: Ints, value_t: Values) -> Ints:
 
 def distinct(emissions: Emissions, value_t: Values) -> tuple[Values, Ints]:
     """Distinct values, and the place of every position among them: of numbers, each position has its own."""
-    if isinstance(emissions, Categorical):
+    if isinstance(emissions, CategoricalEmissions):
         return np.arange(-1, len(emissions.count_vk)), np.maximum(value_t.astype(np.int64), -1) + 1
     return value_t, np.arange(len(value_t))
 

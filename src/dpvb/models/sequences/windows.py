@@ -29,13 +29,14 @@ import numpy as np
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Grid, check_shape
+from dpvb.core.model import ESTIMATES, PosteriorOrMode
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import check_choice, check_integer, check_number
-from dpvb.kernels import windows as kernel
 from dpvb.models import empirical_bayes
-from dpvb.models.sequences.emissions import Categorical, Values, likelihoods
+from dpvb.models.sequences import passes_numba as kernel
+from dpvb.models.sequences.emissions import CategoricalEmissions, Values, likelihoods
 from dpvb.models.sequences.hidden_chain import HiddenChain, StateChain, Sums
-from dpvb.rows.sequences import SequenceRows
+from dpvb.rows import SequenceRows
 
 #: The order of the sequences by unit, and the first of each unit, (units + 1,).
 Units = tuple[Ints, Ints]
@@ -154,8 +155,6 @@ def denoised_triples(x_vvv: Floats, sd: float) -> tuple[Floats, Floats]:
 
 def denoised(mean: Floats, x: Floats, sd: float) -> Floats:
     """Posterior means of numbers with these prior means, rows alike; without noise the numbers themselves."""
-    if sd <= 0.0:
-        return np.maximum(x, 0.0)
     rows = x.reshape(-1, x.shape[-1])
     mean_vk = np.maximum(mean, _LEAST_MEAN * sd).reshape(rows.shape)
     return empirical_bayes.around(rows, np.full(len(rows), sd), mean_vk, free=True).reshape(x.shape)
@@ -165,7 +164,7 @@ class Weighed(Protocol):
     """A model of windows; every field is public."""
 
     @property
-    def estimate(self) -> str:
+    def estimate(self) -> PosteriorOrMode:
         """How q is found: "posterior", or "mode"."""
 
     @property
@@ -191,7 +190,7 @@ def check_windows(own: Weighed, least: int) -> None:
     Raises:
         ParameterError: for a field outside its range.
     """
-    check_choice("estimate", own.estimate, ("posterior", "mode"))
+    check_choice("estimate", own.estimate, ESTIMATES)
     check_number("power", own.power, low=0.5, high=1)
     if own.clip is not None:
         check_number("clip", own.clip, low=1e-3, high=1e9)
@@ -259,7 +258,7 @@ def start_from_chain(windows: Windows, tilt_kw: Floats, prior: float) -> HiddenC
     shown_vk = (
         _ON_SYMBOL * (np.arange(len(seen_v))[:, None] == symbol_k) + (1 - _ON_SYMBOL) * (seen_v / seen_v.sum())[:, None]
     )
-    emissions = Categorical(prior + shown_vk * number_k, prior)
+    emissions = CategoricalEmissions(prior + shown_vk * number_k, prior)
     return HiddenChain(prior + start_k, prior + number_k, prior + step_kk, emissions, prior)
 
 

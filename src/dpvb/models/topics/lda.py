@@ -24,8 +24,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +44,10 @@ from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics import prior
 from dpvb.models.topics.kernel import Factored
 from dpvb.models.topics.prior import TopicPrior
-from dpvb.rows.documents import CountRows
+from dpvb.rows import CountRows
 
+LengthRule = Literal["truncate", "rescale", "resample"]
+LENGTH_RULES: Final[tuple[LengthRule, ...]] = get_args(LengthRule)
 _RANGES = {
     "clip": (1e-9, 1.0),
     "document_length": (1.0, 1e9),
@@ -95,7 +96,6 @@ class LDAModel(Model["Topics", CountRows]):
         mass: tokens that one unit of the statistic stands for in λ = η + mass · statistic.
         doc_topic_prior: α, a scalar; None: 1/K at first, then half of it as the released sizes of the topics. Σα is 1.
         topic_word_prior: η, a scalar.
-        read: how topics are read from the noisy linear estimate; see `empirical_bayes`.
         tol, max_iter: local iterations of the E-step stop at mean |Δγ| < tol, or after max_iter. Keep max_iter small:
             documents that fully converge on early, bad topics reinforce them.
         fixed_work: True makes every document run exactly max_iter local iterations.
@@ -114,14 +114,13 @@ class LDAModel(Model["Topics", CountRows]):
     n_terms: int
     clip: float = 0.067
     document_length: float = 500.0
-    length_rule: Literal["rescale", "resample", "truncate"] = "truncate"
+    length_rule: LengthRule = "truncate"
     count_power: float = 0.5
     background: bool = True
     word_power: float = 0.25
     mass: float = 10.0
     doc_topic_prior: float | None = None
     topic_word_prior: float = 0.02
-    read: Literal["project", "rank_one", "estimated_prior"] = "estimated_prior"
     tol: float = 1e-3
     max_iter: int = 15
     fixed_work: bool = False
@@ -139,7 +138,6 @@ class LDAModel(Model["Topics", CountRows]):
         for name, (low, high) in _RANGES.items():
             check_number(name, self.alpha if name == "doc_topic_prior" else getattr(self, name), low=low, high=high)
         check_choice("length_rule", self.length_rule, LENGTH_RULES)
-        check_choice("read", self.read, tuple(empirical_bayes.READS))
         if self.word_power > 0 and not self.background:
             raise ParameterError("word_power needs the word totals: set background=True, or word_power=0.")
 
@@ -224,13 +222,11 @@ class LDAModel(Model["Topics", CountRows]):
         """λ = η + mass · the statistic, read from its noisy estimate; α by its released sizes."""
         noise_std, num_units = s.noise_std("counts"), 0.0 if s.counts is None else s.counts.counted
         x_vk, sd_v = s.read("counts") / q.word_weight_v[:, None], noise_std / q.word_weight_v
-        read = empirical_bayes.READS[self.read if noise_std > 0 else "project"]
-        if read is empirical_bayes.estimated_prior:
-            # Of J releases that are averaged so far t were made; what is read at the end decides for all.
-            share = 1.0 if s.receipt is None else min((s.receipt.step + (not self.background)) / self.num_steps, 1.0)
-            free = self.signal(num_units, noise_std * math.sqrt(share)) >= self.detectable
-            read = partial(empirical_bayes.estimated_prior, free=free)
-        lambda_vk = self.topic_word_prior + self.mass * read(x_vk, sd_v, q.background_v)
+        # Of J releases t are averaged so far. The noise at the end of the plan decides for all steps.
+        share = 1.0 if s.receipt is None else min((s.receipt.step + (not self.background)) / self.num_steps, 1.0)
+        free = self.signal(num_units, noise_std * math.sqrt(share)) >= self.detectable
+        s_vk = empirical_bayes.estimated_prior(x_vk, sd_v, q.background_v, free=free)
+        lambda_vk = self.topic_word_prior + self.mass * s_vk
         new = self.topics(lambda_vk, q.background_v, q.word_weight_v, self._next_alpha(x_vk.sum(axis=0)))
         return replace(new, sum_vk=x_vk, sum_std_v=sd_v)
 
@@ -252,7 +248,7 @@ class LDAModel(Model["Topics", CountRows]):
         x_vk = np.add.reduce([part_vk for part_vk, _ in parts])
         sd_v = np.full(self.n_terms, math.hypot(*(std for _, std in parts)))
         size_k = prior.sizes(t_vk, x_vk, sd_v)
-        s_vk = empirical_bayes.around(x_vk, sd_v, size_k * t_vk) if sd_v[0] > 0 else np.maximum(x_vk, 0.0)
+        s_vk = empirical_bayes.around(x_vk, sd_v, size_k * t_vk)
         new = self.topics(_LEAST_ETA + self.mass * s_vk, b_v, None, self._next_alpha(size_k))
         return replace(new, sum_vk=x_vk, sum_std_v=sd_v)
 
@@ -350,9 +346,6 @@ class Topics:
 
 
 # Documents as bags of words, and how each is brought to a common length from its own words alone.
-
-
-LENGTH_RULES = ("truncate", "rescale", "resample")
 
 
 def to_length(batch: CountRows, length: float, rule: str) -> Floats:

@@ -84,9 +84,7 @@ class TopicPrior:
 
 def words(mean_v: Floats, words_v: Floats, std: float) -> Floats:
     """B (V,), positive, sums to 1: word totals, read around positive prior means."""
-    b_v = words_v
-    if std > 0:
-        b_v = empirical_bayes.around(words_v[:, None], np.full(len(words_v), std), mean_v[:, None])[:, 0]
+    b_v = empirical_bayes.around(words_v[:, None], np.full(len(words_v), std), mean_v[:, None])[:, 0]
     b_v = np.maximum(b_v, _LEAST_WORD * mean_v)
     return np.asarray(b_v / b_v.sum())
 

@@ -1,1 +1,0 @@
-"""Releases that choose: a model among several, a range."""
