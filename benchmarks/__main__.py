@@ -1,6 +1,7 @@
 """Run benchmarks and write what they print to RESULTS.md: `python -m benchmarks [name ...]`.
 
 Each benchmark is a module that prints Markdown. Its section in RESULTS.md is replaced, the others stay.
+`python -m benchmarks ablate FAMILY` runs the benchmark `ablate_FAMILY`.
 """
 
 import datetime
@@ -71,6 +72,7 @@ NAMES = [
     "topics",
     "coverage_counts",
     "coverage_beside",
+    "ablate_regression",
     "wikipedia",
     "federated_topics",
     "mnist",
@@ -83,6 +85,8 @@ PLAIN = {
     "fuzz": ("Hostile files", [".venv-fuzz/bin/python", "-m", "benchmarks.fuzz", "10", "-law"]),
     "fuzz_readers": ("The law of readers", [".venv-fuzz/bin/python", "-m", "benchmarks.fuzz", "60", "law"]),
 }
+#: Those whose module takes arguments.
+ARGUMENTS = {"ablate_regression": ["benchmarks.ablate", "regression"]}
 PACKAGES = ["numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "cryptography"]
 
 
@@ -99,11 +103,13 @@ def machine() -> str:
 
 def main() -> None:
     chosen = sys.argv[1:] or NAMES
+    if chosen[0] == "ablate":
+        chosen = [f"ablate_{family}" for family in chosen[1:]]
     unknown = set(chosen) - set(NAMES)
     if unknown:
         sys.exit(f"unknown benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     for name in chosen:
-        title, command = PLAIN.get(name, ("", [sys.executable, "-m", f"benchmarks.{name}"]))
+        title, command = PLAIN.get(name, ("", [sys.executable, "-m", *ARGUMENTS.get(name, [f"benchmarks.{name}"])]))
         run = subprocess.run(command, cwd=FOLDER.parent, stdout=subprocess.PIPE, text=True, check=False)
         if run.returncode:
             sys.exit(f"benchmark {name} failed; RESULTS.md keeps its earlier section")

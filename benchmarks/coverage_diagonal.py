@@ -11,7 +11,7 @@ from dpvb.core.model import updated
 from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
 from dpvb.models.regression.diagonal import FirstOrderDiagonal
-from dpvb.models.regression.tuned import TRIM
+from dpvb.models.regression.tuned import RARE_STD
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 NUM_ROWS, NUM_COLUMNS, CONSTANT = 20_000, 200, 0.4
@@ -58,7 +58,7 @@ def sums(q, x, y, norm, bound, blocks):
     psi = x @ q.descent.point_d
     residual = (y - expit(psi)) / np.maximum(norm, 1.0)
     trace = 4 * expit(psi) * expit(-psi) * np.minimum(norm, 1.0)
-    variance = [trace @ np.minimum(norm, TRIM) / TRIM, trace @ np.minimum(norm, 1.0)]
+    variance = [trace @ np.minimum(norm, RARE_STD) / RARE_STD, trace @ np.minimum(norm, 1.0)]
     return {"score": residual @ x / q.scale_d, "variance": np.array(variance)}
 
 

@@ -186,7 +186,6 @@ CASES = [
     *by_phase(
         "first_order",
         kinds.regression("LogisticRegression", "first_order"),
-        # The diagonal that long rows add is at its bound for rows along one axis alone.
         {"first": 0.9999, "step": 0.98, "last": 0.89},
     ),
     *by_phase(

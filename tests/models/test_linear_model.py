@@ -210,14 +210,14 @@ def test_the_histogram_knows_sizes_beyond_its_thresholds() -> None:
     counts_k = one_hot(r_n).sum(axis=0)
     assert counts_k.sum() == 20_000
     noisy = Residuals.start().joined(counts_k + 20 * rng.standard_normal(len(counts_k)), 400.0)
-    sizes = noisy.read(20_000.0)
+    sizes = noisy.read(20_000.0, tuned.SEEN_STD)
     assert sizes is not None
     assert sizes.typical() == pytest.approx(0.1, rel=0.1)
     assert sizes.clipped(2.0) == pytest.approx(np.mean(r_n**2), rel=0.15)
     assert sizes.within(0.5) == pytest.approx(0.99, abs=0.005)
     # Dear noise clips near the typical residual, cheap noise beyond the outliers.
     assert 0.1 < sizes.best_clip(0.1) < 0.3 < 1.0 < sizes.best_clip(1e-7)
-    assert Residuals.start().joined(20 * rng.standard_normal(17), 400.0).read(20_000.0) is None
+    assert Residuals.start().joined(20 * rng.standard_normal(17), 400.0).read(20_000.0, tuned.SEEN_STD) is None
 
 
 def test_the_reach_of_sigma_is_not_read_from_a_chance_count() -> None:
@@ -232,7 +232,7 @@ def test_the_reach_of_sigma_is_not_read_from_a_chance_count() -> None:
     for _ in range(20_000):
         noisy = Residuals(counts_k + sd * rng.standard_normal(len(counts_k)), sd**2)
         far += noisy.read(number, tuned.CERTAIN_BIN).largest() > 0.8
-        chance += noisy.read(number).largest() > 0.8
+        chance += noisy.read(number, 2.0).largest() > 0.8
     assert far < 4 < chance
 
 
@@ -369,7 +369,7 @@ def test_the_budget_is_split_as_declared() -> None:
     cost = np.array([release.mechanism.noise_multiplier**-2 for release in plan.releases])
     cost /= cost.sum()
     steps = 1 - tuned.LINEAR_CURVATURE - tuned.LINEAR_LAST
-    later = (1 - tuned.FIRST_SCORE) * np.arange(2, 6) / 14
-    known = [tuned.LINEAR_CURVATURE, *(steps * np.append(tuned.FIRST_SCORE, later)), tuned.LINEAR_LAST]
+    later = (1 - tuned.SUM_BUDGET) * np.arange(2, 6) / 14
+    known = [tuned.LINEAR_CURVATURE, *(steps * np.append(tuned.SUM_BUDGET, later)), tuned.LINEAR_LAST]
     np.testing.assert_allclose(cost, known)
     assert len(Linear(4, num_steps=1).schedule.noise) == 1

@@ -22,7 +22,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.models.regression import ridge
 from dpvb.models.regression.diagonal import FirstOrderDiagonal, numbers_first
 from dpvb.models.regression.first_order import FirstOrder, FirstOrderState
-from dpvb.models.regression.moments import read_at_mean, read_long, read_moments, tilted
+from dpvb.models.regression.moments import read_at_mean
 from dpvb.models.regression.scaling import Declared, Scaling, mapped
 from dpvb.rows import DesignRows, SparseDesignRows
 
@@ -131,33 +131,6 @@ def test_the_diagonal_of_a_curvature_is_the_guess_where_noise_hides_it_and_else_
     assert (read(0 * truth_ee, 0.9, 20.0) < 10.0).all()
 
 
-def test_a_guessed_curvature_is_that_of_normal_rows() -> None:
-    """Against the mean over 400,000 rows, of which an entry errs by 0.5 % of the largest."""
-    rng, number = np.random.default_rng(12), 400_000
-    x_nd = np.hstack([np.full((number, 1), 0.4), 0.2 * rng.standard_normal((number, 3)) + np.array([0.1, 0.0, -0.1])])
-    moments = read_moments(x_nd.T @ x_nd, 0.0, 0.4, inner=False)
-    weights_d = np.array([-7.0, 6.0, -3.0, 2.0])
-    p_n = expit(x_nd @ weights_d)
-    truth_dd = (x_nd.T * p_n * (1 - p_n)) @ x_nd
-    truth_ee = moments.basis_de.T @ truth_dd @ moments.basis_de
-    flat_e = moments.eigenvalue_e * np.trace(truth_dd) / np.trace(x_nd.T @ x_nd)
-    tilted_ee = tilted(moments, flat_e, moments.basis_de.T @ weights_d)
-    assert np.abs(np.diag(flat_e) - truth_ee).max() > 0.2 * truth_ee.max()
-    np.testing.assert_allclose(tilted_ee, truth_ee, atol=0.02 * truth_ee.max())
-
-
-def test_what_long_rows_add_is_read_where_it_stands_out_of_the_noise() -> None:
-    """One direction of forty holds it: the others are read as nearly nothing, and without noise all is as it is."""
-    curvature_e, added_e = np.full(40, 100.0), np.append(120.0, np.zeros(39))
-    np.testing.assert_allclose(read_long(added_e, 0.0, curvature_e)[0], 1.0 + added_e / 100.0)
-    steep_e, doubt_e = read_long(added_e + 5.0 * np.random.default_rng(13).standard_normal(40), 5.0, curvature_e)
-    assert 1.9 < steep_e[0] < 2.4
-    assert (steep_e[1:] < 1.1).all()
-    assert (steep_e >= 1).all()
-    assert (doubt_e > 0).all()
-    assert (doubt_e < 26.0).all()
-
-
 def test_the_error_of_a_curvature_is_nothing_without_noise_and_grows_with_it() -> None:
     truth_ee, guess_ee, hidden_e = np.diag(np.linspace(20, 60, 8)), 40.0 * np.eye(8), np.full(8, 0.1)
     errors = [read_at_mean(truth_ee, guess_ee, hidden_e, sd)[1] for sd in (0.0, 0.1, 1.0, 10.0)]
@@ -169,7 +142,7 @@ def test_the_error_of_a_curvature_is_nothing_without_noise_and_grows_with_it() -
 
 def test_an_error_of_the_curvature_widens_the_posterior_by_what_it_adds_to_the_score() -> None:
     """One dimension, by the fixed point written out: V = v + E((z - z_0)² + Var z) + D(z - z_0)²."""
-    score = ridge.NoisyScore(np.array([3.0]), np.array([0.5]), np.array([[2.0]]), np.ones(1), 0.7)
+    score = ridge.NoisyScore(np.array([3.0]), np.array([0.5]), np.array([[2.0]]), 1.0, 0.7)
     prior = ridge.WeightPrior(np.array([[4.0]]), np.zeros((1, 1)), (1.0,))
     mean_e, variance_ee = ridge.posterior(ridge.honest(score, prior, np.array([[0.3]]), np.array([0.2])), prior)
     noise = 0.7 + 0.3 * float(variance_ee[0, 0]) + 0.5 * float(mean_e[0] - 0.5) ** 2
@@ -186,32 +159,38 @@ def test_the_prior_of_the_mean_log_odds_is_apart_from_the_columns() -> None:
     np.testing.assert_allclose(new_dd @ prior.covariance(1.0) @ new_dd.T, np.diag([9.0, 4.0, 9.0]), atol=1e-9)
 
 
-def test_scales_that_make_room_leave_the_path_where_it_converges() -> None:
-    """20,000 rows at ε = 30: room is made, and the mean is the noise-free one within 6 of its stds."""
-    table = coverage_ranges.simulated(7, 20_000, 6)
-    model = coverage_ranges.model_of(table)
-    found = []
-    for epsilon in (30.0, math.inf):
-        q = fitted(model, table.u_nd / table.row_norm, table.y_n, epsilon)
-        found.append(model.table(q))  # type: ignore[arg-type]
-        if epsilon < math.inf:
-            assert q.moments.room > 1.2
-    apart_d = np.abs(found[0].mean_d - found[1].mean_d) / np.sqrt(np.diag(found[1].covariance))
-    assert apart_d.max() < 1.0
+def test_without_noise_and_without_an_intercept_rows_are_counted_as_they_are() -> None:
+    """Second moments and their number of rows are those of the rows, and the fit is the posterior's mode."""
+    rng = np.random.default_rng(11)
+    x_nd = np.stack([rng.uniform(0.1, 0.4, 3_000), rng.uniform(0.0, 0.4, 3_000)], axis=1)
+    y_n = (rng.random(3_000) < expit(x_nd @ (-9.0, 4.0))).astype(float)
+    declared = Declared(np.zeros(2), np.array([0.4, 0.4]), np.ones(2))
+    model = FirstOrder(2, declared=declared, num_steps=40)
+    q = fitted(model, x_nd, y_n, math.inf)
+    assert q.moments.number == pytest.approx(3_000, rel=1e-4)
+    hat_nd = x_nd * q.scaling.factor_d
+    np.testing.assert_allclose(q.moments.matrix_dd, hat_nd.T @ hat_nd, rtol=1e-4)
+    p_n = expit(x_nd @ model.table(q).mean_d)
+    hessian_dd = (x_nd.T * p_n * (1 - p_n)) @ x_nd
+    step_d = np.linalg.solve(hessian_dd, x_nd.T @ (y_n - p_n))
+    assert (np.abs(step_d) < 0.5 * np.sqrt(np.linalg.inv(hessian_dd).diagonal())).all()
 
 
 def test_a_column_that_noise_hides_has_the_interval_of_the_prior_and_says_so() -> None:
-    rng = np.random.default_rng(8)
+    """Nine fits, seeds 0 to 8: in one of about thirty, noise makes a hidden column look certain."""
+    rng, reads = np.random.default_rng(8), []
     x_nd = np.full((300, 4), 0.1)
     x_nd[:, 0] += 1e-4 * rng.standard_normal(300)
     model = FirstOrder(5, intercept=COLUMN, declared=DECLARED)
-    read = model.table(fitted(model, x_nd, (rng.random(300) < 0.5).astype(float), 0.5))
-    assert read.unseen_d.tolist() == [0, 1, 1, 0, 1]
-    assert (read.covariance.diagonal()[[1, 2, 4]] > 0.25 * read.prior.diagonal()[[1, 2, 4]]).all()
-    # One std of the column, 0.002 of its range at least, moves the log odds by 1.
-    np.testing.assert_allclose(
-        np.sqrt(read.prior.diagonal()[[1, 2, 4]]), 1 / (0.002 * np.array([0.4, 1.0, 0.2])), rtol=0.02
-    )
+    y_n = (rng.random(300) < 0.5).astype(float)
+    for seed in range(9):
+        read = model.table(fitted(model, x_nd, y_n, 0.5, seed))
+        reads.append((read.unseen_d, read.prior.diagonal(), (read.covariance / read.prior).diagonal()))
+    unseen_d, prior_d, share_d = np.median(reads, axis=0)
+    assert unseen_d.tolist() == [0, 1, 1, 0, 1]
+    assert (share_d > 0.5)[[1, 2, 4]].all()
+    # One std of a hidden column, 0.002 of its range at least, moves the log odds by 1.
+    np.testing.assert_allclose(np.sqrt(prior_d[[1, 2, 4]]) * 0.002 * np.array([0.4, 1.0, 0.2]), 1.0, rtol=0.02)
 
 
 def test_declarations_are_checked() -> None:

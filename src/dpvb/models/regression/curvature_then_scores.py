@@ -14,7 +14,7 @@ w                    weight_n = min(1, 1/‖x̃‖): bounds the score; its expec
 m_0                  start_e; drift_e is the direction in which it is uncertain
 u_t; ū, Ḡ            point_e; mean.point_d, mean.score_d: averages of points and of scores at them
 v                    mean.noise: variance of the averaged score, equal in all coordinates x̃
-B, A                 curvature_ee, and steep_e · curvature_ee; table_ee is B as it is read for intervals
+B, A                 curvature_ee, and steep · curvature_ee; table_ee is B as it is read for intervals
 ===================  =============================================================================
 
 The averaged scores give a Newton step at the end, which is read twice: as a posterior for predictions, and as one for
@@ -48,7 +48,7 @@ from dpvb.core.forms import Gram, MeasuredRows
 from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Nonnegatives, Positives, Symmetric
+from dpvb.guards.domains import Nonnegatives, Positive, Symmetric
 from dpvb.models.regression import ridge, tuned
 from dpvb.models.regression.descent import Average
 from dpvb.models.regression.likelihood import times
@@ -70,7 +70,7 @@ class ScoreState(ABC):
         curvature_ee: variance of the averaged score between samples, in coordinates x̃, read for predictions.
         table_ee, error_ee: the same, read for intervals, and the mean square errors of its entries.
         doubt_e: mean square errors of minus the derivative of the averaged score, in each direction.
-        steep_e: by which factor the averaged score falls faster than `curvature_ee` says, for each direction.
+        steep: minus the derivative of the averaged score, over `curvature_ee`.
         step: number of steps.
     """
 
@@ -84,29 +84,16 @@ class ScoreState(ABC):
     table_ee: Symmetric
     error_ee: Nonnegatives
     doubt_e: Nonnegatives
-    steep_e: Positives
     _: KW_ONLY
+    steep: Positive = 1.0
     step: int = 0
 
     @classmethod
     def start(cls, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats, **more: Any) -> Self:
         """The prior, before any score."""
-        mean, one_e = Average(start_e, np.zeros(len(start_e))), np.ones(len(start_e))
-        little_ee = 1e-9 * np.eye(len(start_e))
-        return cls(
-            scaling,
-            moments,
-            start_e,
-            drift_e,
-            start_e,
-            mean,
-            little_ee,
-            little_ee,
-            0 * little_ee,
-            0 * start_e,
-            one_e,
-            **more,
-        )
+        mean, little_ee = Average(start_e, np.zeros(len(start_e))), 1e-9 * np.eye(len(start_e))
+        curvatures = (little_ee, little_ee, 0 * little_ee, 0 * start_e)
+        return cls(scaling, moments, start_e, drift_e, start_e, mean, *curvatures, **more)
 
 
 @dataclass(frozen=True)
@@ -128,17 +115,15 @@ class Readings:
     size: float = 1.0
     offset: float | None = None
 
-    def prior(
-        self, width_d: Floats, taus: tuple[float, ...], intercept_std: float = tuned.INTERCEPT_STD
-    ) -> ridge.WeightPrior:
+    def prior(self, width_d: Floats, taus: tuple[float, ...]) -> ridge.WeightPrior:
         """The prior of m - m_0 in the eigenbasis.
 
         Args:
             width_d: standard deviation of each weight of x̂ at τ = 1, in units of `size`.
             taus: values of τ.
-            intercept_std: standard deviation of the mean of ψ over rows, in units of `size`.
         """
-        columns = (self.declared, self.size * width_d, taus, self.intercept, self.alpha, intercept_std * self.size)
+        intercept_std = tuned.INTERCEPT_STD * self.size
+        columns = (self.declared, self.size * width_d, taus, self.intercept, self.alpha, intercept_std)
         return ridge.of_columns(self.q.scaling, self.q.moments, self.q.drift_e, *columns)
 
     @cached_property
@@ -151,22 +136,37 @@ class Readings:
         """Likelihood of m - m_0 in the eigenbasis by an earlier fit or a study, as read for predictions; or none."""
         return [one.turned(self.back_de, self.back_de @ self.q.start_e) for one in self.earlier[:1]]
 
-    def led(self, information_e: Floats, steep_e: Floats, prior: ridge.WeightPrior) -> Floats:
-        """Where all scores so far lead under a prior, (e,).
+    def along_path(self, information_e: Floats, noise_e: Floats) -> tuple[Floats, Floats]:
+        """Precision of m - m_0, (e, e), and gradient of its log density at the point u, (e,), earlier fits included.
+
+        τ is the one of highest density, given the Newton point of the averages: equation 9.
 
         Args:
-            information_e: variance of the averaged score between samples.
-            steep_e: minus its derivative, over that.
-            prior: of m - m_0.
+            information_e: minus the derivative of the averaged score, without the prior.
+            noise_e: variance of the privacy noise of the averaged score.
+        """
+        q, prior = self.q, self.prior(self.q.scaling.width_d, ridge.grid())
+        newton_e = q.mean.point_d - q.start_e + q.mean.score_d / information_e
+        tau = ridge.best_scale(newton_e, 1.0 / information_e + noise_e / information_e**2, prior)
+        precision_ee, _ = ridge.inverse(prior.covariance(tau))
+        precision_ee += sum(one.precision for one in self.beside)
+        return precision_ee, sum(one.pull_d for one in self.beside) - precision_ee @ (q.point_e - q.start_e)
+
+    def mode(self, variance_e: Floats, steep: float) -> Floats:
+        """The posterior mean given all scores so far, averaged over τ, (e,).
+
+        Args:
+            variance_e: variance of the averaged score between samples.
+            steep: minus its derivative, over that.
         """
         mean, noise_e = self.q.mean, self.q.mean.noise * self.q.moments.scale_e**2
-        way_e, variance_ee = mean.point_d - self.q.start_e, np.diag(information_e)
-        score = ridge.NoisyScore(mean.score_d, way_e, variance_ee, steep_e, noise_e, self.beside)
-        return self.q.start_e + ridge.posterior(score, prior)[0]
+        way_e = mean.point_d - self.q.start_e
+        score = ridge.NoisyScore(mean.score_d, way_e, np.diag(variance_e), steep, noise_e, self.beside)
+        return self.q.start_e + ridge.posterior(score, self.prior(self.q.scaling.width_d, ridge.grid()))[0]
 
     def predictions(self) -> WeightPosterior:
         """Posterior of the weights for predictions: τ is estimated and averaged over."""
-        prior = self.prior(self.q.scaling.width_d, ridge.TAUS).turned(np.diag(self.q.moments.scale_e))
+        prior = self.prior(self.q.scaling.width_d, ridge.grid()).turned(np.diag(self.q.moments.scale_e))
         return self._posterior(self._score(self.q.curvature_ee, self.earlier[:1]), prior)
 
     def table(self) -> WeightPosterior:
@@ -205,7 +205,7 @@ class Readings:
         mean, scale_e, start_e = self.q.mean, self.q.moments.scale_e, self.q.start_e
         beside = [one.turned(self.back_de / scale_e, self.back_de @ start_e) for one in earlier]
         offset_e = scale_e * (mean.point_d - start_e)
-        return ridge.NoisyScore(mean.score_d / scale_e, offset_e, curvature_ee, self.q.steep_e, mean.noise, beside)
+        return ridge.NoisyScore(mean.score_d / scale_e, offset_e, curvature_ee, self.q.steep, mean.noise, beside)
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         """The prior; no randomness."""
         zero_d, one_d = np.zeros(self.n_features), np.ones(self.n_features)
         constant_d = np.eye(1, len(one_d))[0] / self.intercept if self.intercept > 0 else zero_d
-        moments = RowMoments(np.eye(self.n_features), one_d, one_d, one_d, constant_d, 1.0, 1.0)
+        moments = RowMoments(np.eye(self.n_features), one_d, one_d, one_d, constant_d, 1.0)
         return self._start(Scaling.start(self.columns), moments, zero_d, zero_d)
 
     @times
@@ -305,12 +305,14 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
     def _coordinates(self, s: Estimate, q: Any) -> tuple[Scaling, RowMoments]:
         """The map to rows x̂ and their second moments, from the release of the curvature."""
         sd, room, scaling = s.noise_std("curvature"), q.scaling.room, q.scaling
-        noisy_dd = room**2 * s.read("curvature")
-        if self.intercept > 0:
-            scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
         inner = self.intercept == 0
+        # Rows had been divided by the room, but not the constant that was added to them.
+        room_d = np.where(np.arange(self.n_features + inner) < inner, 1.0, room)
+        noisy_dd = room_d[:, None] * s.read("curvature") * room_d
+        if not inner:
+            scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
         moments = read_moments(noisy_dd, sd, self._constant, inner=inner, reading=type(self).reading, room=room)
-        moments = moments.roomier(self._room(s, q, moments) if sd > 0 else room)
+        moments = moments.shortened(room)
         if self.intercept > 0 and sd > 0:
             scaling = scaling.certain(self.columns, noisy_dd, moments.matrix_dd, sd, self.intercept)
         return scaling, moments
@@ -326,7 +328,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         noisy_ee, sd = steepest * s.read("curvature_at_mean"), steepest * s.noise_std("curvature_at_mean")
         curvature_ee = read_positive(noisy_ee, guess_ee, sd, min(tuned.LAST_FLOOR * np.diag(guess_ee).min(), sd))
         hidden_e = s.noise_std("curvature") / q.moments.eigenvalue_e
-        hidden_e = np.clip(hidden_e, tuned.LEAST_HIDDEN, tuned.MOST_HIDDEN)
+        hidden_e = np.minimum(hidden_e, 1.0)
         table_ee, error_ee, doubt_e = read_at_mean(noisy_ee, guess_ee, hidden_e, sd)
         if self.intercept > 0:
             turn_ee = q.moments.shrinking(q.scaling.part_d, self.intercept)
@@ -356,10 +358,6 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
     @abstractmethod
     def _at_end(self, q: Any, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
         """What rows add to the last release."""
-
-    @abstractmethod
-    def _room(self, s: Estimate, q: Any, moments: RowMoments) -> float:
-        """By how much the scales of coordinates grow, so that fewer rows are too long."""
 
     @abstractmethod
     def _with_curvature(self, s: Estimate, q: Any) -> Any:

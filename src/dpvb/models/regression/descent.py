@@ -3,8 +3,7 @@
 If the curvature is never released, or clipped rows hide a part of it, the majoriser may be too small: then the point
 swings across the optimum, farther at each step. But two scores G, G' at points u, u' tell the curvature between them,
 (u' - u)ᵀ(G - G'), up to noise of known size. `Descent` goes back to the point of the smallest gradient if that exceeds
-what momentum can bear, and its majoriser grows. `StepGuard` and `Steepness` let the majoriser grow where gradients grow
-or where scores show more curvature. So the descent of the shipped regressions is safe on any data.
+what momentum can bear, and its majoriser grows.
 
 *Curvature once, then scores, for a model of one's own* (`FixedCurvature`, which is `dpvb.FixedCurvature`):
 
@@ -32,13 +31,13 @@ from scipy.special import ndtri
 
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import UNSEEN, Nonnegative, Nonnegatives, Positive, Positives, Symmetric
+from dpvb.guards.domains import UNSEEN, Nonnegative, Nonnegatives, Positive, Symmetric
 from dpvb.models.regression import tuned
 from dpvb.models.regression.moments import TINY, edge, read_positive
 
 # Steps with momentum β are stable if the curvature is at most this many times the majoriser, (2 + 2β) / (1 + 2β).
-_BEARABLE = (2 + 2 * tuned.DESCENT_MOMENTUM) / (1 + 2 * tuned.DESCENT_MOMENTUM)
-# Relative error of a difference of scores by rounding, generously.
+_BEARABLE = (2 + 2 * tuned.MOMENTUM) / (1 + 2 * tuned.MOMENTUM)
+# convention: relative error of a difference of scores by rounding, generously.
 _ROUNDING = 1e-7
 
 
@@ -115,15 +114,15 @@ class Descent:
             # At the optimum two points differ by rounding only: allow for it, so that it is not taken for curvature.
             noise += _ROUNDING * float(np.linalg.norm(moved_d) * np.linalg.norm(score_d))
             allowed = majoriser.quadratic(moved_d, self.safety)
-            if curvature > _BEARABLE * allowed + tuned.CURVATURE_STD * noise:
-                growth = tuned.CURVATURE_MARGIN * curvature / max(allowed, 1e-3 * curvature)
-                safety = self.safety * max(tuned.SAFETY_GROWTH, growth)
+            if curvature > _BEARABLE * allowed + tuned.SEEN_STD * noise:
+                growth = 2.0 * curvature / max(allowed, 1e-3 * curvature)
+                safety = self.safety * max(2.0, growth)
                 return replace(Descent.start(self.best_d, safety), least=self.least)
         gradient_norm2 = float(np.sum(gradient_d**2 / np.where(variance_d > 0, variance_d, 1.0)))
         smaller = gradient_norm2 < self.least
         best_d, least = (self.point_d, gradient_norm2) if smaller else (self.best_d, self.least)
         k = self.num_steps + 1
-        momentum = min(k / (k + 3), tuned.DESCENT_MOMENTUM)
+        momentum = min(k / (k + 3), tuned.MOMENTUM)
         last_d = self.point_d + majoriser.solve(gradient_d, self.safety)
         point_d = last_d + momentum * (last_d - self.last_d)
         noise_curvature = (1 + momentum) * float(variance_d @ majoriser.diagonal(self.safety))
@@ -150,125 +149,6 @@ class Average:
         part = 1.0 if noise == 0 else 1.0 / (1.0 + noise / self.noise)
         mean_point_d = self.point_d + part * (point_d - self.point_d)
         return Average(mean_point_d, self.score_d + part * (score_d - self.score_d), part * noise)
-
-
-@dataclass(frozen=True)
-class StepGuard:
-    """A guard against steps that are too long: growing gradients betray a majoriser below the curvature.
-
-    Attributes:
-        safety: factor of the majoriser; it is doubled when gradients grow.
-        least: smallest mean squared gradient so far; it is doubled with the safety factor.
-    """
-
-    safety: Positive = 1.0
-    least: Nonnegative = UNSEEN
-
-    def after(self, size: float) -> StepGuard:
-        """The guard after a step from a mean squared gradient of this size."""
-        if size > tuned.GRADIENT_GROWTH * self.least:
-            return StepGuard(2.0 * self.safety, 2.0 * self.least)
-        return StepGuard(self.safety, min(self.least, size))
-
-
-@dataclass(frozen=True)
-class Steepness:
-    """Directions in which two scores show more curvature than the majoriser: rows too long to count hid it.
-
-    Attributes:
-        factor_e: factors of the majoriser.
-        point_e, score_e: the last point, and the score there.
-        noise_e: noise variance of that score.
-    """
-
-    factor_e: Positives
-    point_e: Floats
-    score_e: Floats
-    noise_e: Nonnegatives
-
-    @classmethod
-    def start(cls, point_e: Floats) -> Steepness:
-        """Before any score."""
-        return cls(np.ones(len(point_e)), point_e, 0 * point_e, np.full(len(point_e), UNSEEN))
-
-    def seen(self, point_e: Floats, score_e: Floats, noise_e: Floats, upper_e: Floats) -> Steepness:
-        """After a score, where the majoriser, these factors included, is upper_e.
-
-        Without noise every row counts in full, and nothing is hidden.
-        """
-        if not noise_e.any():
-            return self
-        moved_e, bent_e = point_e - self.point_e, self.score_e - score_e
-        measured, allowed = float(moved_e @ bent_e), float(upper_e @ moved_e**2)
-        noise = math.hypot(*(np.sqrt(np.minimum(self.noise_e + noise_e, UNSEEN)) * moved_e))  # squares may overflow
-        factor_e = self.factor_e
-        if measured > tuned.BEARABLE * allowed + tuned.CURVATURE_STD * noise:
-            beyond_e = np.maximum(moved_e * bent_e - upper_e * moved_e**2, 0.0)
-            # Where the excess is spread over many directions, the steepest one still stands for them.
-            steep_e = beyond_e >= min(tuned.STEEP_SHARE * beyond_e.sum(), beyond_e.max())
-            measured, allowed = float(steep_e @ (moved_e * bent_e)), float(steep_e @ (upper_e * moved_e**2))
-            growth = tuned.CURVATURE_MARGIN * measured / max(allowed, 1e-3 * measured)
-            factor_e = np.where(steep_e, growth, 1.0) * factor_e
-        return Steepness(factor_e, point_e, score_e, noise_e)
-
-
-@dataclass(frozen=True)
-class Ascent:
-    """Majorised steps with momentum from noisy scores, in a basis in which the majoriser is diagonal; public.
-
-    Attributes:
-        point_e: where the next score is taken.
-        last_e: the same point before momentum was added.
-        guard, steepness: guards against steps that are too long.
-        step: number of steps.
-    """
-
-    point_e: Floats
-    last_e: Floats
-    guard: StepGuard
-    steepness: Steepness
-    step: int = 0
-
-    @classmethod
-    def start(cls, point_e: Floats) -> Ascent:
-        """Before any score."""
-        return cls(point_e, point_e, StepGuard(), Steepness.start(point_e))
-
-    def guarded(self, score_e: Floats, size: float, noise_e: Floats, upper_e: Floats) -> Ascent:
-        """Return the path with its guards after a score.
-
-        Args:
-            score_e: noisy gradient of the log likelihood at point_e.
-            size: mean squared gradient of the log posterior, in coordinates of equal noise.
-            noise_e: noise variance of the score.
-            upper_e: the majoriser, without the guards' factors.
-        """
-        guard = self.guard.after(size)
-        steepness = self.steepness.seen(
-            self.point_e, score_e, noise_e, guard.safety * upper_e * self.steepness.factor_e
-        )
-        return replace(self, guard=guard, steepness=steepness, step=self.step + 1)
-
-    def moved(
-        self, before: Ascent, gradient_e: Floats, gain_e: Floats, upper_e: Floats, precision_ee: Floats
-    ) -> Ascent:
-        """Return the path after a step uphill.
-
-        Args:
-            before: the path before its guards were brought up to date.
-            gradient_e: gradient of the log posterior, its score weighted by gain_e.
-            gain_e: weight of each direction's score: 1 without noise, near 0 where the score is mostly noise.
-            upper_e: as in `guarded`.
-            precision_ee: of the prior.
-        """
-        bound_ee = precision_ee.copy()
-        bound_ee.flat[:: len(gain_e) + 1] += gain_e * (self.guard.safety * upper_e) * self.steepness.factor_e
-        last_e = self.point_e + np.linalg.solve(bound_ee, gradient_e)
-        # A majoriser that has grown just now begins without momentum.
-        grown = self.guard.safety > before.guard.safety
-        grown = grown or bool((self.steepness.factor_e > before.steepness.factor_e).any())
-        momentum = 0.0 if grown else min(self.step / (self.step + 3), tuned.LARGEST_MOMENTUM)
-        return replace(self, point_e=last_e + momentum * (last_e - self.last_e), last_e=last_e)
 
 
 @dataclass(frozen=True)
@@ -345,14 +225,14 @@ class FixedCurvature:
         spread = math.sqrt(now.noise + self.last.noise) + _ROUNDING * float(np.linalg.norm(score_d))
         path = replace(self, curvature_dd=self._corrected(now, moved_d, spread), step=step)
         uphill, after = (float(self._gradient(one) @ moved_d) for one in (self.last, now))
-        if uphill + after < -tuned.CURVATURE_STD * spread * float(np.linalg.norm(moved_d)):
+        if uphill + after < -tuned.SEEN_STD * spread * float(np.linalg.norm(moved_d)):
             # The log posterior has fallen, by the trapezoid rule: where it was highest on the way, the slope was 0.
             part = max(uphill / (uphill - after), tuned.LEAST_BACK)
             path = replace(path, point_d=self.last.point_d + part * moved_d)
         else:
             late = self.step / self.num_steps
             is_far = late < tuned.AVERAGE_ANEW and self._distance(now.point_d) > tuned.FAR_STD
-            fresh = noise_std == 0 or late < tuned.AVERAGE_START or is_far
+            fresh = noise_std == 0 or late < 2.0 * tuned.AVERAGE_START or is_far
             mean = now if fresh else self.mean.joined(now.point_d, score_d, now.noise)
             path = replace(path, last=now, mean=mean)._led()
         return replace(path, restlessness=path._restlessness()) if step == self.num_steps else path
@@ -408,7 +288,7 @@ class FixedCurvature:
         """
         bent_d, expected_d = self.last.score_d - now.score_d, self.curvature_dd @ moved_d
         beyond_d, allowed = bent_d - expected_d, float(expected_d @ moved_d)
-        if abs(float(beyond_d @ moved_d)) <= tuned.CURVATURE_STD * spread * float(np.linalg.norm(moved_d)):
+        if abs(float(beyond_d @ moved_d)) <= tuned.SEEN_STD * spread * float(np.linalg.norm(moved_d)):
             return self.curvature_dd
         # Shrunk by its noise (James & Stein 1961), and so far that curvatures fall by a part at most.
         beyond_d = beyond_d * max(1 - len(beyond_d) * spread**2 / float(beyond_d @ beyond_d), 0.0)

@@ -46,7 +46,7 @@ from dpvb.guards.errors import ParameterError
 from dpvb.models import empirical_bayes
 from dpvb.models.regression import tuned
 from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant
-from dpvb.models.regression.likelihood import Likelihood, times
+from dpvb.models.regression.likelihood import LEAST_RATE, Likelihood, times
 from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields
 from dpvb.rows import SparseDesignRows
@@ -83,7 +83,7 @@ def read_columns(
     first = int(constant > 0)
     second_d = np.full(len(noisy_d), constant**2 * number)
     if len(noisy_d) > first:
-        total = max(float(noisy_d[first:].sum()), sd * math.sqrt(len(noisy_d)), tuned.COLUMN_LEAST_TOTAL * number)
+        total = max(float(noisy_d[first:].sum()), sd * math.sqrt(len(noisy_d)), 1e-3 * number)
         second_d[first:] = bound_d[first:] * total * empirical_bayes.background(noisy_d[first:], sd)
     seen_d = noisy_d > tuned.SEEN_STD * sd
     sum_d = np.minimum(second_d / bound_d, np.sqrt(tuned.MEAN_EXPLAINS * second_d * number))
@@ -92,7 +92,7 @@ def read_columns(
     sum_d[numeric] = np.clip(number * mean_j, -limit_j, limit_j)
     steep_d = np.maximum(second_d - sum_d**2 / number, np.where(seen_d, 0.0, tuned.SEEN_STD * sd * bound_d))
     if first:
-        sum_d[0] = math.sqrt(tuned.CONSTANT_EXPLAINS) * constant * number
+        sum_d[0] = math.sqrt(1.0 - 1e-3) * constant * number
         steep_d[0], seen_d[0] = tuned.CONSTANT_STEEP * second_d[0], False
     return ColumnMoments(second_d, sum_d, steep_d, number, seen_d)
 
@@ -160,7 +160,7 @@ class DiagonalState:
     descent: Descent
     mean: Average
     width_d: Positives
-    ratios: Positives = field(default_factory=lambda: np.full((2, 1), tuned.FIRST_RATIO))
+    ratios: Positives = field(default_factory=lambda: np.ones((2, 1)))
     alpha: Positive = 1.0
     step: int = 0
     usual: Positive = 0.25
@@ -210,7 +210,7 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
     def _bound_d(self) -> Floats:
         """Bounds on the columns of x̂: what a numeric one rarely exceeds."""
         bound_d = np.array(np.broadcast_to(self.column_bound, self.n_features))
-        bound_d[self._columns.numeric_j] = min(tuned.NUMERIC_BOUND * self._columns.size(self.intercept), 1.0)
+        bound_d[self._columns.numeric_j] = min(tuned.RARE_STD * self._columns.size(self.intercept), 1.0)
         return np.asarray(bound_d[self._order])
 
     @property
@@ -218,7 +218,7 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         """Centres and spreads of numeric columns; counts and second moments; a score with two scalars at each step."""
         b, shape, early = self.likelihood.max_size, (self.n_features,), self._columns.blocks
         features = math.sqrt((1 - self.intercept) * (1 + self.intercept))
-        count, second = math.sqrt(tuned.DIAGONAL_COUNT_BUDGET), math.sqrt(tuned.DIAGONAL_SECOND_BUDGET)
+        count, second = math.sqrt(tuned.SUM_BUDGET), math.sqrt(tuned.DIAGONAL_SECOND_BUDGET)
         then: Literal["first", "third"] = "third" if early else "first"
         blocks = {
             **early,
@@ -233,7 +233,7 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
     def schedule(self) -> Schedule:
         """The plan: later scores are released more precisely, μ_t² ∝ t."""
         noise = [math.sqrt(self.num_steps / t) for t in range(1, self.num_steps + 1)]
-        return Schedule(noise, self._columns.budget(tuned.DIAGONAL_COUNT_BUDGET + tuned.DIAGONAL_SECOND_BUDGET))
+        return Schedule(noise, self._columns.budget(tuned.SUM_BUDGET + tuned.DIAGONAL_SECOND_BUDGET))
 
     def init(self, rng: np.random.Generator) -> DiagonalState:
         """The prior; no randomness."""
@@ -266,7 +266,7 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         psi_n = psi_n if batch.offset_n is None else psi_n + batch.offset_n
         residual_n = self.likelihood.residual(psi_n, batch.y_n, batch.trials_n) / np.maximum(norm_n, 1.0)
         variance_n = self.likelihood.curvature(psi_n, b_n)
-        trimmed_n = np.minimum(norm_n, tuned.TRIM) / tuned.TRIM
+        trimmed_n = np.minimum(norm_n, tuned.RARE_STD) / tuned.RARE_STD
         square_n = np.minimum(norm_n, 1.0) * np.stack([trimmed_n, np.minimum(norm_n, 1.0)])
         score = replace(entries, values=scaled * residual_n[row])
         return {"score": score, "variance": Rows((variance_n * square_n).T)}
@@ -276,14 +276,14 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         if s.phase != self.blocks["second"].phase:
             return replace(q, scaling=q.scaling.read(self._columns, s, self.intercept))
         yes, no, *shares = s.read("count")
-        least = max(tuned.NUMBER_STD * s.noise_std("count"), tuned.LEAST_NUMBER * self.likelihood.max_y)
+        least = max(s.noise_std("count"), 1e-3 * self.likelihood.max_y)
         number, base = max(yes + no, least) / self.likelihood.most, 0.0
         sd, scaling, room = s.noise_std("second"), q.scaling, q.scaling.room
         mean_d = (scaling.mean_d * scaling.factor_d * (self.intercept == 0))[self._columns.numeric_j]
         moments = read_columns(room**2 * s.read("second"), sd, self._bound_d, number, self.intercept, mean_d)
         second_d, scale_d, start_d = moments.second_d, np.full(self.n_features, room), np.zeros(self.n_features)
         if self.intercept > 0:
-            least = tuned.LEAST_BASE_RATE
+            least = LEAST_RATE
             rate = float(np.clip((yes + 1) / (number + 2), least, 1 - least))
             base = math.log(max((yes + 1) / (number + 1), least)) if self.likelihood.is_count else float(logit(rate))
             offset, _ = self.likelihood.base_shift(shares, s.noise_std("count"), number)
@@ -304,10 +304,10 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         """A majorised step from a score; ratios, average and α are brought up to date first."""
         t, sd, score_d = q.step + 1, s.noise_std("score"), q.scale_d * s.read("score")
         trace = float(np.sum(q.columns.second_d / q.scale_d**2))
-        ratios = q.most * s.read("variance")[:, None] * ((tuned.TRIM,), (1.0,)) / trace
+        ratios = q.most * s.read("variance")[:, None] * ((tuned.RARE_STD,), (1.0,)) / trace
         ratios = np.clip(ratios, tuned.LEAST_RATIO, q.most)
         ratios = q.ratios + (2 / (t + 1) if sd > 0 else 1.0) * (ratios - q.ratios)
-        fresh = t < tuned.DIAGONAL_AVERAGE_START * self.num_steps or q.descent.num_steps == 0
+        fresh = t < tuned.AVERAGE_START * self.num_steps or q.descent.num_steps == 0
         mean = (Average(q.start_d, score_d) if fresh else q.mean).joined(q.descent.point_d, score_d, sd**2)
         q = replace(q, step=t, ratios=ratios, mean=mean)
         q = replace(q, alpha=self.alpha or self._precision(q))
@@ -318,7 +318,7 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
     def weights(self, q: DiagonalState) -> WeightPosterior:
         """Posterior of the weights for predictions, in the coordinates of x."""
         precision_d, information_d, variance_d = self._information(q)
-        data_d = np.maximum(variance_d - q.mean.noise * q.scale_d**2, tuned.ROUNDING * variance_d)
+        data_d = np.maximum(variance_d - q.mean.noise * q.scale_d**2, 1e-13 * variance_d)
         aware_d, naive_d = (1 / (precision_d + information_d**2 / v_d) for v_d in (variance_d, data_d))
         scaling, place_d = q.scaling, np.argsort(self._order)
         mean_d = scaling.factor_d * self._mean(q)[place_d]
@@ -345,7 +345,7 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
     def _information(self, q: DiagonalState) -> tuple[Floats, Floats, Floats]:
         """Precision of the prior; information of the weighted score; variance of the score by data and noise."""
         precision_d = q.alpha / q.width_d**2
-        precision_d[: int(self.intercept > 0)] = tuned.INTERCEPT_PRECISION
+        precision_d[: int(self.intercept > 0)] = 1e-3  # Nearly flat.
         information_d, sampling_d = q.usual * q.ratios * q.columns.second_d
         return precision_d, information_d, sampling_d + q.mean.noise * q.scale_d**2
 

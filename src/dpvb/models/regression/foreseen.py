@@ -20,9 +20,9 @@ from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.moments import edge
 from dpvb.models.regression.scaling import Declared
 
-# Benchmark `forecasts` chose these: a bound on counts over their mean, which few rows exceed; the curvature of a row of
-# log odds; noise of scores of counts and of numbers over that of the plan, with what clips and curvatures lose; and how
-# far a spread must stand out of its noise, over what makes it certain.
+# kept: benchmark `forecasts` chose these: a bound on counts over their mean, which few rows exceed; the curvature of a
+# row of log odds; noise of scores of counts and of numbers over that of the plan, with what clips and curvatures lose;
+# and how far a spread must stand out of its noise, over what makes it certain.
 _OVER, _CURVATURE, _COUNTS, _NUMBERS, _SEEN = 8.0, 0.18, 1.5, 5.0, 1.4
 
 
@@ -42,14 +42,12 @@ class ScoreFacts:
     Attributes:
         curvature: k, of a typical row.
         size: of a typical row, in which second moments count it.
-        steepest: the curvature of x̂ that the scales were made for.
         power, shrink: of the scales, as in `tuned`.
         steep: what the last curvature is multiplied by.
         loss: noise of a score over that of the plan; residuals of numbers are divided by their clip, in their std.
     """
 
     curvature: float
-    steepest: float
     size: float = 1.0
     power: float = tuned.SCALE_POWER
     shrink: float = tuned.SCALE_SHRINK
@@ -62,13 +60,13 @@ class ScoreFacts:
         if likelihood.is_count:
             counts = likelihood.at(1.0)
             typical = float(counts.information(np.array(likelihood.max_count / _OVER)))
-            return cls(typical, typical, steep=2.0 * counts.steepest, loss=_COUNTS)
+            return cls(typical, steep=2.0 * counts.steepest, loss=_COUNTS)
         size = max(likelihood.max_size / 2, 1.0)
-        return cls(_CURVATURE * size, 0.25 * likelihood.max_size, size)
+        return cls(_CURVATURE * size, size)
 
 
 #: Scores of numbers, in standard deviations of their errors.
-LINEAR = ScoreFacts(1.0, 1.0, loss=_NUMBERS)
+LINEAR = ScoreFacts(1.0, loss=_NUMBERS)
 
 
 def stds(columns: Declared, constant: float, seen_2d: Floats, n: float, noise: Noise, scores: ScoreFacts) -> Floats:
@@ -95,16 +93,12 @@ def stds(columns: Declared, constant: float, seen_2d: Floats, n: float, noise: N
     square_d = full_d**scores.power
     square_d *= float(np.sum(full_d / square_d)) / float(np.sum(full_d)) / scores.shrink**2
     hidden_d = edge(len(size_d), noise.last * scores.steep) * square_d
-    if of_score > 0 and numeric_d.any():
-        seen = float(np.quantile(full_d / square_d, tuned.ROOM_QUANTILE))
-        room = tuned.ROOM_NOISE * seen / (of_score**2 * 0.25 / scores.steepest)
-        square_d *= float(np.clip(room, 1.0, tuned.LARGEST_ROOM**2))
     information_d = scores.curvature * full_d * np.where(numeric_d, 1.0, left_d)
     variance_d = (1.0 / information_d + of_score**2 * square_d / information_d**2) * size_d**2
     # Noise of the last curvature turns directions into each other, and hides what is below its edge.
     variance_d *= (1.0 + hidden_d / information_d) ** 2
     # Of a number whose spread is lost in noise nothing is known.
-    variance_d[numeric_d & (scores.size * full_d < _SEEN * tuned.CERTAIN_STD * noise.moments)] = math.inf
+    variance_d[numeric_d & (scores.size * full_d < _SEEN * tuned.SEEN_STD * noise.moments)] = math.inf
     prior_d = np.where(numeric_d, tuned.TABLE_TAU, tuned.UNIT_EFFECT * tuned.TABLE_TAU)
     prior_d[:first] = tuned.INTERCEPT_STD
     return np.asarray(np.sqrt(1.0 / (1.0 / variance_d + prior_d**-2.0)))

@@ -14,8 +14,6 @@ Poisson            y in 0..max_count  log mean      y - μ               μ
 Counts have μ = min(exp ψ, max_count) and the dispersion r. So both y and μ lie in [0, M], M = max_count, and for every
 ψ and r > 0 the residual lies in [-M/(1 + M/r), M] and the curvature in [0, M/(1 + M/r)], as both are monotone in μ.
 
-The Pólya-Gamma forms (Polson, Scott & Windle 2013) give the majoriser of log odds, b⟨ξ⟩ with b trials.
-
 A row of weight w adds w times what it would add alone, and so do its bounds: a row of weight 2 is the row twice, a row
 of weight 0 is none, and the likelihood of a row is raised to its weight.
 
@@ -45,9 +43,11 @@ from dpvb.core.forms import Gram, Rows, ScaledRows, SparseRows
 from dpvb.data.tables.response import LOGISTIC, Kind, Response
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_number
-from dpvb.models.expfam import polya_gamma_expectedstats
 from dpvb.models.regression import tuned
 from dpvb.rows import RegressionRows
+
+# convention: least base rate, as a probability or a mean count; a start farther out is farther than a path goes back.
+LEAST_RATE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -165,12 +165,6 @@ class Likelihood:
             return size_n * self.information(self.expected(psi_n)) / self.steepest
         return 4.0 * size_n * expit(psi_n) * expit(-psi_n)
 
-    def majoriser(self, psi_n: Floats, y_n: Floats, size_n: Floats) -> Floats:
-        """What the curvature does not exceed between ψ and the mode of each row, over `steepest`; at most its size."""
-        if self.is_count:
-            return size_n * self.information(np.maximum(self.expected(psi_n), y_n)) / self.steepest
-        return 4.0 * polya_gamma_expectedstats(size_n, psi_n)
-
     def bounded(self, blocks: Mapping[str, Block]) -> dict[str, Block]:
         """Blocks of rows of weights up to `max_weight`, from those of rows that count once."""
         most = self.max_weight or 1.0
@@ -286,7 +280,7 @@ def log_odds(count: float, sd: float, number: float) -> tuple[float, float]:
     """Log odds of a noisy count (of noise std sd) among `number` trials, and the standard deviation of its noise."""
     trials = max(number, 0.0) + 2.0
     error = sd / trials
-    low = min(max(tuned.BASE_RATE_STD * error, tuned.LEAST_BASE_RATE), 0.5)
+    low = min(max(tuned.BASE_RATE_STD * error, LEAST_RATE), 0.5)
     base = float(np.clip((count + 1.0) / trials, low, 1.0 - low))
     return float(logit(base)), error / (base * (1.0 - base))
 
@@ -295,7 +289,7 @@ def log_rate(count: float, sd: float, number: float) -> tuple[float, float]:
     """Log of a noisy count (of noise std sd) over the number of rows, and the standard deviation of its noise."""
     rows = max(number, 0.0) + 1.0
     error = sd / rows
-    rate = max((count + 1.0) / rows, tuned.BASE_RATE_STD * error, tuned.LEAST_BASE_RATE)
+    rate = max((count + 1.0) / rows, tuned.BASE_RATE_STD * error, LEAST_RATE)
     return math.log(rate), error / rate
 
 
@@ -308,7 +302,7 @@ _MIXTURE_S = np.append(_MIXTURE_S, [0.508135425366489, 0.396313345166341, 0.3089
 # The trapezoidal rule at a sixth of a standard deviation: exact where F is smooth at that scale.
 _NODE_K: Final = np.linspace(-5.0, 5.0, 61)
 _WEIGHT_K: Final = np.exp(-0.5 * _NODE_K**2) / np.exp(-0.5 * _NODE_K**2).sum()
-# Rows whose nodes are in memory at once.
+# convention: rows whose nodes are in memory at once.
 _ROWS: Final = 4096
 
 

@@ -38,7 +38,7 @@ from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Positive
 from dpvb.kernels.linear import row_sums
-from dpvb.models.regression import ridge, tuned
+from dpvb.models.regression import tuned
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores, Readings, ScoreState
 from dpvb.models.regression.moments import Reading, RowMoments, read_collinear
 from dpvb.models.regression.scaling import Scaling
@@ -46,7 +46,7 @@ from dpvb.rows import DesignRows
 
 #: Upper ends of the bins; the last one holds all that is larger.
 EDGES = 2.0 * 2.0 ** (-0.5 * np.arange(tuned.RESIDUAL_BINS - 1, -1, -1))
-# Points of a bin that stand for it, evenly spread.
+# convention: points of a bin that stand for it, evenly spread.
 _POINTS = 8
 _LOWER = np.append(0.0, EDGES[:-1])
 _SIZE = (_LOWER[:, None] + (EDGES - _LOWER)[:, None] * (np.arange(_POINTS) + 0.5) / _POINTS).ravel()
@@ -79,28 +79,26 @@ class Residuals:
 
     def joined(self, total_k: Floats, noise: float) -> Residuals:
         """With one more histogram; one without noise replaces all others."""
-        part = 1.0 if noise == 0 else 1.0 / (1.0 + noise / (tuned.FORGOTTEN * self.noise))
+        part = 1.0 if noise == 0 else 1.0 / (1.0 + noise / (tuned.CLIP_FALL * self.noise))
         return Residuals(self.total_k + part * (total_k - self.total_k), part**2 * noise + (1 - part) ** 2 * self.noise)
 
     def number(self) -> tuple[float, float]:
         """Number of rows, and its noise variance."""
         return float(self.total_k.sum()), self.noise * len(self.total_k)
 
-    def read(self, number: float, far: float = tuned.FAR_BIN) -> Sizes | None:
+    def read(self, number: float, least_std: float) -> Sizes | None:
         """The distribution of |r|; None where noise hides most rows.
 
         Args:
             number: of rows.
-            far: std of noise below which a bin beyond the first empty one counts as empty.
+            least_std: standard deviations of noise below which a bin beyond the first empty one counts as empty.
         """
         sd = math.sqrt(self.noise)
         seen_k = np.where(self.total_k >= tuned.SEEN_BIN * sd, self.total_k, 0.0)
-        mode = int(np.argmax(seen_k))
-        empty = np.flatnonzero(seen_k[mode:] == 0)
-        if len(empty):
-            beyond = slice(mode + int(empty[0]), None)
-            seen_k[beyond] = np.where(seen_k[beyond] >= far * sd, seen_k[beyond], 0.0)
-        if seen_k.sum() < tuned.LEAST_SEEN * number or seen_k.sum() <= 0:
+        # Residuals have one mode: beyond an empty bin a count is more likely to be noise.
+        empty_k = np.cumsum((seen_k == 0) & (np.arange(len(seen_k)) > int(np.argmax(seen_k))))
+        seen_k = np.where((empty_k > 0) & (self.total_k < least_std * sd), 0.0, seen_k)
+        if seen_k.sum() <= 0.5 * number:
             return None
         return Sizes(np.repeat(seen_k / seen_k.sum() / _POINTS, _POINTS))
 
@@ -170,7 +168,7 @@ class Linear(CurvatureThenScores):
     def blocks(self) -> Mapping[str, Block]:
         """Centres and spreads of numeric columns; the curvature; scores with histograms; the last."""
         d = self.n_features
-        number = Block((1,), 1.0, "nonnegative", "last", weight=tuned.EXCESS_WEIGHT)
+        number = Block((1,), 1.0, "nonnegative", "last", weight=tuned.RESIDUAL_WEIGHT)
         return {
             **self.columns.blocks,
             "curvature": self._moments_block(1.0),
@@ -185,7 +183,7 @@ class Linear(CurvatureThenScores):
     def schedule(self) -> Schedule:
         """The plan: the first score takes a fixed part, later ones are released more precisely, μ_t² ∝ t."""
         later = np.arange(2, self.num_steps + 1)
-        first = tuned.FIRST_SCORE / (1.0 - tuned.FIRST_SCORE) * later.sum() if len(later) else 1.0
+        first = tuned.SUM_BUDGET / (1.0 - tuned.SUM_BUDGET) * later.sum() if len(later) else 1.0
         noise = (1.0 / np.sqrt(np.append(first, later))).tolist()
         return Schedule(noise, {**self.columns.budget(tuned.LINEAR_CURVATURE), "last": tuned.LINEAR_LAST})
 
@@ -232,11 +230,6 @@ class Linear(CurvatureThenScores):
     def _residuals(self, q: LinearState, batch: DesignRows, rows: MeasuredRows) -> Floats:
         return batch.y_n - row_sums(rows.x_nd, q.moments.scale_e * q.point_e)
 
-    def _room(self, s: Estimate, q: LinearState, moments: RowMoments) -> float:
-        noise_e = (tuned.SCALE_SHRINK * moments.scale_e) ** 2 * tuned.LINEAR_CURVATURE * s.noise_std("curvature") ** 2
-        share = float(np.mean(np.minimum(1.0, tuned.SHRINK_NOISE * noise_e / moments.eigenvalue_e)))
-        return tuned.SCALE_SHRINK / (tuned.LEAST_SHRINK + tuned.MORE_SHRINK * share)
-
     def _with_curvature(self, s: Estimate, q: LinearState) -> LinearState:
         """Coordinates from the release of the curvature."""
         zero_e = np.zeros(self.n_features)
@@ -257,18 +250,16 @@ class Linear(CurvatureThenScores):
         noise_e = mean.noise * scale_e**2
         spread = q.spread if sizes is None else sizes.clipped(q.clip)
         moved = replace(q, start_e=start_e, mean=mean, residuals=residuals, spread=spread, step=q.step + 1)
-        readings, one_e = self._readings(moved, size=self._size(moved, spread)), np.ones(len(scale_e))
-        prior = readings.prior(q.scaling.width_d, ridge.TAUS)
-        point_e = readings.led(spread * moments.eigenvalue_e, one_e / spread, prior)
+        point_e = self._readings(moved, size=self._size(moved, spread)).mode(spread * moments.eigenvalue_e, 1 / spread)
         if sizes is None:
             return replace(moved, point_e=point_e)
         if sd == 0:
             # Nothing is clipped: residuals may still grow a little where the next ones are taken.
-            clip = tuned.CLIP_FALL * sizes.largest()
+            clip = 2.0 * sizes.largest()
             return replace(moved, point_e=point_e, clip=clip, reach=clip)
         budget = 1.0 / (tuned.LINEAR_CURVATURE * s.noise_std("curvature") ** 2)
         lost_e = moments.eigenvalue_e * scale_e**2 / (moments.eigenvalue_e + noise_e / spread) ** 2
-        clip = sizes.best_clip(float(lost_e.sum()) / (tuned.CLIP_PRICE * budget * number))
+        clip = sizes.best_clip(float(lost_e.sum()) / (budget * number))
         # A chance count far out costs scores little, but noise would drown a σ² that reached for it.
         reach = self._reach(residuals.read(number, tuned.CERTAIN_BIN) or sizes, number, budget)
         return replace(moved, point_e=point_e, clip=max(clip, q.clip / tuned.CLIP_FALL), reach=reach)
@@ -277,20 +268,19 @@ class Linear(CurvatureThenScores):
         """With the curvature, its excess and σ², from the last release."""
         moments, sd = q.moments, s.noise_std("curvature_at_mean")
         share_e = moments.eigenvalue_e / moments.scale_e**2
-        trace = float(np.trace(s.read("curvature_at_mean")))
-        trace = max(trace, tuned.LEAST_TRACE * float(share_e.sum()))
+        trace = max(float(np.trace(s.read("curvature_at_mean"))), sd, 1e-9)
         q = self._read_at_end(s, q, np.diag(share_e * min(trace / float(share_e.sum()), 1.0)), 1.0)
         excess = max(float(s.read("excess")[0]), 0.0) / trace
         number, sizes = self._seen(q.scaling, moments, q.residuals, s.noise_std("curvature"))
         variance, error = self._variance(s, q, number, sizes)
-        inside = 1.0 if sizes is None else max(sizes.within(q.clip), tuned.LEAST_SEEN)
+        inside = 1.0 if sizes is None else max(sizes.within(q.clip), 0.5)
         spread = variance if sizes is None or sd == 0 else sizes.clipped(q.clip)
         steep = inside * (1.0 + excess)
         return replace(
             q,
             curvature_ee=spread * q.curvature_ee,
             table_ee=spread * q.table_ee,
-            steep_e=np.full(len(q.start_e), steep / spread),
+            steep=steep / spread,
             error_ee=steep**2 * q.error_ee,
             doubt_e=steep**2 * q.doubt_e,
             spread=spread,
@@ -310,10 +300,10 @@ class Linear(CurvatureThenScores):
 
     def _reach(self, sizes: Sizes, number: float, budget: float) -> float:
         """τ_p, the most that a residual counts in σ²: noise against what the histogram shows beyond."""
-        weight = tuned.SQUARE_WEIGHT**2 / (1.0 + tuned.EXCESS_WEIGHT**2 + tuned.SQUARE_WEIGHT**2)
+        weight = tuned.SQUARE_WEIGHT**2 / (1.0 + tuned.RESIDUAL_WEIGHT**2 + tuned.SQUARE_WEIGHT**2)
         sd, whole = 1.0 / math.sqrt(weight * tuned.LINEAR_LAST * budget), sizes.clipped(EDGES[-1])
-        taus = np.geomspace(min(tuned.LEAST_REACH * sizes.typical(), 1.0), EDGES[-1], tuned.NUM_CLIPS)
-        errors = [(tau**2 * sd / number) ** 2 + (tuned.OVERSHOOT * (whole - sizes.clipped(tau))) ** 2 for tau in taus]
+        taus = np.geomspace(min(tuned.RARE_STD * sizes.typical(), 1.0), EDGES[-1], tuned.NUM_CLIPS)
+        errors = [(tau**2 * sd / number) ** 2 + (whole - sizes.clipped(tau)) ** 2 for tau in taus]
         return float(taus[int(np.argmin(errors))])
 
     def _seen(
@@ -321,7 +311,7 @@ class Linear(CurvatureThenScores):
     ) -> tuple[float, Sizes | None]:
         """Number of rows, by all that was released of it, and sizes of their |r|: none if there may be no rows."""
         number, noise = self._number(scaling, moments, residuals, sd)
-        return number, residuals.read(number) if number >= tuned.CERTAIN_ROWS * math.sqrt(noise) else None
+        return number, residuals.read(number, tuned.SEEN_STD) if number >= tuned.SEEN_STD * math.sqrt(noise) else None
 
     def _number(self, scaling: Scaling, moments: RowMoments, residuals: Residuals, sd: float) -> tuple[float, float]:
         """That number, and its noise variance: the histograms', and the means' or the constant's."""

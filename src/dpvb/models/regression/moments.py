@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-from scipy.special import expit, log_ndtr
 
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Positive, Positives
@@ -34,7 +33,7 @@ from dpvb.models.regression import tuned
 
 #: Reads a noisy matrix beside a guess of it, at a noise std of a diagonal entry.
 Reading: TypeAlias = Callable[[Floats, Floats, float], Floats]
-#: Floor that keeps eigenvalues positive where there are no rows at all.
+# convention: floor that keeps eigenvalues positive where there are no rows at all.
 TINY = 1e-9
 
 
@@ -47,9 +46,7 @@ class RowMoments:
         eigenvalue_upper_e: upper bounds on the eigenvalues, by what noise may hide of them.
         scale_e: scales s of the coordinates Uᵀx / s in which a score is released; 1 without noise.
         constant_e: weights with xᵀ weights ≈ 1 for every row; zero if no weights do that.
-        trace: Σ ‖Uᵀx / s‖², from the raw noisy matrix, so that floors on small eigenvalues do not bias it.
         number: number of rows.
-        room: extra factor in scale_e; it shortens rows, so that fewer exceed norm 1 and are clipped.
     """
 
     basis_de: Floats
@@ -57,19 +54,12 @@ class RowMoments:
     eigenvalue_upper_e: Positives
     scale_e: Positives
     constant_e: Floats
-    trace: Positive
     number: Positive
-    room: Positive = 1.0
 
     @property
     def total(self) -> float:
-        """Sum of the eigenvalues, for rows that were divided by `room`."""
-        return float(np.sum(self.eigenvalue_e)) / self.room**2
-
-    @property
-    def measured(self) -> float:
-        """Sum of the squared norms of rows in the coordinates x̃, of which each counts as 1 at most."""
-        return min(self.trace, self.number)
+        """Sum of the squared norms of rows in the coordinates x̃, Σ λ / s², where each row counts as 1 at most."""
+        return min(float(np.sum(self.eigenvalue_e / self.scale_e**2)), self.number)
 
     @property
     def matrix_dd(self) -> Floats:
@@ -86,15 +76,9 @@ class RowMoments:
         mean = float((self.eigenvalue_e * self.constant_e) @ weight_e) / self.number
         return mean, max(float(self.eigenvalue_e @ weight_e**2) / self.number - mean**2, 0.0)
 
-    def roomier(self, factor: float) -> RowMoments:
-        """The same rows in coordinates that were divided by a factor."""
-        trace, room = self.trace / factor**2, self.room * factor
-        return replace(self, scale_e=self.scale_e * factor, trace=trace, room=room)
-
-    def affordable(self, noise: float) -> float:
-        """The largest `room` for which noise of this variance stays far below the sampling variance of the score."""
-        seen = float(np.quantile(self.eigenvalue_e / self.scale_e**2, tuned.ROOM_QUANTILE))
-        return math.sqrt(float(np.clip(tuned.ROOM_NOISE * seen / noise, 1.0, tuned.LARGEST_ROOM**2)))
+    def shortened(self, factor: float) -> RowMoments:
+        """The same rows in coordinates divided by a factor."""
+        return replace(self, scale_e=self.scale_e * factor)
 
     def shrinking(self, part_d: Floats, constant: float) -> Floats:
         """The matrix, (e, e), that takes x̃ of a row to that of the row whose columns are shrunk about their means.
@@ -107,29 +91,25 @@ class RowMoments:
         shrink_dd[1:, 0] = (1.0 - part_d[1:]) * (basis_de @ self.mean_e)[1:] / constant
         return np.asarray((basis_de.T @ shrink_dd @ basis_de) * self.scale_e / self.scale_e[:, None])
 
-    def weighted(self, ratio: float, usual: float, most: float, total: float) -> Floats:
-        """Diagonal of ν Σ x̃ x̃ᵀ, (e,), in coordinates x̃ = Uᵀx / s, of trace usual·ratio·total; ν ≤ usual·most."""
-        ratio = usual * np.clip(ratio * total / self.trace, tuned.LEAST_VARIANCE_RATIO, most)
-        return np.asarray(self.eigenvalue_e / self.scale_e**2 * ratio)
-
 
 @dataclass(frozen=True)
 class Tracked:
-    """Ratios that change slowly and are read through noise at every step: the filter of a random walk (Kalman 1960).
+    """A number that changes slowly and is read through noise at every step: the filter of a random walk (Kalman 1960).
 
     Attributes:
-        value: estimates of the numbers.
-        variance: variance of the error of each estimate.
+        value: estimate of the number.
+        variance: variance of its error.
     """
 
-    value: Floats
+    value: Positive = 1.0
     variance: Nonnegative = UNSEEN
 
-    def seen(self, reading: Floats, noise: float) -> Tracked:
-        """Estimates after one more reading, of this noise variance."""
+    def seen(self, reading: float, noise: float, most: float) -> Tracked:
+        """The estimate after one more reading of this noise variance, between `LEAST_RATIO` and `most`."""
         before = self.variance + tuned.RATIO_DRIFT**2
         gain = before / (before + noise)
-        return Tracked(self.value + gain * (reading - self.value), gain * noise)
+        value = self.value + gain * (reading - self.value)
+        return Tracked(min(max(value, tuned.LEAST_RATIO), most), gain * noise)
 
 
 def read_moments(
@@ -154,26 +134,35 @@ def read_moments(
         room = 1.0 - constant**2
         read_dd, noisy_dd = read_dd[1:, 1:] / room, noisy_dd[1:, 1:] / room
         sum_d, hidden = sum_d[1:] / math.sqrt(room), hidden / room
-    typical = float(np.median(np.diag(guess_dd)))
-    floor = min(tuned.FLOOR_OF_MEDIAN * typical, sd) + tuned.FLOOR_OF_STD * sd + TINY
+    # An eigenvalue below one standard deviation of an entry is not distinguished from it.
+    floor = sd + TINY
     # A path takes long steps along what looks flat: without noise that may be rounding alone.
     floor += tuned.INTEGER_FLOOR * room**2 * number if sd == 0 else 0.0
     value_e, basis_de = np.linalg.eigh(read_dd)
+    basis_de = with_fixed_signs(basis_de)
     eigenvalue_e = np.maximum(value_e, floor)
     scale_e = np.ones_like(eigenvalue_e)
     if sd > 0:
         scale_e = eigenvalue_e ** (tuned.SCALE_POWER / 2)
         length2 = float(np.sum(eigenvalue_e / scale_e**2)) / float(np.sum(eigenvalue_e))
         scale_e *= math.sqrt(length2) / tuned.SCALE_SHRINK
-    raw_e = np.einsum("de,dc,ce->e", basis_de, noisy_dd, basis_de, optimize=True)
-    trace = max(float(np.sum(raw_e / scale_e**2)), tuned.LEAST_TRACE * float(np.sum(eigenvalue_e / scale_e**2)))
     if not inner:
         constant_e = basis_de[0] / constant
     else:
         sum_e = basis_de.T @ sum_d
         constant_e = sum_e / eigenvalue_e
-        constant_e *= float(constant_e @ sum_e) > tuned.CONSTANT_FOUND * number
-    return RowMoments(basis_de, eigenvalue_e, eigenvalue_e + hidden, scale_e, constant_e, trace, number)
+        constant_e *= float(constant_e @ sum_e) > 0.5 * number  # The columns explain most of a constant.
+    return RowMoments(basis_de, eigenvalue_e, eigenvalue_e + hidden, scale_e, constant_e, number)
+
+
+def with_fixed_signs(vector_de: Floats) -> Floats:
+    """Eigenvectors, each with the sign that makes Σ_d v_d / d positive, d from 1.
+
+    An eigenvector is determined up to its sign, which LAPACK leaves to rounding. Later noise is drawn in these
+    coordinates: with another sign, two fits with the same noise source have different noise.
+    """
+    weight_d = 1.0 / np.arange(1, len(vector_de) + 1)
+    return np.asarray(vector_de * np.where(weight_d @ vector_de < 0, -1.0, 1.0))
 
 
 def read_positive(noisy_dd: Floats, guess_dd: Floats, sd: float, floor: float) -> Floats:
@@ -199,7 +188,7 @@ def _independent(noisy_dd: Floats, sd: float, constant: float) -> tuple[Floats, 
     number = max(float(noisy_dd[0, 0]) / constant**2, sd, TINY)
     second_d = np.maximum(np.diag(noisy_dd), sd + TINY)
     explained_d = np.full(len(second_d), tuned.MEAN_EXPLAINS)
-    explained_d[0] = tuned.CONSTANT_EXPLAINS
+    explained_d[0] = 1.0 - 1e-3
     limit_d = np.sqrt(explained_d * second_d * number)
     sum_d = np.clip(noisy_dd[:, 0] / constant, -limit_d, limit_d)
     sum_d[0] = limit_d[0]
@@ -220,12 +209,14 @@ def read_collinear(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
         return _common_factors(noisy_dd, guess_dd, sd)
     away_dd = noisy_dd - guess_dd
     np.fill_diagonal(away_dd, 0.0)
-    # Off the diagonal an entry has 1/√2 of the noise of one on it.
-    seen_dd = np.abs(away_dd) > tuned.SEEN_ENTRY * sd / math.sqrt(2)
+    # Off the diagonal an entry has 1/√2 of the noise of one on it. The largest of m entries of noise is about
+    # √(2 log m) standard deviations (the universal threshold of Donoho & Johnstone 1994).
+    threshold = math.sqrt(2.0 * math.log(max(len(away_dd) * (len(away_dd) - 1) / 2, 2.0)))
+    seen_dd = np.abs(away_dd) > threshold * sd / math.sqrt(2)
     near_dd = guess_dd + seen_dd * away_dd
     if np.count_nonzero(seen_dd) / 2 + _numbers(noisy_dd - near_dd, sd) < _numbers(noisy_dd - guess_dd, sd):
         value_e, vector_de = np.linalg.eigh(denoised(noisy_dd, near_dd, sd))
-        return np.asarray((vector_de * np.maximum(value_e, tuned.LEAST_MOMENT * sd)) @ vector_de.T)
+        return np.asarray((vector_de * np.maximum(value_e, sd)) @ vector_de.T)
     return denoised(noisy_dd, guess_dd, sd)
 
 
@@ -249,38 +240,8 @@ def _common_factors(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
         value_e, vector_de = np.linalg.eigh(centred_dd - np.diag(unique_d))
         shrunk_e = np.sqrt(np.maximum(np.maximum(value_e, 0.0) ** 2 - edge(len(value_e), sd) ** 2, 0.0))
         common_dd = (vector_de * shrunk_e) @ vector_de.T
-        unique_d = np.clip(np.diag(centred_dd) - np.diag(common_dd), tuned.LEAST_UNIQUE * variance_d, variance_d)
+        unique_d = np.clip(np.diag(centred_dd) - np.diag(common_dd), 1e-3 * variance_d, variance_d)
     return np.asarray(means_dd + common_dd + np.diag(unique_d))
-
-
-# Log odds beyond this are taken for this, where a curvature must not vanish.
-_STEEPEST = 30.0
-
-
-def tilted(moments: RowMoments, guess_e: Floats, weights_e: Floats, offset: float = 0.0) -> Floats:
-    """A guess of Σ p(1-p) x̃ x̃ᵀ, (e, e), where p varies with the log odds xᵀ weights: exact for normal rows.
-
-    Args:
-        moments: moments of the rows.
-        guess_e: its diagonal if p(1-p) had nothing to do with x̃.
-        weights_e: the weights.
-        offset: what rows add to their log odds, on average.
-    """
-    mean_e = moments.mean_e
-    pull_e = moments.eigenvalue_e * weights_e / moments.number - mean_e * float(mean_e @ weights_e)
-    node_k, weight_k = np.polynomial.hermite_e.hermegauss(40)
-    psi_k = offset + float(mean_e @ weights_e) + math.sqrt(max(float(weights_e @ pull_e), 0.0)) * node_k
-    p_k = expit(np.clip(psi_k, -_STEEPEST, _STEEPEST))
-    v_k = p_k * (1 - p_k)
-    # E v x xᵀ by two integrations by parts (Stein 1981); over E v.
-    first, second = (float(weight_k @ part_k) for part_k in (v_k * (1 - 2 * p_k), v_k * (1 - 6 * v_k)))
-    first, second = first / float(weight_k @ v_k), second / float(weight_k @ v_k)
-    both_ee = np.outer(pull_e, mean_e)
-    added_ee = (first * (both_ee + both_ee.T) + second * np.outer(pull_e, pull_e)) * moments.number
-    root_e = np.sqrt(guess_e / moments.eigenvalue_e)
-    value_e, vector_ee = np.linalg.eigh(np.diag(guess_e) + root_e[:, None] * added_ee * root_e)
-    value_e = np.maximum(value_e, tuned.TILT_FLOOR * guess_e.min())
-    return np.asarray((vector_ee * (value_e * (guess_e.sum() / value_e.sum()))) @ vector_ee.T)
 
 
 def read_at_mean(noisy_ee: Floats, guess_ee: Floats, hidden_e: Floats, sd: float) -> tuple[Floats, Floats, Floats]:
@@ -300,7 +261,7 @@ def read_at_mean(noisy_ee: Floats, guess_ee: Floats, hidden_e: Floats, sd: float
     value_e, vector_ee = np.linalg.eigh(rest_ee)
     shrunk_e = np.sign(value_e) * np.sqrt(np.maximum(value_e**2 - edge(d, sd) ** 2, 0.0))
     value_e, vector_de = np.linalg.eigh(guess_ee + (vector_ee * shrunk_e) @ vector_ee.T)
-    found_ee = (vector_de * np.maximum(value_e, tuned.TABLE_FLOOR * read_e.min())) @ vector_de.T
+    found_ee = (vector_de * np.maximum(value_e, 1e-3 * read_e.min())) @ vector_de.T  # Invertible without the noise.
     if sd == 0:
         return found_ee, np.zeros((d, d)), doubt_e
     away_ee = noisy_ee - found_ee
@@ -308,24 +269,6 @@ def read_at_mean(noisy_ee: Floats, guess_ee: Floats, hidden_e: Floats, sd: float
     seen = (max(unexplained, 0.0) + (1 + np.count_nonzero(shrunk_e)) * d * sd**2) / d**2
     possible_ee = tuned.TABLE_CORRELATION**2 * np.outer(read_e, read_e)
     return found_ee, np.minimum(seen, 1.0 / (2.0 / sd**2 + 1.0 / possible_ee)), doubt_e
-
-
-def read_long(noisy_e: Floats, sd: float, curvature_e: Floats) -> tuple[Floats, Floats]:
-    """Read what long rows add to the slope of a score: factors of its variance, and mean square errors of the slope.
-
-    Args:
-        noisy_e: noisy additions to a diagonal, of noise std sd.
-        sd: that std.
-        curvature_e: the diagonal without them.
-    """
-    part_e, std_e = noisy_e / curvature_e, sd / curvature_e
-    if sd == 0:
-        return 1.0 + part_e, np.zeros_like(part_e)
-    typical = max(float(noisy_e.sum()), tuned.LEAST_LONG * math.sqrt(len(noisy_e)) * sd) / float(curvature_e.sum())
-    # Parts are exponential before they are seen, and normal but positive afterwards: few directions hold long rows.
-    middle_e = np.maximum(part_e / std_e - std_e / typical, -30.0)
-    pushed_e = np.exp(-0.5 * middle_e**2 - log_ndtr(middle_e)) / math.sqrt(2 * math.pi)
-    return 1.0 + std_e * (middle_e + pushed_e), (sd**2) * (1.0 - pushed_e * (pushed_e + middle_e))
 
 
 def _diagonal(noisy_e: Floats, guess_e: Floats, hidden_e: Floats, sd: float) -> tuple[Floats, Floats]:
@@ -342,7 +285,7 @@ def _diagonal(noisy_e: Floats, guess_e: Floats, hidden_e: Floats, sd: float) -> 
         np.hstack([np.tile(wide_t, (len(guess_e), 1)), near_e[:, None] + np.outer(reach_e, np.linspace(-1, 1, 81))])
     )
     normal_et = np.exp(-0.5 * (t_et / tuned.GUESS_STD) ** 2) / (tuned.GUESS_STD * math.sqrt(2 * math.pi))
-    uniform_et = ((t_et >= tuned.GUESS_LOW) & (t_et <= tuned.GUESS_HIGH)) / (tuned.GUESS_HIGH - tuned.GUESS_LOW)
+    uniform_et = ((t_et >= tuned.GUESS_LOW) & (t_et <= tuned.GUESS_STD)) / (tuned.GUESS_STD - tuned.GUESS_LOW)
     prior_et = (1 - hidden_e[:, None]) * normal_et + hidden_e[:, None] * uniform_et
     log_fit_et = -0.5 * ((noisy_e[:, None] - guess_e[:, None] * np.exp(t_et)) / sd) ** 2
     log_weight_et = log_fit_et + np.log(np.maximum(prior_et, 1e-300))

@@ -95,8 +95,9 @@ class WeightPosterior:
         return cls(mean_d, covariance, naive_covariance, np.full(len(mean_d), UNSEEN), zero_d, zero_d)
 
 
-#: The grid of τ.
-TAUS = tuple(np.geomspace(tuned.TAU_LOW, tuned.TAU_HIGH, tuned.NUM_TAUS).tolist())
+def grid() -> tuple[float, ...]:
+    """The grid of τ."""
+    return tuple(np.geomspace(tuned.TAU_LOW, tuned.TAU_HIGH, tuned.NUM_TAUS).tolist())
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class NoisyScore:
         score_e: G.
         offset_e: the point z at which the score was taken.
         variance_ee: variance of the score between samples.
-        steep_e: factors of that variance in minus the derivative of the score.
+        steep: factor of that variance in minus the derivative of the score.
         noise: variance of the privacy noise in each coordinate of the score, a number or (e,); or its covariance.
         beside: normal likelihoods of z from other people.
     """
@@ -115,15 +116,14 @@ class NoisyScore:
     score_e: Floats
     offset_e: Floats
     variance_ee: Floats
-    steep_e: Floats
+    steep: float
     noise: float | Floats
     beside: Sequence[NormalLikelihood] = ()
 
     @property
     def slope_ee(self) -> Floats:
         """Minus the derivative of the score."""
-        root_e = np.sqrt(self.steep_e)
-        return np.asarray(root_e[:, None] * self.variance_ee * root_e)
+        return self.steep * self.variance_ee
 
     def information(self) -> NormalLikelihood:
         """Normal likelihood of z by the score and `beside`: its pull is P times the Newton point."""
@@ -146,7 +146,7 @@ class WeightPrior:
 
     slopes_ee: Floats
     fixed_ee: Floats
-    taus: tuple[float, ...] = TAUS
+    taus: tuple[float, ...]
 
     @classmethod
     def of(cls, width_d: Floats, mean_d: Floats, constant_d: Floats, sd: float, taus: tuple[float, ...]) -> WeightPrior:
@@ -226,7 +226,7 @@ def inverse(matrix_ee: Floats) -> tuple[Floats, float]:
         root = cho_factor(matrix_ee, lower=True)
     except np.linalg.LinAlgError:
         value_e, vector_ee = np.linalg.eigh(matrix_ee)
-        value_e = np.maximum(value_e, tuned.ROUNDING * value_e[-1])
+        value_e = np.maximum(value_e, 1e-13 * value_e[-1])
         return (vector_ee / value_e) @ vector_ee.T, float(np.sum(np.log(value_e)))
     return cho_solve(root, np.eye(len(matrix_ee))), 2.0 * float(np.sum(np.log(np.diag(root[0]))))
 

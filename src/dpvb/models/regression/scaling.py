@@ -35,6 +35,8 @@ from dpvb.guards.domains import Nonnegatives, Positive, Positives
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.regression import tuned
 
+# convention: least spread of a column, as a part of its range; less is rounding.
+_LEAST_SPREAD = 1e-6
 #: No column is a product of others.
 NO_PRODUCTS = np.empty((0, 3), dtype=np.intp)
 
@@ -178,7 +180,7 @@ class Declared:
         """Parts of the budget for both and for the release after them, which has the part `then`."""
         if not self.blocks:
             return {"first": then}
-        return {"first": tuned.MEANS_BUDGET, "second": tuned.SPREAD_BUDGET, "third": then}
+        return {"first": tuned.SUM_BUDGET, "second": tuned.SUM_BUDGET, "third": then}
 
     def contributions(
         self, x_nr: Floats, sound_n: Floats, mean_d: Floats, blocks: Mapping[str, Block]
@@ -191,7 +193,7 @@ class Declared:
 
     def size(self, constant: float) -> float:
         """κ, which leaves a typical row inside norm 1, the intercept's constant included."""
-        room = tuned.NUMERIC_SHARE * (1 - constant**2) / max(len(self.numeric_j), 1)
+        room = (1 - constant**2) / max(len(self.numeric_j), 1)
         return min(tuned.NUMERIC_SIZE * constant, math.sqrt(room)) if constant > 0 else math.sqrt(room)
 
 
@@ -244,7 +246,7 @@ def product_spreads(
     lowest_p = np.maximum(read_p - tuned.LOW_STD * np.sqrt(gain_p) * sd_j[place_p], np.minimum(least_p, read_p))
     spread_j, low_j = spread_j.copy(), low_j.copy()
     for part_j, part_p in ((spread_j, read_p), (low_j, lowest_p)):
-        part_j[place_p] = np.maximum((part_p / ROOT_NORMAL) ** 2, tuned.LEAST_SPREAD)
+        part_j[place_p] = np.maximum((part_p / ROOT_NORMAL) ** 2, _LEAST_SPREAD)
     return spread_j, low_j
 
 
@@ -254,7 +256,7 @@ def _roots_of_indicators(means: ReleasedMeans) -> tuple[Floats, Floats]:
     share_d = np.clip(means.mean_d / means.declared.unit_d, error, 1.0 - error)
     root_d = share_d * np.sqrt(1.0 - share_d) + (1.0 - share_d) * np.sqrt(share_d)
     sd_d = 0.5 * error / np.sqrt(share_d * (1.0 - share_d) + 1e-300)
-    return root_d, np.maximum(root_d - tuned.LOW_STD * sd_d, tuned.LEAST_ROOT * root_d)
+    return root_d, np.maximum(root_d - tuned.LOW_STD * sd_d, 0.0)
 
 
 def product_centres(means: ReleasedMeans, spread_j: Floats) -> tuple[Floats, Floats]:
@@ -325,7 +327,7 @@ class Scaling:
     def _centred(self, declared: Declared, total_r: Floats, sd: float) -> Scaling:
         """With û from noisy Σ (1, u), (1 + r,), of noise std sd."""
         read_r = declared.read_r
-        number, mean_d = max(float(total_r[0]), tuned.LEAST_ROWS_STD * sd, 1.0), self.mean_d.copy()
+        number, mean_d = max(float(total_r[0]), sd, 1.0), self.mean_d.copy()
         mean_d[read_r] = declared.low_d[read_r] + declared.reach_d[read_r] * np.clip(total_r[1:] / number, 0.0, 1.0)
         return replace(self, mean_d=mean_d, error=sd / number, number=number)
 
@@ -334,8 +336,8 @@ class Scaling:
         numeric_j = declared.numeric_j
         range_j = (declared.high_d - declared.low_d)[numeric_j]
         root_j = np.maximum(total_j / self.number, 0.0)
-        least = max(tuned.LEAST_SPREAD, tuned.SPREAD_ERRORS * self.error)
-        spread_j = np.clip((root_j / ROOT_NORMAL) ** 2, least, tuned.LARGEST_SPREAD)
+        least = max(_LEAST_SPREAD, tuned.SPREAD_ERRORS * self.error)
+        spread_j = np.clip((root_j / ROOT_NORMAL) ** 2, least, 0.5)  # No variable in [0, 1] has more.
         # The number of rows has the same noise as Σu.
         sd_j = np.hypot(sd / self.number, self.error * root_j)
         lowest_j = (np.maximum(root_j - tuned.LOW_STD * sd_j, 0.0) / ROOT_NORMAL) ** 4
@@ -396,9 +398,9 @@ class Scaling:
         full, low_j = number * declared.size(constant) ** 2, (self.width_d / self.wide_d)[numeric_j]
         certain_j = np.maximum(noisy_j - tuned.LOW_STD * sd_j, full * low_j**2)
         # A compromise: the root of what is certain widens little, and leaves hardly a lie.
-        part_j = np.clip(certain_j / np.maximum(read_j, 1e-300), tuned.LEAST_CERTAIN, 1.0) ** 0.25
+        part_j = np.clip(certain_j / np.maximum(read_j, 1e-300), 1e-4, 1.0) ** 0.25
         part_d, wide_d, unseen_d = self.part_d.copy(), self.wide_d.copy(), self.unseen_d.copy()
-        seen_j = noisy_j > tuned.CERTAIN_STD * sd_j
+        seen_j = noisy_j > tuned.SEEN_STD * sd_j
         part_d[numeric_j], unseen_d[numeric_j[seen_j]] = np.where(seen_j, 1.0, part_j), 0.0
         wide_d[numeric_j] = self.width_d[numeric_j] * np.sqrt(np.maximum(full / certain_j, 1.0))
         return replace(self, part_d=part_d, wide_d=wide_d, unseen_d=unseen_d)

@@ -1,164 +1,102 @@
-"""Numbers of the regressions that were tuned: name, value, meaning and unit, and what showed that they are good.
+"""Constants of the regressions: one table, each with its meaning, its unit and its verdict.
 
-No theorem gives these numbers. The history of this package holds no sweep over any one of them: all were set by hand,
-one value for all data sets. A heading names the benchmark that shows what its numbers do: run it before and after a
-change. "std" is a standard deviation of the privacy noise, Σμ² the budget of a plan (μ = 1 / noise multiplier).
+A verdict is the first word of a comment. *derived*: a formula or theorem gives the value. *convention*: a grid, a
+tolerance or a weak prior, which half and double of it do not change by more than their error. *kept*: nothing derives
+it; half, double or none of it lose what the comment says on designs of `python -m benchmarks ablate regression`, in
+thousandths of a nat of held-out log-likelihood a row (LL), or in points of coverage (C).
+
+`docs/theory/regressions.md` has the equations. "std" is a standard deviation of the privacy noise, Σμ² the budget of a
+plan (μ = 1 / noise multiplier).
 """
 
 from __future__ import annotations
 
-# --- first_order: `logistic` (held-out log-likelihood, four data sets, five ε), `coverage` (95 % intervals) -----------
-# Parts of Σμ² that go to single releases.
-COUNT_BUDGET = 0.03  # the sum of the responses, once
-CURVATURE_BUDGET = 0.15  # Σ b x xᵀ, once
-LAST_BUDGET = 0.05  # the curvature at the mean, once
-# Noise budget of the scalar blocks, as a fraction (in 1/std) of that of the vector or matrix released with them.
-SCALAR_WEIGHT = 0.1  # the two scalars beside a score; in first_order_diagonal as well
-LONG_WEIGHT = 0.5  # what long rows add to the slope, beside the curvature at the mean
-HIDDEN_SLOPE = 3.0  # slope that scores showed, over what was read, above which the reading is not believed
-LEAST_LONG = 0.25  # least sum of all that long rows add, in std of its noise
-LONGEST = 2.0  # what of the norm of a row beyond 1 counts there at most
-ADDED_CONSTANT = 0.4  # value of the column that is added for the reading if rows have no intercept, in (0, 1)
-AVERAGE_START = 0.2  # fraction of the steps before the averaging of scores begins
-FAR_STD = 8.0  # it begins anew at a point that is so many standard deviations from the mean one, in any direction,
-AVERAGE_ANEW = 0.75  # up to this fraction of the steps
-LARGEST_MOMENTUM = 0.85  # upper limit of the momentum t / (t + 3)
-LEAST_VARIANCE_RATIO = 0.03  # least value of c: the average of 4p(1-p) over rows by length², which is at most 1
-LEAST_XI_RATIO = 0.1  # least value of c^ξ: the average of 4⟨ξ⟩/b over rows by length², which is at most 1
-LAST_FLOOR = 0.2  # floor of the eigenvalues of the curvature at the mean: this fraction of the least guessed one
+# --- budgets: parts of Σμ², and weights (in 1/std) of blocks that are released together -------------------------------
+SUM_BUDGET = 0.02  # kept: each of the sums that come first: of responses, counts, means, spreads; half loses 25 LL
+CURVATURE_BUDGET = 0.15  # kept: Σ b x xᵀ, once; double loses 52 LL
+LAST_BUDGET = 0.05  # kept: the curvature at the mean, once; as much for a dispersion; half loses 49 LL
+SCALAR_WEIGHT = 0.1  # convention: a scalar beside a score
+DIAGONAL_SECOND_BUDGET = 0.1  # kept: second moments of columns, once; half 4 LL
+LINEAR_CURVATURE = 0.25  # kept: Σ x xᵀ of a linear regression, once; half loses 20 LL
+LINEAR_LAST = 0.10  # kept: the last release of a linear regression; half loses 16 LL
+RESIDUAL_WEIGHT = 0.3  # kept: a histogram beside a score, and an excess beside the last curvature; double loses 86 LL
+SQUARE_WEIGHT = 0.6  # kept: squared residuals beside the last curvature; half loses 29 LL
 
-# --- moments: `logistic`, `coverage` ----------------------------------------------------------------------------------
-MEAN_EXPLAINS = 0.9  # largest fraction of a column's second moment that its mean may explain
-CONSTANT_EXPLAINS = 0.999  # the same for a constant column
-SCALE_POWER = 0.75  # coordinates are scaled by λ^(SCALE_POWER / 2) / SCALE_SHRINK: a typical row then has norm about 1,
-SCALE_SHRINK = 1.3  # so that the clip bound of the score is neither wasted nor binding
-HIDDEN_EDGE = 0.3  # fraction of the noise edge that the majoriser adds to every eigenvalue
-CONSTANT_FOUND = 0.9  # fraction of the constant 1 that columns must explain to count as containing a constant
-FLOOR_OF_MEDIAN = 0.05  # floor of the eigenvalues: this fraction of the median column, at most one std,
-FLOOR_OF_STD = 0.1  # and this many std more
-LEAST_TRACE = 0.2  # least trace, as a fraction of the trace of the eigenvalues after their floor
-COLLINEAR_SHARE = 0.2  # least share of directions far below their guess that makes columns collinear
-FACTOR_ROUNDS = 60  # iterations that estimate common factors of collinear columns
-LEAST_UNIQUE = 0.02  # least part of a column's variance that common factors do not explain
-SEEN_ENTRY = 4.2  # std by which an entry of second moments stands out alone: that of about 100 columns' largest chance
-LEAST_MOMENT = 0.7  # least eigenvalue of second moments that were read so, in std
-GUESS_STD = 0.35  # std of the log of a curvature over its guess, where an earlier release showed the guess
-GUESS_LOW = -6.0  # lower end of that log where noise may have hidden the guess
-GUESS_HIGH = 0.3  # upper end of that log there
-LEAST_HIDDEN = 0.02  # least probability that noise hid the guess
-MOST_HIDDEN = 0.9  # largest probability of that
-TILT_FLOOR = 0.2  # floor of the eigenvalues of a guessed curvature: this fraction of the least guess without tilt
-TABLE_FLOOR = 0.05  # floor of the eigenvalues of the table's curvature: this fraction of the least on its diagonal
-TABLE_CORRELATION = 0.1  # std of a discarded entry before the noise is looked at, over the mean of the diagonal
-START_RATIO_STD = 0.3  # std of a tracked ratio at the start of counts that have an offset: `coverage_beside`
-RATIO_DRIFT = 0.05  # standard deviation of the change of a tracked ratio in one step
-BASE_RATE_STD = 0.5  # the base rate is at least this many std of its noise from 0 and 1
-LEAST_BASE_RATE = 0.001  # and at least so far, as a probability
+# --- levels of noise, and weak priors ---------------------------------------------------------------------------------
+SEEN_STD = 3.0  # kept: std from which a number counts as seen; false for one normal number of 740; double loses 539 LL
+LOW_STD = 1.64  # kept: std by which the low end of a spread lies below it; half loses 17 C, none 39 C
+CENTRE_STD = 2.5  # kept: std by which a centre may be off, in the low end of a spread; half 17 C, none 44 C
+RARE_STD = 4.0  # convention: bound in standard deviations, beyond which one normal value of 16,000 lies
+BASE_RATE_STD = 0.5  # kept: the base rate is at least this many std of its noise from 0 and 1; none loses 31 nats
+INTERCEPT_STD = 1.0  # kept: prior std of the mean log odds or log mean about the base rate; double 64 LL
+DISPERSION_STD = 1.5  # convention: prior std of the log of an unknown dispersion, about 1
+TAU_LOW = 0.02  # convention: least τ of the geometric grid; τ is the std of the log odds that a column adds
+TAU_HIGH = 3.0  # convention: largest τ of the grid
+NUM_TAUS = 11  # convention: number of τ in the grid
+TAU_MEDIAN = 0.35  # convention: median of the prior of τ
+TAU_SPREAD = 1.0  # kept: standard deviation of log τ; none loses 7 LL
+TABLE_TAU = 1.0  # kept: τ of intervals, where an estimated one would be too small; half loses 9 C
+UNIT_EFFECT = 2.0  # kept: std, over τ, of what an indicator adds to the log odds (Gelman et al. 2008); half 10 C
+UNKNOWN_UNIT = 10.0  # kept: factor of the table's prior of a column whose unit nobody declared; none loses 29 C
 
-# --- scaling: `coverage` (tables whose ranges are 1 to 50 times too wide), `coverage_terms` (products) ---------------
-MEANS_BUDGET = 0.02  # part of Σμ² for the means of numeric columns, once
-SPREAD_BUDGET = 0.02  # part of Σμ² for their spreads, once
-NUMERIC_SIZE = 0.4  # κ over the intercept's constant: std of a numeric column in the rows of the model
-NUMERIC_SHARE = 0.48  # the most that all numeric columns may add to the typical squared norm of a row
-LEAST_SPREAD = 1e-6  # least spread of a column, as a part of its range
-LARGEST_SPREAD = 0.5  # largest spread of a column, as a part of its range
-SPREAD_ERRORS = 0.25  # least spread, in std of the noise of a mean
-LOW_STD = 1.64  # std of noise by which the low end of a spread lies below it
-CERTAIN_STD = 3.0  # std by which the variance of a column must stand out of the noise to be certain as it was read
-LEAST_CERTAIN = 1e-4  # least part of the variance of a column that counts as certain
-LEAST_ROOT = 0.1  # low end of the mean root distance of an indicator factor, at least this part of the root itself
-CENTRE_STD = 2.5  # std by which a centre may be off, in the low end of a spread
-PRODUCT_DOUBT = 0.2  # std of the root of a product's spread, over what independent factors would have
-UNSEEN_SPREAD = 0.002  # least spread that the table takes for possible, as a part of the range
-LEAST_ROWS_STD = 2.0  # least number of rows, in std of its noise
-NOISELESS_ROOM = 64.0  # without noise, rows up to this norm count in full
-INTEGER_FLOOR = 2.0**-30  # least eigenvalue without noise, over rows times room²: less is the rounding of integers
-UNKNOWN_UNIT = 10.0  # factor by which the table widens the prior of a column whose unit nobody declared
-UNIT_EFFECT = 2.0  # std, over τ, of what an indicator adds to the log odds; a std of a numeric column adds τ
-ROOM_NOISE = 0.015  # noise variance over information that the scales make room for: 0.1 of the variance p(1-p) = 0.15
-LARGEST_ROOM = 3.0  # largest factor by which scales make room
-ROOM_QUANTILE = 0.1  # of the directions, by information
+# --- paths ------------------------------------------------------------------------------------------------------------
+AVERAGE_START = 0.1  # kept: fraction of the steps before the averaging of scores begins; double loses 17 LL
+REACH = 1.0  # kept: longest step: root mean square over rows of the change of ψ; the same of log r; none loses 80 LL
+LEAST_RATIO = 0.03  # kept: least average curvature of a row over k; 0.1 loses 7 LL
+RATIO_DRIFT = 0.05  # convention: standard deviation of the change of that ratio in one step
+START_RATIO_STD = 0.3  # convention: its standard deviation at the start, of counts that have an exposure
+ADDED_CONSTANT = 0.4  # convention: value of the column added for the release of Σ x xᵀ if rows have no intercept
+SCORE_BOUND = 3.0  # convention: bound on a row's score of log r; about -½z² at z standard deviations
+LEAST_PART = 0.1  # convention: least part of 1/r that is no error of ψ
+MOMENTUM = 0.9  # kept: largest momentum of the diagonal form; 1 loses 19 LL
+FIRST_SAFETY = 4.0  # kept: first factor of its majoriser; 1 loses 621 LL
 
-# --- ridge: `logistic`, `coverage` ------------------------------------------------------------------------------------
-TAU_LOW = 0.02  # least τ of the geometric grid; τ is the std of the log odds that a column adds
-TAU_HIGH = 3.0  # largest τ of the grid
-NUM_TAUS = 11  # number of τ in the grid
-TAU_MEDIAN = 0.35  # median of the prior of τ
-TAU_SPREAD = 1.0  # standard deviation of log τ
-ROUNDING = 1e-13  # eigenvalues below this part of the largest are rounding
-TABLE_TAU = 1.0  # τ of the table of coefficients, where an estimated one would make intervals too narrow
-INTERCEPT_STD = 3.0  # prior std of the mean log odds, or log mean
-DISPERSION_STD = 1.5  # prior std of the log of an unknown dispersion, about 1
-SCORE_BOUND = 3.0  # bound on a row's score of that log
-LEAST_PART = 0.1  # least part of 1/r that is no error of ψ
-DISPERSION_STEP = 1.0  # the farthest that it moves in a step
-DISPERSION_WEIGHT = 0.1  # noise budget of its score beside a step's score, as SCALAR_WEIGHT
-LAST_DISPERSION = 1.0  # and beside the curvature at the mean,
-DISPERSION_BUDGET = 0.04  # where this part of Σμ² is added for it
-COUNT_REACH = 0.5  # longest step of a path of counts: root mean square over rows of the change of the log mean
-COUNT_PATH_STD = 0.5  # the same of the mean log mean along the path: the released sum of the counts tells it about
-TABLE_ROUNDS = 8  # iterations that estimate the noise of the score by errors of the curvature at the mean
-TABLE_DAMPING = 0.5  # damping of these iterations
-# Curvature over majoriser above which the majoriser grows. Two-cycles of the iteration show a ratio of
-# (2 + 2β) / (1 + 2β), 1.37 at the largest momentum β, so the threshold must be below.
-BEARABLE = 1.1
-STEEP_SHARE = 0.1  # least share in what exceeds it of a direction in which it grows
-GRADIENT_GROWTH = 4.0  # growth of the mean squared gradient, over its least value, after which the majoriser is doubled
+# --- coordinates and second moments -----------------------------------------------------------------------------------
+# Coordinates are scaled by λ^(SCALE_POWER / 2) / SCALE_SHRINK: a typical row then has norm about 1, so that the clip
+# bound of the score is neither wasted nor binding.
+SCALE_POWER = 0.75  # kept: power of the scales; none loses 13 LL
+SCALE_SHRINK = 1.3  # kept: typical norm of a row; half loses 37 LL
+DIAGONAL_SCALE_POWER = 0.4  # kept: the same of columns that are not rotated; 0.75 loses 20 LL
+DIAGONAL_SCALE_SHRINK = 1.4  # kept: the same of columns that are not rotated; 1.3 loses 3 LL
+HIDDEN_EDGE = 0.3  # kept: fraction of the noise edge that the majoriser adds to every eigenvalue; none 11 LL
+MEAN_EXPLAINS = 0.9  # kept: largest fraction of a column's second moment that its mean may explain; none 2 LL
+COLLINEAR_SHARE = 0.2  # convention: least share of directions far below their guess that makes columns collinear
+FACTOR_ROUNDS = 60  # convention: iterations that estimate common factors of collinear columns
+CONSTANT_STEEP = 0.05  # kept: part of an intercept's second moment apart from the common direction; 0.001 loses 13 LL
+INTEGER_FLOOR = 2.0**-30  # convention: least eigenvalue without noise, over rows times room²: rounding of integers
 
-# --- diagonal: `logistic` (icd, 2,788 columns), `coverage_diagonal` (95 % intervals) ----------------------------------
-DIAGONAL_COUNT_BUDGET = 0.02  # part of Σμ² for the two counts, once
-DIAGONAL_SECOND_BUDGET = 0.1  # part of Σμ² for the second moments, once
-DIAGONAL_SCALE_POWER = 0.4  # columns are scaled by D^(DIAGONAL_SCALE_POWER / 2) / DIAGONAL_SCALE_SHRINK, for the same
-DIAGONAL_SCALE_SHRINK = 1.4  # reason as by SCALE_POWER and SCALE_SHRINK
-NUMERIC_BOUND = 4.0  # bound on a numeric column of x̂, in units of κ, its std
-TRIM = 4.0  # rows longer than TRIM, in scaled coordinates, count as TRIM in the trace
-FIRST_SAFETY = 4.0  # first value of the majoriser's safety factor f
-FIRST_RATIO = 0.75  # first value of the tracked ratios of information to its largest possible value
-LEAST_RATIO = 0.03  # least value of these ratios
-DIAGONAL_AVERAGE_START = 0.1  # fraction of the steps before the averaging of scores begins
-INTERCEPT_PRECISION = 1e-3  # prior precision of the intercept: nearly flat
-ALPHA_SHAPE = 5.0  # shape a of the hyper-prior Gam(a, aτ²) of α
-DIAGONAL_TAU = 0.15  # its τ: std of the log odds that a standard deviation of a column adds, before the data are seen
-NUMBER_STD = 2.0  # least N = Σ b, in std of a count
-LEAST_NUMBER = 1e-3  # least N, over the largest b of a row
-SEEN_STD = 3.0  # columns whose noisy moment is above so many std count as seen
-COLUMN_LEAST_TOTAL = 1e-3  # least sum of all columns' moments, per row
-CONSTANT_STEEP = 0.05  # fraction of an intercept's second moment that is steep: kept apart from the common direction
+# --- the curvature at the mean, and its errors ------------------------------------------------------------------------
+LAST_FLOOR = 0.2  # kept: floor of its eigenvalues: this fraction of the least guessed one, at most one std; none 7 LL
+GUESS_STD = 0.35  # convention: std of the log of a curvature over its guess, and the upper end where noise hid that
+GUESS_LOW = -6.0  # kept: lower end of that log where noise may have hidden the guess; half loses 3 C
+TABLE_CORRELATION = 0.1  # kept: prior std of a discarded entry, over the mean of the diagonal; none loses 8 C
+TABLE_ROUNDS = 8  # convention: iterations that estimate the noise of the score by errors of the curvature
+TABLE_DAMPING = 0.5  # convention: damping of these iterations
 
-# --- descent: `logistic` (icd) ----------------------------------------------------------------------------------------
-DESCENT_MOMENTUM = 0.9  # largest momentum β
-CURVATURE_STD = 3.0  # std by which a measured curvature must exceed what momentum bears, before a step is taken back
-SAFETY_GROWTH = 4.0  # least factor by which the majoriser then grows
-CURVATURE_MARGIN = 2.0  # the new majoriser, as a multiple of the measured curvature
+# --- numeric columns --------------------------------------------------------------------------------------------------
+NUMERIC_SIZE = 0.4  # kept: κ over the intercept's constant: std of a numeric column in x̂; half loses 15 LL
+SPREAD_ERRORS = 0.25  # kept: least spread, in std of the noise of a mean; none loses 600 LL
+UNSEEN_SPREAD = 0.002  # kept: least spread that the table takes for possible, as a part of the range; none 20 C
+PRODUCT_DOUBT = 0.2  # convention: std of the root of a product's spread, over what independent factors would have
+NOISELESS_ROOM = 64.0  # convention: without noise, rows up to this norm count in full
 
-# --- descent, of models of one's own: `own_regression` (coverage of four designs, steps without noise) ----------------
-LEAST_SECANT = 0.3  # least curvature between two scores, over what was expected, that is believed at once
-LEAST_BACK = 0.05  # least part of a step that is kept if the log posterior fell along it
-EIGENVALUE_STD = 1.5  # error of an eigenvalue of the curvature, over the noise of an entry of its diagonal
-SETTLED = 2.0  # largest distance to which the noise of scores leads, in std for each parameter; settled paths: 1.7
-SETTLED_NOISELESS = 0.1  # the same without noise, in std
+# --- residuals of linear regressions ----------------------------------------------------------------------------------
+RESIDUAL_BINS = 17  # convention: number of bins, from 2, the length of the range, down by √2
+CERTAIN_BIN = 5.0  # convention: std from which a bin counts for σ²: chance counts far out would hide it in noise
+SEEN_BIN = 2.0  # convention: std from which a bin counts for the clip; beyond an empty bin SEEN_STD
+CLIP_FALL = 2.0  # convention: largest factor by which a clip falls in a step, and an earlier histogram loses precision
+LEAST_CLIP = 1.5  # kept: least clip, over a typical residual; none loses 110 LL
+NUM_CLIPS = 16  # convention: number of clips that are tried
 
-# --- linear: `linear` (R², six designs; coverage) ---------------------------------------------------------------------
-LINEAR_CURVATURE = 0.25  # part of Σμ² for Σ x̂ x̂ᵀ, once
-LINEAR_LAST = 0.10  # part of Σμ² for the last release
-FIRST_SCORE = 0.05  # part of the steps' budget for the first score, of y itself; the others' grow with t
-RESIDUAL_WEIGHT = 0.3  # noise budget of the histogram beside a score, as SCALAR_WEIGHT;
-EXCESS_WEIGHT = 0.3  # noise budget of the excess of long rows beside the last curvature, as SCALAR_WEIGHT
-SQUARE_WEIGHT = 0.6  # noise budget of the squared residuals beside it
-RESIDUAL_BINS = 17  # from 2, the length of the range, down by √2
-FORGOTTEN = 2.0  # factor by which the noise variance of the histograms so far counts in the next step's mean of them
-SEEN_BIN = 2.0  # std of noise below which a bin counts as empty
-FAR_BIN = 3.5  # the same beyond the first empty bin
-CERTAIN_BIN = 5.0  # the same there for σ²: one chance count would hide it in noise, in one fit of a thousand
-LEAST_SEEN = 0.4  # least part of the rows that bins must show, for the clip to move
-CERTAIN_ROWS = 3.0  # std of its noise that the number of rows must reach, for residuals to have a scale
-LEAST_CLIP = 1.5  # least clip, over a typical residual
-NUM_CLIPS = 16  # number of clips that are tried
-CLIP_FALL = 2.0  # largest factor by which the clip falls in a step
-CLIP_PRICE = 0.6  # part of the budget that pays for the scores
-# κ = 0.6 + 0.7·mean min(1, 12 s²/(μ²λ)) divides the scales.
-LEAST_SHRINK = 0.6  # the first number of κ
-MORE_SHRINK = 0.7  # the second number of κ
-SHRINK_NOISE = 12.0  # the third number of κ
-LEAST_REACH = 4.0  # the least that a residual may count in σ², over a typical one: normal ones count in full
-OVERSHOOT = 0.5  # what σ² leaves of residuals beyond its clip, as the histogram shows it, counts this part of noise
+# --- the diagonal form's prior ----------------------------------------------------------------------------------------
+ALPHA_SHAPE = 5.0  # kept: shape a of the hyper-prior Gam(a, aτ²) of α; 1 loses 93 LL
+DIAGONAL_TAU = 0.15  # kept: its τ: prior std of the log odds that a std of a column adds; 0.35 loses 56 LL
+
+# --- paths of models of one's own: `own_regression` (coverage of four designs, steps without noise) -------------------
+FAR_STD = 8.0  # convention: averaging begins anew at a point that is so many standard deviations from the mean one,
+AVERAGE_ANEW = 0.75  # convention: up to this fraction of the steps
+LEAST_SECANT = 0.3  # convention: least curvature between two scores, over what was expected, that is believed at once
+LEAST_BACK = 0.05  # convention: least part of a step that is kept if the log posterior fell along it
+EIGENVALUE_STD = 1.5  # kept: error of an eigenvalue, over the noise of an entry of the diagonal: `own_regression`
+SETTLED = 2.0  # convention: largest distance to which the noise of scores leads, in std a parameter; settled paths: 1.7
+SETTLED_NOISELESS = 0.1  # convention: the same without noise, in std
