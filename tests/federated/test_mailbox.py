@@ -173,7 +173,7 @@ def test_faults_are_found_at_the_start(tmp_path: Path) -> None:
 #: Rounds that take seconds, so that a party which is killed early in a run is killed in it, on a busy machine too.
 LONG = 200
 #: Rounds that three kills and as many starts fit into.
-MANY = 1000
+MANY = 300
 
 
 @pytest.mark.slow
