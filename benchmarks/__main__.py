@@ -46,6 +46,7 @@ NAMES = [
     "federated_exactness",
     "logistic",
     "papers",
+    "gradients",
     "linear",
     "federated",
     "dpvi",

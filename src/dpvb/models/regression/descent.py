@@ -439,9 +439,9 @@ def expected_variance(eigenvalue_e: Floats, std: float, noise: float, alpha: flo
         alpha: precision of the prior.
     """
     error = tuned.EIGENVALUE_STD * std
-    wide_t = np.geomspace(0.1 * alpha, 4 * error + float(eigenvalue_e.max()) + alpha, 300)
+    wide_t = np.geomspace(alpha / 10, 4 * error + float(eigenvalue_e.max()) + alpha, 300)
     near_et = eigenvalue_e[:, None] + error * np.linspace(-4, 4, 161)
-    a_et = np.sort(np.hstack([np.tile(wide_t, (len(eigenvalue_e), 1)), np.maximum(near_et, 0.1 * alpha)]))
+    a_et = np.sort(np.hstack([np.tile(wide_t, (len(eigenvalue_e), 1)), np.maximum(near_et, alpha / 10)]))
     log_weight_et = -0.5 * ((eigenvalue_e[:, None] - a_et) / error) ** 2
     weight_et = np.exp(log_weight_et - log_weight_et.max(axis=1, keepdims=True))
     weight_et *= np.gradient(np.log(a_et), axis=1)
