@@ -115,7 +115,7 @@ $(VENV)/dev: $(PY) pyproject.toml setup/tested.txt
 # Flower beside the package, for the test of its app; what Flower brings comes first.
 .venv-flower/ready: $(VENV)/dev
 	python3 -m venv .venv-flower
-	.venv-flower/bin/python -m pip install -q --disable-pip-version-check 'flwr>=1.41'
+	.venv-flower/bin/python -m pip install -q --disable-pip-version-check 'flwr>=1.42'
 	.venv-flower/bin/python setup/see_packages.py $(PY)
 	touch $@
 

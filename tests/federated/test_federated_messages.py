@@ -470,7 +470,7 @@ def test_no_memory_is_taken_for_what_is_not_there() -> None:
 
 
 def test_other_versions_and_other_files_are_told_apart() -> None:
-    with pytest.raises(FederationError, match="version 1 of the wire, this is version 4"):
+    with pytest.raises(FederationError, match="version 1 of the wire, this is version 5"):
         decode(message("1", version=1))
     for data in (b"", b"PK\x03\x04" + bytes(30), b"dpvb"):
         with pytest.raises(FederationError, match="no message of dpvb"):

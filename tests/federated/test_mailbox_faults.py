@@ -138,7 +138,7 @@ def test_a_client_hears_nothing_but_its_servers_answer_to_its_request(count: int
     old: list[bytes] = []
 
     class Liar(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+        protocol_version, wbufsize = "HTTP/1.1", 2**16
 
         def do_GET(self) -> None:
             sealed = base64.b64decode(self.headers["authorization"])
@@ -339,7 +339,7 @@ class Middle:
         middle = self
 
         class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+            protocol_version, wbufsize = "HTTP/1.1", 2**16
 
             def do_GET(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
