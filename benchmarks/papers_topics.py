@@ -230,7 +230,7 @@ def figure_2() -> None:
         "the papers', so that ε is, too, and batches are 2.4 times smaller beside the same noise. One epoch, K = 50,",
         "τ₀ = 1, one seed. Strong composition: the noise with which it claims the same ε. *: q is not below 1/(16σ),",
         "so that the theorem of Abadi et al. does not hold for this ε; the loss distribution needs no such",
-        "condition.",
+        "condition. -: not run.",
     )
     head("S", "σ", "ε (moments)", "ε (PLD)", "moments", "strong", "its σ")
     below = []
