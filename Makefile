@@ -26,7 +26,7 @@ quick: $(VENV)/dev
 test: lint
 	$(PY) -m pytest -q -n 2 --dist worksteal
 
-test-slow: $(VENV)/dev
+test-slow: $(VENV)/dev .venv-flower/ready
 	$(PY) -m pytest -q -n 2 --dist worksteal -m "slow or not slow"
 
 # Reports in a headless browser, and the core as pip installs it in an environment of its own.
@@ -112,6 +112,13 @@ $(VENV)/dev: $(PY) pyproject.toml setup/tested.txt
 	$(INSTALL) -e '.[dev]'
 	touch $@
 
+# Flower beside the package, for the test of its app; what Flower brings comes first.
+.venv-flower/ready: $(VENV)/dev
+	python3 -m venv .venv-flower
+	.venv-flower/bin/python -m pip install -q --disable-pip-version-check 'flwr>=1.41'
+	.venv-flower/bin/python setup/see_packages.py $(PY)
+	touch $@
+
 # Its notebooks see all that the tests have; the tests see nothing of what a site and notebooks need.
 .venv-docs/ready: $(VENV)/dev
 	python3 -m venv .venv-docs
@@ -120,4 +127,4 @@ $(VENV)/dev: $(PY) pyproject.toml setup/tested.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-docs site .venv-fuzz .venv-lowest .venv-highest build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-docs site .venv-fuzz .venv-flower .venv-lowest .venv-highest build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -47,6 +47,7 @@ NAMES = [
     "federated_exactness",
     "logistic",
     "papers",
+    "gradients",
     "linear",
     "federated",
     "dpvi",

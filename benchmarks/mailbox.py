@@ -141,7 +141,7 @@ def main() -> None:
     print(
         f"{CLIENTS} clients and a server, a process each, on loopback with TLS; logistic regression, 10 columns, "
         f"{ROUNDS} rounds, secure aggregation, the server's run on record. Seconds from the moment when all clients "
-        "are there until the model is written, and from then until the last process has ended.\n"
+        "are there until the model is written, and from then until all have printed their statements and ended.\n"
     )
     print("| transport | load before | rounds, s | ends, s |\n|---|---|---|---|")
     for name, source in sources.items():

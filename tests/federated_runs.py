@@ -158,7 +158,7 @@ def parties(folder: Path, names: tuple[str, ...], top: str, model: str = "row_no
     data = {"file": "{name}.x.npy", "target": "{name}.y.npy"}
     test_cli_federate.write_files(folder, top, model, data, names)
     found = {name: Party(folder, name) for name in ("server", *names)}
-    edit(folder / "server.toml", "127.0.0.1:9092", "127.0.0.1:0")
+    rewrite(folder / "server.toml", "127.0.0.1:9092", "127.0.0.1:0")
     try:
         yield found
     finally:
@@ -166,7 +166,7 @@ def parties(folder: Path, names: tuple[str, ...], top: str, model: str = "row_no
             party.kill()
 
 
-def edit(path: Path, before: str, after: str) -> None:
+def rewrite(path: Path, before: str, after: str) -> None:
     text = path.read_text()
     assert before in text
     path.write_text(text.replace(before, after))
@@ -179,9 +179,9 @@ def connect(folder: Path, found: dict[str, Party], *, ledger: bool = True) -> st
     assert address is not None
     for name in found:
         if name != "server":
-            edit(folder / f"{name}.toml", '"127.0.0.1:9092"', f'"{address[1]}"')
+            rewrite(folder / f"{name}.toml", '"127.0.0.1:9092"', f'"{address[1]}"')
             if ledger:
-                edit(folder / f"{name}.toml", "[data]", f'ledger = "{name}.db"\ndataset = "people"\n[data]')
+                rewrite(folder / f"{name}.toml", "[data]", f'ledger = "{name}.db"\ndataset = "people"\n[data]')
     return address[1]
 
 
@@ -196,8 +196,8 @@ def join(found: dict[str, Party]) -> None:
 
 def begin_on_record(folder: Path, found: dict[str, Party], *, ledger: bool = True) -> None:
     """Start a server with a record, which keeps its address, and clients; wait until all have accepted."""
-    edit(folder / "server.toml", "out = ", 'folder = "server.state"\nout = ')
-    edit(folder / "server.toml", "127.0.0.1:0", connect(folder, found, ledger=ledger))
+    rewrite(folder / "server.toml", "out = ", 'folder = "server.state"\nout = ')
+    rewrite(folder / "server.toml", "127.0.0.1:0", connect(folder, found, ledger=ledger))
     join(found)
 
 

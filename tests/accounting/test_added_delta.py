@@ -19,6 +19,7 @@ from dpvb.accounting import Event, gaussian
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition, total
 from dpvb.accounting.covering import covering
+from dpvb.accounting.forms import from_dict
 from dpvb.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger import Ledger
 
@@ -94,7 +95,7 @@ def test_what_adds_nothing_is_written_as_it_ever_was() -> None:
     assert "added_delta" not in FULL.to_dict()
     assert Event(**FULL.to_dict()) == FULL
     found = cost(FINDS, SAMPLED)
-    assert Composition.from_dict(found.to_dict()) == found
+    assert from_dict(found.to_dict()) == found
     assert found != cost(replace(FINDS, added_delta=0.0), SAMPLED)
 
 

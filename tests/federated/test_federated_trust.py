@@ -19,7 +19,6 @@ from small_models import NAMES, TOYS_FIRST, Case
 
 from dpvb.core.blocks import Block, swap_ratio
 from dpvb.core.grids import grids_of
-from dpvb.core.noise import noise_bound
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.errors import ParameterError, PrivacyError
@@ -67,11 +66,9 @@ def test_rounded_and_discrete_normals_differ_as_little_as_stated(tau: int) -> No
 
 
 def test_no_draw_is_beyond_39_deviations() -> None:
-    """What is cut off has a probability below 10⁻³³⁰, and the generator's bound is what the proof takes."""
+    """What is cut off has a probability below 10⁻³³⁰."""
     with mpmath.workdps(50):
         assert mpmath.erfc(39 / mpmath.sqrt(2)) < mpmath.mpf(10) ** -330
-    for std in (2.0**20, 2.0**34, 12345.6):
-        assert noise_bound(std) <= 39 * std + 2  # a bound on sizes, rounded up
 
 
 @pytest.mark.parametrize("num_clients", [2, 3, 7])

@@ -21,11 +21,11 @@ from federated_runs import (
     certificate,
     charges,
     connect,
-    edit,
     federation,
     join,
     parties,
     polled,
+    rewrite,
 )
 
 import dpvb
@@ -153,12 +153,13 @@ def test_faults_are_found_at_the_start(tmp_path: Path) -> None:
         Mailbox(channel, (), address=LOOPBACK, tls=(tmp_path / "none", key))
     with Mailbox(channel, (), address=LOOPBACK) as link, pytest.raises(FederationError, match="in use"):
         Mailbox(channel, (), address=link.address)
+    caller = Channel(Identity.generate("a"), {"server": SERVER.public})
     with pytest.raises(FederationError, match=r"out of reach for 0 s"):  # Nobody is there any more.
-        serve(channel, "server", bytes.upper, address=link.address, patience=lambda: 0.0, ended=lambda: False)
+        serve(caller, "server", bytes.upper, address=link.address, patience=lambda: 0.0, ended=lambda: False)
     told: list[str] = []
     with pytest.raises(FederationError, match=r"out of reach for 0\.2 s"):
         serve(
-            channel,
+            caller,
             "server",
             bytes.upper,
             address=link.address,
@@ -291,7 +292,7 @@ def test_a_client_that_agrees_to_something_else_is_named_on_both_sides(tmp_path:
     with parties(tmp_path, names, TOP.format(epsilon=1, rounds=3, trust="none")) as found:
         connect(tmp_path, found)
         (tmp_path / "other.toml").write_text((tmp_path / "agreement.toml").read_text().replace("3\ntrust", "4\ntrust"))
-        edit(tmp_path / "south.toml", "agreement.toml", "other.toml")
+        rewrite(tmp_path / "south.toml", "agreement.toml", "other.toml")
         for name in names:
             found[name].start()
         found["server"].end(2)
@@ -334,7 +335,7 @@ def test_a_client_that_comes_back_after_the_end_is_told_at_once(tmp_path: Path) 
     names = ("north", "south", "west")
     top = TOP.format(epsilon=1, rounds=20, trust="secure_aggregation") + "\ntolerated = 1"
     with parties(tmp_path, names, top) as found:
-        edit(tmp_path / "server.toml", "out = ", "answer_seconds = 20\nout = ")
+        rewrite(tmp_path / "server.toml", "out = ", "answer_seconds = 20\nout = ")
         connect(tmp_path, found)
         for name in names:
             found[name].start()

@@ -331,3 +331,25 @@ def test_only_small_parts_of_scipy_and_scikit_learn_are_imported_at_the_top() ->
                 assert all(name.startswith(small) for name in names), f"{path}: {names}"
             if isinstance(node, ast.Import):
                 assert not any(alias.name.split(".")[0] in ("scipy", "sklearn") for alias in node.names), path
+
+
+#: The documented modules of what carries messages; of Flower, for its app, which is no part of the package.
+DOCUMENTED = {"httpx", "uvicorn"}
+DOCUMENTED |= {f"starlette.{name}" for name in ("applications", "requests", "responses", "routing")}
+OF_FLOWER = {"flwr.app", "flwr.clientapp", "flwr.serverapp"}
+
+
+def test_no_private_module_of_another_package_is_imported() -> None:
+    """None whose name says so, and of packages that carry messages none but the documented ones."""
+    app = ROOT.parents[1] / "flower" / "dpvb_flower" / "__init__.py"
+    for path in (*FILES, app):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                first, *others = name.split(".")
+                if first in ("dpvb", "__future__"):
+                    continue
+                assert not any(part.startswith("_") for part in (first, *others)), f"{path}: {name}"
+                if first in ("httpx", "uvicorn", "starlette", "flwr"):
+                    assert name in (DOCUMENTED | OF_FLOWER if path == app else DOCUMENTED), f"{path}: {name}"

@@ -145,6 +145,7 @@ MEASURED = {
         "Naive Bayes": ["Naive Bayes"],
         "Synthetic rows": ["Mixtures"],
         "Topics": ["Topic models on Wikipedia", "The papers' algorithms as printed"],
+        "Latent variables by private gradients": ["Noisy statistics and private gradients in latent-variable models"],
     },
     "models/belief-networks.md": {"How well": ["Handwritten digits", "The papers' algorithms as printed"]},
     "models/dpvi.md": {"How well": ["Private gradients (DPVI)", "Logistic regression"]},

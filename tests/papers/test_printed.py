@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import digamma, expit
+from scipy.special import digamma, expit, log_expit
+from scipy.stats import norm
 
 import dpvb
 from dpvb.core.blocks import pack_symmetric
@@ -29,7 +30,14 @@ from dpvb.papers.conjugate_exponential import BetaBernoulli
 from dpvb.papers.dp_sgd import DPSGDLogistic
 from dpvb.papers.lda import VIPSTopics
 from dpvb.papers.logistic_regression import VIPSLogistic
-from dpvb.papers.partitioned import LocalFreeEnergy, NormalFactor, free_energy, partitioned
+from dpvb.papers.partitioned import (
+    LocalFreeEnergy,
+    NormalFactor,
+    global_free_energy,
+    local_free_energy,
+    log_constant,
+    partitioned,
+)
 
 STEPS = {"num_steps": 6, "learning_offset": 1.0, "learning_decay": 0.7}
 
@@ -265,29 +273,80 @@ def test_partitioned_inference_finds_the_optimum_of_the_global_free_energy() -> 
     prior = NormalFactor(np.zeros(4), 0.5 * np.eye(4))
     parts = [slice(0, 100), slice(100, 180), slice(180, 300)]
     clients = [Design(x_nd[part], y_n[part]) for part in parts]
-    q, factors = partitioned(prior, clients, maximised, [0, 1, 2] * 6)
+    seen: list[NormalFactor] = []
+
+    def watched(model: LocalFreeEnergy, source: Any) -> NormalFactor:
+        seen.append(maximised(model, source))
+        return seen[-1]
+
+    q, factors = partitioned(prior, clients, watched, [0, 1, 2] * 6)
     whole, _ = partitioned(prior, [Design(x_nd, y_n)], maximised, [0, 0, 0])
     np.testing.assert_allclose(q.mean, whole.mean, rtol=1e-5)
     np.testing.assert_allclose(q.P, whole.P, rtol=1e-5)
     # At the optimum no direction of μ or Λ raises the free energy.
-    best, rng = free_energy(whole, prior, x_nd, y_n), np.random.default_rng(0)
+    best, rng = global_free_energy(whole, prior, x_nd, y_n), np.random.default_rng(0)
     for _ in range(20):
         shift_dd = 1e-3 * rng.standard_normal((4, 4))
         near = NormalFactor(whole.h + 1e-3 * rng.standard_normal(4), whole.P + shift_dd + shift_dd.T)
-        assert free_energy(near, prior, x_nd, y_n) < best
+        assert global_free_energy(near, prior, x_nd, y_n) < best
 
-    # Theorem 2.2.3: the local free energies, taken with natural parameters alone, are off by one constant, log Z. With
-    # q⁽ⁱ⁻¹⁾ = q they are F_m = ∫ q ln [p(X_m | θ) / t_m], and F = ∫ q ln [p Π p(X_m | θ) / q].
-    def normaliser(one: NormalFactor) -> float:
-        return float(0.5 * (one.h @ one.mean + len(one.h) * np.log(2 * np.pi) - np.linalg.slogdet(one.P)[1]))
+    # Theorem 2.2.3 with factors that are natural parameters alone: the sum is off by log Z.
+    local = [local_free_energy(q, q, t, x_nd[part], y_n[part]) for part, t in zip(parts, factors, strict=True)]
+    log_z = log_constant(prior, factors)
+    assert abs(log_z) > 1.0
+    assert sum(local) == pytest.approx(global_free_energy(q, prior, x_nd, y_n) - log_z, rel=1e-12)
+    # With the constants of (2.21), where q⁽ⁱ⁾ and q⁽ⁱ⁻¹⁾ are densities, the theorem holds as printed.
+    constant_m, before = np.zeros(3), prior
+    for client, after in zip([0, 1, 2] * 6, seen, strict=True):
+        constant_m[client] += before.log_normaliser - after.log_normaliser
+        before = after
+    with_constants = [one - constant for one, constant in zip(local, constant_m, strict=True)]
+    assert sum(with_constants) == pytest.approx(global_free_energy(q, prior, x_nd, y_n), rel=1e-9)
 
-    entropy = free_energy(q, NormalFactor(np.zeros(4), np.zeros((4, 4))), x_nd[:0], y_n[:0])
-    local = sum(
-        free_energy(q, NormalFactor(-t.h, -t.P), x_nd[part], y_n[part]) - entropy
-        for part, t in zip(parts, factors, strict=True)
-    )
-    constant = normaliser(prior)
-    assert free_energy(q, prior, x_nd, y_n) - constant == pytest.approx(local + normaliser(q) - constant, rel=1e-9)
+
+def test_the_free_energies_are_those_of_quadrature_in_one_dimension() -> None:
+    """∫ q ln [...] dθ on a grid; and the global one lies below the log evidence, by KL(q ‖ posterior)."""
+    x_n1, y_n = np.random.default_rng(0).uniform(-1, 1, (30, 1)), np.arange(30) % 3 > 0
+    one = np.ones((1, 1))
+    q, prior = NormalFactor(np.array([4.0]), 9.0 * one), NormalFactor(np.array([0.5]), 2.0 * one)
+    factor = NormalFactor(np.array([0.3]), 1.1 * one)
+    theta = np.linspace(-6, 6, 20_001)
+
+    def log_density(factor: NormalFactor) -> Any:
+        return norm.logpdf(theta, factor.mean[0], factor.P[0, 0] ** -0.5)
+
+    def integral(values: Any) -> float:
+        return float(np.trapezoid(values, theta))
+
+    log_q, psi_tn = log_density(q), theta[:, None] * x_n1.T
+    log_rows = log_expit(np.where(y_n, psi_tn, -psi_tn)).sum(axis=1)
+    whole = integral(np.exp(log_q) * (log_density(prior) + log_rows - log_q))
+    assert global_free_energy(q, prior, x_n1, y_n) == pytest.approx(whole, rel=1e-7)
+    log_t = factor.h[0] * theta - 0.5 * factor.P[0, 0] * theta**2
+    part = integral(np.exp(log_q) * (log_density(prior) + log_rows - log_q - log_t))
+    assert local_free_energy(q, prior, factor, x_n1, y_n) == pytest.approx(part, rel=1e-7)
+    log_evidence = math.log(integral(np.exp(log_density(prior) + log_rows)))
+    log_posterior = log_density(prior) + log_rows - log_evidence
+    divergence = integral(np.exp(log_q) * (log_q - log_posterior))
+    assert global_free_energy(q, prior, x_n1, y_n) == pytest.approx(log_evidence - divergence, rel=1e-7)
+    log_z = math.log(integral(np.exp(log_density(prior) + log_t)))
+    assert log_constant(prior, [factor]) == pytest.approx(log_z, rel=1e-7)
+
+
+def test_a_visit_raises_the_local_free_energy_with_every_iteration() -> None:
+    x_nd, y_n = rows(n=200)
+    prior, flat = NormalFactor(np.zeros(4), np.eye(4)), NormalFactor(np.zeros(4), np.zeros((4, 4)))
+    reached = [
+        local_free_energy(maximised(model, Design(x_nd, y_n)), prior, flat, x_nd, y_n)
+        for steps in range(1, 8)
+        for model in [LocalFreeEnergy((0.0,) * 4, _identity(), ((0.0,) * 4, _identity()), num_steps=steps)]
+    ]
+    assert np.diff(reached).min() > -1e-6
+    assert reached[0] > local_free_energy(prior, prior, flat, x_nd, y_n)
+
+
+def _identity() -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for row in np.eye(4).tolist())
 
 
 def test_a_visit_to_nobody_is_refused() -> None:

@@ -36,6 +36,7 @@ from dpvb.accounting.calibration import calibrate, most_steps
 from dpvb.accounting.declared_costs import LaplaceNoise, StatedGuarantee, gaussian_noise
 from dpvb.accounting.divergences import (
     best_order_of,
+    covering_gaussian_of,
     gaussian_mu_of,
     log_moments_of,
     optimal_composition,
@@ -66,6 +67,7 @@ __all__ = [
     "compare",
     "confirm",
     "confirm_once",
+    "covering_gaussian_of",
     "curve",
     "delta",
     "delta_of",

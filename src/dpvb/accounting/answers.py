@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any, Literal, get_args
 
-from dpvb.accounting.events import Event, Pair, added_delta, check_plan, check_relation, dominating_pairs, grouped
-from dpvb.guards.errors import ParameterError, check_choice, check_number
+from dpvb.accounting.events import (
+    SAMPLERS,
+    Event,
+    Pair,
+    added_delta,
+    check_plan,
+    check_relation,
+    dominating_pairs,
+    grouped,
+)
+from dpvb.guards.errors import ParameterError, check_choice, check_delta, check_number
 
 Method = Literal["pld", "renyi", "moments", "moments_capped", "wang", "zcdp", "strong", "linear"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -25,15 +34,11 @@ _ROUGH = 5e-3
 # Relative error of what is left by rounding, as in `PrivacyStatement.verify`: 2 - 1e-12 is printed as 2.
 _PRINTED = 1e-9
 
-_WHERE = {
-    "pld": "every sampler and both neighbouring relations",
-    "renyi": "every sampler and both neighbouring relations",
-    "moments": "samplers 'poisson' and 'full_batch' with neighboring_relation 'add_or_remove_one'",
-    "moments_capped": "sampler 'poisson' with neighboring_relation 'add_or_remove_one'",
-    "wang": "sampler 'fixed_size' with neighboring_relation 'replace_one'",
-    "zcdp": "samplers 'poisson' and 'full_batch' with neighboring_relation 'add_or_remove_one'",
-    "strong": "samplers 'poisson' and 'full_batch' with neighboring_relation 'add_or_remove_one'",
-    "linear": "samplers 'poisson' and 'full_batch' with neighboring_relation 'add_or_remove_one'",
+# The samplers and the relation that a method is about; "pld" and "renyi" are about all.
+_SUPPORTED: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "wang": (("fixed_size",), "replace_one"),
+    "moments_capped": (("poisson",), "add_or_remove_one"),
+    **dict.fromkeys(("moments", *UNPROVEN_METHODS), (("poisson", "full_batch"), "add_or_remove_one")),
 }
 
 
@@ -64,23 +69,13 @@ def check_method(plan: Sequence[Event], relation: str, method: object) -> str:
     """
     name = check_choice("method", method, METHODS)
     samplers = {event.sampler for event in plan}
-    allowed = {
-        "pld": True,
-        "renyi": True,
-        "wang": samplers == {"fixed_size"} and relation == "replace_one",
-        "moments_capped": samplers == {"poisson"} and relation == "add_or_remove_one",
-    }.get(name, "fixed_size" not in samplers and relation == "add_or_remove_one")
-    if not allowed:
+    supported, only = _SUPPORTED.get(name, (SAMPLERS, relation))
+    if not samplers <= {*supported} or relation != only:
         raise ParameterError(
-            f"method {name!r} supports {_WHERE[name]}, got samplers {sorted(samplers)} with neighboring_relation "
-            f"{relation!r}. Methods 'pld' and 'renyi' support all."
+            f"method {name!r} supports samplers {', '.join(supported)} with neighboring_relation {only!r}, got "
+            f"samplers {', '.join(sorted(samplers))} with {relation!r}. Methods 'pld' and 'renyi' support all."
         )
     return name
-
-
-def check_delta(delta: object) -> float:
-    """Return delta if it lies in (0, 1)."""
-    return check_number("delta", delta, low=0, high=1, closed="neither")
 
 
 def answer(
@@ -108,7 +103,7 @@ def answer(
     plan, relation, delta = check_plan(events), check_relation(neighboring_relation), check_delta(delta)
     name = check_method(plan, relation, method)
     if step_delta is not None:
-        step_delta = check_number("step_delta", step_delta, low=0, high=1, closed="neither")
+        step_delta = check_delta(step_delta, "step_delta")
     from dpvb.accounting import papers, renyi
 
     if any(event.noise_multiplier == 0 for event in plan):

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from dpvb.accounting.answers import answer, check_delta, near_epsilon
+from dpvb.accounting.answers import answer, near_epsilon
 from dpvb.accounting.events import MAX_NOISE_MULTIPLIER, MAX_STEPS, Event, check_plan, check_relation
-from dpvb.guards.errors import ParameterError, check_number
+from dpvb.guards.errors import ParameterError, check_delta, check_number
 
 # Stop once epsilon is within this fraction of its target: every further digit is an evaluation, dear by "pld" only.
 _TIGHT_ENOUGH = 0.999
@@ -46,7 +46,7 @@ def calibrate(
         ParameterError: for a value outside its range, for a delta that asks for no noise, or if no scale up to 1e12
             meets the target.
     """
-    epsilon = check_number("epsilon", epsilon, low=0, high=math.inf, closed="right")
+    epsilon = check_number("epsilon", epsilon, low=0, closed="right", hint="Infinity means no noise and no privacy.")
     delta = check_delta(delta)
     check_relation(neighboring_relation)
     if math.isinf(epsilon):

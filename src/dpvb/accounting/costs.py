@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from dpvb.accounting.answers import answer, check_delta
+from dpvb.accounting.answers import answer
 from dpvb.accounting.events import (
     MAX_STEPS,
     Event,
@@ -26,7 +26,7 @@ from dpvb.accounting.events import (
     check_relation,
     dominating_pairs,
 )
-from dpvb.guards.errors import ParameterError
+from dpvb.guards.errors import ParameterError, check_delta
 
 Vector = npt.NDArray[np.float64]
 
@@ -36,7 +36,10 @@ FINE_ORDERS = 1.0 + np.geomspace(1e-3, 1e5, 200)
 
 @runtime_checkable
 class Cost(Protocol):
-    """A cost that a data set can be charged with; hashable, equal if and only if the mechanism is the same."""
+    """A cost that a data set can be charged with; hashable, equal if and only if the mechanism is the same.
+
+    A class that inherits from it adds nothing to delta, unless it says otherwise.
+    """
 
     @property
     def neighboring_relation(self) -> NeighboringRelation:
@@ -45,10 +48,12 @@ class Cost(Protocol):
     @property
     def added_delta(self) -> float:
         """Probability that the mechanism shows what its noise does not cover; it adds to delta."""
+        return 0.0
 
     @property
     def noise(self) -> Cost:
         """The same as far as its noise covers it."""
+        return self
 
     def renyi(self, orders: Vector) -> Vector:
         """Upper bounds on the Renyi divergence at orders above 1, in both directions; inf where there is none."""
@@ -113,9 +118,9 @@ class Composition:
         }
 
     @staticmethod
-    def from_dict(facts: Mapping[str, Any]) -> Composition:
-        """What `to_dict` wrote."""
-        return Composition([Event(**event) for event in facts["events"]], facts["neighboring_relation"])
+    def of(*, events: Sequence[Mapping[str, Any]], neighboring_relation: NeighboringRelation) -> Composition:
+        """The cost whose parts `to_dict` wrote."""
+        return Composition([Event(**event) for event in events], neighboring_relation)
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,11 @@ other releases.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, final
 
 import numpy as np
 
-from dpvb.accounting.answers import check_delta
 from dpvb.accounting.costs import Composition, Vector, from_renyi
 from dpvb.accounting.events import (
     MAX_NOISE_MULTIPLIER,
@@ -30,7 +28,7 @@ from dpvb.accounting.events import (
     NeighboringRelation,
     check_relation,
 )
-from dpvb.guards.errors import check_integer, check_number
+from dpvb.guards.errors import check_delta, check_integer, check_number
 
 # Above this epsilon e^epsilon is not a number.
 _MOST_EPSILON = 700.0
@@ -117,11 +115,6 @@ class LaplaceNoise:
         """As JSON can hold it."""
         return {"form": "laplace", **asdict(self)}
 
-    @staticmethod
-    def from_dict(facts: Mapping[str, Any]) -> LaplaceNoise:
-        """What `to_dict` wrote."""
-        return LaplaceNoise(**{name: value for name, value in facts.items() if name != "form"})
-
 
 @final
 @dataclass(frozen=True)
@@ -186,8 +179,3 @@ class StatedGuarantee:
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         return {"form": "stated", **asdict(self)}
-
-    @staticmethod
-    def from_dict(facts: Mapping[str, Any]) -> StatedGuarantee:
-        """What `to_dict` wrote."""
-        return StatedGuarantee(**{name: value for name, value in facts.items() if name != "form"})

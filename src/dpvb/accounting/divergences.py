@@ -12,11 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dpvb.accounting.events import Event, Pair, check_plan, dominating_pairs
-from dpvb.guards.errors import ParameterError, check_integer, check_number
+from dpvb.accounting.events import Event, NeighboringRelation, Pair, check_plan, dominating_pairs
+from dpvb.guards.errors import ParameterError, check_delta, check_integer, check_number
 
 # Orders minus one among which the best is looked for; neighbours differ by 5 %, which moves epsilon by less than 1e-3.
 _LAMBDAS = np.geomspace(1e-3, 1e5, 400)
+# Share of delta that a covering Gaussian may leave out, as in ledgers (`filter`).
+_LEFT_OUT = 0.1
 
 
 def log_moments_of(
@@ -36,8 +38,8 @@ def log_moments_of(
 
     values = np.array([check_number("lambdas", one, low=0, high=1e6, closed="right") for one in lambdas])
     plan = check_plan(events)
-    found = [renyi.log_moments(pairs, values) for pairs in dominating_pairs(plan, neighboring_relation)]
-    return np.asarray(np.minimum.reduce(found))
+    alternatives = [renyi.log_moments(pairs, values) for pairs in dominating_pairs(plan, neighboring_relation)]
+    return np.asarray(np.minimum.reduce(alternatives))
 
 
 def renyi_divergences_of(
@@ -53,7 +55,7 @@ def best_order_of(events: Sequence[Event], *, delta: float, neighboring_relation
 
     Arguments and errors as in `log_moments_of`; delta is in (0, 1).
     """
-    check_number("delta", delta, low=0, high=1, closed="neither")
+    check_delta(delta)
     moments = log_moments_of(events, _LAMBDAS.tolist(), neighboring_relation=neighboring_relation)
     return float(1.0 + _LAMBDAS[np.argmin((moments - math.log(delta)) / _LAMBDAS)])
 
@@ -64,7 +66,12 @@ def gaussian_mu_of(events: Sequence[Event], *, neighboring_relation: str) -> flo
     Arguments and errors as in `log_moments_of`.
 
     Raises:
-        ParameterError: for a plan with batches, which no Gaussian equals: use the loss distribution.
+        ParameterError: for a plan with batches, which no Gaussian equals: see `covering_gaussian_of`.
+
+    Examples:
+        >>> from dpvb.accounting import Event, gaussian_mu_of
+        >>> gaussian_mu_of([Event("full_batch", 1.0, 2.0, num_steps=16)], neighboring_relation="add_or_remove_one")
+        2.0
     """
     return math.sqrt(sum(pair.num_steps * pair.mu**2 for pair in _gaussian(events, neighboring_relation)))
 
@@ -74,12 +81,43 @@ def zcdp_rho_of(events: Sequence[Event], *, neighboring_relation: str) -> float:
     return 0.5 * gaussian_mu_of(events, neighboring_relation=neighboring_relation) ** 2
 
 
+def covering_gaussian_of(
+    events: Sequence[Event], *, delta: float, neighboring_relation: NeighboringRelation
+) -> tuple[float, float]:
+    """Return (mu, d): the Gaussian that covers a plan, with or without batches, and what it leaves out.
+
+    The plan's delta at every epsilon is at most d + (1 - d) delta_G(epsilon), with delta_G of one Gaussian release of
+    sensitivity mu and noise 1. So plans add up by their mu, also if each is chosen after the results of the others.
+
+    Args:
+        events: the plan; public.
+        delta: in (0, 1), at which the Gaussian is to be as small as possible; d is about a tenth of it, and 0 for full
+            batches.
+        neighboring_relation: "add_or_remove_one" or "replace_one".
+
+    Raises:
+        ParameterError: for a value outside its range.
+
+    Examples:
+        >>> from dpvb.accounting import Event, covering_gaussian_of
+        >>> plan = [Event("poisson", 0.05, 1.24, num_steps=20)]
+        >>> mu, left_out = covering_gaussian_of(plan, delta=1e-4, neighboring_relation="add_or_remove_one")
+        >>> round(mu, 3), left_out <= 1e-5
+        (0.301, True)
+    """
+    from dpvb.accounting.costs import Composition
+    from dpvb.accounting.covering import covering, distance
+
+    cost = Composition(check_plan(events), neighboring_relation)
+    return covering(cost, delta, distance(cost.epsilon(delta), delta), _LEFT_OUT * delta)
+
+
 def _gaussian(events: Sequence[Event], neighboring_relation: str) -> Sequence[Pair]:
     pairs, *_ = dominating_pairs(check_plan(events), neighboring_relation)
     if any(pair.q < 1 for pair in pairs):
         raise ParameterError(
             "events must have sampling_prob=1 in every step: amplification by sampling has no exact rho or mu. "
-            "epsilon_of and curve account for batches."
+            "covering_gaussian_of returns a Gaussian that covers batches."
         )
     return pairs
 
@@ -101,12 +139,12 @@ def optimal_composition(*, epsilon: float, delta: float, num_steps: int, total_d
 
     check_number("epsilon", epsilon, low=0, high=1e3)
     check_number("delta", delta, low=0, high=1, closed="left")
-    check_number("total_delta", total_delta, low=0, high=1, closed="neither")
+    check_delta(total_delta, "total_delta")
     k = check_integer("num_steps", num_steps, low=1, high=10**5)
-    kept = k * math.log1p(-delta)  # log (1 - delta)^k
-    if -math.expm1(kept) > total_delta:
+    some_fail = -math.expm1(k * math.log1p(-delta))  # 1 - (1 - delta)^k
+    if some_fail > total_delta:
         raise ParameterError(
-            f"total_delta must be at least 1 - (1 - delta)^num_steps = {-math.expm1(kept):.3g}, got {total_delta}."
+            f"total_delta must be at least 1 - (1 - delta)^num_steps = {some_fail:.3g}, got {total_delta}."
         )
     steps = np.arange(k + 1, dtype=np.float64)
     # The number of steps that lean to one side: its loss is (k - 2l) epsilon, with these probabilities.
@@ -118,6 +156,6 @@ def optimal_composition(*, epsilon: float, delta: float, num_steps: int, total_d
         if i and epsilon > 0:
             first = log_binomial[:i] + (k - beyond) * epsilon
             lost = math.exp(float(logsumexp(first + np.log(-np.expm1(reach - (k - 2 * beyond) * epsilon)))))
-        if -math.expm1(kept) + math.exp(kept) * lost <= total_delta:
+        if some_fail + (1.0 - some_fail) * lost <= total_delta:
             return reach
     return k * epsilon

@@ -11,11 +11,11 @@ from dpvb.accounting.selection import Selection
 from dpvb.guards.errors import ParameterError
 
 #: How each form is read back, by the name that its `to_dict` gives it.
-FORMS: Final[Mapping[str, Callable[[Mapping[str, Any]], Cost]]] = {
-    "composition": Composition.from_dict,
-    "selection": Selection.from_dict,
-    "laplace": LaplaceNoise.from_dict,
-    "stated": StatedGuarantee.from_dict,
+FORMS: Final[Mapping[str, Callable[..., Cost]]] = {
+    "composition": Composition.of,
+    "selection": Selection.of,
+    "laplace": LaplaceNoise,
+    "stated": StatedGuarantee,
 }
 
 
@@ -26,6 +26,6 @@ def from_dict(facts: Mapping[str, Any]) -> Cost:
         ParameterError: for a form that this version does not know, or facts that no cost has.
     """
     try:
-        return FORMS[facts["form"]](facts)
+        return FORMS[facts["form"]](**{name: value for name, value in facts.items() if name != "form"})
     except (KeyError, TypeError) as error:
         raise ParameterError(f"facts must be those of a cost of form {', '.join(FORMS)}, got others.") from error

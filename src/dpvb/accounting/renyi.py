@@ -12,7 +12,6 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
 from dpvb.accounting.events import Pair, grouped
 
@@ -61,19 +60,6 @@ def log_moments(pairs: Sequence[Pair], lam: Vector) -> Vector:
     for pair in pairs:
         total += pair.num_steps * _log_moment(pair, lam)
     return total
-
-
-def integer_log_moment(q: float, mu: float, order: int) -> float:
-    """Return log E_Q[(P/Q)^order] of the "sampled" pair by its binomial sum (Abadi et al. 2016, Eq. 2.16)."""
-    if q == 1:
-        return order * (order - 1) * mu**2 / 2
-    k = np.arange(2, order + 1, dtype=np.float64)
-    binomial = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
-    # The terms k = 0, 1 and the -1 of every other sum to one, so that log1p keeps tiny moments.
-    excess = k * (k - 1) * mu**2 / 2
-    terms = binomial + k * math.log(q) + (order - k) * math.log1p(-q) + excess + np.log(-np.expm1(-excess))
-    peak = float(terms.max())
-    return float(np.logaddexp(0.0, peak + math.log(float(np.exp(terms - peak).sum()))))
 
 
 def _minimum(bound: Callable[[Sequence[Pair], Vector], Vector], pairs: Sequence[Pair]) -> float:

@@ -22,11 +22,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from dpvb.accounting.answers import check_delta
 from dpvb.accounting.calibration import least_scale_and_slope
-from dpvb.accounting.costs import Composition
+from dpvb.accounting.costs import Composition, Cost
 from dpvb.accounting.events import NeighboringRelation
-from dpvb.guards.errors import ParameterError, check_number
+from dpvb.guards.errors import ParameterError, check_delta, check_number
 
 Vector = npt.NDArray[np.float64]
 #: ε(a) of a mechanism at orders a ≥ 1, (A,) to (A,).
@@ -88,14 +87,6 @@ class NumberOfRuns:
         per_fall = math.expm1(fall) / fall
         return per_fall if self.eta == 0 else per_fall * fall * self.eta / -math.expm1(-self.eta * fall)
 
-    def pmf(self, k: int) -> float:
-        """P[K = k], k ≥ 1."""
-        with localcontext(prec=_DIGITS):
-            p = self._first()
-            for l in range(1, k):  # noqa: E741
-                p *= self._ratio(l)
-            return float(p)
-
     def draw(self, word: Callable[[], int]) -> int:
         """Draw K by inversion from two uniform 64-bit words: each probability is met to 2⁻¹²⁷."""
         with localcontext(prec=_DIGITS):
@@ -141,8 +132,10 @@ def _least(bound: Curve) -> float:
 
 
 @dataclass(frozen=True)
-class Selection:
+class Selection(Cost):
     """The cost of the best of K runs, each of which acts in one of several ways.
+
+    Runs that add to delta have no Renyi curve, so that no selection of them has a cost.
 
     Attributes:
         alternatives: what a run may cost; which of them it is, a coin decides that owes nothing to the unit.
@@ -165,16 +158,6 @@ class Selection:
     def neighboring_relation(self) -> NeighboringRelation:
         """What neighbouring data sets differ in."""
         return self.alternatives[0].neighboring_relation
-
-    @property
-    def added_delta(self) -> float:
-        """Runs that add to delta have no Renyi curve, so that no selection of them has a cost."""
-        return 0.0
-
-    @property
-    def noise(self) -> Selection:
-        """The cost itself."""
-        return self
 
     def renyi(self, orders: Vector) -> Vector:
         """Upper bounds on the Rényi divergence at orders above 1, in both directions; inf where there is none."""
@@ -200,10 +183,10 @@ class Selection:
         }
 
     @staticmethod
-    def from_dict(facts: Mapping[str, Any]) -> Selection:
-        """What `to_dict` wrote."""
-        plans = [Composition.from_dict(plan) for plan in facts["alternatives"]]
-        return Selection(plans, NumberOfRuns(facts["eta"], facts["gamma"]))
+    def of(*, alternatives: Sequence[Mapping[str, Any]], eta: float, gamma: float) -> Selection:
+        """The cost whose parts `to_dict` wrote."""
+        plans = [Composition.of(**{name: plan[name] for name in plan if name != "form"}) for plan in alternatives]
+        return Selection(plans, NumberOfRuns(eta, gamma))
 
     def _base(self, orders: Vector) -> Vector:
         """The dearest alternative at each order."""

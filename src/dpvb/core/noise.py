@@ -184,18 +184,6 @@ def _gaussian(std_steps: float, total: NDArray[np.int64], key: bytes) -> NDArray
     return noise[: total.size].reshape(total.shape)
 
 
-def noise_bound(std_steps: float) -> int:
-    """Return the largest magnitude, in grid steps, that a draw of `gaussian` can have (public).
-
-    A sum of magnitude at most 2⁶³ - 1 - noise_bound(std_steps) can take the noise without overflow.
-
-    Raises:
-        ParameterError: std_steps outside [0, 2⁴⁰].
-    """
-    std = check_number("std_steps", std_steps, low=0.0, high=MAX_STD_STEPS)
-    return math.ceil(_TAIL_STDS * std) + 1 if std > 0.0 else 0
-
-
 class _Keystream:
     """The AES-256-CTR keystream of one key as 64-bit words.
 

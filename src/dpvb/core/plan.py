@@ -20,7 +20,7 @@ from dpvb.core.blocks import PHASES, Block, Phase, swap_ratio
 from dpvb.core.counting import COUNTS, with_counts
 from dpvb.core.sampling import FullBatch, Sampler
 from dpvb.core.schedule import SHARES
-from dpvb.guards.errors import ParameterError, PrivacyError, check_choice, check_number
+from dpvb.guards.errors import ParameterError, PrivacyError, check_choice, check_delta, check_number
 
 
 @dataclass(frozen=True)
@@ -243,10 +243,6 @@ def calibrated(plan: Plan, *, epsilon: float, delta: float, accountant: str = "p
         ParameterError: for an argument outside its range.
         PrivacyError: if an unsound method left too little noise, or if dp-accounting contradicts the accountant.
     """
-    check_number("epsilon", epsilon, low=0, closed="right", hint="Infinity means no noise and no privacy.")
-    check_number("delta", delta, low=0, high=1, closed="neither")
-    if epsilon == math.inf:
-        return plan.scaled(0.0)
     scale = accounting.calibrate(
         lambda scale: plan.scaled(scale).events(),
         epsilon=epsilon,
@@ -255,6 +251,8 @@ def calibrated(plan: Plan, *, epsilon: float, delta: float, accountant: str = "p
         method=accountant,
     )
     result = plan.scaled(scale)
+    if epsilon == math.inf:
+        return result
     if accountant not in ("pld", "renyi"):
         return check_budget(result, epsilon=epsilon, delta=delta)
     accounting.confirm_once(
@@ -270,7 +268,7 @@ def check_budget(plan: Plan, *, epsilon: float, delta: float) -> Plan:
         PrivacyError: naming both; or if dp-accounting contradicts the accountant.
     """
     check_number("epsilon", epsilon, low=0, closed="right")
-    check_number("delta", delta, low=0, high=1, closed="neither")
+    check_delta(delta)
     if epsilon == math.inf:
         return plan
     if (spent := plan.epsilon(delta)) > epsilon:

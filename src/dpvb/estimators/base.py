@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -197,6 +199,8 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     provenance: Mapping[str, str] | str | None = None
 
     _said: ClassVar[set[str]] = set()
+    # Records of the model after each step, if its run keeps them.
+    _path: ClassVar[Sequence[Any]] = ()
     # The run of the block from within which this estimator came from another process.
     _sent_run: ClassVar[SentRun | None] = None
     # Pipeline.score routes sample_weight=None to every final step, and raises an error if `score` does not name it.
@@ -254,10 +258,10 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         return {**super().__getstate__(), "_sent_run": Run.to_send() or self._sent_run}
 
     def __sklearn_clone__(self) -> Self:
-        copy: Self = super().__sklearn_clone__()
+        cloned: Self = super().__sklearn_clone__()
         if self._sent_run is not None:
-            copy.__dict__["_sent_run"] = self._sent_run
-        return copy
+            cloned.__dict__["_sent_run"] = self._sent_run
+        return cloned
 
     @abstractmethod
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[M]:
@@ -351,15 +355,54 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         with Run.current(run, sent=self._sent_run).opened() as run:
             with run.alone():
                 task = self.task(X, y, group=group, **rows)
+            if run.keep is not None and not task.notes["steps"]:
+                raise ParameterError(
+                    f"keep must be None, got {run.keep!r}: this {type(self).__name__} has no steps. What it learns is "
+                    "computed from releases that are made once. Nothing was charged."
+                )
             self.doubt(X)
             with one_blas_thread(), told_how_far(run.progress) as tell:
-                task, q = self._run(task, replace(run, progress=tell))
+                path: list[Any] = []
+                task, q = self._run(task, replace(run, progress=tell), path.append if run.keep else None)
                 self.take(task, q)
+                self.__dict__.pop("_path", None)
+                if path:
+                    self.__dict__["_path"] = [self._learned(task, q) for q in path]
         self._name_features(column_names(X))
         if (learned := self._knowledge_of_result()) is not None:
             self.privacy_: PrivacyStatement = replace(self.privacy_, remarks=(f"{learned}.",))
             self._warn_if_weak(learned, "was found", stacklevel=3)
         return self
+
+    def at_step(self, step: int) -> Self:
+        """Return the model as it was after a step of a fit whose run had keep="path"; it costs no privacy.
+
+        Its privacy statement is that of the whole fit. A release after the last step changes the model once more: the
+        fitted model itself is the end of the path.
+
+        Args:
+            step: from 1 to n_iter_.
+
+        Raises:
+            ParameterError: for another step, or if the fit kept no path.
+
+        Examples:
+            >>> import dpvb, numpy as np
+            >>> counts = np.random.default_rng(0).poisson(1.0, (2000, 12))
+            >>> topics = dpvb.LDA(2, epsilon=1.0, delta=1e-6, num_steps=3, public_vocabulary=True)
+            >>> _ = topics.fit(counts, run=dpvb.Run(keep="path"))
+            >>> topics.at_step(1).components_.shape
+            (2, 12)
+        """
+        self._check_fitted()
+        if not self._path:
+            raise ParameterError(
+                "step must be None for a fit without its path: give the fit run=dpvb.Run(keep='path')."
+            )
+        model = copy(self)
+        model.__dict__.update(_path=(), n_iter_=check_integer("step", step, low=1, high=len(self._path)))
+        model._keep(self._path[step - 1])
+        return model
 
     def _name_features(self, names: tuple[str, ...] | None) -> None:
         """Set `feature_names_in_` as scikit-learn does: only if X has column names that are texts."""
@@ -380,16 +423,16 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
     def _ends(self, X: Records) -> Iterator[tuple[str, float]]:
         """Numbers that are public bounds by what the caller states, with the name of column or parameter."""
-        given: list[tuple[str, object]] = [(name, getattr(self, name, None)) for name in (*_ENDS, *_MOST)]
+        stated: list[tuple[str, object]] = [(name, getattr(self, name, None)) for name in (*_ENDS, *_MOST)]
         schema = X.schema if isinstance(X, Table) else None
         for one in () if schema is None else schema.own_columns:
             if isinstance(one, Date):  # In minutes: a moment that was measured has seconds.
-                given += [(one.name, (microseconds(end) or 0) / _MINUTE) for end in (one.low, one.high)]
+                stated += [(one.name, (microseconds(end) or 0) / _MINUTE) for end in (one.low, one.high)]
             elif isinstance(one, Numeric | Spline):
-                given.append((one.name, (one.low, one.high, *(one.knots if isinstance(one, Spline) else ()))))
+                stated.append((one.name, (one.low, one.high, *(one.knots if isinstance(one, Spline) else ()))))
         if schema is not None and schema.target is not None:
-            given += [(schema.target.name, getattr(schema.target, name)) for name in ("low", "high", *_MOST)]
-        for name, ends in given:
+            stated += [(schema.target.name, getattr(schema.target, name)) for name in ("low", "high", *_MOST)]
+        for name, ends in stated:
             ends = [*ends.values()] if isinstance(ends, Mapping) else ends
             if ends is not None:
                 yield from ((name, float(end)) for end in np.ravel(np.asarray(ends, dtype=np.float64)).tolist())
@@ -426,14 +469,14 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         rows = synthetic_rows.arguments(
             self, number, schema=schema, vocabulary=words, width=width, responses=responses, grouped=grouped
         )
-        copy = clone(self)
+        fitted = clone(self)
         # It begins no run, and reads none.
         with replace(Run.current(run), checkpoint=None, resume=None).opened() as run:
             with run.alone():
-                task = copy.task(**rows)
+                task = fitted.task(**rows)
             with one_blas_thread():
-                copy.take(*copy._run(task, run, rehearses=True))
-        return copy  # type: ignore[no-any-return]
+                fitted.take(*fitted._run(task, run, rehearses=True))
+        return fitted  # type: ignore[no-any-return]
 
     def _foreseen(self, **columns: Any) -> tuple[Task[M], Plan]:
         """What a fit would do in declared columns, and its releases as they are calibrated for it."""
@@ -547,10 +590,13 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         multiplier = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
         return check_budget(relative.scaled(multiplier), epsilon=self.epsilon, delta=self.delta)
 
-    def _run(self, task: Task[M], run: Run, *, rehearses: bool = False) -> tuple[Task[M], Q]:
+    def _run(
+        self, task: Task[M], run: Run, stepped: Callable[[Q], object] | None = None, *, rehearses: bool = False
+    ) -> tuple[Task[M], Q]:
         """Run a task's plan on its data, here or on a cluster; returns the task as it ended, and q; sets `privacy_`.
 
-        A rehearsal has made-up data: no ledger is charged, and the statement says so.
+        `stepped` is called with q after each step. A rehearsal has made-up data: no ledger is charged, and the
+        statement says so.
         """
         plan, rng = task.plan, generator("random_state", self.random_state)
         expected = None if self.num_examples is None else self._knows(task, plan, self.num_examples)
@@ -567,6 +613,12 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         if expected is not None:
             self._warn_if_weak(expected, f"is forecast for {self.num_examples:,} {plan.unit}s", stacklevel=4)
         progress = (lambda step, plan: None) if run.progress is None else run.progress
+
+        def on_release(number: int, q: Any) -> None:
+            progress(number, plan)
+            if stepped is not None and any(block.phase == "step" for block in plan.releases[number - 1].asked.values()):
+                stepped(q)
+
         charging: AbstractContextManager[RunJournal | None] = nullcontext()
         if not rehearses:
             facts = self._facts(task.model)
@@ -597,7 +649,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
                 plan,
                 rho=task.rho,
                 rng=rng,
-                on_step=lambda step, q: progress(step, plan),
+                on_step=on_release,
             )
             assert estimate.receipt is not None  # A plan has at least one release.
             statement = PrivacyStatement.from_plan(
@@ -696,9 +748,13 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             raise ParameterError("a rehearsal is not saved: its rows were made up. Call fit with the data, then save.")
         check_target("path", path, overwrite=overwrite)
         arrays, learned = trees.written(self._record)
+        steps = [trees.written(record) for record in self._path]
+        for step, (parts, _) in enumerate(steps, start=1):
+            arrays |= {f"step{step}__{name}": array for name, array in parts.items()}
         facts = {
             **_place(type(self)),
             "learned": learned,
+            **({"path": [form for _, form in steps]} if steps else {}),
             "steps": self.n_iter_,
             "privacy": self.privacy_.to_dict(),
             "params": _saved(self.get_params(deep=False)),
@@ -847,8 +903,8 @@ def unbounded(needed: str, got: str, *ways: str) -> ParameterError:
 
 def column_names(X: Records) -> tuple[str, ...] | None:
     """Column names of a data frame or an Arrow table; None for what has none, or others than texts."""
-    given: Any = X
-    names = list(given.columns) if has_columns(given) else []
+    table: Any = X
+    names = list(table.columns) if has_columns(table) else []
     if is_arrow_table(X) and not all(isinstance(name, str) for name in names):  # Arrow's own has its cells there
         names = import_arrow().table(X).column_names
     return tuple(names) if names and all(isinstance(name, str) for name in names) else None
@@ -856,15 +912,15 @@ def column_names(X: Records) -> tuple[str, ...] | None:
 
 def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters that JSON can hold; generators and data-like arguments are left out."""
-    kept: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
     for name, value in params.items():
         if isinstance(value, (np.integer, np.floating)):
             value = value.item()
         if value is None or isinstance(value, (bool, int, str)):
-            kept[name] = value
+            plain[name] = value
         elif isinstance(value, float):
-            kept[name] = value if math.isfinite(value) else str(value)
-    return kept
+            plain[name] = value if math.isfinite(value) else str(value)
+    return plain
 
 
 def _saved(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -948,9 +1004,14 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
         restored.privacy_ = PrivacyStatement.from_dict(stored.facts["privacy"])
         restored.n_iter_ = check_integer("steps", stored.facts["steps"], low=0)
         with np.errstate(all="ignore"):  # Checks find what overflows.
-            record: Any = trees.read(kind.record, stored.facts["learned"], stored.arrays)
-            restored._check(record)
-            restored._keep(record)
+            forms = [stored.facts["learned"], *stored.facts.get("path", ())]
+            parts = _by_step(stored.arrays, len(forms))
+            records: list[Any] = [trees.read(kind.record, *one) for one in zip(forms, parts, strict=True)]
+            for one in reversed(records):
+                restored._check(one)
+            restored._keep(records[0])
+            if records[1:]:
+                restored.__dict__["_path"] = records[1:]
         if "audit" in stored.facts:
             restored.audit_ = Report.from_dict(stored.facts["audit"])
         estimator: PrivateEstimator | None = restored
@@ -962,6 +1023,18 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
     if estimator is None:
         raise ModelFileError(f"{os.fspath(path)}: its parts do not fit together; fit or save the model again.")
     return estimator
+
+
+def _by_step(arrays: Mapping[str, Any], number: int) -> list[dict[str, Any]]:
+    """The arrays of a file: those of the result, then those of the model after each of number - 1 steps."""
+    parts: list[dict[str, Any]] = [{} for _ in range(number)]
+    for name, array in arrays.items():
+        place = re.fullmatch("step([1-9][0-9]{0,4})__(.+)", name)
+        if place is not None and int(place[1]) < number:
+            parts[int(place[1])][place[2]] = array
+        else:
+            parts[0][name] = array
+    return parts
 
 
 def _parameter(value: Any) -> Any:

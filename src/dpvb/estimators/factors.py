@@ -113,6 +113,10 @@ class MeasuredColumns(Columns):
             return np.full(self.width, self.row_norm**2 / (3 * self.width))
         return np.square(self._each(lambda width: 1.0)) / 12
 
+    def variances_of(self, q: SecondMoments) -> Floats:
+        """`prior_d` in the scales of second moments."""
+        return np.asarray(self.prior_d / self.reach**2 / q.scale_d**2)
+
     @property
     def units(self) -> tuple[Floats, Floats]:
         """What 1 of each column adds to its feature, and the number at which the feature is 0."""
@@ -196,8 +200,8 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
     _isotropic: ClassVar[bool]
 
     @abstractmethod
-    def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
-        """Loadings and unique variances from second moments, and the directions of factors, (d, K)."""
+    def _read(self, q: SecondMoments, columns: MeasuredColumns) -> tuple[FactorPosterior, Floats, Floats]:
+        """Loadings and unique variances from second moments, directions of factors (d, K), denoised moments (d, d)."""
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[ThreeReleases]:
         """What a fit to private rows would do; y is ignored."""
@@ -230,8 +234,8 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
 
     def _learned(self, task: Task[ThreeReleases], q: SecondMoments) -> FittedFactors:
         columns = task.notes["columns"]
-        prior_d = columns.prior_d / columns.reach**2
-        return FittedFactors(columns, q, *self._read(q, prior_d / q.scale_d**2, self._number(columns.width)))
+        factors, direction_dk, _ = self._read(q, columns)
+        return FittedFactors(columns, q, factors, direction_dk)
 
     def _knows(self, task: Task[ThreeReleases], plan: Plan, n: float) -> Knowledge:
         d, number = task.model.n_features, self._number(task.model.n_features)
@@ -266,6 +270,34 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
     @property
     def _covariance_dd(self) -> Floats:
         return np.asarray(self.loadings_.T @ self.loadings_ + np.diag(self._unique_d))
+
+    def lower_bound(self) -> float:
+        """Return the variational lower bound on the log evidence of the rows, in nats and in the units of X.
+
+        The data enter it through the number of rows and their second moments about the mean alone, and both are
+        released: it costs no privacy. With epsilon=inf and no row longer than the radius it is a lower bound on
+        log p(X). With noise it is the same function of the released, denoised moments: an estimate of that bound, which
+        may lie above log p(X). It compares numbers of factors that are fitted to the same release.
+
+        Raises:
+            ParameterError: with estimate="mode", whose q is a point: its bound is -inf.
+
+        Examples:
+            >>> import dpvb, math, numpy as np
+            >>> x = np.random.default_rng(0).uniform(-1, 1, (500, 1)) @ np.ones((1, 3)) / 3
+            >>> model = dpvb.FactorAnalysis(1, low=-1.0, high=1.0, epsilon=math.inf, delta=1e-6).fit(x + 0.01)
+            >>> model.lower_bound() < model.score(x + 0.01, public=True) * 500
+            True
+        """
+        self._check_fitted()
+        if self.estimate == "mode":
+            raise ParameterError("estimate must be 'posterior' for a lower bound, got 'mode': a point has none.")
+        q, factors = self._released(), self._found
+        _, _, second_dd = self._read(q, self._columns)
+        bound = posterior.lower_bound(
+            second_dd, q.count, factors.loading_dk, factors.unique_d, np.diag(factors.error_k)
+        )
+        return bound - q.count * float(np.log(self._unit_d).sum())
 
     def transform(self, X: Records) -> Floats:
         """Factors of each row, (rows, K): as private as X, without any guarantee.
@@ -473,10 +505,11 @@ class FactorAnalysis(FactorModel):
     _gamma: ClassVar[float] = tuned.FACTORS_GAMMA
     _isotropic: ClassVar[bool] = False
 
-    def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
+    def _read(self, q: SecondMoments, columns: MeasuredColumns) -> tuple[FactorPosterior, Floats, Floats]:
+        prior_d, number = columns.variances_of(q), self._number(columns.width)
         read = reading.split(q.second_dd, q.noise, q.count, prior_d)
         factors = posterior.factors(read, q.count, number, prior_d, is_point=self.estimate == "mode")
-        return factors, factors.loading_dk
+        return factors, factors.loading_dk, read.second_dd
 
     @property
     def _centre(self) -> FactorPosterior:
@@ -567,12 +600,14 @@ class PCA(FactorModel):
         pictures.draw_intervals(axes, self._explained(level))
         return axes
 
-    def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
+    def _read(self, q: SecondMoments, columns: MeasuredColumns) -> tuple[FactorPosterior, Floats, Floats]:
+        prior_d, number = columns.variances_of(q), self._number(columns.width)
         value_e, basis_de = posterior.spectrum(q.second_dd, q.noise, q.count, float(prior_d.mean()))
         factors = posterior.components(value_e, basis_de, q.count, number, is_point=self.estimate == "mode")
         direction_dk = basis_de[:, : factors.loading_dk.shape[1]]
         place_k = np.abs(direction_dk).argmax(axis=0)
-        return factors, direction_dk * np.where(direction_dk[place_k, np.arange(len(place_k))] < 0, -1.0, 1.0)
+        direction_dk = direction_dk * np.where(direction_dk[place_k, np.arange(len(place_k))] < 0, -1.0, 1.0)
+        return factors, direction_dk, (basis_de * value_e) @ basis_de.T
 
     def _variances(self, noise_variance: Floats, columns: MeasuredColumns) -> Floats:
         return np.asarray(noise_variance / np.square(columns.units[0]))

@@ -467,18 +467,23 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         parts = [self._fitted_model.proportions(self._q, rows) for rows in self._rows(X)]
         return np.concatenate([np.empty((0, len(self.components_))), *parts])
 
-    def perplexity(self, X: Records, *, topics: str = "mean", public: bool = False) -> float:
+    def perplexity(self, X: Records, *, topics: str = "mean", step: int | None = None, public: bool = False) -> float:
         """Per-word perplexity bound of public documents (Hoffman et al. 2010); lower is better.
 
         Args:
             X: as in `fit`.
             topics: what stands for the topics: "mean", their posterior means, which are distributions of words; or
                 "expected_log", exp⟨log β⟩, which scored models before and falls short where a topic is little known.
+            step: from 1 to n_iter_: of the topics after this step of a fit with run=dpvb.Run(keep="path"). None
+                (default): of the result.
             public: states that X is not private.
 
         Raises:
             PrivacyError: unless public=True.
+            ParameterError: for a step of a fit that kept no path.
         """
+        if step is not None:
+            return self.at_step(step).perplexity(X, topics=topics, public=public)
         bound, tokens = self._bound(X, public, check_choice("topics", topics, ("mean", "expected_log")))
         return float(np.exp(-bound / tokens)) if tokens else 1.0
 

@@ -198,6 +198,27 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         """From four times the score of a uniform guess to 0."""
         return -4.0 * math.log(model.n_classes), 0.0
 
+    def lower_bound(self) -> float:
+        """Return the log evidence of labels and categories at the released counts, in nats; numbers by their bins.
+
+        Nothing is latent, so that the variational lower bound is attained. It costs no privacy. With epsilon=inf it is
+        log p(rows). With noise it is the same function of the released, denoised counts: an estimate, and not a bound.
+
+        Raises:
+            ParameterError: with numbers="gaussian", and for counts and documents.
+
+        Examples:
+            >>> import dpvb, math
+            >>> from dpvb.data import Categorical, Schema, Table
+            >>> schema = Schema((Categorical("smokes", ("no", "yes")), Categorical("sex", ("f", "m"))))
+            >>> rows = Table({"smokes": ["no", "yes", "yes"], "sex": ["f", "m", "m"]}, schema)
+            >>> model = dpvb.NaiveBayes(response="sex", epsilon=math.inf, delta=1e-6).fit(rows)
+            >>> round(math.exp(-model.lower_bound()))
+            480
+        """
+        self._check_fitted()
+        return float(self._fitted_model.lower_bound(self._q))
+
     def predict_log_proba(self, X: Records) -> Floats:
         """Log-probabilities of the classes of each row, (rows, classes), the privacy noise counted in: as private as X.
 

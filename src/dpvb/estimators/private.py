@@ -425,6 +425,17 @@ class Private(PrivateEstimator[Model, Any]):
         parts = [self.quality(chunk.rows) for chunk in source.chunks()]
         return float(np.nanmean(np.concatenate(parts)))
 
+    def lower_bound(self) -> float:
+        """Return the model's variational lower bound on the log evidence at what was released, in nats.
+
+        It costs no privacy. With noise it is a function of noisy statistics: an estimate of the bound, and not a bound.
+
+        Raises:
+            ParameterError: for a model without `lower_bound`.
+        """
+        self._check_defined("lower_bound")
+        return float(self._fitted_model.lower_bound(self.q_))
+
     def intervals(self, level: float = 0.95) -> tuple[Interval, ...]:
         """Names, estimates, and ends of credible intervals, as the model has them: (name, estimate, low, high) each.
 
@@ -760,6 +771,8 @@ def _show(model: Model, q: object) -> None:
             str(name), float(mean), float(low), float(high)
     with said("figures"), suppress(ArithmeticError, np.linalg.LinAlgError):
         list(_figures(model, q))
+    with said("lower_bound"), suppress(ArithmeticError, np.linalg.LinAlgError):
+        float(model.lower_bound(q) if model.defines("lower_bound") else 0.0)
     with said("sample"), suppress(ArithmeticError, np.linalg.LinAlgError):
         rows = model.sample(q, 2, rng) if model.defines("sample") else np.zeros((2, 1))
         x_nd, y_n = rows if isinstance(rows, tuple) else (rows, np.zeros(2))

@@ -27,7 +27,7 @@ from dpvb.guards.errors import (
     NoWordsError,
     ParameterError,
     check_choice,
-    check_number,
+    check_delta,
 )
 from dpvb.models.topics.lda import LDAModel
 from dpvb.runs.journal import RunJournal
@@ -107,10 +107,10 @@ def laid(task: Task[LDAModel], *, delta: float, part: float | None) -> Task[LDAM
             f"{task.relative.neighboring_relation!r}: the proof for words is about one unit more or less. Or "
             "take a public list."
         )
-    delta = check_number("delta", delta, low=0, high=1, closed="neither")
+    delta = check_delta(delta)
     hint = "It is a part of delta; the noise has the rest."
     part_of_delta = delta * PART_OF_DELTA if part is None else part
-    added = check_number("vocabulary_delta", part_of_delta, low=0, high=delta, closed="neither", hint=hint)
+    added = check_delta(part_of_delta, "vocabulary_delta", high=delta, hint=hint)
     noise = task.relative.releases[0].mechanism.noise_multiplier
     releases = [release_of(noise, added_delta=added), *task.relative.releases[1:]]
     return task._replace(relative=replace(task.relative, releases=releases))

@@ -156,7 +156,8 @@ class Mailbox:
         try:
             self._door = _Door(address)
         except OSError as error:
-            raise FederationError(f"address {address} cannot be used ({error.strerror}).") from error
+            reason = f"{error.strerror}".partition(" (while")[0]  # As `socket.create_server` adds to it.
+            raise FederationError(f"address {address} cannot be used ({reason}).") from error
         self.address = Address(address.host, self._door.getsockname()[1])
         self._http = uvicorn.Server(
             uvicorn.Config(

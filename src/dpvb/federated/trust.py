@@ -42,7 +42,7 @@ from dataclasses import dataclass, replace
 from dpvb import accounting
 from dpvb.core.grids import Party, grids_of
 from dpvb.core.plan import Plan, calibrated, check_budget
-from dpvb.guards.errors import ParameterError, PrivacyError, check_choice, check_integer, check_number
+from dpvb.guards.errors import ParameterError, PrivacyError, check_choice, check_delta, check_integer, check_number
 
 TRUST = ("none", "secure_aggregation", "trusted_server")
 # s: what is added to the noise for its being whole numbers. Largest |log P(R = k)/P(D = k)| τ².
@@ -205,7 +205,7 @@ class Trust:
 
     def _check_plan(self, plan: Plan, delta: float) -> None:
         if self.secure:
-            check_number("delta", delta, low=0, high=_MOST_DELTA, closed="right")
+            check_number("delta", check_delta(delta), high=_MOST_DELTA)
         if self.secure and any(release.mechanism.sampler.name != "full_batch" for release in plan):
             raise ParameterError(
                 "sampling_prob and batch_size must be None under secure aggregation: no amplification by sampling is "

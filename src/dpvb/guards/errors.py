@@ -5,12 +5,18 @@ from __future__ import annotations
 import errno
 import math
 import os
-from numbers import Number
+from numbers import Number, Real
 from pathlib import Path
 from typing import Literal, TypeVar
 
 #: A path that is wrong may be of any length; a message shows so many characters.
 _SHOWN = 80
+_NO_PURE_EPSILON = (
+    "Pure epsilon-differential privacy (delta = 0) is not available, because normal noise exceeds every epsilon with a "
+    "small probability. Choose a delta well below one over the number of units, for example 1e-6. Or use a tool with "
+    "Laplace noise, such as OpenDP or diffprivlib, and record its cost with dpvb.accounting.LaplaceNoise. Nothing was "
+    "charged."
+)
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -132,6 +138,16 @@ def check_number(
         way_out = f" {hint}" if hint else ""
         raise ParameterError(f"{name} must be a number in {left}{low:g}, {high:g}{right}, got {shown(value)}.{way_out}")
     return number
+
+
+def check_delta(value: object, name: str = "delta", *, high: float = 1, hint: str = "") -> float:
+    """Return a public delta if it lies in (0, high): the one place where pure epsilon-DP is refused.
+
+    Raises:
+        ParameterError: naming the parameter, the range and the value; for 0 with the reason and an alternative.
+    """
+    pure = isinstance(value, Real) and value == 0
+    return check_number(name, value, low=0, high=high, closed="neither", hint=_NO_PURE_EPSILON if pure else hint)
 
 
 def check_integer(name: str, value: object, *, low: int, high: int = 2**53, hint: str = "") -> int:

@@ -16,7 +16,7 @@ from typing import Any
 from dpvb.accounting.answers import rounded_down, rounded_up
 from dpvb.accounting.events import NeighboringRelation, check_relation
 from dpvb.accounting.filter import SATURATED, UNIT, cap_units
-from dpvb.guards.errors import LedgerError, ParameterError, check_number
+from dpvb.guards.errors import LedgerError, ParameterError, check_delta, check_number
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -85,7 +85,7 @@ class Dataset:
         check_name("unit", self.unit)
         check_relation(self.neighboring_relation)
         object.__setattr__(self, "epsilon", check_number("epsilon", self.epsilon, low=0, high=_MAX_CAP))
-        object.__setattr__(self, "delta", check_number("delta", self.delta, low=0, high=1, closed="neither"))
+        object.__setattr__(self, "delta", check_delta(self.delta))
         if self.part_of is not None:
             check_name("part_of", self.part_of)
             if self.neighboring_relation != "add_or_remove_one":

@@ -68,6 +68,10 @@ class Model(model.Model[Any, Any], ABC):
         """Values for fields of the model of a later fit, whose prior is then this q."""
         raise NotImplementedError
 
+    def lower_bound(self, q: Any) -> float:
+        """Return the variational lower bound on the log evidence in nats, if q determines it."""
+        raise NotImplementedError
+
     def knows(self, noise: Mapping[str, float], n: float) -> tuple[str, float]:
         """Name an error of a fit to n units, and forecast it by the noise std of each block; 0.1 is a good one."""
         raise NotImplementedError

@@ -19,11 +19,13 @@ them private, and each visit to a client spends a budget of its own.
 paper               code
 ==================  ===============================================================================================
 q, t_m, cavity      NormalFactor(h, P): natural parameters; products of densities are sums of these
-(2.22), (2.26)      free_energy(q, cavity, x, y), without the constants of q⁽ⁱ⁻¹⁾ and t_b
+(2.22)              local_free_energy(q, previous, factor, x, y)
+(2.26)              global_free_energy(q, prior, x, y)
+log Z               log_constant(prior, factors)
 ==================  ===============================================================================================
 
-Corrected: (2.23) is an argmin. Theorem 2.2.3, Σ_m F_m(q*) = F(q*), holds if the factors t_m carry their constants. Here
-they are natural parameters alone, and the sum of local free energies differs by the log normaliser of p Π_m t_m.
+Corrected: (2.23) is an argmin. Theorem 2.2.3, Σ_m F_m(q*) = F(q*), holds if the factors carry the constants of (2.21),
+where q⁽ⁱ⁾ and q⁽ⁱ⁻¹⁾ are densities. Here factors are natural parameters, and Σ_m F_m(q*) = F(q*) - log Z.
 """
 
 from __future__ import annotations
@@ -66,6 +68,11 @@ class NormalFactor(NamedTuple):
     def mean(self) -> Floats:
         """μ."""
         return np.asarray(np.linalg.solve(self.P, self.h))
+
+    @property
+    def log_normaliser(self) -> float:
+        """Log ∫ exp(hᵀθ - ½ θᵀPθ) dθ, for a positive definite P."""
+        return float(0.5 * (self.h @ self.mean + len(self.h) * np.log(2 * np.pi) - np.linalg.slogdet(self.P)[1]))
 
 
 @dataclass(frozen=True)
@@ -172,17 +179,58 @@ def partitioned(
     return q, factors
 
 
-def free_energy(q: NormalFactor, cavity: NormalFactor, x_nd: Floats, y_n: Floats) -> float:
-    """∫ q ln [cavity · p(X | θ) / q] dθ with the cavity's density as it is, without a constant; the rows are public.
+def local_free_energy(
+    q: NormalFactor, previous: NormalFactor, factor: NormalFactor, x_nd: Floats, y_n: Floats
+) -> float:
+    """Return (2.22), ∫ q ln [q⁽ⁱ⁻¹⁾ p(X_b | θ) / (q t_b)] dθ, of one client's rows, in nats; it is private as they are.
 
-    With the prior in the cavity's place and all rows it is the global free energy, up to the prior's constant.
+    Args:
+        q: where it is evaluated.
+        previous: q⁽ⁱ⁻¹⁾, taken as a density.
+        factor: t_b = exp(hᵀθ - ½ θᵀPθ), without a constant.
+        x_nd, y_n: the client's rows and responses.
+
+    Examples:
+        >>> import numpy as np
+        >>> prior, flat = NormalFactor(np.zeros(1), np.eye(1)), NormalFactor(np.zeros(1), np.zeros((1, 1)))
+        >>> round(local_free_energy(prior, prior, flat, np.zeros((2, 1)), np.ones(2)) / np.log(0.5), 6)
+        2.0
     """
+    return _integral(q, previous.over(factor), x_nd, y_n) - previous.log_normaliser
+
+
+def global_free_energy(q: NormalFactor, prior: NormalFactor, x_nd: Floats, y_n: Floats) -> float:
+    """Return (2.26), ∫ q ln [p(θ) Π_m p(X_m | θ) / q] dθ, of all rows, in nats: a lower bound on their log evidence.
+
+    Args:
+        q: where it is evaluated.
+        prior: p(θ), taken as a density.
+        x_nd, y_n: the rows and responses of all clients.
+    """
+    return _integral(q, prior, x_nd, y_n) - prior.log_normaliser
+
+
+def log_constant(prior: NormalFactor, factors: Sequence[NormalFactor]) -> float:
+    """Return log Z = log ∫ p(θ) Π_m t_m dθ, by which Theorem 2.2.3 is off: Σ_m F_m(q*) = F(q*) - log Z.
+
+    Args:
+        prior: p(θ), taken as a density.
+        factors: t_m, without constants. With the constants of (2.21), Z = 1.
+    """
+    q = prior
+    for factor in factors:
+        q = q.times(factor)
+    return q.log_normaliser - prior.log_normaliser
+
+
+def _integral(q: NormalFactor, other: NormalFactor, x_nd: Floats, y_n: Floats) -> float:
+    """∫ q ln [exp(hᵀθ - ½ θᵀPθ) p(X | θ) / q] dθ, with h and P of the other."""
     mean_d, sigma_dd = q.mean, np.linalg.inv(q.P)
-    quadratic = float(np.vdot(cavity.P, sigma_dd) + mean_d @ cavity.P @ mean_d)
+    quadratic = float(np.vdot(other.P, sigma_dd) + mean_d @ other.P @ mean_d)
     entropy = 0.5 * (len(mean_d) * (1 + np.log(2 * np.pi)) - np.linalg.slogdet(q.P)[1])
     psi_nl = Visit.at(q).psi(x_nd)
     likelihood = (log_expit(np.where(y_n[:, None] > 0, psi_nl, -psi_nl)) @ _WEIGHTS).sum()
-    return float(cavity.h @ mean_d - 0.5 * quadratic + entropy + likelihood)
+    return float(other.h @ mean_d - 0.5 * quadratic + entropy + likelihood)
 
 
 def _rows(matrix_dd: Floats) -> tuple[tuple[float, ...], ...]:

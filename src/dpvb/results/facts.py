@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from dpvb.accounting.events import Event
+from dpvb.accounting.forms import from_dict
 from dpvb.accounting.selection import Selection
 from dpvb.core.plan import Plan, Release
 from dpvb.core.sampling import FixedSize
-from dpvb.guards.errors import check_choice, check_integer, check_number
+from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 
 
 @dataclass(frozen=True)
@@ -109,4 +110,7 @@ class SelectionFacts:
         """Inverse of `to_dict`."""
         holdout = check_number("holdout", facts["holdout"], low=0, high=1, closed="neither")
         number = check_integer("num_candidates", facts["num_candidates"], low=1)
-        return cls(Selection.from_dict(facts["cost"]), number, holdout)
+        cost = from_dict(facts["cost"])
+        if not isinstance(cost, Selection):
+            raise ParameterError("cost must be that of a selection.")
+        return cls(cost, number, holdout)

@@ -50,8 +50,9 @@ _END_RECORD = struct.Struct("<4s4H2IH")
 _END_SIGNATURE = b"PK\x05\x06"
 _ZIP64_SIGNATURE = b"PK\x06\x07"
 _TRAILER = _END_RECORD.size + len(_COMMENT) + _DIGEST_LENGTH
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_MAX_ARRAYS = 1000
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,73}")
+# Room for a path of 1,000 steps of a model with 10 arrays; a zip file has 65,535 members at most.
+_MAX_ARRAYS = 10_000
 # With the largest manifest beside it, this stays below the 2 GiB at which zip files change their form.
 _MAX_BYTES = 3 * 2**29
 _CHUNK = 2**20
@@ -81,7 +82,7 @@ def save(
 
     Args:
         path: the file; its folder must exist.
-        kind: a plain name, at most 64 letters, digits and underscores.
+        kind: a plain name, at most 74 letters, digits and underscores.
         arrays: finite numbers (float64, float32, int64, int32, uint8) under plain names, 1.5 GiB in all.
         facts: what JSON can hold; numbers must be finite.
 

@@ -14,7 +14,15 @@ from dpvb.accounting.events import RELATIONS
 from dpvb.core.counting import Counts
 from dpvb.core.plan import Plan
 from dpvb.guards import pages
-from dpvb.guards.errors import ModelFileError, ParameterError, PrivacyError, check_choice, check_integer, check_number
+from dpvb.guards.errors import (
+    ModelFileError,
+    ParameterError,
+    PrivacyError,
+    check_choice,
+    check_delta,
+    check_integer,
+    check_number,
+)
 from dpvb.results.facts import BlockFacts, ChargeFacts, ReleaseFacts, SelectionFacts
 
 # Only methods that prove an upper bound for every plan may make a promise.
@@ -110,7 +118,7 @@ class PrivacyStatement:
         check_choice("method", self.method, _METHODS)
         check_choice("tool", self.tool, tuple(_TOOLS))
         for delta, epsilon in self.points:
-            check_number("delta", delta, low=0, high=1, closed="neither")
+            check_delta(delta)
             check_number("epsilon", epsilon, low=0)
         for name in ("secret_noise", "rehearsal", "published"):
             if type(getattr(self, name)) is not bool:

@@ -75,9 +75,12 @@ class Run:
             of the steps.
         cluster: "local:N" for N processes of this machine, a `dpvb.cluster.LocalPool`, or a Dask client. None
             (default): this process. The released values do not depend on it.
+        keep: "path" keeps what was learned after each step in memory and in the model's file: `model.at_step(t)` is the
+            model after step t. It costs no privacy, since each q is computed from releases, and num_steps times the
+            memory of one model. Selections and federations keep only the result. None (default): only the result.
 
     Raises:
-        ParameterError: for another value of resume.
+        ParameterError: for another value of resume or keep.
 
     Examples:
         >>> import dpvb
@@ -92,12 +95,15 @@ class Run:
     resume: Literal["continue", "read"] | None = None
     progress: Progress | None = None
     cluster: Cluster = None
+    keep: Literal["path"] | None = None
 
     def __post_init__(self) -> None:
         if type(self.ledger) is str:  # A notebook shows a run, and errors quote it.
             object.__setattr__(self, "ledger", Address(self.ledger))
         if self.resume is not None:
             check_choice("resume", self.resume, RESUMES)
+        if self.keep is not None:
+            check_choice("keep", self.keep, ("path",))
 
     def __enter__(self) -> Run:
         run = Run.current(self)
@@ -124,10 +130,10 @@ class Run:
         """
         if not isinstance(run, Run | None):
             raise ParameterError(f"run must be a dpvb.Run, got {type(run).__name__}.")
-        own = Run() if run is None else run
+        asked = Run() if run is None else run
         if blocks := _blocks.get():
-            return own._within(blocks[-1])
-        if own.ledger is None:
+            return asked._within(blocks[-1])
+        if asked.ledger is None:
             around = [*_open.values()]
             if not around and sent is not None and sent.process != _process():
                 around = [*sent.runs]
@@ -137,9 +143,9 @@ class Run:
                     "threads are in several: fit(..., run=dpvb.Run(ledger=..., dataset=...))."
                 )
             if around:
-                return own._within(around[0])
+                return asked._within(around[0])
         named: dict[str, Any] = {name: os.environ.get(variable) or None for name, variable in VARIABLES.items()}
-        return own._within(Run(**named))
+        return asked._within(Run(**named))
 
     @classmethod
     def to_send(cls) -> SentRun | None:
@@ -150,8 +156,8 @@ class Run:
 
     def _within(self, outer: Run) -> Run:
         """Return this run, with what it leaves out from another."""
-        given = {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
-        return replace(outer, **given)
+        values = {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
+        return replace(outer, **values)
 
     @contextmanager
     def alone(self) -> Iterator[None]:

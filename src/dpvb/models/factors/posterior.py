@@ -14,6 +14,7 @@ eigenvalues directly.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -67,7 +68,7 @@ def factors(read: Split, count: float, number: int | None, prior_d: Floats, *, i
         prior_d: prior means of unique variances.
         is_point: whether C is 0.
     """
-    second_dd, floor_d = read.common_dd + np.diag(read.unique_d), tuned.LEAST * prior_d
+    second_dd, floor_d = read.second_dd, tuned.LEAST * prior_d
     diagonal_d = np.maximum(np.diagonal(second_dd), floor_d)
     unique_d = np.where(read.unique_d > floor_d, read.unique_d, 0.5 * diagonal_d)
     if read.unique_d.any() and number is not None and number < read.rank:
@@ -134,23 +135,64 @@ def _finished(
     isotropic: bool,
 ) -> FactorPosterior:
     """The point estimate as it is, or variational Bayes from there."""
+    k = loading_dk.shape[1]
+    error_kk: Floats = np.zeros((k, k))
+    if k and not is_point:
+        rounds = ascent(second_dd, count, loading_dk, unique_d, floor_d, isotropic=isotropic)
+        *_, (loading_dk, unique_d, error_kk) = rounds
+    return turned(loading_dk, unique_d, error_kk)
+
+
+def ascent(
+    second_dd: Floats, count: float, loading_dk: Floats, unique_d: Floats, floor_d: Floats | float, *, isotropic: bool
+) -> Iterator[tuple[Floats, Floats, Floats]]:
+    """Yield W, Ψ and C after each round of variational Bayes, none of which lowers `lower_bound`.
+
+    Args:
+        second_dd, count: Ŝ and n.
+        loading_dk, unique_d: where to start.
+        floor_d: least unique variances.
+        isotropic: whether all unique variances are one.
+    """
     d, k = loading_dk.shape
-    error_kk = np.zeros((k, k))
+    error_kk: Floats = np.zeros((k, k))
     precision_k = d / np.maximum((loading_dk**2 / unique_d[:, None]).sum(axis=0), d / _OFF)
-    for _ in range(0 if is_point or k == 0 else _ROUNDS):
+    for _ in range(_ROUNDS):
         whitened_dk = loading_dk / unique_d[:, None]
         m_kk = np.linalg.inv(np.eye(k) + loading_dk.T @ whitened_dk + d * error_kk)
         a_kd = m_kk @ whitened_dk.T
         cross_dk = second_dd @ a_kd.T
-        error_kk[:] = np.linalg.inv(count * (m_kk + a_kd @ cross_dk) + np.diag(precision_k))
+        error_kk = np.asarray(np.linalg.inv(count * (m_kk + a_kd @ cross_dk) + np.diag(precision_k)), dtype=np.float64)
         loading_dk = count * cross_dk @ error_kk
         left_d = np.diagonal(second_dd) - (loading_dk * cross_dk).sum(axis=1)
         before_d, unique_d = unique_d, np.maximum(np.full(d, left_d.mean()) if isotropic else left_d, floor_d)
         square_k = (loading_dk**2 / unique_d[:, None]).sum(axis=0) + d * np.diagonal(error_kk)
         precision_k = d / np.maximum(square_k, d / _OFF)
+        yield loading_dk, unique_d, error_kk
         if np.abs(np.log(unique_d / before_d)).max() < _CLOSE:
             break
-    return turned(loading_dk, unique_d, error_kk)
+
+
+def lower_bound(second_dd: Floats, count: float, loading_dk: Floats, unique_d: Floats, error_kk: Floats) -> float:
+    """Return the variational lower bound on the log evidence of n rows about their mean, at the best q(h) and α.
+
+    The data enter through Ŝ and n alone:
+
+        n/2 [log|M| + tr(M W̃ᵀŜW̃) - d log 2π - log|Ψ| - tr(Ψ⁻¹Ŝ)] - KL,   W̃ = Ψ⁻¹W,   M as above
+        KL = ½ Σ_k d (log⟨WᵀΨ⁻¹W⟩_kk - log d) - d/2 log|C|,   by α_k = d / ⟨WᵀΨ⁻¹W⟩_kk
+
+    Args:
+        second_dd, count: Ŝ and n.
+        loading_dk, unique_d, error_kk: W, Ψ and C.
+    """
+    d, k = loading_dk.shape
+    whitened_dk = loading_dk / unique_d[:, None]
+    square_kk = loading_dk.T @ whitened_dk + d * error_kk
+    m_kk = np.linalg.inv(np.eye(k) + square_kk)
+    fit = np.linalg.slogdet(m_kk)[1] + np.vdot(m_kk, whitened_dk.T @ second_dd @ whitened_dk)
+    fit -= d * math.log(2 * math.pi) + float((np.log(unique_d) + np.diagonal(second_dd) / unique_d).sum())
+    divergence = 0.5 * d * (np.log(np.diagonal(square_kk) / d).sum() - np.linalg.slogdet(error_kk)[1])
+    return float(0.5 * count * fit - divergence)
 
 
 def turned(loading_dk: Floats, unique_d: Floats, error_kk: Floats) -> FactorPosterior:

@@ -28,6 +28,11 @@ class Split(NamedTuple):
     unique_d: Floats
     rank: int
 
+    @property
+    def second_dd(self) -> Floats:
+        """Σ."""
+        return self.common_dd + np.diag(self.unique_d)
+
 
 def variances(found_d: Floats, sd: float) -> Floats:
     """Positive posterior means of variances (d,) from noisy ones of std sd, under a prior that is estimated by EM."""

@@ -35,8 +35,9 @@ from dpvb.core.model import ESTIMATES, Model, PosteriorOrMode
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import PROBABILITIES, Nonnegative, Nonnegatives, Positives
-from dpvb.guards.errors import check_choice, check_integer, check_number
+from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models import empirical_bayes
+from dpvb.models.expfam import dirichlet_logz
 from dpvb.models.mixtures import categorical, tuned
 from dpvb.models.mixtures.components import MixedColumns, RunningCounts
 from dpvb.rows import CountRows, MixedRows
@@ -183,6 +184,22 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
             (np.minimum(present_kw, row_k[:, None]) + prior) / total_k1,
             np.minimum((new.word_std / total_k1) ** 2, 0.25) * np.ones_like(new.word_kw),
         )
+
+    def lower_bound(self, q: Classes) -> float:
+        """Return the log evidence of labels and categories, in nats; q is exact, so that the bound is attained.
+
+        Raises:
+            ParameterError: where numbers are Gaussian, and for counts and words: priors of these are read from the
+                rows, or do not determine the data from the released sums.
+        """
+        if self.gaussians or self.columns.max_counts or self.num_words:
+            raise ParameterError(
+                "lower_bound needs columns that are categories or numbers in bins: Gaussian numbers have a prior that "
+                "is read from the rows, and sums of counts or words do not determine their likelihood."
+            )
+        prior = max(self.prior, 1e-9)
+        parts = [q.number_k[None], *(q.expected_kv[:, places] for places in categorical.starts(self.sizes))]
+        return float(sum((dirichlet_logz(one) - dirichlet_logz(np.full(one.shape, prior))).sum() for one in parts))
 
     def log_joint(self, q: Classes, rows: MixedRows | CountRows) -> Floats:
         """Log-probability of each class with all that a row has beside its label, (n, K), in nats."""
