@@ -1036,7 +1036,7 @@ def test_a_folder_of_another_version_is_refused_by_name(tmp_path: Path) -> None:
     with made.client(folder=tmp_path / "memory") as client:
         offer = begun(client, made)
     path = tmp_path / "memory" / "runs" / offer / "offer"
-    path.write_bytes(path.read_bytes().replace(b"dpvb\4", b"dpvb\1", 1))
+    path.write_bytes(path.read_bytes().replace(b"dpvb\5", b"dpvb\1", 1))
     with pytest.raises(CheckpointError, match=r"its folder is of another version of dpvb.*a new folder"):
         made.client(folder=tmp_path / "memory")
 
