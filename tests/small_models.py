@@ -206,7 +206,7 @@ CASES = [
     *by_phase(
         "dispersion",
         kinds.regression("NegativeBinomialRegression", "first_order, learned dispersion"),
-        {"step": 0.32, "last": 0.1},
+        {"step": 0.28, "last": 0.1},
     ),
     *by_phase(
         "spreads",
