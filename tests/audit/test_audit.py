@@ -680,7 +680,7 @@ def test_an_audit_of_one_class_goes_with_a_model(saved: Path) -> None:
     assert model.audit_ == Report.from_dict(facts)
     shown = CliRunner().invoke(cli.app, ["show", str(saved)]).stdout
     assert model.audit_.summary in shown
-    assert json.loads(CliRunner().invoke(cli.app, ["show", str(saved), "--json"]).stdout)["audit"] == facts
+    assert json.loads(CliRunner().invoke(cli.app, ["show", str(saved), "--as", "json"]).stdout)["audit"] == facts
     model.save(saved, overwrite=True)
     assert dpvb.load(saved).audit_ == model.audit_
 
