@@ -179,7 +179,7 @@ def _fits(form: Any, wanted: Any) -> bool:
         return bool(form == wanted)
     if form == _MISSING and wanted[0] is Ellipsis:
         return True
-    return len(form) == len(wanted) and form[0] is wanted[0] and all(map(_fits, form[1:], wanted[1:]))
+    return len(form) == len(wanted) and form[0] == wanted[0] and all(map(_fits, form[1:], wanted[1:]))
 
 
 _SILENT: Final = "this client failed; the reason stays with its owner."
