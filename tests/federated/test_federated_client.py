@@ -47,7 +47,7 @@ from dpvb.data import BagOfWords
 from dpvb.errors import CheckpointError, FederationError, NotRecordedWarning, ParameterError, PrivacyError
 from dpvb.estimators.base import Task
 from dpvb.federated.agreement import Federation
-from dpvb.federated.client import Client
+from dpvb.federated.client import Client, _fits, _form
 from dpvb.federated.keys import Identity
 from dpvb.federated.masks import Masks
 from dpvb.federated.memory import Memory
@@ -657,6 +657,15 @@ def test_malformed_messages_are_refused_whatever_they_are(data: st.DataObject) -
             assert answer.request == digest(message)
     for other in (Share(offer, {}, True), Refusal(offer, "no"), Accepted(offer, "a", bytes(32))):
         assert "offers, requests and farewells" in reason(tell(client, other))
+
+
+def test_names_in_a_q_are_compared_by_their_text() -> None:
+    """Those of a message are other objects than those of a rehearsal."""
+    names = [name.encode().decode() for name in ("kappa_x", "kappa_x")]
+    assert names[0] is not names[1]
+    here, message = ({name: np.zeros(2)} for name in names)
+    assert _fits(_form(message), _form(here))
+    assert not _fits(_form({"xi": np.zeros(2)}), _form(here))
 
 
 @kills("queries", "a server's q asked whatever its form")
