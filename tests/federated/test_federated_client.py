@@ -1432,7 +1432,8 @@ def test_a_client_that_forgot_what_it_said_never_uses_masks_again() -> None:
         given.append(share(tell(client, asked(offer, 0))))
     for name in given[0]:
         apart = np.abs((given[0][name] - given[1][name]).astype(float))
-        assert np.median(apart) > 2.0**55  # A sum with its noise has some 2^40; words of masks have 64 bits.
+        # A sum with its noise has some 2^40; words of masks have 64 bits, so that one alone is so small by chance 2^-20.
+        assert np.median(apart) > 2.0**43
 
 
 def test_a_folder_has_one_client_at_a_time(tmp_path: Path) -> None:
