@@ -1432,7 +1432,7 @@ def test_a_client_that_forgot_what_it_said_never_uses_masks_again() -> None:
         given.append(share(tell(client, asked(offer, 0))))
     for name in given[0]:
         apart = np.abs((given[0][name] - given[1][name]).astype(float))
-        # A sum with its noise has some 2^40; words of masks have 64 bits, so that one alone is so small by chance 2^-20.
+        # A sum with its noise has some 2^40; one word of a mask, of 64 bits, is that small with probability 2^-20.
         assert np.median(apart) > 2.0**43
 
 
