@@ -47,7 +47,10 @@ def run(package: Path, tests: list[str], printed: Path) -> None:
 
     if Path(dpvb.__file__).resolve().parent != package.resolve():
         sys.exit(f"the tests would import {dpvb.__file__}, not the copy.")
-    sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+    status = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests])
+    sys.stdout.flush()
+    # Without what runs at the end of a process: joblib would wait there for workers that wait for this process.
+    os._exit(status)
 
 
 def failure(package: Path, tests: list[str]) -> str:
