@@ -285,8 +285,6 @@ def test_files_of_a_prior(tmp_path: Path) -> None:
         model(prior=tmp_path / "bad.dpvb").fit(documents(20))
 
 
-@kills("releases", "an earlier release whose cost the statement does not add")
-@edit("estimators/earlier.py", "rounded_up(past.epsilon + fit.epsilon)", "rounded_up(fit.epsilon)")
 @kills("queries", "a file of topics whose numbers end a fit after its charge")
 @edit("estimators/lda.py", "not (record.lambda_vk >= 1 / _MOST).all()", "not (record.lambda_vk > 0).all()")
 @pytest.mark.parametrize("number", [5e-324, 1e-300, 1e300])
@@ -314,6 +312,8 @@ def test_a_file_of_topics_without_a_release_of_topics_is_refused(public_model: d
         dpvb.load(path)
 
 
+@kills("releases", "an earlier release whose cost the statement does not add")
+@edit("estimators/earlier.py", "rounded_up(past.epsilon + fit.epsilon)", "rounded_up(fit.epsilon)")
 def test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom(public_model: dpvb.LDA) -> None:
     first = model(n_components=TOPICS, epsilon=0.5, delta=1e-6).fit(documents(40))
     second = model(prior=first, num_steps=0, provenance={"prior": "the first half of the year"}).fit(documents(40))
