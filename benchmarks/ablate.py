@@ -199,7 +199,7 @@ def scores(case: Case, epsilon: float, seed: int) -> dict[str, Any]:
 NUMBERS = {"adult": 5, "stroke": 3, "diab30": 0, "icd": 8}
 
 
-def shortened(x: np.ndarray, constant: float) -> np.ndarray:
+def clipped(x: np.ndarray, constant: float) -> np.ndarray:
     """Rows with the constant in column 0 and the others within the norm that this leaves."""
     x[:, 0] = constant
     length_n = np.linalg.norm(x[:, 1:], axis=1)
@@ -226,7 +226,7 @@ def parts(name: str, seed: int, rows: int) -> tuple[np.ndarray, np.ndarray, np.n
     x, y, constant = read_table(name)
     train, test = split(len(y), seed % 5)
     train, test = train[:rows], test[: max(rows, 4_000)]
-    return (*(shortened(x[part].toarray(), constant) for part in (train, test)), y[train], y[test], constant)
+    return (*(clipped(x[part].toarray(), constant) for part in (train, test)), y[train], y[test], constant)
 
 
 def dense(x: np.ndarray, y: np.ndarray, **more: Any) -> DesignRows:
@@ -299,15 +299,21 @@ def simulated(name: str, base: float = -1.5, most: int = 10**9) -> Callable[[int
     return case
 
 
+def declared_too_wide(seed: int, rows: int, columns: int) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+    """Table of `benchmarks.coverage_ranges`, its rows and 2,000 more, true weights, and the probability of each row."""
+    from benchmarks.coverage_ranges import simulated
+
+    table = simulated(seed, rows + 2_000, columns)
+    constant = 1.0 / table.row_norm
+    x = clipped(np.hstack([np.zeros((len(table.u_nd), 1)), table.u_nd * constant]), constant)
+    return table, x, table.weights_d / constant, expit(x @ table.weights_d / constant)
+
+
 def wide_ranges(seed: int, rows: int) -> Case:
     """Ranges 1 to 50 times too wide, and indicators down to a share of 0.003."""
     from benchmarks.coverage_ranges import model_of
-    from benchmarks.coverage_ranges import simulated as ranges
 
-    table = ranges(100 + seed, rows + 2_000, 20)
-    constant = 1.0 / table.row_norm
-    x = shortened(np.hstack([np.zeros((len(table.u_nd), 1)), table.u_nd * constant]), constant)
-    truth_d, p_n = table.weights_d / constant, expit(x @ table.weights_d / constant)
+    table, x, truth_d, p_n = declared_too_wide(100 + seed, rows, 20)
     return Case(model_of(table), dense(x[:rows], table.y_n[:rows]), x[rows:], p_n[rows:], truth_d=truth_d)
 
 
@@ -316,7 +322,7 @@ def long_rows(seed: int, rows: int) -> Case:
     rng = np.random.default_rng([2, seed])
     x = 0.05 * rng.standard_normal((rows + 2_000, 16))
     x[rng.random(len(x)) < 0.02] *= 8.0
-    x = shortened(x, 0.4)
+    x = clipped(x, 0.4)
     truth_d = np.append(0.0, 4.0 * rng.standard_normal(15))
     return labelled(x, rows, truth_d, -1.0, rng, intercept=0.4, declared=None)
 
@@ -357,7 +363,7 @@ def products(seed: int, rows: int) -> Case:
     first, second, constant = np.array([0, 0, 1, 0]), np.array([1, 2, 3, 4]), 0.35
     size_f, mean_f = np.array([1.0, 1.0, 1.0, 0.7, 0.7]), factors.mean(axis=0)
     u = np.hstack([factors * size_f, factors[:, first] * factors[:, second]])
-    x = shortened(np.hstack([np.zeros((number, 1)), u * constant]), constant)
+    x = clipped(np.hstack([np.zeros((number, 1)), u * constant]), constant)
     about = (factors[:, first] - mean_f[first]) * (factors[:, second] - mean_f[second])
     product_p = 0.4 * rng.standard_normal(4) / about.std(axis=0)
     effect_f = np.append(0.5 * rng.standard_normal(3) / numbers.std(axis=0), 0.7 * rng.standard_normal(2))
@@ -387,7 +393,7 @@ def counts(kind: Any) -> Callable[[int, int], Case]:
         u += [0.7 * (table[name] == level).to_numpy(float) for name, level in levels.items()]
         constant = 0.45
         x = np.stack([np.zeros(len(table)), *u], axis=1)[rng.permutation(len(table))] * constant
-        x, rows = shortened(x, constant), min(rows, len(table) - 1_000)
+        x, rows = clipped(x, constant), min(rows, len(table) - 1_000)
         shifted = kind != "poisson"
         truth_d = np.append(0.0, 0.2 * rng.standard_normal(4) / x[:, 1:5].std(axis=0))
         truth_d = np.append(truth_d, 0.3 * rng.standard_normal(5) / (0.7 * constant))
@@ -429,7 +435,7 @@ def linear_simulated(kind: str) -> Callable[[int, int], Case]:
         if kind == "collinear":
             z[:, 6:] = np.sign(z[:, :6]) * z[:, :6] ** 2 / 3 + 0.1 * z[:, 6:]
         constant = 1.0 / math.sqrt(1.0 + numbers / 2)
-        x = shortened(np.hstack([np.zeros((len(z), 1)), constant * np.clip(0.5 + z / 6, 0.0, 1.0)]), constant)
+        x = clipped(np.hstack([np.zeros((len(z), 1)), constant * np.clip(0.5 + z / 6, 0.0, 1.0)]), constant)
         truth_d = np.append(0.0, 0.05 * rng.standard_normal(numbers) / x[:, 1:].std(axis=0))
         truth_d[0] = -float((x @ truth_d).mean()) / constant
         error_n = 0.1 * rng.standard_normal(len(x))
@@ -454,7 +460,7 @@ def diagonal(name: str) -> Callable[[int, int], Case]:
         bound_d = np.where(declared.high_d > 0, constant, 0.7 * constant)
         bound_d[0] = constant
         model = FirstOrderDiagonal(width, intercept=constant, column_bound=np.minimum(bound_d, 1.0), declared=declared)
-        dense_x, dense_test = shortened(x[train].toarray(), constant), shortened(x[test].toarray(), constant)
+        dense_x, dense_test = clipped(x[train].toarray(), constant), clipped(x[test].toarray(), constant)
         return Case(model, compressed(dense_x, y[train]), dense_test, y[test])
 
     return case
@@ -463,12 +469,8 @@ def diagonal(name: str) -> Callable[[int, int], Case]:
 def diagonal_simulated(seed: int, rows: int) -> Case:
     """Ranges 1 to 50 times too wide among 40 columns, as sparse rows."""
     from benchmarks.coverage_ranges import model_of
-    from benchmarks.coverage_ranges import simulated as ranges
 
-    table = ranges(300 + seed, rows + 2_000, 40)
-    constant = 1.0 / table.row_norm
-    x = shortened(np.hstack([np.zeros((len(table.u_nd), 1)), table.u_nd * constant]), constant)
-    truth_d, p_n = table.weights_d / constant, expit(x @ table.weights_d / constant)
+    table, x, truth_d, p_n = declared_too_wide(300 + seed, rows, 40)
     model = model_of(table, "diagonal")
     return Case(model, compressed(x[:rows], table.y_n[:rows]), x[rows:], p_n[rows:], truth_d=truth_d)
 

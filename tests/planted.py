@@ -112,13 +112,14 @@ def _mark(call: ast.expr) -> pytest.Mark | None:
 def _of(test: ast.FunctionDef, address: str) -> Iterator[Bug]:
     """Yield the bugs of the marks above a test, which has other decorators if one of them names its parameters."""
     edits: tuple[tuple[str, str, str], ...] = ()
-    for call in reversed(test.decorator_list):
-        if (mark := _mark(call)) is not None:
+    marks = [_mark(call) for call in test.decorator_list]
+    for mark in reversed(marks):
+        if mark is not None:
             if mark.name == "edit":
                 edits = (mark.args, *edits)
             else:
                 failure, name, case = mark.args
-                if case and None not in map(_mark, test.decorator_list):
+                if case and None not in marks:
                     raise ValueError(f"{address}: {case!r} names parameters of a test that has none.")
                 yield Bug(failure, name, edits, f"{address}[{case}]" if case else address)
                 edits = ()

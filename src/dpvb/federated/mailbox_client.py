@@ -118,12 +118,9 @@ class _Calls:
         """
         self._request = request = self._request._replace(turn=self._request.turn + 1)
         body = letters.seal(self._channel, self._server, kind, request, number, answer) if number else b""
-        header = base64.b64encode(letters.seal(self._channel, self._server, letters.HEADER, request, len(body))).decode(
-            "ascii"
-        )
-        with self._http.stream(
-            "PUT" if number else "GET", self._url, content=body, headers={"authorization": header}
-        ) as response:
+        head = letters.seal(self._channel, self._server, letters.HEADER, request, len(body))
+        method, headers = "PUT" if number else "GET", {"authorization": base64.b64encode(head).decode("ascii")}
+        with self._http.stream(method, self._url, content=body, headers=headers) as response:
             sealed = bytearray()
             for chunk in response.iter_raw():
                 sealed += chunk[: MAX_BYTES + 1 - len(sealed)]

@@ -238,12 +238,8 @@ class Mailbox:
         close = {"connection": "close"}
         if http.url.path != letters.PATH or http.method not in ("GET", "PUT"):
             return Response(_OTHER_WIRE, 404, close)
-        name, request, length, header = (
-            "",
-            letters.Call(letters.NO_SESSION, 0, 0),
-            0,
-            http.headers.get("authorization"),
-        )
+        name, request, length = "", letters.Call(letters.NO_SESSION, 0, 0), 0
+        header = http.headers.get("authorization")
         try:
             sealed = base64.b64decode(header or "", validate=True)
             name, _, request, length, _ = letters.unseal(self._channel, sealed, letters.HEADER)
