@@ -14,10 +14,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from dpvb.data.tables.response import BOUNDS, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign
-from dpvb.estimators.base import (
-    Task,
-    if_fitted,
-)
+from dpvb.estimators.base import Task, if_fitted
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import FittedWeights, Regression, bound_of_columns, check_beside, largest_values
 from dpvb.guards.arrays import Floats
