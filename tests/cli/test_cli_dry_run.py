@@ -111,7 +111,15 @@ def test_of_a_matrix_the_header_alone_is_read(tmp_path: Path) -> None:
         given = ["--hidden", "2", "--n-steps", "2", "--out", tmp_path / "m.dpvb", *TYPED]
         assert "300 made-up rows" in run("fit", "sbn", path, *given).stderr
         if path.suffix in (".npy", ".npz"):
-            given = ["--target", tmp_path / "nosuch.npy", "--max-row-norm", "2", "--out", tmp_path / "m.dpvb", *TYPED]
+            given = [
+                "--target",
+                tmp_path / "nosuch.npy",
+                "--max-max-row-norm",
+                "2",
+                "--out",
+                tmp_path / "m.dpvb",
+                *TYPED,
+            ]
             assert "x8" in run("fit", "logistic", path, *given).stdout
             assert "made-up persons" in run("fit", "logistic", path, "--group", tmp_path / "who.npy", *given).stderr
 
@@ -129,7 +137,7 @@ def test_what_says_nothing_of_its_columns_is_refused(tmp_path: Path) -> None:
     for width in (0, 1.5, "3"):
         with pytest.raises(ParameterError, match="width must be"):
             dpvb.LogisticRegression(**BOUNDED).dry_run(width=width)  # type: ignore[arg-type]
-    with pytest.raises(ParameterError, match="num_rows must be"):
+    with pytest.raises(ParameterError, match="n_units must be"):
         dpvb.LogisticRegression(**BOUNDED).dry_run(width=2, n_units=0)
     with pytest.raises(DataFormatError, match="2 columns"):
         dpvb.LDA(2, **BUDGET).dry_run(vocabulary=["a"], width=2)

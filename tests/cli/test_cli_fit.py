@@ -125,7 +125,7 @@ def test_a_parameter_arrives_at_the_estimator(tmp_path: Path) -> None:
         "renyi",
         "--seed",
         "7",
-        "--max-row-norm",
+        "--max-max-row-norm",
         "1",
     ]
     said = run("fit", "logistic", tmp_path / "x.npy", *given, *more).stderr
@@ -216,7 +216,7 @@ def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path, monkeypatch:
             "--norm-two",
             "3",
             "--quiet",
-            "--max-row-norm",
+            "--max-max-row-norm",
             "1",
         ]
         run("fit", "doubled", tmp_path / "x.npy", *given, "--out", tmp_path / "m.dpvb")

@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 def arguments(folder: Path, *more: str) -> list[str]:
     data = [str(folder / "x.npy"), "--target", str(folder / "y.npy"), "--out", str(folder / "m.dpvb")]
-    plan = ["--epsilon", "1", "--delta", "1e-5", "--n-steps", "4", "--max-row-norm", "1", "--quiet"]
+    plan = ["--epsilon", "1", "--delta", "1e-5", "--n-steps", "4", "--max-max-row-norm", "1", "--quiet"]
     count = ["--ledger", str(folder / "budget.db"), "--dataset", "people", "--checkpoint", str(folder / "run")]
     return ["fit", "logistic", *data, *plan, *count, *more]
 

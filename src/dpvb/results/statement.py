@@ -41,7 +41,7 @@ _TEST_NOISE = (
     "NOT PRIVATE: the noise of this run came from a test source and can be computed again. What follows says what "
     "secret noise would have promised; this run promises nothing. Do not publish its result as private."
 )
-_DRY RUN = (
+_DRY_RUN = (
     "DRY RUN: the rows were made up from public declarations, and no private row was read. The result says nothing "
     "about anybody, and nothing was spent. What follows is what the same call would promise for private rows."
 )
@@ -387,7 +387,7 @@ class PrivacyStatement:
     def warnings(self) -> Iterator[str]:
         """Why the promise is none, or weak."""
         if self.dry_run:
-            yield _DRY RUN
+            yield _DRY_RUN
         if not self.secret_noise:
             yield _TEST_NOISE
         if self.epsilon == math.inf:
