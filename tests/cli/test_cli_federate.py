@@ -257,7 +257,7 @@ def test_faults_end_in_one_line(tmp_path: Path) -> None:
     matrices(tmp_path, x=features, y=labels)
     data = {"file": "{name}.x.npy", "target": "{name}.y.npy"}
     top = TOP.format(kind="LogisticRegression", rounds=8, unit="example", columns="width = 6")
-    write_files(tmp_path, top, 'covariance = "magic"\nrow_norm = 1', data)
+    write_files(tmp_path, top, 'covariance = "magic"\nmax_row_norm = 1', data)
 
     def refused(said: str, *arguments: object) -> None:
         result = run("federate", *arguments, code=2)

@@ -65,7 +65,7 @@ def test_an_agreement(tmp_path: Path) -> None:
         "epsilon": "inf",
         "unit": '"client"',
     }
-    model = 'max_row_norm = 2\nclasses = ["no", "yes"]\nfit_intercept = false\nnum_examples = 100'
+    model = 'max_row_norm = 2\nclasses = ["no", "yes"]\nfit_intercept = false\nn_units = 100'
     names = ("north", "south", "east")
     found = Agreement.load(agreement(tmp_path, model=model, clients=names, width=None, schema='"people.json"', **more))
     assert (found.num_rounds, found.epsilon, found.unit) == (20, math.inf, "client")
