@@ -147,10 +147,10 @@ MEASURED = {
         "Topics": ["Topic models on Wikipedia", "The papers' algorithms as printed"],
         "Latent variables by private gradients": ["Noisy statistics and private gradients in latent-variable models"],
     },
-    "models/belief-networks.md": {"How well": ["Handwritten digits", "The papers' algorithms as printed"]},
-    "models/dpvi.md": {"How well": ["Private gradients (DPVI)", "Logistic regression"]},
-    "models/regressions.md": {"How well": ["Logistic regression"]},
-    "models/topics.md": {"How well": ["Topic models on Wikipedia", "The papers' algorithms as printed"]},
+    "models/belief-networks.md": {"Cost": ["Handwritten digits", "The papers' algorithms as printed"]},
+    "models/dpvi.md": {"Cost": ["Private gradients (DPVI)", "Logistic regression"]},
+    "models/regressions.md": {"Cost": ["Logistic regression"]},
+    "models/topics.md": {"Cost": ["Topic models on Wikipedia", "The papers' algorithms as printed"]},
 }
 NUMBER = re.compile(r"(?<![\w./^(=-])-?(?:\d{1,3}(?:,\d{3})+|\d*\.\d{2,})(?![\w.])")
 
