@@ -176,9 +176,7 @@ def test_measured_numbers_of_pages_are_those_of_the_results() -> None:
     sections = parts((ROOT / "benchmarks" / "RESULTS.md").read_text())
     for page, by_heading in MEASURED.items():
         found = parts((ROOT / "docs" / page).read_text())
-        found.pop(
-            "Limitations", None
-        )  # Conditions, such as numbers of rows.
+        found.pop("Limitations", None)  # Conditions, such as numbers of rows.
         assert {heading for heading, text in found.items() if NUMBER.search(text)} == {*by_heading}, page
         for heading, titles in by_heading.items():
             assert missing(found[heading], "".join(sections[title] for title in titles)) == [], (page, heading)
