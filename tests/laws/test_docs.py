@@ -73,13 +73,29 @@ def test_the_order_of_rooms_is_the_one_that_is_written_down() -> None:
     assert set(re.findall(r"^\| `(\w+)/` \|", page, re.M)) == rooms
 
 
-def test_every_section_of_the_method_that_is_referred_to_is_there() -> None:
-    page = (ROOT / "docs" / "method.md").read_text()
-    sections = re.findall(r"^## (M\d+)\. ", page, re.M)
-    assert sections == [f"M{number}" for number in range(1, len(sections) + 1)]
-    assert re.findall(r'^<a id="m(\d+)"></a>$', page, re.M) == [section[1:] for section in sections]
-    pages = [*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/**/*.md")]
-    assert set(re.findall(r"\((M\d+)\)", "\n".join(path.read_text() for path in pages))) <= set(sections)
+def test_every_section_and_equation_of_the_theory_that_is_referred_to_is_there() -> None:
+    """Code cites the title of a section behind a page, or numbers of equations before it."""
+    cited = 0
+    for path in [*ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py"), *ROOT.glob("docs/**/*.md")]:
+        text = re.sub(r"\s+", " ", path.read_text())
+        assert not re.search(r"\(M\d+\)|method\.md[`)]*(?:, |#)[mM]\d", text), path
+        for page, title in re.findall(r"(docs/[\w/-]+\.md)`?, \"([^\"]+)\"", text):
+            assert re.search(rf"^#+ {re.escape(title)}$", (ROOT / page).read_text(), re.M), (path, page, title)
+            cited += 1
+        for first, last, page in re.findall(r"[Ee]quations? (\d+)(?: (?:to|and) (\d+))? of (docs/[\w/-]+\.md)", text):
+            numbers = set(re.findall(r"\((\d+)\)", (ROOT / page).read_text()))
+            assert {first, last or first} <= numbers, (path, page)
+            cited += 1
+    assert cited >= 8
+
+
+def test_every_theory_page_has_the_same_outline() -> None:
+    outline = ["Model", "E-step", "Released blocks", "Sensitivity", "M-step", "Intervals", "Constants"]
+    method = (ROOT / "docs" / "method.md").read_text()
+    for path in (ROOT / "docs" / "theory").glob("*.md"):
+        headings = re.findall(r"^## (.+)$", path.read_text(), re.M)
+        assert [heading for heading in headings if heading in outline] == outline, path
+        assert f"(theory/{path.name})" in method, path
 
 
 def test_decisions_are_numbered_and_short() -> None:
