@@ -70,7 +70,7 @@ def test_a_ledger_has_no_cap_of_pure_epsilon_and_no_fit_of_it_is_charged(tmp_pat
     [
         "plan --epsilon 1 --delta 0",
         "plan --noise-multiplier 1 --delta 0",
-        "plan logistic --n-units 99 --width 2 --max-max-row-norm 1 --epsilon 1 --delta 0",
+        "plan logistic --n-units 99 --width 2 --max-row-norm 1 --epsilon 1 --delta 0",
     ],
 )
 def test_the_command_line_refuses_it_by_the_options_name(command: str) -> None:

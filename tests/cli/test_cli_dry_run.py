@@ -53,6 +53,7 @@ def nothing_written(folder: Path, before: set[Path]) -> bool:
     return {path for path in folder.rglob("*") if ".dpvb-" not in path.name} == before
 
 
+@pytest.mark.guarantees("dry run")
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_regression_of_a_table_that_is_not_there(tmp_path: Path, name: str) -> None:
     Schema(COLUMNS, target=TARGETS[name]).save(tmp_path / "people.json")
@@ -106,6 +107,7 @@ def headers(folder: Path) -> list[Path]:
     return [folder / name for name in ("cut.npy", "array.npz", "sparse.npz", "cut-ubyte", "packed-ubyte.gz")]
 
 
+@pytest.mark.guarantees("dry run")
 def test_of_a_matrix_the_header_alone_is_read(tmp_path: Path) -> None:
     for path in headers(tmp_path):
         given = ["--hidden", "2", "--n-steps", "2", "--out", tmp_path / "m.dpvb", *TYPED]
@@ -114,7 +116,7 @@ def test_of_a_matrix_the_header_alone_is_read(tmp_path: Path) -> None:
             given = [
                 "--target",
                 tmp_path / "nosuch.npy",
-                "--max-max-row-norm",
+                "--max-row-norm",
                 "2",
                 "--out",
                 tmp_path / "m.dpvb",
@@ -154,8 +156,9 @@ def test_what_a_fit_refuses_its_dry_run_refuses(tmp_path: Path) -> None:
     refuse(tmp_path, "already there", "fit", "logistic", tmp_path / "people.csv", *given)
 
 
+@pytest.mark.guarantees("dry run")
 @kills("crashes", "a dry run that is charged")
-@edit("estimators/base.py", "        if not is_dry_run:\n", "        if True:\n")
+@edit("estimators/base.py", "        if not rehearses:\n", "        if True:\n")
 @pytest.mark.parametrize("charged", [False, True])
 def test_a_dry_run_has_the_plan_of_its_fit_and_charges_nothing(ledger: Path, tmp_path: Path, charged: bool) -> None:
     """A later plan has the noise that the ledger's filter asks for, and so has its dry run."""
@@ -189,12 +192,13 @@ def test_a_ledger_says_whether_the_fit_would_fit(ledger: Path, tmp_path: Path) -
         model.fit(np.zeros((3, 2)), [0, 1, 0], run=dpvb.Run(ledger=ledger, dataset="a"))
 
 
+@pytest.mark.guarantees("dry run")
 @kills("leaks", "a dry run that promises what it never did")
 @edit("results/statement.py", "return not self.dry_run and self.secret_noise", "return self.secret_noise")
 @kills("leaks", "a dry run that is saved as a model")
 @edit("estimators/base.py", "        if self.privacy_.dry_run:\n", "        if False:\n")
 def test_a_dry_run_is_taken_for_no_fit(tmp_path: Path) -> None:
-    dry = dpvb.LogisticRegression(**BOUNDED).dry_run(width=2, n_units=50)
+    dry = dpvb.LogisticRegression(**BOUNDED).dry_run(width=2, num_rows=50)
     statement = dry.privacy_
     assert not statement.private
     assert "!!! DRY RUN" in str(statement)

@@ -125,7 +125,7 @@ def test_a_parameter_arrives_at_the_estimator(tmp_path: Path) -> None:
         "renyi",
         "--seed",
         "7",
-        "--max-max-row-norm",
+        "--max-row-norm",
         "1",
     ]
     said = run("fit", "logistic", tmp_path / "x.npy", *given, *more).stderr
@@ -216,7 +216,7 @@ def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path, monkeypatch:
             "--norm-two",
             "3",
             "--quiet",
-            "--max-max-row-norm",
+            "--max-row-norm",
             "1",
         ]
         run("fit", "doubled", tmp_path / "x.npy", *given, "--out", tmp_path / "m.dpvb")
@@ -269,6 +269,7 @@ def test_a_list_that_ships_with_the_package_is_vocabulary_and_prior(tmp_path: Pa
     assert given["vocabulary"] == str(Path("words.txt").absolute())
 
 
+@pytest.mark.guarantees("excluded people")
 def test_persons_of_earlier_months_are_left_out_and_nothing_says_so(tmp_path: Path) -> None:
     """The file of persons decides no message, whatever is in it."""
     rows = "".join(f"p{n},the river and the rock\n" for n in range(40))

@@ -79,6 +79,7 @@ def test_small_std_has_the_rounded_gaussian_masses(std: float) -> None:
     assert chi_square_p(draw(InsecureNoise(11), std, 1_000_000), std) > FALSE_ALARM
 
 
+@pytest.mark.guarantees("noise")
 def test_secure_noise_has_the_rounded_gaussian_masses() -> None:
     assert chi_square_p(draw(SecureNoise(), 3.0, 200_000), 3.0) > FALSE_ALARM / 2
 
@@ -250,6 +251,7 @@ def test_blocks_of_work_leave_no_seam() -> None:
 # --- what is released ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("noise")
 def test_low_bits_of_a_release_do_not_depend_on_the_sum() -> None:
     """Lattice test: the share of releases on each binary lattice is the same for every true value."""
     grid, std, count = 2.0**-30, 2.0**20, 20_000
@@ -282,6 +284,7 @@ def test_residues_of_a_release_are_uniform(value: int) -> None:
 # --- keys ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("fresh noise")
 def test_no_two_draws_have_anything_in_common() -> None:
     """Secure noise of one source and of two, of the same sum and of others; test noise of other names."""
     count = 100_000
@@ -404,6 +407,7 @@ def report_draws(channel: Any, fresh: bool) -> None:
     channel.close()
 
 
+@pytest.mark.guarantees("generator")
 @kills("reused noise", "a forked process keeps its parent's secret", "fork-False")
 @edit("core/noise.py", 'self._origin.check("this source of noise")', "pass")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -444,19 +448,20 @@ def test_processes_never_share_a_draw(method: str, fresh: bool) -> None:
     "    sign = (words & np.uint64(1)).view(np.int64)\n",
 )
 def test_time_of_a_draw_does_not_tell_its_size() -> None:
-    """Correlation of |noise| and time over 20,000 scalar draws, slowest tenth cut; no draw can be repeated.
+    """Correlate |noise| with the processor time of the fastest 6,000 of 20,000 scalar draws; no draw can be repeated.
 
-    Without a relation its spread is 0.0075. Tails of the inverse normal distribution have formulas of their own, which
-    gives about 0.03: 0.2 is exceeded by chance with probability below 1e-20.
+    Interruptions by other processes only slow a draw down, so the fastest draws are those that they spared. Without a
+    relation the correlation has standard deviation 0.013. Tails of the inverse normal distribution have formulas of
+    their own, which gives about 0.03: 0.2 is exceeded by chance with probability below 1e-20.
     """
     source, total, count = SecureNoise(), np.zeros(1, dtype=np.int64), 20_000
     sizes, times = np.empty(count), np.empty(count)
     for step in range(count):
-        begin = time.perf_counter_ns()
+        begin = time.thread_time_ns()
         value = source.gaussian(2.0**20, total, step=step, block="b", plan_digest=b"")
-        times[step] = time.perf_counter_ns() - begin
+        times[step] = time.thread_time_ns() - begin
         sizes[step] = abs(int(value[0]))
-    kept = times <= np.quantile(times, 0.9)
+    kept = times <= np.quantile(times, 0.3)
     assert abs(np.corrcoef(sizes[kept], times[kept])[0, 1]) < 0.2
 
 
