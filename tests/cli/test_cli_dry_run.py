@@ -198,7 +198,7 @@ def test_a_ledger_says_whether_the_fit_would_fit(ledger: Path, tmp_path: Path) -
 @kills("leaks", "a dry run that is saved as a model")
 @edit("estimators/base.py", "        if self.privacy_.dry_run:\n", "        if False:\n")
 def test_a_dry_run_is_taken_for_no_fit(tmp_path: Path) -> None:
-    dry = dpvb.LogisticRegression(**BOUNDED).dry_run(width=2, num_rows=50)
+    dry = dpvb.LogisticRegression(**BOUNDED).dry_run(width=2, n_units=50)
     statement = dry.privacy_
     assert not statement.private
     assert "!!! DRY RUN" in str(statement)
