@@ -16,21 +16,11 @@ client's sum hides nothing. n is 1 at least, and then every client adds all of t
 otherwise: a client knows its own noise, so that one that is curious already counts as one that colludes. Whoever is
 asked and does not answer leaves the masks in the sum, which then tells nothing.
 
-**Why integer shares add up.** A share is an exactly rounded normal number R of deviation τ, at least 2²⁰ grid steps.
-Let D be the discrete normal of the same τ, P(D = k) ∝ exp(-k²/2τ²) =: φ(k). By P(R = k) ∝ ∫ exp(-(k+t)²/2τ²) dt over
-|t| ≤ 1/2, which is φ(k) ∫ cosh(kt/τ²) exp(-t²/2τ²) dt, the ratio P(R = k)/φ(k) lies between exp(-1/8τ²) and
-cosh(k/2τ²) ≤ exp(k²/8τ⁴), and no draw has |k| > 39 τ + 1: so log P(R = k) and log P(D = k) differ by at most 191/τ².
-(Σ φ(k) is √(2π) τ up to a factor 1 ± 3 exp(-2π²τ²); what is cut off has a probability below 10⁻³³⁰.) The shares that
-the server does not know are m, between n and M; those that it knows it subtracts. Over m clients and d numbers the
-joint laws differ by a factor of exp(±191 m d/τ²), so by exp(±A) at most, A = 191 M d/τ². A sum of discrete normals is
-as private as a normal of the same variance, here m τ² ≥ (1 + s)² σ², up to a term below exp(-9τ²) (Kairouz, Liu &
-Steinke 2021, Theorem 1). With Rényi divergence ρ a at order a for noise σ, the release has, whoever takes part, at most
-
-    ρ a/(1 + s)² + A (2a - 1)/(a - 1)  ≤  ρ a   at every order a ≥ 1.01,   if A ≤ 0.01 s ρ,
-
-since (2a - 1)/(a - 1) ≤ 102 a there, and 1 - (1 + s)⁻² ≥ 1.99 s for s = 0.001. So the thousandth that is added to
-the noise pays for the integers, and what the accountant finds at its Rényi orders for σ itself holds: they are near
-√(log(1/δ)/ρ) + 1, above 1.01 for a ρ up to 10⁴ and a δ up to 0.1, and no more is granted. A ledger's are above it, too.
+**Why integer shares may be added.** A share is an exactly rounded normal number of deviation τ, at least 2²⁰ grid
+steps. docs/proofs.md, "Shares of noise", proves that M shares of d numbers change a Rényi divergence by at most A (2a -
+1)/(a - 1), A = 191 M d/τ², which the additional noise s pays for at every order a ≥ 1.01 if A ≤ 0.01 s ρ, ρ a the
+divergence for noise σ. The accountant's orders, near √(log(1/δ)/ρ) + 1, are above 1.01 for ρ up to 10⁴ and δ up to 0.1,
+and no more is granted. The ledger's orders are above 1.01, too.
 """
 
 from __future__ import annotations
