@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 def arguments(folder: Path, *more: str) -> list[str]:
     data = [str(folder / "x.npy"), "--target", str(folder / "y.npy"), "--out", str(folder / "m.dpvb")]
-    plan = ["--epsilon", "1", "--delta", "1e-5", "--num-steps", "4", "--row-norm", "1", "--quiet"]
+    plan = ["--epsilon", "1", "--delta", "1e-5", "--n-steps", "4", "--max-row-norm", "1", "--quiet"]
     count = ["--ledger", str(folder / "budget.db"), "--dataset", "people", "--checkpoint", str(folder / "run")]
     return ["fit", "logistic", *data, *plan, *count, *more]
 
@@ -217,8 +217,8 @@ def test_a_call_that_no_fit_left_is_not_made(folder: Path, interrupted: Path) ->
         ("holds no call", given(epsilon=float("nan"))),
         ("delta of its call", given(delta="1e-5")),
         ("epsilon of its call", given(epsilon=10**400)),
-        ("num_steps of its call", given(num_steps=True)),
-        ("num_steps of its call", given(num_steps=4.0)),
+        ("n_steps of its call", given(n_steps=True)),
+        ("n_steps of its call", given(n_steps=4.0)),
         ("data of its call", given(data=["x.npy"])),
         ("data of its call", given(data="x\0.npy")),
         ("data of its call", given(data=None)),
@@ -254,7 +254,7 @@ def test_a_call_that_no_fit_left_is_not_made(folder: Path, interrupted: Path) ->
 def test_a_call_that_the_first_version_kept_is_made_again(folder: Path) -> None:
     """Its options had their own names, and some parameters had none."""
     killed(arguments(folder, "--no-intercept", "--alpha", "2"), "after the data are read", 1)
-    unheard = ("accountant", "random_state", "column_bound")
+    unheard = ("accountant", "random_state", "max_abs_value")
 
     def older(call: dict[str, Any]) -> None:
         call["given"]["intercept"] = call["given"].pop("fit_intercept")
