@@ -162,7 +162,7 @@ GUARANTEES = {
         "network drives": "A ledger file on a network drive is refused where Linux reports the drive.",
     },
     "Selection and checks": {
-        "selection": "`dpvb.select` costs what it states for any number of runs, and discloses nothing about the other runs.",
+        "selection": "`dpvb.private_select` costs what it states for any number of runs, and discloses nothing about the other runs.",
         "audit": "`dpvb audit` finds a record that changes more than its own part, and a run with too little noise, in the planted examples.",
         "test power": "The tests detect noise of another scale than declared, and an accountant that understates ε, for every kind of release and plan.",
         "planted bugs": "The tests detect every planted bug (`make planted-bugs`).",
