@@ -114,7 +114,7 @@ GUARANTEES = {
         "run blocks": "A fit inside `with dpvb.Run(...)` is charged as the block states, in its thread and in the threads and processes that a search starts; otherwise it is refused.",
         "copies": "Clones, copies, pickles and processes are each charged once per fit.",
         "exact totals": "Totals are exact integers: costs are rounded up, limits and refunds down. A charge of an earlier version has today's cost.",
-        "verify": "No change or removal in a ledger escapes `verify`.",
+        "verify": "`verify` finds every changed or removed row of a ledger.",
         "set back": "A ledger that is set back to an older copy is detected and spends nothing: by its head, by each user of a machine who saw more, or by the receipt of a released model.",
         "one history": "A ledger in a file has one history: several objects, copies, replaced files and forks together never obtain more than one.",
         "tokens": "Only the holder of a run's token can resume or end the run. A fork does not hold it.",
