@@ -767,6 +767,11 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         """What a report shows of what was learned; released and public values alone. Each kind has its own."""
         yield from ()
 
+    def summary(self) -> str:
+        """Return all figures of the report as text; `dpvb show --what all` prints the same."""
+        self._check_fitted()
+        return "\n\n".join(map(str, self.facts_for_report()))
+
     def plot(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Draw what a report shows as one picture, which needs matplotlib.
 
