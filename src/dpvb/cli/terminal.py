@@ -115,4 +115,5 @@ def progress_bar(*, quiet: bool = False, label: str = "fit") -> Iterator[Callabl
         yield tell
     finally:
         waiting.stop()
-        bar.stop()
+        if bar.live.is_started:
+            bar.stop()

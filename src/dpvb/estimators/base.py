@@ -63,7 +63,7 @@ from dpvb.guards.strangers import imported, misfit, place_of
 from dpvb.results import model_file, pictures, trees
 from dpvb.results.audit_report import Report
 from dpvb.results.declared import declared, told
-from dpvb.results.figures import Figure
+from dpvb.results.figures import Curves, Figure
 from dpvb.results.forecast import Knowledge
 from dpvb.results.page import Page
 from dpvb.results.statement import PrivacyStatement
@@ -768,9 +768,9 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         yield from ()
 
     def summary(self) -> str:
-        """Return all figures of the report as text; `dpvb show --what all` prints the same."""
+        """Return the tables of the report as text; its curves are left out."""
         self._check_fitted()
-        return "\n\n".join(map(str, self.facts_for_report()))
+        return "\n\n".join(str(figure) for figure in self.facts_for_report() if not isinstance(figure, Curves))
 
     def plot(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Draw what a report shows as one picture, which needs matplotlib.
