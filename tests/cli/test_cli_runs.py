@@ -62,6 +62,7 @@ def refused(expected: str, *args: object) -> None:
     assert expected in result.stderr
 
 
+@pytest.mark.guarantees("resume")
 def test_a_killed_command_resumes_when_it_is_repeated(folder: Path) -> None:
     killed(arguments(folder), "after the data are read", 3)
     assert not (folder / "m.dpvb").exists()
@@ -80,6 +81,7 @@ def test_a_killed_command_resumes_when_it_is_repeated(folder: Path) -> None:
         assert len(ledger.entries()) == rows
 
 
+@pytest.mark.guarantees("passwords")
 def test_a_password_is_not_shown(folder: Path) -> None:
     call = arguments(folder)
     call[call.index("--ledger") + 1] = "postgresql://me:hush@nowhere.invalid/budget"
@@ -113,6 +115,7 @@ SECRETS = [
 ]
 
 
+@pytest.mark.guarantees("passwords")
 @kills("leaks", "a password in the query of an address")
 @edit("ledger/address.py", "return bool(separator) and unquote(name) in _PUBLIC and", "return bool(separator) and")
 @kills("leaks", "a password in an estimator's repr")
@@ -153,6 +156,7 @@ def interrupted(folder: Path) -> Path:
     return folder / "run"
 
 
+@pytest.mark.guarantees("own files")
 @kills("names", "a run that others can write")
 @edit("runs/checkpoint.py", "            own.check_own_folder(self.path)\n", "")
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes are those of POSIX")
