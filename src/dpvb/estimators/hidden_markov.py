@@ -186,8 +186,8 @@ class HiddenStates(ChainModel[Model, Posterior]):
     def facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
         """Yield the states, what follows each, and what each emits; arguments as in `transition_intervals`."""
         self._check_fitted()
-        columns = {"first": self.initial_, "share": self.stationary_, "duration": self.expected_durations_}
-        yield table_of_shares("state", range(self.n_states), columns | self._more_of_states())
+        numbers = {"first": self.initial_, "share": self.stationary_, "duration": self.expected_durations_}
+        yield table_of_shares("state", range(self.n_states), numbers | self._more_of_states())
         states, names = tuple(f"state {k}" for k in range(self.n_states)), tuple(map(str, self.symbols_))
         steps = "transitions" if self.why_no_intervals else "steps"
         grids = [
