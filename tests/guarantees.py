@@ -133,7 +133,7 @@ GUARANTEES = {
         "fresh masks": "A client that lost its memory draws a new nonce, and one whose folder may have been set back stops, so that no masks hide two sums.",
         "no wrap": "The sums of all clients with their noise never wrap.",
         "attempts": "A missing client ends the attempt. Another attempt is another release, charged again to each client that answers.",
-        "colluders": "Under secure aggregation the noise unknown to the server suffices for any F missing clients and any C colluding clients. With fewer than M - F participants no client answers.",
+        "max_colluding": "Under secure aggregation the noise unknown to the server suffices for any F missing clients and any C colluding clients. With fewer than M - F participants no client answers.",
         "same answers": "A request that was answered once gets the same bytes or is refused. An offer is accepted once.",
         "full disks": "An offer that a client's disk cannot hold is refused before the charge.",
         "requests": "The same request gets the same bytes and costs nothing. Any other is refused or charged.",

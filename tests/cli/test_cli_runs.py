@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 def arguments(folder: Path, *more: str) -> list[str]:
     data = [str(folder / "x.npy"), "--target", str(folder / "y.npy"), "--out", str(folder / "m.dpvb")]
-    plan = ["--epsilon", "1", "--delta", "1e-5", "--num-steps", "4", "--row-norm", "1", "--quiet"]
+    plan = ["--epsilon", "1", "--delta", "1e-5", "--n-steps", "4", "--max-row-norm", "1", "--quiet"]
     count = ["--ledger", str(folder / "budget.db"), "--dataset", "people", "--checkpoint", str(folder / "run")]
     return ["fit", "logistic", *data, *plan, *count, *more]
 
@@ -156,6 +156,97 @@ def interrupted(folder: Path) -> Path:
     return folder / "run"
 
 
+<<<<<<< ours
+=======
+def rewritten(place: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a kept call, as its owner could."""
+    call = json.loads(place.read_bytes())
+    change(call)
+    write_own(place, json.dumps(call).encode())
+
+
+@pytest.mark.guarantees("resume")
+def test_a_call_is_kept_for_its_owner_and_shown_when_it_is_made_again(folder: Path, interrupted: Path) -> None:
+    if os.name == "posix":
+        assert stat.S_IMODE(interrupted.stat().st_mode) == 0o700
+        assert stat.S_IMODE((interrupted / "command.json").stat().st_mode) == 0o600
+    said = run("resume", interrupted).stderr
+    assert said.startswith("going on with `fit logistic` of ")
+    for part in (f"data='{folder / 'x.npy'}'", f"out='{folder / 'm.dpvb'}'", "epsilon=1.0", "dataset='people'"):
+        assert part in said
+
+
+@pytest.mark.guarantees("resume")
+@kills("names", "a kept call that belongs to no run")
+@edit("cli/fit.py", "    check_run(checkpoint, call)\n", "")
+def test_a_call_that_no_fit_left_is_not_made(folder: Path, interrupted: Path) -> None:
+    """Whatever is in the file: no data are read, no file is written, nothing is spent."""
+    place, kept = interrupted / "command.json", (interrupted / "command.json").read_bytes()
+    (folder / "letter.txt").write_text("of the owner")
+
+    def given(**values: Any) -> Callable[[dict[str, Any]], object]:
+        return lambda call: call["given"].update(values)
+
+    hostile: list[tuple[str, Callable[[dict[str, Any]], object]]] = [
+        ("--overwrite", given(out=str(folder / "letter.txt"), overwrite=True)),
+        ("names no ledger", given(ledger=None)),
+        ("names no ledger", given(dataset=None)),
+        ("another data set", given(dataset="others")),
+        ("Give it: --ledger", given(ledger="postgresql://...")),
+        ("holds no call", given(epsilon=float("inf"))),
+        ("holds no call", given(epsilon=float("nan"))),
+        ("delta of its call", given(delta="1e-5")),
+        ("epsilon of its call", given(epsilon=10**400)),
+        ("n_steps of its call", given(n_steps=True)),
+        ("n_steps of its call", given(n_steps=4.0)),
+        ("data of its call", given(data=["x.npy"])),
+        ("data of its call", given(data="x\0.npy")),
+        ("data of its call", given(data=None)),
+        ("quiet of its call", given(quiet="yes")),
+        ("classes of its call", given(classes=["0"])),
+        ("classes of its call", given(classes=[0, 1])),
+        ("the parameters of this version: extra", given(extra=1)),
+        ("the parameters of this version: data", lambda call: call["given"].pop("data")),
+        ("does not know", lambda call: call.update(command="resume")),
+        ("holds no call", lambda call: call.update(given=[1])),
+        ("holds no call", lambda call: call.clear()),
+    ]
+    for expected, change in hostile:
+        rewritten(place, change)
+        refused(expected, "resume", interrupted)
+        write_own(place, kept)
+    for text in (b'{"command": "fit_lda", ' + kept[1:], kept.replace(b"people", b"\\ud800"), b"\xff", b"[" * 10_000):
+        write_own(place, text)
+        refused("holds no call", "resume", interrupted)
+    write_own(place, kept)
+    assert (folder / "letter.txt").read_text() == "of the owner"
+    assert not (folder / "m.dpvb").exists()
+    with Ledger(folder / "budget.db") as ledger:
+        assert len(ledger.entries()) == 2
+    os.rename(interrupted / "run.json", folder / "aside")
+    refused("no run was begun", "resume", interrupted)
+    write_own(interrupted / "run.json", b"[]")
+    refused("not a checkpoint", "resume", interrupted)
+    os.replace(folder / "aside", interrupted / "run.json")
+    run("resume", interrupted)
+
+
+def test_a_call_that_the_first_version_kept_is_made_again(folder: Path) -> None:
+    """Its options had their own names, and some parameters had none."""
+    killed(arguments(folder, "--no-intercept", "--alpha", "2"), "after the data are read", 1)
+    unheard = ("accountant", "random_state", "max_abs_value")
+
+    def older(call: dict[str, Any]) -> None:
+        call["given"]["intercept"] = call["given"].pop("fit_intercept")
+        for name in unheard:
+            del call["given"][name]
+
+    rewritten(folder / "run" / "command.json", older)
+    run("resume", folder / "run")
+    assert dpvb.load(folder / "m.dpvb").fit_intercept is False
+
+
+>>>>>>> theirs
 @pytest.mark.guarantees("own files")
 @kills("names", "a run that others can write")
 @edit("runs/checkpoint.py", "            own.check_own_folder(self.path)\n", "")

@@ -75,7 +75,7 @@ def test_without_noise_they_are_those_of_statsmodels(kind: str) -> None:
     """A generalised linear model with offset and frequency weights: means within 0.2 standard errors, stds to 5 %."""
     sm = pytest.importorskip("statsmodels.api")
     data = rows(kind, n=3000)
-    model = fitted(kind, data, num_steps=40)
+    model = fitted(kind, data, n_steps=40)
     y, family = data["y"], sm.families.Binomial()
     if kind == "BinomialRegression":
         y = np.column_stack([data["y"], data["trials"] - data["y"]])
@@ -358,15 +358,15 @@ def test_a_selection_takes_them() -> None:
 
 
 @EVERY_KIND
-def test_a_rehearsal_makes_them_up(kind: str) -> None:
+def test_a_dry_run_makes_them_up(kind: str) -> None:
     bound = {"max_exposure": 8.0} if kind in COUNTS else {}
     model = getattr(dpvb, kind)(**{**EXACT, "epsilon": 1.0}, **OWN[kind], **bound, max_offset=4, max_weight=4)
-    assert np.isfinite(numbers(model.rehearse(width=2, num_rows=200))).all()
+    assert np.isfinite(numbers(model.dry_run(width=2, n_units=200))).all()
     if kind == "PoissonRegression":
         table = dpvb.PoissonRegression(
             epsilon=1.0, delta=1e-6, max_count=60, max_exposure=8, max_offset=4, max_weight=4
         )
-        assert np.isfinite(numbers(table.rehearse(schema=SCHEMA, num_rows=200))).all()
+        assert np.isfinite(numbers(table.dry_run(schema=SCHEMA, n_units=200))).all()
 
 
 @EVERY_KIND

@@ -520,11 +520,11 @@ def test_several_owners_have_the_classes_of_all_their_rows() -> None:
     np.testing.assert_allclose(together.predict_proba(parts[0]), model.predict_proba(parts[0]), atol=1e-3)
 
 
-def test_a_rehearsal_makes_up_texts_and_labels() -> None:
-    model = dpvb.NaiveBayes(vocabulary=VOCABULARY, classes="yes, no", **NOISY).rehearse(vocabulary=VOCABULARY)
+def test_a_dry_run_makes_up_texts_and_labels() -> None:
+    model = dpvb.NaiveBayes(vocabulary=VOCABULARY, classes="yes, no", **NOISY).dry_run(vocabulary=VOCABULARY)
     assert model.classes_.tolist() == ["yes", "no"]
     assert model.class_prior_ == pytest.approx(0.5, abs=0.1)
-    assert model.privacy_.rehearsal
+    assert model.privacy_.dry_run
 
 
 def test_a_person_of_many_rows_counts_as_one() -> None:
