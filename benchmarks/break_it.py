@@ -1118,17 +1118,6 @@ def json_planted(folder: Path, victim: Path, draw: random.Random) -> None:
     own.write_own(path, json.dumps(facts).encode())
 
 
-<<<<<<< ours
-=======
-def command_planted(folder: Path, victim: Path, draw: random.Random) -> None:
-    facts = json.loads((folder / "command.json").read_bytes())
-    values = {"out": str(victim), "overwrite": True, "data": str(victim), "epsilon": 4.0, "n_steps": 9, "delta": 0.5}
-    for name in draw.sample(list(values), 3):
-        facts["given"][name] = values[name]
-    own.write_own(folder / "command.json", json.dumps(facts).encode())
-
-
->>>>>>> theirs
 def releases_swapped(folder: Path, victim: Path, draw: random.Random) -> None:
     one, two = draw.sample(sorted(folder.glob("release-*")), 2)
     kept = one.read_bytes(), two.read_bytes()

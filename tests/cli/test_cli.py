@@ -202,29 +202,6 @@ def test_plan_of_replaced_documents_in_words() -> None:
     assert printed == pytest.approx(noise, rel=5e-3)
     assert "becomes at most 73.1 % certain" in " ".join(shown.split())
     assert "renyi" not in shown
-<<<<<<< ours
-=======
-    every = run("plan", "--epsilon", "1", *fixed, "--n-steps", "1", "--delta", "1e-5", "--methods").stdout
-    assert "no guarantee" not in every.split("strong")[0]
-    assert "does not apply" in every
-
-
-@pytest.mark.parametrize("sampler", [FullBatch(), Poisson(0.2)])
-def test_epsilon_spent_so_far(sampler: Any) -> None:
-    release = Release(lda.LDAModel(2, 5).blocks, Mechanism(sampler, 4.0))
-    plan = Plan([release] * 40)
-    epsilon = plan.epsilon(1e-5)
-    spending = terminal.spent_so_far(plan, epsilon, 1e-5)
-    values = [spending(step) for step in range(41)]
-    assert values[0] == 0.0
-    assert values == sorted(values)
-    assert values[40] == pytest.approx(epsilon)
-    for step in (1, 2, 30):
-        truth = Plan([release] * step).epsilon(1e-5)
-        assert values[step] >= truth * (1 - 1e-9)
-        if sampler == FullBatch() and step % 2 == 0:
-            assert values[step] == pytest.approx(truth)
->>>>>>> theirs
 
 
 def test_topics_show_and_evaluate(tmp_path: Path, fitted: Path) -> None:

@@ -147,44 +147,6 @@ def test_errors_name_the_options_of_the_command(tmp_path: Path) -> None:
         refuse(tmp_path, said, "fit", name, next(tmp_path.glob(f"{name}.*")), *given)
 
 
-<<<<<<< ours
-=======
-# What a kept call of the first version holds: the names that its options had.
-_PLAN = "n_steps sampling_prob batch_size n_units noise_multiplier neighboring_relation ledger dataset checkpoint "
-_EVERY = f"data out epsilon delta {_PLAN} resume cluster overwrite quiet "
-_ROWS = f"{_EVERY} schema target group max_row_norm intercept relative_intercept covariance "
-KEPT = {
-    "lda": f"{_EVERY} topics vocabulary text_column group_column file_format width token_pattern stream clip "
-    "document_length seed",
-    "logistic": f"{_ROWS} classes",
-    "binomial": f"{_ROWS} max_trials trials",
-    "poisson": f"{_ROWS} max_count",
-    "negative-binomial": f"{_ROWS} dispersion max_count",
-    "linear": f"{_ROWS} y_range".replace(" covariance", ""),
-    "mixture": f"{_EVERY} groups schema counts missing seed",
-    "naive-bayes": f"{_EVERY} schema response numbers bins counts missing seed",
-    "sbn": f"{_EVERY} hidden threshold group seed",
-    "factors": f"{_EVERY} schema group max_row_norm low high components estimate seed",
-    "hidden-markov": f"{_EVERY} states symbols emissions estimate person_column symbol_column max_length clip seed",
-    "gaussian-hidden-markov": f"{_EVERY} states columns low high max_row_norm estimate person_column max_length clip "
-    "seed",
-    "linear-dynamical": f"{_EVERY} states columns low high max_row_norm window max_length clip person_column seed",
-    "markov-chain": f"{_EVERY} symbols order person_column symbol_column max_length clip seed",
-    "pca": f"{_EVERY} schema group max_row_norm low high components estimate seed",
-}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_earlier_calls_were_given_is_known(name: str) -> None:
-    """`dpvb resume` takes an option's name for its parameter's."""
-    names = {word: one for one, word in fit.kinds()[name].spelled.items()}
-    known = inspect.signature(fit.fitting(name)).parameters
-    kept = {names.get(word, word) for word in KEPT[name].split()}
-    assert kept <= known.keys()
-    assert {one for one, parameter in known.items() if parameter.default is parameter.empty} <= kept
-
-
->>>>>>> theirs
 def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclass(kw_only=True, eq=False, repr=False)
     class Doubled(dpvb.LogisticRegression):

@@ -4,15 +4,7 @@ Parameters become options. The types are the annotations of the class, and the h
 docstrings. The class attribute `reads` selects the function that reads the files. A class is imported only when its
 command is called: the list of all commands is parsed from the source text.
 
-<<<<<<< ours
 `dpvb fit NAME --dry-run` makes the same call on synthetic rows. It reads no private row and spends nothing.
-=======
-`dpvb fit NAME --dry-run`: the same call on made-up rows, which reads no private row and spends nothing.
-
-How a fit was called is kept beside its run, and read again by `dpvb resume`. The call lies in the run's folder. Whoever
-could write it could have this user's rows fitted and files replaced, so it is believed only where nobody else could,
-only for a run that was begun and is charged to a ledger, and it is shown.
->>>>>>> theirs
 """
 
 from __future__ import annotations
@@ -58,11 +50,7 @@ def dry_run_fit(model: PrivateEstimator, given: Mapping[str, Any], run: Run, *, 
     columns = _declared(str(model.reads), given)
     plans: list[Plan] = []
     start = time.perf_counter()
-<<<<<<< ours
     with progress_bar(quiet=quiet, label="dry run") as tell:
-=======
-    with progress_bar(model.epsilon, model.delta, quiet=quiet, label="dry run") as tell:
->>>>>>> theirs
 
         def told(step: int, plan: Plan) -> None:
             plans[:] = [plan]
@@ -281,12 +269,6 @@ def fitting(name: str) -> Callable[..., None]:
         log_file: options.LogFile = None,
         **given: Any,
     ) -> None:
-<<<<<<< ours
-=======
-        if given["checkpoint"] is not None and not dry_run:
-            call = {**given, "out": out, "overwrite": overwrite, "quiet": quiet}
-            remember(given["checkpoint"], f"fit_{name}", call)
->>>>>>> theirs
         if out is not None:
             files.check_target(out, overwrite)
         elif not dry_run:

@@ -168,15 +168,8 @@ def of_releases(
         spent = accounting.epsilon(delta=delta, noise_multiplier=noise, neighboring_relation=relation, **shape)
         curve = accounting.curve(events, neighboring_relation=relation)
         power = accounting.power(events, neighboring_relation=relation)
-<<<<<<< ours
     doubts.warn(budget, delta, unit="unit", num_units=n_units, events=events)
     averaged = noise / (rate * math.sqrt(n_steps))
-=======
-    spent = by_method["pld"]
-    assert spent is not None  # This method applies to every plan.
-    doubts.warn(budget, delta, unit="unit", num_units=n_units, events=events)
-    averaged = noise / (rate * math.sqrt(n_steps))
->>>>>>> theirs
     if as_json:
         facts = {"epsilon": plain(spent), "delta": delta, "noise_multiplier": noise, **shape}
         facts["neighboring_relation"] = neighboring_relation

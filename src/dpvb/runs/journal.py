@@ -256,13 +256,8 @@ class RunJournal:
             return
         note = f"The data set {self._dataset!r} was charged before this happened"
         if self._checkpoint is not None:
-<<<<<<< ours
             ends = isinstance(error, (CheckpointError, EmptyVocabularyError))  # The same call would come to the same.
             error.add_note(f"{note}." if ends else f"{note}. Repeat the same call to continue.")
-=======
-            ends = isinstance(error, (CheckpointError, EmptyVocabularyError))  # The same call would come to the same.
-            error.add_note(f"{note}." if ends else f"{note}. Continue with {self._checkpoint.call}.")
->>>>>>> theirs
             return
         error.add_note(
             f"{note}; {self._given_back()} With checkpoint= an interrupted fit can be continued. {self._remaining()}"
