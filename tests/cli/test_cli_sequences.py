@@ -34,7 +34,8 @@ def test_a_long_table_becomes_a_law(visits: Path) -> None:
     for more in ([], ["--stream", "--overwrite"]):
         run("fit", "markov-chain", visits, *COLUMNS, "--time-column", "clock", "--out", out, *BUDGET, *more)
     assert dpvb.load(out).symbols_ == ("front", "news", "sports")
-    assert "duration" in run("show", out, "--what", "symbols").stdout
+    shown = run("show", out, "--what", "summary").stdout
+    assert "followed by" in shown
     shown = run("show", out, "--what", "transitions").stdout
     assert "9 transitions, 95% intervals, noise counted in" in shown
     assert '"low"' in run("show", out, "--what", "transitions", "--as", "json").stdout
@@ -58,8 +59,8 @@ def test_a_long_table_becomes_hidden_states(visits: Path) -> None:
     assert "Without --time-column" in run(*call, "--states", "2", "--out", out).stderr
     assert dpvb.load(out).transition_matrix_.shape == (2, 2)
     run(*call, "--states", "1", "--clip", "20", "--out", out, "--overwrite")
-    shown = "".join(run("show", out, "--what", what).stdout for what in ("states", "transitions"))
-    assert "States" in shown
+    shown = "".join(run("show", out, "--what", what).stdout for what in ("summary", "transitions"))
+    assert "Hidden Markov model, states: 1, symbols: 3" in shown
     assert "1 transitions, 95% intervals, noise counted in" in shown
 
 
@@ -112,9 +113,7 @@ def model(request: Any, long: Path) -> tuple[str, Path]:
     name, *given = KINDS[request.param]
     call = ["fit", name, long, "--states", "2", *given, *WHO, "--epsilon", "inf", "--delta", "1e-6", "--seed", "1"]
     said = run(*call, "--out", out, "--quiet")
-    assert (
-        f"dpvb show {out} --what {'loadings' if request.param == 'linear' else 'states'}" in said.stdout + said.stderr
-    )
+    assert f"dpvb show {out} --what {'loadings' if request.param == 'linear' else 'steps'}" in said.stdout + said.stderr
     return request.param, out
 
 
@@ -123,7 +122,7 @@ def test_transitions_are_printed_with_intervals_or_without(model: tuple[str, Pat
     told = json.loads(run("show", path, "--what", "transitions", "--as", "json").stdout)
     found = dpvb.load(path)
     if kind == "linear":
-        assert "Each step times" in run("show", path, "--what", "intervals").stdout
+        assert "each step times" in run("show", path, "--what", "summary").stdout
         np.testing.assert_allclose([one["value"] for one in told], found.transition_matrix_.ravel())
         parts = json.loads(run("show", path, "--what", "motion", "--as", "json", "--level", "0.5").stdout)
         assert [part["title"] for part in parts] == [f"How sequences begin: {name}" for name in found.columns_]

@@ -49,7 +49,8 @@ def test_a_fit_finds_the_motion_in_units_of_the_columns(fitted: dpvb.LinearDynam
     np.testing.assert_allclose(fitted.offset_, MEAN, rtol=0.02)
     lengths = np.linalg.norm(fitted.loadings_ / fitted._scale_d, axis=1)
     assert lengths[0] >= lengths[1]
-    assert "12." in fitted.summary().partition("Period")[2]  # A turn takes 2π/0.5 steps.
+    assert "Linear dynamical system, states: 2, columns: 2" in fitted.summary()
+    assert "12." in fitted.summary().splitlines()[-3]  # a turn takes 2π/.5 steps
     report = str(fitted.report())
     assert "heart" in report
     assert len(fitted.report().figures) == 4 + 5

@@ -50,7 +50,7 @@ BUDGET: Any = {"epsilon": 1.0, "delta": 1e-6, "max_length": 6}
 
 
 @kills("names", "a symbol that a terminal obeys in the summary of a chain")
-@edit("results/figures.py", "[[printable(cell) for cell in row]", "[[cell for cell in row]")
+@edit("estimators/markov_chain.py", "{printable(str(self.symbols_[a]))[:15]:<16}", "{self.symbols_[a]:<16}")
 @pytest.mark.parametrize(
     "model",
     [

@@ -17,7 +17,7 @@ from dpvb.guards.errors import ParameterError, check_choice
 if TYPE_CHECKING:
     from dpvb.results.figures import Figure
 
-_OF_EVERY_MODEL = ("statement", "brief", "all")
+_OF_EVERY_MODEL = ("statement", "brief", "summary", "all")
 _PRINTED, _PICTURES = ("table", "json", "csv"), ("png", "pdf", "svg")
 # Options by the parameters of `facts_for_report`.
 _OPTIONS = {
@@ -32,8 +32,8 @@ def show(
     what: Annotated[
         str,
         typer.Option(
-            help="statement, brief (six lines of it), all, or a figure: topics, coefficients, groups, states, "
-            "symbols, steps, transitions, emissions, motion, intervals, loadings, variances, weights or parameters."
+            help="statement, brief (six lines of it), summary, all, or a figure: topics, coefficients, groups, steps, "
+            "transitions, emissions, motion, intervals, loadings, variances, weights or parameters."
         ),
     ] = "statement",
     form: Annotated[str, typer.Option("--as", help="What is printed: table, json or csv.")] = "table",
@@ -92,7 +92,7 @@ def show(
     chosen = {name: value for name, value in zip(_OPTIONS, values, strict=True) if value is not None}
     fitted = files.load_model(model)
     fitted.privacy_.verify()
-    if what in _OF_EVERY_MODEL[:2]:
+    if what in _OF_EVERY_MODEL[:3]:
         if chosen or minus is not None:
             word = next((_OPTIONS[name] for name in chosen), "--minus")
             raise ParameterError(f"{word} applies to a figure: name one with --what, or give --what all.")
@@ -120,8 +120,10 @@ def show(
 def _words(fitted: Any, what: str, form: str) -> str:
     """What every model says, as text or JSON."""
     statement, report = fitted.privacy_, getattr(fitted, "audit_", None)
-    if form not in ("table", "json"):
+    if form not in ("table", "json") or (what == "summary" and form == "json"):
         raise ParameterError(f"--what must name a figure for {form}; {what} is text.")
+    if what == "summary":
+        return str(fitted.summary() if hasattr(fitted, "summary") else fitted)
     if what == "brief":
         return as_json(dict(statement.in_short_lines())) if form == "json" else str(statement.in_short())
     if form == "json":

@@ -63,7 +63,7 @@ from dpvb.guards.strangers import imported, misfit, place_of
 from dpvb.results import model_file, pictures, trees
 from dpvb.results.audit_report import Report
 from dpvb.results.declared import declared, told
-from dpvb.results.figures import Curves, Figure
+from dpvb.results.figures import Figure
 from dpvb.results.forecast import Knowledge
 from dpvb.results.page import Page
 from dpvb.results.statement import PrivacyStatement
@@ -766,11 +766,6 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     def facts_for_report(self) -> Iterator[Figure]:
         """What a report shows of what was learned; released and public values alone. Each kind has its own."""
         yield from ()
-
-    def summary(self) -> str:
-        """Return the tables of the report as text; its curves are left out."""
-        self._check_fitted()
-        return "\n\n".join(str(figure) for figure in self.facts_for_report() if not isinstance(figure, Curves))
 
     def plot(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Draw what a report shows as one picture, which needs matplotlib.

@@ -16,10 +16,11 @@ from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import PrivateEstimator, Task, generator
 from dpvb.estimators.given import Records
-from dpvb.estimators.sequences import ChainModel, numbers_of, range_of_numbers, table_of_shares
+from dpvb.estimators.sequences import ChainModel, numbers_of, range_of_numbers
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.strangers import printable
 from dpvb.models.sequences import dynamics, hidden_markov, markov_chain, passes
 from dpvb.models.sequences.emissions import BernoulliEmissions, GaussianEmissions, PoissonEmissions, Values
 from dpvb.models.sequences.errors import StepErrors
@@ -184,10 +185,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
         return tuple(f"state {k}" for k in range(self.n_states)), self.transition_matrix_, self.expected_durations_
 
     def facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
-        """Yield the states, what follows each, and what each emits; arguments as in `transition_intervals`."""
-        self._check_fitted()
-        numbers = {"first": self.initial_, "share": self.stationary_, "duration": self.expected_durations_}
-        yield table_of_shares("state", range(self.n_states), numbers | self._more_of_states())
+        """What follows each state, and what it shows; arguments as in `transition_intervals`."""
         states, names = tuple(f"state {k}" for k in range(self.n_states)), tuple(map(str, self.symbols_))
         steps = "transitions" if self.why_no_intervals else "steps"
         grids = [
@@ -199,6 +197,29 @@ class HiddenStates(ChainModel[Model, Posterior]):
             yield Grid(name=name, title=title, note=note, rows=states, columns=columns, values=values)
         if not self.why_no_intervals:
             yield self.transition_intervals(level, noise_aware=noise_aware)
+
+    def summary(self) -> str:
+        """The states in the order of their shares: how long they last, what they show, and what follows."""
+        self._check_fitted()
+        what = "symbols" if isinstance(self._content(), Symbols) else "columns"
+        lines = [f"Hidden Markov model, states: {self.n_states}, {what}: {len(self.symbols_)}", ""]
+        lines += [f"{'state':<8}{'first':>8}{'share':>8}{'lasts':>8}  {'followed by':<27}{self._heading}"]
+        for k in range(self.n_states):
+            then = ", ".join(f"{j} {self.transition_matrix_[k, j]:.3f}" for j in _largest(self.transition_matrix_[k]))
+            numbers = f"{self.initial_[k]:>8.3f}{self.stationary_[k]:>8.3f}{self.expected_durations_[k]:>8.2f}"
+            lines.append(f"{k:<8}{numbers}  {then:<27}{self._shown_by(k)}")
+        return "\n".join(lines)
+
+    @property
+    def _heading(self) -> str:
+        """The column of a summary that says what states show."""
+        return "shows"
+
+    def _shown_by(self, k: int) -> str:
+        """What a state shows, in a cell of a summary: the first columns, or the most probable symbols."""
+        law_v = self._shown[k]
+        places = _largest(law_v) if isinstance(self._content(), Symbols) else range(min(3, len(law_v)))
+        return ", ".join(f"{printable(str(self.symbols_[v]))} {law_v[v]:.3g}" for v in places)
 
     @abstractmethod
     def _model(self) -> Model:
@@ -230,10 +251,6 @@ class HiddenStates(ChainModel[Model, Posterior]):
     def _shown_laws(self) -> Iterator[Floats]:
         """Yield the probabilities that states show, if they show any."""
         yield from ()
-
-    def _more_of_states(self) -> dict[str, Floats]:
-        """Return further columns of the table of states."""
-        return {}
 
 
 @constructor_says_what_lacks
@@ -384,8 +401,12 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
             self.rates_: Floats = shown.mean_dk[0]
         return self.emission_probabilities_
 
-    def _more_of_states(self) -> dict[str, Floats]:
-        return {"rate": self.rates_} if self.emissions == "poisson" else {}
+    @property
+    def _heading(self) -> str:
+        return "rate" if self.emissions == "poisson" else super()._heading
+
+    def _shown_by(self, k: int) -> str:
+        return f"{self.rates_[k]:.2f}" if self.emissions == "poisson" else super()._shown_by(k)
 
     def _shown_laws(self) -> Iterator[Floats]:
         shown = self.emission_probabilities_
@@ -488,3 +509,8 @@ def _constants(q: HiddenMarkovPosterior | HiddenCellsPosterior) -> list[Any]:
     """The class of what states show, and the numbers of the priors."""
     parts = (vars(q.chain), vars(q.chain.emissions))
     return [type(q.chain.emissions), *(value for part in parts for value in part.values() if np.isscalar(value))]
+
+
+def _largest(law: Floats) -> Ints:
+    """The places of the three most probable."""
+    return np.argsort(-law, kind="stable")[:3]

@@ -19,6 +19,7 @@ from dpvb.estimators.sequences import SequenceModel, numbers_of, range_of_number
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.strangers import printable
 from dpvb.models.sequences import kalman, linear_dynamical
 from dpvb.models.sequences.kalman import LinearSystem
 from dpvb.models.sequences.linear_dynamical import LinearPosterior
@@ -237,6 +238,32 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
             if lines:
                 rows = tuple((str(line.group), line.mean, line.low, line.high, "") for line in lines)
                 yield Intervals(name="intervals", title=what.capitalize(), note=table.head + ".", rows=rows)
+
+    def summary(self) -> str:
+        """The columns, and the modes of the motion: how long each lasts, and how it turns."""
+        self._check_fitted()
+        lines = [f"Linear dynamical system, states: {self.n_states}, columns: {len(self.columns_)}", ""]
+        table = {(line.group, line.name): line for line in self.intervals()}
+
+        def shown(group: str, what: str, value: float) -> str:
+            line = table.get((group, what))
+            ends = "" if line is None else f" ({line.low:.3g} to {line.high:.3g})"
+            said = f"{value:.4g}" if math.isfinite(value) else "none"
+            return f"  {said + ends:<32}"
+
+        lines += [f"{'column':<16}" + "".join(f"  {what:<32}" for what in self._columns)]
+        for d, name in enumerate(self.columns_):
+            cells = [shown(name, what, float(number_of(self._system)[d])) for what, number_of in self._columns.items()]
+            lines.append(f"{printable(name)[:15]:<16}" + "".join(cells))
+        lines += ["", f"{'mode':<16}  {'each step times':<32}  {'period':<32}  halves in  (steps)"]
+        mode_k = kalman.modes(self._system.step_kk)
+        for place, value in enumerate(mode_k[mode_k.imag >= 0]):
+            size, name = float(np.abs(value)), f"mode {place}"
+            halves = f"{math.log(0.5) / math.log(size):.1f}" if 0 < size < 1 else ("never" if size >= 1 else "at once")
+            cells = [shown(name, "each step times", size), shown(name, "period", float(_periods(value)))]
+            lines.append(f"{name:<16}" + "".join(cells) + f"  {halves}")
+        lines += ["", "In brackets: 95% intervals, noise counted in."]
+        return "\n".join(line.rstrip() for line in lines)
 
     def _content(self) -> Points:
         return numbers_of(self.columns, self.low, self.high, self.max_row_norm)

@@ -14,10 +14,11 @@ from dpvb.core.plan import Plan
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import generator
 from dpvb.estimators.given import Records
-from dpvb.estimators.sequences import ChainModel, table_of_shares
+from dpvb.estimators.sequences import ChainModel
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.strangers import printable
 from dpvb.models.sequences import dynamics, markov_chain
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
@@ -125,12 +126,8 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         return tuple(map(str, self.symbols_)), pair_vv, dynamics.durations(law)
 
     def facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
-        """Yield the symbols, what follows each, and the table of `transition_intervals`, whose arguments these are."""
-        self._check_fitted()
-        follows_vv, law = self._unbent()
-        columns = {"first": self.initial_, "share": dynamics.symbol_shares(law), "duration": dynamics.durations(law)}
-        names = tuple(map(str, self.symbols_))
-        yield table_of_shares("symbol", names, columns)
+        """Which symbol follows which, and the table of `transition_intervals`, whose arguments these are."""
+        names, follows_vv, _ = self.steps()
         yield Grid(
             name="steps",
             title="Which symbol follows which",
@@ -165,6 +162,25 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         model, q = replace(self._fitted_model, estimate="posterior"), self._q
         corrected = model.bias_corrected(q, generator("rng", 0)).chain if self._shortened else q
         return model.law(corrected, 1), model.law(corrected)
+
+    def summary(self) -> str:
+        """The symbols in the order of their shares: how often, how many times in a row, and what follows.
+
+        The numbers are those of `transition_intervals`, without what the clip bends.
+        """
+        self._check_fitted()
+        follows_vv, law = self._unbent()
+        share_v, lasts_v = dynamics.symbol_shares(law), dynamics.durations(law)
+        lines = [f"Markov chain of order {self.order} over {len(self.symbols_)} symbols", ""]
+        lines += [f"{'symbol':<16}{'first':>8}{'share':>8}{'in a row':>10}  followed by"]
+        for a in np.argsort(-share_v, kind="stable"):
+            likely = np.argsort(-follows_vv[a], kind="stable")[:3]
+            then = ", ".join(f"{printable(str(self.symbols_[b]))} {follows_vv[a, b]:.3f}" for b in likely)
+            lines.append(
+                f"{printable(str(self.symbols_[a]))[:15]:<16}{self.initial_[a]:>8.3f}{share_v[a]:>8.3f}"
+                f"{lasts_v[a]:>10.2f}  {then}"
+            )
+        return "\n".join(lines)
 
     def _deviation(self, model: markov_chain.MarkovChainModel, plan: Plan, n: float) -> tuple[int, float]:
         v, k = model.n_symbols, model.order + 1

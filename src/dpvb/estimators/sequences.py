@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -21,7 +21,6 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
 from dpvb.guards.lacking import constructor_says_what_lacks
-from dpvb.results.figures import Facts, number
 from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import head
 
@@ -310,25 +309,6 @@ class ChainModel(SequenceModel[Windowed, Q]):
         """Check that rows of probabilities sum to 1; rows of a file whose sums overflow do not."""
         if not all(np.allclose(law.sum(axis=-1), 1.0) for law in laws):
             raise ValueError("numbers that make no probabilities")
-
-
-def table_of_shares(kind: str, names: Iterable[object], columns: Mapping[str, Floats]) -> Facts:
-    """Return a table of states or symbols, in the order of their long-run shares.
-
-    Args:
-        kind: "state" or "symbol".
-        names: Names of the states or symbols.
-        columns: Numbers of each state or symbol by title, among them the "share".
-    """
-    rows = [(str(name), *map(number, values)) for name, *values in zip(names, *columns.values(), strict=True)]
-    return Facts(
-        name=f"{kind}s",
-        title=f"{kind.capitalize()}s",
-        note=f"first: probability of being the first {kind}. share: long-run share. duration: mean number of steps in "
-        "a row.",
-        head=(kind, *columns),
-        rows=tuple(rows[k] for k in np.argsort(-columns["share"], kind="stable")),
-    )
 
 
 def of_events(events: Events, content: Any) -> Any:
