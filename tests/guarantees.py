@@ -114,7 +114,7 @@ GUARANTEES = {
         "run blocks": "A fit inside `with dpvb.Run(...)` is charged as the block states, in its thread and in the threads and processes that a search starts; otherwise it is refused.",
         "copies": "Clones, copies, pickles and processes are each charged once per fit.",
         "exact totals": "Totals are exact integers: costs are rounded up, limits and refunds down. A charge of an earlier version has today's cost.",
-        "verify": "No change or removal in a ledger escapes `verify`.",
+        "verify": "`verify` finds every changed or removed row of a ledger.",
         "set back": "A ledger that is set back to an older copy is detected and spends nothing: by its head, by each user of a machine who saw more, or by the receipt of a released model.",
         "one history": "A ledger in a file has one history: several objects, copies, replaced files and forks together never obtain more than one.",
         "tokens": "Only the holder of a run's token can resume or end the run. A fork does not hold it.",
@@ -162,7 +162,7 @@ GUARANTEES = {
         "network drives": "A ledger file on a network drive is refused where Linux reports the drive.",
     },
     "Selection and checks": {
-        "selection": "`dpvb.select` costs what it states for any number of runs, and discloses nothing about the other runs.",
+        "selection": "`dpvb.private_select` costs what it states for any number of runs, and discloses nothing about the other runs.",
         "audit": "`dpvb audit` finds a record that changes more than its own part, and a run with too little noise, in the planted examples.",
         "test power": "The tests detect noise of another scale than declared, and an accountant that understates ε, for every kind of release and plan.",
         "planted bugs": "The tests detect every planted bug (`make planted-bugs`).",
