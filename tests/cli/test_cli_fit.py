@@ -68,7 +68,7 @@ def test_every_parameter_of_an_estimator_is_an_option_with_its_docstrings_help(n
     assert set(inspect.signature(kind).parameters) <= options.keys()
     for one, parameter in inspect.signature(kind).parameters.items():
         option = options[one]
-        assert option.opts[0] == f"--{kind.spelled.get(one, one).replace('_', '-')}"
+        assert option.opts[0] == f"--{kind._spelled.get(one, one).replace('_', '-')}"
         assert option.required == (parameter.default is parameter.empty)
         if one == "vocabulary":
             continue  # a file of words here
@@ -176,7 +176,7 @@ KEPT = {
 @pytest.mark.parametrize("name", NAMES)
 def test_what_earlier_calls_were_given_is_known(name: str) -> None:
     """`dpvb resume` takes an option's name for its parameter's."""
-    names = {word: one for one, word in fit.kinds()[name].spelled.items()}
+    names = {word: one for one, word in fit.kinds()[name]._spelled.items()}
     known = inspect.signature(fit.fitting(name)).parameters
     kept = {names.get(word, word) for word in KEPT[name].split()}
     assert kept <= known.keys()
@@ -194,7 +194,7 @@ def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path, monkeypatch:
 
         double_norm: float = 2.0
 
-        command: ClassVar[str | None] = "doubled"
+        _command: ClassVar[str | None] = "doubled"
         spelled: ClassVar[dict[str, str]] = {"double_norm": "norm-two"}
 
     Doubled.__qualname__ = "Doubled"  # As if it stood at the top of this file.
@@ -223,7 +223,7 @@ def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path, monkeypatch:
         assert dpvb.load(tmp_path / "m.dpvb").double_norm == 3.0
         assert "coef" in run("show", tmp_path / "m.dpvb", "--help").stdout
     finally:
-        del PrivateEstimator.kinds["Doubled"]
+        del PrivateEstimator._registered["Doubled"]
     assert "doubled" not in fit.kinds()
 
 
