@@ -67,7 +67,7 @@ def test_every_parameter_of_an_estimator_is_an_option_with_its_docstrings_help(n
     assert set(inspect.signature(kind).parameters) <= options.keys()
     for one, parameter in inspect.signature(kind).parameters.items():
         option = options[one]
-        assert option.opts[0] == f"--{kind.spelled.get(one, one).replace('_', '-')}"
+        assert option.opts[0] == f"--{kind._spelled.get(one, one).replace('_', '-')}"
         assert option.required == (parameter.default is parameter.empty)
         if one == "vocabulary":
             continue  # a file of words here
@@ -158,7 +158,7 @@ def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path, monkeypatch:
 
         double_norm: float = 2.0
 
-        command: ClassVar[str | None] = "doubled"
+        _command: ClassVar[str | None] = "doubled"
         spelled: ClassVar[dict[str, str]] = {"double_norm": "norm-two"}
 
     Doubled.__qualname__ = "Doubled"  # As if it stood at the top of this file.
@@ -187,7 +187,7 @@ def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path, monkeypatch:
         assert dpvb.load(tmp_path / "m.dpvb").double_norm == 3.0
         assert "coef" in run("show", tmp_path / "m.dpvb", "--help").stdout
     finally:
-        del PrivateEstimator.kinds["Doubled"]
+        del PrivateEstimator._registered["Doubled"]
     assert "doubled" not in fit.kinds()
 
 

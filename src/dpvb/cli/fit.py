@@ -47,7 +47,7 @@ def dry_run_fit(model: PrivateEstimator, given: Mapping[str, Any], run: Run, *, 
     """Fit made-up rows, print what a fit would show, how long it took, and what the fit will cost."""
     from dpvb.estimators.synthetic_rows import NUM_ROWS
 
-    columns = _declared(str(model.reads), given)
+    columns = _declared(str(model._reads), given)
     plans: list[Plan] = []
     start = time.perf_counter()
     with progress_bar(quiet=quiet, label="dry run") as tell:
@@ -155,7 +155,7 @@ def summaries() -> dict[str, str]:
         for kind in ast.parse(path.read_bytes()).body:
             if isinstance(kind, ast.ClassDef):
                 values = {ast.unparse(line.target): line.value for line in kind.body if isinstance(line, ast.AnnAssign)}
-                if isinstance(name := values.get("command"), ast.Constant) and name.value is not None:
+                if isinstance(name := values.get("_command"), ast.Constant) and name.value is not None:
                     found[str(name.value)] = summary(ast.get_docstring(kind))
     return found
 
@@ -169,7 +169,7 @@ def kinds() -> dict[str, type[PrivateEstimator]]:
     """Kinds of models by the name of their command."""
     from dpvb.estimators import PrivateEstimator
 
-    named = ((vars(kind).get("command"), kind) for kind in PrivateEstimator.kinds.values())
+    named = ((vars(kind).get("_command"), kind) for kind in PrivateEstimator._registered.values())
     return {name: kind for name, kind in named if name is not None}
 
 
@@ -284,15 +284,15 @@ def fitting(name: str) -> Callable[..., None]:
             dry_run_fit(model, given, run, quiet=quiet)
             return
         assert out is not None
-        if kind.reads == "sequences":  # A mistake of the columns is one before a file is opened.
-            given["columns"] = model.named_columns
+        if kind._reads == "sequences":  # A mistake of the columns is one before a file is opened.
+            given["columns"] = model._named_columns
         with _told_of_stops(model, out, given["checkpoint"]):
-            rows = read(str(kind.reads), given)
+            rows = read(str(kind._reads), given)
             with progress_bar(quiet=quiet) as tell:
                 model.fit(**rows, run=replace(run, progress=tell))
             model.save(out, overwrite=True)  # What is there by now was looked at before anything was spent.
         log.write("statement", message=model.privacy_.brief)
-        figure = next(model.facts_for_report(), None)
+        figure = next(model._facts_for_report(), None)
         looks = "" if figure is None else f"dpvb show {out} --what {figure.name or 'all'}; "
         remark(f"{out}: {kind.__name__}, {spent(model)}. Next: {looks}dpvb show {out}")
 
@@ -324,8 +324,8 @@ def _told_of_stops(model: PrivateEstimator, out: Path, checkpoint: Path | None) 
 def _command(name: str) -> Any:
     """A kind's command, of what its class and its way of reading say."""
     kind = kind_named(name)
-    words = needed(kind) if kind.example is None else f"{kind.example} "
-    about = inspect.cleandoc(READINGS[str(kind.reads)].__doc__ or "").format(name=name, needed=words)
+    words = needed(kind) if kind._example is None else f"{kind._example} "
+    about = inspect.cleandoc(READINGS[str(kind._reads)].__doc__ or "").format(name=name, needed=words)
     program = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     program.command(name, help=f"{summary(inspect.getdoc(kind))}\n\n{about}")(fitting(name))
     return typer.main.get_command(program)
@@ -336,7 +336,7 @@ def of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
     from dpvb.data.tables.response import BOUNDS
 
     bounds = {**BOUNDS, "trials": "max_trials", "symbol_column": "symbols"}
-    for option in inspect.signature(READINGS[str(kind.reads)], eval_str=True).parameters.values():
+    for option in inspect.signature(READINGS[str(kind._reads)], eval_str=True).parameters.values():
         if option.name == "columns":
             continue  # The kind's own parameter says them.
         if option.name not in bounds or bounds[option.name] in inspect.signature(kind).parameters:
@@ -379,7 +379,7 @@ def needed(kind: type[PrivateEstimator]) -> str:
 
 def word_of(kind: type[PrivateEstimator], name: str) -> str:
     """The option of a parameter."""
-    return f"--{kind.spelled.get(name, name).replace('_', '-')}"
+    return f"--{kind._spelled.get(name, name).replace('_', '-')}"
 
 
 def _plain(hint: Any) -> Any:

@@ -50,7 +50,7 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
     """The function that plans a kind; its signature has the options."""
     parameters, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
     columns = {option.name: option for option in of_files(kind) if option.name in _OF_COLUMNS}
-    if kind.reads not in ("sequences", "table"):
+    if kind._reads not in ("sequences", "table"):
         width = inspect.Parameter("width", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Width)
         columns.setdefault("width", width)
 
