@@ -173,7 +173,7 @@ def lead(
     with (
         opened(_most_bytes(task)) as link,
         nullcontext() if settings.folder is None else Recorded(link, settings.folder, gather) as record,
-        progress_bar(agreement.epsilon, agreement.delta, quiet=quiet, label="federation") as tell,
+        progress_bar(quiet=quiet, label="federation") as tell,
     ):
         if record is None or leave:
             gather(link.clients)
