@@ -95,7 +95,7 @@ def signature(name: str, value: Callable[..., Any], without: frozenset[str] = fr
         kind = "**" if parameter.kind is parameter.VAR_KEYWORD else "*" * (parameter.kind is parameter.VAR_POSITIONAL)
         annotation = parameter.annotation if isinstance(parameter.annotation, str) else "Any"
         default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
-        default = re.sub(r"<(?:function|class) '?([\w.]+).*?>|<object object at \w+>", r"\1", default)
+        default = re.sub(r"<(?:function .*|object object) at 0x\w+>", "...", default)
         lines.append(f"{kind}{parameter.name}: {annotation}{default}")
     if lines and lines[-1] == "*":
         lines.pop()
