@@ -1,4 +1,4 @@
-"""`dpvb fit NAME` says what the estimators say: options, help, names in errors, and what earlier versions kept."""
+"""`dpvb fit NAME` follows the estimators: options, help and names in errors."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path, monkeypatch:
         double_norm: float = 2.0
 
         _command: ClassVar[str | None] = "doubled"
-        spelled: ClassVar[dict[str, str]] = {"double_norm": "norm-two"}
+        _spelled: ClassVar[dict[str, str]] = {"double_norm": "norm-two"}
 
     Doubled.__qualname__ = "Doubled"  # As if it stood at the top of this file.
     monkeypatch.setattr(sys.modules[__name__], "Doubled", Doubled, raising=False)
