@@ -818,7 +818,7 @@ def restored_client_folders(place: Place, tally: Tally, size: int = 20) -> None:
     for seed in range(size):
         draw, trust = random.Random(seed), ("secure_aggregation", "none")[seed % 2]
         address, folder = place.new(epsilon=50.0), place.folder / f"client-{place.name}-{seed}"
-        party = clients.party(trust, tolerated=seed // 4 % 2 if trust != "none" else 0)
+        party = clients.party(trust, max_missing=seed // 4 % 2 if trust != "none" else 0)
         tasks = [{"a": clients.task_of(clients.rows_of(k))} for k in range(2)]
         parties = [clients.Party(party.federation, party.identities, task) for task in tasks]
         account: dict[str, Any] = {"ledger": address, "dataset": "people"} if seed % 4 != 2 else {}
@@ -1118,7 +1118,7 @@ def json_planted(folder: Path, victim: Path, draw: random.Random) -> None:
 
 def command_planted(folder: Path, victim: Path, draw: random.Random) -> None:
     facts = json.loads((folder / "command.json").read_bytes())
-    values = {"out": str(victim), "overwrite": True, "data": str(victim), "epsilon": 4.0, "num_steps": 9, "delta": 0.5}
+    values = {"out": str(victim), "overwrite": True, "data": str(victim), "epsilon": 4.0, "n_steps": 9, "delta": 0.5}
     for name in draw.sample(list(values), 3):
         facts["given"][name] = values[name]
     own.write_own(folder / "command.json", json.dumps(facts).encode())

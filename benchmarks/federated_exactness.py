@@ -57,7 +57,7 @@ class PlainNetwork(dpvb.SigmoidBeliefNetwork):
 
 
 def logistic(**params) -> dpvb.LogisticRegression:
-    return dpvb.LogisticRegression(epsilon=math.inf, delta=DELTA, row_norm=1.0, **params)
+    return dpvb.LogisticRegression(epsilon=math.inf, delta=DELTA, max_row_norm=1.0, **params)
 
 
 def topics(**params) -> PlainTopics:
@@ -144,13 +144,13 @@ def logistic_rows(X, y) -> list[bool]:
     constant, num_rows = float(X[:, 0].max()), len(y)
     shards = [(X[rows, 1:], y[rows]) for rows in parts(num_rows)]
     # The public number of rows makes the grid of the sums finer.
-    given = {"intercept_value": constant, "num_examples": num_rows}
+    given = {"relative_intercept": constant, "n_units": num_rows}
     reached, pooled = [], None
     for schedule in SCHEDULES:
         begun = time.perf_counter()
         joined = simulated(logistic(**given), shards, schedule, ROUNDS["logistic"])
         seconds = time.perf_counter() - begun
-        pooled = pooled or logistic(num_steps=joined.n_iter_, **given).fit(X[:, 1:], y)
+        pooled = pooled or logistic(n_steps=joined.n_iter_, **given).fit(X[:, 1:], y)
         far = distance(state(joined)[:1], state(pooled)[:1])
         reached.append(show("logistic", f"{schedule}: mean to that of the pooled fit", far, ASKED, seconds))
         far = distance(state(joined)[1:], state(pooled)[1:])
@@ -175,7 +175,7 @@ def followed(name: str, make, shards, X) -> bool:
     for num_rounds in STEPS:
         joined = simulated(make(), shards, "synchronous", num_rounds)
         numbers.append(str(joined.n_iter_))
-        far = max(far, distance(state(joined), state(make(num_steps=joined.n_iter_).fit(X))))
+        far = max(far, distance(state(joined), state(make(n_steps=joined.n_iter_).fit(X))))
     text = f"synchronous, ρ = 1: largest distance to the pooled fit after {', '.join(numbers)} steps"
     return show(name, text, far, ASKED, time.perf_counter() - begun)
 
@@ -185,7 +185,7 @@ def alone(name: str, make, X, y=None) -> bool:
     begun, far = time.perf_counter(), 0.0
     for schedule in SCHEDULES:
         joined = simulated(make(), [X if y is None else (X, y)], schedule, max(STEPS))
-        far = max(far, distance(state(joined), state(make(num_steps=joined.n_iter_).fit(X, y))))
+        far = max(far, distance(state(joined), state(make(n_steps=joined.n_iter_).fit(X, y))))
     text = f"one client, {joined.n_iter_} steps, all schedules: largest distance to the ordinary fit"
     return show(name, text, far, ALONE, time.perf_counter() - begun)
 
@@ -224,7 +224,7 @@ def main() -> None:
         reached.append(alone(name, make, rows))
     if "logistic" in models:
         reached.append(
-            alone("logistic", lambda **given: logistic(intercept_value=float(X[0, 0]), **given), X[:, 1:], y)
+            alone("logistic", lambda **given: logistic(relative_intercept=float(X[0, 0]), **given), X[:, 1:], y)
         )
     print(f"\nReached: {sum(reached)} of {len(reached)}.")
 

@@ -72,28 +72,28 @@ def rows(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def estimator() -> dpvb.LogisticRegression:
-    return dpvb.LogisticRegression(epsilon=EPSILON, delta=DELTA, num_steps=STEPS, row_norm=1.0, random_state=0)
+    return dpvb.LogisticRegression(epsilon=EPSILON, delta=DELTA, n_steps=STEPS, max_row_norm=1.0, random_state=0)
 
 
 def task_of(name: str) -> Task:
     return estimator().task(*rows(name))
 
 
-def federation_of(publics: dict[str, bytes], trust: str, tolerated: int) -> Federation:
+def federation_of(publics: dict[str, bytes], trust: str, max_missing: int) -> Federation:
     participants = {name: publics[name] if trust == "secure_aggregation" else b"" for name in NAMES}
     columns = columns_of(task_of(NAMES[0]))
-    place = Trust(trust, len(NAMES), tolerated, colluders=0)
+    place = Trust(trust, len(NAMES), max_missing, max_colluding=0)
     return Federation("LogisticRegression", columns, place, EPSILON, DELTA, participants)
 
 
 # --- a client's process -----------------------------------------------------------------------------------
 
 
-def work(name: str, folder: Path, address: Any, publics: dict[str, bytes], trust: str, tolerated: int) -> None:
+def work(name: str, folder: Path, address: Any, publics: dict[str, bytes], trust: str, max_missing: int) -> None:
     """Answer what arrives until the process is killed."""
     identity = Identity.load(folder / f"{name}.key")
     channel = Channel(identity, {"server": publics["server"]})
-    federation = federation_of(publics, trust, tolerated)
+    federation = federation_of(publics, trust, max_missing)
     ledger = folder / f"{name}.db"
     own = identity if trust == "secure_aggregation" else None
     with Client(
@@ -310,7 +310,7 @@ def right(network: Network, plan: Any, name: str) -> bool:
 
 def run(folder: Path, trust: str, schedule: str, fatal: int | None, rng: random.Random | None) -> tuple[Any, ...]:
     """A fit; its accuracy on public rows or the error that ended it, the network, and which ledgers are right."""
-    tolerated = int(fatal is not None and trust == "secure_aggregation")
+    max_missing = int(fatal is not None and trust == "secure_aggregation")
     identities = {name: Identity.generate(name) for name in (*NAMES, "server")}
     for name, identity in identities.items():
         identity.save(folder / f"{name}.key")
@@ -320,9 +320,9 @@ def run(folder: Path, trust: str, schedule: str, fatal: int | None, rng: random.
                     name, unit="row", neighboring_relation="add_or_remove_one", epsilon=10 * EPSILON, delta=DELTA
                 )
     publics = {name: identity.public for name, identity in identities.items()}
-    federation = federation_of(publics, trust, tolerated)
+    federation = federation_of(publics, trust, max_missing)
     dies = None if fatal is None else (NAMES[2], fatal)
-    network = Network(folder, identities, (trust, tolerated), rng, dies)
+    network = Network(folder, identities, (trust, max_missing), rng, dies)
     model = estimator()
     plans = []
 
@@ -348,7 +348,7 @@ def main() -> int:
         f"{len(NAMES)} client processes, {STEPS + 2} releases each, epsilon {EPSILON:g}, seed {seed}. Of deliveries "
         f"{DAMAGED:.0%} are damaged, {TWICE:.0%} doubled, {KILLING:.0%} kill their client; {LATE:.0%} are late by up "
         f"to {LATEST:g} s; of answers {LOST:.0%} are lost. 'dies': a client is gone for good from this release on. "
-        "Under secure aggregation colluders=0.\n"
+        "Under secure aggregation max_colluding=0.\n"
     )
     head = ("trust", "schedule", "dies", "delivered", "damaged", "twice", "late", "lost", "killed", "differ", "ledgers")
     widths = [19, 13, 5, 10, 8, 6, 5, 5, 7, 7, 8]

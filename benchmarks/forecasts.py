@@ -463,9 +463,9 @@ def subjects() -> Iterator[Subject]:
         )
     for table, d in (("simulated", 3), ("simulated, wide", 30)):
         yield Subject(
-            "Private",
+            "PrivateModel",
             table,
-            lambda d=d, **o: dpvb.Private(Mean(d), row_norm=1.0, **o),
+            lambda d=d, **o: dpvb.PrivateModel(Mean(d), max_row_norm=1.0, **o),
             lambda n, d=d: unit_rows(n, d),
             {"width": d},
             of_mean,
@@ -634,7 +634,7 @@ def gains_at_enough() -> None:
 
 
 # Their rows have no scores, or scores whose range begins elsewhere.
-NOT_SCORED = ("DPVI", "Private", "Poisson", "negative binomial", "linear", "PCA")
+NOT_SCORED = ("DPVI", "PrivateModel", "Poisson", "negative binomial", "linear", "PCA")
 
 
 def measured(subject: Subject) -> Iterator[tuple[int, float, float, float, bool]]:

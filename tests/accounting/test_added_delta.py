@@ -50,6 +50,7 @@ def charge(ledger: Ledger, run: str, *events: Event) -> None:
 # --- one plan -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("added delta")
 @kills("factor", "what names add to delta is in no plan's epsilon")
 @edit("accounting/answers.py", "answer(noise, delta=delta - added, **how)", "answer(noise, delta=delta, **how)")
 @pytest.mark.parametrize("method", ["pld", "renyi", "moments"])
@@ -59,8 +60,8 @@ def test_noise_has_what_the_releases_leave_of_delta(others: list[Event], method:
     found = accounting.epsilon_of([FINDS, *others], delta=DELTA, **how)
     noise = [replace(FINDS, added_delta=0.0), *others]
     assert found == accounting.epsilon_of(noise, delta=DELTA - 4e-7, **how) > 0
-    twice = accounting.epsilon_of([replace(FINDS, num_steps=2), *others], delta=DELTA, **how)
-    noise[0] = replace(noise[0], num_steps=2)
+    twice = accounting.epsilon_of([replace(FINDS, n_steps=2), *others], delta=DELTA, **how)
+    noise[0] = replace(noise[0], n_steps=2)
     assert twice == pytest.approx(accounting.epsilon_of(noise, delta=DELTA - 8e-7, **how), rel=1e-12)
 
 
@@ -161,6 +162,7 @@ def never_beyond_the_cap(ledger: Ledger, given: list[tuple[float, float, bool]])
         assert left.epsilon + left.spent_adaptive == pytest.approx(2.0) or left.sole
 
 
+@pytest.mark.guarantees("added delta")
 @settings(max_examples=4)
 @given(plans)
 def test_a_files_cap_is_never_passed(given: list[tuple[float, float, bool]]) -> None:
@@ -180,6 +182,7 @@ def test_so_it_is_where_others_append(postgresql: Server) -> None:
             never_beyond_the_cap(ledger, given)
 
 
+@pytest.mark.guarantees("added delta")
 @kills("releases", "what plans add to delta is not charged")
 @edit("accounting/covering.py", "return m, left_out + added", "return m, left_out")
 def test_a_tenth_of_a_caps_delta_is_kept_for_all_that_plans_add(tmp_path: Path) -> None:
@@ -216,9 +219,9 @@ def test_a_shared_ledger_takes_such_a_plan_first_or_not_at_all(postgresql: Serve
 
 def test_releases_that_never_began_come_back_without_what_was_added(tmp_path: Path) -> None:
     with book(tmp_path / "budget.db") as ledger:
-        steps = replace(FULL, num_steps=20, noise_multiplier=30.0)
+        steps = replace(FULL, n_steps=20, noise_multiplier=30.0)
         plan = cost(FINDS, steps)
-        begins = [FINDS, *[replace(steps, num_steps=1)] * 20]
+        begins = [FINDS, *[replace(steps, n_steps=1)] * 20]
         given = {"run": "run", "plan_digest": "p", "unit": "document", "normal": True, "releases": begins}
         ledger.charge("notes", plan, **given)
         ledger.append("run", attempt=0, state="started", step=0)

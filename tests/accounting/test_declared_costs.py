@@ -33,7 +33,7 @@ def loss(cost: Any) -> Any:
         stated = common.DifferentialPrivacyParameters(cost.stated_epsilon, cost.stated_delta)
         return privacy_loss_distribution.from_privacy_parameters(stated)
     [event] = cost.events
-    return privacy_loss_distribution.from_gaussian_mechanism(event.noise_multiplier).self_compose(event.num_steps)
+    return privacy_loss_distribution.from_gaussian_mechanism(event.noise_multiplier).self_compose(event.n_steps)
 
 
 @pytest.mark.parametrize("scale", [0.05, 0.3, 1.0, 7.0, 200.0])
@@ -43,6 +43,7 @@ def test_the_curve_of_laplace_noise_is_that_of_dp_accounting(scale: float) -> No
     np.testing.assert_allclose(LaplaceNoise(scale, RELATION, 3).renyi(np.array(orders)), accountant._rdp, rtol=1e-9)
 
 
+@pytest.mark.guarantees("declared costs")
 @pytest.mark.parametrize(
     "cost",
     [
@@ -65,6 +66,7 @@ def test_a_cost_is_no_less_than_dp_accounting_says_and_hardly_more(cost: Any) ->
     assert curve.min() >= loss(cost).get_epsilon_for_delta(1e-4) - 1e-3
 
 
+@pytest.mark.guarantees("declared costs")
 @kills("releases", "the delta that an analysis states, left out of what it costs")
 @edit("accounting/declared_costs.py", "        return float(self.stated_delta)\n", "        return 0.0\n")
 def test_declared_costs_and_fits_compose_as_dp_accounting_says(tmp_path: Path) -> None:
@@ -88,7 +90,7 @@ def test_declared_costs_and_fits_compose_as_dp_accounting_says(tmp_path: Path) -
             assert least * 0.999 <= left.spent_adaptive <= 5 * least
             ledger.verify([receipt])
         x = np.random.default_rng(0).uniform(-0.5, 0.5, (200, 2))
-        model = dpvb.LogisticRegression(epsilon=0.5, delta=DELTA, num_steps=2, low=-0.5, high=0.5)
+        model = dpvb.LogisticRegression(epsilon=0.5, delta=DELTA, n_steps=2, low=-0.5, high=0.5)
         model.fit(x, x[:, 0] > 0, run=dpvb.Run(ledger=ledger, dataset="people"))
         assert ledger.remaining("people").num_charges == len(costs) + 1
         with pytest.raises(BudgetError, match="total would be"):
@@ -110,12 +112,13 @@ def test_each_declared_charge_counts_unless_it_is_of_the_same_run(tmp_path: Path
         assert ledger.remaining("people").num_charges == 3
 
 
+@pytest.mark.guarantees("declared costs")
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, "1", None, True, 1e400, [1.0], 10**400])
 def test_hostile_declarations_are_refused(value: Any) -> None:
     makers = {
         "noise_multiplier": [lambda: gaussian_noise(value, RELATION), lambda: LaplaceNoise(value, RELATION)],
         "stated_epsilon": [lambda: StatedGuarantee(value, 0.0, RELATION)],
-        "num_releases|num_steps": [
+        "num_releases|n_steps": [
             lambda: LaplaceNoise(1.0, RELATION, value),
             lambda: gaussian_noise(1.0, RELATION, value),
         ],

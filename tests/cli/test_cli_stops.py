@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def fitting(folder: Path, *more: str, steps: int = STEPS) -> subprocess.Popen[str]:
-    plan = ["--hidden", "2", "--epsilon", "1", "--delta", "1e-5", "--num-steps", str(steps), "--quiet"]
+    plan = ["--hidden", "2", "--epsilon", "1", "--delta", "1e-5", "--n-steps", str(steps), "--quiet"]
     call = ["fit", "sbn", "x.npy", "--out", "m.dpvb", *plan, *more]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen([*PROGRAM, *call], cwd=folder, text=True, start_new_session=True, **pipes)
@@ -117,7 +117,7 @@ def test_a_call_of_fit_raises_with_the_same_notes(folder: Path) -> None:
             raise KeyboardInterrupt
 
     x_nd = np.load(folder / "x.npy")
-    given = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 8}
+    given = {"epsilon": 1.0, "delta": 1e-5, "n_steps": 8}
     with pytest.raises(KeyboardInterrupt) as caught:
         dpvb.SigmoidBeliefNetwork(2, **given).fit(x_nd, run=dpvb.Run(progress=stop))
     far, cost = caught.value.__notes__

@@ -47,7 +47,7 @@ from dpvb.core.schedule import constant
 from dpvb.core.source import Nobody
 from dpvb.core.wall import Wall
 from dpvb.data.documents.bag_of_words import BagOfWords
-from dpvb.errors import ParameterError, PrivacyError, WallError
+from dpvb.errors import ParameterError, PrivacyError, PrivateComputationError
 
 FALSE_ALARM = 1e-6
 EVERY_MODEL = pytest.mark.parametrize("case", TOYS_FIRST, ids=NAMES)
@@ -81,6 +81,7 @@ def constant_query(value: float, size: int) -> Any:
 # --- one method, one order ----------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("boundary")
 def test_a_wall_has_three_doors_and_a_way_past_them() -> None:
     wall: Wall[Any] = Wall(table(np.ones((2, D))), plain())
     assert [name for name in dir(wall) if not name.startswith("_")] == ["forgo", "names", "release", "share"]
@@ -132,7 +133,7 @@ def test_the_charge_comes_before_the_look_and_stands() -> None:
         seen.append(repr(wall))
         raise RuntimeError("x")
 
-    with pytest.raises(WallError):
+    with pytest.raises(PrivateComputationError):
         wall.release(failing, plan.releases[0])
     assert set(seen) == {"Wall(step 1 of 2)"}
     assert wall.release(constant_query(1.0, D), plan.releases[1]).receipt.step == 1
@@ -223,7 +224,7 @@ def test_empty_batches_are_releases_like_any_other(case: Case, sampler: Any) -> 
     record = np.ones((1, case.width)) * 1e-6 if case.source is table else np.eye(case.width)[:1] * 0.0
     releases = case.run(record, plan)
     assert len(releases) == 50
-    assert sum(event.num_steps for event in plan.events()) == 50
+    assert sum(event.n_steps for event in plan.events()) == 50
     squares, count = 0.0, 0
     for released, release in zip(releases, plan, strict=True):
         for name, block in release.blocks.items():
@@ -253,6 +254,7 @@ def test_noise_std_is_right_at_every_batch_size(size: int, secure: bool) -> None
     assert released.noise_std == {"a": 1.7 * 3.0}
 
 
+@pytest.mark.guarantees("noise")
 @pytest.mark.parametrize("clip", ["block", "joint"])
 def test_noise_std_of_every_block_and_weight(clip: Any) -> None:
     """σ·C_b/w_b on each coordinate of svec: two blocks, uneven weights, 60,000 coordinates each, ±1.5 % (5 sigma)."""
@@ -268,6 +270,7 @@ def test_noise_std_of_every_block_and_weight(clip: Any) -> None:
     assert abs(matrix[row == column].std() - 1) < 5 / math.sqrt(2 * d)
 
 
+@pytest.mark.guarantees("fresh noise")
 @kills("reused noise", "the same secret in every run")
 @edit("core/noise.py", "return secrets.token_bytes(32)", "return bytes(32)")
 def test_neighbours_never_share_noise() -> None:
@@ -303,6 +306,7 @@ def test_equal_sums_of_two_blocks_and_steps_get_their_own_noise() -> None:
 # --- integers -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("noise")
 @kills("low bits", "noise added in floating point, off the grid", "1.0-location")
 @edit(
     "core/wall.py",
@@ -373,13 +377,13 @@ def test_a_sum_beyond_its_room_wraps_as_a_function_of_the_noisy_sum() -> None:
 
 
 def test_too_many_units_for_the_integers_are_refused_before_the_run() -> None:
-    def start(num_examples: Any) -> None:
-        Wall(table(np.zeros((1, 1))), plain(), num_examples=num_examples)
+    def start(n_units: Any) -> None:
+        Wall(table(np.zeros((1, 1))), plain(), n_units=n_units)
 
     for fits in (None, 1, 10**6, 2**40):
         start(fits)
     for too_many in (2**46, 2**53):
-        with pytest.raises(ParameterError, match="num_examples"):
+        with pytest.raises(ParameterError, match="n_units"):
             start(too_many)
 
 
@@ -391,12 +395,12 @@ def test_too_many_units_for_the_integers_are_refused_before_the_run() -> None:
 )
 @each("noise", [0.0, 1e-9, 1.0, 1e12])
 @each("bound", [2.0**-400, 1e-9, 1.0, 1e9, 2.0**400])
-@each("num_examples", [None, 10**9, 2**40])
-def test_the_grid_leaves_room_and_resolution(noise: float, bound: float, num_examples: int | None) -> None:
+@each("n_units", [None, 10**9, 2**40])
+def test_the_grid_leaves_room_and_resolution(noise: float, bound: float, n_units: int | None) -> None:
     """Sums of the public number of units, four times over, plus the largest noise stay below 2⁶³."""
     release = plain(bound=bound, noise=noise).releases[0]
-    grid = grids_of(release, num_examples)["a"]
-    units = 4 * num_examples if num_examples else 2**24
+    grid = grids_of(release, n_units)["a"]
+    units = 4 * n_units if n_units else 2**24
     assert units * Fraction(bound) / Fraction(grid.step) <= 2**62 * (1 + Fraction(1, 2**40))
     assert release.noise_std("a") / grid.step <= 2**34 * (1 + 1e-9)
     assert grid.step <= max(release.noise_std("a") * 2.0**-32, bound * 2.0**-15)
@@ -466,6 +470,7 @@ def test_persons_are_drawn_whole() -> None:
 # --- errors -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("silence")
 @kills("errors", "what fails whatever the data are taken for a unit's own failure")
 @edit("core/clipped_sums.py", "            if not asked:", "            if False:")
 @pytest.mark.parametrize(
@@ -484,7 +489,7 @@ def test_persons_are_drawn_whole() -> None:
 def test_every_failure_is_the_same_error(query: Any) -> None:
     plan = plain(size=D)
     wall: Wall[Any] = Wall(table(np.ones((2, D))), plan)
-    with pytest.raises(WallError) as caught:
+    with pytest.raises(PrivateComputationError) as caught:
         wall.release(query, plan.releases[0])
     assert str(caught.value) == "a computation behind the wall failed; its charge stands and its reason stays private."
     assert caught.value.__cause__ is None
@@ -535,6 +540,7 @@ class FragileRows(Rows):
             raise RuntimeError("a secret")
 
 
+@pytest.mark.guarantees("no failing unit")
 @kills("errors", "a unit that breaks off leaves what it had added")
 @edit("core/clipped_sums.py", "            added = self._added(batch)\n", "            self._added(batch, sums)\n")
 @edit("core/clipped_sums.py", "        for name, total in added.items():\n            sums[name] += total\n", "")
@@ -596,6 +602,7 @@ class Reaching(Rows):
         super().accumulate(weights, grid, out)
 
 
+@pytest.mark.guarantees("no failing unit")
 def test_a_sum_that_breaks_off_adds_nothing_of_it() -> None:
     matrix = np.random.default_rng(2).standard_normal((9, D))
     plan = plain(size=D)
@@ -610,6 +617,7 @@ def test_a_sum_that_breaks_off_adds_nothing_of_it() -> None:
     assert np.array_equal(total(np.full((3, D), 7.0)), total(np.zeros((0, D))))
 
 
+@pytest.mark.guarantees("failures")
 @pytest.mark.parametrize("faulty", [0, 1, 5])
 @pytest.mark.parametrize("sampler", [FullBatch(), Poisson(0.2)])
 def test_a_model_that_knows_no_empty_batch_fails_whatever_the_data_are(sampler: Any, faulty: int) -> None:
@@ -625,7 +633,7 @@ def test_a_model_that_knows_no_empty_batch_fails_whatever_the_data_are(sampler: 
     matrix[:faulty] = np.nan
     for seed in range(20):
         wall: Wall[Any] = Wall(table(matrix), plan, noise=InsecureNoise(seed))
-        with pytest.raises(WallError):
+        with pytest.raises(PrivateComputationError):
             wall.release(query, plan.releases[0])
 
 
@@ -633,6 +641,7 @@ class PanicError(BaseException):
     """What extensions in other languages raise: no Exception."""
 
 
+@pytest.mark.guarantees("silence")
 @kills("errors", "what extensions raise comes out")
 @edit(
     "core/clipped_sums.py",
@@ -657,6 +666,7 @@ def test_whatever_a_computation_raises_ends_behind_the_wall(error: type[BaseExce
         wall.release(query, plan.releases[0])
 
 
+@pytest.mark.guarantees("silence")
 @kills("leaks", "who stops a fit sees what was going on")
 @edit(
     "core/wall.py",
@@ -685,6 +695,7 @@ def test_who_stops_a_fit_sees_nothing_of_what_was_going_on() -> None:
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.guarantees("no leak by E-step")
 @kills("leaks", "who stops a fit while noise is drawn holds the sums")
 @edit("core/wall.py", "    except BaseException as error:\n        end", "    except Exception as error:\n        end")
 def test_who_stops_a_fit_while_noise_is_drawn_holds_no_sum() -> None:
@@ -724,6 +735,7 @@ class Remembers:
         return q
 
 
+@pytest.mark.guarantees("no leak by E-step")
 @kills("leaks", "rows meet the very model and q that the M-step reads")
 @edit("core/loop.py", "deepcopy((model, domains.checked(q)))", "(model, domains.checked(q))")
 def test_what_an_e_step_writes_into_q_or_the_model_reaches_nobody() -> None:
@@ -734,6 +746,7 @@ def test_what_an_e_step_writes_into_q_or_the_model_reaches_nobody() -> None:
     np.testing.assert_array_equal(q, 0.0)
 
 
+@pytest.mark.guarantees("no leak by E-step")
 @kills("records", "rows that an E-step writes into are those of the next release")
 @edit("core/clipped_sums.py", "rows if is_shipped(self._model) else _lent(rows)", "rows")
 @kills("records", "arrays that an E-step writes into are those of the next release")
@@ -770,6 +783,7 @@ def test_what_an_e_step_writes_into_rows_reaches_no_other_unit_and_no_later_rele
             np.testing.assert_allclose(wall.release(query, release).total["a"], factor * matrix.sum(axis=0), rtol=1e-6)
 
 
+@pytest.mark.guarantees("silence")
 @kills("leaks", "log records pass the wall")
 @edit("core/wall.py", "with silence(logs=True):", "with silence():")
 def test_no_log_record_leaves_a_computation(caplog: pytest.LogCaptureFixture) -> None:

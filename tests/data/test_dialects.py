@@ -47,6 +47,7 @@ def written(path: Path, separator: str, decimal: str, encoding: str, frame: pd.D
     return path
 
 
+@pytest.mark.guarantees("CSV")
 @each("stream", [True, False])
 @each("encoding", ["utf-8", "latin-1", "cp1252", "iso-8859-15", "cp1257"])
 @each(
@@ -63,6 +64,7 @@ def test_the_same_rows_however_a_file_is_written(
     np.testing.assert_array_equal(rows(Table(tmp_path / "t.csv.gz", SCHEMA, **how)), rows(Table(FRAME, SCHEMA)))
 
 
+@pytest.mark.guarantees("CSV")
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_every_encoding_that_is_read_has_ascii_in_its_bytes_and_nowhere_else(encoding: str) -> None:
     """So that records can be cut before they are decoded."""
@@ -87,7 +89,7 @@ def test_a_decimal_comma_is_a_point_and_a_point_is_none(tmp_path: Path) -> None:
     schema = Schema((Numeric("v", 0, 2),), Target("y"))
     found = rows(Table(tmp_path / "t.csv", schema, separator=";", decimal=","), fit_intercept=False)
     expected = [1.5, 1.5, 1.5, 0.5, 1, math.nan, math.nan, math.nan, 2, math.nan, math.nan, math.nan]
-    np.testing.assert_allclose(found[:, 0] * schema.row_norm * 2, expected)
+    np.testing.assert_allclose(found[:, 0] * schema.max_row_norm * 2, expected)
 
 
 def test_counts_and_trials_have_decimal_commas_too_and_ids_are_as_they_are_written(tmp_path: Path) -> None:
@@ -113,6 +115,7 @@ def test_a_declared_text_that_a_decimal_comma_makes_a_number_is_refused(tmp_path
         Table(path, Schema(columns, target), separator=";")
 
 
+@pytest.mark.guarantees("CSV")
 @kills("readers", "a byte that is nothing in the encoding of a CSV file fails the file")
 @edit(
     "data/csv_files.py",
@@ -204,7 +207,7 @@ def test_several_files_of_persons_are_read_as_one_is(tmp_path: Path) -> None:
     schema = Schema(SCHEMA.columns, SCHEMA.target, group="wer")
     how = {"separator": ";", "decimal": ",", "encoding": "latin-1"}
     paths = [written(tmp_path / f"{n}.csv", ";", ",", "latin-1", part) for n, part in enumerate((FRAME[:3], FRAME[3:]))]
-    model = dpvb.LogisticRegression(epsilon=math.inf, delta=1e-6, num_steps=3)
+    model = dpvb.LogisticRegression(epsilon=math.inf, delta=1e-6, n_steps=3)
     several = model.fit(Table(paths, schema, **how)).coef_
     # Rows of b in the second file do not count: b has one in the first.
     alone = model.fit(Table(FRAME[:4], schema)).coef_

@@ -124,6 +124,7 @@ def test_all_forms_of_long_tables_are_the_same_units(stream: bool, tmp_path: Pat
     assert events(visits, sequence="visit", stream=stream) == parts
 
 
+@pytest.mark.guarantees("events")
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("column", ["person", "time", "x", "y"])
 def test_an_odd_cell_reaches_its_own_person_alone(column: str, stream: bool, capsys: Any) -> None:
@@ -140,6 +141,7 @@ def test_an_odd_cell_reaches_its_own_person_alone(column: str, stream: bool, cap
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.guarantees("sequence moments")
 @kills("errors", "an odd object in the place of a sequence of numbers asked what it is")
 @edit("data/sequences/numbers.py", "issubclass(type(one), np.ndarray) else", "isinstance(one, np.ndarray) else")
 def test_an_odd_sequence_or_point_is_its_own_alone() -> None:
@@ -169,7 +171,7 @@ def test_numbers_stay_within_their_public_bounds_point_by_point() -> None:
     wide = [[[50.0, -3.0], [-1e300, math.nan], [math.inf, 1.0]]]
     square = Points(2, [-10.0, -5.0], [10.0, 15.0])
     assert str(square.rows(wide).value_td.tolist()) == "[[1.0, -0.8], [-1.0, nan], [nan, -0.4]]"
-    ball = Points(2, row_norm=5.0)
+    ball = Points(2, max_row_norm=5.0)
     found = ball.rows([[[6.0, 8.0], [3.0, 4.0], [math.nan, 10.0], [1e200, -1e200], [0.0, 0.0]]]).value_td
     np.testing.assert_allclose(
         found, [[0.6, 0.8], [0.6, 0.8], [math.nan, 1], [0.5**0.5, -(0.5**0.5)], [0, 0]], rtol=1e-12
@@ -202,8 +204,8 @@ def test_numbers_stay_within_their_public_bounds_point_by_point() -> None:
         (lambda: Points(2, 0, [1, 2, 3]), ParameterError, "high must be a number or 2 of them"),
         (lambda: Points(2, 0), ParameterError, "high must be a number or 2 of them"),
         (lambda: Points(2, 1, 1), ParameterError, "low must be below high"),
-        (lambda: Points(2, row_norm=-1.0), ParameterError, "row_norm"),
-        (lambda: Points(2, 0, 1, row_norm=1.0), ParameterError, "row_norm must be None"),
+        (lambda: Points(2, max_row_norm=-1.0), ParameterError, "max_row_norm"),
+        (lambda: Points(2, 0, 1, max_row_norm=1.0), ParameterError, "max_row_norm must be None"),
         (lambda: Events(table(), values="x,z"), DataFormatError, "z"),
         (lambda: Events(table(), values="x,person"), ParameterError, "different columns"),
         (

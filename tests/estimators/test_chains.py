@@ -154,6 +154,7 @@ def test_forms_orders_and_processes_change_no_bit(stream: bool) -> None:
         assert found.privacy_.unit == own.privacy_.unit == "person"
 
 
+@pytest.mark.guarantees("sequence counts")
 def test_a_person_of_two_sequences_is_one_unit() -> None:
     """Whoever has all sequences adds no more than the bound, and other persons' sums stay as they are."""
     everybody, nobody = (
@@ -185,9 +186,9 @@ def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> N
         assert len([one for one in found.entries() if one.kind == "charge"]) == 1
 
 
-def test_a_rehearsal_reads_nothing_and_select_finds_the_better_order() -> None:
-    copy = dpvb.MarkovChain("a,b,c", order=2, **BUDGET).rehearse(num_rows=300)
-    assert copy.privacy_.rehearsal
+def test_a_dry_run_reads_nothing_and_select_finds_the_better_order() -> None:
+    copy = dpvb.MarkovChain("a,b,c", order=2, **BUDGET).dry_run(n_units=300)
+    assert copy.privacy_.dry_run
     alternating = np.tile(np.array(["a", "a", "b", "b"], dtype=object), (3000, 3))
     data = {"X": alternating, "y": None, "group": None}
     # With other noise one selection in eleven tries order 1 alone.

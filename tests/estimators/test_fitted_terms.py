@@ -216,13 +216,13 @@ def test_a_curve_is_the_difference_of_rows_and_of_draws(covariance: str) -> None
     ],
 )
 def test_a_curve_of_nothing_is_refused_with_a_way_out(ask: Any, match: str) -> None:
-    model = dpvb.LogisticRegression(**EXACT).rehearse(schema=curved())
+    model = dpvb.LogisticRegression(**EXACT).dry_run(schema=curved())
     with pytest.raises(ParameterError, match=match):
         ask(model)
 
 
 def test_a_model_without_named_columns_has_no_curve() -> None:
-    model = dpvb.LogisticRegression(**EXACT, row_norm=2.0).fit(np.eye(3), [0, 1, 0])
+    model = dpvb.LogisticRegression(**EXACT, max_row_norm=2.0).fit(np.eye(3), [0, 1, 0])
     with pytest.raises(ParameterError, match=r"fit a dpvb\.Table, or with low= and high="):
         model.curve("x0", [1])
 
@@ -288,8 +288,8 @@ def test_hard_data_give_finite_honest_tables_of_terms(name: str, epsilon: float,
         assert all(math.isfinite(row.mean) and 0 < row.std < math.inf for row in rows)
 
 
-def test_a_rehearsal_and_predictions_know_every_kind_of_column() -> None:
-    model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5).rehearse(schema=curved())
+def test_a_dry_run_and_predictions_know_every_kind_of_column() -> None:
+    model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5).dry_run(schema=curved())
     assert [row.name for row in model.coefficients()][1:5] == ["age[25]", "age[60]", "age[75]", "day"]
     cells = {"age": [30, 50], "day": ["2020-01-01", np.datetime64("2019-01-01")], "smokes": ["no", "yes"]}
     assert np.isfinite(model.predict_proba(cells)).all()

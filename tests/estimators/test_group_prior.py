@@ -102,7 +102,7 @@ def test_priors_that_do_not_fit_are_refused_by_name(first: dpvb.Mixture) -> None
                 people(10, 0) if table is None else table
             )
 
-    refused("prior must be a fitted dpvb.Mixture", prior=dpvb.PCA(1, row_norm=1.0, epsilon=1.0, delta=1e-6))
+    refused("prior must be a fitted dpvb.Mixture", prior=dpvb.PCA(1, max_row_norm=1.0, epsilon=1.0, delta=1e-6))
     refused("prior must be a fitted dpvb.Mixture", prior=dpvb.Mixture(2, **GIVEN, epsilon=1.0))
     refused("n_components must be 2 at least", n_components=1)
     refused("counts must be visits, as in the prior", counts="")
@@ -127,9 +127,9 @@ def test_a_release_of_the_same_people_is_no_prior(tmp_path: Path) -> None:
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=4.0, delta=1e-5)
     kept: dict[str, Any] = {**GIVEN, "epsilon": 1.0}
     run = dpvb.Run(ledger=tmp_path / "budget.db", dataset="people")
-    earlier = dpvb.Mixture(2, **kept, num_steps=2).fit(people(300, 0), run=run)
+    earlier = dpvb.Mixture(2, **kept, n_steps=2).fit(people(300, 0), run=run)
     with pytest.raises(ParameterError, match="other people"):
-        dpvb.Mixture(2, **kept, num_steps=2, prior=earlier).fit(people(300, 0), run=run)
+        dpvb.Mixture(2, **kept, n_steps=2, prior=earlier).fit(people(300, 0), run=run)
 
 
 def test_the_command_line_takes_a_prior(first: dpvb.Mixture, tmp_path: Path) -> None:

@@ -63,14 +63,14 @@ EXCLUDED_OF["LinearRegression"] = {
     "check_regressors_int": NOISE,
 }
 REGRESSIONS = [
-    dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0),
-    dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=20, low=-10.0, high=10.0),
-    dpvb.PoissonRegression(epsilon=1.0, delta=1e-5, num_steps=2, max_count=5, row_norm=1.0),
-    dpvb.NegativeBinomialRegression(epsilon=1.0, delta=1e-5, num_steps=2, max_count=5, row_norm=1.0),
-    dpvb.LinearRegression(epsilon=1.0, delta=1e-5, num_steps=2, y_range=(-300.0, 300.0), row_norm=1.0),
+    dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, n_steps=2, max_row_norm=1.0),
+    dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, n_steps=20, low=-10.0, high=10.0),
+    dpvb.PoissonRegression(epsilon=1.0, delta=1e-5, n_steps=2, max_count=5, max_row_norm=1.0),
+    dpvb.NegativeBinomialRegression(epsilon=1.0, delta=1e-5, n_steps=2, max_count=5, max_row_norm=1.0),
+    dpvb.LinearRegression(epsilon=1.0, delta=1e-5, n_steps=2, y_range=(-300.0, 300.0), max_row_norm=1.0),
 ]
 OTHERS = [
-    dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, row_norm=10.0, num_steps=50),
+    dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, max_row_norm=10.0, n_steps=50),
     dpvb.LinearRegression(epsilon=np.inf, delta=1e-5, y_range=(-300.0, 300.0), low=-10.0, high=10.0),
 ]
 
@@ -88,16 +88,16 @@ class Density:
         return self
 
 
-PLAIN = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2, "random_state": 0}
+PLAIN = {"epsilon": 1.0, "delta": 1e-5, "n_steps": 2, "random_state": 0}
 EXAMPLE = {**PLAIN, "public_vocabulary": True}
 #: Estimators of a matrix without a response; regressions are above.
 MATRICES = [
     dpvb.LDA(2, **EXAMPLE),
-    dpvb.PCA(1, epsilon=1.0, delta=1e-5, row_norm=1.0),
-    dpvb.FactorAnalysis(1, epsilon=1.0, delta=1e-5, row_norm=1.0),
-    dpvb.GaussianMixture(2, epsilon=1.0, delta=1e-5, num_steps=2, low=-10.0, high=10.0),
-    dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, num_steps=2, threshold=0.5),
-    dpvb.DPVI(Density(), parameters={"mean": np.zeros(())}, epsilon=1.0, delta=1e-5, num_steps=2, clip=1.0),
+    dpvb.PCA(1, epsilon=1.0, delta=1e-5, max_row_norm=1.0),
+    dpvb.FactorAnalysis(1, epsilon=1.0, delta=1e-5, max_row_norm=1.0),
+    dpvb.GaussianMixture(2, epsilon=1.0, delta=1e-5, n_steps=2, low=-10.0, high=10.0),
+    dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, n_steps=2, threshold=0.5),
+    dpvb.DPVI(Density(), parameters={"mean": np.zeros(())}, epsilon=1.0, delta=1e-5, n_steps=2, clip=1.0),
 ]
 #: Kinds without scikit-learn's checks, which give plain matrices of any width and y.
 WITHOUT = {
@@ -222,18 +222,19 @@ SEARCHES = {
     "cross_validate": cross_validate,
     "learning_curve": learning_curve,
     "validation_curve": lambda model, X, y: validation_curve(
-        model, X, y, param_name="num_steps", param_range=[2, 3], cv=2
+        model, X, y, param_name="n_steps", param_range=[2, 3], cv=2
     ),
-    "GridSearchCV": lambda model, X, y: GridSearchCV(model, {"num_steps": [2, 3]}, cv=2).fit(X, y),
+    "GridSearchCV": lambda model, X, y: GridSearchCV(model, {"n_steps": [2, 3]}, cv=2).fit(X, y),
 }
 
 
+@pytest.mark.guarantees("scores")
 @kills("choices", "a search that pays for a fit before its score is refused")
 @edit("estimators/base.py", 'return "privacy_" in vars(estimator)', "return True")
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("kind", [dpvb.LogisticRegression, dpvb.LDA, dpvb.SigmoidBeliefNetwork, dpvb.DPVI])
 def test_what_scores_fits_of_private_rows_is_refused_before_the_first_charge(ledger, kind, search):
-    model = kind(epsilon=0.5, delta=1e-5, num_steps=2)
+    model = kind(epsilon=0.5, delta=1e-5, n_steps=2)
     X = np.random.default_rng(1).integers(0, 2, (40, 3))
     with pytest.raises(TypeError, match="score"), dpvb.Run(ledger=str(ledger), dataset="a"):
         SEARCHES[search](model, X, X[:, 0])
@@ -241,7 +242,7 @@ def test_what_scores_fits_of_private_rows_is_refused_before_the_first_charge(led
 
 
 def test_in_a_pipeline_too_nothing_is_charged_for_a_score(ledger):
-    model = dpvb.LogisticRegression(epsilon=0.5, delta=1e-5, num_steps=2)
+    model = dpvb.LogisticRegression(epsilon=0.5, delta=1e-5, n_steps=2)
     X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
     with pytest.raises(TypeError, match="score"), dpvb.Run(ledger=str(ledger), dataset="a"):
         cross_val_score(make_pipeline(MaxAbsScaler(), model), X, X[:, 0] > 0)
@@ -252,7 +253,7 @@ def test_in_a_pipeline_too_nothing_is_charged_for_a_score(ledger):
 def test_an_unfitted_estimator_can_be_inspected_and_its_methods_raise_not_fitted_error(kind):
     """Every public method and every property that a fit sets; those that belong to a fit itself are left out."""
     model = kind(**PLAIN | NEEDED.get(kind.__name__, {}))
-    before_fit = {"fit", "fit_transform", "fit_predict", "rehearse", "expect", "doubt", "promise"}  # a fit, or its plan
+    before_fit = {"fit", "fit_transform", "fit_predict", "dry_run", "expect", "doubt", "promise"}  # a fit, or its plan
     before_fit |= (
         {"task", "take", "no_rows", "labels", "quality_range", "record"}
         | {*dir(BaseEstimator)}
@@ -284,7 +285,11 @@ def called_with_anything(method):
     list(result if inspect.isgenerator(result) else ())
 
 
-PUBLIC = dpvb.LogisticRegression(**PLAIN, row_norm=1.0), dpvb.PCA(1, **PLAIN, row_norm=1.0), dpvb.LDA(2, **EXAMPLE)
+PUBLIC = (
+    dpvb.LogisticRegression(**PLAIN, max_row_norm=1.0),
+    dpvb.PCA(1, **PLAIN, max_row_norm=1.0),
+    dpvb.LDA(2, **EXAMPLE),
+)
 
 
 @pytest.mark.parametrize("model", PUBLIC, ids=lambda model: type(model).__name__)
@@ -316,7 +321,7 @@ def test_a_scorer_of_ones_own_asks_what_a_person_asks_who_predicts_so_that_its_f
     """Two settings in two folds, and the fit of the better one: five charges, as docs/how-to/settings.md says."""
     X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
     y = (X[:, 0] > 0).astype(int)
-    model = Heard(epsilon=0.1, delta=1e-7, low=-1, high=1, num_steps=2)
+    model = Heard(epsilon=0.1, delta=1e-7, low=-1, high=1, n_steps=2)
     Heard.asked.clear()
     with dpvb.Run(ledger=str(ledger), dataset="a"):
         cross_val_score(model, X, y, cv=2, scoring="roc_auc", error_score="raise")
@@ -328,7 +333,7 @@ def test_a_scorer_of_ones_own_asks_what_a_person_asks_who_predicts_so_that_its_f
             assert copy.predict_proba(X).shape == (40, 2)
         assert searched <= {*Heard.asked}
         assert dpvb.Ledger(ledger).remaining("a").num_charges == 4
-        GridSearchCV(model, {"num_steps": [2, 3]}, cv=2, scoring="roc_auc", error_score="raise").fit(X, y)
+        GridSearchCV(model, {"n_steps": [2, 3]}, cv=2, scoring="roc_auc", error_score="raise").fit(X, y)
         assert dpvb.Ledger(ledger).remaining("a").num_charges == 9
 
 
@@ -346,7 +351,7 @@ def test_a_fitted_model_scores_rows_that_are_public(regression):
 def test_a_column_vector_of_responses_is_read_with_the_warning_of_scikit_learn():
     X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
     y = X[:, 0] > 0
-    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, low=-1, high=1)
+    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, n_steps=2, low=-1, high=1)
     expected = clone(model).fit(X, y).coef_
     for column in (y[:, None], y[:, None].astype(object), y[:, None].astype(np.int64)):
         with pytest.warns(DataConversionWarning, match="column-vector y"):
@@ -359,7 +364,7 @@ def test_a_column_vector_of_responses_is_read_with_the_warning_of_scikit_learn()
 def test_column_names_of_x_are_feature_names_in():
     X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
     frame = pandas.DataFrame(X, columns=["a", "b", "c"])
-    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, low=-1, high=1).fit(frame, X[:, 0] > 0)
+    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, n_steps=2, low=-1, high=1).fit(frame, X[:, 0] > 0)
     assert model.feature_names_in_.dtype == object
     assert [*model.feature_names_in_] == ["a", "b", "c"]
     assert not hasattr(model.fit(X, X[:, 0] > 0), "feature_names_in_")
@@ -412,6 +417,7 @@ def test_pipeline_with_a_fixed_vocabulary_fits_texts():
     assert {word for topic in direct.topics(4) for word in topic} == set(words)
 
 
+@pytest.mark.guarantees("scores")
 @kills("choices", "private rows scored because nobody said that they were")
 @edit("estimators/base.py", "if public is not True:", "if public is None:")
 def test_score_is_refused_unless_the_caller_says_public():
@@ -451,14 +457,14 @@ def test_public_faults_are_typed_and_spend_nothing():
             ({"delta": 1.0}, "delta"),
             ({"n_components": 0}, "n_components"),
             ({"n_components": 2.5}, "n_components"),
-            ({"num_steps": 0}, "num_steps"),
+            ({"n_steps": 0}, "n_steps"),
             ({"clip": 0.0}, "clip"),
             ({"clip": 1.5}, "clip"),
             ({"sampling_prob": 1.5}, "sampling_prob"),
             ({"sampling_prob": 0.0}, "sampling_prob"),
-            ({"batch_size": 5}, "num_examples"),
-            ({"batch_size": 5, "num_examples": 4}, "batch_size"),
-            ({"num_examples": 2**60}, "num_examples"),
+            ({"batch_size": 5}, "n_units"),
+            ({"batch_size": 5, "n_units": 4}, "batch_size"),
+            ({"n_units": 2**60}, "n_units"),
             ({"neighboring_relation": "swap"}, "neighboring_relation"),
             ({"accountant": "guess"}, "method|accountant"),
             ({"noise_multiplier": 1e-3}, "epsilon"),

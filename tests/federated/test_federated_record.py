@@ -131,6 +131,7 @@ def same(one: Any, other: Any) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(numbers(one), numbers(other), strict=True))
 
 
+@pytest.mark.guarantees("takeover")
 @EVERY_RUN
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 13])
@@ -147,6 +148,7 @@ def test_a_server_that_dies_at_any_call_is_taken_over(
     assert calls > 3 * ROUNDS
 
 
+@pytest.mark.guarantees("takeover")
 @kills("crashes", "a trusted server noises a sum twice", "7-trusted_server-synchronous")
 @edit("core/wall.py", "total = recorded(journal, step, release, np.float64)", "total = None")
 @edit("federated/record.py", "INSERT INTO releases", "INSERT OR REPLACE INTO releases")
@@ -177,7 +179,7 @@ def test_who_was_missed_then_is_missed_again(
     Silent.install(monkeypatch)
     found = []
     for lives in ([], [23 if step else 13], [9] * 5):
-        made = around(trust, tolerated=1)
+        made = around(trust, max_missing=1)
         made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
         kind, folder = Silent if silent else Mortal, tmp_path / f"{len(lives)}"
         q, server, deaths = taken_over(made, folder, schedule, lives, kind=kind, timeout=5.0)
@@ -188,6 +190,7 @@ def test_who_was_missed_then_is_missed_again(
         assert same(q, found[0][0])
 
 
+@pytest.mark.guarantees("takeover")
 @kills("crashes", "a trusted server that forgets for whom it waited in vain, and noises another sum", "4-after")
 @edit("federated/record.py", "if self._has_looked:", "if False:")
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -202,7 +205,7 @@ def test_a_trusted_server_noises_no_second_sum_of_a_step(
     Silent.install(monkeypatch)
     calls, deaths = 0, 1
     while deaths:
-        made = around("trusted_server", epsilon=1.0, tolerated=1)
+        made = around("trusted_server", epsilon=1.0, max_missing=1)
         made.handlers["b"] = unreachable(made.handlers["b"], [3], 1)
         transports: list[Mortal] = []
 
@@ -228,7 +231,7 @@ def test_a_run_that_fails_ends_for_everybody(ledger: Path, tmp_path: Path) -> No
         assert isinstance(decode(client.answer(encode(made.offer("next")))), Accepted)
 
 
-@pytest.mark.parametrize("changes", [{"shards": dealt(*rows(), 10, 25), "tolerated": 1}, {"epsilon": 2.0}])
+@pytest.mark.parametrize("changes", [{"shards": dealt(*rows(), 10, 25), "max_missing": 1}, {"epsilon": 2.0}])
 def test_another_run_does_not_go_on_from_a_record(changes: dict[str, Any], tmp_path: Path) -> None:
     """Another agreement: refused before a client hears of it."""
     made = around("none", epsilon=1.0)

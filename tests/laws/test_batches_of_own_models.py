@@ -29,11 +29,11 @@ from dpvb.core.grids import grids_of
 from dpvb.core.plan import Mechanism, Release
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.source import pieces
-from dpvb.errors import ParameterError, WallError
+from dpvb.errors import ParameterError, PrivateComputationError
 from dpvb.estimators.private import ModelRows
 from dpvb.testing import LARGEST_BATCH, Case
 
-GIVEN: dict[str, Any] = {"row_norm": 1.0, "epsilon": 1.0, "delta": 1e-6, "random_state": 0}
+GIVEN: dict[str, Any] = {"max_row_norm": 1.0, "epsilon": 1.0, "delta": 1e-6, "random_state": 0}
 
 
 class Unaware:
@@ -61,6 +61,7 @@ MANY = LARGEST_BATCH + 1_000
 BY_NINE = np.repeat(np.arange(9), MANY)
 
 
+@pytest.mark.guarantees("batch sizes")
 @kills("records", "scores of larger batches than the audit asks about")
 @edit("estimators/private.py", "if len(rows) > LARGEST_BATCH:", "if len(rows) < 0:")
 @kills("records", "larger batches than the audit asks about")
@@ -73,26 +74,30 @@ BY_NINE = np.repeat(np.arange(9), MANY)
 @pytest.mark.parametrize(
     "fit",
     [
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(rows(MANY)),
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(scipy.sparse.csr_array(rows(MANY))),
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(pd.DataFrame(rows(MANY))),
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(Own(rows(MANY))),
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(Own(rows(3 * MANY), np.arange(3 * MANY) // 3)),
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(Own(rows(MANY), np.zeros(MANY, int))),
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(rows(MANY), group=np.zeros(MANY, int)),
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(rows(3 * MANY), group=np.arange(3 * MANY) // 3),
-        lambda: dpvb.Private(Noting(), **GIVEN, batch_size=MANY - 1, num_examples=MANY).fit(Own(rows(MANY))),
-        lambda: dpvb.Private(Noting(), **GIVEN, sampling_prob=0.99).fit(Own(rows(2 * MANY))),
-        lambda: federated.simulate(dpvb.Private(Noting(), **GIVEN), [rows(MANY), rows(MANY)]),
-        lambda: dpvb.select(dpvb.Private(Noting(), **GIVEN), [{}], rows(3 * MANY), epsilon=1.0, delta=1e-6),
-        lambda: dpvb.select(dpvb.Private(Noting(), **GIVEN), [{}], Own(rows(3 * MANY)), epsilon=1.0, delta=1e-6),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(rows(MANY)),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(scipy.sparse.csr_array(rows(MANY))),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(pd.DataFrame(rows(MANY))),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(Own(rows(MANY))),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(Own(rows(3 * MANY), np.arange(3 * MANY) // 3)),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(Own(rows(MANY), np.zeros(MANY, int))),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(rows(MANY), group=np.zeros(MANY, int)),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(rows(3 * MANY), group=np.arange(3 * MANY) // 3),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN, batch_size=MANY - 1, n_units=MANY).fit(Own(rows(MANY))),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN, sampling_prob=0.99).fit(Own(rows(2 * MANY))),
+        lambda: federated.simulate(dpvb.PrivateModel(Noting(), **GIVEN), [rows(MANY), rows(MANY)]),
+        lambda: dpvb.select(dpvb.PrivateModel(Noting(), **GIVEN), [{}], rows(3 * MANY), epsilon=1.0, delta=1e-6),
+        lambda: dpvb.select(dpvb.PrivateModel(Noting(), **GIVEN), [{}], Own(rows(3 * MANY)), epsilon=1.0, delta=1e-6),
         lambda: dpvb.select(
-            dpvb.Private(Noting(), **GIVEN), [{}], Own(rows(9 * MANY), BY_NINE), epsilon=1, delta=1e-6
+            dpvb.PrivateModel(Noting(), **GIVEN), [{}], Own(rows(9 * MANY), BY_NINE), epsilon=1, delta=1e-6
         ),
         lambda: dpvb.select(
-            dpvb.Private(Noting(), **GIVEN), [{}], Own(rows(6 * MANY), np.arange(6 * MANY) // 3), epsilon=1, delta=1e-6
+            dpvb.PrivateModel(Noting(), **GIVEN),
+            [{}],
+            Own(rows(6 * MANY), np.arange(6 * MANY) // 3),
+            epsilon=1,
+            delta=1e-6,
         ),
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(rows(9)).quality(rows(MANY)),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(rows(9)).quality(rows(MANY)),
     ],
 )  # fmt: skip
 def test_no_model_of_ones_own_meets_more_rows_than_the_audit_asks_about(fit: Callable[[], Any]) -> None:
@@ -102,6 +107,7 @@ def test_no_model_of_ones_own_meets_more_rows_than_the_audit_asks_about(fit: Cal
     assert max(ASKED) <= LARGEST_BATCH
 
 
+@pytest.mark.guarantees("batch sizes")
 def test_the_audit_asks_about_no_rows_and_one_and_exactly_the_largest_batch() -> None:
     ASKED.clear()
     case = Case("noting", Noting(), Matrix, lambda rng, n: rng.uniform(-0.5, 0.5, (n, 2)), np.eye(2))
@@ -111,6 +117,7 @@ def test_the_audit_asks_about_no_rows_and_one_and_exactly_the_largest_batch() ->
     assert max(ASKED) == LARGEST_BATCH
 
 
+@pytest.mark.guarantees("batch sizes")
 @pytest.mark.parametrize("least", [500, LARGEST_BATCH])
 def test_a_model_that_centres_large_batches_is_found(least: int) -> None:
     case = Case("centred", Centred(least=least), Matrix, lambda rng, n: rng.uniform(-0.5, 0.5, (n, 2)), np.eye(2))
@@ -138,6 +145,7 @@ def added(model: Any, source: Any) -> np.ndarray:
     return work.sums(source.chunks(), lambda m: np.ones(m, dtype=np.bool_))["x"]
 
 
+@pytest.mark.guarantees("large units")
 @kills("records", "a person with more rows than the audit asks a model of one's own about")
 @edit("core/clipped_sums.py", "if length > LARGEST_BATCH and not", "if length < 0 and not")
 def test_a_unit_with_more_rows_than_the_largest_batch_reaches_nobody_else() -> None:
@@ -151,6 +159,7 @@ def test_a_unit_with_more_rows_than_the_largest_batch_reaches_nobody_else() -> N
     assert not np.array_equal(exactly, with_it)
 
 
+@pytest.mark.guarantees("large units")
 def test_of_a_person_with_more_rows_than_the_largest_batch_the_first_ones_are_included() -> None:
     """In whatever order persons come: rows of one person, in their order, are a chunk of their own."""
     number = LARGEST_BATCH + 500
@@ -158,7 +167,7 @@ def test_of_a_person_with_more_rows_than_the_largest_batch_the_first_ones_are_in
     person = np.concatenate([np.zeros(number, int), [1, 1, 2, 3]])
     shuffled = np.insert(np.arange(number), [5, 700, 8_000, 8_600], np.arange(number, number + 4))
     for order in (np.arange(len(person)), shuffled):
-        source = ModelRows(dpvb.data.Design(x_nd[order], row_norm=1.0, group=person[order]))
+        source = ModelRows(dpvb.data.Design(x_nd[order], max_row_norm=1.0, group=person[order]))
         sources = [source, *source.parts(2)]
         assert max(len(chunk.rows) for one in sources for chunk in one.chunks()) == LARGEST_BATCH
         first = next(chunk for chunk in source.chunks() if chunk.num_units == 1)
@@ -196,6 +205,7 @@ def test_a_subclass_of_a_model_of_the_package_is_a_model_of_ones_own() -> None:
         )
 
 
+@pytest.mark.guarantees("batch sizes")
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "form"), [(name, form) for name in NAMES for form in forms(name)])
 def test_models_of_the_package_add_the_same_bits_in_the_largest_batch(name: str, form: str) -> None:
@@ -207,6 +217,7 @@ def test_models_of_the_package_add_the_same_bits_in_the_largest_batch(name: str,
         assert check.passed, check.measured
 
 
+@pytest.mark.guarantees("batch sizes")
 def test_a_density_of_ones_own_meets_as_many_rows_in_a_fit_as_when_it_is_tried() -> None:
     """A compiled program has one number of rows, and the density is handed one of them."""
     pytest.importorskip("jax")
@@ -245,19 +256,20 @@ def outcome(fit: Callable[[], Any]) -> str:
 
 
 WAYS: dict[str, Callable[[Any, int], Any]] = {
-    "memory": lambda model, n: dpvb.Private(model, **GIVEN).fit(rows(n)),
-    "sparse": lambda model, n: dpvb.Private(model, **GIVEN).fit(scipy.sparse.csr_array(rows(n))),
-    "persons": lambda model, n: dpvb.Private(model, **GIVEN).fit(rows(n), group=np.zeros(n, int)),
-    "nobody's rows": lambda model, n: dpvb.Private(model, **GIVEN).fit(rows(n), group=[None] * n),
-    "a source of one's own": lambda model, n: dpvb.Private(model, **GIVEN).fit(Own(rows(n))),
-    "Poisson": lambda model, n: dpvb.Private(model, **GIVEN, sampling_prob=1e-5).fit(rows(n)),
-    "fixed size": lambda model, n: dpvb.Private(model, **GIVEN, batch_size=1, num_examples=10**4).fit(rows(n)),
-    "federation": lambda model, n: federated.simulate(dpvb.Private(model, **GIVEN), [rows(n), rows(n)]),
-    "one empty client": lambda model, n: federated.simulate(dpvb.Private(model, **GIVEN), [rows(n), rows(3)]),
-    "selection": lambda model, n: dpvb.select(dpvb.Private(model, **GIVEN), [{}], rows(n), epsilon=1, delta=1e-6),
+    "memory": lambda model, n: dpvb.PrivateModel(model, **GIVEN).fit(rows(n)),
+    "sparse": lambda model, n: dpvb.PrivateModel(model, **GIVEN).fit(scipy.sparse.csr_array(rows(n))),
+    "persons": lambda model, n: dpvb.PrivateModel(model, **GIVEN).fit(rows(n), group=np.zeros(n, int)),
+    "nobody's rows": lambda model, n: dpvb.PrivateModel(model, **GIVEN).fit(rows(n), group=[None] * n),
+    "a source of one's own": lambda model, n: dpvb.PrivateModel(model, **GIVEN).fit(Own(rows(n))),
+    "Poisson": lambda model, n: dpvb.PrivateModel(model, **GIVEN, sampling_prob=1e-5).fit(rows(n)),
+    "fixed size": lambda model, n: dpvb.PrivateModel(model, **GIVEN, batch_size=1, n_units=10**4).fit(rows(n)),
+    "federation": lambda model, n: federated.simulate(dpvb.PrivateModel(model, **GIVEN), [rows(n), rows(n)]),
+    "one empty client": lambda model, n: federated.simulate(dpvb.PrivateModel(model, **GIVEN), [rows(n), rows(3)]),
+    "selection": lambda model, n: dpvb.select(dpvb.PrivateModel(model, **GIVEN), [{}], rows(n), epsilon=1, delta=1e-6),
 }
 
 
+@pytest.mark.guarantees("empty batch")
 @kills("empty batch", "a source of somebody's own without a chunk of no units", "a source of one's own")
 @edit("core/source.py", 'if chunk is None and hasattr(type(source), "empty"):', "if False:")
 @kills("empty batch", "no chunk of no units where there are none", "memory")
@@ -271,11 +283,12 @@ def test_a_model_that_fails_on_no_rows_fails_whatever_the_data_are(way: str) -> 
     assert {outcome(lambda n=n: WAYS[way](Noting(), n)) for n in (0, 1, 50)} == {"fitted"}  # type: ignore[misc]
 
 
+@pytest.mark.guarantees("empty batch")
 @pytest.mark.parametrize("n", [0, 1, 50])
 def test_a_model_that_fails_on_no_rows_fails_in_a_cluster_too(n: int) -> None:
     """The workers' model is of a module that they can import."""
-    with pytest.raises(WallError):
-        dpvb.Private(EmptyFails(), **GIVEN).fit(rows(n), run=dpvb.Run(cluster="local:1"))
+    with pytest.raises(PrivateComputationError):
+        dpvb.PrivateModel(EmptyFails(), **GIVEN).fit(rows(n), run=dpvb.Run(cluster="local:1"))
 
 
 def sources() -> dict[str, Callable[[Path], Any]]:
@@ -300,8 +313,8 @@ def sources() -> dict[str, Callable[[Path], Any]]:
         "texts": lambda _: data.BagOfWords.from_texts([], vocabulary=["a", "b"]),
         "a stream of no pieces": lambda _: data.Stream(list, 3),
         "a stream of an empty piece": lambda _: data.Stream(lambda: [np.empty((0, 3))], 3),
-        "rows": lambda _: data.Design(np.empty((0, 3)), row_norm=1.0),
-        "sparse rows": lambda _: data.Design(scipy.sparse.csr_array((0, 3)), row_norm=1.0, sparse_rows=True),
+        "rows": lambda _: data.Design(np.empty((0, 3)), max_row_norm=1.0),
+        "sparse rows": lambda _: data.Design(scipy.sparse.csr_array((0, 3)), max_row_norm=1.0, sparse_rows=True),
         "bits": lambda _: data.BinaryMatrix(np.empty((0, 3))),
         "numbers": lambda _: Numbers(np.empty((0, 3)), None),
         "a table": lambda _: data.Table(frame, schema).features(),
@@ -315,6 +328,7 @@ def sources() -> dict[str, Callable[[Path], Any]]:
     }  # fmt: skip
 
 
+@pytest.mark.guarantees("empty batch")
 @kills("empty batch", "a streamed table of no rows that has no chunk", "a streamed csv")
 @edit("data/tables/table.py", "        if design is None:\n            yield self._like\n", "")
 @pytest.mark.parametrize("kind", sources())
@@ -331,6 +345,7 @@ def test_every_source_of_no_units_has_a_chunk_of_none(kind: str, tmp_path: Path)
             assert chunk.select(np.zeros(0, dtype=np.bool_)).rows is not None
 
 
+@pytest.mark.guarantees("empty batch")
 @pytest.mark.parametrize("sampler", [FullBatch(), Poisson(1e-9), FixedSize(1, 10**6)])
 @pytest.mark.parametrize("n", [0, 1, 50])
 def test_each_release_asks_about_no_rows_once(sampler: Any, n: int) -> None:
@@ -341,10 +356,11 @@ def test_each_release_asks_about_no_rows_once(sampler: Any, n: int) -> None:
     assert ASKED.count(0) == 3
 
 
+@pytest.mark.guarantees("empty batch")
 def test_a_source_of_ones_own_without_an_empty_chunk_is_refused_before_the_charge(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="person", neighboring_relation="add_or_remove_one", epsilon=1.0, delta=1e-6)
-        private = dpvb.Private(Noting(), **GIVEN)
+        private = dpvb.PrivateModel(Noting(), **GIVEN)
         for n in (0, 3):
             with pytest.raises(ParameterError, match=r"method empty\(\)"):
                 private.fit(Unaware(rows(n)), run=dpvb.Run(ledger=ledger, dataset="people"))
@@ -358,7 +374,7 @@ def test_a_source_of_ones_own_is_tried_on_no_rows() -> None:
             return {"x": dpvb.Rows(batch - batch.max(axis=0))}
 
     with pytest.raises(ParameterError, match="e_step on no rows gave ValueError"):
-        dpvb.Private(Fails(), **GIVEN).fit(Own(rows(3)))
+        dpvb.PrivateModel(Fails(), **GIVEN).fit(Own(rows(3)))
 
 
 def test_an_empty_chunk_that_holds_units_or_cannot_be_made_is_refused_before_the_charge() -> None:
@@ -372,4 +388,4 @@ def test_an_empty_chunk_that_holds_units_or_cannot_be_made_is_refused_before_the
 
     for kind in (Full, Broken):
         with pytest.raises(ParameterError, match=rf"{kind.__name__} failed or returned units. Nothing was spent"):
-            dpvb.Private(Noting(), **GIVEN).fit(kind(rows(3)))
+            dpvb.PrivateModel(Noting(), **GIVEN).fit(kind(rows(3)))

@@ -73,6 +73,7 @@ def test_no_document_makes_a_length_rule_fail(rule: str) -> None:
         assert treated.sum() == pytest.approx(expected, rel=1e-9), name
 
 
+@pytest.mark.guarantees("no failing unit")
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", [LDAModel, Float64Topics])
 @pytest.mark.parametrize("plain", [True, False])
@@ -80,7 +81,7 @@ def test_no_document_makes_a_length_rule_fail(rule: str) -> None:
 def test_no_document_makes_a_fit_of_topics_fail(rule: str, kind: Any, plain: bool, terms: int) -> None:
     options: dict[str, Any] = {"length_rule": rule, "max_iter": 3}
     if plain:
-        options |= {"background": False, "word_power": 0.0, "count_power": 1.0}
+        options |= {"background": False, "word_weight_power": 0.0, "count_power": 1.0}
     model = kind(2, terms, **options)
     q = model.init(np.random.default_rng(0))
     blocks = {name: block for name, block in model.blocks.items() if block.phase == "step" or not plain}
@@ -122,6 +123,7 @@ def extreme_rows(width: int, responses: int, pairs: Iterable[tuple[float, float]
     return made
 
 
+@pytest.mark.guarantees("no failing unit")
 @one_of_each([case for case in CASES if not case.name.startswith("lda")])
 @pytest.mark.parametrize(
     "pairs", [list(combinations(SORTS, 2)), pytest.param(EVERY_PAIR, marks=pytest.mark.slow)], ids=["sorts", "all"]

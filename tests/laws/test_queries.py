@@ -34,7 +34,7 @@ from dpvb.core.plan import Mechanism, Plan, Release, phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant, robbins_monro
 from dpvb.core.wall import Wall
-from dpvb.errors import CheckpointError, ModelFileError, PrivacyError, WallError
+from dpvb.errors import CheckpointError, ModelFileError, PrivacyError, PrivateComputationError
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.silence import silence
@@ -76,6 +76,7 @@ def with_leaf(q: Any, place: int, change: Any) -> Any:
     return queries._rebuilt(q, lambda value: change(value) if np.size(value) and next(numbers) == place else value)
 
 
+@pytest.mark.guarantees("domains")
 @kills("queries", "q with NaN in its domain", "LDAModel")
 @edit("guards/domains.py", "if not np.isfinite(array).all():", "if np.isinf(array).any():")
 @kills("queries", "q with infinity taken for finite", "LDAModel")
@@ -151,6 +152,7 @@ def test_what_is_outside_is_named(change: Mapping[str, Any], words: str) -> None
     assert domains.outside(replace(INSIDE, **change)) == words
 
 
+@pytest.mark.guarantees("domains")
 @kills("queries", "declared domains of q never looked at", "LDAModel")
 @edit("guards/domains.py", "if not declared.holds(array):", "if False:")
 @ONE_OF_EACH
@@ -217,7 +219,7 @@ def test_a_fit_whose_q_leaves_its_domain_ends_before_it_asks_again() -> None:
 def small_fits() -> dict[str, tuple[Any, str, Any]]:
     """Fitted models, with an array of their file and what it is changed to."""
     rng = np.random.default_rng(0)
-    budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-4, "num_steps": 1}
+    budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-4, "n_steps": 1}
     x, y = rng.normal(size=(30, 2)) / 4, (rng.random(30) < 0.5).astype(int)
     return {
         "LDA": (
@@ -225,12 +227,17 @@ def small_fits() -> dict[str, tuple[Any, str, Any]]:
             "lambda_vk",
             lambda a: -a,
         ),
-        "regression": (dpvb.LogisticRegression(row_norm=1.0, **budget).fit(x, y), "weights__covariance", lambda a: -a),
-        "asymmetric": (dpvb.LogisticRegression(row_norm=1.0, **budget).fit(x, y), "weights__covariance", np.tril),
+        "regression": (
+            dpvb.LogisticRegression(max_row_norm=1.0, **budget).fit(x, y),
+            "weights__covariance",
+            lambda a: -a,
+        ),
+        "asymmetric": (dpvb.LogisticRegression(max_row_norm=1.0, **budget).fit(x, y), "weights__covariance", np.tril),
         "network": (dpvb.SigmoidBeliefNetwork(2, **budget).fit(y.reshape(10, 3)), "mean_k", lambda a: a + 1),
     }
 
 
+@pytest.mark.guarantees("domains")
 @kills("queries", "a model file's network taken whatever its probabilities", "network")
 @edit("models/belief_network/sbn.py", "mean_k: Annotated[Floats, PROBABILITIES]", "mean_k: Floats")
 @kills("queries", "a model file's weights taken whatever their covariance", "asymmetric")
@@ -283,6 +290,7 @@ class Strange:
         self._rows.accumulate(weights, grid, out)
 
 
+@pytest.mark.guarantees("enforced domains")
 @kills("queries", "negative entries of persons kept")
 @edit("core/forms.py", "        return replace(self, rows=nonnegative(self.rows))\n", "        return self\n")
 @kills("queries", "negative entries of forms that nobody knows kept")
@@ -347,12 +355,13 @@ def released(model: Answers, rows: int = 2) -> np.ndarray:
     return np.asarray(wall.release(partial(model.e_step, 0.0, blocks=model.blocks), plan.releases[0]).total["m"])
 
 
+@pytest.mark.guarantees("enforced domains")
 @kills("queries", "a Gram block takes any matrices")
 @edit("core/clipped_sums.py", 'if block.domain == "gram" and not is_gram(contribution):', "if False:")
 def test_a_gram_block_takes_gram_forms_alone() -> None:
     """√2 hangs on the form, not on a model's word: matrices that merely claim to be psd are refused."""
     matrices = lambda batch: Rows(np.tile(np.eye(2), (len(batch), 1, 1)), symmetric=True)  # noqa: E731
-    with pytest.raises(WallError):
+    with pytest.raises(PrivateComputationError):
         released(Answers("gram", matrices))
     assert released(Answers("psd", matrices)).shape == (3,)
     assert Release(Answers("psd", matrices).blocks, Mechanism(FullBatch(), 1.0)).event().swap_ratio == 2.0
@@ -378,6 +387,7 @@ class Silent:
         out += np.int64(2**40) * int(np.count_nonzero(weights))
 
 
+@pytest.mark.guarantees("enforced domains")
 @kills("queries", "norm 0 given weight 1")
 @edit("core/clipped_sums.py", "np.where(usable & (norms[name] > 0),", "np.where(usable,")
 @pytest.mark.parametrize("norm", [0.0, -0.0, math.nan, math.inf, -math.inf])
@@ -393,12 +403,14 @@ def test_a_unit_of_norm_zero_or_unknown_adds_nothing(domain: str, norm: float) -
 LATER = [case for case in CASES if case.phase != "first"]
 
 
+@pytest.mark.guarantees("hostile queries")
 @pytest.mark.parametrize("case", LATER, ids=lambda case: case.name)
 def test_at_a_hostile_q_no_unit_leaves_its_bound(case: Case) -> None:
     for check in queries.check_queries(replace(case, phase=None), 60):
         assert check.passed, check
 
 
+@pytest.mark.guarantees("hostile queries")
 @pytest.mark.slow
 @pytest.mark.parametrize("case", LATER, ids=lambda case: case.name)
 def test_at_ten_thousand_hostile_q_no_unit_leaves_its_bound(case: Case) -> None:
@@ -427,7 +439,7 @@ def test_hostile_q_are_of_many_kinds_and_some_are_accepted() -> None:
 def test_topics_of_infinity_and_weights_of_nan_add_nothing() -> None:
     """A word of infinite probability and unknown weight made the kernel add the least integer."""
     for kind in (LDAModel, Float64Topics):
-        model = kind(2, 6, background=False, word_power=0.0)
+        model = kind(2, 6, background=False, word_weight_power=0.0)
         q = model.init(np.random.default_rng(0))
         beta_vk, weight_v = q.beta_vk.copy(), q.word_weight_v.copy()
         beta_vk[3], weight_v[3] = np.inf, np.nan
@@ -477,7 +489,7 @@ def test_topics_of_any_numbers_add_nothing_below_0_or_beyond_the_bound(seed: int
 def test_negative_topics_do_not_push_two_documents_apart(kind: Any) -> None:
     """The q at which two documents were 1.97 C apart, where √2 C is accounted."""
     beta_vk = np.array([[-1.522315, -2.895056], [0.166584, -0.127521], [0.0494, -0.135326], [-0.166420, 0.455413]])
-    facts: dict[str, Any] = {"count_power": 1.0, "background": False, "word_power": 0.0}
+    facts: dict[str, Any] = {"count_power": 1.0, "background": False, "word_weight_power": 0.0}
     model = kind(2, 4, clip=0.01, document_length=1000.0, doc_topic_prior=0.05, **facts)
     q = model.init(np.random.default_rng(0))
     hostile = replace(q, beta_vk=beta_vk.astype(q.beta_vk.dtype))
@@ -515,6 +527,7 @@ class Kept:
         return None
 
 
+@pytest.mark.guarantees("resumed values")
 @pytest.mark.parametrize("value", [1e308, -math.inf, 3e307, math.nan])
 def test_a_resumed_run_asks_nothing_at_a_q_of_hostile_numbers(value: float) -> None:
     """Sums that a folder brings make q; since they push it out of its domain, no document is read."""
@@ -527,6 +540,7 @@ def test_a_resumed_run_asks_nothing_at_a_q_of_hostile_numbers(value: float) -> N
     assert journal.begun == []
 
 
+@pytest.mark.guarantees("resumed values")
 @kills("queries", "a record of another form is believed")
 @edit("core/journal.py", "if noisy is not None and {", "if False and {")
 def test_a_record_of_another_form_is_refused_and_nothing_is_released() -> None:

@@ -66,6 +66,7 @@ def test_a_list_of_words_is_the_document_that_their_text_is(form: Callable[[Any]
     np.testing.assert_array_equal(counted(form(LISTS)), counted(TEXTS))
 
 
+@pytest.mark.guarantees("kinds of records")
 @kills("readers", "lists of words that are documents only if most records are")
 @edit(
     "data/documents/bag_of_words.py",
@@ -84,6 +85,7 @@ def test_each_record_by_itself_is_a_text_or_a_list_of_words(form: Callable[[Any]
     np.testing.assert_array_equal(alone[0], alone[1])
 
 
+@pytest.mark.guarantees("kinds of records")
 def test_what_a_list_of_words_brings_along_is_not_called() -> None:
     class Loud(list[Any]):
         def __iter__(self) -> Any:
@@ -99,7 +101,7 @@ def test_what_a_list_of_words_brings_along_is_not_called() -> None:
 @pytest.mark.parametrize("lists", [LISTS, pd.Series(LISTS), [["apple"], ["dog"], ["dog"]], pd.Series([["apple"]] * 9)])
 def test_lda_and_naive_bayes_read_lists_of_words(lists: Any) -> None:
     """Lists of one length too, in a column: a column of lists of numbers is a matrix of counts, as it was."""
-    model = dpvb.LDA(2, vocabulary=WORDS, num_steps=1, epsilon=math.inf, delta=1e-6).fit(lists)
+    model = dpvb.LDA(2, vocabulary=WORDS, n_steps=1, epsilon=math.inf, delta=1e-6).fit(lists)
     assert model.privacy_.counts is None or "counted" in str(model.privacy_)
     bayes = dpvb.NaiveBayes(classes=("a", "b"), vocabulary=WORDS, epsilon=math.inf, delta=1e-6)
     assert bayes.task(lists, ["a"] * len(lists)).source.count() == len(lists)
@@ -116,15 +118,15 @@ def test_a_column_of_lists_of_counts_is_a_matrix_of_counts() -> None:
 
 NUMBERS = np.random.default_rng(0).uniform(-0.5, 0.5, (60, 3))
 DATES = np.zeros((60, 3), dtype="M8[s]")
-COUNTS = {"row_norm": 1.0, "max_count": 5}
+COUNTS = {"max_row_norm": 1.0, "max_count": 5}
 
 
 def lda(X: Any, **given: Any) -> Any:
-    return dpvb.LDA(2, num_steps=1, **{"vocabulary": WORDS, **given}, **BUDGET).fit(X)
+    return dpvb.LDA(2, n_steps=1, **{"vocabulary": WORDS, **given}, **BUDGET).fit(X)
 
 
 def logistic(X: Any, y: Any) -> Any:
-    return dpvb.LogisticRegression(row_norm=1.0, **BUDGET).fit(X, y)
+    return dpvb.LogisticRegression(max_row_norm=1.0, **BUDGET).fit(X, y)
 
 
 def chain(X: Any) -> Any:
@@ -162,12 +164,14 @@ USELESS: dict[str, Callable[[], Any]] = {
     "a matrix of labels": lambda: logistic(NUMBERS, NUMBERS),
     "a frame of labels": lambda: bayes(TEXTS, pd.DataFrame({"y": ["a"] * 4})),
     "one label": lambda: bayes(TEXTS, "a"),
-    "an iterator of components": lambda: dpvb.PCA(2, row_norm=1.0, **BUDGET).fit(iter(NUMBERS)),
-    "one dimension of factors": lambda: dpvb.FactorAnalysis(2, row_norm=1.0, **BUDGET).fit(NUMBERS[:, 0]),
-    "an iterator of bits": lambda: dpvb.SigmoidBeliefNetwork(2, num_steps=1, **BUDGET).fit(iter(NUMBERS)),
+    "an iterator of components": lambda: dpvb.PCA(2, max_row_norm=1.0, **BUDGET).fit(iter(NUMBERS)),
+    "one dimension of factors": lambda: dpvb.FactorAnalysis(2, max_row_norm=1.0, **BUDGET).fit(NUMBERS[:, 0]),
+    "an iterator of bits": lambda: dpvb.SigmoidBeliefNetwork(2, n_steps=1, **BUDGET).fit(iter(NUMBERS)),
     "one dimension of groups": lambda: dpvb.GaussianMixture(2, low=0, high=1, **BUDGET).fit(NUMBERS[:, 0]),
-    "one dimension of a density": lambda: dpvb.DPVI(density, parameters=3, num_steps=1, **BUDGET).fit(NUMBERS[:, 0]),
-    "an iterator for a model of one's own": lambda: dpvb.Private(Noting(), row_norm=1.0, **BUDGET).fit(iter(NUMBERS)),
+    "one dimension of a density": lambda: dpvb.DPVI(density, parameters=3, n_steps=1, **BUDGET).fit(NUMBERS[:, 0]),
+    "an iterator for a model of one's own": lambda: dpvb.PrivateModel(Noting(), max_row_norm=1.0, **BUDGET).fit(
+        iter(NUMBERS)
+    ),
     "an iterator of sequences": lambda: chain(iter([["a", "b"]])),
     "a mapping of sequences": lambda: chain({"s": ["a", "b"]}),
     "one text for sequences": lambda: chain("abab"),
@@ -181,6 +185,7 @@ USELESS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.guarantees("public refusals")
 @pytest.mark.parametrize("call", USELESS)
 def test_what_is_useless_by_its_form_is_refused_before_the_charge(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a wall is asked: nothing that could be charged has begun."""
@@ -206,6 +211,7 @@ def test_the_refusal_of_a_table_names_the_way_to_its_column() -> None:
     assert dpvb.LDA(2, vocabulary=WORDS, **BUDGET).task(counts).source.count() == 3
 
 
+@pytest.mark.guarantees("public refusals")
 @kills("public facts", "a call that is refused by the dtype of an array, which cells decide")
 @edit(
     "data/tables/design.py",
@@ -224,7 +230,7 @@ def test_the_refusal_of_a_table_names_the_way_to_its_column() -> None:
 def test_no_value_and_no_type_of_a_cell_refuses_a_call(one: Any, other: Any) -> None:
     """A reader infers the type of a column from its cells: one label more makes objects of whole numbers."""
     for y in (one, other, [*one], [*other]):
-        task = dpvb.LogisticRegression(classes=("no", "yes"), row_norm=1.0, **BUDGET).task(NUMBERS[:2], y)
+        task = dpvb.LogisticRegression(classes=("no", "yes"), max_row_norm=1.0, **BUDGET).task(NUMBERS[:2], y)
         assert task.source.count() == 2
     for X in (one, other, [*one], [*other]):
         assert dpvb.LDA(2, vocabulary=WORDS, **BUDGET).task(X).source.count() == 2
@@ -243,7 +249,7 @@ OF_RESPONSE = dpvb.data.Schema((*COLUMNS, dpvb.data.Categorical("ill", ("no", "y
     ("model", "given", "said", "names"),
     [
         (dpvb.NaiveBayes(classes=("a", "b"), vocabulary=WORDS, **BUDGET), ([""], ["x"]), "Of y each label", "'a', 'b'"),
-        (dpvb.LogisticRegression(row_norm=1.0, **BUDGET), (NUMBERS, ["x"] * 60), "Of y each label", "0, 1"),
+        (dpvb.LogisticRegression(max_row_norm=1.0, **BUDGET), (NUMBERS, ["x"] * 60), "Of y each label", "0, 1"),
         (dpvb.LogisticRegression(**BUDGET), (dpvb.Table(ILL, OF_TARGET),), "Of column 'ill' each label", "'no', 'yes'"),
         (
             dpvb.LogisticRegression(**BUDGET), (dpvb.Table(ILL, OF_RESPONSE), ["x"] * 60), "Of y each label", "0, 1",
@@ -268,12 +274,12 @@ def test_the_warning_of_few_units_names_what_was_declared(model: Any, given: Any
 def test_the_warning_names_at_most_five_of_what_was_declared_and_nothing_of_the_data() -> None:
     """Without noise the count is what it is."""
     with pytest.warns(FewUnitsWarning) as warned:
-        dpvb.LDA(2, vocabulary=[*map(str, WORDS), "elder", "fig"], num_steps=1, epsilon=math.inf, delta=1e-6).fit(["x"])
+        dpvb.LDA(2, vocabulary=[*map(str, WORDS), "elder", "fig"], n_steps=1, epsilon=math.inf, delta=1e-6).fit(["x"])
     (said,) = [str(one.message) for one in warned if one.category is FewUnitsWarning]
     assert "one of 6 that are declared: 'apple', 'banana', 'cherry', 'dog', 'elder', .... Look at" in said
 
 
-@pytest.mark.parametrize("model", [dpvb.PCA(2, row_norm=1.0, **BUDGET), dpvb.PoissonRegression(**COUNTS, **BUDGET)])
+@pytest.mark.parametrize("model", [dpvb.PCA(2, max_row_norm=1.0, **BUDGET), dpvb.PoissonRegression(**COUNTS, **BUDGET)])
 def test_of_numbers_nothing_is_declared(model: Any) -> None:
     given = (NUMBERS,) if isinstance(model, dpvb.PCA) else (NUMBERS, np.ones(60))
     assert model._included(model.task(*given).notes) == ""

@@ -100,7 +100,7 @@ def test_without_noise_counts_have_the_estimates_of_statsmodels(r: float | None)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_the_intercept_is_that_of_the_log_mean(fit_intercept: bool) -> None:
     X, y = visits(1, 3000, 2.0)
-    given = {**EXACT, "dispersion": 2.0, "max_count": 200, "num_steps": 80, "fit_intercept": fit_intercept}
+    given = {**EXACT, "dispersion": 2.0, "max_count": 200, "n_steps": 80, "fit_intercept": fit_intercept}
     model = dpvb.NegativeBinomialRegression(**given).fit(X, y)
     by_hand = np.exp(model.intercept_ + X @ model.coef_)
     # Rows beyond the norm, of which there are few, are scaled back to it.

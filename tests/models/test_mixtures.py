@@ -97,6 +97,7 @@ def each(scores: Any, k: int) -> np.ndarray:
 # --- the bound of a row -------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("mixture rows")
 @kills("factor", "one category a row in the bound of all columns")
 @edit("models/mixtures/mixture.py", "bound, shape = math.sqrt(len(self.columns.sizes)), (", "bound, shape = 1.0, (")
 @pytest.mark.parametrize("k", [1, 2, 7])
@@ -140,6 +141,7 @@ def test_blocks_share_one_unit_of_sensitivity(columns: MixedColumns) -> None:
         assert math.fsum(weight**2 for weight in release.weights.values()) == pytest.approx(1.0, abs=1e-12)
 
 
+@pytest.mark.guarantees("mixture rows")
 @kills("norms", "scores of one group declared in the place of those of all")
 @edit("models/mixtures/mixture.py", "for norm_n in self._clipped[1]:", "for norm_n in self._clipped[1][:1]:")
 def test_scores_that_are_summed_have_the_norm_that_is_declared() -> None:
@@ -205,6 +207,7 @@ def test_a_row_has_its_own_bits_however_a_reader_lays_rows_out(layout: Any) -> N
         np.testing.assert_array_equal(together[name].of_block(block, n).norms(), np.concatenate(norms))
 
 
+@pytest.mark.guarantees("mixture rows")
 @kills("norms", "groups clipped by the sum over all of them")
 @edit(
     "models/mixtures/mixture.py",
@@ -222,6 +225,7 @@ def test_each_component_is_clipped_by_itself() -> None:
     assert (np.linalg.norm(each(scores, 2), axis=2) <= scores.r_kn.T * (1 + 1e-9) + 1e-150).all()
 
 
+@pytest.mark.guarantees("pair tables")
 @kills("factor", "one pair a row in the bound of the tables of all pairs")
 @edit("models/mixtures/pairs.py", "return math.sqrt(len(self.places))", "return 1.0")
 def test_a_row_has_one_cell_of_each_pair_of_columns_whatever_it_holds() -> None:
@@ -511,7 +515,7 @@ def test_fidelity_shows_what_was_released_beside_the_rows_and_pairs_if_they_were
     """Without noise the released values are those of the data: rows of the data themselves differ by nothing."""
     cells = {name: values for name, values in people(1000).items() if name != "visits"}
     schema = replace(SCHEMA, columns=tuple(column for column in SCHEMA.columns if column.name != "visits"))
-    given: dict[str, Any] = {"missing": "income", **EXACT, "num_steps": 2, "check_share": 0.2}
+    given: dict[str, Any] = {"missing": "income", **EXACT, "n_steps": 2, "fidelity_share": 0.2}
     found = dpvb.Mixture(2, **given).fit(Table(cells, schema)).fidelity(cells, synthetic=True)
     for line in found:
         # Means of numbers are of clipped rows.
@@ -524,7 +528,9 @@ def test_fidelity_shows_what_was_released_beside_the_rows_and_pairs_if_they_were
     assert found.to_frame("pairs").shape == (21, 2)
     assert "by chance" in str(found)
     assert "<table" in found._repr_html_()
-    plain = dpvb.Mixture(2, **{**given, "check_share": 0.0}).fit(Table(cells, schema)).fidelity(cells, synthetic=True)
+    plain = (
+        dpvb.Mixture(2, **{**given, "fidelity_share": 0.0}).fit(Table(cells, schema)).fidelity(cells, synthetic=True)
+    )
     assert plain.pairs == ()
     assert len(plain) < len(found)
 
@@ -535,7 +541,7 @@ def test_chance_in_fidelity_is_that_of_noise_and_of_drawing() -> None:
     cells = {name: rng.integers(0, 2, 400) for name in ("a", "b")}
     found = []
     for seed in range(60):
-        model = dpvb.Mixture(1, epsilon=1.0, delta=1e-6, num_steps=1, check_share=0.5, random_state=seed)
+        model = dpvb.Mixture(1, epsilon=1.0, delta=1e-6, n_steps=1, fidelity_share=0.5, random_state=seed)
         model.fit(Table(cells, schema))
         seen = model.fidelity(
             {name: values[:0].tolist() + [0, 1] * 200 for name, values in cells.items()}, synthetic=True
@@ -554,7 +560,7 @@ def test_chance_in_fidelity_is_that_of_noise_and_of_drawing() -> None:
 @edit("estimators/mixture.py", "        if synthetic is not True:", "        if False:")
 def test_private_rows_and_no_rows_have_no_fidelity() -> None:
     cells = people(50)
-    model = dpvb.Mixture(1, **KINDS, **EXACT, num_steps=1).fit(Table(cells, SCHEMA))
+    model = dpvb.Mixture(1, **KINDS, **EXACT, n_steps=1).fit(Table(cells, SCHEMA))
     with pytest.raises(ParameterError, match="private rows come in"):
         model.fidelity(Table(cells, SCHEMA))
     with pytest.raises(DataFormatError, match="at least one"):
@@ -562,8 +568,8 @@ def test_private_rows_and_no_rows_have_no_fidelity() -> None:
     for said in (False, 1, "yes"):
         with pytest.raises(PrivacyError, match="synthetic=True"):
             model.fidelity(cells, synthetic=said)  # type: ignore[arg-type]
-    with pytest.raises(ParameterError, match="check_share must be 0 for a table of one column"):
-        dpvb.GaussianMixture(1, low=-1, high=1, **EXACT, check_share=0.1).fit(np.zeros((5, 1)))
+    with pytest.raises(ParameterError, match="fidelity_share must be 0 for a table of one column"):
+        dpvb.GaussianMixture(1, low=-1, high=1, **EXACT, fidelity_share=0.1).fit(np.zeros((5, 1)))
 
 
 def test_two_groups_start_along_the_axis_on_which_rows_spread_most() -> None:
@@ -680,7 +686,7 @@ def test_a_file_with_a_covariance_that_is_none_is_refused(tmp_path: Any) -> None
 def test_a_cluster_gives_the_same_bits() -> None:
     table = Table(people(200), SCHEMA)
     one, two = (
-        dpvb.Mixture(2, **KINDS, **EXACT, num_steps=3).fit(table, run=dpvb.Run(cluster=c)) for c in (None, "local:2")
+        dpvb.Mixture(2, **KINDS, **EXACT, n_steps=3).fit(table, run=dpvb.Run(cluster=c)) for c in (None, "local:2")
     )
     np.testing.assert_array_equal(one.means_, two.means_)
     np.testing.assert_array_equal(one.probabilities_["job"], two.probabilities_["job"])
@@ -697,10 +703,10 @@ def test_files_and_memory_give_the_same_bits(tmp_path: Any) -> None:
         paths.append(tmp_path / f"{place}.csv")
         paths[-1].write_text("\n".join(lines) + "\n")
     given = [cells, paths]
-    one, two = (dpvb.Mixture(2, **EXACT, num_steps=3).fit(Table(data, schema)) for data in given)
+    one, two = (dpvb.Mixture(2, **EXACT, n_steps=3).fit(Table(data, schema)) for data in given)
     np.testing.assert_array_equal(one.means_, two.means_)
-    streamed = dpvb.Mixture(1, **EXACT, num_steps=3).fit(Table(paths[0], schema, stream=True))
-    held = dpvb.Mixture(1, **EXACT, num_steps=3).fit(Table(paths[0], schema))
+    streamed = dpvb.Mixture(1, **EXACT, n_steps=3).fit(Table(paths[0], schema, stream=True))
+    held = dpvb.Mixture(1, **EXACT, n_steps=3).fit(Table(paths[0], schema))
     np.testing.assert_array_equal(streamed.means_, held.means_)
 
 
@@ -772,7 +778,7 @@ def test_few_rows_keep_few_groups_unless_told() -> None:
 def test_a_faulty_row_adds_nothing() -> None:
     x_nd = two_groups(60)
     faulty = np.insert(x_nd, 30, [[np.nan, 0.0], [np.inf, 1.0]], axis=0)
-    one, two = (dpvb.GaussianMixture(2, **RANGES, **EXACT, num_steps=4).fit(x) for x in (x_nd, faulty))
+    one, two = (dpvb.GaussianMixture(2, **RANGES, **EXACT, n_steps=4).fit(x) for x in (x_nd, faulty))
     np.testing.assert_array_equal(one.means_, two.means_)
 
 
@@ -789,8 +795,8 @@ def test_a_faulty_row_adds_nothing() -> None:
         ({"prune": "yes"}, "prune must be True or False"),
         ({"clip": 0.0}, "clip"),
         ({"prior_weight": -1.0}, "prior_weight"),
-        ({"num_steps": 0}, "num_steps"),
-        ({"check_share": 0.6}, "check_share"),
+        ({"n_steps": 0}, "n_steps"),
+        ({"fidelity_share": 0.6}, "fidelity_share"),
     ],
 )
 def test_public_mistakes_are_refused_with_their_name(given: dict[str, Any], words: str) -> None:
@@ -810,7 +816,7 @@ def test_rows_of_another_form_are_refused_in_words() -> None:
     trials = replace(SCHEMA, target=Target("y", "binomial", max_trials=3, trials="n"))
     with pytest.raises(ParameterError, match="declare trials and successes as numeric columns"):
         Layout.of(trials)
-    fitted = dpvb.GaussianMixture(2, **RANGES, **EXACT, num_steps=2).fit(two_groups(200))
+    fitted = dpvb.GaussianMixture(2, **RANGES, **EXACT, n_steps=2).fit(two_groups(200))
     with pytest.raises(DataFormatError, match="3 features"):
         fitted.predict(np.zeros((2, 3)))
     with pytest.raises(DataFormatError, match="faulty"):
@@ -822,7 +828,7 @@ def test_rows_of_another_form_are_refused_in_words() -> None:
 
 def test_settings_can_be_chosen() -> None:
     best = dpvb.select(
-        dpvb.GaussianMixture(1, **RANGES, epsilon=1.0, delta=1e-6, num_steps=4),
+        dpvb.GaussianMixture(1, **RANGES, epsilon=1.0, delta=1e-6, n_steps=4),
         [{"n_components": 1}, {"n_components": 2}],
         two_groups(600),
         epsilon=8.0,

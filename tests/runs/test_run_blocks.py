@@ -53,9 +53,10 @@ def charges(path: Path, name: str = "people") -> int:
 
 
 def small() -> Any:
-    return model(epsilon=0.1, num_steps=2)
+    return model(epsilon=0.1, n_steps=2)
 
 
+@pytest.mark.guarantees("run blocks")
 def test_a_block_covers_every_fit_in_it(path: Path) -> None:
     """Fits by themselves, in a Pipeline, of clones and in a search; and none outside."""
     x_nd, y_n = data()
@@ -63,7 +64,7 @@ def test_a_block_covers_every_fit_in_it(path: Path) -> None:
         fit(small())
         fit(clone(small()))
         make_pipeline(MaxAbsScaler(), small()).fit(x_nd, y_n)
-        grid = {"num_steps": [2, 3]}
+        grid = {"n_steps": [2, 3]}
         GridSearchCV(small(), grid, cv=2, scoring="roc_auc", error_score="raise").fit(x_nd, y_n)
         assert charges(path) == 8
     with pytest.raises(NotRecordedWarning):
@@ -97,6 +98,7 @@ def test_a_block_ends_with_its_error(path: Path) -> None:
     assert dpvb.Run.current() == dpvb.Run()
 
 
+@pytest.mark.guarantees("run blocks")
 @kills("releases", "a block of one thread that is in force in another one")
 @edit("runs/run.py", "if blocks := _blocks.get():", "if blocks := [*_open.values()]:")
 def test_blocks_of_threads_do_not_mix(path: Path) -> None:
@@ -116,6 +118,7 @@ def test_blocks_of_threads_do_not_mix(path: Path) -> None:
     assert (charges(path), charges(path, "others")) == (2, 2)
 
 
+@pytest.mark.guarantees("run blocks")
 @kills("releases", "a fit in a thread that slips past the block which started it")
 @edit("runs/run.py", "            around = [*_open.values()]\n", "            around: list[Run] = []\n")
 def test_a_thread_without_a_block_is_covered_or_refused(path: Path) -> None:
@@ -126,7 +129,7 @@ def test_a_thread_without_a_block_is_covered_or_refused(path: Path) -> None:
     with dpvb.Run(ledger=path, dataset="people"):
         elsewhere(fit, small())
         with joblib.parallel_backend("threading", n_jobs=2):
-            GridSearchCV(small(), {"num_steps": [2]}, cv=2, scoring="roc_auc", error_score="raise").fit(*data())
+            GridSearchCV(small(), {"n_steps": [2]}, cv=2, scoring="roc_auc", error_score="raise").fit(*data())
         assert charges(path) == 4
         with dpvb.Run(dataset="others"):
             with pytest.raises(ParameterError, match="run must be given to a fit in a thread"):
@@ -136,6 +139,7 @@ def test_a_thread_without_a_block_is_covered_or_refused(path: Path) -> None:
     assert (charges(path), charges(path, "others")) == (5, 1)
 
 
+@pytest.mark.guarantees("run blocks")
 @kills("releases", "an estimator that leaves its block when it is sent to another process")
 @edit("runs/run.py", "            if not around and sent is not None", "            if False and sent is not None")
 def test_an_estimator_that_is_sent_to_another_process_is_charged_there(path: Path) -> None:
@@ -143,7 +147,7 @@ def test_an_estimator_that_is_sent_to_another_process_is_charged_there(path: Pat
     with dpvb.Run(ledger=path, dataset="people", progress=lambda step, plan: None):
         joblib.Parallel(n_jobs=2)(joblib.delayed(fit)(one) for one in (small(), clone(small())))
         x_nd, y_n = data()
-        search = GridSearchCV(small(), {"num_steps": [2]}, cv=2, scoring="roc_auc", n_jobs=2, error_score="raise")
+        search = GridSearchCV(small(), {"n_steps": [2]}, cv=2, scoring="roc_auc", n_jobs=2, error_score="raise")
         search.fit(x_nd, y_n)
         for start in ("spawn", "forkserver", "fork"):
             with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(start)) as pool:

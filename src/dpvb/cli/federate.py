@@ -337,7 +337,7 @@ def _agreed(agreement: Agreement, data: Mapping[str, Any]) -> tuple[Task, Federa
     model = agreement.estimator()
     try:
         with Run().alone():
-            model.set_params(num_steps=steps_of(model, data, agreement.num_rounds))
+            model.set_params(n_steps=steps_of(model, data, agreement.num_rounds))
             task = check_known(model.task(**data), "in a federation")
         task = of_unit(task, "client" if agreement.unit == "client" else "example")
     except ParameterError as error:
@@ -349,7 +349,7 @@ def _agreed(agreement: Agreement, data: Mapping[str, Any]) -> tuple[Task, Federa
         epsilon=agreement.epsilon,
         delta=agreement.delta,
         participants=agreement.clients,
-        num_examples=model.num_examples,
+        n_units=model.n_units,
     )
 
 

@@ -4,7 +4,7 @@ Parameters become options: their types are the class's annotations, their help i
 files are read hangs on what the class reads. Classes are imported when one of their commands is asked for; the list of
 all commands is read from the text of the classes.
 
-`dpvb fit NAME --rehearse`: the same call on made-up rows, which reads no private row and spends nothing.
+`dpvb fit NAME --dry-run`: the same call on made-up rows, which reads no private row and spends nothing.
 
 How a fit was called is kept beside its run, and read again by `dpvb resume`. The call lies in the run's folder. Whoever
 could write it could have this user's rows fitted and files replaced, so it is believed only where nobody else could,
@@ -48,30 +48,30 @@ if TYPE_CHECKING:
     from dpvb.runs.run import Run
 
 
-_MARK = "REHEARSAL on made-up rows: what follows says nothing about anybody.\n"
+_MARK = "DRY RUN on made-up rows: what follows says nothing about anybody.\n"
 
 
-def rehearse_fit(model: PrivateEstimator, given: Mapping[str, Any], run: Run, *, quiet: bool) -> None:
+def dry_run_fit(model: PrivateEstimator, given: Mapping[str, Any], run: Run, *, quiet: bool) -> None:
     """Fit made-up rows, print what a fit would show, how long it took, and what the fit will cost."""
     from dpvb.estimators.synthetic_rows import NUM_ROWS
 
     columns = _declared(str(model.reads), given)
     plans: list[Plan] = []
     start = time.perf_counter()
-    with progress_bar(model.epsilon, model.delta, quiet=quiet, label="rehearsal") as tell:
+    with progress_bar(model.epsilon, model.delta, quiet=quiet, label="dry run") as tell:
 
         def told(step: int, plan: Plan) -> None:
             plans[:] = [plan]
             tell(step, plan)
 
-        fitted: Any = model.rehearse(**columns, run=replace(run, progress=told))
+        fitted: Any = model.dry_run(**columns, run=replace(run, progress=told))
     seconds = time.perf_counter() - start
     if getattr(fitted, "coef_std_", None) is not None:
         echo(_MARK)
         echo(fitted.summary())
-    number = model.num_examples or NUM_ROWS
+    number = model.n_units or NUM_ROWS
     remark(
-        f"rehearsal: {number:,} made-up {fitted.privacy_.unit}s took {seconds:.1f} s on this machine (--num-examples, "
+        f"dry_run: {number:,} made-up {fitted.privacy_.unit}s took {seconds:.1f} s on this machine (--n-units, "
         "a public number, makes up as many). No row was read, nothing was spent or written."
     )
     if not Path(given["data"]).exists():
@@ -94,7 +94,7 @@ def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
             return {"grouped": given["group_column"] is not None}
         if given["vocabulary"] is None and given["width"] is None:
             raise ParameterError(
-                "--rehearse opens no documents and needs the columns: --vocabulary, or --width, the number of words."
+                "--dry-run opens no documents and needs the columns: --vocabulary, or --width, the number of words."
             )
         words = None if given["vocabulary"] is None else check_vocabulary(given["vocabulary"])
         return {"vocabulary": words, "width": given["width"], "grouped": given["group_column"] is not None}
@@ -105,9 +105,9 @@ def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
     if form == "labelled" and given["vocabulary"] is not None:
         return {"vocabulary": check_vocabulary(given["vocabulary"])}
     if form in ("table", "labelled"):
-        raise ParameterError("--rehearse needs what the fit needs: --schema.")
+        raise ParameterError("--dry-run needs what the fit needs: --schema.")
     if form == "rows" and given["target"] is None:
-        raise ParameterError("--rehearse needs what the fit needs: --schema for a table, or --target for a matrix.")
+        raise ParameterError("--dry-run needs what the fit needs: --schema for a table, or --target for a matrix.")
     return {"width": files.matrix_width(Path(given["data"])), "grouped": given["group"] is not None}
 
 
@@ -305,9 +305,9 @@ def kinds() -> dict[str, type[PrivateEstimator]]:
 
 def kind_named(name: str) -> type[PrivateEstimator]:
     """The kind of a command; of MODULE:CLASS it is the estimator of any model."""
-    from dpvb.estimators import Private
+    from dpvb.estimators import PrivateModel
 
-    return Private if ":" in name else kinds()[name]
+    return PrivateModel if ":" in name else kinds()[name]
 
 
 def model_named(name: str) -> type[Model]:
@@ -385,27 +385,27 @@ def fitting(name: str) -> Callable[..., None]:
     def command(
         *,
         out: Annotated[
-            Path | None, typer.Option(help="The model file to write; needed unless --rehearse is given.")
+            Path | None, typer.Option(help="The model file to write; needed unless --dry-run is given.")
         ] = None,
         overwrite: options.Overwrite = False,
         quiet: options.Quiet = False,
-        rehearse: Annotated[
+        dry_run: Annotated[
             bool,
             options.run(
                 "Make the same call on made-up rows of the declared columns: no row is read, nothing spent or written.",
-                "--rehearse",
+                "--dry-run",
             ),
         ] = False,
         log_file: options.LogFile = None,
         **given: Any,
     ) -> None:
-        if given["checkpoint"] is not None and not rehearse:
+        if given["checkpoint"] is not None and not dry_run:
             call = {**given, "out": out, "overwrite": overwrite, "quiet": quiet}
             remember(given["checkpoint"], f"fit_{name}", call)
         if out is not None:
             files.check_target(out, overwrite)
-        elif not rehearse:
-            raise ParameterError("--out must name the model file to write: only --rehearse writes none.")
+        elif not dry_run:
+            raise ParameterError("--out must name the model file to write: only --dry-run writes none.")
         parameters = inspect.signature(kind).parameters
         values = {name: value_of(name, value, hints[name]) for name, value in given.items() if name in parameters}
         if parts:
@@ -413,8 +413,8 @@ def fitting(name: str) -> Callable[..., None]:
             values["model"] = own_model(**{field: _field(given.pop(field), of_fields[field]) for field in parts})
         model = kind(**values)
         run = Run(**{name: value for name, value in given.items() if name in of_the_run})
-        if rehearse:
-            rehearse_fit(model, given, run, quiet=quiet)
+        if dry_run:
+            dry_run_fit(model, given, run, quiet=quiet)
             return
         assert out is not None
         if kind.reads == "sequences":  # A mistake of the columns is one before a file is opened.

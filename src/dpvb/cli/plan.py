@@ -92,7 +92,7 @@ def _command(name: str) -> Any:
     about = "Everything is public: no data are read, and nothing is spent."
     program = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     text = (
-        f"Forecast a fit of: {summary(inspect.getdoc(kind))}\n\n{about}\n\n    dpvb plan {name} --units 20000 "
+        f"Forecast a fit of: {summary(inspect.getdoc(kind))}\n\n{about}\n\n    dpvb plan {name} --n-units 20000 "
         f"{needed(kind)}--epsilon 1 --delta 1e-5"
     )
     program.command(name, help=text)(planning(kind))
@@ -112,10 +112,10 @@ def of_releases(
             help="The other direction: what a given noise (std over the clip norm) costs.", show_default=False
         ),
     ] = None,
-    num_steps: Annotated[int, typer.Option(help="Number J of noisy releases.")] = 20,
+    n_steps: Annotated[int, typer.Option(help="Number J of noisy releases.")] = 20,
     sampling_prob: options.SamplingProb = None,
     batch_size: options.BatchSize = None,
-    num_examples: options.NumExamples = None,
+    n_units: options.NumExamples = None,
     neighboring_relation: options.Relation = options.ADD_OR_REMOVE,
     swap_ratio: Annotated[
         float,
@@ -138,11 +138,11 @@ def of_releases(
     Without a NAME, shows what (epsilon, delta) means for one unit, the noise that meets it, what the same
     releases guarantee at other values of delta. Reads no data and spends nothing.
 
-        dpvb plan --epsilon 1 --delta 1e-5 --num-steps 20
+        dpvb plan --epsilon 1 --delta 1e-5 --n-steps 20
 
         dpvb plan --noise-multiplier 1.24 --sampling-prob 0.05 --delta 1e-4 --json
 
-        dpvb plan lda --units 2000 --width 7702 --topics 10 --epsilon 1 --delta 1e-5
+        dpvb plan lda --n-units 2000 --width 7702 --topics 10 --epsilon 1 --delta 1e-5
     """
     if context.invoked_subcommand is not None:
         return
@@ -155,11 +155,11 @@ def of_releases(
     if (epsilon is None) == (noise_multiplier is None):
         raise ParameterError("give epsilon, to calibrate the noise, or noise_multiplier, to ask for its epsilon.")
     budget = math.inf if epsilon is None else check_number("epsilon", epsilon, low=0, high=math.inf, closed="neither")
-    sampler, rate = named_sampler(sampling_prob, batch_size, num_examples)
+    sampler, rate = named_sampler(sampling_prob, batch_size, n_units)
     shape: dict[str, Any] = {
         "sampler": sampler,
         "sampling_prob": rate,
-        "num_steps": check_integer("num_steps", num_steps, low=1, high=10**7),
+        "n_steps": check_integer("n_steps", n_steps, low=1, high=10**7),
         "swap_ratio": swap_ratio,
     }
     relation: Any = neighboring_relation
@@ -173,8 +173,8 @@ def of_releases(
         power = accounting.power(events, neighboring_relation=relation)
     spent = by_method["pld"]
     assert spent is not None  # This method applies to every plan.
-    doubts.warn(budget, delta, unit="unit", num_units=num_examples, events=events)
-    averaged = noise / (rate * math.sqrt(num_steps))
+    doubts.warn(budget, delta, unit="unit", num_units=n_units, events=events)
+    averaged = noise / (rate * math.sqrt(n_steps))
     if as_json:
         facts = {"epsilon": plain(spent), "delta": delta, "noise_multiplier": noise, **shape}
         facts["neighboring_relation"] = neighboring_relation
@@ -187,7 +187,7 @@ def of_releases(
     if math.isfinite(spent):
         echo(f"epsilon = {accounting.rounded_up(spent)}. {attack(accounting.belief(spent), power, 'unit', delta)}")
     echo(
-        f"noise multiplier {noise:.6g}: {num_steps} releases ({sampler}, sampling probability {rate:.6g}, "
+        f"noise multiplier {noise:.6g}: {n_steps} releases ({sampler}, sampling probability {rate:.6g}, "
         f"{neighboring_relation}) cost epsilon = {accounting.rounded_up(spent)} at delta = {delta:g}. The noise of the "
         f"average over all releases, over the clip norm, is {averaged:.4g}."
     )

@@ -72,7 +72,7 @@ def spent(model: Any) -> str:
     if not math.isfinite(model.epsilon):
         return "public data, no privacy claimed" if model.privacy_.published else "NO PRIVACY"
     statement = model.privacy_
-    counted = "" if statement.counts is None or statement.rehearsal else f"; {statement.counts.say(statement.unit)}"
+    counted = "" if statement.counts is None or statement.dry_run else f"; {statement.counts.say(statement.unit)}"
     return f"epsilon = {rounded_up(statement.epsilon)} at delta = {model.delta:g}{counted}"
 
 

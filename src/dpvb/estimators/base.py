@@ -87,8 +87,8 @@ else:
 
 # Parameters that are ends of ranges or bounds of rows, and those that bound what stands beside a row; names under which
 # a statement says that there are some.
-_ENDS, _MOST = ("low", "high", "y_range", "row_norm"), ("max_exposure", "max_offset", "max_weight")
-_BOUNDS = {"ranges", "columns", "schema", "y_range", "row_norm", *_MOST}
+_ENDS, _MOST = ("low", "high", "y_range", "max_row_norm"), ("max_exposure", "max_offset", "max_weight")
+_BOUNDS = {"ranges", "columns", "schema", "y_range", "max_row_norm", *_MOST}
 _MINUTE = 60e6
 # Declared values that a warning names.
 _MOST_NAMED = 5
@@ -170,11 +170,11 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     Args:
         epsilon: the privacy budget of one fit, in (0, inf]; inf: no noise and no privacy, on the same path.
         delta: the chance that the promise leaves open, in (0, 1): well below one over the number of units, as 1e-6.
-        num_steps: number J of noisy releases of the steps; planned if not given.
+        n_steps: number J of noisy releases of the steps; planned if not given.
         sampling_prob: Poisson batches: every unit is drawn with this probability, afresh at each step. Neither this nor
             batch_size: all units at each step, which gives the best model for a given epsilon.
-        batch_size: fixed-size batches of so many units, drawn afresh at each step; needs num_examples.
-        num_examples: a public number of units, where there is one.
+        batch_size: fixed-size batches of so many units, drawn afresh at each step; needs n_units.
+        n_units: a public number of units, where there is one.
         noise_multiplier: noise std over the clip norm, instead of noise calibrated to epsilon; refused if it costs
             more.
         accountant: method of the calibration, one of dpvb.accounting's.
@@ -188,10 +188,10 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
     epsilon: float
     delta: float
-    num_steps: int | None = None
+    n_steps: int | None = None
     sampling_prob: float | None = None
     batch_size: int | None = None
-    num_examples: int | None = None
+    n_units: int | None = None
     noise_multiplier: float | None = None
     accountant: Method = "pld"
     neighboring_relation: NeighboringRelation = "add_or_remove_one"
@@ -218,7 +218,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     size_parameter: ClassVar[str | None] = None
     # Forms of X by their names in scikit-learn's tags, in addition to dense arrays.
     _input_forms: ClassVar[tuple[str, ...]] = ()
-    #: Smallest num_steps, where one is given.
+    #: Smallest n_steps, where one is given.
     least_steps: ClassVar[int] = 1
     #: NAME of `dpvb fit NAME`, for the class that says it alone.
     command: ClassVar[str | None] = None
@@ -345,7 +345,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         Raises:
             ParameterError, DataFormatError: for public faults, before anything is spent.
             TypeError: for an argument of another kind of model, as `sample_weight`.
-            WallError: if the computation failed behind the wall; the charge stands.
+            PrivateComputationError: if the computation failed behind the wall; the charge stands.
             KeyboardInterrupt: by Ctrl-C; its notes say what was released and charged, and what goes on.
         """
         accepted = inspect.signature(self.task).parameters
@@ -389,7 +389,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         Examples:
             >>> import dpvb, numpy as np
             >>> counts = np.random.default_rng(0).poisson(1.0, (2000, 12))
-            >>> topics = dpvb.LDA(2, epsilon=1.0, delta=1e-6, num_steps=3, public_vocabulary=True)
+            >>> topics = dpvb.LDA(2, epsilon=1.0, delta=1e-6, n_steps=3, public_vocabulary=True)
             >>> _ = topics.fit(counts, run=dpvb.Run(keep="path"))
             >>> topics.at_step(1).components_.shape
             (2, 12)
@@ -437,7 +437,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             if ends is not None:
                 yield from ((name, float(end)) for end in np.ravel(np.asarray(ends, dtype=np.float64)).tolist())
 
-    def rehearse(
+    def dry_run(
         self,
         *,
         schema: Schema | None = None,
@@ -445,7 +445,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         width: int | None = None,
         responses: int | None = None,
         grouped: bool = False,
-        num_rows: int | None = None,
+        n_units: int | None = None,
         run: Run | None = None,
     ) -> Self:
         """A fitted copy from made-up rows: the same parameters, plan and noise; nothing is read and nothing is charged.
@@ -457,14 +457,14 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
                 number.
             responses: where y holds plain numbers (`DPVI`): 0 for one number a row, or how many.
             grouped: whether the fit is given the person of each row.
-            num_rows: how many rows are made up; None: num_examples, or 10,000.
+            n_units: how many rows are made up; None: the parameter n_units, or 10,000.
             run: as in `fit`; its ledger only says how the noise is calibrated, and its checkpoint has no effect.
 
         Raises:
             ParameterError: if nothing says which columns there are, or for what a fit would be refused.
         """
-        number = synthetic_rows.NUM_ROWS if self.num_examples is None else self.num_examples
-        number = check_integer("num_rows", number if num_rows is None else num_rows, low=1, high=10**8)
+        number = synthetic_rows.NUM_ROWS if self.n_units is None else self.n_units
+        number = check_integer("n_units", number if n_units is None else n_units, low=1, high=10**8)
         words = self._public_words(vocabulary)
         rows = synthetic_rows.arguments(
             self, number, schema=schema, vocabulary=words, width=width, responses=responses, grouped=grouped
@@ -475,7 +475,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             with run.alone():
                 task = fitted.task(**rows)
             with one_blas_thread():
-                fitted.take(*fitted._run(task, run, rehearses=True))
+                fitted.take(*fitted._run(task, run, is_dry_run=True))
         return fitted  # type: ignore[no-any-return]
 
     def _foreseen(self, **columns: Any) -> tuple[Task[M], Plan]:
@@ -511,9 +511,9 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
     def _sampler(self) -> Sampler:
         """The sampler that the public parameters name; without any, the full batch."""
-        name, rate = named_sampler(self.sampling_prob, self.batch_size, self.num_examples)
-        if self.batch_size is not None and self.num_examples is not None:
-            return FixedSize(self.batch_size, self.num_examples)
+        name, rate = named_sampler(self.sampling_prob, self.batch_size, self.n_units)
+        if self.batch_size is not None and self.n_units is not None:
+            return FixedSize(self.batch_size, self.n_units)
         return FullBatch() if name == "full_batch" else Poisson(rate)
 
     def _task(
@@ -529,9 +529,9 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         relative = self._relative_plan(model, source.unit, schedule, clip)
         stepped = any(block.phase == "step" for block in model.blocks.values())
         notes = {"steps": len(schedule.noise) if stepped else 0, **notes}
-        if self.num_examples is not None:
-            number = check_integer("num_examples", self.num_examples, low=1)
-            public = {"num_examples": f"number of {source.unit}s {number}", **public}
+        if self.n_units is not None:
+            number = check_integer("n_units", self.n_units, low=1)
+            public = {"n_units": f"number of {source.unit}s {number}", **public}
         public_facts = self._stated(public)
         calibrate = partial(self._calibrated, run=Run.current())
         return Task(model, source, relative, schedule.rho, public_facts, notes, calibrate)
@@ -591,27 +591,27 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         return check_budget(relative.scaled(multiplier), epsilon=self.epsilon, delta=self.delta)
 
     def _run(
-        self, task: Task[M], run: Run, stepped: Callable[[Q], object] | None = None, *, rehearses: bool = False
+        self, task: Task[M], run: Run, stepped: Callable[[Q], object] | None = None, *, is_dry_run: bool = False
     ) -> tuple[Task[M], Q]:
         """Run a task's plan on its data, here or on a cluster; returns the task as it ended, and q; sets `privacy_`.
 
-        `stepped` is called with q after each step. A rehearsal has made-up data: no ledger is charged, and the
+        `stepped` is called with q after each step. A dry run has made-up data: no ledger is charged, and the
         statement says so.
         """
         plan, rng = task.plan, generator("random_state", self.random_state)
-        expected = None if self.num_examples is None else self._knows(task, plan, self.num_examples)
+        expected = None if self.n_units is None else self._knows(task, plan, self.n_units)
         is_lost = expected is not None and expected.is_weak
         doubts.warn(
             self.epsilon,
             self.delta,
             unit=plan.unit,
-            num_units=self.num_examples,
+            num_units=self.n_units,
             events=() if is_lost else plan.events(),
             counting=SHARES[COUNTED],
             stacklevel=4,
         )
         if expected is not None:
-            self._warn_if_weak(expected, f"is forecast for {self.num_examples:,} {plan.unit}s", stacklevel=4)
+            self._warn_if_weak(expected, f"is forecast for {self.n_units:,} {plan.unit}s", stacklevel=4)
         progress = (lambda step, plan: None) if run.progress is None else run.progress
 
         def on_release(number: int, q: Any) -> None:
@@ -620,7 +620,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
                 stepped(q)
 
         charging: AbstractContextManager[RunJournal | None] = nullcontext()
-        if not rehearses:
+        if not is_dry_run:
             facts = self._facts(task.model)
             charging = run.journal(plan, epsilon=self.epsilon, delta=self.delta, facts=facts)
         if is_on_show(run.cluster):
@@ -641,7 +641,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             if self._opens:
                 task, plan, going_on = self._opened(task, plan, journal)
                 held = stack.enter_context(spread(task.source, task.model, run.cluster))
-            wall = Wall(held, plan, num_examples=self.num_examples, journal=going_on)
+            wall = Wall(held, plan, n_units=self.n_units, journal=going_on)
             rng = rng if journal is None or journal.seed is None else generator("random_state", journal.seed)
             q, estimate = loop.fit(
                 task.model,
@@ -658,10 +658,10 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
                 private=estimate.receipt.private,
                 run_id=estimate.receipt.run if journal is None else journal.name,
                 public=task.public,
-                num_examples=self.num_examples,
+                n_units=self.n_units,
                 charge=None if journal is None else journal.charge,
                 counts=estimate.counts,
-                rehearsal=rehearses,
+                dry_run=is_dry_run,
                 published=task.notes.get("published", False),
             )
         # The plan that was fixed, and charged: that which it came to is in the releases.
@@ -686,7 +686,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         """
         self.privacy_ = statement
         counts = statement.counts
-        warned = statement.num_examples is not None or statement.delta > doubts.MOST_DELTA  # before it was spent
+        warned = statement.n_units is not None or statement.delta > doubts.MOST_DELTA  # before it was spent
         if counts is not None and statement.epsilon < math.inf and not warned:
             doubts.warn_of_count(statement.delta, unit=statement.unit, count=counts.at_least, stacklevel=5)
         if counts is not None and counts.are_few:
@@ -739,13 +739,13 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             overwrite: whether it may take the place of a file that is there.
 
         Raises:
-            ParameterError: if a file is there that may not be replaced; for a rehearsal.
+            ParameterError: if a file is there that may not be replaced; for a dry run.
             ModelFileError: if the file cannot be written, and nothing half-written is left; or if the class of the
                 estimator could not be found again.
         """
         self._check_fitted()
-        if self.privacy_.rehearsal:
-            raise ParameterError("a rehearsal is not saved: its rows were made up. Call fit with the data, then save.")
+        if self.privacy_.dry_run:
+            raise ParameterError("a dry run is not saved: its rows were made up. Call fit with the data, then save.")
         check_target("path", path, overwrite=overwrite)
         arrays, learned = trees.written(self._record)
         steps = [trees.written(record) for record in self._path]
@@ -834,8 +834,8 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         return check_integer("n", n, low=0, high=10**9), generator("rng", rng)
 
     def _given_steps(self, low: int = 1, high: int = 10**6) -> int | None:
-        """Return num_steps within its range; None if it was not given."""
-        return None if self.num_steps is None else check_integer("num_steps", self.num_steps, low=low, high=high)
+        """Return n_steps within its range; None if it was not given."""
+        return None if self.n_steps is None else check_integer("n_steps", self.n_steps, low=low, high=high)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -886,7 +886,7 @@ def generator(name: str, seed: Any) -> np.random.Generator:
 
 
 #: Two ways to bound the rows of a plain matrix.
-ONE_UNIT = "row_norm= alone, the length that a row may have, where all columns have one unit"
+ONE_UNIT = "max_row_norm= alone, the length that a row may have, where all columns have one unit"
 BY_RELEASE = "dpvb.private_range(column, ...), which finds a range for a part of the budget"
 
 

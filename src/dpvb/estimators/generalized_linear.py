@@ -151,8 +151,8 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
     ) -> LikelihoodModel:
         width = design.width
         fields: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
-        if (num_steps := self._given_steps()) is not None:
-            fields["num_steps"] = num_steps
+        if (n_steps := self._given_steps()) is not None:
+            fields["n_steps"] = n_steps
         if self.covariance == "full":
             return FirstOrder(width, **fields, declared=self._declared(design, schema), earlier=earlier)
         if self._likelihood.learns_dispersion:
@@ -162,9 +162,9 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
             )
         if earlier:
             raise ParameterError("prior must be None, unless covariance='full'.")
-        bound = largest_values(schema) if schema is not None else self.column_bound
+        bound = largest_values(schema) if schema is not None else self.max_abs_value
         if bound is not None:
-            fields["column_bound"] = bound_of_columns(bound, design)
+            fields["max_abs_value"] = bound_of_columns(bound, design)
         return FirstOrderDiagonal(width, **fields, declared=self._declared(design, schema))
 
     @property

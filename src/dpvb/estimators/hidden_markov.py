@@ -269,8 +269,8 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
     likelihood alone counts, a `MarkovChain` of order 2 is as good. For sequences of numbers, use
     `GaussianHiddenMarkovModel`. The parameters of the budget and the ledger are those of `PrivateEstimator`.
 
-    num_steps is the number of steps over whole sequences, which follow the windows and use two fifths of the budget.
-    None (default): 4 if there are more than 40 symbols or patterns of bits, or if num_examples is at least 800,000;
+    n_steps is the number of steps over whole sequences, which follow the windows and use two fifths of the budget.
+    None (default): 4 if there are more than 40 symbols or patterns of bits, or if n_units is at least 800,000;
     otherwise none. 0: none.
 
     Args:
@@ -378,10 +378,10 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
                 "their number, symbols=21 for counts up to 20 and more."
             )
         model = hidden_markov.HiddenMarkov(n_symbols, self.n_states, self.emissions, **self._window_settings())
-        if self.num_steps is not None:
-            return replace(model, num_steps=self.num_steps)
-        pays = model.length < 3 or (self.num_examples or 0) >= _VERY_MANY
-        return replace(model, num_steps=_STEPS) if pays else model
+        if self.n_steps is not None:
+            return replace(model, n_steps=self.n_steps)
+        pays = model.length < 3 or (self.n_units or 0) >= _VERY_MANY
+        return replace(model, n_steps=_STEPS) if pays else model
 
     def _values(self, rows: SequenceRows | NumberRows) -> Values:
         return self._fitted_model.alphabet.values(rows)
@@ -432,7 +432,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         n_states: number of states K.
         columns: names of the columns of numbers, as a list or one text with commas between, or how many.
         low, high: public range of each column, numbers or (D,), in its units: values outside are brought to its ends.
-        row_norm: in their place, a public bound on the norm of a point.
+        max_row_norm: in their place, a public bound on the norm of a point.
         estimate: "posterior" (variational Bayes) or "mode" (expectation maximisation).
         n_init: how many starts are tried; the best by the released windows is kept.
         power: how much persons with many pairs of points weigh, from 0.5 (as the root of their number) to 1 (as it).
@@ -452,7 +452,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
     _: KW_ONLY
     low: float | Sequence[float] | NDArray[Any] | None = None
     high: float | Sequence[float] | NDArray[Any] | None = None
-    row_norm: float | None = None
+    max_row_norm: float | None = None
 
     record: ClassVar[type] = HiddenCellsPosterior
     command: ClassVar[str | None] = "gaussian-hidden-markov"
@@ -479,7 +479,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         return range_of_numbers(model.n_columns)
 
     def _content(self) -> Points:
-        return numbers_of(self.columns, self.low, self.high, self.row_norm)
+        return numbers_of(self.columns, self.low, self.high, self.max_row_norm)
 
     def _model(self) -> HiddenCells:
         """The model that the parameters name."""

@@ -125,8 +125,8 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
 
     def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Linear:
         fields: dict[str, Any] = {"intercept": design.intercept, "alpha": self.alpha}
-        if (num_steps := self._given_steps()) is not None:
-            fields["num_steps"] = num_steps
+        if (n_steps := self._given_steps()) is not None:
+            fields["n_steps"] = n_steps
         return Linear(design.width, **fields, declared=self._declared(design, schema), earlier=earlier)
 
     def _scores(self, model: Linear) -> tuple[ScoreFacts, str]:

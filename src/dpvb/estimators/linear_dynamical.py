@@ -63,7 +63,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         n_states: hidden numbers K.
         columns: the numbers of a point: their names, as a list or one text with commas between; or how many.
         low, high: public range of each column, numbers or (D,), in its units: values outside are brought to its ends.
-        row_norm: in their place, a public bound on the norm of a point: longer ones are shortened to it.
+        max_row_norm: in their place, a public bound on the norm of a point: longer ones are shortened to it.
         window: points of a window, from 2. Longer ones see slower motion, and hold more noise.
         max_length: the first so many points of each sequence count.
         clip: bound on what a person's windows add, in units of what average windows add.
@@ -82,7 +82,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
     columns: int | str | Sequence[str]
     low: float | Sequence[float] | NDArray[Any] | None = None
     high: float | Sequence[float] | NDArray[Any] | None = None
-    row_norm: float | None = None
+    max_row_norm: float | None = None
     window: int = 6
     max_length: int = 50
     clip: float = 0.75
@@ -266,7 +266,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         return "\n".join(line.rstrip() for line in lines)
 
     def _content(self) -> Points:
-        return numbers_of(self.columns, self.low, self.high, self.row_norm)
+        return numbers_of(self.columns, self.low, self.high, self.max_row_norm)
 
     def _model(self) -> linear_dynamical.LinearDynamical:
         """The model that the parameters name."""

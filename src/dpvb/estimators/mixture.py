@@ -91,7 +91,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
     Rows come from groups; within one, numbers are Gaussian, counts are Poisson, and every category has a probability.
     `fit` takes a private `dpvb.Table`, whose schema says what is public; its target, if it has one, is a column
     like the others. A row that its schema calls faulty counts as no row, silently. The parameters of the budget, the
-    batches and the ledger are those of `PrivateEstimator`; num_steps=None: 40 for numbers alone, else 30.
+    batches and the ledger are those of `PrivateEstimator`; n_steps=None: 40 for numbers alone, else 30.
 
     Args:
         n_components: largest number of groups.
@@ -108,7 +108,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         prior_weight: weight of the priors of groups, which draw them to the mean and the spread of all rows, or to
             `prior`, of which each row counts as so many; 0: none.
         clip: bound on a row's score, over its root mean square in its own group.
-        check_share: share of the budget, up to .5, for a release of the tables of all pairs of columns, with which
+        fidelity_share: share of the budget, up to .5, for a release of the tables of all pairs of columns, with which
             `fidelity` compares synthetic rows; 0: none, and `fidelity` has single columns alone.
 
     Attributes:
@@ -130,7 +130,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
     public_prior: bool = False
     prior_weight: float = 1.0
     clip: float = tuned.CLIP
-    check_share: float = 0.0
+    fidelity_share: float = 0.0
 
     reads: ClassVar[str | None] = "table"
     record: ClassVar[type] = FittedGroups
@@ -275,7 +275,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
     def fidelity(self, rows: Records, *, synthetic: bool = False) -> FidelityTable:
         """Synthetic rows beside what was released of the private ones: single columns, and pairs if they were paid for.
 
-        Without `check_share` means and shares are those that the first tenth of the budget released.
+        Without `fidelity_share` means and shares are those that the first tenth of the budget released.
 
         Args:
             rows: synthetic, as `sample` gives them, without the groups; never private ones: how they differ from what
@@ -334,7 +334,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
             raise ParameterError(f"prune must be True or False, got {self.prune!r}.")
         prior = check_number("prior_weight", self.prior_weight, low=0, high=1e9)
         steps = self._given_steps()
-        check = check_number("check_share", self.check_share, low=0, high=0.5)
+        check = check_number("fidelity_share", self.fidelity_share, low=0, high=0.5)
         return MixtureModel(self.n_components, columns, bool(self.prune), self.estimate, prior, steps, None, check)
 
     def _visible(self, X: Records) -> MixedRows:
@@ -354,7 +354,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
 
     def _check(self, record: FittedGroups) -> None:
         model, now = self._model(self._whole_layout(record.schema)), record.components
-        columns, cells = model.columns, model.pairs.length if self.check_share else 0
+        columns, cells = model.columns, model.pairs.length if self.fidelity_share else 0
         d, p, v = columns.numbers, len(columns.max_counts), sum(columns.sizes)
         trees.check_lengths(record, **{"k": len(now.number_k), "d": d, "p": p, "v": v, "c": cells, "1": 1})
         diagonal_kd = np.diagonal(now.root_kdd, axis1=1, axis2=2)

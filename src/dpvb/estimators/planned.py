@@ -36,7 +36,7 @@ def plan(
     Args:
         estimator: not fitted; its parameters specify the budget and the model.
         n: roughly how many units there will be, a number that does not come from the data.
-        width, schema, vocabulary, responses: what is public of the columns, as in `rehearse`.
+        width, schema, vocabulary, responses: what is public of the columns, as in `dry_run`.
         epsilons: budgets to compare with; an empty list: neither budgets nor sizes of the model are compared.
 
     Raises:

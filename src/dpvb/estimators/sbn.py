@@ -43,9 +43,9 @@ _FIRST = 0.0225
 # Epsilon below which a fit is planned for much noise.
 _NOISY = 0.7
 # Planned number of full-batch steps, τ0 and κ of the step sizes, ridge and sweeps; benchmark `mnist` chose them.
-_PLANNED: Mapping[str, Any] = {"num_steps": 14, "offset": 0.0, "decay": 0.25, "ridge": 1.0, "sweeps": 2}
+_PLANNED: Mapping[str, Any] = {"n_steps": 14, "offset": 0.0, "decay": 0.25, "ridge": 1.0, "sweeps": 2}
 # The same below _NOISY.
-_PLANNED_NOISY: Mapping[str, Any] = {"num_steps": 8, "offset": 0.0, "decay": 0.5, "ridge": 2.0, "sweeps": 3}
+_PLANNED_NOISY: Mapping[str, Any] = {"n_steps": 8, "offset": 0.0, "decay": 0.5, "ridge": 2.0, "sweeps": 3}
 # Passes over the data, with smaller batches.
 _PASSES = 5
 # Largest number of steps, with smaller batches.
@@ -59,8 +59,8 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
 
     `fit` takes private rows X of zeros and ones, (rows, J): NumPy or SciPy sparse, or a list or folder of .npz files of
     SciPy's. A row with any other entry, or with NaN, counts as no row, silently. The parameters of the budget, the
-    batches and the ledger are those of `PrivateEstimator`; num_examples=None: their number is released with a part of
-    the budget; num_steps=None: few large steps reconstruct best.
+    batches and the ledger are those of `PrivateEstimator`; n_units=None: their number is released with a part of
+    the budget; n_steps=None: few large steps reconstruct best.
 
     Args:
         n_components: number of hidden units K.
@@ -70,7 +70,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         ridge: how strongly noise shortens a step, or shrinks what is read; planned if not given.
         learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ; planned if not
             given.
-        start_std, start_mean: the start: std of the weights, probability of the hidden units.
+        init_std, init_mean: the start: std of the weights, probability of the hidden units.
         estimate: "posterior", or "mode", private expectation maximisation: weights are points of highest density.
             Weights are points in both cases; with "posterior" the prior includes their variances.
 
@@ -89,8 +89,8 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
     ridge: float | None = None
     learning_offset: float | None = None
     learning_decay: float | None = None
-    start_std: float = 0.1
-    start_mean: float = 0.5
+    init_std: float = 0.1
+    init_mean: float = 0.5
     estimate: PosteriorOrMode = "posterior"
 
     record: ClassVar[type] = NetworkWeights
@@ -249,12 +249,12 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         return SBN(
             self.n_components,
             width,
-            num_examples=self.num_examples,
+            n_units=self.n_units,
             clip=self.clip,
             sweeps=planned["sweeps"] if self.sweeps is None else self.sweeps,
             ridge=planned["ridge"] if self.ridge is None else self.ridge,
-            start_std=self.start_std,
-            start_mean=self.start_mean,
+            init_std=self.init_std,
+            init_mean=self.init_mean,
             mode=check_choice("estimate", self.estimate, ESTIMATES) == "mode",
         )
 
@@ -265,10 +265,10 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
 
     def _num_steps(self) -> int:
         """Number of steps: given, or planned from epsilon and the sampler."""
-        if (num_steps := self._given_steps()) is not None:
-            return num_steps
+        if (n_steps := self._given_steps()) is not None:
+            return n_steps
         sampling_prob = self._sampler().sampling_prob
-        few: int = self._planned()["num_steps"]
+        few: int = self._planned()["n_steps"]
         return few if sampling_prob == 1 else max(few, min(math.ceil(_PASSES / sampling_prob), _MOST_STEPS))
 
     def _learning(self) -> tuple[float, float]:

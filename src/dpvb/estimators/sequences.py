@@ -50,7 +50,7 @@ def of_a_place(score_n: Floats, rows: Any) -> Floats:
     return np.where(length_n > 0, score_n / np.maximum(length_n, 1), np.nan)
 
 
-def numbers_of(columns: int | str | Sequence[str] | None, low: Any, high: Any, row_norm: float | None) -> Points:
+def numbers_of(columns: int | str | Sequence[str] | None, low: Any, high: Any, max_row_norm: float | None) -> Points:
     """Columns of numbers with their public bounds.
 
     Raises:
@@ -58,10 +58,10 @@ def numbers_of(columns: int | str | Sequence[str] | None, low: Any, high: Any, r
     """
     if columns is None:
         raise ParameterError("columns must be given: the names of the columns of numbers, or how many there are.")
-    if low is None and high is None and row_norm is None:
+    if low is None and high is None and max_row_norm is None:
         way = "low= and high=, the range of each column that you know without looking at the data"
-        raise unbounded("low and high or row_norm", "none", way, ONE_UNIT)
-    return Points(columns, low, high, row_norm)
+        raise unbounded("low and high or max_row_norm", "none", way, ONE_UNIT)
+    return Points(columns, low, high, max_row_norm)
 
 
 def range_of_numbers(n_columns: int) -> tuple[float, float]:

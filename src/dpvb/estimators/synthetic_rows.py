@@ -1,4 +1,4 @@
-"""Synthetic rows, uniform in public declarations, for rehearsals, forecasts and audits; no private row is read."""
+"""Synthetic rows, uniform in public declarations, for dry runs, forecasts and audits; no private row is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpvb.data.tables.response import Response
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_integer
 
-#: Rows of a rehearsal if no public number of units is given.
+#: Rows of a dry run if no public number of units is given.
 NUM_ROWS = 10_000
 # Words of a document: half a page.
 _LENGTH = 200
@@ -119,14 +119,14 @@ def _texts(num_rows: int, rng: np.random.Generator) -> list[str]:
 
 
 def drawn_numbers(estimator: Any, share_nd: Floats) -> Floats:
-    """Rows of a plain matrix, uniform in the public range of each column or in a cube of rows within row_norm."""
-    low, high, row_norm = (getattr(estimator, name, None) for name in ("low", "high", "row_norm"))
+    """Rows of a plain matrix, uniform in the public range of each column or in a cube of rows within max_row_norm."""
+    low, high, max_row_norm = (getattr(estimator, name, None) for name in ("low", "high", "max_row_norm"))
     with suppress(TypeError, ValueError):  # What is no range is refused with its name where the fit begins.
         if low is not None and high is not None:
             low_d, high_d = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
             return np.asarray(low_d + share_nd * (high_d - low_d))
         return np.asarray(
-            (2 * share_nd - 1) * (1.0 if row_norm is None else float(row_norm)) / np.sqrt(share_nd.shape[1])
+            (2 * share_nd - 1) * (1.0 if max_row_norm is None else float(max_row_norm)) / np.sqrt(share_nd.shape[1])
         )
     return share_nd
 

@@ -93,7 +93,7 @@ class FidelityTable(Figure):
 
     Attributes:
         lines: of single columns.
-        pairs: of two columns; empty where `check_share` paid for none.
+        pairs: of two columns; empty where `fidelity_share` paid for none.
         head: what the table is of, in words.
     """
 

@@ -25,7 +25,7 @@ from dpvb.accounting.costs import Composition
 from dpvb.core.forks import Origin
 from dpvb.core.journal import Journal, Sums
 from dpvb.core.plan import Plan, Release
-from dpvb.guards.errors import CheckpointError, DpvbError, LedgerError, NoWordsError, check_choice
+from dpvb.guards.errors import CheckpointError, DpvbError, EmptyVocabularyError, LedgerError, check_choice
 from dpvb.guards.strangers import printable
 from dpvb.ledger import Entry, Ledger, Receipt
 from dpvb.results.facts import ChargeFacts
@@ -256,7 +256,7 @@ class RunJournal:
             return
         note = f"The data set {self._dataset!r} was charged before this happened"
         if self._checkpoint is not None:
-            ends = isinstance(error, (CheckpointError, NoWordsError))  # The same call would come to the same.
+            ends = isinstance(error, (CheckpointError, EmptyVocabularyError))  # The same call would come to the same.
             error.add_note(f"{note}." if ends else f"{note}. Continue with {self._checkpoint.call}.")
             return
         error.add_note(
