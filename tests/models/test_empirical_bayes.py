@@ -57,7 +57,7 @@ def test_em_finds_a_known_prior_again() -> None:
     np.testing.assert_allclose(weights_bg.sum(axis=1), 1.0, rtol=1e-12)
 
 
-@pytest.mark.parametrize("family", [eb._free(), eb._mean_one()], ids=["free", "mean one"])
+@pytest.mark.parametrize("family", [eb._FREE, eb._mean_one()], ids=["free", "mean one"])
 def test_each_round_of_em_raises_the_likelihood(family: eb._Family) -> None:
     _truth, x, _ = noisy_matrix(2)
     likelihood_nc = likelihood_of(x.ravel() / 5.0, 10.0, family) @ family.members_cg.T
@@ -91,7 +91,7 @@ def test_what_was_hardly_measured_is_read_as_its_prior_mean() -> None:
 def test_single_precision_reads_what_double_precision_reads(free: bool) -> None:
     _truth, x, background = noisy_matrix(10)
     mean, sd = np.outer(background, np.full(8, 2500.0)), np.full(x.shape, 5.0)
-    family = eb._free() if free else eb._mean_one()
+    family = eb._FREE if free else eb._mean_one()
     single, double = (eb._shrunk(x, mean, sd, family, precision) for precision in (np.float32, np.float64))
     np.testing.assert_allclose(single, double, rtol=3e-3, atol=3e-3)
     assert np.abs(single - double).sum() < 1e-4 * double.sum()

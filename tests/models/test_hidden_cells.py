@@ -153,7 +153,7 @@ def test_a_fit_without_noise_finds_states_of_numbers(estimate: str) -> None:
     for t in range(10):
         x_ntd[:, t] = rng.normal(mean_kd[state_n], std_kd[state_n])
         state_n = (rng.random(2000) >= step_kk[state_n, 0]).astype(np.int64)
-    own = HiddenCells(2, 2, estimate, clip=None, max_length=10)
+    own = HiddenCells(2, 2, estimate=estimate, clip=None, max_length=10)
     q = released(own, points([10] * 2000, np.clip(x_ntd, -1, 1).reshape(-1, 2)))
     shown = q.chain.emissions
     order = np.argsort(shown.mean_dk[0])

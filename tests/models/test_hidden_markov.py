@@ -504,7 +504,7 @@ def test_a_fit_without_noise_finds_the_states(emissions: str, estimate: str) -> 
         shown_kv = stats.poisson(rate_k[:, None]).pmf(np.arange(13))
         shown_kv[:, -1] += 1 - shown_kv.sum(axis=1)
     symbols = simulated(rng, 3000, 20, (np.array([0.7, 0.3]), step_kk, shown_kv))
-    q = released(HiddenMarkov(shown_kv.shape[1], 2, emissions, estimate, clip=1e4), rows(*symbols.tolist()))
+    q = released(HiddenMarkov(shown_kv.shape[1], 2, emissions, estimate=estimate, clip=1e4), rows(*symbols.tolist()))
     order = np.argsort(q.chain.laws(expected=False).start_k)[::-1]
     found = q.chain.permuted(order)
     # 54,000 windows: probabilities and a tenth of the rates are known to about .006, and .05 is eight deviations.

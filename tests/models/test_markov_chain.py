@@ -88,8 +88,8 @@ def test_constant_sequences_attain_the_bounds(power: float) -> None:
         number = sum(long - 1 for long in lengths)
         norm = person.grouped(np.zeros(len(lengths), dtype=np.int64), 1).norms()
         assert norm == pytest.approx([number**power], rel=1e-12)
-    assert MarkovChainModel(V, 1, power, None).blocks["pairs"].bound == pytest.approx(19**power)
-    assert MarkovChainModel(V, 2, power, None).blocks["windows"].bound == pytest.approx(18**power)
+    assert MarkovChainModel(V, 1, power=power, clip=None).blocks["pairs"].bound == pytest.approx(19**power)
+    assert MarkovChainModel(V, 2, power=power, clip=None).blocks["windows"].bound == pytest.approx(18**power)
 
 
 @given(CODES, SHAPES, st.randoms(use_true_random=False))

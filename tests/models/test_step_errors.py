@@ -12,7 +12,7 @@ import pytest
 import dpvb
 from dpvb.core.contributions import Grid
 from dpvb.guards.arrays import Floats
-from dpvb.models.sequences import dynamics, errors
+from dpvb.models.sequences import dynamics, errors, hidden_cells
 from dpvb.models.sequences.dynamics import WindowSizes
 from dpvb.models.sequences.errors import CellTable, ChainLaws, FreeTable, ReleasedWindows
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
@@ -159,7 +159,7 @@ def fitted(rng: np.random.Generator) -> HiddenCellsPosterior:
         released.append(total * 2.0**-20 + rng.normal(0, noise, total.shape))
     windows, value_vd = OWN.read(released, NOISE)
     states = OWN._states(np.array([[-0.3, 0.3]]))
-    chain = OWN.fitted(windows, value_vd, replace(start.chain, emissions=states)).chain
+    chain = OWN.fitted(windows, replace(start.chain, emissions=states), value_vd, hidden_cells._ROUNDS).chain
     return replace(start, chain=chain, starts_v=released[0], pairs_vv=released[1], noise_b=NOISE)
 
 

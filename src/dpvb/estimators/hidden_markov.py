@@ -221,6 +221,10 @@ class HiddenStates(ChainModel[Model, Posterior]):
         places = _largest(law_v) if isinstance(self._content(), Symbols) else range(min(3, len(law_v)))
         return ", ".join(f"{printable(str(self.symbols_[v]))} {law_v[v]:.3g}" for v in places)
 
+    def _window_settings(self) -> dict[str, Any]:
+        """Return the fields of the model that both kinds of emissions share."""
+        return {name: getattr(self, name) for name in ("estimate", "n_init", "power", "clip", "max_length")}
+
     @abstractmethod
     def _model(self) -> Model:
         """The model that the parameters name."""
@@ -373,8 +377,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
                 f"symbols must be the counts 0, 1, .. with emissions='poisson', got {[*content.values][:8]}: give "
                 "their number, symbols=21 for counts up to 20 and more."
             )
-        settings = self.estimate, self.n_init, self.power, self.clip, self.max_length
-        model = hidden_markov.HiddenMarkov(n_symbols, self.n_states, self.emissions, *settings)
+        model = hidden_markov.HiddenMarkov(n_symbols, self.n_states, self.emissions, **self._window_settings())
         if self.n_steps is not None:
             return replace(model, n_steps=self.n_steps)
         pays = model.length < 3 or (self.n_units or 0) >= _VERY_MANY
@@ -480,8 +483,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
 
     def _model(self) -> HiddenCells:
         """The model that the parameters name."""
-        settings = self.estimate, self.n_init, self.power, self.clip, self.max_length
-        return HiddenCells(len(self._content()), self.n_states, *settings)
+        return HiddenCells(len(self._content()), self.n_states, **self._window_settings())
 
     def _values(self, rows: NumberRows) -> Values:
         return rows.value_td

@@ -197,11 +197,11 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         return markov_chain.MarkovChainModel(
             len(self._content()),
             self.order,
-            self.power,
-            self.clip,
-            self.max_length,
-            self.prior_weight,
-            self.estimate,
+            power=self.power,
+            clip=self.clip,
+            max_length=self.max_length,
+            prior_weight=self.prior_weight,
+            estimate=self.estimate,
         )
 
     def _ahead(self, tail: tuple[int, ...], steps: int) -> Floats:

@@ -52,7 +52,7 @@ def background(total_v: Floats, sd: float) -> Floats:
     mean = max(float(total_v.mean()), _LEAST_MEAN * sd, 1e-300)
     smooth_v = np.maximum(total_v, 0.0)
     if sd > 0.0:
-        smooth_v = _shrunk(total_v, np.full_like(total_v, mean), np.full_like(total_v, sd), _of_totals())
+        smooth_v = _shrunk(total_v, np.full_like(total_v, mean), np.full_like(total_v, sd), _TOTALS)
     smooth_v = np.maximum(smooth_v, _LEAST_BACKGROUND * mean)
     return np.asarray(smooth_v / smooth_v.sum())
 
@@ -78,7 +78,7 @@ def around(x_vk: Floats, sd_v: Floats, mean_vk: Floats, *, free: bool = False) -
     """
     if not sd_v.any():
         return np.maximum(x_vk, 0.0)
-    return _shrunk(x_vk, mean_vk, np.broadcast_to(sd_v[:, None], x_vk.shape), _free() if free else _mean_one())
+    return _shrunk(x_vk, mean_vk, np.broadcast_to(sd_v[:, None], x_vk.shape), _FREE if free else _mean_one())
 
 
 def _prior_factors(x_vk: Floats, sd_v: Floats, background_v: Floats | None) -> tuple[Floats, Floats]:
@@ -108,12 +108,8 @@ class _Family:
     rounds: int
 
 
-def _free() -> _Family:
-    return _Family(_RATIOS, np.eye(len(_RATIOS)), _ROUNDS)
-
-
-def _of_totals() -> _Family:
-    return _Family(_TOTAL_RATIOS, np.eye(len(_TOTAL_RATIOS)), _TOTAL_ROUNDS)
+_FREE = _Family(_RATIOS, np.eye(len(_RATIOS)), _ROUNDS)
+_TOTALS = _Family(_TOTAL_RATIOS, np.eye(len(_TOTAL_RATIOS)), _TOTAL_ROUNDS)
 
 
 @cache

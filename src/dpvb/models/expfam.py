@@ -22,11 +22,6 @@ def dirichlet_logz(concentration: Floats, axis: int = -1) -> Floats:
     return np.asarray(gammaln(concentration).sum(axis=axis) - gammaln(concentration.sum(axis=axis)))
 
 
-def gamma_expectedstats(shape: Floats | float, rate: Floats | float) -> tuple[Floats, Floats]:
-    """(E[log α], E[α]) under Gam(shape, rate)."""
-    return np.asarray(digamma(shape) - np.log(rate)), np.asarray(shape / rate)
-
-
 def polya_gamma_expectedstats(shape: Floats, c: Floats) -> Floats:
     """E[ξ] under PG(shape, c): shape · tanh(c/2) / (2c), shape / 4 at c = 0 (Polson, Scott & Windle 2013)."""
     c = np.maximum(np.abs(c), 1e-6)

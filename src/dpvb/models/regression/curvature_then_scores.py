@@ -116,15 +116,25 @@ class Readings:
     offset: float | None = None
 
     def prior(self, width_d: Floats, taus: tuple[float, ...]) -> ridge.WeightPrior:
-        """The prior of m - m_0 in the eigenbasis.
+        """Return the prior of m - m_0 in the eigenbasis: columns add log odds of mean 0 over rows.
+
+        With `alpha`, it is N(m_0, I/alpha) of the weights of x instead.
 
         Args:
             width_d: standard deviation of each weight of x̂ at τ = 1, in units of `size`.
             taus: values of τ.
         """
-        intercept_std = tuned.INTERCEPT_STD * self.size
-        columns = (self.declared, self.size * width_d, taus, self.intercept, self.alpha, intercept_std)
-        return ridge.of_columns(self.q.scaling, self.q.moments, self.q.drift_e, *columns)
+        moments, drift_ee = self.q.moments, np.outer(self.q.drift_e, self.q.drift_e)
+        if self.alpha is not None:
+            back_dd = self.q.scaling.back(self.declared, self.intercept)
+            forth_dd = np.linalg.inv(back_dd).T @ moments.basis_de
+            return ridge.WeightPrior(np.zeros_like(drift_ee), forth_dd.T @ forth_dd / self.alpha + drift_ee, (1.0,))
+        constant_d, mean_d = moments.basis_de @ moments.constant_e, moments.basis_de @ moments.mean_e
+        free_d = np.where(np.arange(len(width_d)) < (self.intercept > 0), 0.0, self.size * width_d)
+        centred_dd = np.eye(len(width_d)) - np.outer(constant_d, mean_d)
+        fixed_dd = (tuned.INTERCEPT_STD * self.size) ** 2 * np.outer(constant_d, constant_d)
+        prior = ridge.WeightPrior((centred_dd * free_d**2) @ centred_dd.T, fixed_dd, taus).turned(moments.basis_de)
+        return replace(prior, fixed_ee=prior.fixed_ee + drift_ee)
 
     @cached_property
     def back_de(self) -> Floats:

@@ -21,8 +21,6 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Covariance, Nonnegatives
 from dpvb.models.regression import tuned
-from dpvb.models.regression.moments import RowMoments
-from dpvb.models.regression.scaling import Declared, Scaling
 
 
 @dataclass(frozen=True)
@@ -141,26 +139,14 @@ class WeightPrior:
     """The prior of the weights m: N(m_0, τ²·slopes + fixed), covariances (e, e); public.
 
     Attributes:
-        taus: the values that τ may have; of more than one, log τ is about normal.
+        slopes_ee: covariance of the effects of columns at τ = 1.
+        fixed_ee: covariance that does not depend on τ: that of the mean log odds.
+        taus: values that τ may have; if there are several, log τ is approximately normal.
     """
 
     slopes_ee: Floats
     fixed_ee: Floats
     taus: tuple[float, ...]
-
-    @classmethod
-    def of(cls, width_d: Floats, mean_d: Floats, constant_d: Floats, sd: float, taus: tuple[float, ...]) -> WeightPrior:
-        """Columns add log odds of mean 0 over rows; the mean log odds have a standard deviation sd of their own.
-
-        Args:
-            width_d: standard deviation of each weight over τ.
-            mean_d: mean of the rows.
-            constant_d: weights that add 1 to the log odds of every row; 0: there are none.
-            taus: as in the class.
-        """
-        centred_dd = np.eye(len(width_d)) - np.outer(constant_d, mean_d)
-        slopes_dd = (centred_dd * width_d**2) @ centred_dd.T
-        return cls(slopes_dd, sd**2 * np.outer(constant_d, constant_d), taus)
 
     def turned(self, matrix_de: Floats) -> WeightPrior:
         """The prior of the weights matrixᵀ(m - m_0)."""
@@ -172,39 +158,6 @@ class WeightPrior:
         total_ee = tau**2 * self.slopes_ee + self.fixed_ee
         total_ee.flat[:: len(total_ee) + 1] *= 1.0 + 1e-12
         return total_ee
-
-
-def of_columns(
-    scaling: Scaling,
-    moments: RowMoments,
-    drift_e: Floats,
-    declared: Declared,
-    width_d: Floats,
-    taus: tuple[float, ...],
-    intercept: float,
-    alpha: float | None,
-    intercept_std: float,
-) -> WeightPrior:
-    """The prior of m - m_0 in the eigenbasis, by the columns' own spreads.
-
-    Args:
-        scaling, moments: the map to rows x̂, and the second moments of these.
-        drift_e: direction in which m_0 is uncertain.
-        declared: what is public about the columns.
-        width_d: standard deviation of each weight of x̂ at τ = 1.
-        taus: values of τ.
-        intercept: value of column 0 in every row; 0: there is no such column.
-        alpha: precision of the prior N(m_0, I/alpha) of the weights of x instead, if it is not None.
-        intercept_std: standard deviation of the mean of ψ over rows.
-    """
-    basis_de, drift = moments.basis_de, np.outer(drift_e, drift_e)
-    if alpha is not None:
-        forth_dd = np.linalg.inv(scaling.back(declared, intercept)).T @ basis_de
-        return WeightPrior(np.zeros_like(drift), forth_dd.T @ forth_dd / alpha + drift, (1.0,))
-    constant_d, mean_d = basis_de @ moments.constant_e, basis_de @ moments.mean_e
-    free_d = np.where(np.arange(len(width_d)) < (intercept > 0), 0.0, width_d)
-    prior = WeightPrior.of(free_d, mean_d, constant_d, intercept_std, taus).turned(basis_de)
-    return replace(prior, fixed_ee=prior.fixed_ee + drift)
 
 
 def best_scale(point_e: Floats, variance_e: Floats, prior: WeightPrior) -> float:

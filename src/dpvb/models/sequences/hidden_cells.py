@@ -33,7 +33,7 @@ import numpy as np
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Model, PosteriorOrMode
+from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegatives, Positives
@@ -45,15 +45,11 @@ from dpvb.models.sequences.errors import CellTable, ChainLaws, ReleasedWindows, 
 from dpvb.models.sequences.hidden_chain import HiddenChain, Laws
 from dpvb.models.sequences.passes import StateSums, Walk
 from dpvb.models.sequences.windows import (
-    Fit,
+    HiddenWindowModel,
     WindowCounts,
     Windows,
-    check_states,
-    check_windows,
-    clip_bound,
     denoised_pairs,
     denoised_totals,
-    fit_windows,
 )
 from dpvb.rows import NumberRows, SequenceRows
 
@@ -200,16 +196,11 @@ class HiddenCellsPosterior:
 
 
 @dataclass(frozen=True)
-class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
-    """The model; every field is public.
+class HiddenCells(HiddenWindowModel, Model[HiddenCellsPosterior, NumberRows]):
+    """The model; every field is public. `HiddenWindowModel` describes the other fields.
 
     Attributes:
         n_columns, n_states: D and K.
-        estimate: "posterior" (variational Bayes) or "mode" (EM).
-        n_init: R, how many starts are tried on what was released.
-        power: p in [0.5, 1], how much persons with many points weigh: each pair of a person counts M^(p-1).
-        clip: C; None: what one sequence of max_length points can reach, so that no such person is shortened.
-        max_length: L.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -217,12 +208,6 @@ class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
 
     n_columns: int
     n_states: int
-    estimate: PosteriorOrMode = "posterior"
-    n_init: int = 5
-    power: float = 1.0
-    clip: float | None = 2.0
-    max_length: int = 20
-    length: ClassVar[int] = 2
     name: ClassVar[str] = "pairs"
 
     def __post_init__(self) -> None:
@@ -230,8 +215,8 @@ class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
             raise ParameterError(
                 f"columns must be at most {max(_NODES)}, got {self.n_columns}: cells are of all of them."
             )
-        check_states(self.n_states, self.n_init)
-        check_windows(self, 3)
+        check_integer("n_states", self.n_states, low=1, high=1000)
+        super().__post_init__()
 
     @property
     def cells(self) -> Cells:
@@ -244,9 +229,9 @@ class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
         return len(self.cells)
 
     @property
-    def bound(self) -> float:
-        """C of the pairs."""
-        return clip_bound(self, self.length)
+    def length(self) -> int:
+        """Return the number of points of a window."""
+        return 2
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -293,7 +278,7 @@ class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
         starts_v, pairs_vv, moments = (s.read(name) for name in self.blocks)
         windows, value_vd = self.read([starts_v, pairs_vv, moments], noise_b)
         starts = (start_from_cells(windows, value_vd, chance_k, self._states, _PRIOR) for chance_k in q.chance_rk)
-        fits = [self.fitted(windows, value_vd, one) for one in starts]
+        fits = [self.fitted(windows, one, value_vd, _ROUNDS) for one in starts]
         best = max(fits, key=lambda fit: fit.log).chain
         return replace(q, chain=best, starts_v=starts_v, pairs_vv=pairs_vv, noise_b=noise_b)
 
@@ -310,10 +295,6 @@ class HiddenCells(Model[HiddenCellsPosterior, NumberRows]):
         # Of a sequence's second point the pairs tell: here each ends with its first one.
         windows = Windows(np.hstack([np.zeros_like(pairs_vv), first_v[:, None]]), pairs_vv)
         return windows, self.cells.values(moments, noise_b[2])
-
-    def fitted(self, windows: Windows, value_vd: Floats, start: HiddenChain) -> Fit[HiddenChain]:
-        """The fit to windows of cells from a start."""
-        return fit_windows(windows, start, value_vd, rounds=_ROUNDS, expected=self.estimate == "posterior")
 
     def step_errors(self, q: HiddenCellsPosterior, rng: np.random.Generator, *, noise_aware: bool = True) -> StepErrors:
         """The steps without bias, and their standard errors, from cells of starts and pairs of cells.

@@ -28,7 +28,7 @@ with very many people: else their noise costs more.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Final, Literal, get_args
 
@@ -37,7 +37,7 @@ import numpy as np
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Model, PosteriorOrMode
+from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Positives
@@ -57,17 +57,13 @@ from dpvb.models.sequences.errors import ChainLaws, FreeTable, ReleasedWindows, 
 from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
 from dpvb.models.sequences.passes import StateSums, Walk
 from dpvb.models.sequences.windows import (
-    Fit,
+    HiddenWindowModel,
     WindowCounts,
     Windows,
-    check_states,
-    check_windows,
-    clip_bound,
     denoised,
     denoised_pairs,
     denoised_totals,
     denoised_triples,
-    fit_windows,
     start_from_chain,
     start_tilts,
 )
@@ -196,18 +192,13 @@ class HiddenMarkovPosterior:
 
 
 @dataclass(frozen=True)
-class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
-    """The model; every field is public.
+class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
+    """The model; every field is public. `HiddenWindowModel` describes the other fields.
 
     Attributes:
         n_symbols, n_states: V and K.
         emissions: "categorical"; "poisson" where symbols are the counts 0 to V - 1, the last one or more; "bernoulli"
             where they are the patterns of bits, V = 2^D.
-        estimate: "posterior" (variational Bayes) or "mode" (EM).
-        n_init: R, how many starts are tried on what was released.
-        power: p in [0.5, 1], how much persons with many windows weigh: each window of a person counts M^(p-1).
-        clip: C; None: what one sequence of max_length symbols can reach, so that no such person is shortened.
-        max_length: L.
         n_steps: number of steps over whole sequences that follow the windows.
 
     Raises:
@@ -217,11 +208,7 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
     n_symbols: int
     n_states: int
     emissions: Emitted = "categorical"
-    estimate: PosteriorOrMode = "posterior"
-    n_init: int = 5
-    power: float = 1.0
-    clip: float | None = 2.0
-    max_length: int = 20
+    _: KW_ONLY
     n_steps: int = 0
 
     def __post_init__(self) -> None:
@@ -232,18 +219,13 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
             )
         check_choice("emissions", self.emissions, KINDS)
         check_integer("n_steps", self.n_steps, low=0, high=10**6)
-        check_states(self.n_states, self.n_init)
-        check_windows(self, 3)
+        check_integer("n_states", self.n_states, low=1, high=1000)
+        super().__post_init__()
 
     @property
     def length(self) -> int:
         """Symbols of a window."""
         return 3 if self.n_symbols <= _MOST_OF_TRIPLES else 2
-
-    @property
-    def bound(self) -> float:
-        """C."""
-        return clip_bound(self, self.length)
 
     @property
     def name(self) -> str:
@@ -323,13 +305,14 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
         counts = denoised_triples(pooled, pooled_std)[1] if self.length == 3 else denoised_pairs(pooled, pooled_std)
         # The last row of the starts contains noise only.
         windows = Windows(denoised_pairs(start_ww, init_std)[: self.n_symbols], counts)
-        fits = []
+        fits, value_v = [], self.alphabet.value_v
         for tilt_kw in q.tilt_rkw:
             start = start_from_chain(windows, tilt_kw, _PRIOR)
-            fits.append(self.fitted(windows, replace(start, emissions=self.alphabet.started(start)), _ROUNDS))
+            start = replace(start, emissions=self.alphabet.started(start))
+            fits.append(self.fitted(windows, start, value_v, _ROUNDS))
         best = max(fits, key=lambda fit: fit.log).chain
         if self.n_states < self.n_symbols:
-            best = self.fitted(windows, best, _MOST_ROUNDS).chain
+            best = self.fitted(windows, best, value_v, _MOST_ROUNDS).chain
         return HiddenMarkovPosterior(best, q.tilt_rkw, start_ww, pooled, init_std, pooled_std)
 
     def m_step(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
@@ -356,10 +339,6 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
         likelihood_vk, _ = likelihoods(chain.emissions, value_v, expected=expected)
         show = partial(_show, rows, self.n_symbols, likelihood_vk)
         return Walk(rows.indptr, self.max_length, chain.laws(expected=expected), show)
-
-    def fitted(self, windows: Windows, chain: HiddenChain, rounds: int) -> Fit[HiddenChain]:
-        """The fit to windows after so many iterations."""
-        return fit_windows(windows, chain, self.alphabet.value_v, rounds=rounds, expected=self.estimate == "posterior")
 
     def shown_kv(self, chain: HiddenChain) -> Floats:
         """Probabilities of the symbols in every state, (K, V)."""

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +46,7 @@ import numpy as np
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Model, PosteriorOrMode
+from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
@@ -55,9 +55,8 @@ from dpvb.models.sequences import dynamics
 from dpvb.models.sequences.dynamics import DrawnPeople, WindowSizes, draw_people
 from dpvb.models.sequences.windows import (
     WindowCounts,
+    WindowModel,
     Windows,
-    check_windows,
-    clip_bound,
     denoised_pairs,
     denoised_totals,
     denoised_triples,
@@ -93,17 +92,13 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class MarkovChainModel(Model[Chain, SequenceRows]):
-    """The model; every field is public.
+class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
+    """The model; every field is public. `WindowModel` describes the other fields.
 
     Attributes:
         n_symbols: V.
-        order: symbols on which the next one depends, 1 or 2.
-        power: p in [0.5, 1], how much persons with many windows weigh: each window of a person counts M^(p-1).
-        clip: C; None: what one sequence of max_length symbols can reach, so that no such person is shortened.
-        max_length: L.
+        order: number of symbols on which the next one depends, 1 or 2.
         prior_weight: α, weight of the chain of lower order; 0: none.
-        estimate: "posterior" or "mode".
 
     Raises:
         ParameterError: for a field outside its range.
@@ -111,11 +106,10 @@ class MarkovChainModel(Model[Chain, SequenceRows]):
 
     n_symbols: int
     order: int = 1
+    _: KW_ONLY
     power: float = 0.5
     clip: float | None = 1.5
-    max_length: int = 20
     prior_weight: float = 10.0
-    estimate: PosteriorOrMode = "posterior"
 
     def __post_init__(self) -> None:
         check_integer("order", self.order, low=1, high=2)
@@ -127,12 +121,12 @@ class MarkovChainModel(Model[Chain, SequenceRows]):
                 f"has a number for each window. Join symbols that are alike{way_out}."
             )
         check_number("prior_weight", self.prior_weight, low=0, high=1e9)
-        check_windows(self, self.order + 1)
+        super().__post_init__()
 
     @property
-    def bound(self) -> float:
-        """C."""
-        return clip_bound(self, self.order + 1)
+    def length(self) -> int:
+        """Return the number of symbols of a window."""
+        return self.order + 1
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -141,7 +135,7 @@ class MarkovChainModel(Model[Chain, SequenceRows]):
         first = Block((v,), 1.0, "nonnegative", phase="first", weight=_FIRST)
         return {
             "first": first,
-            name: Block((v,) * (self.order + 1), self.bound, "nonnegative", phase="first", weight=_WINDOWS),
+            name: Block((v,) * self.length, self.bound, "nonnegative", phase="first", weight=_WINDOWS),
         }
 
     @property
@@ -152,13 +146,13 @@ class MarkovChainModel(Model[Chain, SequenceRows]):
     def init(self, rng: np.random.Generator) -> Chain:
         """All symbols alike; nothing is drawn."""
         v = self.n_symbols
-        return Chain(np.ones(v), np.zeros((v, v)), np.zeros((v,) * (self.order + 1)))
+        return Chain(np.ones(v), np.zeros((v, v)), np.zeros((v,) * self.length))
 
     def e_step(self, q: Chain, batch: SequenceRows, blocks: Mapping[str, Block]) -> Contributions:
         """Counts of windows, whatever q is."""
         counts = {
             "first": WindowCounts(batch, 1, self.n_symbols, 1, 0.0),
-            "": WindowCounts(batch, self.order + 1, self.n_symbols, self.max_length, self.power),
+            "": WindowCounts(batch, self.length, self.n_symbols, self.max_length, self.power),
         }
         return {name: counts["first" if name == "first" else ""] for name in blocks}
 
@@ -247,7 +241,7 @@ class MarkovChainModel(Model[Chain, SequenceRows]):
         def people(number: int, length: int) -> Ints:
             return dynamics.drawn(self.initial(q), laws, number, length, rng)
 
-        sizes = WindowSizes(self.n_symbols, self.order + 1, self.power, self.bound)
+        sizes = WindowSizes(self.n_symbols, self.length, self.power, self.bound)
         return draw_people(people, sizes, self.max_length, weight, rng)
 
     def _mixed(self, counts: Floats, lower: Floats) -> Floats:

@@ -22,8 +22,9 @@ that nothing was measured, and a prior mean near 0 would be believed. The consta
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -160,56 +161,72 @@ def denoised(mean: Floats, x: Floats, sd: float) -> Floats:
     return empirical_bayes.around(rows, np.full(len(rows), sd), mean_vk, free=True).reshape(x.shape)
 
 
-class Weighed(Protocol):
-    """A model of windows; every field is public."""
+@dataclass(frozen=True, kw_only=True)
+class WindowModel(ABC):
+    """Fields that all models of windows share; every field is public.
 
-    @property
-    def estimate(self) -> PosteriorOrMode:
-        """How q is found: "posterior", or "mode"."""
-
-    @property
-    def power(self) -> float:
-        """p: each of the M windows of a person counts M^(p-1)."""
-
-    @property
-    def clip(self) -> float | None:
-        """C; None: what one sequence of max_length can reach."""
-
-    @property
-    def max_length(self) -> int:
-        """L."""
-
-
-def check_windows(own: Weighed, least: int) -> None:
-    """Check what any model of windows has.
-
-    Args:
-        own: the model.
-        least: symbols that a sequence must be allowed to have.
+    Attributes:
+        estimate: "posterior" (variational Bayes) or "mode" (expectation maximisation).
+        power: p in [0.5, 1], the weight of persons with many windows: each of the M windows of a person counts M^(p-1).
+        clip: C, the bound on the norm of a person's windows; None: the largest norm that one sequence of max_length
+            points can have, so that no person with one sequence is clipped.
+        max_length: L, number of points of a sequence that are included.
 
     Raises:
         ParameterError: for a field outside its range.
     """
-    check_choice("estimate", own.estimate, ESTIMATES)
-    check_number("power", own.power, low=0.5, high=1)
-    if own.clip is not None:
-        check_number("clip", own.clip, low=1e-3, high=1e9)
-    check_integer("max_length", own.max_length, low=least, high=10**6)
+
+    estimate: PosteriorOrMode = "posterior"
+    power: float = 1.0
+    clip: float | None = 2.0
+    max_length: int = 20
+
+    def __post_init__(self) -> None:
+        check_choice("estimate", self.estimate, ESTIMATES)
+        check_number("power", self.power, low=0.5, high=1)
+        if self.clip is not None:
+            check_number("clip", self.clip, low=1e-3, high=1e9)
+        check_integer("max_length", self.max_length, low=self.length, high=10**6)
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """Number of points of a window."""
+
+    @property
+    def bound(self) -> float:
+        """C."""
+        return float((self.max_length - self.length + 1) ** self.power) if self.clip is None else self.clip
 
 
-def check_states(n_states: int, n_init: int) -> None:
-    """Check the number of hidden states, and how many starts are tried.
+@dataclass(frozen=True, kw_only=True)
+class HiddenWindowModel(WindowModel, ABC):
+    """Fields that models with hidden states have in addition; every field is public.
+
+    Attributes:
+        n_init: R, number of starts that are tried on the released windows.
 
     Raises:
-        ParameterError: for a number outside its range.
+        ParameterError: for a field outside its range.
     """
-    check_integer("n_states", n_states, low=1, high=1000)
-    check_integer("n_init", n_init, low=1, high=1000)
 
+    n_init: int = 5
 
-def clip_bound(own: Weighed, length: int) -> float:
-    """C of windows of so many symbols."""
-    return float((own.max_length - length + 1) ** own.power) if own.clip is None else own.clip
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("n_init", self.n_init, low=1, high=1000)
+        check_integer("max_length", self.max_length, low=3)
+
+    def fitted(self, windows: Windows, chain: HiddenChain, value_v: Values, rounds: int) -> Fit[HiddenChain]:
+        """Return the fit to windows after at most `rounds` iterations from a start.
+
+        Args:
+            windows: denoised counts of windows of V values.
+            chain: start.
+            value_v: what the V values stand for.
+            rounds: largest number of iterations.
+        """
+        return fit_windows(windows, chain, value_v, rounds=rounds, expected=self.estimate == "posterior")
 
 
 @dataclass(frozen=True)
