@@ -180,14 +180,14 @@ class HiddenMarkovPosterior:
         chain: the posterior.
         tilt_rkw: factors of R starts, (R, K, 1 + K).
         start_ww, pooled: noisy weights of the windows, (V + 1, V + 1), and (V, V, V) or (V, V); linear.
-        init_std, pooled_std: noise std of a number in the blocks; 0 before the release.
+        start_std, pooled_std: noise std of a number in the blocks; 0 before the release.
     """
 
     chain: HiddenChain
     tilt_rkw: Positives
     start_ww: Floats
     pooled: Floats
-    init_std: Nonnegative = 0.0
+    start_std: Nonnegative = 0.0
     pooled_std: Nonnegative = 0.0
 
 
@@ -300,11 +300,11 @@ class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows 
 
     def started(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         """The best of the fits to the released windows."""
-        init_std, pooled_std = s.noise_std("starts"), s.noise_std(self.name)
+        start_std, pooled_std = s.noise_std("starts"), s.noise_std(self.name)
         start_ww, pooled = s.read("starts"), s.read(self.name)
         counts = denoised_triples(pooled, pooled_std)[1] if self.length == 3 else denoised_pairs(pooled, pooled_std)
         # The last row of the starts contains noise only.
-        windows = Windows(denoised_pairs(start_ww, init_std)[: self.n_symbols], counts)
+        windows = Windows(denoised_pairs(start_ww, start_std)[: self.n_symbols], counts)
         fits, value_v = [], self.alphabet.value_v
         for tilt_kw in q.tilt_rkw:
             start = start_from_chain(windows, tilt_kw, _PRIOR)
@@ -313,7 +313,7 @@ class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows 
         best = max(fits, key=lambda fit: fit.log).chain
         if self.n_states < self.n_symbols:
             best = self.fitted(windows, best, value_v, _MOST_ROUNDS).chain
-        return HiddenMarkovPosterior(best, q.tilt_rkw, start_ww, pooled, init_std, pooled_std)
+        return HiddenMarkovPosterior(best, q.tilt_rkw, start_ww, pooled, start_std, pooled_std)
 
     def m_step(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         """The posterior from sums over states, each shrunk towards what the model predicts from their totals."""
@@ -356,7 +356,7 @@ class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows 
         """
         v, (start_k, first_k, step_kk) = self.n_symbols, q.chain.laws(expected=False)
         laws = ChainLaws(start_k, first_k, step_kk, FreeTable(self.shown_kv(q.chain)))
-        sizes, std_b = WindowSizes(v, self.length, self.power, self.bound), (q.init_std, q.pooled_std)
+        sizes, std_b = WindowSizes(v, self.length, self.power, self.bound), (q.start_std, q.pooled_std)
         starts_vv, units = q.start_ww[:v, :v], float(q.start_ww[:v].sum())
         released = ReleasedWindows.of(starts_vv, q.pooled, std_b, units, sizes, self.max_length)
         return step_errors(laws, released, rng, noise_aware=noise_aware)
