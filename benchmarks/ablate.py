@@ -419,7 +419,7 @@ def linear(name: str) -> Callable[[int, int], Case]:
 
         train, test = tables(name, seed % 5)
         (x, y), (test_x, test_y) = matrices(train), matrices(test)
-        model = dpvb.LinearRegression(epsilon=1.0, delta=DELTA).task(train).model
+        model = dpvb.LinearRegression(epsilon=1.0, delta=DELTA)._task(train).model
         return Case(model, dense(x[:rows], y[:rows]), test_x, test_y)
 
     return case

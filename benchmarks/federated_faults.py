@@ -76,7 +76,7 @@ def estimator() -> dpvb.LogisticRegression:
 
 
 def task_of(name: str) -> Task:
-    return estimator().task(*rows(name))
+    return estimator()._task(*rows(name))
 
 
 def federation_of(publics: dict[str, bytes], trust: str, max_missing: int) -> Federation:
@@ -327,12 +327,12 @@ def run(folder: Path, trust: str, schedule: str, fatal: int | None, rng: random.
     plans = []
 
     try:
-        task = model.task(**model.no_rows(schema=None, vocabulary=None, width=3))
+        task = model._task(**model.no_rows(schema=None, vocabulary=None, width=3))
         server = Server(task, federation, network, schedule=schedule, timeout=120.0)
         plans.append(server._plan)
         q = server.run(np.random.default_rng(0))
         model.privacy_ = server.statement(task.public)
-        model.take(task, q)
+        model._take(task, q)
         x_nd, y_n = rows("public")
         end = f"{np.mean(model.predict(x_nd) == y_n):.3f}"
     except FederationError as error:

@@ -100,7 +100,9 @@ def fits() -> Iterator[tuple[str, Callable[[], Any]]]:
 
     def selection() -> Any:
         estimator = dpvb.LogisticRegression(**BUDGET, n_steps=2, max_row_norm=1.0)
-        return dpvb.select(estimator, [{}, {"max_row_norm": 2.0}], rows, responses["LogisticRegression"], **BUDGET)
+        return dpvb.private_select(
+            estimator, [{}, {"max_row_norm": 2.0}], rows, responses["LogisticRegression"], **BUDGET
+        )
 
     yield "LDA", topics()
     yield "LDA, Poisson batches", topics(**POISSON)

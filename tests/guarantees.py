@@ -143,7 +143,7 @@ GUARANTEES = {
     },
     "Files, processes and names": {
         "own files": "Files that dpvb trusts as its user's own are regular files, not links, and not writable by other users.",
-        "resume": "`dpvb resume` runs only the call of a fit that was begun and charged, shows it, and replaces no file unless told to.",
+        "resume": "A repeated call of `dpvb fit` resumes its own run, is charged once, and replaces no file unless told to.",
         "no ledger in models": "A model file sets no ledger, data set or checkpoint of a later fit.",
         "safe models": "A model file makes no module run code, and creates nothing larger than itself.",
         "own model": "A run resumes only with its own model and parameters.",

@@ -42,7 +42,7 @@ _CALLS: dict[str, Callable[[], object]] = {
     ),
     "plan": lambda: dpvb.plan(_LOGISTIC, 100, width=2),
     "private_range": lambda: dpvb.private_range([1.0, 2.0], low=0, high=9, epsilon=1.0, delta=0),
-    "select": lambda: dpvb.select(
+    "select": lambda: dpvb.private_select(
         dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, max_row_norm=1.0), [{}, {}], _X, _Y, epsilon=1.0, delta=0
     ),
 }

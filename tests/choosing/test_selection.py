@@ -401,7 +401,7 @@ def test_each_unit_is_either_fitted_or_scored() -> None:
         before, after = runs
         fits = [choice.winner(1), choice.winner(1)]
         for fit, run in zip(fits, runs, strict=True):
-            fit.take(run.task, run.q)
+            fit._take(run.task, run.q)
         same_fit = np.array_equal(fits[0].coef_, fits[1].coef_)
         moved = abs(after.score - before.score)
         if same_fit:
@@ -464,9 +464,9 @@ def test_candidates_are_drawn_alike() -> None:
 
 
 def scored(trial: Any, chunk: Any) -> Any:
-    low, high = trial.quality_range(trial._fitted_model) if hasattr(trial, "_fitted_model") else (-3, 0)
+    low, high = trial._quality_range(trial._fitted_model) if hasattr(trial, "_fitted_model") else (-3, 0)
     with np.errstate(all="ignore"):  # as behind the wall
-        return choosing.contributions(trial.quality, (low, high), chunk)["score"].values[:, 0]
+        return choosing.contributions(trial._quality, (low, high), chunk)["score"].values[:, 0]
 
 
 def fitted_cases() -> list[tuple[Any, Any]]:
@@ -503,20 +503,20 @@ def test_scores_are_those_that_the_public_may_ask_for() -> None:
     (lda, words), (network, pixels), (full, design), (diagonal, entries) = fitted_cases()
     rows = next(iter(words.chunks())).rows
     tokens = np.diff(rows.indptr) > 0
-    per_word = lda.quality(rows)[tokens]
+    per_word = lda._quality(rows)[tokens]
     total = per_word @ np.add.reduceat(rows.counts, rows.indptr[:-1][tokens])
     assert total == pytest.approx(lda.score(rows.csr(), public=True), rel=1e-9)
     rows = next(iter(pixels.chunks())).rows
     sound = np.isfinite(rows).all(axis=1)
     public = network.score_samples(rows[sound], public=True)
-    np.testing.assert_allclose(network.quality(rows)[sound], public, rtol=1e-6)
+    np.testing.assert_allclose(network._quality(rows)[sound], public, rtol=1e-6)
     for trial, source in ((full, design), (diagonal, entries)):
         rows = next(iter(source.chunks())).rows
         X, y = binary(90)
         sound = np.isfinite(rows.y_n)
         sign = 2 * y[sound] - 1
         np.testing.assert_allclose(
-            trial.quality(rows)[sound],
+            trial._quality(rows)[sound],
             special.log_expit(sign * trial.decision_function(X[sound])),
             rtol=1e-6,
         )
@@ -597,7 +597,7 @@ def test_public_faults_are_typed_and_charge_nothing(tmp_path: Any) -> None:
     ):
         arguments = {"estimator": LOGISTIC, "candidates": SETTINGS, "X": X, "y": y, **BUDGET, "run": run}
         with pytest.raises(DpvbError, match=error):
-            dpvb.select(**{**arguments, **changes})
+            dpvb.private_select(**{**arguments, **changes})
     assert ledger.remaining("rows").num_charges == 0
 
 
@@ -621,7 +621,7 @@ def test_a_failure_is_one_error_and_stays_charged(tmp_path: Any) -> None:
         dpvb.Run(ledger=ledger, dataset="texts"),
     )
     with pytest.raises(PrivateComputationError, match="stays charged") as caught:
-        dpvb.select(estimator, [{}, {"clip": 0.2}], Failing(), **BUDGET, run=run)
+        dpvb.private_select(estimator, [{}, {"clip": 0.2}], Failing(), **BUDGET, run=run)
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
     assert "0.1234567" not in "".join(traceback.format_exception(caught.value))
@@ -643,7 +643,7 @@ def test_nothing_counts_the_runs(capfd: Any, caplog: Any) -> None:
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "This fit is not recorded")
         warnings.simplefilter("ignore", FewUnitsWarning)
-        found = dpvb.select(estimator, [{"sweeps": 1}, {"sweeps": 2}], pixels, **BUDGET)
+        found = dpvb.private_select(estimator, [{"sweeps": 1}, {"sweeps": 2}], pixels, **BUDGET)
     written = capfd.readouterr()
     assert written.out == ""
     assert written.err == ""
@@ -660,8 +660,8 @@ def test_the_ledger_adds_up(tmp_path: Any) -> None:
     ledger = dpvb.Ledger(tmp_path / "ledger.db")
     ledger.register("rows", unit="row", neighboring_relation="add_or_remove_one", epsilon=10.0, delta=1e-5)
     run = dpvb.Run(ledger=ledger, dataset="rows")
-    first = dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET, run=run)
-    dpvb.select(LOGISTIC, [{}], X, y, epsilon=1.0, delta=1e-5, distribution="logarithmic", run=run)
+    first = dpvb.private_select(LOGISTIC, SETTINGS, X, y, **BUDGET, run=run)
+    dpvb.private_select(LOGISTIC, [{}], X, y, epsilon=1.0, delta=1e-5, distribution="logarithmic", run=run)
     dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, n_steps=2, max_row_norm=1.0).fit(X, y, run=run)
     data = {"X": X, "y": y}
     charges = [
@@ -700,11 +700,11 @@ def test_a_selection_that_is_stopped_says_what_it_cost(tmp_path: Any, monkeypatc
     ledger = dpvb.Ledger(tmp_path / "ledger.db")
     ledger.register("rows", unit="row", neighboring_relation="add_or_remove_one", epsilon=5.0, delta=1e-5)
     with pytest.raises(KeyboardInterrupt) as caught:
-        dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET, run=dpvb.Run(ledger=ledger, dataset="rows"))
+        dpvb.private_select(LOGISTIC, SETTINGS, X, y, **BUDGET, run=dpvb.Run(ledger=ledger, dataset="rows"))
     assert caught.value.__notes__ == [
         "'rows' was charged for the whole selection, which shows nothing and cannot go on."
     ]
     assert ledger.remaining("rows").num_charges == 1
     with pytest.raises(KeyboardInterrupt) as caught:
-        dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET)
+        dpvb.private_select(LOGISTIC, SETTINGS, X, y, **BUDGET)
     assert "as spent" in caught.value.__notes__[0]

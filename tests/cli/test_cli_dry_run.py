@@ -158,7 +158,7 @@ def test_what_a_fit_refuses_its_dry_run_refuses(tmp_path: Path) -> None:
 
 @pytest.mark.guarantees("dry run")
 @kills("crashes", "a dry run that is charged")
-@edit("estimators/base.py", "        if not rehearses:\n", "        if True:\n")
+@edit("estimators/base.py", "        if not is_dry_run:\n", "        if True:\n")
 @pytest.mark.parametrize("charged", [False, True])
 def test_a_dry_run_has_the_plan_of_its_fit_and_charges_nothing(ledger: Path, tmp_path: Path, charged: bool) -> None:
     """A later plan has the noise that the ledger's filter asks for, and so has its dry run."""

@@ -58,7 +58,7 @@ def in_process(folder: Path) -> tuple[Any, list[Any]]:
     server = Server(task, federation, InProcess(handlers), schedule=agreement.schedule)
     q = server.run(np.random.default_rng(0))
     model.privacy_ = server.statement(task.public)
-    model.take(task, q)
+    model._take(task, q)
     statements = [owner.statement for owner in owners.values()]
     for owner in owners.values():
         owner.close()
@@ -178,7 +178,7 @@ def test_columns_of_persons_under_their_names(given: str, tmp_path: Path) -> Non
     write_files(tmp_path, top, "\n".join(model), data)
     found, _ = in_process(tmp_path)
     assert found.privacy_.unit == "person"
-    assert found.named_columns == ("x0", "x1")
+    assert found._named_columns == ("x0", "x1")
     assert linear or found.clip is None
     assert found.transition_matrix_.shape == (2, 2)
 

@@ -126,7 +126,7 @@ def test_transitions_are_printed_with_intervals_or_without(model: tuple[str, Pat
         np.testing.assert_allclose([one["value"] for one in told], found.transition_matrix_.ravel())
         parts = json.loads(run("show", path, "--what", "motion", "--as", "json", "--level", "0.5").stdout)
         assert [part["title"] for part in parts] == [f"How sequences begin: {name}" for name in found.columns_]
-        np.testing.assert_allclose([point[0] for point in parts[0]["lines"][0][1]], found.motion().mean[:, 0])
+        np.testing.assert_allclose([point[0] for point in parts[0]["lines"][0][1]], found.marginal_bands().mean[:, 0])
         return
     assert [(one["group"], one["name"]) for one in told] == [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")]
     assert (found.clip is None) == (kind == "bernoulli")  # as --clip none says
@@ -167,7 +167,7 @@ def test_a_picture_of_motion_and_reports_are_written(model: tuple[str, Path]) ->
     run("report", path, "--out", path.with_suffix(".html"))
     assert ("Transitions of states" in path.with_suffix(".html").read_text()) == (kind != "linear")
     if kind == "linear":
-        bands = dpvb.load(path).motion(5)
+        bands = dpvb.load(path).marginal_bands(5)
         assert bands.mean.shape == (5, 2)
         assert (bands.low < bands.mean).all()
 

@@ -68,7 +68,7 @@ def test_a_fitted_mixture_makes_any_number_of_tables_and_spends_nothing(people: 
     assert "job=a" in shown
     lines = json.loads(run("show", model, "--what", "groups", "--level", "0.5", "--as", "json").stdout)
     fitted = dpvb.load(model)
-    assert [line["name"] for line in lines] == [line.name for line in fitted.groups()]
+    assert [line["name"] for line in lines] == [line.name for line in fitted.component_table()]
     run("synthesize", model, "--rows", "40", "--out", out, "--tables", "3", "--seed", "1")
     tables = [table(people / f"s-{place}.csv") for place in (1, 2, 3)]
     assert [len(rows) for rows in tables] == [40, 40, 40]

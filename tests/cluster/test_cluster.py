@@ -67,7 +67,7 @@ def task_of(kind: type, *data: Any, sampler: str = "full", group: Any = None, **
     """What the fit of an estimator would do, in three steps."""
     given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "n_steps": 3, **SAMPLERS[sampler], **params}
     x, y = (*data, None)[:2]
-    return kind(**given).task(x, y, group=group)
+    return kind(**given)._task(x, y, group=group)
 
 
 def lda(sampler: str = "full", group: Any = None) -> Task:
@@ -86,7 +86,7 @@ TASKS: dict[str, Any] = {
     "logistic, diagonal": partial(logistic, covariance="diagonal"),
     "binomial": lambda sampler: BinomialRegression(
         epsilon=1.0, delta=1e-5, n_steps=3, max_trials=4, max_row_norm=1.0, **SAMPLERS[sampler]
-    ).task(X, Y, trials=np.full(NUMBER, 3)),
+    )._task(X, Y, trials=np.full(NUMBER, 3)),
     "network": lambda sampler: task_of(
         SigmoidBeliefNetwork, (X > 0).astype(np.int8), sampler=sampler, n_components=2, clip=1.0
     ),
@@ -208,7 +208,7 @@ def test_private_gradients_are_the_same_bits_and_are_compiled_once(two: LocalPoo
         return y * (x @ theta) - jax.numpy.logaddexp(0.0, x @ theta)
 
     given = {"epsilon": 1.0, "delta": 1e-5, "n_steps": 8, "parameters": 3, "sampling_prob": 0.5}
-    task = DPVI(density, **given).task(X, Y)
+    task = DPVI(density, **given)._task(X, Y)
     times = [time.monotonic()]
     with spread(task.source, task.model, two) as source:
         journal = Recorded()

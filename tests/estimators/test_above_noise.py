@@ -47,7 +47,7 @@ def fixed_noise(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_noise_of_a_plan_is_that_of_the_fit() -> None:
     fitted = model(3, epsilon=1.0, learning_offset=2.0, learning_decay=0.8).fit(documents(2, n=40))
-    task = fitted.task(documents(2, n=40))
+    task = fitted._task(documents(2, n=40))
     std = final_std(task.plan, task.rho)
     np.testing.assert_allclose(fitted._q.sum_std_v * fitted._q.word_weight_v, std, rtol=1e-9)
 
@@ -150,7 +150,7 @@ def test_auto_takes_as_many_topics_as_are_clear() -> None:
     given: dict[str, Any] = {"n_units": 3_000}
     chosen = model("auto", **given)
     one = model(1, **given)
-    task = one.task(matrix)
+    task = one._task(matrix)
     expected = signal_over_noise(task.model, task.plan, task.rho, 3_000) // 100
     assert expected > 1
     fitted = chosen.fit(matrix)

@@ -108,7 +108,7 @@ def test_the_report_the_picture_and_the_table_have_the_same_numbers(order: int) 
     law_vv[0] = [0.9, 0.025, 0.025, 0.025, 0.025]
     x_nt = dynamics.drawn(np.full(5, 0.2), [law_vv], 4000, 20, np.random.default_rng(0))
     model = dpvb.MarkovChain(5, order=order, power=1.0, epsilon=np.inf, delta=1e-6).fit(x_nt)
-    table, (names, shown_vv, lasts_v) = model.transition_intervals(), model.steps()
+    table, (names, shown_vv, lasts_v) = model.transition_intervals(), model.transition_table()
     grid, intervals = model.report().figures
     np.testing.assert_array_equal(grid.values, shown_vv)
     np.testing.assert_array_equal([row[1] for row in intervals.rows], [line.mean for line in table])

@@ -108,7 +108,7 @@ def test_other_doors_say_it_too(tmp_path: Path) -> None:
     with pytest.warns(DpvbWarning, match=r"delta = 0\.5"):
         dpvb.private_range(X[:, 0], low=-1.0, high=1.0, epsilon=1.0, delta=0.5)
     with pytest.warns(DpvbWarning, match=r"delta = 0\.5"):
-        dpvb.select(
+        dpvb.private_select(
             dpvb.LogisticRegression(max_row_norm=1.0, epsilon=1.0, delta=0.5, n_steps=1),
             [{}],
             X,

@@ -162,7 +162,7 @@ def test_a_ledger_counts_and_a_folder_goes_on(kind: type, tmp_path: Path) -> Non
 @KINDS
 def test_the_number_of_factors_can_be_selected(kind: type) -> None:
     estimator = kind(low=-4.0, high=4.0, epsilon=1.0, delta=1e-5)
-    best = dpvb.select(estimator, [{"n_components": k} for k in (1, 3)], table(2_000), epsilon=2.0, delta=1e-5)
+    best = dpvb.private_select(estimator, [{"n_components": k} for k in (1, 3)], table(2_000), epsilon=2.0, delta=1e-5)
     assert best.n_components in (1, 3)
 
 

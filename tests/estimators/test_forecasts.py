@@ -80,7 +80,7 @@ def columns_of(name: str) -> dict[str, Any]:
 
 
 def test_every_kind_is_here() -> None:
-    known = {name for name, kind in PrivateEstimator.kinds.items() if getattr(dpvb, name, None) is kind}
+    known = {name for name, kind in PrivateEstimator._registered.items() if getattr(dpvb, name, None) is kind}
     assert known == CASES.keys()
 
 

@@ -48,7 +48,7 @@ def test_without_noise_rows_of_both_fits_count_alike() -> None:
         assert model.means_[0, 0] == pytest.approx(expected, abs=0.01)
         rates = share * alone.rates_[0, 0] + (1 - share) * earlier.rates_[0, 0]
         assert model.rates_[0, 0] == pytest.approx(rates, abs=0.05)
-        mine, its = (one.groups().of(0)["visits"].std for one in (model, alone))
+        mine, its = (one.component_table().of(0)["visits"].std for one in (model, alone))
         assert mine == pytest.approx(its * math.sqrt(share), rel=0.1)
 
 
@@ -72,8 +72,8 @@ def test_few_rows_are_described_by_what_was_known(first: dpvb.Mixture, tmp_path:
     told = " ".join(model.privacy_.public)
     assert "2 groups of an earlier release" in told
     assert f"epsilon = {rounded_up(first.privacy_.epsilon + 0.3)}" in told
-    narrow = model.groups().of(0)["x"].std
-    assert narrow < 1.2 * first.groups().of(0)["x"].std
+    narrow = model.component_table().of(0)["x"].std
+    assert narrow < 1.2 * first.component_table().of(0)["x"].std
     assert clone(model).prior == model.prior
 
 

@@ -183,7 +183,7 @@ def _loaded(path: Path) -> None:
     stored = model_file.load(path)
     model = dpvb.HiddenMarkovModel(**stored.facts["params"])
     with np.errstate(all="ignore"):
-        model._check(trees.read(model.record, stored.facts["learned"], stored.arrays))
+        model._check(trees.read(model._record_class, stored.facts["learned"], stored.arrays))
 
 
 def test_a_model_file_of_another_shape_is_refused(fitted: dpvb.HiddenMarkovModel, tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_steps_follow_windows_where_public_facts_say_that_they_pay() -> None:
         (dpvb.HiddenMarkovModel(2, symbols=40, n_units=800_000, **given), 4),
     ]
     for model, n_steps in expected:
-        assert len(model.task([]).plan) == 1 + n_steps
+        assert len(model._task([]).plan) == 1 + n_steps
 
 
 def trails(n: int = 1500, length: int = 10, seed: int = 1) -> tuple[Floats, Ints]:

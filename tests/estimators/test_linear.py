@@ -324,7 +324,7 @@ def test_it_can_be_chosen_among_settings() -> None:
     kept = {name: PLAIN[name] for name in ("y_range", "low", "high")}
     made = {"epsilon": 1.0, "delta": 1e-6}
     estimator = dpvb.LinearRegression(**made, **kept)
-    chosen = dpvb.select(estimator, [{"alpha": 1e-3}, {"alpha": 1e5}], X, y, epsilon=9.0, delta=1e-5)
+    chosen = dpvb.private_select(estimator, [{"alpha": 1e-3}, {"alpha": 1e5}], X, y, epsilon=9.0, delta=1e-5)
     assert isinstance(chosen, dpvb.LinearRegression)
 
 

@@ -194,7 +194,9 @@ def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> N
 def test_a_dry_run_reads_nothing_and_select_finds_the_better_number_of_states() -> None:
     model = dpvb.LinearDynamicalSystem(1, max_length=12, **BOUNDS, **BUDGET)
     assert model.dry_run(n_units=300).privacy_.dry_run
-    chosen = dpvb.select(model, [{"n_states": k} for k in (1, 2)], people(2000, length=12), epsilon=8.0, delta=1e-6)
+    chosen = dpvb.private_select(
+        model, [{"n_states": k} for k in (1, 2)], people(2000, length=12), epsilon=8.0, delta=1e-6
+    )
     assert chosen.n_states in (1, 2)
     assert chosen.privacy_.epsilon <= 8.0
 

@@ -31,7 +31,7 @@ def part(cells: dict[str, np.ndarray], which: Any) -> Table:
 
 
 def same(one: Any, two: Any) -> None:
-    assert one.groups().lines == two.groups().lines
+    assert one.component_table().lines == two.component_table().lines
     rows = one.sample(50, 0)
     assert one.fidelity(rows, synthetic=True).lines == two.fidelity(rows, synthetic=True).lines
     assert one.fidelity(rows, synthetic=True).pairs == two.fidelity(rows, synthetic=True).pairs
@@ -118,7 +118,7 @@ def test_batches_are_drawn_and_a_table_of_persons_says_so_itself() -> None:
 
 def test_settings_of_a_table_are_chosen() -> None:
     grid = [{"n_components": 1, "fidelity_share": 0.0}, {"n_components": 2, "fidelity_share": 0.1}]
-    best = dpvb.select(
+    best = dpvb.private_select(
         dpvb.Mixture(1, **GIVEN, epsilon=1.0), grid, part(people(), slice(None)), epsilon=8.0, delta=1e-5
     )
     assert len(best.weights_) <= best.n_components

@@ -183,7 +183,7 @@ def test_a_range_of_scores_that_is_none_is_named_before_anything_is_spent(ends: 
     estimator = dpvb.PrivateModel(broken(score_range=ends), **BUDGET)
     run = dpvb.Run(ledger=ledger, dataset="people")
     with pytest.raises(ParameterError, match="score_range"):
-        dpvb.select(estimator, [{}], X, epsilon=0.5, delta=1e-6, run=run)
+        dpvb.private_select(estimator, [{}], X, epsilon=0.5, delta=1e-6, run=run)
     assert len(ledger.entries()) == 1  # of the registration
 
 
@@ -191,7 +191,7 @@ def test_a_range_of_scores_that_is_none_is_named_before_anything_is_spent(ends: 
 def test_a_model_without_a_score_is_fitted_and_not_selected(missing: dict[str, Any], ledger: Any) -> None:
     estimator, run = dpvb.PrivateModel(broken(**missing), **BUDGET), dpvb.Run(ledger=ledger, dataset="people")
     with pytest.raises(ParameterError, match="scores of their own"):
-        dpvb.select(estimator, [{}], X, epsilon=0.5, delta=1e-6, run=run)
+        dpvb.private_select(estimator, [{}], X, epsilon=0.5, delta=1e-6, run=run)
     assert len(ledger.entries()) == 1  # of the registration
     estimator.fit(X, run=run)
 
@@ -220,7 +220,7 @@ def test_a_tryout_looks_at_no_row_of_the_data() -> None:
         seen.append(batch.copy())
         return {"s": dpvb.Rows(batch)}
 
-    dpvb.PrivateModel(broken(e_step=e_step), **NO_NOISE).task(X, group=range(len(X)))
+    dpvb.PrivateModel(broken(e_step=e_step), **NO_NOISE)._task(X, group=range(len(X)))
     assert seen
     assert all(not batch.any() and len(batch) < 2 for batch in seen)
 
@@ -265,7 +265,7 @@ def test_a_statistic_that_is_released_once_takes_the_whole_budget() -> None:
     model = dpvb.PrivateModel(Once(), **NO_NOISE).fit(X)
     np.testing.assert_allclose(model.q_, [0.5, 0.5], rtol=1e-5)
     assert model.n_iter_ == 0
-    plan = dpvb.PrivateModel(Once(), **BUDGET).task(X).plan
+    plan = dpvb.PrivateModel(Once(), **BUDGET)._task(X).plan
     assert len(plan) == 1
     assert 0.49 < plan.epsilon(1e-6) <= 0.5
 
@@ -315,7 +315,7 @@ def test_units_of_several_rows_are_clipped_by_one_factor_unless_asked_otherwise(
         ("joint", X, None, "joint"),
     ]:
         private = dpvb.PrivateModel(Once(), clip=clip, **NO_NOISE)  # type: ignore[arg-type]
-        assert {release.clip for release in private.task(data, group=given).plan} == {found}
+        assert {release.clip for release in private._task(data, group=given).plan} == {found}
 
 
 @pytest.mark.guarantees("smoke tests")
@@ -339,10 +339,10 @@ def test_what_a_source_of_ones_own_says_of_its_rows_is_not_told(
 
     private, source = dpvb.PrivateModel(Once(), **NO_NOISE), Telling(dpvb.data.Design(X, max_row_norm=1.0))
     if how == "warns":
-        private.task(source)
+        private._task(source)
     else:
         with pytest.raises(ParameterError, match="The reason is not shown") as caught:
-            private.task(source)
+            private._task(source)
         assert caught.value.__context__ is None
         assert "123456" not in str(caught.value)
     assert not [one for one in recwarn if "123456" in str(one.message)]

@@ -354,7 +354,7 @@ def test_federations_and_selections_need_a_public_list() -> None:
     with pytest.raises(ParameterError, match="vocabulary must be a public list"):
         federated.simulate(model(), shards)
     with pytest.raises(ParameterError, match="vocabulary must be a public list in a selection"):
-        dpvb.select(model(), [{"clip": 0.05}, {"clip": 0.1}], X=texts(), epsilon=1.0, delta=DELTA)
+        dpvb.private_select(model(), [{"clip": 0.05}, {"clip": 0.1}], X=texts(), epsilon=1.0, delta=DELTA)
 
 
 # --- files and the command line -----------------------------------------------------------------------------
@@ -455,7 +455,7 @@ def test_warnings_of_this_kind_are_dpvbs() -> None:
 
 def test_a_plan_says_how_many_documents_must_use_a_word() -> None:
     usual = model(epsilon=1.0, n_steps=None)
-    mechanism = usual.task([]).plan.releases[0].mechanism
+    mechanism = usual._task([]).plan.releases[0].mechanism
     given = ["--vocabulary", "private", "--n-units", "3000", "--epsilon", "1", "--delta", str(DELTA)]
     facts = json.loads(run("plan", "lda", *given, "--json").output)
     [number] = facts["details"].values()

@@ -243,7 +243,7 @@ def test_other_doors_speak_of_ranges_too() -> None:
         dpvb.private_range(ROWS[:, 0], low=ROWS.min(), high=ROWS.max(), **budget)
     ranged = dpvb.LogisticRegression(low=-1.0, high=1.0, n_steps=1, **SIMPLE)
     with pytest.warns(DataDependentBoundWarning, match="'high'") as selected:
-        dpvb.select(ranged, [{"high": float(ROWS.max())}], ROWS, ROWS[:, 0] > 0, expected_runs=1.0, **budget)
+        dpvb.private_select(ranged, [{"high": float(ROWS.max())}], ROWS, ROWS[:, 0] > 0, expected_runs=1.0, **budget)
     said = [one for one in (*found, *selected) if one.category is DataDependentBoundWarning]
     assert [one.filename for one in said] == [__file__] * 2
 

@@ -143,20 +143,20 @@ def test_the_plan_spends_all_on_word_totals_or_shares_it(public_model: dpvb.LDA,
 
 
 def test_all_steps_count_alike(public_model: dpvb.LDA) -> None:
-    task = model(prior=public_model, public_prior=True, n_steps=4).task(documents(5))
+    task = model(prior=public_model, public_prior=True, n_steps=4)._task(documents(5))
     assert [task.rho(t) for t in (2, 3, 4, 5)] == [1 / 2, 1 / 3, 1 / 4, 1 / 5]
     assert task.rho(1) == 1.0
 
 
 def test_the_forecast_chooses_how_many_steps(public_model: dpvb.LDA) -> None:
     steps = [
-        model(prior=public_model, public_prior=True, n_units=n).task(documents(5)).notes["steps"]
+        model(prior=public_model, public_prior=True, n_units=n)._task(documents(5)).notes["steps"]
         for n in (100, 1_000, 10_000, 100_000)
     ]
     assert steps == sorted(steps)
     assert steps[0] == 0
     assert steps[-1] == 8
-    assert model(prior=public_model, public_prior=True).task(documents(5)).notes["steps"] == 3
+    assert model(prior=public_model, public_prior=True)._task(documents(5)).notes["steps"] == 3
 
 
 def test_a_prior_lends_its_words(public_model: dpvb.LDA) -> None:

@@ -124,7 +124,7 @@ def around(
     """Three clients by default, a, b and c, with 10, 15 and 35 rows."""
     shards = dealt(*rows(), 10, 25) if shards is None else shards
     estimator = logistic(epsilon, n_steps=ROUNDS - 2) if estimator is None else estimator
-    tasks = [estimator.task(*shard) if isinstance(shard, tuple) else estimator.task(shard) for shard in shards]
+    tasks = [estimator._task(*shard) if isinstance(shard, tuple) else estimator._task(shard) for shard in shards]
     names = "abcdefgh"[: len(tasks)]
     identities = {name: Identity.generate(name) for name in names} if trust == "secure_aggregation" else {}
     federation = Federation(
@@ -262,7 +262,7 @@ def test_full_steps_follow_the_pooled_fit_step_by_step(name: str) -> None:
     """Synchronous, ρ = 1, unequal clients: the pooled fit's q after every number of steps."""
     make, matrix = UNSUPERVISED[name]
     shards = np.split(matrix, [3, 5])
-    once = len(make(n_steps=2).task(matrix).relative) - 2
+    once = len(make(n_steps=2)._task(matrix).relative) - 2
     for steps in (1, 3):
         joined, pooled = federated.simulate(make(), shards, num_rounds=once + steps), make(n_steps=steps).fit(matrix)
         assert joined.n_iter_ == pooled.n_iter_
@@ -274,7 +274,7 @@ def test_the_end_of_a_schedule_is_a_fixed_point_of_the_pooled_step(schedule: str
     """Topics: from where a schedule ends, a pooled step moves q by less than 1e-6."""
     matrix = bags()
     joined = federated.simulate(topics(), np.split(matrix, [3, 5]), schedule=schedule, num_rounds=60)
-    task = topics(n_steps=2).task(matrix)
+    task = topics(n_steps=2)._task(matrix)
     blocks = {key: block for key, block in joined._fitted_model.blocks.items() if block.phase == "step"}
     plan = Plan([Release(blocks, Mechanism(FullBatch(), 0.0))])
     started, wall, rng = _begun(joined._fitted_model, joined._q), Wall(task.source, plan), np.random.default_rng(0)

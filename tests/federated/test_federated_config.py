@@ -87,10 +87,10 @@ def test_a_vocabulary_is_the_name_of_a_list_or_a_path(tmp_path: Path, said: str,
 
 
 def test_every_kind_is_an_estimator_and_every_schedule_the_servers() -> None:
-    shipped = {name: kind for name, kind in PrivateEstimator.kinds.items() if kind.__module__.startswith("dpvb.")}
-    read = {name for name, kind in shipped.items() if kind.reads is not None}
+    shipped = {name: kind for name, kind in PrivateEstimator._registered.items() if kind.__module__.startswith("dpvb.")}
+    read = {name for name, kind in shipped.items() if kind._reads is not None}
     assert {"LDA", "LogisticRegression", "SigmoidBeliefNetwork"} <= read
-    assert all(PrivateEstimator.kinds[name] is getattr(dpvb, name) for name in read)
+    assert all(PrivateEstimator._registered[name] is getattr(dpvb, name) for name in read)
     assert SCHEDULES == ("synchronous", "sequential", "asynchronous")
 
 

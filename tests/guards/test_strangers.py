@@ -218,7 +218,6 @@ def test_files_of_others_command_no_terminal(tmp_path: Path) -> None:
         ["show", f"{hostile}.dpvb"],
         ["schema", "s.json"],
         ["schema", "s.json", "--json"],
-        ["resume", hostile],
     ):
         _, written = in_a_terminal(*words, folder=tmp_path)
         assert_harmless(written)

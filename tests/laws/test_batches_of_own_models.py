@@ -85,19 +85,23 @@ BY_NINE = np.repeat(np.arange(9), MANY)
         lambda: dpvb.PrivateModel(Noting(), **GIVEN, batch_size=MANY - 1, n_units=MANY).fit(Own(rows(MANY))),
         lambda: dpvb.PrivateModel(Noting(), **GIVEN, sampling_prob=0.99).fit(Own(rows(2 * MANY))),
         lambda: federated.simulate(dpvb.PrivateModel(Noting(), **GIVEN), [rows(MANY), rows(MANY)]),
-        lambda: dpvb.select(dpvb.PrivateModel(Noting(), **GIVEN), [{}], rows(3 * MANY), epsilon=1.0, delta=1e-6),
-        lambda: dpvb.select(dpvb.PrivateModel(Noting(), **GIVEN), [{}], Own(rows(3 * MANY)), epsilon=1.0, delta=1e-6),
-        lambda: dpvb.select(
+        lambda: dpvb.private_select(
+            dpvb.PrivateModel(Noting(), **GIVEN), [{}], rows(3 * MANY), epsilon=1.0, delta=1e-6
+        ),
+        lambda: dpvb.private_select(
+            dpvb.PrivateModel(Noting(), **GIVEN), [{}], Own(rows(3 * MANY)), epsilon=1.0, delta=1e-6
+        ),
+        lambda: dpvb.private_select(
             dpvb.PrivateModel(Noting(), **GIVEN), [{}], Own(rows(9 * MANY), BY_NINE), epsilon=1, delta=1e-6
         ),
-        lambda: dpvb.select(
+        lambda: dpvb.private_select(
             dpvb.PrivateModel(Noting(), **GIVEN),
             [{}],
             Own(rows(6 * MANY), np.arange(6 * MANY) // 3),
             epsilon=1,
             delta=1e-6,
         ),
-        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(rows(9)).quality(rows(MANY)),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(rows(9))._quality(rows(MANY)),
     ],
 )  # fmt: skip
 def test_no_model_of_ones_own_meets_more_rows_than_the_audit_asks_about(fit: Callable[[], Any]) -> None:
@@ -178,7 +182,7 @@ def test_of_a_person_with_more_rows_than_the_largest_batch_the_first_ones_are_in
 def test_models_of_the_package_are_asked_about_all_rows_of_a_person() -> None:
     """So the bits of their releases are as they were."""
     source = dpvb.data.BagOfWords(np.ones((LARGEST_BATCH + 1, 3)), group=np.zeros(LARGEST_BATCH + 1, int))
-    model = dpvb.LDA(2, public_vocabulary=True, epsilon=1.0, delta=1e-6).task(source).model
+    model = dpvb.LDA(2, public_vocabulary=True, epsilon=1.0, delta=1e-6)._task(source).model
     release = Release(model.blocks, Mechanism(FullBatch(), 1.0))
     query = loop.query(model, model.init(np.random.default_rng(0)), release)
     work = Work(query, release, grids_of(release, None), lambda *_, **__: np.zeros(0))
@@ -265,7 +269,9 @@ WAYS: dict[str, Callable[[Any, int], Any]] = {
     "fixed size": lambda model, n: dpvb.PrivateModel(model, **GIVEN, batch_size=1, n_units=10**4).fit(rows(n)),
     "federation": lambda model, n: federated.simulate(dpvb.PrivateModel(model, **GIVEN), [rows(n), rows(n)]),
     "one empty client": lambda model, n: federated.simulate(dpvb.PrivateModel(model, **GIVEN), [rows(n), rows(3)]),
-    "selection": lambda model, n: dpvb.select(dpvb.PrivateModel(model, **GIVEN), [{}], rows(n), epsilon=1, delta=1e-6),
+    "selection": lambda model, n: dpvb.private_select(
+        dpvb.PrivateModel(model, **GIVEN), [{}], rows(n), epsilon=1, delta=1e-6
+    ),
 }
 
 

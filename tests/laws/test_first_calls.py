@@ -29,7 +29,7 @@ LACKING: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: dpvb.NegativeBinomialRegression(**BUDGET, max_count=9, max_row_norm=1.0, covariance="diagonal").fit(
             X, Y
         ),
-        r"^dispersion must be a number, unless .* learns it, got None\. dpvb\.select chooses among several\.$",
+        r"^dispersion must be a number, unless .* learns it, got None\. dpvb\.private_select chooses among several\.$",
     ),
     "everything": (
         lambda: dpvb.NegativeBinomialRegression(),
@@ -41,11 +41,11 @@ LACKING: dict[str, tuple[Callable[[], Any], str]] = {
         r"^schema must be a dpvb\.Schema, .*, got NoneType\. Read one .*`dpvb schema --header FILE` writes one",
     ),
     "delta, selection": (
-        lambda: dpvb.select(dpvb.LogisticRegression(**BUDGET, max_row_norm=1.0), [{}], X, Y, epsilon=1.0),
+        lambda: dpvb.private_select(dpvb.LogisticRegression(**BUDGET, max_row_norm=1.0), [{}], X, Y, epsilon=1.0),
         r"^select needs delta=, the chance .* in \(0, 1\): well below one over the number of units, as 1e-6\.$",
     ),
     "budget, selection": (
-        lambda: dpvb.select(dpvb.LogisticRegression(**BUDGET, max_row_norm=1.0), [{}], X, Y),
+        lambda: dpvb.private_select(dpvb.LogisticRegression(**BUDGET, max_row_norm=1.0), [{}], X, Y),
         r"^select needs epsilon=, the budget of the whole selection, in \(0, inf\]; .*; and delta=, the chance",
     ),
     "range": (

@@ -104,8 +104,10 @@ def test_lda_and_naive_bayes_read_lists_of_words(lists: Any) -> None:
     model = dpvb.LDA(2, vocabulary=WORDS, n_steps=1, epsilon=math.inf, delta=1e-6).fit(lists)
     assert model.privacy_.counts is None or "counted" in str(model.privacy_)
     bayes = dpvb.NaiveBayes(classes=("a", "b"), vocabulary=WORDS, epsilon=math.inf, delta=1e-6)
-    assert bayes.task(lists, ["a"] * len(lists)).source.count() == len(lists)
-    sums = sum(chunk.rows.counts.sum() for chunk in dpvb.LDA(2, vocabulary=WORDS, **BUDGET).task(lists).source.chunks())
+    assert bayes._task(lists, ["a"] * len(lists)).source.count() == len(lists)
+    sums = sum(
+        chunk.rows.counts.sum() for chunk in dpvb.LDA(2, vocabulary=WORDS, **BUDGET)._task(lists).source.chunks()
+    )
     assert sums == counted(lists).sum() > 0
 
 
@@ -208,7 +210,7 @@ def test_the_refusal_of_a_table_names_the_way_to_its_column() -> None:
     with pytest.raises(DataFormatError, match=r"give that column: X\['text'\]"):
         lda(pd.DataFrame({"a": TEXTS, "b": TEXTS}))
     counts = pd.DataFrame(np.ones((3, 4)), columns=WORDS)
-    assert dpvb.LDA(2, vocabulary=WORDS, **BUDGET).task(counts).source.count() == 3
+    assert dpvb.LDA(2, vocabulary=WORDS, **BUDGET)._task(counts).source.count() == 3
 
 
 @pytest.mark.guarantees("public refusals")
@@ -230,10 +232,10 @@ def test_the_refusal_of_a_table_names_the_way_to_its_column() -> None:
 def test_no_value_and_no_type_of_a_cell_refuses_a_call(one: Any, other: Any) -> None:
     """A reader infers the type of a column from its cells: one label more makes objects of whole numbers."""
     for y in (one, other, [*one], [*other]):
-        task = dpvb.LogisticRegression(classes=("no", "yes"), max_row_norm=1.0, **BUDGET).task(NUMBERS[:2], y)
+        task = dpvb.LogisticRegression(classes=("no", "yes"), max_row_norm=1.0, **BUDGET)._task(NUMBERS[:2], y)
         assert task.source.count() == 2
     for X in (one, other, [*one], [*other]):
-        assert dpvb.LDA(2, vocabulary=WORDS, **BUDGET).task(X).source.count() == 2
+        assert dpvb.LDA(2, vocabulary=WORDS, **BUDGET)._task(X).source.count() == 2
 
 
 # --- the warning names what was declared --------------------------------------------------------------------------
@@ -266,7 +268,7 @@ OF_RESPONSE = dpvb.data.Schema((*COLUMNS, dpvb.data.Categorical("ill", ("no", "y
     ],
 )  # fmt: skip
 def test_the_warning_of_few_units_names_what_was_declared(model: Any, given: Any, said: str, names: str) -> None:
-    found = model._included(model.task(*given).notes)
+    found = model._included(model._task(*given).notes)
     assert found.startswith(f"{said} is included if it is one of ")
     assert found.endswith(f" that are declared: {names}. ")
 
@@ -282,4 +284,4 @@ def test_the_warning_names_at_most_five_of_what_was_declared_and_nothing_of_the_
 @pytest.mark.parametrize("model", [dpvb.PCA(2, max_row_norm=1.0, **BUDGET), dpvb.PoissonRegression(**COUNTS, **BUDGET)])
 def test_of_numbers_nothing_is_declared(model: Any) -> None:
     given = (NUMBERS,) if isinstance(model, dpvb.PCA) else (NUMBERS, np.ones(60))
-    assert model._included(model.task(*given).notes) == ""
+    assert model._included(model._task(*given).notes) == ""

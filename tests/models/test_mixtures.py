@@ -493,11 +493,11 @@ def test_groups_of_a_mixed_table_are_found_and_sampled_in_its_types() -> None:
     assert 0.1 < np.isnan(drawn["income"]).mean() < 0.3
     again = Table(drawn, SCHEMA)
     assert model.score(again, public=True) == pytest.approx(model.score(Table(cells, SCHEMA), public=True), abs=0.5)
-    assert {line.name for line in model.groups()} >= {"share", "age", "visits", "job=a", "income missing=yes"}
-    wide, narrow = model.groups(0.99).of(0)["age"], model.groups(noise_aware=False).of(0)["age"]
+    assert {line.name for line in model.component_table()} >= {"share", "age", "visits", "job=a", "income missing=yes"}
+    wide, narrow = model.component_table(0.99).of(0)["age"], model.component_table(noise_aware=False).of(0)["age"]
     assert wide.low < narrow.low < narrow.mean == wide.mean < narrow.high < wide.high
-    assert "95% intervals" in str(model.groups())
-    assert "<table" in model.groups()._repr_html_()
+    assert "95% intervals" in str(model.component_table())
+    assert "<table" in model.component_table()._repr_html_()
 
 
 def test_several_tables_differ_by_more_than_one_does() -> None:
@@ -606,26 +606,26 @@ def test_weights_are_drawn_as_they_are_uncertain() -> None:
 
 def test_several_analyses_are_combined_by_the_rule_of_synthetic_data() -> None:
     """By hand; where the rows' own variance is the larger, at least b/m; and intervals of normal estimates cover."""
-    found = dpvb.combine([1.0, 2.0, 4.0], [0.5, 0.7, 0.6])
+    found = dpvb.combine_synthetic([1.0, 2.0, 4.0], [0.5, 0.7, 0.6])
     between = np.var([1, 2, 4], ddof=1)
     assert found.mean == pytest.approx(7 / 3)
     assert found.std**2 == pytest.approx(4 / 3 * between - 0.6)
     freedom = 2 * (1 - 0.6 / (4 / 3 * between)) ** 2
     assert found.high - found.mean == pytest.approx(student.ppf(0.975, max(freedom, 1)) * found.std)
-    assert dpvb.combine([1.0, 1.1], [5.0, 5.0]).std == pytest.approx(math.sqrt(0.005 / 2))
+    assert dpvb.combine_synthetic([1.0, 1.1], [5.0, 5.0]).std == pytest.approx(math.sqrt(0.005 / 2))
     rng = np.random.default_rng(0)
     inside = 0
     for _ in range(2000):  # A posterior of std .1 around a value that is itself .1 off, and tables whose own is .05.
         center = rng.normal(0, 0.1)
         estimates = rng.normal(center, 0.1, 20) + rng.normal(0, 0.05, 20)
-        one = dpvb.combine(estimates, np.full(20, 0.0025))
+        one = dpvb.combine_synthetic(estimates, np.full(20, 0.0025))
         inside += one.low <= 0 <= one.high
     assert 0.925 <= inside / 2000 <= 0.975  # 5 standard errors.
     for estimates, variances in (([1.0], [1.0]), ([1.0, 2.0], [1.0]), ("ab", [1.0, 2.0]), ([[1.0, 2.0]], [[1.0, 2.0]])):
         with pytest.raises(ParameterError, match="as many numbers"):
-            dpvb.combine(estimates, variances)
+            dpvb.combine_synthetic(estimates, variances)
     with pytest.raises(ParameterError, match="finite"):
-        dpvb.combine([1.0, math.nan], [1.0, 1.0])
+        dpvb.combine_synthetic([1.0, math.nan], [1.0, 1.0])
 
 
 @pytest.mark.slow
@@ -644,7 +644,7 @@ def test_intervals_of_separate_groups_cover() -> None:
         if np.abs(model.means_[order, 0] - [-2, 2]).max() > 0.5:
             continue
         for k, truth in zip(order, ((-2, 0, 0.4), (2, 1, 0.6)), strict=True):
-            found = model.groups().of(int(k))
+            found = model.component_table().of(int(k))
             inside += [
                 found[name].low <= value <= found[name].high
                 for name, value in zip(("x0", "x1", "share"), truth, strict=True)
@@ -658,7 +658,7 @@ def test_a_file_keeps_everything_that_a_mixture_says(tmp_path: Any) -> None:
     model = dpvb.Mixture(3, **KINDS, epsilon=1.0, delta=1e-6, random_state=0).fit(Table(cells, SCHEMA))
     model.save(tmp_path / "m.dpvb")
     again = dpvb.load(tmp_path / "m.dpvb")
-    assert again.groups().lines == model.groups().lines
+    assert again.component_table().lines == model.component_table().lines
     assert (again.counts, again.missing) == ("visits", ("income",))
     np.testing.assert_array_equal(again.predict_proba(cells), model.predict_proba(Table(cells, SCHEMA)))
     np.testing.assert_array_equal(again.sample(5, 0)["age"], model.sample(5, 0)["age"])
@@ -715,7 +715,7 @@ def test_files_and_memory_give_the_same_bits(tmp_path: Any) -> None:
 
 def finite(model: Any) -> bool:
     arrays = [model.weights_, model.means_, model.covariances_, model.rates_, *model.probabilities_.values()]
-    lines = [value for line in model.groups() for value in line[2:4]]
+    lines = [value for line in model.component_table() for value in line[2:4]]
     return all(np.isfinite(array).all() for array in [*arrays, np.array(lines)])
 
 
@@ -827,7 +827,7 @@ def test_rows_of_another_form_are_refused_in_words() -> None:
 
 
 def test_settings_can_be_chosen() -> None:
-    best = dpvb.select(
+    best = dpvb.private_select(
         dpvb.GaussianMixture(1, **RANGES, epsilon=1.0, delta=1e-6, n_steps=4),
         [{"n_components": 1}, {"n_components": 2}],
         two_groups(600),

@@ -184,7 +184,7 @@ def test_a_task_has_the_plan_that_the_fit_will_charge(path: Path) -> None:
     """For the first fit and for a later one, which a ledger counts by its filter."""
     for _ in range(2):
         with dpvb.Run(ledger=path, dataset="people"):
-            plan = small().task(*data()).plan
+            plan = small()._task(*data()).plan
             assert fit(small()).privacy_.plan_digest == plan.digest.hex()
     with Ledger(path) as found:
         assert [entry.facts["plan"] for entry in found.entries() if entry.kind == "charge"][-1] == plan.digest.hex()

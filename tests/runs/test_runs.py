@@ -232,7 +232,7 @@ def test_no_budget_for_a_second_time_stops_before_the_data_are_read(path: Path, 
             fitted(path, tmp_path / "run", epsilon=4.0)
     finally:
         Wall._sums = unread  # type: ignore[method-assign]
-    assert any("Continue with the same call" in note for note in caught.value.__notes__)
+    assert any("Repeat the same call to continue." in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize("damage", [lambda file: file.chmod(0o644), lambda file: os.truncate(file, 2**40)])

@@ -79,5 +79,5 @@ def test_how_many_runs_a_selection_made_is_not_shown(monkeypatch: pytest.MonkeyP
     given = {"epsilon": 100.0, "delta": 1e-3}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dpvb.errors.DpvbWarning)
-        dpvb.select(dpvb.LogisticRegression(**given, low=-1, high=1), [{}, {"n_steps": 2}], x_nd, y_n, **given)
+        dpvb.private_select(dpvb.LogisticRegression(**given, low=-1, high=1), [{}, {"n_steps": 2}], x_nd, y_n, **given)
     assert lines == []

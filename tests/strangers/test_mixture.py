@@ -73,13 +73,13 @@ def test_no_module_is_imported_by_what_a_file_says(tmp_path: Path, monkeypatch: 
 
 def test_it_is_selected_by_its_own_score() -> None:
     candidates = [{"model": Mixture(k, D)} for k in (1, K)]
-    best = dpvb.select(
+    best = dpvb.private_select(
         dpvb.PrivateModel(Mixture(1, D), epsilon=1.0, **GIVEN), candidates, rows(), epsilon=1.0, delta=1e-6
     )
     assert best.model in [candidate["model"] for candidate in candidates]
     assert "2 candidate settings" in str(best.privacy_)
     few, many = (dpvb.PrivateModel(Mixture(k, D), epsilon=math.inf, **GIVEN).fit(rows()) for k in (1, K))
-    assert many.quality(rows(500, 9)).mean() > few.quality(rows(500, 9)).mean() + 0.5
+    assert many._quality(rows(500, 9)).mean() > few._quality(rows(500, 9)).mean() + 0.5
 
 
 def test_no_class_takes_the_name_of_a_shipped_one(tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def test_it_is_scored_on_public_rows_alone_and_selected(fitted: Any) -> None:
     with pytest.raises(PrivacyError, match="public=True"):
         fitted.score(*held_out)
     settings = [{"model": ProportionalOdds(COLUMNS, 4, alpha=alpha)} for alpha in (0.1, 1e6)]
-    best = dpvb.select(odds(), settings, *people(5_000), epsilon=2.0, delta=1e-6)
+    best = dpvb.private_select(odds(), settings, *people(5_000), epsilon=2.0, delta=1e-6)
     assert best.model in [setting["model"] for setting in settings]
 
 

@@ -255,7 +255,7 @@ def naive_bayes(numbers: Literal["bins", "gaussian"]) -> Case:
     records = partial(_records, schema)
 
     def source(matrix: Floats, group: Any = None) -> Any:
-        return estimator.task(**_table(schema, matrix), group=group).source
+        return estimator._task(**_table(schema, matrix), group=group).source
 
     hostile = np.array([[label, *end, choice] for choice in (0, 2) for label in _CODES for end in _NUMBER_ENDS])
     columns = partial(_table, schema)
@@ -589,7 +589,7 @@ def forms(name: str) -> Mapping[str, Callable[[], Case]]:
 
 
 #: Kinds that can be audited here; gradients where JAX is installed.
-NAMES: tuple[str, ...] = tuple(kind for kind in PrivateEstimator.kinds if forms(kind))
+NAMES: tuple[str, ...] = tuple(kind for kind in PrivateEstimator._registered if forms(kind))
 
 
 def shipped(name: str) -> list[Case]:

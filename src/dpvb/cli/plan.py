@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -50,7 +50,7 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
     """The function that plans a kind; its signature has the options."""
     parameters, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
     columns = {option.name: option for option in of_files(kind) if option.name in _OF_COLUMNS}
-    if kind.reads not in ("sequences", "table"):
+    if kind._reads not in ("sequences", "table"):
         width = inspect.Parameter("width", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Width)
         columns.setdefault("width", width)
 
@@ -126,9 +126,6 @@ def of_releases(
             rich_help_panel=options.PLAN,
         ),
     ] = math.sqrt(2.0),
-    methods: Annotated[
-        bool, typer.Option("--methods", help="Also what every accounting method makes of the same releases.")
-    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Say what a budget buys, before any data are touched.
@@ -168,11 +165,9 @@ def of_releases(
         if noise is None:
             noise = accounting.noise_multiplier(epsilon=budget, delta=delta, neighboring_relation=relation, **shape)
         events = [Event(noise_multiplier=noise, **shape)]
-        by_method = accounting.compare(events, delta=delta, neighboring_relation=relation)
+        spent = accounting.epsilon(delta=delta, noise_multiplier=noise, neighboring_relation=relation, **shape)
         curve = accounting.curve(events, neighboring_relation=relation)
         power = accounting.power(events, neighboring_relation=relation)
-    spent = by_method["pld"]
-    assert spent is not None  # This method applies to every plan.
     doubts.warn(budget, delta, unit="unit", num_units=n_units, events=events)
     averaged = noise / (rate * math.sqrt(n_steps))
     if as_json:
@@ -180,8 +175,6 @@ def of_releases(
         facts["neighboring_relation"] = neighboring_relation
         facts["noise_of_average"] = averaged
         facts["curve"] = [[d, plain(e)] for d, e in curve]
-        facts["methods"] = {name: value if value is None else plain(value) for name, value in by_method.items()}
-        facts["unproven_methods"] = list(accounting.UNPROVEN_METHODS)
         print_json(facts)
         return
     if math.isfinite(spent):
@@ -196,22 +189,3 @@ def of_releases(
         ["delta", "epsilon"],
         [[f"{d:g}", accounting.rounded_up(e)] for d, e in curve],
     )
-    if methods:
-        print_table(
-            f"The same releases by every method, at delta = {delta:g}",
-            ["method", "epsilon", ""],
-            [
-                [
-                    name,
-                    "-" if value is None else accounting.rounded_up(value),
-                    _remark(name, value, accounting.UNPROVEN_METHODS),
-                ]
-                for name, value in by_method.items()
-            ],
-        )
-
-
-def _remark(name: str, value: float | None, unproven: Collection[str]) -> str:
-    if value is None:
-        return "does not apply"
-    return "claimed by the papers, no guarantee" if name in unproven else ""

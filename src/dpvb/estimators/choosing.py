@@ -240,7 +240,7 @@ Score = Callable[[Any], Floats]
 
 
 @says_what_lacks
-def select(
+def private_select(
     estimator: _Estimator,
     candidates: Sequence[Mapping[str, Any]],
     X: Records,
@@ -311,7 +311,7 @@ def select(
     )
     doubts.warn(epsilon, delta, unit=choice.scoring.unit, num_units=estimator.n_units, stacklevel=4)
     for c in range(len(choice.settings)):
-        choice.winner(c).doubt(X, stacklevel=4)
+        choice.winner(c)._warn_of_computed_bounds(X, stacklevel=4)
     winner: _Estimator = _charged(choice, data, SecureNoise, run)
     return winner
 
@@ -324,10 +324,10 @@ def _tried(kind: type, params: Mapping[str, Any], data: Mapping[str, Any]) -> tu
     """
     trial = kind(**params)
     with Run().alone():  # The whole selection is charged, and no fit of it by itself.
-        task: Task = check_known(trial.task(**data), "in a selection")
+        task: Task = check_known(trial._task(**data), "in a selection")
     generator("random_state", params["random_state"])
     Wall(task.source, task.relative, n_units=params["n_units"])
-    return task.relative, trial.quality_range(task.model)
+    return task.relative, trial._quality_range(task.model)
 
 
 @dataclass(frozen=True)
@@ -504,7 +504,7 @@ def _selected(
         raise PrivateComputationError("a run of the selection failed; all of it stays charged, and the reason private.")
     winner = choice.winner(best.candidate)
     with one_blas_thread():
-        winner.take(best.task, best.q)
+        winner._take(best.task, best.q)
     m = len(choice.settings)
     statement = PrivacyStatement.from_plan(
         Plan([*choice.plans[best.candidate], *choice.scoring], choice.cost.neighboring_relation, choice.scoring.unit),
@@ -522,7 +522,7 @@ def _selected(
         charge=charge,
         counts=best.counts,
     )
-    winner.promise(statement, best.task.notes)
+    winner._set_statement(statement, best.task.notes)
     return winner
 
 
@@ -603,15 +603,15 @@ def _run(
     params = choice.params(c)
     trial = choice.kind(**params)
     with Run().alone():
-        task = trial.task(**data)
+        task = trial._task(**data)
     fitted = Side(task.source, coins, choice.holdout, scored=False)
     wall = Wall(fitted, choice.plans[c], noise=make_noise(), n_units=params["n_units"])
     rng = generator("random_state", params["random_state"])
     q, estimate = loop.fit(task.model, wall, choice.plans[c], rho=task.rho, rng=rng)
-    trial.take(task, q)
+    trial._take(task, q)
     scored = Side(task.source, coins, choice.holdout, scored=True)
     wall = Wall(scored, choice.scoring, noise=make_noise(), n_units=choice.settings[c]["n_units"])
-    query = partial(contributions, trial.quality, choice.score_range)
+    query = partial(contributions, trial._quality, choice.score_range)
     released = wall.release(query, choice.scoring.releases[0])
     return _Trial(c, float(released.total["score"][0]), task, q, estimate.counts, released.receipt.private)
 

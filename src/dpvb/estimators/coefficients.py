@@ -153,7 +153,7 @@ class Coefficients:
             exp,
         )
 
-    def curve(
+    def partial_effect(
         self,
         head: TableHead,
         name: str,

@@ -99,10 +99,10 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
     init_scale: float = 0.1
     row_by_row: bool | None = None
 
-    record: ClassVar[type] = ParameterPosterior
+    _record_class: ClassVar[type] = ParameterPosterior
     _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Variational]:
+    def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Variational]:
         """What a fit to private rows would do; the density is tried first, on public rows."""
         numbers = Numbers(X, y, group=group)
         model = self._model(numbers.features, numbers.responses)
@@ -117,7 +117,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
             "parameters": f"guide {self.guide!r}, the plan, the draws from the guide and all other parameters",
         }
         notes = {"width": rows.features, "responses": rows.responses, "names": column_names(X)}
-        return self._task(model, rows, Schedule((1.0,) * model.n_steps, shares), public, notes)
+        return self._planned_task(model, rows, Schedule((1.0,) * model.n_steps, shares), public, notes)
 
     def _learned(self, task: Task[Variational], q: VariationalState) -> ParameterPosterior:
         is_full = self.guide == "full_rank"
@@ -145,7 +145,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
         std = (1.0 / (1.0 / (1.0 / information + (noise / information) ** 2) + 1.0)) ** 0.5
         return Knowledge("standard deviation of a parameter", std, _WORTH, unknown=1.0)
 
-    def facts_for_report(self) -> Iterator[Figure]:
+    def _facts_for_report(self) -> Iterator[Figure]:
         """Each parameter's mean and 95 % interval."""
         loc_p, scale_p = np.ravel(self.loc_), np.ravel(self.scale_)
         yield Intervals(

@@ -46,7 +46,7 @@ def known(fit: Any, columns: Any, *, stated: Stated | None = None, study: str = 
     model = opened("prior", fit.prior, fit, public=fit.public_prior, study=study, example=example)
     if stated is not None and isinstance(model, Mapping):
         return stated(model, columns)
-    prior, what = model.as_prior(columns)
+    prior, what = model._as_prior(columns)
     return prior, f"{what} of {told(model, fit, public=fit.public_prior)}"
 
 

@@ -191,11 +191,11 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
     prior: PrivateEstimator | Fitted | Mapping[str, Any] | Path | str | None = None
     public_prior: bool = False
 
-    declares: ClassVar[tuple[str, ...]] = ("schema", "width")
-    record: ClassVar[type] = FittedFactors
-    reads: ClassVar[str | None] = "measurements"
+    _declares: ClassVar[tuple[str, ...]] = ("schema", "width")
+    _record_class: ClassVar[type] = FittedFactors
+    _reads: ClassVar[str | None] = "measurements"
     _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
-    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "components"}
+    _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_components": "components"}
     _gamma: ClassVar[float]
     _isotropic: ClassVar[bool]
 
@@ -203,7 +203,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
     def _read(self, q: SecondMoments, columns: MeasuredColumns) -> tuple[FactorPosterior, Floats, Floats]:
         """Loadings and unique variances from second moments, directions of factors (d, K), denoised moments (d, d)."""
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[ThreeReleases]:
+    def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[ThreeReleases]:
         """What a fit to private rows would do; y is ignored."""
         named = isinstance(X, Table) or column_names(X) is not None
         X = bounded(X, self.low, self.high, self.max_row_norm)
@@ -220,9 +220,9 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
             **({"prior": f"the prior: {source}"} if source else {}),
             "parameters": f"estimate {self.estimate!r}, the plan and all other parameters",
         }
-        return self._task(model, rows, model.schedule, public, {"columns": columns})
+        return self._planned_task(model, rows, model.schedule, public, {"columns": columns})
 
-    def as_prior(self, columns: MeasuredColumns) -> tuple[SecondMoments, str]:
+    def _as_prior(self, columns: MeasuredColumns) -> tuple[SecondMoments, str]:
         """Return the moments of the rows.
 
         Raises:
@@ -252,13 +252,13 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
             details=tuple(details),
         )
 
-    def quality(self, rows: Any) -> Floats:
+    def _quality(self, rows: Any) -> Floats:
         """Log-density of each row in units of the ranges."""
         unit_d, origin_d = self._columns.units
         x_nd = rows.x_nd * self._columns.max_row_norm
         return self._density(x_nd, (self.mean_ - origin_d) * unit_d, self._covariance_dd * np.outer(unit_d, unit_d))
 
-    def quality_range(self, model: ThreeReleases) -> tuple[float, float]:
+    def _quality_range(self, model: ThreeReleases) -> tuple[float, float]:
         """From the score of a uniform guess to that of columns whose std is .02 of their range."""
         return _SCORES[0] * model.n_features, _SCORES[1] * model.n_features
 
@@ -383,7 +383,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         margin_dd = reach * moment_errors(covariance_dd, q.noise, q.count, q.lost) * unit_dd
         return q.second_dd * unit_dd - margin_dd, q.second_dd * unit_dd + margin_dd
 
-    def facts_for_report(self) -> Iterator[Figure]:
+    def _facts_for_report(self) -> Iterator[Figure]:
         """The loadings, and each column's mean."""
         columns = tuple(map(str, self.feature_names_))
         rows = tuple(f"factor {k}" for k in range(self.n_components_))
@@ -501,7 +501,7 @@ class FactorAnalysis(FactorModel):
 
     n_components: int | None = None
 
-    command: ClassVar[str | None] = "factors"
+    _command: ClassVar[str | None] = "factors"
     _gamma: ClassVar[float] = tuned.FACTORS_GAMMA
     _isotropic: ClassVar[bool] = False
 
@@ -547,7 +547,7 @@ class PCA(FactorModel):
 
     n_components: int | None = None
 
-    command: ClassVar[str | None] = "pca"
+    _command: ClassVar[str | None] = "pca"
     _gamma: ClassVar[float] = tuned.COMPONENTS_GAMMA
     _isotropic: ClassVar[bool] = True
 
@@ -560,14 +560,14 @@ class PCA(FactorModel):
         margin_k = reach_of(level) * self._errors(self._found).strength_k * self.noise_variance_
         return np.maximum(self.explained_variance_ - margin_k, 0.0), self.explained_variance_ + margin_k
 
-    def facts_for_report(self, level: float = 0.95) -> Iterator[Figure]:
+    def _facts_for_report(self, level: float = 0.95) -> Iterator[Figure]:
         """What each component explains, and the loadings.
 
         Args:
             level: probability inside an interval.
         """
         yield self._explained(level)
-        yield from super().facts_for_report()
+        yield from super()._facts_for_report()
 
     def _explained(self, level: float) -> Intervals:
         """The explained variances."""

@@ -194,15 +194,15 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
     max_iter: int = 15
     fixed_iterations: bool = False
 
-    declares: ClassVar[tuple[str, ...]] = ("vocabulary", "width")
-    record: ClassVar[type] = FittedTopics
-    reads: ClassVar[str | None] = "documents"
-    command: ClassVar[str | None] = "lda"
-    size_parameter: ClassVar[str | None] = "n_components"
+    _declares: ClassVar[tuple[str, ...]] = ("vocabulary", "width")
+    _record_class: ClassVar[type] = FittedTopics
+    _reads: ClassVar[str | None] = "documents"
+    _command: ClassVar[str | None] = "lda"
+    _size_parameter: ClassVar[str | None] = "n_components"
     _input_forms: ClassVar[tuple[str, ...]] = ("sparse", "string")
-    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "topics"}
+    _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_components": "topics"}
 
-    def task(
+    def _task(
         self,
         X: Records,
         y: Responses = None,
@@ -283,7 +283,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         start = "" if prior is None else f"; {prior.told(self)}"
         start += "" if earlier is None else f"; sums of {earlier.told(self)}"
         facts = {"vocabulary": f"the vocabulary, {source.width} terms{listed}", **self._public(model, start)}
-        return self._task(model, source, schedule, facts, notes)
+        return self._planned_task(model, source, schedule, facts, notes)
 
     def _check_public_fit(self, *priors: KnownTopics | None) -> None:
         """Raise ParameterError unless nothing private enters a fit to public documents, and nothing counts it."""
@@ -321,7 +321,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         pattern = f"token pattern {self.token_pattern!r}, stop words {said}"
         public = {"stop_words": f"what a word is: {pattern}", **self._public(model)}
         notes = {"width": None, "vocabulary": None, "names": None}
-        task = self._task(model, source, schedule, public, notes)
+        task = self._planned_task(model, source, schedule, public, notes)
         return private_words.laid(task, delta=self.delta, part=self.vocabulary_delta)
 
     def _opened(
@@ -335,7 +335,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         rho = robbins_monro(self.learning_offset, self.learning_decay)
         return Schedule((1.0,) * n_steps, budget, rho)
 
-    def as_prior(self, columns: tuple[tuple[str, ...] | None, int]) -> tuple[TopicPrior, str]:
+    def _as_prior(self, columns: tuple[tuple[str, ...] | None, int]) -> tuple[TopicPrior, str]:
         """Return the topics and how much each is used; `columns` are the vocabulary of the fit and its width.
 
         Raises:
@@ -434,7 +434,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         """Number of topics that stand above the noise."""
         return int(self.above_noise_.sum())
 
-    def no_rows(self, *, schema: Any, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
+    def _no_rows(self, *, schema: Any, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No document, over a vocabulary or so many terms."""
         if self._opens:
             raise ParameterError(
@@ -445,14 +445,14 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         counts = sparse.csr_array(np.empty((0, width or 0 if words is None else len(words))))
         return {"X": BagOfWords(counts, vocabulary=words)}
 
-    def quality(self, rows: Any) -> Floats:
+    def _quality(self, rows: Any) -> Floats:
         """Bound of each document, in nats a word."""
         model: LDAModel = self._fitted_model
         row_j = np.repeat(np.arange(rows.num_rows), np.diff(rows.indptr))
         tokens_n = np.bincount(row_j, weights=rows.counts, minlength=rows.num_rows)
         return np.asarray(model.bound(self._q, rows) / tokens_n)
 
-    def quality_range(self, model: LDAModel) -> tuple[float, float]:
+    def _quality_range(self, model: LDAModel) -> tuple[float, float]:
         """From 3/2 to 1/2 of the score of a uniform guess."""
         guess = math.log(max(model.n_terms, 2))
         return -1.5 * guess, -0.5 * guess
@@ -527,7 +527,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         order = np.argsort(-self.components_, axis=1, kind="stable")[:, :n]
         return [[names[v] for v in row] for row in order]
 
-    def facts_for_report(self, words: int = _WORDS_OF_A_REPORT) -> Iterator[Figure]:
+    def _facts_for_report(self, words: int = _WORDS_OF_A_REPORT) -> Iterator[Figure]:
         """Each topic's most probable words.
 
         Args:
@@ -734,7 +734,7 @@ class KnownTopics:
             f_v = np.array([self.frequency.get(word, 0.0) for word in vocabulary])
             f_v += _SMOOTHING * f_v.mean() + (f_v.sum() == 0)
             return TopicPrior((f_v / f_v.sum())[:, None], np.ones(1))
-        return self.model.as_prior((vocabulary, width))[0]
+        return self.model._as_prior((vocabulary, width))[0]
 
     def told(self, fit: PrivateEstimator) -> str:
         """Where it comes from, and what it cost whom, in words, for the statement of a fit."""

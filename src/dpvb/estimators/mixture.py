@@ -132,14 +132,14 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
     clip: float = tuned.CLIP
     fidelity_share: float = 0.0
 
-    reads: ClassVar[str | None] = "table"
-    record: ClassVar[type] = FittedGroups
-    command: ClassVar[str | None] = "mixture"
-    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "groups"}
+    _reads: ClassVar[str | None] = "table"
+    _record_class: ClassVar[type] = FittedGroups
+    _command: ClassVar[str | None] = "mixture"
+    _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_components": "groups"}
     _called: ClassVar[str] = "a mixture"
     _groups_are: ClassVar[str] = "groups"
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[MixtureModel]:
+    def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[MixtureModel]:
         """What a fit to private rows would do; y is ignored."""
         table, names = self._table(X)
         layout = self._whole_layout(table.schema)
@@ -154,9 +154,9 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
             "parameters": "the plan, the random directions of the start and all other parameters",
         }
         notes = {"schema": table.schema, "names": names}
-        return self._task(model, table.mixed(layout, group=group), model.schedule, public, notes, clip="joint")
+        return self._planned_task(model, table.mixed(layout, group=group), model.schedule, public, notes, clip="joint")
 
-    def as_prior(self, columns: tuple[Schema, Layout, MixtureModel]) -> tuple[EarlierGroups, str]:
+    def _as_prior(self, columns: tuple[Schema, Layout, MixtureModel]) -> tuple[EarlierGroups, str]:
         """Return the groups, each worth the rows that would make it as certain; `columns` have the model of the fit.
 
         Raises:
@@ -189,11 +189,11 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         number = model.kept(n, model.run_precision(noise)) if model.prune else model.n_components
         return Knowledge("groups", float(number), min(model.n_components, _SEVERAL), rises=True)
 
-    def quality(self, rows: Any) -> Floats:
+    def _quality(self, rows: Any) -> Floats:
         """Log-density of each row, of numbers scaled to [-1, 1]."""
         return self._log_density(rows)
 
-    def quality_range(self, model: MixtureModel) -> tuple[float, float]:
+    def _quality_range(self, model: MixtureModel) -> tuple[float, float]:
         """From the score of a uniform guess to 3 nats a column above it."""
         low = -sum(map(math.log, model.columns.sizes)) - sum(math.log(1 + most) for most in model.columns.max_counts)
         low -= model.columns.numbers * math.log(2)
@@ -403,11 +403,11 @@ class GaussianMixture(Mixture):
     low: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
     high: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
 
-    declares: ClassVar[tuple[str, ...]] = ("width",)
-    reads: ClassVar[str | None] = None
-    command: ClassVar[str | None] = None
+    _declares: ClassVar[tuple[str, ...]] = ("width",)
+    _reads: ClassVar[str | None] = None
+    _command: ClassVar[str | None] = None
 
-    def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
+    def _no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
         """No row of so many columns."""
         return {"X": np.empty((0, width or 0))}
 

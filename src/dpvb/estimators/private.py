@@ -297,8 +297,8 @@ class PrivateModel(PrivateEstimator[Model, Any]):
     prior: PrivateEstimator | Fitted | Path | str | None = None
     public_prior: bool = False
 
-    declares: ClassVar[tuple[str, ...]] = ("schema", "width")
-    reads: ClassVar[str | None] = "measurements"
+    _declares: ClassVar[tuple[str, ...]] = ("schema", "width")
+    _reads: ClassVar[str | None] = "measurements"
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "model" and isinstance(value, Mapping):
@@ -307,9 +307,9 @@ class PrivateModel(PrivateEstimator[Model, Any]):
             value = Response(**value)
         super().__setattr__(name, value)
 
-    record: ClassVar[type] = FittedModel
+    _record_class: ClassVar[type] = FittedModel
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Model]:
+    def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Model]:
         """What a fit to private rows would do.
 
         Raises:
@@ -337,16 +337,16 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         norm = X.design(fit_intercept=False, labelled=False).max_row_norm if isinstance(X, Table) else self.max_row_norm
         notes = {"width": getattr(source, "width", None), "names": names, "norm": norm, "response": response}
         with said("the plan of its blocks and its schedule"):
-            task = self._task(model, source, schedule, public, notes, self._clip(source))
+            task = self._planned_task(model, source, schedule, public, notes, self._clip(source))
         with said("its score_range"):
             scored = model.is_scored
         try_out(task, nobody, _keep, _show, _scores if scored else None)
         return task
 
-    def take(self, task: Task[Model], q: object) -> None:
+    def _take(self, task: Task[Model], q: object) -> None:
         """Keep q."""
         self._fitted_model: Model = task.model
-        super().take(task, q)
+        super()._take(task, q)
         for part in (q, *(vars(q).values() if is_dataclass(q) else ())):
             if isinstance(part, FixedCurvature) and part.restlessness > 1:
                 warnings.warn(
@@ -388,20 +388,20 @@ class PrivateModel(PrivateEstimator[Model, Any]):
             named(kind)
         super().save(path, overwrite=overwrite)
 
-    def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
+    def _no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No row, of a table with a schema or of so many features, with no response where there are responses."""
         if schema is not None:
             return {"X": Table({name: [] for name in schema.read_columns}, schema)}
         return {"X": np.empty((0, width or 0)), **({} if self.response is None else {"y": np.empty(0)})}
 
-    def quality(self, rows: object) -> Floats:
+    def _quality(self, rows: object) -> Floats:
         """The model's own score of each row."""
         return _scores(self._fitted_model, self.q_, rows)
 
-    def quality_range(self, model: Model) -> tuple[float, float]:
+    def _quality_range(self, model: Model) -> tuple[float, float]:
         """What the model declares."""
         ends = model.score_range if model.is_scored else None
-        return super().quality_range(model) if ends is None else ends
+        return super()._quality_range(model) if ends is None else ends
 
     @property
     def _unscored(self) -> str:
@@ -422,7 +422,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         self._check_public(public)
         self._check_defined("score")
         source, _ = self._source(X, y, None)
-        parts = [self.quality(chunk.rows) for chunk in source.chunks()]
+        parts = [self._quality(chunk.rows) for chunk in source.chunks()]
         return float(np.nanmean(np.concatenate(parts)))
 
     def lower_bound(self) -> float:
@@ -467,7 +467,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         columns = dict(zip(names or places(x_nd.shape[1]), norm * x_nd.T if norm else x_nd.T, strict=True))
         return columns if y_n is None or response is None else {**columns, "y": response.decode(np.asarray(y_n))}
 
-    def facts_for_report(self) -> Iterator[Figure]:
+    def _facts_for_report(self) -> Iterator[Figure]:
         """The model's intervals and its figures."""
         self._check_fitted()
         if self._fitted_model.defines("intervals"):
@@ -517,7 +517,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
             )
         return replace(model, n_steps=n_steps)
 
-    def as_prior(self, columns: tuple[Model, Response | None, float | None]) -> tuple[Mapping[str, object], str]:
+    def _as_prior(self, columns: tuple[Model, Response | None, float | None]) -> tuple[Mapping[str, object], str]:
         """Return values for fields of the model of the fit; `columns` are its model, response and max_row_norm.
 
         Raises:

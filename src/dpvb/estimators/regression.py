@@ -124,11 +124,11 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     public_prior: bool = False
     estimate: PosteriorOrMode = "posterior"
 
-    declares: ClassVar[tuple[str, ...]] = ("schema", "width")
-    record: ClassVar[type] = FittedWeights
-    reads: ClassVar[str | None] = "rows"
+    _declares: ClassVar[tuple[str, ...]] = ("schema", "width")
+    _record_class: ClassVar[type] = FittedWeights
+    _reads: ClassVar[str | None] = "rows"
     _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
-    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "fit_intercept": "intercept"}
+    _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "fit_intercept": "intercept"}
 
     @property
     @abstractmethod
@@ -176,7 +176,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         study, example = "coefficients to (mean, std)", '{"age": [0.03, 0.01]}'
         return known(self, rows, stated=stated, study=study, example=example)
 
-    def as_prior(self, columns: tuple[FittedColumns, Response]) -> tuple[KnownWeights, str]:
+    def _as_prior(self, columns: tuple[FittedColumns, Response]) -> tuple[KnownWeights, str]:
         """Return what the rows said of the weights, for predictions and for intervals.
 
         Raises:
@@ -253,7 +253,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         self._check_posterior()
         return self._coefficients.table(self._head(per, noise_aware), level, coding, exp, reference)
 
-    def curve(
+    def partial_effect(
         self,
         column: str,
         at: Sequence[Any],
@@ -279,7 +279,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         """
         self._check_posterior()
         head = self._head("unit", noise_aware)
-        return self._coefficients.curve(head, column, at, reference, given or {}, level, exp)
+        return self._coefficients.partial_effect(head, column, at, reference, given or {}, level, exp)
 
     @abstractmethod
     def _head(self, per: str, noise_aware: bool) -> TableHead:
@@ -306,7 +306,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         """The coefficient table as text; arguments are those of `coefficients`."""
         return Summary.of(self.coefficients(level, **options))
 
-    def facts_for_report(
+    def _facts_for_report(
         self,
         level: float = 0.95,
         noise_aware: bool = True,
@@ -376,7 +376,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         draws_nr = self._coefficients.normal.draws(normal_nd)
         return draws_nr[:, 1:], draws_nr[:, 0]
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[RegressionModel]:
+    def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[RegressionModel]:
         """What a fit to private rows would do."""
         return self._task_of(X, y, None, group)
 
@@ -417,7 +417,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             "prior": source,
             "target": schema.target if schema is not None and y is None else None,
         }
-        return self._task(model, design, model.schedule, public, notes)
+        return self._planned_task(model, design, model.schedule, public, notes)
 
     def _learned(self, task: Task[RegressionModel], q: Any) -> FittedWeights:
         weights, table = task.model.weights(q), task.model.table(q)
@@ -432,9 +432,9 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     def _scores(self, model: RegressionModel) -> tuple[ScoreFacts, str]:
         """What a model's scores are like, and the unit of its effects."""
 
-    def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
+    def _no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No row, of a table with a schema or of so many features."""
-        rows = super().no_rows(schema=schema, vocabulary=vocabulary, width=width)
+        rows = super()._no_rows(schema=schema, vocabulary=vocabulary, width=width)
         beside = dict.fromkeys(("y", *(() if schema else self._response.columns)), np.empty(0))
         return rows if schema is not None else {**rows, **beside}
 

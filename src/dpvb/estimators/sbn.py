@@ -93,14 +93,14 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
     init_mean: float = 0.5
     estimate: PosteriorOrMode = "posterior"
 
-    record: ClassVar[type] = NetworkWeights
-    reads: ClassVar[str | None] = "images"
-    command: ClassVar[str | None] = "sbn"
-    size_parameter: ClassVar[str | None] = "n_components"
+    _record_class: ClassVar[type] = NetworkWeights
+    _reads: ClassVar[str | None] = "images"
+    _command: ClassVar[str | None] = "sbn"
+    _size_parameter: ClassVar[str | None] = "n_components"
     _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
-    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "hidden"}
+    _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_components": "hidden"}
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[SBN]:
+    def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[SBN]:
         """What a fit to private rows would do; y is ignored."""
         rows = binary_rows(X, threshold=self.threshold, group=group)
         model = self._model(rows.width)
@@ -119,7 +119,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
             {"first": _FIRST, "last": _FIRST},
             lambda t: min(decay(max(t - released_first, 1)), 1.0),
         )
-        return self._task(model, rows, schedule, public, {"width": rows.width, "names": column_names(X)})
+        return self._planned_task(model, rows, schedule, public, {"width": rows.width, "names": column_names(X)})
 
     def _learned(self, task: Task[SBN], q: Network) -> NetworkWeights:
         return NetworkWeights(q.w_kj, q.level_j, q.mean_k, q.count)
@@ -140,7 +140,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
             "noise of a weight", min(model.visible_noise(std), 1.0), model.visible_noise(_STEPS), unknown=1.0
         )
 
-    def quality(self, rows: NDArray[Any]) -> Floats:
+    def _quality(self, rows: NDArray[Any]) -> Floats:
         """Bound of each row at the learned weights, in nats."""
         q, pi_nk = self._q, self._local(rows)[0]
         psi_nj = linear.product(pi_nk, q.w_kj) + q.c_j
@@ -148,7 +148,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         second_nj = psi_nj**2 + np.maximum(linear.product(pi_nk * (1 - pi_nk), q.w_kj**2), 0.0)
         return kernel.example_bound(rows, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2)
 
-    def quality_range(self, model: SBN) -> tuple[float, float]:
+    def _quality_range(self, model: SBN) -> tuple[float, float]:
         """From the score of a uniform guess to 0."""
         return -model.n_visible * math.log(2.0), 0.0
 
@@ -214,7 +214,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         psi_nj = z_nk @ self.components_ + self.visible_bias_
         return np.asarray(draw.random(psi_nj.shape) < expit(psi_nj), dtype=np.int8)
 
-    def facts_for_report(self, width: int | None = None) -> Iterator[Figure]:
+    def _facts_for_report(self, width: int | None = None) -> Iterator[Figure]:
         """The weights of each hidden unit, strongest first, as an image where visible units are its pixels.
 
         Args:

@@ -95,7 +95,7 @@ def simulate(
     model_of_trust = Trust(trust, len(owned), max_missing, max_colluding)
     with Run().alone():
         planned = clone(estimator).set_params(n_steps=steps_of(estimator, owned[0], num_rounds))
-        tasks = [of_unit(check_known(planned.task(**data), "in a federation"), unit) for data in owned]
+        tasks = [of_unit(check_known(planned._task(**data), "in a federation"), unit) for data in owned]
     columns = [columns_of(task) for task in tasks]
     for m, task in enumerate(tasks):
         if declared(task.model) != declared(tasks[0].model) or columns[m] != columns[0]:
@@ -138,8 +138,8 @@ def simulate(
         task = tasks[0]._replace(source=None)  # The server has no rows.
         server = Server(task, federation, transport, schedule=schedule)
         q = server.run(rng, notebook_line() if run.progress is None else run.progress)
-        estimator.promise(server.statement(task.public), task.notes)
-        estimator.take(task, q)
+        estimator._set_statement(server.statement(task.public), task.notes)
+        estimator._take(task, q)
         estimator.client_statements_ = tuple(client.statement for client in clients.values())
     return estimator
 
@@ -153,8 +153,8 @@ def steps_of(estimator: Any, data: Mapping[str, Any], num_rounds: int | None) ->
     if num_rounds is None:
         return estimator.n_steps
     check_integer("num_rounds", num_rounds, low=1, high=10**6)
-    once = len(clone(estimator).set_params(n_steps=2).task(**data).relative) - 2
-    if num_rounds < (least := once + estimator.least_steps):
+    once = len(clone(estimator).set_params(n_steps=2)._task(**data).relative) - 2
+    if num_rounds < (least := once + estimator._least_steps):
         raise ParameterError(f"num_rounds must be at least {least}: {once} releases happen once; got {num_rounds}.")
     return num_rounds - once
 

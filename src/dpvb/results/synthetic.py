@@ -28,7 +28,7 @@ class Combined(NamedTuple):
 
 
 @says_what_lacks
-def combine(
+def combine_synthetic(
     estimates: Sequence[float] | Floats, variances: Sequence[float] | Floats, *, level: float = 0.95
 ) -> Combined:
     """Combine one number that was estimated from each of several synthetic tables whose parameters were drawn.
