@@ -32,7 +32,7 @@ SQRT2 = math.sqrt(2)
 def row_name(value: object) -> str:
     """Name a golden row by its plan."""
     if isinstance(value, dict):
-        return f"{value['sampling_prob']:.4g}-{value['noise_multiplier']}-{value['n_steps']}"
+        return f"{value['sampling_prob']:.4g}-{value['noise_multiplier']}-{value['num_steps']}"
     return str(value)
 
 
@@ -184,7 +184,7 @@ def test_amplified_zcdp_claims_less_than_is_true():
 
 @pytest.mark.parametrize(("row", "deltas"), thinned([(row, list(row["epsilon"])) for row in ROWS], 4), ids=row_name)
 def test_golden_rows(row, deltas):
-    q, sigma, steps = row["sampling_prob"], row["noise_multiplier"], row["n_steps"]
+    q, sigma, steps = row["sampling_prob"], row["noise_multiplier"], row["num_steps"]
     for text in deltas:
         delta, known = float(text), row["epsilon"][text]
         pld = tight(q, sigma, steps, delta)
@@ -218,7 +218,7 @@ FIXED_SIZE = [
 
 @pytest.mark.parametrize(("row", "name", "swap"), thinned(FIXED_SIZE, 4), ids=row_name)
 def test_golden_fixed_size(row, name, swap):
-    plan = row["sampling_prob"], row["noise_multiplier"], row["n_steps"]
+    plan = row["sampling_prob"], row["noise_multiplier"], row["num_steps"]
     known = row["fixed_size_epsilon"]["swap_distance_" + name]
     delta = 1e-4
     replace = {"sampler": "fixed_size", "neighboring_relation": "replace_one", "swap_ratio": swap}
@@ -411,7 +411,7 @@ WITHIN = 3e-4
 
 @pytest.mark.parametrize(("row", "deltas"), thinned([(row, list(row["epsilon"])) for row in ROWS], 8), ids=row_name)
 def test_second_opinion_on_golden_rows(row, deltas):
-    q, sigma, steps = row["sampling_prob"], row["noise_multiplier"], row["n_steps"]
+    q, sigma, steps = row["sampling_prob"], row["noise_multiplier"], row["num_steps"]
     for text in deltas:
         epsilon = tight(q, sigma, steps, float(text))
         opinion = accounting.confirm(

@@ -120,7 +120,7 @@ class Composition:
     @staticmethod
     def of(*, events: Sequence[Mapping[str, Any]], neighboring_relation: NeighboringRelation) -> Composition:
         """The cost whose parts `to_dict` wrote."""
-        return Composition([Event(**event) for event in events], neighboring_relation)
+        return Composition([Event.from_dict(event) for event in events], neighboring_relation)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -111,8 +111,15 @@ class Event:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it; what adds nothing to delta does not say so, as in earlier versions."""
-        facts = asdict(self)
+        # Ledgers of every version spell the number of releases so, and digests of plans are made of this text.
+        facts = {{"n_steps": "num_steps"}.get(name, name): value for name, value in asdict(self).items()}
         return facts if self.added_delta else {name: facts[name] for name in facts if name != "added_delta"}
+
+    @staticmethod
+    def from_dict(facts: Mapping[str, Any]) -> Event:
+        """Return the event that `to_dict` wrote."""
+        others = {name: value for name, value in facts.items() if name != "num_steps"}
+        return Event(n_steps=facts.get("num_steps", 1), **others)
 
 
 @dataclass(frozen=True)

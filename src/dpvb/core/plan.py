@@ -172,7 +172,11 @@ class Plan:
                     "blocks": {name: vars(block) for name, block in release.blocks.items()},
                     "weights": dict(release.weights),
                     "clip": release.clip,
-                    "sampler": vars(release.mechanism.sampler),
+                    "sampler": {
+                        # Runs on record were begun under this spelling.
+                        {"n_units": "num_examples"}.get(name, name): value
+                        for name, value in vars(release.mechanism.sampler).items()
+                    },
                     "event": release.event().to_dict(),
                 }
                 for release in self.releases

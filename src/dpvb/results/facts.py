@@ -26,7 +26,7 @@ class BlockFacts:
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """Inverse of asdict."""
+        """Read what `to_dict` of a statement wrote."""
         return cls(
             facts["name"],
             tuple(check_integer("shape", length, low=1) for length in facts["shape"]),
@@ -67,10 +67,10 @@ class ReleaseFacts:
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """Inverse of asdict."""
+        """Read what `to_dict` of a statement wrote."""
         size = facts["batch_size"]
         return cls(
-            Event(**facts["event"]),
+            Event.from_dict(facts["event"]),
             None if size is None else check_integer("batch_size", size, low=1),
             check_choice("clip", facts["clip"], ("block", "joint")),
             tuple(map(BlockFacts.from_dict, facts["blocks"])),
