@@ -175,9 +175,6 @@ class Network:
                 self._processes[client].kill()
         return self._tickets
 
-    def broadcast(self, data: bytes) -> tuple[int, ...]:
-        return tuple(self.send(client, data) for client in NAMES)
-
     def poll(self, timeout: float) -> list[Reply]:
         end = time.monotonic() + timeout
         while True:

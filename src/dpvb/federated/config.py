@@ -17,7 +17,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -360,23 +360,34 @@ class DataFiles:
     """
 
     file: Path
-    target: Path | None
-    trials: Path | None
-    exposure: Path | None
-    offset: Path | None
-    weights: Path | None
-    group: Path | None
-    text_column: str
-    group_column: str | None
-    file_format: str | None
-    token_pattern: str
-    person_column: str
-    symbol_column: str
-    time_column: str
-    sequence_column: str | None
-    separator: str
-    decimal: str
-    encoding: str
+    target: Path | None = None
+    trials: Path | None = None
+    exposure: Path | None = None
+    offset: Path | None = None
+    weights: Path | None = None
+    group: Path | None = None
+    text_column: str = "text"
+    group_column: str | None = None
+    file_format: str | None = None
+    token_pattern: str = "[a-z]+"
+    person_column: str = "person"
+    symbol_column: str = "symbol"
+    time_column: str = "time"
+    sequence_column: str | None = None
+    separator: str = ","
+    decimal: str = "."
+    encoding: str = "utf-8"
+
+    @classmethod
+    def taken(cls, table: _Table) -> DataFiles:
+        """Read the table [data], whose keys are the fields; `file_format` is `format` there."""
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            key, default = field.name.removeprefix("file_"), _NEEDED if field.default is MISSING else field.default
+            is_path = "Path" in str(field.type)
+            values[field.name] = table.path(key, default) if is_path else table.take(key, str, default)
+        table.end()
+        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -416,7 +427,7 @@ class ClientConfig:
         from dpvb.ledger.address import Address
 
         file = _Table.read(path)
-        agreement, data = Agreement.load(file.path("agreement")), file.inner("data")
+        agreement = Agreement.load(file.path("agreement"))
         ledger = file.take("ledger", str, None)
         party = cls(
             agreement=agreement,
@@ -427,28 +438,8 @@ class ClientConfig:
             ledger=None if ledger is None else Address(ledger if is_address(ledger) else file.folder / ledger),
             dataset=file.take("dataset", str, None),
             server_seconds=_seconds(file, "server_seconds", 3600.0),
-            data=DataFiles(
-                file=data.path("file"),
-                target=data.path("target", None),
-                trials=data.path("trials", None),
-                exposure=data.path("exposure", None),
-                offset=data.path("offset", None),
-                weights=data.path("weights", None),
-                group=data.path("group", None),
-                text_column=data.take("text_column", str, "text"),
-                group_column=data.take("group_column", str, None),
-                file_format=data.take("format", str, None),
-                token_pattern=data.take("token_pattern", str, "[a-z]+"),
-                person_column=data.take("person_column", str, "person"),
-                symbol_column=data.take("symbol_column", str, "symbol"),
-                time_column=data.take("time_column", str, "time"),
-                sequence_column=data.take("sequence_column", str, None),
-                separator=data.take("separator", str, ","),
-                decimal=data.take("decimal", str, "."),
-                encoding=data.take("encoding", str, "utf-8"),
-            ),
+            data=DataFiles.taken(file.inner("data")),
         )
-        data.end()
         file.end()
         return party
 

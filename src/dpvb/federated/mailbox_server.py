@@ -198,10 +198,6 @@ class Mailbox:
         self._loop.call_soon_threadsafe(self._events[client].set)
         return self._count
 
-    def broadcast(self, data: bytes) -> tuple[int, ...]:
-        """Leave the same bytes for all clients."""
-        return tuple(self.send(client, data) for client in self.clients)
-
     def poll(self, timeout: float) -> list[Reply]:
         """Return the answers that have come since, waiting up to `timeout` seconds for the first."""
         with self._news:

@@ -173,10 +173,6 @@ class Recorded:
         self._count, self._empty = ticket, 0
         return ticket
 
-    def broadcast(self, data: bytes) -> tuple[int, ...]:
-        """Send the same bytes to all clients."""
-        return tuple(self.send(client, data) for client in self.clients)
-
     def poll(self, timeout: float) -> list[Reply]:
         """The answers that have come, now on record; or those that came then.
 

@@ -532,7 +532,8 @@ class Server:
         """Tell all clients that the run of an offer is over; whether they hear it does not matter."""
         transport = self._asking.transport
         link = transport.transport if isinstance(transport, Recorded) else transport  # No answer changes the run.
-        waiting = {*link.broadcast(messages.encode(Farewell(offer, reason)))}
+        farewell = messages.encode(Farewell(offer, reason))
+        waiting = {link.send(name, farewell) for name in link.clients}
         deadline = time.monotonic() + _FAREWELL_SECONDS
         while waiting and time.monotonic() < deadline:
             waiting -= {reply.ticket for reply in link.poll(_POLL_SECONDS)}

@@ -52,16 +52,8 @@ class Transport(Protocol):
         """
         ...
 
-    def broadcast(self, data: bytes) -> tuple[int, ...]:
-        """Send the same bytes to all clients; return the tickets in the order of `clients`."""
-        ...
-
     def poll(self, timeout: float) -> list[Reply]:
         """Return the answers that have come since, waiting up to `timeout` seconds for the first; maybe none."""
-        ...
-
-    def close(self) -> None:
-        """Let go of everything; outstanding answers are lost."""
         ...
 
 
@@ -174,10 +166,6 @@ class InProcess:
         self._outstanding.append((self._tickets, client, data))
         return self._tickets
 
-    def broadcast(self, data: bytes) -> tuple[int, ...]:
-        """Send the same bytes to all clients."""
-        return tuple(self.send(client, data) for client in self._handlers)
-
     def poll(self, timeout: float) -> list[Reply]:
         """Compute the next answer; no answer if nothing is outstanding. Never waits."""
         if not self._outstanding:
@@ -188,10 +176,6 @@ class InProcess:
             return [Reply(ticket, client, self._handlers[client](data))]
         except ConnectionError:
             return [Reply(ticket, client, None)]
-
-    def close(self) -> None:
-        """Forget what is outstanding."""
-        self._outstanding.clear()
 
     def _next(self) -> tuple[int, str, bytes]:
         if self._order is None:
