@@ -99,6 +99,8 @@ lint: $(VENV)/dev
 	$(VENV)/bin/ruff format --check -q .
 	$(VENV)/bin/ruff check -q .
 	$(VENV)/bin/mypy
+	$(PY) -m codespell_lib *.md docs src setup benchmarks flower
+	$(PY) setup/prose.py
 
 $(PY):
 	python3 -m venv $(VENV)

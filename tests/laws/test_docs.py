@@ -151,7 +151,6 @@ MEASURED = {
     "models/dpvi.md": {"How well": ["Private gradients (DPVI)", "Logistic regression"]},
     "models/regressions.md": {"How well": ["Logistic regression"]},
     "models/topics.md": {"How well": ["Topic models on Wikipedia", "The papers' algorithms as printed"]},
-    "known-weaknesses.md": {"Forecasts": ["Forecasts from public facts, against fits"]},
 }
 NUMBER = re.compile(r"(?<![\w./^(=-])-?(?:\d{1,3}(?:,\d{3})+|\d*\.\d{2,})(?![\w.])")
 
@@ -177,21 +176,34 @@ def test_measured_numbers_of_pages_are_those_of_the_results() -> None:
     sections = parts((ROOT / "benchmarks" / "RESULTS.md").read_text())
     for page, by_heading in MEASURED.items():
         found = parts((ROOT / "docs" / page).read_text())
-        if page != "known-weaknesses.md":  # Which has numbers of many kinds, as 250.1 for a category.
-            assert {heading for heading, text in found.items() if NUMBER.search(text)} == {*by_heading}, page
+        found.pop("Limitations", None)  # Conditions, such as numbers of rows.
+        assert {heading for heading, text in found.items() if NUMBER.search(text)} == {*by_heading}, page
         for heading, titles in by_heading.items():
             assert missing(found[heading], "".join(sections[title] for title in titles)) == [], (page, heading)
 
 
-def test_pages_say_how_many_forecasts_were_near() -> None:
+def test_the_accuracy_of_forecasts_is_that_of_the_results() -> None:
     results = parts((ROOT / "benchmarks" / "RESULTS.md").read_text())["Forecasts from public facts, against fits"]
     own, others = re.findall(r"cells within a factor 1\.5 \((\d+)%\)", results)
     [real] = re.findall(r"Real tables alone: (\d+ of \d+) cells", results)
-    pages = ("how-to/before-the-charge.md", "known-weaknesses.md")
-    forecast, weak = ((ROOT / "docs" / page).read_text() for page in pages)
-    assert re.findall(r"(\d+) %\s(?:of cells )?on (?:the tables|others)", forecast) == [own, others]
-    assert re.findall(r"(\d+) % of cells on tables on which", weak) == [others]
-    assert re.findall(r"in (\d+ of \d+)\s+cells on real tables", weak) == [real]
+    page = (ROOT / "docs" / "how-to" / "before-the-charge.md").read_text()
+    assert re.findall(r"(\d+) %\s(?:of cells )?on (?:the tables|others)", page) == [own, others]
+    assert re.findall(r"in (\d+ of \d+)\s+cells on real tables", page) == [real]
+    limits = page.split("\n### Limitations of the forecast\n")[1].split("\n## ")[0]
+    assert missing(re.sub(r"`[^`]*`", "", limits).replace("4,400", ""), results) == []
+
+
+def test_the_accuracy_of_intervals_is_that_of_the_results() -> None:
+    """The numbers of a row are in the section that its last cell names, as shares or as percentages."""
+    results = (ROOT / "benchmarks" / "RESULTS.md").read_text()
+    lines = (ROOT / "docs" / "accuracy.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")][1:]
+    assert len(rows) >= 25
+    for _, n, _, _, coverage, title in rows:
+        section = results[results.index(f"\n## {title}\n") + 4 :].split("\n## ")[0]
+        for number in re.findall(r"\d[\d,.]*", f"{n} {coverage}"):
+            percentage = f"{100 * float(number.replace(',', '')):.1f}%"
+            assert number in section or percentage in section, (title, number)
 
 
 def test_a_number_that_was_not_measured_would_be_missing() -> None:
