@@ -43,8 +43,6 @@ def test_the_curve_of_laplace_noise_is_that_of_dp_accounting(scale: float) -> No
     np.testing.assert_allclose(LaplaceNoise(scale, RELATION, 3).renyi(np.array(orders)), accountant._rdp, rtol=1e-9)
 
 
-@kills("releases", "the delta that an analysis states, left out of what it costs")
-@edit("accounting/declared_costs.py", "        return float(self.stated_delta)\n", "        return 0.0\n")
 @pytest.mark.parametrize(
     "cost",
     [
@@ -67,6 +65,8 @@ def test_a_cost_is_no_less_than_dp_accounting_says_and_hardly_more(cost: Any) ->
     assert curve.min() >= loss(cost).get_epsilon_for_delta(1e-4) - 1e-3
 
 
+@kills("releases", "the delta that an analysis states, left out of what it costs")
+@edit("accounting/declared_costs.py", "        return float(self.stated_delta)\n", "        return 0.0\n")
 def test_declared_costs_and_fits_compose_as_dp_accounting_says(tmp_path: Path) -> None:
     """A ledger says no less of all of them together than the composed losses, and hardly more if all were fixed."""
     costs: list[Any] = [

@@ -444,19 +444,20 @@ def test_processes_never_share_a_draw(method: str, fresh: bool) -> None:
     "    sign = (words & np.uint64(1)).view(np.int64)\n",
 )
 def test_time_of_a_draw_does_not_tell_its_size() -> None:
-    """Correlation of |noise| and time over 20,000 scalar draws, slowest tenth cut; no draw can be repeated.
+    """Correlate |noise| with the processor time of the fastest 6,000 of 20,000 scalar draws; no draw can be repeated.
 
-    Without a relation its spread is 0.0075. Tails of the inverse normal distribution have formulas of their own, which
-    gives about 0.03: 0.2 is exceeded by chance with probability below 1e-20.
+    Interruptions by other processes only slow a draw down, so the fastest draws are those that they spared. Without a
+    relation the correlation has standard deviation 0.013. Tails of the inverse normal distribution have formulas of
+    their own, which gives about 0.03: 0.2 is exceeded by chance with probability below 1e-20.
     """
     source, total, count = SecureNoise(), np.zeros(1, dtype=np.int64), 20_000
     sizes, times = np.empty(count), np.empty(count)
     for step in range(count):
-        begin = time.perf_counter_ns()
+        begin = time.thread_time_ns()
         value = source.gaussian(2.0**20, total, step=step, block="b", plan_digest=b"")
-        times[step] = time.perf_counter_ns() - begin
+        times[step] = time.thread_time_ns() - begin
         sizes[step] = abs(int(value[0]))
-    kept = times <= np.quantile(times, 0.9)
+    kept = times <= np.quantile(times, 0.3)
     assert abs(np.corrcoef(sizes[kept], times[kept])[0, 1]) < 0.2
 
 
