@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from dpvb.federated.trust import Trust
 from dpvb.guards.errors import ParameterError
 
-SCHEDULES = ("synchronous", "sequential", "asynchronous")
-
 
 @dataclass(frozen=True)
 class Federation:

@@ -30,7 +30,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from dpvb.data.documents import word_lists
 from dpvb.data.documents.vocabulary import PRIVATE
 from dpvb.estimators import PrivateEstimator
-from dpvb.federated.agreement import SCHEDULES
 from dpvb.federated.keys import Identity, check_name, check_public
 from dpvb.federated.transport import Address, parse_address
 from dpvb.federated.trust import TRUST, Trust
@@ -208,7 +207,6 @@ class Agreement:
         params: its parameters, as far as they are given.
         epsilon, delta: the budget of each client.
         num_rounds: communications with each client; None: as the estimator plans.
-        schedule: as in `dpvb.federated.simulate`.
         unit: what is protected: an "example" (row or document) at one client, all of a "person" there, or all of a
             "client".
         trust: with the number of clients, and of those that may be missing or collude.
@@ -223,7 +221,6 @@ class Agreement:
     epsilon: float
     delta: float
     num_rounds: int | None
-    schedule: str
     unit: str
     trust: Trust
     schema: Path | None
@@ -254,7 +251,6 @@ class Agreement:
             epsilon=check_number("epsilon", file.take("epsilon", float), low=0, closed="right"),
             delta=check_delta(file.take("delta", float)),
             num_rounds=None if rounds is None else check_integer("num_rounds", rounds, low=1, high=10**6),
-            schedule=check_choice("schedule", file.take("schedule", str, SCHEDULES[0]), SCHEDULES),
             unit=check_choice("unit", file.take("unit", str, UNITS[0]), UNITS),
             trust=Trust(
                 check_choice("trust", file.take("trust", str), TRUST),

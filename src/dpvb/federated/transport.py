@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 from cryptography import x509
 
 from dpvb.guards.errors import FederationError, ParameterError, check_path, reason_of
@@ -138,18 +137,14 @@ def check_certificate(certificate: str | os.PathLike[str], private_key: str | os
 class InProcess:
     """Clients in this process: an answer is computed when it is polled, one a poll."""
 
-    def __init__(
-        self, handlers: Mapping[str, Callable[[bytes], bytes]], order: np.random.Generator | None = None
-    ) -> None:
+    def __init__(self, handlers: Mapping[str, Callable[[bytes], bytes]]) -> None:
         """Take the clients.
 
         Args:
             handlers: what each client answers. One that raises ConnectionError cannot be reached; what else it raises
                 goes through `poll`.
-            order: public; picks whose oldest outstanding message is answered next. None: in the order sent.
         """
         self._handlers = dict(handlers)
-        self._order = order
         self._outstanding: deque[tuple[int, str, bytes]] = deque()
         self._tickets = 0
 
@@ -170,16 +165,8 @@ class InProcess:
         """Compute the next answer; no answer if nothing is outstanding. Never waits."""
         if not self._outstanding:
             return []
-        ticket, client, data = message = self._next()
-        self._outstanding.remove(message)
+        ticket, client, data = self._outstanding.popleft()
         try:
             return [Reply(ticket, client, self._handlers[client](data))]
         except ConnectionError:
             return [Reply(ticket, client, None)]
-
-    def _next(self) -> tuple[int, str, bytes]:
-        if self._order is None:
-            return self._outstanding[0]
-        waiting = list(dict.fromkeys(client for _, client, _ in self._outstanding))
-        chosen = waiting[int(self._order.integers(len(waiting)))]
-        return next(message for message in self._outstanding if message[1] == chosen)
