@@ -385,6 +385,7 @@ ORDINARY = [
 ]
 
 
+@pytest.mark.guarantees("accountant")
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 @pytest.mark.parametrize("plan", ORDINARY, ids=lambda plan: f"{plan[0].sampler}-{plan[0].sampling_prob}-{len(plan)}")
 def test_second_opinion_agrees(plan, relation):
@@ -445,6 +446,7 @@ def sampled_plan():
     return phased({"counts": Block((3,), 1.0)}, Poisson(0.05), [1.0] * 20)
 
 
+@pytest.mark.guarantees("accountant")
 @kills("accountant", "the second accountant not heard")
 @edit("accounting/independent.py", "if opinion.lower > epsilon:", "if opinion.lower > 2 * epsilon:")
 def test_a_plan_with_too_little_noise_is_stopped_before_any_data(monkeypatch):

@@ -63,6 +63,7 @@ def test_monotone_in_each_argument(plan, which, factor):
     assert answer(q, sigma, steps, delta, relation) <= answer(*harder, relation) * (1 + WOBBLE)
 
 
+@pytest.mark.guarantees("accountant")
 @settings(max_examples=8)
 @given(plans())
 def test_order_of_the_bounds(plan):
@@ -238,6 +239,7 @@ def test_calibration_lands_below_and_near_the_target():
         check_calibration(random_plan(rng))
 
 
+@pytest.mark.guarantees("calibration")
 @pytest.mark.slow
 def test_calibration_of_500_plans():
     rng = np.random.default_rng(3)

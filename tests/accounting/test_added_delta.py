@@ -50,6 +50,7 @@ def charge(ledger: Ledger, run: str, *events: Event) -> None:
 # --- one plan -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("added delta")
 @kills("factor", "what names add to delta is in no plan's epsilon")
 @edit("accounting/answers.py", "answer(noise, delta=delta - added, **how)", "answer(noise, delta=delta, **how)")
 @pytest.mark.parametrize("method", ["pld", "renyi", "moments"])
@@ -161,6 +162,7 @@ def never_beyond_the_cap(ledger: Ledger, given: list[tuple[float, float, bool]])
         assert left.epsilon + left.spent_adaptive == pytest.approx(2.0) or left.sole
 
 
+@pytest.mark.guarantees("added delta")
 @settings(max_examples=4)
 @given(plans)
 def test_a_files_cap_is_never_passed(given: list[tuple[float, float, bool]]) -> None:
@@ -180,6 +182,7 @@ def test_so_it_is_where_others_append(postgresql: Server) -> None:
             never_beyond_the_cap(ledger, given)
 
 
+@pytest.mark.guarantees("added delta")
 @kills("releases", "what plans add to delta is not charged")
 @edit("accounting/covering.py", "return m, left_out + added", "return m, left_out")
 def test_a_tenth_of_a_caps_delta_is_kept_for_all_that_plans_add(tmp_path: Path) -> None:

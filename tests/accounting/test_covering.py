@@ -32,6 +32,7 @@ def covered(events: list[Event], relation: str = "add_or_remove_one", *, normal:
     return covering(Composition(events, relation), DELTA, REACH, MOST, normal=normal)  # type: ignore[arg-type]
 
 
+@pytest.mark.guarantees("filter")
 @pytest.mark.parametrize("event", SAMPLED, ids=repr)
 def test_another_accountant_finds_the_profile_below_that_of_the_gaussian(event: Event) -> None:
     """Its optimistic estimate is a lower bound of the true profile, so that this one cannot fail by its rounding."""

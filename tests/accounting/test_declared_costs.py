@@ -43,6 +43,7 @@ def test_the_curve_of_laplace_noise_is_that_of_dp_accounting(scale: float) -> No
     np.testing.assert_allclose(LaplaceNoise(scale, RELATION, 3).renyi(np.array(orders)), accountant._rdp, rtol=1e-9)
 
 
+@pytest.mark.guarantees("declared costs")
 @pytest.mark.parametrize(
     "cost",
     [
@@ -65,6 +66,7 @@ def test_a_cost_is_no_less_than_dp_accounting_says_and_hardly_more(cost: Any) ->
     assert curve.min() >= loss(cost).get_epsilon_for_delta(1e-4) - 1e-3
 
 
+@pytest.mark.guarantees("declared costs")
 @kills("releases", "the delta that an analysis states, left out of what it costs")
 @edit("accounting/declared_costs.py", "        return float(self.stated_delta)\n", "        return 0.0\n")
 def test_declared_costs_and_fits_compose_as_dp_accounting_says(tmp_path: Path) -> None:
@@ -110,6 +112,7 @@ def test_each_declared_charge_counts_unless_it_is_of_the_same_run(tmp_path: Path
         assert ledger.remaining("people").num_charges == 3
 
 
+@pytest.mark.guarantees("declared costs")
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, "1", None, True, 1e400, [1.0], 10**400])
 def test_hostile_declarations_are_refused(value: Any) -> None:
     makers = {

@@ -34,6 +34,7 @@ def is_sampled_pair(row) -> bool:
     return row["other"] == row["absent"] and math.isclose(shift, max(1.0, row["swap_ratio"]))
 
 
+@pytest.mark.guarantees("absent units")
 @each("row", ROWS[::3], ids=row_name)
 def test_no_neighbours_with_an_empty_place_lose_more_than_is_accounted(row):
     """The true deltas are from quadrature (benchmarks/empty_places.py), good to 1e-3 of themselves."""
@@ -111,6 +112,7 @@ def steps(draw):
     return event, relation, neighbours(draw, sampler, relation, q, ratio)
 
 
+@pytest.mark.guarantees("absent units")
 @settings(max_examples=200, deadline=None)
 @given(step=steps(), epsilon=st.sampled_from([0.0, 0.05, 0.3, 1.0, 3.0]))
 def test_any_step_of_any_sampler_relation_and_ratio_is_accounted_for(step, epsilon):
@@ -132,6 +134,7 @@ def test_the_second_opinion_holds_for_any_step(step):
         assert true <= delta * (1 + 1e-3)
 
 
+@pytest.mark.guarantees("absent units")
 @kills("neighbours", "the second opinion takes a ratio below one for an empty place")
 @edit(
     "accounting/independent.py",

@@ -115,6 +115,7 @@ def test_sampled_costs_agree_with_dp_accounting() -> None:
         np.testing.assert_allclose(own[whole], other[whole], rtol=1e-6)
 
 
+@pytest.mark.guarantees("exact totals")
 def test_ten_thousand_charges_add_up_exactly() -> None:
     units = spending.cost_units(one(0.01, 1.1))
     totals = ZERO
@@ -164,6 +165,7 @@ def test_what_is_no_cost_counts_as_infinite(rho: float) -> None:
     assert set(spending.refund_units(Strange(rho))) == {0}
 
 
+@pytest.mark.guarantees("exact totals")
 @given(st.floats(1e-300, 4e9))
 def test_a_cost_is_rounded_up_and_a_refund_down(rho: float) -> None:
     exact = Fraction(rho) * 10**9
@@ -173,6 +175,7 @@ def test_a_cost_is_rounded_up_and_a_refund_down(rho: float) -> None:
     assert exact - down <= 1 + exact / 10**8
 
 
+@pytest.mark.guarantees("refunds")
 @given(st.lists(EVENTS, min_size=2, max_size=4), st.integers(0, 3))
 @settings(max_examples=25, deadline=None)
 def test_a_refund_never_returns_what_was_used(events: list[Event], index: int) -> None:
@@ -200,6 +203,7 @@ def test_caps_are_rounded_down() -> None:
 # ---------------------------------------------------------------- against the tight accountant
 
 
+@pytest.mark.guarantees("filter")
 @given(st.lists(EVENTS, min_size=1, max_size=4), st.sampled_from(["add_or_remove_one", "replace_one"]))
 @settings(max_examples=15, deadline=None)
 def test_never_below_the_tight_accountant(events: list[Event], relation: NeighboringRelation) -> None:
@@ -299,6 +303,7 @@ def best_delta(cap: float, delta: float, first: int, at: float | None = None) ->
     return value((0, 0, 0), (0, 0, 0)), max(n for n in range(500) if allowed((n, 0, 0)))
 
 
+@pytest.mark.guarantees("filter")
 @pytest.mark.parametrize(("cap", "delta"), [(1.5, 0.05), (0.8, 0.1), (2.5, 0.01)])
 def test_no_adaptive_adversary_gets_more_than_delta(cap: float, delta: float) -> None:
     """By dynamic programming over every strategy.
@@ -455,6 +460,7 @@ def after(value_l: Vector, pieces: int) -> Vector:
     return result
 
 
+@pytest.mark.guarantees("filter")
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.5])
 def test_choosing_gaussians_by_what_was_seen_gains_nothing(epsilon: float) -> None:
     """By dynamic programming: releases of any size, any order, stopping at will, within one sum of m^2."""
@@ -485,6 +491,7 @@ def best_of_gaussians_and_leaks(epsilon: float, allowed: Callable[[int, int], bo
     return float(np.interp(0.0, LOSS, value(0, 0)))
 
 
+@pytest.mark.guarantees("filter")
 def test_limits_that_trade_are_beaten() -> None:
     """Separate limits on Gaussians and on what they leave out hold; one limit on the sum of both does not."""
     epsilon, leak = 1.0, 0.002
@@ -496,6 +503,7 @@ def test_limits_that_trade_are_beaten() -> None:
     assert trading > 1.1 * most
 
 
+@pytest.mark.guarantees("filter")
 @pytest.mark.parametrize(("cap", "delta"), [(1.5, 0.05), (2.5, 0.01)])
 def test_no_adversary_with_both_rules_gets_more_than_delta(cap: float, delta: float) -> None:
     """It begins with a Gaussian, and may go on with another mechanism, which a Gaussian covers by its curve."""

@@ -89,6 +89,7 @@ def faulty(pull: Statistics) -> Case:
     return replace(SOUND, model=Faulty(pull=pull))
 
 
+@pytest.mark.guarantees("audit")
 def test_division_by_the_batch_size_is_found() -> None:
     found = records(faulty(lambda batch: batch / max(len(batch), 1)))
     assert "in another batch" in found["one record more"]
@@ -135,6 +136,7 @@ def directions(product: Any, width: int = 3) -> Case:
     )
 
 
+@pytest.mark.guarantees("own part")
 def test_a_product_that_rounds_by_the_batch_is_found() -> None:
     """`x @ W` in an E-step: no release shows it, bits do; the package's own product passes."""
     found = records(directions(np.matmul))
@@ -167,6 +169,7 @@ class Nearest(dpvb.Model):
         return q
 
 
+@pytest.mark.guarantees("own part")
 @kills("records", "an audit that takes no record on the edge of a decision", "3")
 @edit("audit/neighbours.py", "> _JUMP:\n            step", "> 1e300:\n            step")
 @edit("audit/neighbours.py", "for tied in [q, *ties(q)]:", "for tied in [q]:")
@@ -185,6 +188,7 @@ def test_a_nearest_centre_that_blas_decides_is_found(width: int) -> None:
 ROWS_SEEN = 0
 
 
+@pytest.mark.guarantees("own part")
 @kills("records", "an audit that asks about each record once", "the process ends")
 @edit("audit/neighbours.py", "if twice else alone", "if False else alone")
 @pytest.mark.parametrize("until", ["the release ends", "the process ends"])
@@ -223,6 +227,7 @@ class Gossip(Location):
         return super().m_step(s, q) + self.seen[-1]
 
 
+@pytest.mark.guarantees("audit")
 @kills("leaks", "M-steps are compared after the same rows alone")
 @edit("audit/neighbours.py", "for data in (matrix, others, matrix)", "for data in (matrix, matrix, matrix)")
 def test_an_m_step_that_reads_what_an_e_step_kept_is_found() -> None:
@@ -462,6 +467,7 @@ def test_sound_noise_passes() -> None:
     assert findings(draws.check_noise(SOUND)) == {}
 
 
+@pytest.mark.guarantees("test power")
 @pytest.mark.parametrize("scale", [0.5, 0.97, 1.03, 1 / math.sqrt(2)])
 @pytest.mark.parametrize("name", ["LogisticRegression", "SigmoidBeliefNetwork"])
 def test_noise_of_another_scale_is_found(scale: float, name: str) -> None:
@@ -513,6 +519,7 @@ def test_float_noise_off_the_lattice_is_found(monkeypatch: Any) -> None:
     assert "off its grid" in records(SOUND)["one record more"]
 
 
+@pytest.mark.guarantees("test power")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_noise_of_every_release_of_every_kind_has_the_declared_scale(name: str) -> None:
@@ -530,6 +537,7 @@ def test_two_accountants_agree_on_plans_of_all_samplers() -> None:
         assert int(check.measured.split()[0]) >= 10
 
 
+@pytest.mark.guarantees("test power")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_two_accountants_agree_on_the_plans_of_every_kind(name: str) -> None:
@@ -537,6 +545,7 @@ def test_two_accountants_agree_on_the_plans_of_every_kind(name: str) -> None:
         assert findings(accountants.check_plans(case)) == {}, case.name
 
 
+@pytest.mark.guarantees("test power")
 def test_an_understated_epsilon_is_found() -> None:
     def understated(events: Any, **given: Any) -> float:
         return 0.98 * accounting.epsilon_of(events, **given)
@@ -592,6 +601,7 @@ def test_a_run_almost_without_noise_tells_what_its_canaries_can() -> None:
     assert max(proven) <= everything < 5
 
 
+@pytest.mark.guarantees("audit")
 def test_an_under_noised_run_is_flagged() -> None:
     case = shipped("LDA")[0]
     checks = list(one_run.check_one_run(case, lambda: Source(scale=0.05)))

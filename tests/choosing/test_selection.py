@@ -136,6 +136,7 @@ def neighbours(rng: np.random.Generator, extreme: bool) -> tuple[Any, Any]:
     return p / p.sum(), q / q.sum()
 
 
+@pytest.mark.guarantees("selection")
 @kills("choices", "the best of several runs at the price of one")
 @edit("accounting/selection.py", "choice = (1.0 + law.eta) * min(price, rest)", "choice = 0.0")
 @pytest.mark.parametrize("law", LAWS, ids=name)
@@ -618,6 +619,7 @@ def test_a_failure_is_one_error_and_stays_charged(tmp_path: Any) -> None:
     ledger.verify()
 
 
+@pytest.mark.guarantees("selection")
 def test_nothing_counts_the_runs(capfd: Any, caplog: Any) -> None:
     """Neither what is written, logged or warned, nor the state of a generator that every run starts from."""
     pixels = np.random.default_rng(1).integers(0, 2, (80, 6))
@@ -639,6 +641,7 @@ def test_nothing_counts_the_runs(capfd: Any, caplog: Any) -> None:
     assert logging.root.manager.disable == logging.NOTSET
 
 
+@pytest.mark.guarantees("selection")
 def test_the_ledger_adds_up(tmp_path: Any) -> None:
     """Two selections and a fit: charged once each, what is spent is what the costs say, summed by hand."""
     X, y = binary(80)

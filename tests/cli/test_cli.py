@@ -302,6 +302,7 @@ def test_rows_of_a_folder_carry_the_names_of_its_files(tmp_path: Path, fitted: P
         assert stored["proportions"] == pytest.approx(expected)
 
 
+@pytest.mark.guarantees("Dask")
 @kills("leaks", "rows of documents for all to read")
 @edit("guards/own.py", "mode: int = 0o600", "mode: int = 0o644")
 @pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
@@ -371,6 +372,7 @@ def outputs(folder: Path, words_file: Path, num_documents: int) -> str:
     return printed
 
 
+@pytest.mark.guarantees("models")
 def test_nothing_private_is_printed(tmp_path: Path, words_file: Path) -> None:
     printed = []
     for num_documents in (137, 138):

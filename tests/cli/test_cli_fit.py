@@ -270,6 +270,7 @@ def test_a_list_that_ships_with_the_package_is_vocabulary_and_prior(tmp_path: Pa
     assert given["vocabulary"] == str(Path("words.txt").absolute())
 
 
+@pytest.mark.guarantees("excluded people")
 def test_persons_of_earlier_months_are_left_out_and_nothing_says_so(tmp_path: Path) -> None:
     """The file of persons decides no message, whatever is in it."""
     rows = "".join(f"p{n},the river and the rock\n" for n in range(40))

@@ -106,6 +106,7 @@ def test_a_changed_ledger_names_the_row_and_can_be_exported(path: Path, tmp_path
     assert "row 3" in run("verify", tmp_path / "chain.jsonl", code=2).stderr
 
 
+@pytest.mark.guarantees("set back")
 def test_a_model_knows_a_ledger_that_was_set_back(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = (path, path.with_name("budget.db.head"))
     backup = [file.read_bytes() for file in files]

@@ -36,6 +36,7 @@ def call(tmp_path: Path) -> list[object]:
     return ["fit", "logistic", *data, "--epsilon", "1", "--delta", "1e-5", "--log-file", tmp_path / "run.jsonl"]
 
 
+@pytest.mark.guarantees("logs")
 @kills("names", "others read when a command made its releases")
 @edit("cli/log.py", "_file = os.open(path, flags, 0o600)", "_file = os.open(path, flags, 0o644)")
 def test_a_log_has_what_is_said_and_each_release_in_order(tmp_path: Path, call: list[object]) -> None:
@@ -73,6 +74,7 @@ def test_a_refusal_is_an_error_in_the_log_and_lines_are_added(tmp_path: Path, ca
     assert len(lines(tmp_path / "run.jsonl")) == number + 3
 
 
+@pytest.mark.guarantees("logs")
 @kills("names", "a log follows a link to a file of somebody else's choice")
 @edit("cli/log.py", ' | getattr(os, "O_NOFOLLOW", 0)', "")
 def test_a_log_that_cannot_be_written_is_refused_or_left(tmp_path: Path, call: list[object]) -> None:

@@ -99,6 +99,7 @@ def test_faults_of_dates_and_splines_are_said_in_words(tmp_path: Path) -> None:
     assert words(shown) == {"(whole rows)": ["none"], "age": ["few", "none", "few"], "day": ["few", "none", "few"]}
 
 
+@pytest.mark.guarantees("data check")
 def test_tables_with_the_same_faults_look_the_same(people: tuple[Path, Path]) -> None:
     data, schema = people
     found = on_terminal("look", data, "--schema", schema)
@@ -143,6 +144,7 @@ def test_persons_of_texts_who_are_nobody_are_faults(tmp_path: Path) -> None:
     assert found == (5, {"texts": ["few", "none", "none"], "who: names nobody": ["most", "", ""]})
 
 
+@pytest.mark.guarantees("data check")
 @kills("leaks", "the share of words that a list knows")
 @edit(
     "data/documents/vocabulary.py",
@@ -222,6 +224,7 @@ def test_words_of_shares(count: int, total: int, word: str) -> None:
     assert look._word(count, total) == word
 
 
+@pytest.mark.guarantees("data check")
 @kills("leaks", "a look without a typed yes")
 @edit("cli/look.py", '!= "yes":', '== "no":')
 @pytest.mark.parametrize("said", ["y\n", "YES\n", "yes, please\n", "\x04"])
@@ -235,6 +238,7 @@ def test_only_a_typed_yes_goes_on(people: tuple[Path, Path], ledger: Path, said:
     assert len(dpvb.Ledger(ledger).entries()) == before
 
 
+@pytest.mark.guarantees("data check")
 @kills("leaks", "faults of private data in a pipe")
 @edit(
     "cli/look.py",
@@ -259,6 +263,7 @@ def test_pipes_and_files_are_refused(people: tuple[Path, Path], stream: str, tmp
     assert "needs a terminal" in piped.stderr
 
 
+@pytest.mark.guarantees("check notes")
 def test_a_ledger_keeps_a_note_before_the_look(people: tuple[Path, Path], ledger: Path) -> None:
     data, schema = people
     given = ["look", data, "--schema", schema, "--ledger", ledger]

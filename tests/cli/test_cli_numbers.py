@@ -272,6 +272,7 @@ def test_a_network_is_fitted_drawn_and_measured(tmp_path: Path) -> None:
         refuse(tmp_path, "no matrix", *fit[:2], tmp_path / "bad-ubyte.gz", *fit[3:], *BUDGET, "--overwrite")
 
 
+@pytest.mark.guarantees("models")
 def test_nothing_private_is_printed(tmp_path: Path) -> None:
     """Everything that two sessions print, on 137 rows and on 138, but for the noisy numbers."""
     printed = []

@@ -53,6 +53,7 @@ def nothing_written(folder: Path, before: set[Path]) -> bool:
     return {path for path in folder.rglob("*") if ".dpvb-" not in path.name} == before
 
 
+@pytest.mark.guarantees("dry run")
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_regression_of_a_table_that_is_not_there(tmp_path: Path, name: str) -> None:
     Schema(COLUMNS, target=TARGETS[name]).save(tmp_path / "people.json")
@@ -106,6 +107,7 @@ def headers(folder: Path) -> list[Path]:
     return [folder / name for name in ("cut.npy", "array.npz", "sparse.npz", "cut-ubyte", "packed-ubyte.gz")]
 
 
+@pytest.mark.guarantees("dry run")
 def test_of_a_matrix_the_header_alone_is_read(tmp_path: Path) -> None:
     for path in headers(tmp_path):
         given = ["--hidden", "2", "--num-steps", "2", "--out", tmp_path / "m.dpvb", *TYPED]
@@ -146,6 +148,7 @@ def test_what_a_fit_refuses_its_rehearsal_refuses(tmp_path: Path) -> None:
     refuse(tmp_path, "already there", "fit", "logistic", tmp_path / "people.csv", *given)
 
 
+@pytest.mark.guarantees("dry run")
 @kills("crashes", "a rehearsal that is charged")
 @edit("estimators/base.py", "        if not rehearses:\n", "        if True:\n")
 @pytest.mark.parametrize("charged", [False, True])
@@ -181,6 +184,7 @@ def test_a_ledger_says_whether_the_fit_would_fit(ledger: Path, tmp_path: Path) -
         model.fit(np.zeros((3, 2)), [0, 1, 0], run=dpvb.Run(ledger=ledger, dataset="a"))
 
 
+@pytest.mark.guarantees("dry run")
 @kills("leaks", "a rehearsal that promises what it never did")
 @edit("results/statement.py", "return not self.rehearsal and self.secret_noise", "return self.secret_noise")
 @kills("leaks", "a rehearsal that is saved as a model")

@@ -92,6 +92,7 @@ def test_a_killed_command_is_resumed_as_it_was_called(
         assert len(ledger.entries()) == rows
 
 
+@pytest.mark.guarantees("passwords")
 def test_a_password_is_not_kept(folder: Path) -> None:
     call = arguments(folder)
     call[call.index("--ledger") + 1] = "postgresql://me:hush@nowhere.invalid/budget"
@@ -128,6 +129,7 @@ SECRETS = [
 ]
 
 
+@pytest.mark.guarantees("passwords")
 @kills("leaks", "a password in the query of an address")
 @edit("ledger/address.py", "return bool(separator) and unquote(name) in _PUBLIC and", "return bool(separator) and")
 @kills("leaks", "a password in an estimator's repr")
@@ -183,6 +185,7 @@ def rewritten(place: Path, change: Callable[[dict[str, Any]], object]) -> None:
     write_own(place, json.dumps(call).encode())
 
 
+@pytest.mark.guarantees("resume")
 def test_a_call_is_kept_for_its_owner_and_shown_when_it_is_made_again(folder: Path, interrupted: Path) -> None:
     if os.name == "posix":
         assert stat.S_IMODE(interrupted.stat().st_mode) == 0o700
@@ -193,6 +196,7 @@ def test_a_call_is_kept_for_its_owner_and_shown_when_it_is_made_again(folder: Pa
         assert part in said
 
 
+@pytest.mark.guarantees("resume")
 @kills("names", "a kept call that belongs to no run")
 @edit("cli/fit.py", "    check_run(checkpoint, call)\n", "")
 def test_a_call_that_no_fit_left_is_not_made(folder: Path, interrupted: Path) -> None:
@@ -262,6 +266,7 @@ def test_a_call_that_the_first_version_kept_is_made_again(folder: Path) -> None:
     assert dpvb.load(folder / "m.dpvb").fit_intercept is False
 
 
+@pytest.mark.guarantees("own files")
 @kills("names", "a kept call that others can write")
 @edit("cli/fit.py", "        check_own_folder(folder)\n        call =", "        call =")
 @edit("runs/checkpoint.py", "            own.check_own_folder(self.path)\n", "")
@@ -299,6 +304,7 @@ def test_a_folder_of_somebody_else_is_not_resumed(folder: Path, interrupted: Pat
     run("resume", interrupted)
 
 
+@pytest.mark.guarantees("resume")
 @kills("names", "a kept call that replaces files")
 @edit("cli/fit.py", '"overwrite": overwrite}', '"overwrite": (overwrite := overwrite or given["overwrite"])}')
 def test_a_resumed_fit_never_replaces_a_file_by_itself(folder: Path) -> None:

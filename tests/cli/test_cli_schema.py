@@ -75,6 +75,7 @@ def test_documents_say_their_separator_and_encoding(tmp_path: Path) -> None:
     run("evaluate", tmp_path / "m.dpvb", data, "--public", *read[2:])
 
 
+@pytest.mark.guarantees("schemas")
 def test_nothing_behind_the_first_line_decides_anything(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -84,6 +85,7 @@ def test_nothing_behind_the_first_line_decides_anything(tmp_path: Path) -> None:
     assert (one.stdout, one.stderr) == (other.stdout, other.stderr)
 
 
+@pytest.mark.guarantees("schemas")
 @kills("leaks", "a person's row in the place of a header written into a schema")
 @edit("data/tables/dictionary.py", "        if doubt and not sure:\n", "        if False:\n")
 @pytest.mark.parametrize(
@@ -252,6 +254,7 @@ def test_the_kind_of_a_target_is_what_is_declared_of_it_and_null_where_nothing_i
     assert ("Fill in the kind of the target" in made.stderr) == (target["kind"] is None)
 
 
+@pytest.mark.guarantees("schemas")
 @kills("leaks", "statistics of the data taken for what was declared of them")
 @edit("data/tables/dictionary.py", "    return _plain(head) in _HEADS.keys() | _DECLARED\n", "    return True\n")
 @pytest.mark.parametrize(
@@ -289,6 +292,7 @@ def test_so_must_what_stands_around_a_table_schema(tmp_path: Path) -> None:
         refuse(tmp_path, "'stats' of 'the table'. --yes must state", "schema", "--dictionary", tmp_path / "d.json")
 
 
+@pytest.mark.guarantees("schemas")
 @kills("leaks", "a person's row of plain words written into a schema unasked")
 @edit("cli/schema.py", "    if not (sure or asked):\n", "    if False:\n")
 def test_on_a_terminal_a_typed_yes_says_what_the_first_line_is(tmp_path: Path) -> None:

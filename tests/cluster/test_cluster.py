@@ -473,6 +473,7 @@ FORMS: list[Any] = [0, "x", [], [[1]], {}, {"a": 1}, {None: 1}, ()]
 NUMBERS: list[Any] = [None, "1", True, 1.0, math.nan, -1, 10**30, [1]]
 
 
+@pytest.mark.guarantees("checked before charge")
 @kills("crashes", "a fit that is charged for units that no process can have")
 @edit("cluster/spread.py", "all(map(_are_counts, counts))", "all(isinstance(one, dict) for one in counts)")
 @pytest.mark.parametrize("counts", [*FORMS, *(dict.fromkeys(range(8), one) for one in NUMBERS)])
@@ -550,6 +551,7 @@ def spilled(folder: Path) -> dict[Path, bytes]:
     raise AssertionError("nothing was spilled")
 
 
+@pytest.mark.guarantees("Dask")
 @kills("names", "rows that a worker of Dask spills for all to read")
 @edit("cluster/dask.py", "                os.umask(0o077)", "                os.umask(0o022)")
 @pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
@@ -583,6 +585,7 @@ def test_what_workers_of_dask_spill_is_their_users_alone(tmp_path: Path) -> None
         os.umask(before)
 
 
+@pytest.mark.guarantees("dependencies")
 @kills("names", "a worker of Dask whose folder others may replace")
 @edit("cluster/dask.py", "            check_closed_folder(worker.local_directory)\n", "")
 @pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
@@ -602,6 +605,7 @@ def test_a_worker_whose_folder_others_may_write_is_refused(tmp_path: Path) -> No
         pass
 
 
+@pytest.mark.guarantees("Dask")
 @kills("names", "a cluster that whoever reaches it can read")
 @edit("cluster/dask.py", 'if protocol not in ("tls", "inproc") and', 'if protocol not in ("tls", "tcp", "inproc") and')
 @pytest.mark.parametrize("secure", [False, True])
@@ -667,6 +671,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.guarantees("workers")
 @kills("names", "code beside the data in worker processes")
 @edit("cluster/local.py", "*filter(os.path.isabs, sys.path)", "*sys.path")
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks at what processes were started with")

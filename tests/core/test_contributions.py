@@ -156,6 +156,7 @@ def test_the_law(form: str) -> None:
         assert truth * (1 - 1e-12) <= norms[n] <= (1 + (1e-5 if form == "gram" else 1e-6)) * truth + 1e-290
 
 
+@pytest.mark.guarantees("clipping")
 @FORMS
 def test_a_clipped_unit_never_exceeds_the_bound(form: str) -> None:
     """Exactly, in integers: the sum of squares of the steps is at most (bound / step)²."""
@@ -197,6 +198,7 @@ def test_truncation_is_toward_zero_and_by_less_than_the_stated_step(form: str) -
         assert (got * exact >= 0).all()
 
 
+@pytest.mark.guarantees("exact sums")
 @FORMS
 def test_sums_are_the_same_bits_under_any_order_and_split(form: str) -> None:
     """100 permutations and splits; the weights of clipping are found anew in each piece."""
@@ -560,6 +562,7 @@ def test_a_bad_row_is_dropped_and_the_rest_of_its_person_stays(form: str, poison
     assert np.array_equal(total(together, weights, shape), total(expected, weights, shape))
 
 
+@pytest.mark.guarantees("persons")
 @pytest.mark.parametrize("copies", [1, 2, 100, 10_000])
 @pytest.mark.parametrize("form", ["rows", "kron", "gram", "factored_compiled"])
 def test_many_rows_of_one_person_stay_within_one_bound(form: str, copies: int) -> None:

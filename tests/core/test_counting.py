@@ -56,6 +56,7 @@ def test_without_noise_both_counts_are_exact(clip: Any) -> None:
     assert (persons.counted, persons.shortened) == (2.0, 2.0)
 
 
+@pytest.mark.guarantees("unit count")
 @pytest.mark.parametrize("sampler", [FullBatch(), Poisson(0.3), FixedSize(60, 200)])
 def test_the_interval_of_the_count_covers(sampler: Any) -> None:
     """200 runs, seeds 0 to 199: with a coverage of .95 fewer than 173 inside has a probability below 1e-6."""
@@ -67,6 +68,7 @@ def test_the_interval_of_the_count_covers(sampler: Any) -> None:
     assert abs(np.mean([one.counted for one in found]) - 200) < 5 * found[0].counted_std / math.sqrt(200)
 
 
+@pytest.mark.guarantees("unit count")
 def test_the_counts_take_a_hundredth_of_the_budget_and_leave_the_shares_of_the_others() -> None:
     blocks = {"a": Block((2,), 1.0, weight=3.0), "b": Block((1,), 2.0, weight=4.0), "c": Block((1,), 1.0, phase="last")}
     plan = phased(blocks, FullBatch(), [1.0, 2.0])

@@ -88,6 +88,7 @@ def forms(block: Block, kind: Any, value: float) -> Iterator[Callable[[int], Any
             yield lambda n, own=own: SparseRows(np.arange(n + 1) * 3, np.tile(own, n), of((), kind, value)(3 * n))
 
 
+@pytest.mark.guarantees("every form")
 @kills("norms", "norms are found in the numbers' own narrow type")
 @edit("core/forms.py", "np.asarray(self.indices), floats(self.values)", "np.asarray(self.indices), self.values")
 @kills("norms", "statistics of another shape than their block's are stretched")
@@ -100,6 +101,7 @@ def test_no_form_of_any_type_or_shape_reaches_past_its_bound(kind: Any, block: B
     assert added
 
 
+@pytest.mark.guarantees("every form")
 @kills("norms", "the upper half of a matrix is summed, and its norm is that of the full one")
 @edit("core/forms.py", "values = 0.5 * values + 0.5 * np.swapaxes(values, -1, -2)", "values = values + 0.0")
 def test_a_matrix_that_is_not_symmetric_counts_by_its_mean_halves() -> None:

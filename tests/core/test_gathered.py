@@ -88,6 +88,7 @@ def empty_walls(plan: Plan, party: Party, count: int, secure: bool = False) -> l
 # --- exact sums ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("masks")
 @kills("parties", "masks added by both of a pair", "location")
 @edit("federated/masks.py", "part -= _sum_of_next(self._subtracted", "part += _sum_of_next(self._subtracted")
 @EVERY_MODEL
@@ -120,6 +121,7 @@ def test_what_is_gathered_is_the_sum_in_the_blocks_units(case: Case) -> None:
     assert released.sampling_prob == 1.0
 
 
+@pytest.mark.guarantees("one client")
 @EVERY_MODEL
 @pytest.mark.parametrize("masked", [False, True], ids=["bare", "masked"])
 def test_a_record_at_one_party_moves_the_gathered_sum_by_itself_alone(case: Case, masked: bool) -> None:
@@ -161,6 +163,7 @@ _COUNT = 100_000
 _WITHIN = 0.012
 
 
+@pytest.mark.guarantees("noise shares")
 @kills("parties", "the noise of missing clients counted on")
 @edit(
     "federated/trust.py",
@@ -184,6 +187,7 @@ def test_noise_of_a_sum_under_secure_aggregation(missing: int) -> None:
     assert scipy.stats.kstest(noise, "norm").pvalue > FALSE_ALARM
 
 
+@pytest.mark.guarantees("noise shares")
 @kills("parties", "no noise of a client that trusts nobody")
 @edit(
     "core/wall.py",
@@ -206,6 +210,7 @@ def test_noise_of_a_sum_without_trust() -> None:
     assert abs(total.read("a").std() / total.noise_std("a") - 1) < _WITHIN
 
 
+@pytest.mark.guarantees("noise shares")
 @kills("parties", "a trusted server that forgets its noise")
 @edit("core/wall.py", "sums if noise is None else _with_noise(noise, sums, release, step, plan, grids, 1.0)", "sums")
 def test_noise_of_a_sum_at_a_trusted_server() -> None:
@@ -281,6 +286,7 @@ def test_what_is_passed_over_is_spent() -> None:
 # --- what the server sees -----------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("masks")
 def test_the_server_sees_uniform_words_of_each_party() -> None:
     """Shares of 40,000 numbers that are nearly constant: each of their 8 bytes is uniform, for every party.
 
@@ -316,6 +322,7 @@ def test_a_share_under_other_masks_tells_nothing_of_the_first() -> None:
 # --- grids --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("no wrap")
 @pytest.mark.parametrize("num_examples", [None, 1, 10**6])
 @pytest.mark.parametrize("num_parties", [2, 64, 1000])
 def test_the_integers_have_room_for_all_parties(num_parties: int, num_examples: int | None) -> None:
@@ -330,6 +337,7 @@ def test_the_integers_have_room_for_all_parties(num_parties: int, num_examples: 
         assert largest + 12 * (deviation + 1) < 2**63
 
 
+@pytest.mark.guarantees("no wrap")
 @kills("parties", "room for one party's sums alone")
 @edit("core/grids.py", "capacity = parties * (_CAPACITY if", "capacity = (_CAPACITY if")
 def test_the_largest_sums_of_all_parties_do_not_wrap() -> None:

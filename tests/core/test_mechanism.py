@@ -58,6 +58,7 @@ def draws(sampler: Sampler, n: int, steps: int, seed: int = 0) -> np.ndarray:
 # --- Poisson ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("sampling")
 @kills("rate", "Poisson threshold rounded up")
 @edit(
     "core/sampling.py",
@@ -100,6 +101,7 @@ def test_poisson_counts_of_many_trials() -> None:
 # --- fixed size ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("sampling")
 @pytest.mark.parametrize(("size", "n"), [(1, 4), (2, 5), (3, 5), (5, 5)])
 def test_fixed_size_draws_every_subset_alike(size: int, n: int) -> None:
     subsets = dict.fromkeys(itertools.combinations(range(n), size), 0)
@@ -182,6 +184,7 @@ def freshness(included: np.ndarray) -> dict[str, float]:
     }
 
 
+@pytest.mark.guarantees("sampling")
 @kills("sampler", "shuffled epochs accounted as Poisson", "poisson")
 @edit(
     "core/sampling.py",
@@ -394,6 +397,7 @@ def test_weights_follow_the_blocks() -> None:
     assert release.noise_std("a") == pytest.approx(1.5 * 2.0 / 0.6)
 
 
+@pytest.mark.guarantees("calibration")
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 @pytest.mark.parametrize("sampler", [FullBatch(), Poisson(0.1), FixedSize(10, 100)])
 def test_a_calibrated_plan_meets_its_target(sampler: Sampler, relation: Any) -> None:

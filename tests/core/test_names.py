@@ -54,6 +54,7 @@ def alone(t: int, place: int = 0) -> str:
 # --- what a unit adds ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("private words")
 @kills("norms", "all names of a unit count, however many there are")
 @edit("core/names.py", "counted = order[np.arange(len(unit)) - first_n[unit] < most]", "counted = order")
 @pytest.mark.parametrize("t", [1, 2, 3, 7, 99, 100, 101, 300])
@@ -78,6 +79,7 @@ def test_a_person_gives_a_name_once() -> None:
     assert added(["cat", "cat"], group=["a", None]) == {"cat": 2**30}
 
 
+@pytest.mark.guarantees("word totals")
 @pytest.mark.parametrize("grouped", [False, True])
 def test_one_unit_more_changes_the_totals_by_its_own_weights_and_those_alone(grouped: bool) -> None:
     """Record and replay: the draws of all others stay, as the new unit is the last one."""
@@ -96,6 +98,7 @@ def test_one_unit_more_changes_the_totals_by_its_own_weights_and_those_alone(gro
         assert sum(weight**2 for weight in given) <= 2**60
 
 
+@pytest.mark.guarantees("private words")
 @kills("records", "the names that units give are drawn for all of them at once")
 @edit(
     "core/names.py",
@@ -137,6 +140,7 @@ def passes(mechanism: Threshold, grid: Grid, t: int, s: int) -> float:
     return float(-np.expm1(s * scipy.stats.norm.logcdf(reach)))
 
 
+@pytest.mark.guarantees("private words")
 @kills("factor", "a threshold for the one name of a unit that gives one, and not for its hundred")
 @edit("core/names.py", "t = np.arange(1.0, self.most_names + 1)", "t = np.ones(1)")
 @kills("low bits", "a threshold for names that forgets that the noise is rounded")
@@ -153,6 +157,7 @@ def test_no_pattern_of_a_units_own_names_passes_more_often_than_it_may(noise: fl
         assert worst > 0.999 * delta
 
 
+@pytest.mark.guarantees("private words")
 @pytest.mark.parametrize(("noise", "t"), [(0.3, 1), (5.0, 100), (1.0, 3)])
 def test_names_that_a_unit_alone_has_leave_as_seldom_as_is_charged(noise: float, t: int) -> None:
     """100,000 units in one data set, each with names of its own: the number of those of whom one leaves is binomial."""
@@ -165,6 +170,7 @@ def test_names_that_a_unit_alone_has_leave_as_seldom_as_is_charged(noise: float,
         assert shown >= scipy.stats.binom.ppf(FALSE_ALARM / 2, units, delta)
 
 
+@pytest.mark.guarantees("word totals")
 @kills("public facts", "names leave in the order of the data")
 @edit(
     "core/names.py", "sorted(np.flatnonzero(total).tolist(), key=names.__getitem__)", "np.flatnonzero(total).tolist()"

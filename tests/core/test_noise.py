@@ -79,6 +79,7 @@ def test_small_std_has_the_rounded_gaussian_masses(std: float) -> None:
     assert chi_square_p(draw(InsecureNoise(11), std, 1_000_000), std) > FALSE_ALARM
 
 
+@pytest.mark.guarantees("noise")
 def test_secure_noise_has_the_rounded_gaussian_masses() -> None:
     assert chi_square_p(draw(SecureNoise(), 3.0, 200_000), 3.0) > FALSE_ALARM / 2
 
@@ -250,6 +251,7 @@ def test_blocks_of_work_leave_no_seam() -> None:
 # --- what is released ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("noise")
 def test_low_bits_of_a_release_do_not_depend_on_the_sum() -> None:
     """Lattice test: the share of releases on each binary lattice is the same for every true value."""
     grid, std, count = 2.0**-30, 2.0**20, 20_000
@@ -282,6 +284,7 @@ def test_residues_of_a_release_are_uniform(value: int) -> None:
 # --- keys ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("fresh noise")
 def test_no_two_draws_have_anything_in_common() -> None:
     """Secure noise of one source and of two, of the same sum and of others; test noise of other names."""
     count = 100_000
@@ -404,6 +407,7 @@ def report_draws(channel: Any, fresh: bool) -> None:
     channel.close()
 
 
+@pytest.mark.guarantees("generator")
 @kills("reused noise", "a forked process keeps its parent's secret", "fork-False")
 @edit("core/noise.py", 'self._origin.check("this source of noise")', "pass")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

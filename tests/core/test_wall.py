@@ -81,6 +81,7 @@ def constant_query(value: float, size: int) -> Any:
 # --- one method, one order ----------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("boundary")
 def test_a_wall_has_three_doors_and_a_way_past_them() -> None:
     wall: Wall[Any] = Wall(table(np.ones((2, D))), plain())
     assert [name for name in dir(wall) if not name.startswith("_")] == ["forgo", "names", "release", "share"]
@@ -253,6 +254,7 @@ def test_noise_std_is_right_at_every_batch_size(size: int, secure: bool) -> None
     assert released.noise_std == {"a": 1.7 * 3.0}
 
 
+@pytest.mark.guarantees("noise")
 @pytest.mark.parametrize("clip", ["block", "joint"])
 def test_noise_std_of_every_block_and_weight(clip: Any) -> None:
     """σ·C_b/w_b on each coordinate of svec: two blocks, uneven weights, 60,000 coordinates each, ±1.5 % (5 sigma)."""
@@ -268,6 +270,7 @@ def test_noise_std_of_every_block_and_weight(clip: Any) -> None:
     assert abs(matrix[row == column].std() - 1) < 5 / math.sqrt(2 * d)
 
 
+@pytest.mark.guarantees("fresh noise")
 @kills("reused noise", "the same secret in every run")
 @edit("core/noise.py", "return secrets.token_bytes(32)", "return bytes(32)")
 def test_neighbours_never_share_noise() -> None:
@@ -303,6 +306,7 @@ def test_equal_sums_of_two_blocks_and_steps_get_their_own_noise() -> None:
 # --- integers -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("noise")
 @kills("low bits", "noise added in floating point, off the grid", "1.0-location")
 @edit(
     "core/wall.py",
@@ -466,6 +470,7 @@ def test_persons_are_drawn_whole() -> None:
 # --- errors -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("silence")
 @kills("errors", "what fails whatever the data are taken for a unit's own failure")
 @edit("core/clipped_sums.py", "            if not asked:", "            if False:")
 @pytest.mark.parametrize(
@@ -535,6 +540,7 @@ class FragileRows(Rows):
             raise RuntimeError("a secret")
 
 
+@pytest.mark.guarantees("no failing unit")
 @kills("errors", "a unit that breaks off leaves what it had added")
 @edit("core/clipped_sums.py", "            added = self._added(batch)\n", "            self._added(batch, sums)\n")
 @edit("core/clipped_sums.py", "        for name, total in added.items():\n            sums[name] += total\n", "")
@@ -596,6 +602,7 @@ class Reaching(Rows):
         super().accumulate(weights, grid, out)
 
 
+@pytest.mark.guarantees("no failing unit")
 def test_a_sum_that_breaks_off_adds_nothing_of_it() -> None:
     matrix = np.random.default_rng(2).standard_normal((9, D))
     plan = plain(size=D)
@@ -610,6 +617,7 @@ def test_a_sum_that_breaks_off_adds_nothing_of_it() -> None:
     assert np.array_equal(total(np.full((3, D), 7.0)), total(np.zeros((0, D))))
 
 
+@pytest.mark.guarantees("failures")
 @pytest.mark.parametrize("faulty", [0, 1, 5])
 @pytest.mark.parametrize("sampler", [FullBatch(), Poisson(0.2)])
 def test_a_model_that_knows_no_empty_batch_fails_whatever_the_data_are(sampler: Any, faulty: int) -> None:
@@ -633,6 +641,7 @@ class PanicError(BaseException):
     """What extensions in other languages raise: no Exception."""
 
 
+@pytest.mark.guarantees("silence")
 @kills("errors", "what extensions raise comes out")
 @edit(
     "core/clipped_sums.py",
@@ -657,6 +666,7 @@ def test_whatever_a_computation_raises_ends_behind_the_wall(error: type[BaseExce
         wall.release(query, plan.releases[0])
 
 
+@pytest.mark.guarantees("silence")
 @kills("leaks", "who stops a fit sees what was going on")
 @edit(
     "core/wall.py",
@@ -685,6 +695,7 @@ def test_who_stops_a_fit_sees_nothing_of_what_was_going_on() -> None:
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.guarantees("no leak by E-step")
 @kills("leaks", "who stops a fit while noise is drawn holds the sums")
 @edit("core/wall.py", "    except BaseException as error:\n        end", "    except Exception as error:\n        end")
 def test_who_stops_a_fit_while_noise_is_drawn_holds_no_sum() -> None:
@@ -724,6 +735,7 @@ class Remembers:
         return q
 
 
+@pytest.mark.guarantees("no leak by E-step")
 @kills("leaks", "rows meet the very model and q that the M-step reads")
 @edit("core/loop.py", "deepcopy((model, domains.checked(q)))", "(model, domains.checked(q))")
 def test_what_an_e_step_writes_into_q_or_the_model_reaches_nobody() -> None:
@@ -734,6 +746,7 @@ def test_what_an_e_step_writes_into_q_or_the_model_reaches_nobody() -> None:
     np.testing.assert_array_equal(q, 0.0)
 
 
+@pytest.mark.guarantees("no leak by E-step")
 @kills("records", "rows that an E-step writes into are those of the next release")
 @edit("core/clipped_sums.py", "rows if is_shipped(self._model) else _lent(rows)", "rows")
 @kills("records", "arrays that an E-step writes into are those of the next release")
@@ -770,6 +783,7 @@ def test_what_an_e_step_writes_into_rows_reaches_no_other_unit_and_no_later_rele
             np.testing.assert_allclose(wall.release(query, release).total["a"], factor * matrix.sum(axis=0), rtol=1e-6)
 
 
+@pytest.mark.guarantees("silence")
 @kills("leaks", "log records pass the wall")
 @edit("core/wall.py", "with silence(logs=True):", "with silence():")
 def test_no_log_record_leaves_a_computation(caplog: pytest.LogCaptureFixture) -> None:

@@ -395,6 +395,7 @@ def test_damaged_sparse_structures_are_refused():
         Design(matrix, Y)
 
 
+@pytest.mark.guarantees("silence")
 def test_no_error_text_holds_a_private_value():
     secret = np.full((3, 2), 1234567.25)
     for bad in (secret[0], np.ma.masked_array(secret)):

@@ -47,6 +47,7 @@ def written(path: Path, separator: str, decimal: str, encoding: str, frame: pd.D
     return path
 
 
+@pytest.mark.guarantees("CSV")
 @each("stream", [True, False])
 @each("encoding", ["utf-8", "latin-1", "cp1252", "iso-8859-15", "cp1257"])
 @each(
@@ -63,6 +64,7 @@ def test_the_same_rows_however_a_file_is_written(
     np.testing.assert_array_equal(rows(Table(tmp_path / "t.csv.gz", SCHEMA, **how)), rows(Table(FRAME, SCHEMA)))
 
 
+@pytest.mark.guarantees("CSV")
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_every_encoding_that_is_read_has_ascii_in_its_bytes_and_nowhere_else(encoding: str) -> None:
     """So that records can be cut before they are decoded."""
@@ -113,6 +115,7 @@ def test_a_declared_text_that_a_decimal_comma_makes_a_number_is_refused(tmp_path
         Table(path, Schema(columns, target), separator=";")
 
 
+@pytest.mark.guarantees("CSV")
 @kills("readers", "a byte that is nothing in the encoding of a CSV file fails the file")
 @edit(
     "data/csv_files.py",

@@ -262,6 +262,7 @@ def check(reader: str, found: Sequence[Record]) -> None:
         assert read(reader, found, shards) == alone
 
 
+@pytest.mark.guarantees("order in a unit")
 @kills(
     "readers", "a person's sequences in the order in which all persons' parts are numbered", "events, in order, lists"
 )

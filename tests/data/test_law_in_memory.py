@@ -308,6 +308,7 @@ def opened(door: Any, column: Any) -> tuple[Counter[bytes], Any]:
         return units_of(source), look(source) if not isinstance(source, _Column) else source.unit
 
 
+@pytest.mark.guarantees("cells in memory")
 @kills("leaks", "a complex number in an array warns", "numbers")
 @edit(
     "data/spelling.py",
@@ -366,6 +367,7 @@ def test_one_cell_changes_one_unit(door: str, column: list[Any], cell: Any, writ
     assert (others - units).total() <= 1
 
 
+@pytest.mark.guarantees("cells in memory")
 @pytest.mark.parametrize("door", DOORS)
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.lists(cells, min_size=1, max_size=4), cells, st.sampled_from(WRITERS))
@@ -491,6 +493,7 @@ def test_values_of_a_sparse_matrix_of_any_type(
 # ---------------------------------------------------------------- one number, however it is written
 
 
+@pytest.mark.guarantees("cells in memory")
 @kills("readers", "truth values among texts are no numbers")
 @edit("data/spelling.py", "    if value in _TRUTH:\n        return _TRUTH[value]\n", "")
 @settings(max_examples=300, deadline=None, derandomize=True)
@@ -760,6 +763,7 @@ def test_a_process_that_converts_fewer_digits_raises_nothing() -> None:
         sys.set_int_max_str_digits(before)
 
 
+@pytest.mark.guarantees("cells in memory")
 @kills("leaks", "an odd cell asked for its number, and warning")
 @edit(
     "data/spelling.py",

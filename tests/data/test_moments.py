@@ -71,6 +71,7 @@ instants = st.builds(
 ) | st.builds(lambda days: days * DAY, st.integers(-(10**7), 10**8))
 
 
+@pytest.mark.guarantees("times")
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(instants, st.sampled_from([-(10**18), -1, 0, 1, 10**3, 10**12]) | st.integers(-(10**30), 10**30))
 def test_a_date_is_one_moment_in_every_type_and_moments_are_in_the_order_of_time(attos: int, later: int) -> None:
@@ -106,6 +107,7 @@ def numbers_of(value: Decimal) -> list[Any]:
     return forms
 
 
+@pytest.mark.guarantees("times")
 @kills("readers", "a float that differs from its text by what float64 rounds")
 @edit("data/sequences/events.py", "    if issubclass(kind, float) or (is_small", "    if (is_small")
 @edit("data/sequences/events.py", "- Decimal(spelled(nearest) or 0)", "- Decimal(nearest)")
@@ -126,6 +128,7 @@ EDGES = [0, 1, -1, 86399, 86400, -86401, 2**31, 2**53, 2**53 + 1, -(2**53) - 1, 
 EDGES += [1 - 2**63, 10**18 + 1]
 
 
+@pytest.mark.guarantees("times")
 @kills("readers", "whole numbers beyond 2^53 in order as texts alone")
 @edit(
     "data/sequences/events.py",
@@ -193,6 +196,7 @@ def test_an_hour_that_a_clock_shows_twice_is_two_hours() -> None:
         assert [moment(cell) for cell in cells_of(cells)] == [moment(text) for text in texts]
 
 
+@pytest.mark.guarantees("times")
 @kills("readers", "times of dateutil that are times in whole columns alone")
 @edit(
     "data/spelling.py",
@@ -294,6 +298,7 @@ def units(data: Any, **options: Any) -> list[list[int]]:
     return sorted(found, key=len)
 
 
+@pytest.mark.guarantees("times")
 @pytest.mark.parametrize("name", KINDS)
 def test_events_are_in_one_order_whatever_type_the_times_have_and_whatever_others_hold(
     name: str, tmp_path: Path
@@ -311,6 +316,7 @@ def test_events_are_in_one_order_whatever_type_the_times_have_and_whatever_other
                 assert units(tmp_path / "e.parquet")[-1] == [0, 1, 2, 3], (form, other)
 
 
+@pytest.mark.guarantees("times")
 @kills("readers", "nanoseconds of a column of times in another unit than those of texts")
 @edit("data/sequences/events.py", "rest_n = step_n % 1000 / 1000", "rest_n = step_n % 1000 * 1000")
 @pytest.mark.parametrize("name", KINDS)

@@ -124,6 +124,7 @@ def test_all_forms_of_long_tables_are_the_same_units(stream: bool, tmp_path: Pat
     assert events(visits, sequence="visit", stream=stream) == parts
 
 
+@pytest.mark.guarantees("events")
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("column", ["person", "time", "x", "y"])
 def test_an_odd_cell_reaches_its_own_person_alone(column: str, stream: bool, capsys: Any) -> None:
@@ -140,6 +141,7 @@ def test_an_odd_cell_reaches_its_own_person_alone(column: str, stream: bool, cap
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.guarantees("sequence moments")
 @kills("errors", "an odd object in the place of a sequence of numbers asked what it is")
 @edit("data/sequences/numbers.py", "issubclass(type(one), np.ndarray) else", "isinstance(one, np.ndarray) else")
 def test_an_odd_sequence_or_point_is_its_own_alone() -> None:

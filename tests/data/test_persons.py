@@ -51,6 +51,7 @@ rows_of_persons = st.lists(st.tuples(ids, st.integers(0, 4)), max_size=12)
 # ---------------------------------------------------------------- one spelling
 
 
+@pytest.mark.guarantees("no person")
 @kills("persons", "letters of two codings make another person")
 @edit("data/spelling.py", 'unicodedata.normalize("NFC", value)', "value")
 @kills("persons", "zeros behind an id make another person")
@@ -92,6 +93,7 @@ def test_spellings_of_an_id_are_one_person_and_nobody_is_none(rows: Any, unknown
         assert units_of(source) == units_of(expected)
 
 
+@pytest.mark.guarantees("no person")
 @kills("persons", "the texts of missing values name a person")
 @edit("data/spelling.py", "or name.casefold() in _NOBODY else name", "else name")
 @kills("persons", "a number that rounding made of several ids names one person")
@@ -195,6 +197,7 @@ def first_files(files: Sequence[Rows]) -> list[tuple[Any, int]]:
     return kept
 
 
+@pytest.mark.guarantees("one person")
 @kills("persons", "a person in two files refused")
 @edit(
     "data/persons.py",
@@ -218,6 +221,7 @@ def test_a_person_in_several_files_of_documents_is_one_unit(tmp_path_factory: An
     assert units_of(source) == units_of(expected)
 
 
+@pytest.mark.guarantees("one person")
 @kills("persons", "rows of a person count once in each file of a table")
 @edit("data/tables/table.py", "group=others.left(table._held.group)", "group=table._held.group")
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -234,6 +238,7 @@ def test_a_person_in_several_files_of_a_table_is_one_unit(tmp_path_factory: Any,
     assert source.unit == "person"
 
 
+@pytest.mark.guarantees("public refusals")
 @pytest.mark.parametrize("number", [1, 2])
 def test_files_of_persons_that_are_to_be_streamed_are_refused_before_the_charge(number: int, tmp_path: Path) -> None:
     paths = [as_csv(tmp_path / f"{n}", [("anna", 1)]) for n in range(number)]
@@ -241,6 +246,7 @@ def test_files_of_persons_that_are_to_be_streamed_are_refused_before_the_charge(
         Table(paths, SCHEMA, stream=True)
 
 
+@pytest.mark.guarantees("excluded people")
 @kills("persons", "persons of earlier months who count again where files are read")
 @edit("data/persons.py", '_ids("seen", earlier)', '_ids("seen", ())')
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -305,6 +311,7 @@ def moved(model: Any, block: str, without: Any, person: Any) -> float:
     return float(np.linalg.norm(total(person) - total(without)) / release.blocks[block].bound)
 
 
+@pytest.mark.guarantees("one person")
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.lists(st.sampled_from(SPELLINGS[0]) | st.sampled_from(NOBODY), min_size=1, max_size=6), st.data())
 def test_a_person_moves_a_sum_of_rows_by_one_bound_at_most(forms: list[Any], data: Any) -> None:
@@ -318,6 +325,7 @@ def test_a_person_moves_a_sum_of_rows_by_one_bound_at_most(forms: list[Any], dat
     assert moved(model, "score", *designs) <= 1.0 + 1e-6
 
 
+@pytest.mark.guarantees("one person")
 @kills("persons", "documents of a person count once in each file")
 @edit("data/documents/files.py", "group=group if others is None else others.left(group)", "group=group")
 @settings(max_examples=20, deadline=None, derandomize=True)

@@ -206,6 +206,7 @@ def check_neighbours(less, more):
     assert (units_too - units).total() == 1
 
 
+@pytest.mark.guarantees("one record more")
 @kills("readers", "one imaginary part makes a whole npz file unreadable", "npz")
 @edit("data/documents/matrix_files.py", 'types["data"].kind not in "biufc"', 'types["data"].kind not in "biuf"')
 @pytest.mark.parametrize("door", DOORS)
@@ -225,6 +226,7 @@ def test_a_record_more_is_a_unit_more(door, data):
     check_neighbours(*found)
 
 
+@pytest.mark.guarantees("one record more")
 @pytest.mark.parametrize("door", [door for door in DOORS if not door.startswith("folder")])
 @settings(max_examples=6)
 @given(data=st.data())
@@ -285,6 +287,7 @@ TABLES = {
 }
 
 
+@pytest.mark.guarantees("one record more")
 @pytest.mark.parametrize("name", TABLES)
 @given(data=st.data())
 def test_a_row_more_of_a_table_is_a_unit_more(name, data):
@@ -317,6 +320,7 @@ class Counted:
         return self._public
 
 
+@pytest.mark.guarantees("one record more")
 @given(st.lists(st.binary(min_size=6, max_size=6), max_size=4), st.binary(min_size=6, max_size=6), st.booleans())
 def test_an_image_more_of_an_idx_file_is_a_row_more(images, own, packed):
     found = []
@@ -333,6 +337,7 @@ def test_an_image_more_of_an_idx_file_is_a_row_more(images, own, packed):
 # ---------------------------------------------------------------- one parser a format
 
 
+@pytest.mark.guarantees("CSV")
 @kills("readers", "a quote inside a CSV field taken for one that opens it")
 @edit("data/parsing_numba.py", "if state in (START, CLOSED):", "if state != QUOTED:")
 @given(
@@ -363,6 +368,7 @@ def test_csv_is_read_as_the_csv_module_reads_it(body, separator, block_bytes):
 longest = st.builds(lambda n, end: b'1,"' + b"a" * n + b'"' + end, st.integers(MOST - 6, MOST), st.sampled_from(ENDS))
 
 
+@pytest.mark.guarantees("one record more")
 @kills("readers", "a CSV record in a large block longer than one in small blocks may be")
 @edit("data/parsing_numba.py", "-1 if place - start > longest or state == QUOTED else", "-1 if state == QUOTED else")
 @given(st.lists(st.one_of(hostile, longest, st.sampled_from([b'"', b",", b"\n", b"\r"])), max_size=8).map(b"".join))
@@ -443,6 +449,7 @@ def test_numbers_are_those_of_float_and_tokens_those_of_split(block, num_fields)
     np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(expected[expected == 0]))
 
 
+@pytest.mark.guarantees("any bytes")
 @given(st.lists(st.tuples(st.sampled_from([b"1", b"2", b"3", b"a", b"1 2"]), space, numeral), max_size=12))
 def test_a_line_of_triples_reaches_its_own_row_alone(lines):
     """Lines that name row 2 change that row alone, whatever they hold and whatever lines they stand between."""
@@ -458,6 +465,7 @@ def test_a_line_of_triples_reaches_its_own_row_alone(lines):
     np.testing.assert_array_equal(found[0][[0, 2]], found[1][[0, 2]])
 
 
+@pytest.mark.guarantees("no inference")
 @kills("readers", "of a symmetric matrix the lower half alone")
 @edit("data/documents/matrix_files.py", "        if self.mirrored:\n", "        if self.mirrored and False:\n")
 @kills("readers", "the symmetry of a whole matrix decides whether its file is read")
@@ -514,6 +522,7 @@ def texts_of(path, **options):
     return [int(n) for chunk in source.chunks() for n in chunk.rows.csr().sum(axis=1)]
 
 
+@pytest.mark.guarantees("any bytes")
 @kills("readers", "what follows a quote that is never closed read as that record's text")
 @edit(
     "data/parsing_numba.py",
@@ -576,6 +585,7 @@ def test_a_blank_line_is_a_record_of_a_file_of_one_column(tmp_path, end):
     assert texts_of(tmp_path / "x.csv") == [1]
 
 
+@pytest.mark.guarantees("any bytes")
 @kills("readers", "the line behind one that is too long taken for its end")
 @edit("data/readable.py", "piece, is_dropping = piece[end:], False", "piece, is_dropping = piece[end + 1 :], False")
 @kills("readers", "a line read or not by where it stands in a block")
@@ -618,6 +628,7 @@ def test_a_record_too_long_is_one_faulty_record(tmp_path, block_bytes, offset):
         assert next(open_documents(tmp_path / "docword.x.txt").chunks()).rows.counts.tolist() == [offset + 1]
 
 
+@pytest.mark.guarantees("no inference")
 @kills("readers", "a null makes floats of the whole numbers beside it")
 @edit("data/arrow.py", "(types.is_integer(kind) and column.null_count == 0)", "types.is_integer(kind)")
 @kills("readers", "a column of Parquet refused by a type that a cell may have decided")
@@ -665,6 +676,7 @@ def test_runs_of_an_arrow_column_are_cells(kind):
             assert found == [1, 1, 2, 2, 2][start : start + length]
 
 
+@pytest.mark.guarantees("any bytes")
 @kills("readers", "an object of another kind on one line of JSON ends the file")
 @edit("data/documents/files.py", "if isinstance(record, dict) else nothing", "if record else nothing")
 @given(
@@ -690,6 +702,7 @@ def test_no_bytes_at_all_raise_what_speaks_of_a_record(content, door):
     assert len(said) <= 2
 
 
+@pytest.mark.guarantees("any bytes")
 @pytest.mark.parametrize("door", ["parquet", "npz", "csv, gzipped", "mtx, gzipped", "txt, gzipped", "lda-c, gzipped"])
 def test_a_container_with_any_byte_changed_is_read_or_refused_before_the_first_pass(tmp_path, door):
     name, _, writer, options = DOORS[door]
@@ -711,6 +724,7 @@ def test_a_container_with_any_byte_changed_is_read_or_refused_before_the_first_p
             units_of(source)
 
 
+@pytest.mark.guarantees("no inference")
 @kills("readers", "gzip told by the first bytes, which may be somebody's")
 @edit(
     "data/readable.py",
@@ -835,6 +849,7 @@ def test_what_is_no_idx_file_is_refused(tmp_path, content):
         read_matrix(tmp_path / "x-ubyte")
 
 
+@pytest.mark.guarantees("no inference")
 @kills("readers", "the size of a file decides whether a table streams")
 @edit(
     "data/tables/table.py",

@@ -133,6 +133,7 @@ class Unruly:
 ODD: list[Any] = [None, np.nan, np.inf, -1, 10**400, b"\xff", "", "opera", Unruly(), [], {}, (1, 2), "NaN", 1e300, "\0"]
 
 
+@pytest.mark.guarantees("events")
 @kills("readers", "a symbol that nobody has declared is the last one")
 @edit("data/sequences/symbols.py", "unseen=-1, missing=-1", "unseen=len(self) - 1, missing=-1")
 @pytest.mark.parametrize("stream", [False, True])
@@ -208,6 +209,7 @@ def test_numbers_are_symbols_whatever_type_one_of_them_made_of_all() -> None:
     assert numbers.codes(np.array([0, 3, -1, np.nan, 0.5, 1e300])).tolist() == [0, -1, -1, -1, -1, -1]
 
 
+@pytest.mark.guarantees("events")
 @kills("generators", "persons of a streamed table by digests without a secret key")
 @edit("data/sequences/events.py", "key = secrets.token_bytes(32)", "key = bytes(32)")
 @kills("leaks", "files of a streamed table that others may read")
@@ -245,6 +247,7 @@ def test_a_forked_process_leaves_the_files_of_its_parent() -> None:
     assert units(source) == EXPECTED
 
 
+@pytest.mark.guarantees("events")
 @kills("leaks", "files of a streamed table stay where its reading was broken off")
 @edit("data/sequences/events.py", "            undone.callback(self._removed)", "            pass")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, DataFormatError, OSError])

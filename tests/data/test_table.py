@@ -584,6 +584,7 @@ def test_faulty_tables_are_refused(tmp_path):
     assert Table(tmp_path / "t.csv", SCHEMA, file_format="csv").design().count() == 6
 
 
+@pytest.mark.guarantees("silence")
 def test_no_error_text_holds_a_private_value(tmp_path):
     (tmp_path / "t.csv").write_text("1234567,x\n1234567,y\n")
     for data in (tmp_path / "t.csv", {"age": np.full((2, 2), 1234567)}, {"age": 1234567}):
@@ -834,6 +835,7 @@ def test_faulty_requests_for_a_range_are_refused(options, error):
         private_range(given_options.pop("values"), **given_options)
 
 
+@pytest.mark.guarantees("pickled tables")
 @kills("leaks", "a pickled table with columns that the schema does not name")
 @edit("data/tables/table.py", "return data[[*names]] if is_frame(data)", "return data if is_frame(data)")
 def test_a_pickled_table_holds_the_same_rows_and_no_column_that_is_not_read(tmp_path):

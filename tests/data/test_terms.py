@@ -69,6 +69,7 @@ def rows_of(data: Any, like: Schema = SCHEMA) -> np.ndarray:
 # ---------------------------------------------------------------- the same rows from every form
 
 
+@pytest.mark.guarantees("columns")
 @pytest.mark.parametrize("form", [*MEMORY, *FILES, "streamed", "shards", "real dates"])
 def test_every_form_gives_the_same_rows_bit_for_bit(tmp_path: Any, form: str) -> None:
     known = table(Table(MEMORY["lists"](FRAME), SCHEMA).design())
@@ -227,6 +228,7 @@ def test_a_date_is_the_time_since_its_epoch_in_whatever_form(cell: Any, days: fl
         assert found * 2.0 * 3652 == pytest.approx(days, abs=1e-8)
 
 
+@pytest.mark.guarantees("columns")
 @kills("readers", "what is no date refused, and shown")
 @edit(
     "data/tables/ranged.py",
@@ -277,6 +279,7 @@ def test_dates_are_read_beside_a_decimal_comma(tmp_path: Any) -> None:
 # ---------------------------------------------------------------- the law of readers
 
 
+@pytest.mark.guarantees("columns")
 @kills("public facts", "the range of a column read off its cells")
 @edit(
     "data/tables/ranged.py",
@@ -316,6 +319,7 @@ cells = st.one_of(
 )
 
 
+@pytest.mark.guarantees("columns")
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(cells, cells, cells, cells, cells), min_size=1, max_size=5), st.data())
 def test_rows_of_every_kind_are_bounded_and_depend_on_their_own_cells(

@@ -154,6 +154,7 @@ def test_forms_orders_and_processes_change_no_bit(stream: bool) -> None:
         assert found.privacy_.unit == own.privacy_.unit == "person"
 
 
+@pytest.mark.guarantees("sequence counts")
 def test_a_person_of_two_sequences_is_one_unit() -> None:
     """Whoever has all sequences adds no more than the bound, and other persons' sums stay as they are."""
     everybody, nobody = (

@@ -215,6 +215,7 @@ def test_the_statement_adds_what_the_earlier_release_spent(first: dpvb.LogisticR
     assert "said to be public" in " ".join(str(model(prior=naked, public_prior=True).fit(table(30)).privacy_).split())
 
 
+@pytest.mark.guarantees("priors")
 @kills("releases", "a release behind a prior's own prior that the statement leaves out")
 @edit("estimators/earlier.py", "for said in past.public if _EARLIER in said", "for said in ()")
 def test_the_statement_names_all_releases_behind_a_prior(first: dpvb.LogisticRegression, tmp_path: Path) -> None:

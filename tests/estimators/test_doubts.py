@@ -62,6 +62,7 @@ def test_what_is_forecast_of_the_count_is_what_the_fit_then_says() -> None:
     assert float(forecast.replace(",", "")) == pytest.approx(float(said.replace(",", "")), rel=0.05)
 
 
+@pytest.mark.guarantees("warnings")
 @kills("public facts", "a warning that knows how many rows there are")
 @edit(
     "estimators/base.py",

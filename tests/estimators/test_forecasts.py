@@ -89,6 +89,7 @@ def forecast(name: str, n: int = 2_000, epsilon: float = 1.0, **more: Any) -> Kn
     return dpvb.plan(made(name, epsilon, **more), n, **columns_of(name), epsilons=()).knowledge
 
 
+@pytest.mark.guarantees("forecasts")
 @EVERY_KIND
 def test_more_units_and_more_epsilon_never_promise_less(name: str, no_wall: None) -> None:
     strengths = [forecast(name, n).strength for n in (30, 1_000, 30_000, 1_000_000)]
@@ -109,6 +110,7 @@ def test_a_budget_beyond_reason_has_a_forecast(name: str, epsilon: float) -> Non
     json.dumps(found.to_dict(), allow_nan=False)
 
 
+@pytest.mark.guarantees("forecasts")
 @EVERY_KIND
 def test_a_forecast_is_words_and_finite_numbers_and_leaves_nothing_behind(
     name: str, no_wall: None, tmp_path: Path

@@ -158,6 +158,7 @@ def test_forms_and_processes_release_the_same(stream: bool) -> None:
         assert found.privacy_.unit == own.privacy_.unit == "person"
 
 
+@pytest.mark.guarantees("sequence moments")
 def test_hostile_records_are_their_own_persons_alone(capsys: Any) -> None:
     x = people(40, length=7, seed=9)
     call: dict[str, Any] = {"max_length": 7, **BOUNDS, **EXACT}

@@ -143,6 +143,7 @@ def test_weights_and_offsets_that_say_nothing_change_no_bit_of_a_release(kind: s
 # --- what is private never refuses --------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("row weights")
 @EVERY_FORM
 @pytest.mark.parametrize(
     ("name", "faults"),
@@ -164,6 +165,7 @@ def test_a_row_with_a_fault_beside_its_count_is_no_row(name: str, faults: list[f
     np.testing.assert_array_equal(numbers(fitted("PoissonRegression", texts, covariance=covariance)), sound)
 
 
+@pytest.mark.guarantees("row weights")
 @kills("norms", "exposures of rows without their bound", "exposure-2.0")
 @edit(
     "data/tables/response.py",
@@ -187,6 +189,7 @@ def test_what_is_beyond_its_bound_counts_as_the_bound(name: str, bound: float) -
     assert not np.allclose(one, numbers(fitted("PoissonRegression", data)), rtol=1e-3)
 
 
+@pytest.mark.guarantees("row weights")
 @kills("norms", "weights of rows applied twice")
 @edit("models/regression/likelihood.py", "scale_n=form.scale_n * weight_n)", "scale_n=form.scale_n * weight_n**2)")
 @EVERY_KIND
@@ -205,6 +208,7 @@ def test_no_row_exceeds_the_bounds_whatever_stands_beside_it(kind: str, form: st
     assert max(reached) <= 1 + 1e-4
 
 
+@pytest.mark.guarantees("row weights")
 @kills("factor", "noise for rows that count once where they weigh more")
 @edit("models/regression/likelihood.py", "bound=most * block.bound", "bound=block.bound")
 def test_the_bound_of_the_weights_makes_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,6 +210,7 @@ def test_a_model_that_only_no_data_make_fail_is_fitted(members: dict[str, Any]) 
     assert np.isfinite(model.q_).all()
 
 
+@pytest.mark.guarantees("smoke tests")
 @kills("leaks", "a tryout on the private rows")
 @edit("estimators/private.py", "return rows, nobody", "return rows, rows")
 def test_a_tryout_looks_at_no_row_of_the_data() -> None:
@@ -317,6 +318,7 @@ def test_units_of_several_rows_are_clipped_by_one_factor_unless_asked_otherwise(
         assert {release.clip for release in private.task(data, group=given).plan} == {found}
 
 
+@pytest.mark.guarantees("smoke tests")
 @kills("leaks", "what a source says of its rows is told before the charge")
 @edit(
     "estimators/private.py",
@@ -418,6 +420,7 @@ class Other(Sum):
         return {"s": dpvb.Rows(-batch)}
 
 
+@pytest.mark.guarantees("own model")
 @kills("crashes", "a run continued with another model")
 @edit("estimators/base.py", '"others": others, "learned": declared(model)}', '"others": {}, "learned": {}}')
 @pytest.mark.parametrize(
@@ -559,6 +562,7 @@ def _again(stored: model_file.StoredModel, path: Path, **facts: Any) -> Any:
     return dpvb.load(path)
 
 
+@pytest.mark.guarantees("safe models")
 @kills("code", "a start as large as a model file says")
 @edit(
     "estimators/private.py", "        self.n_features", "        self._fitted_model.init(None)\n        self.n_features"
@@ -619,6 +623,7 @@ def test_what_a_class_of_others_raises_is_a_fault_of_the_file_and_who_stops_it_s
         _again(stored, path, fields={"prior": "stop"})
 
 
+@pytest.mark.guarantees("safe models")
 @kills("code", "a module asked for what a model file names")
 @edit("guards/strangers.py", "vars(sys.modules[module]).get(name) if", "getattr(sys.modules[module], name, None) if")
 def test_no_module_runs_code_for_what_a_file_says(stored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,6 +215,7 @@ def test_a_ledger_counts_what_is_added_to_delta(book: Path) -> None:
         model(**options).fit(texts(), run=run)
 
 
+@pytest.mark.guarantees("word totals")
 def test_a_fit_that_stops_goes_on_with_the_words_that_it_found(book: Path, tmp_path: Path) -> None:
     def stop(step: int, plan: object) -> None:
         if step == 2:
@@ -284,6 +285,7 @@ def test_few_words_are_said() -> None:
         model().fit(texts())
 
 
+@pytest.mark.guarantees("word totals")
 def test_nothing_is_said_of_words_that_nobody_shares(capfd: pytest.CaptureFixture[str]) -> None:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

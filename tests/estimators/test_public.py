@@ -57,6 +57,7 @@ FORMS: dict[str, Any] = {
 }
 
 
+@pytest.mark.guarantees("public columns")
 @kills("public facts", "columns that private texts have named, without a question")
 @edit("estimators/lda.py", "if source.vocabulary is None and not self.public_vocabulary:", "if False:")
 @pytest.mark.parametrize("form", FORMS)
@@ -153,6 +154,7 @@ PUBLIC: dict[str, Any] = {
 }
 
 
+@pytest.mark.guarantees("public columns")
 @pytest.mark.parametrize("name", PUBLIC)
 def test_the_statement_names_each_public_input_and_its_source(name: str) -> None:
     model, rows, names = PUBLIC[name]
@@ -210,6 +212,7 @@ LONG: dict[str, tuple[Any, tuple[Any, ...], str, str]] = {
 }
 
 
+@pytest.mark.guarantees("measured ranges")
 @kills("public facts", "a longest row that is declared as it was measured, and nothing is said of it")
 @edit("estimators/base.py", '("low", "high", "y_range", "row_norm"), ("max', '("low", "high", "y_range"), ("max')
 @pytest.mark.parametrize("name", LONG)

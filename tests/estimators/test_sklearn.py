@@ -228,6 +228,7 @@ SEARCHES = {
 }
 
 
+@pytest.mark.guarantees("scores")
 @kills("choices", "a search that pays for a fit before its score is refused")
 @edit("estimators/base.py", 'return "privacy_" in vars(estimator)', "return True")
 @pytest.mark.parametrize("search", SEARCHES)
@@ -412,6 +413,7 @@ def test_pipeline_with_a_fixed_vocabulary_fits_texts():
     assert {word for topic in direct.topics(4) for word in topic} == set(words)
 
 
+@pytest.mark.guarantees("scores")
 @kills("choices", "private rows scored because nobody said that they were")
 @edit("estimators/base.py", "if public is not True:", "if public is None:")
 def test_score_is_refused_unless_the_caller_says_public():

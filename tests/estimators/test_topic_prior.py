@@ -194,6 +194,7 @@ def test_persons_and_federations_take_a_prior(public_model: dpvb.LDA) -> None:
 # --- what is asked and said ---------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("public priors")
 @kills("releases", "a prior without noise that nobody called public")
 @edit("estimators/earlier.py", "if not (statement.private or public):", "if False:")
 @pytest.mark.parametrize(
@@ -225,6 +226,7 @@ def test_a_rehearsal_and_what_is_no_fit_are_no_priors() -> None:
         model(prior=model(n_components=2)).fit(documents(20))
 
 
+@pytest.mark.guarantees("public priors")
 @kills("releases", "a prior without noise that is public because it has none")
 @edit("estimators/earlier.py", "public or statement.published", 'public or statement.epsilon == float("inf")')
 def test_documents_that_were_said_to_be_public_make_a_public_prior(tmp_path: Path) -> None:
@@ -253,6 +255,7 @@ def test_documents_that_were_said_to_be_public_make_a_public_prior(tmp_path: Pat
         model(epsilon=math.inf).fit(documents(20), public="no")
 
 
+@pytest.mark.guarantees("no laundering")
 def test_no_fit_makes_a_private_model_public(tmp_path: Path) -> None:
     """A public model asks nobody whose data it knows: one that started from private topics would pass them on so."""
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
@@ -285,6 +288,7 @@ def test_files_of_a_prior(tmp_path: Path) -> None:
         model(prior=tmp_path / "bad.dpvb").fit(documents(20))
 
 
+@pytest.mark.guarantees("checked before charge")
 @kills("queries", "a file of topics whose numbers end a fit after its charge")
 @edit("estimators/lda.py", "not (record.lambda_vk >= 1 / _MOST).all()", "not (record.lambda_vk > 0).all()")
 @pytest.mark.parametrize("number", [5e-324, 1e-300, 1e300])
@@ -312,6 +316,7 @@ def test_a_file_of_topics_without_a_release_of_topics_is_refused(public_model: d
         dpvb.load(path)
 
 
+@pytest.mark.guarantees("priors")
 @kills("releases", "an earlier release whose cost the statement does not add")
 @edit("estimators/earlier.py", "rounded_up(past.epsilon + fit.epsilon)", "rounded_up(fit.epsilon)")
 def test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom(public_model: dpvb.LDA) -> None:
@@ -328,6 +333,7 @@ def test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom(public
     assert "6 topics of a model whose data are said to be public" in " ".join(str(public.privacy_).split())
 
 
+@pytest.mark.guarantees("priors")
 @kills("releases", "a release of the same data set as prior of its next fit")
 @edit(
     "estimators/earlier.py", '    if charge.dataset == dataset:\n        return "same" if whole else "namesake"\n', ""

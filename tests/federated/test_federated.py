@@ -332,6 +332,7 @@ def test_a_client_may_be_the_unit() -> None:
 # --- who may fail -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("aborted runs")
 @EVERY_TRUST
 def test_a_client_that_never_answers_ends_the_run(trust: str, ledger: Path) -> None:
     """Nobody is charged who did not accept, and whoever did is charged the plan once."""
@@ -344,6 +345,7 @@ def test_a_client_that_never_answers_ends_the_run(trust: str, ledger: Path) -> N
         assert charged(ledger, name) == price(made.plan)
 
 
+@pytest.mark.guarantees("requests")
 @EVERY_TRUST
 def test_a_client_that_is_back_soon_costs_nothing(trust: str, ledger: Path) -> None:
     """Every other answer is lost: the same bytes are sent again, the plan is charged once, and q is the same."""
@@ -377,6 +379,7 @@ def _sometimes(handler: Handler) -> Handler:
     return answer
 
 
+@pytest.mark.guarantees("aborted runs")
 @EVERY_TRUST
 @pytest.mark.parametrize("step", [0, 1, 3, ROUNDS - 1])
 def test_a_client_that_leaves_ends_a_run_that_may_miss_none(trust: str, step: int, ledger: Path) -> None:
@@ -391,6 +394,7 @@ def test_a_client_that_leaves_ends_a_run_that_may_miss_none(trust: str, step: in
         assert isinstance(decode(client.answer(encode(made.offer("next")))), Accepted)  # the old run is over
 
 
+@pytest.mark.guarantees("attempts")
 @kills("parties", "a sum with a share missing taken for the sum", "3")
 @edit("federated/server.py", "if len(shares) == len(present) or not trust.secure:", "if shares:")
 @pytest.mark.parametrize("step", [0, 1, 3, ROUNDS - 1])
@@ -616,6 +620,7 @@ def test_an_acceptance_that_is_none_ends_the_run(how: str) -> None:
 # --- hostile servers ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("requests")
 @kills("crashes", "a request known by all but those who are asked", "none")
 @edit(
     "federated/client.py",
@@ -715,6 +720,7 @@ def _moved(q: Any) -> Any:
     )
 
 
+@pytest.mark.guarantees("attempts")
 @kills("crashes", "another attempt at a federated release for nothing", "none")
 @edit(
     "federated/membership.py",
@@ -740,6 +746,7 @@ def test_another_attempt_is_another_release(trust: str, ledger: Path) -> None:
     assert not any(equal.any() for equal in shared.values())
 
 
+@pytest.mark.guarantees("attempts")
 def test_two_requests_differ_by_their_participants_alone() -> None:
     """Nobody finds out a client's share from sums with it and without it: each has masks and noise of its own."""
     made = around("secure_aggregation", tolerated=1, epsilon=1.0)

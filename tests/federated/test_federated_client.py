@@ -291,6 +291,7 @@ def test_fewer_clients_than_planned_still_have_the_claimed_noise() -> None:
     assert chi2.ppf(1 - 5e-8, 4000) / 1.5 < low  # With a third of the noise missing it would be seen.
 
 
+@pytest.mark.guarantees("colluders")
 @kills("parties", "requests with any number of participants")
 @edit("federated/client.py", "if trust.secure and len(request.participants) < trust.least:", "if False:")
 @kills("parties", "a server that leaves out as many as may be missing or collude")
@@ -321,6 +322,7 @@ def test_whomever_a_server_leaves_out_enough_noise_is_asked_for(num_clients: int
                 assert f"at least {num_clients - tolerated} must take part" in reason(answer)
 
 
+@pytest.mark.guarantees("colluders")
 @kills("parties", "no client taken to collude where nothing is said")
 @edit(
     "federated/trust.py",
@@ -959,6 +961,7 @@ class Answers:
         assert len(places) == len(set(places))
 
 
+@pytest.mark.guarantees("same answers")
 @kills("crashes", "a release given anew whose answer made room for others")
 @edit("federated/membership.py", "if self._position > step:\n            raise", "if False:\n            raise")
 @edit(
@@ -991,6 +994,7 @@ def test_what_was_answered_once_is_answered_the_same_or_not_at_all(
         assert all(client.answer(data) == answer for data, answer in accepted.items())
 
 
+@pytest.mark.guarantees("same answers")
 @kills("crashes", "an offer accepted anew whose answer is gone")
 @edit("federated/client.py", "if digest in earlier:", "if earlier.pop(digest, None) is None and False:")
 @given(
@@ -1115,6 +1119,7 @@ def _relative() -> Plan:
     return phased(Location().blocks, FullBatch(), [1.0] * 5, unit="row")
 
 
+@pytest.mark.guarantees("fresh masks")
 @kills("crashes", "masks used again after a restart that nobody counts")
 @edit("federated/client.py", "if trust.secure and current.restarted and self._owner.ledger is None:", "if False:")
 @kills("crashes", "masks used again from a folder that was set back")
@@ -1185,6 +1190,7 @@ def test_a_disk_that_fails_costs_nothing(ledger: Path, tmp_path: Path, capsys: p
     assert spent(ledger) == costs(plan)
 
 
+@pytest.mark.guarantees("full disks")
 @kills("crashes", "an offer that is charged before a full disk refuses it")
 @edit(
     "federated/client.py",
@@ -1416,6 +1422,7 @@ def test_nothing_is_decided_by_the_data_of_a_client_that_goes_on(ledger: Path, t
     assert spent(ledger) == costs(made.plan)
 
 
+@pytest.mark.guarantees("fresh masks")
 @kills("parties", "masks used again by a client that forgot what it said")
 @edit("federated/client.py", "request.nonces.get(self.name) != current.nonce", "current.nonce is None")
 def test_a_client_that_forgot_what_it_said_never_uses_masks_again() -> None:
@@ -1447,6 +1454,7 @@ def test_a_folder_has_one_client_at_a_time(tmp_path: Path) -> None:
         made.client(folder=tmp_path / "file")
 
 
+@pytest.mark.guarantees("same answers")
 @kills("parties", "requests of high numbers that a client forgets when it is started anew")
 @edit("federated/memory.py", r"(\d{1,16})-(\d{1,16})\.request", r"(\d{1,9})-(\d{1,9})\.request")
 @edit(

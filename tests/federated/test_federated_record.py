@@ -130,6 +130,7 @@ def same(one: Any, other: Any) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(numbers(one), numbers(other), strict=True))
 
 
+@pytest.mark.guarantees("takeover")
 @EVERY_TRUST
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 13])
@@ -144,6 +145,7 @@ def test_a_server_that_dies_at_any_call_is_taken_over(trust: str, after: bool, e
     assert calls > 3 * ROUNDS
 
 
+@pytest.mark.guarantees("takeover")
 @kills("crashes", "a trusted server noises a sum twice", "7-trusted_server-synchronous")
 @edit("core/wall.py", "total = recorded(journal, step, release, np.float64)", "total = None")
 @edit("federated/record.py", "INSERT INTO releases", "INSERT OR REPLACE INTO releases")
@@ -183,6 +185,7 @@ def test_who_was_missed_then_is_missed_again(
         assert same(q, found[0][0])
 
 
+@pytest.mark.guarantees("takeover")
 @kills("crashes", "a trusted server that forgets for whom it waited in vain, and noises another sum", "4-after")
 @edit("federated/record.py", "if self._has_looked:", "if False:")
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

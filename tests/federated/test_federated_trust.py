@@ -51,6 +51,7 @@ def _log_discrete(k: int, tau: Any) -> Any:
     return -(mpmath.mpf(k) ** 2) / (2 * tau**2) - mpmath.log(total)
 
 
+@pytest.mark.guarantees("integers")
 @pytest.mark.parametrize("tau", [40, 1000, 2**20, 2**27 + 12345, 2**34])
 def test_rounded_and_discrete_normals_differ_as_little_as_stated(tau: int) -> None:
     """|log P(R = k)/P(D = k)| ≤ 191/τ² up to |k| = 39 τ + 1; a third of it is reached at the end.
@@ -99,6 +100,7 @@ def test_a_sum_of_rounded_normals_is_as_private_as_the_proof_says(num_clients: i
             assert divergence == pytest.approx(gaussian, rel=1e-3)
 
 
+@pytest.mark.guarantees("integers")
 def test_a_thousandth_of_noise_pays_for_the_integers() -> None:
     """ρa/(1 + s)² + A (2a - 1)/(a - 1) ≤ ρa at every order from 1.01 on, where A = 0.01 s ρ."""
     s = 1e-3
@@ -118,6 +120,7 @@ def test_the_best_order_is_one_for_which_the_proof_holds(cost: float, delta: flo
     assert orders[np.argmin(epsilon)] >= 1.01
 
 
+@pytest.mark.guarantees("integers")
 @pytest.mark.parametrize("case", TOYS_FIRST, ids=NAMES)
 @pytest.mark.parametrize(
     ("num_clients", "tolerated", "colluders"), [(2, 0, 0), (2, 0, 1), (10, 3, 0), (10, 1, 8), (200, 0, 1)]
@@ -165,6 +168,7 @@ def subsets(names: Iterable[int], most: int) -> Iterator[frozenset[int]]:
         yield from map(frozenset, itertools.combinations(names, size))
 
 
+@pytest.mark.guarantees("colluders")
 @kills("parties", "as many colluders as take part, and nobody's noise left")
 @edit("federated/trust.py", "if self.secure and self._honest < 1:", "if self.secure and self._honest < 0:")
 @kills("parties", "the noise of colluding clients counted on")

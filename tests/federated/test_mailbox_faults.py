@@ -78,6 +78,7 @@ def flipped(data: bytes, rng: random.Random) -> bytes:
     return data[:place] + bytes([data[place] ^ 1 << rng.randrange(8)]) + data[place + 1 :]
 
 
+@pytest.mark.guarantees("messages")
 @kills("queries", "a request of a client opens again for whoever repeats it", "100")
 @edit("federated/mailbox_server.py", "request.turn <= newest or ", "")
 @kills("strangers", "an answer that another client sealed is taken for a client's own", "100")
@@ -122,6 +123,7 @@ def test_envelopes_that_are_cut_changed_repeated_or_of_others_reach_nobody(count
         assert box.poll(1.0) == [(number, "a", b"a share")]
 
 
+@pytest.mark.guarantees("messages")
 @kills("queries", "a client answers what its server has sealed for another request", "100")
 @edit(
     "federated/mailbox_client.py",
@@ -425,6 +427,7 @@ def swap(middle: Middle, method: str, header: dict[str, str], body: bytes) -> Pa
     return before if before[0] == 200 and middle.rng.random() < 0.3 else middle.last
 
 
+@pytest.mark.guarantees("messages")
 @pytest.mark.slow
 @pytest.mark.parametrize("mischief", [read, change, repeat, delay, truncate, swap], ids=lambda one: one.__name__)
 def test_a_man_in_the_middle_gets_a_failed_or_a_correct_run(mischief: object, tmp_path: Path) -> None:

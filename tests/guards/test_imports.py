@@ -113,6 +113,7 @@ def were_read(planted: list[Path]) -> list[str]:
     return [place.name for place in planted if place.stat().st_atime != 1]
 
 
+@pytest.mark.guarantees("dependencies")
 @kills("names", "pictures and exports take settings from the folder of the data")
 @edit("guards/imports.py", "place: Any = chdir(sys.prefix)", "place: Any = nullcontext()")
 @kills("names", "numba takes settings, and with them code, from the folder of the data")
@@ -140,6 +141,7 @@ def test_no_dependency_takes_settings_or_code_from_the_current_folder(tmp_path: 
         assert were_read(planted) == [".numba_config.yaml"]
 
 
+@pytest.mark.guarantees("dependencies")
 @kills("names", "settings of numba that were taken before dpvb was imported")
 @edit("runs/run.py", "    check_numba()\n", "")
 def test_where_numba_was_imported_first_its_settings_in_the_current_folder_are_refused(tmp_path: Path) -> None:

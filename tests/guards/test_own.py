@@ -63,6 +63,7 @@ def test_writing_replaces_a_link_and_leaves_what_it_leads_to(tmp_path: Path) -> 
     assert read_own(tmp_path / "kept") == b"new"
 
 
+@pytest.mark.guarantees("own files")
 @kills("names", "a file of mine that others can write")
 @edit("guards/own.py", '0o077 if secret else 0o022, "a file"', '0o007 if secret else 0o002, "a file"')
 @posix
@@ -81,6 +82,7 @@ def test_a_file_with_access_for_others_is_refused(tmp_path: Path, bit: int) -> N
         assert read_own(path, secret=False) == b""
 
 
+@pytest.mark.guarantees("own files")
 @kills("names", "a link that somebody laid")
 @edit("guards/own.py", "if os.path.islink(path):", "if not path:")
 @posix
@@ -125,6 +127,7 @@ def test_only_folders_that_are_no_links_are_taken(tmp_path: Path) -> None:
         check_own_folder(tmp_path / "nowhere")
 
 
+@pytest.mark.guarantees("own files")
 @kills("names", "a file of somebody else's that root believes")
 @edit("guards/own.py", "if found.st_uid != os.geteuid():", "if found.st_uid != os.geteuid() and os.geteuid():")
 @root

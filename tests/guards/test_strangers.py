@@ -60,6 +60,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.guarantees("JSON")
 @kills("code", "half a surrogate pair in JSON")
 @edit("guards/strangers.py", 'one.encode("utf-8")  #', 'one.encode("utf-8", "replace")  #')
 @kills("code", "objects of JSON that name a key twice")
@@ -116,6 +117,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> model_file.StoredModel:
     return model_file.load(path)
 
 
+@pytest.mark.guarantees("no ledger in models")
 @pytest.mark.parametrize("value", ["somewhere", None])
 @pytest.mark.parametrize("name", ["ledger", "dataset", "checkpoint", "resume"])
 def test_a_model_file_says_nothing_of_later_fits(
@@ -162,6 +164,7 @@ def assert_harmless(written: str) -> None:
     assert "\r" not in written.replace("\r\n", "")
 
 
+@pytest.mark.guarantees("terminals")
 @kills("leaks", "commands to a terminal")
 @edit(
     "cli/terminal.py", 'typer.echo("\\n".join(map(printable, text.split("\\n"))), err=err)', "typer.echo(text, err=err)"
@@ -200,6 +203,7 @@ def test_commands_print_through_those_doors_alone() -> None:
                 assert not outside, f"{path}:{node.lineno}"
 
 
+@pytest.mark.guarantees("terminals")
 @pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals are those of POSIX")
 def test_files_of_others_command_no_terminal(tmp_path: Path) -> None:
     """What is in a file, and what it is called."""

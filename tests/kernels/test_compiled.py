@@ -31,6 +31,7 @@ class Evil:
         return os.mkdir, (str(self.marker),)
 
 
+@pytest.mark.guarantees("dependencies")
 @kills("names", "a cache of compiled code that others may write")
 @edit("kernels/compiled.py", "(folder == beside or _is_closed(folder)) and", "True and")
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes are those of POSIX")
@@ -62,6 +63,7 @@ def test_a_cache_that_others_may_write_is_not_read_and_one_that_is_made_is_close
     assert marker.exists()
 
 
+@pytest.mark.guarantees("dependencies")
 @kills("names", "files of a cache of compiled code that others may write")
 @edit(
     "kernels/compiled.py",

@@ -61,6 +61,7 @@ MANY = LARGEST_BATCH + 1_000
 BY_NINE = np.repeat(np.arange(9), MANY)
 
 
+@pytest.mark.guarantees("batch sizes")
 @kills("records", "scores of larger batches than the audit asks about")
 @edit("estimators/private.py", "if len(rows) > LARGEST_BATCH:", "if len(rows) < 0:")
 @kills("records", "larger batches than the audit asks about")
@@ -102,6 +103,7 @@ def test_no_model_of_ones_own_meets_more_rows_than_the_audit_asks_about(fit: Cal
     assert max(ASKED) <= LARGEST_BATCH
 
 
+@pytest.mark.guarantees("batch sizes")
 def test_the_audit_asks_about_no_rows_and_one_and_exactly_the_largest_batch() -> None:
     ASKED.clear()
     case = Case("noting", Noting(), Matrix, lambda rng, n: rng.uniform(-0.5, 0.5, (n, 2)), np.eye(2))
@@ -111,6 +113,7 @@ def test_the_audit_asks_about_no_rows_and_one_and_exactly_the_largest_batch() ->
     assert max(ASKED) == LARGEST_BATCH
 
 
+@pytest.mark.guarantees("batch sizes")
 @pytest.mark.parametrize("least", [500, LARGEST_BATCH])
 def test_a_model_that_centres_large_batches_is_found(least: int) -> None:
     case = Case("centred", Centred(least=least), Matrix, lambda rng, n: rng.uniform(-0.5, 0.5, (n, 2)), np.eye(2))
@@ -138,6 +141,7 @@ def added(model: Any, source: Any) -> np.ndarray:
     return work.sums(source.chunks(), lambda m: np.ones(m, dtype=np.bool_))["x"]
 
 
+@pytest.mark.guarantees("large units")
 @kills("records", "a person with more rows than the audit asks a model of one's own about")
 @edit("core/clipped_sums.py", "if length > LARGEST_BATCH and not", "if length < 0 and not")
 def test_a_unit_with_more_rows_than_the_largest_batch_reaches_nobody_else() -> None:
@@ -151,6 +155,7 @@ def test_a_unit_with_more_rows_than_the_largest_batch_reaches_nobody_else() -> N
     assert not np.array_equal(exactly, with_it)
 
 
+@pytest.mark.guarantees("large units")
 def test_of_a_person_with_more_rows_than_the_largest_batch_the_first_ones_are_included() -> None:
     """In whatever order persons come: rows of one person, in their order, are a chunk of their own."""
     number = LARGEST_BATCH + 500
@@ -196,6 +201,7 @@ def test_a_subclass_of_a_model_of_the_package_is_a_model_of_ones_own() -> None:
         )
 
 
+@pytest.mark.guarantees("batch sizes")
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "form"), [(name, form) for name in NAMES for form in forms(name)])
 def test_models_of_the_package_add_the_same_bits_in_the_largest_batch(name: str, form: str) -> None:
@@ -207,6 +213,7 @@ def test_models_of_the_package_add_the_same_bits_in_the_largest_batch(name: str,
         assert check.passed, check.measured
 
 
+@pytest.mark.guarantees("batch sizes")
 def test_a_density_of_ones_own_meets_as_many_rows_in_a_fit_as_when_it_is_tried() -> None:
     """A compiled program has one number of rows, and the density is handed one of them."""
     pytest.importorskip("jax")
@@ -258,6 +265,7 @@ WAYS: dict[str, Callable[[Any, int], Any]] = {
 }
 
 
+@pytest.mark.guarantees("empty batch")
 @kills("empty batch", "a source of somebody's own without a chunk of no units", "a source of one's own")
 @edit("core/source.py", 'if chunk is None and hasattr(type(source), "empty"):', "if False:")
 @kills("empty batch", "no chunk of no units where there are none", "memory")
@@ -271,6 +279,7 @@ def test_a_model_that_fails_on_no_rows_fails_whatever_the_data_are(way: str) -> 
     assert {outcome(lambda n=n: WAYS[way](Noting(), n)) for n in (0, 1, 50)} == {"fitted"}  # type: ignore[misc]
 
 
+@pytest.mark.guarantees("empty batch")
 @pytest.mark.parametrize("n", [0, 1, 50])
 def test_a_model_that_fails_on_no_rows_fails_in_a_cluster_too(n: int) -> None:
     """The workers' model is of a module that they can import."""
@@ -315,6 +324,7 @@ def sources() -> dict[str, Callable[[Path], Any]]:
     }  # fmt: skip
 
 
+@pytest.mark.guarantees("empty batch")
 @kills("empty batch", "a streamed table of no rows that has no chunk", "a streamed csv")
 @edit("data/tables/table.py", "        if design is None:\n            yield self._like\n", "")
 @pytest.mark.parametrize("kind", sources())
@@ -331,6 +341,7 @@ def test_every_source_of_no_units_has_a_chunk_of_none(kind: str, tmp_path: Path)
             assert chunk.select(np.zeros(0, dtype=np.bool_)).rows is not None
 
 
+@pytest.mark.guarantees("empty batch")
 @pytest.mark.parametrize("sampler", [FullBatch(), Poisson(1e-9), FixedSize(1, 10**6)])
 @pytest.mark.parametrize("n", [0, 1, 50])
 def test_each_release_asks_about_no_rows_once(sampler: Any, n: int) -> None:
@@ -341,6 +352,7 @@ def test_each_release_asks_about_no_rows_once(sampler: Any, n: int) -> None:
     assert ASKED.count(0) == 3
 
 
+@pytest.mark.guarantees("empty batch")
 def test_a_source_of_ones_own_without_an_empty_chunk_is_refused_before_the_charge(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="person", neighboring_relation="add_or_remove_one", epsilon=1.0, delta=1e-6)

@@ -11,10 +11,8 @@ import dataclasses
 import itertools
 import logging
 import math
-import re
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -146,6 +144,7 @@ def look(case: Case) -> Look:
     return Look(case, case.pairs)
 
 
+@pytest.mark.guarantees("own part", "clipping", "not finite", "persons", "exact sums", "order in a unit")
 @kills("norms", "outer products declared too short", "first_order_first")
 @edit("core/forms.py", "length * length * _GRAM_ROOM", "0.5 * length * length * _GRAM_ROOM")
 @kills("records", "warm start of a document from the one before", "lda")
@@ -191,13 +190,6 @@ def test_a_model_keeps_every_law(case: Case, look: Look, law: Callable[[Case, Lo
     law(case, look)
 
 
-def test_the_laws_that_the_promise_names_are_asked() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "privacy-promise.md").read_text()
-    named = {name for laws in re.findall(r"\(laws? ([^)]+)\)", page) for name in laws.strip("`").split("`, `")}
-    assert len(named) >= 6
-    assert named <= {law.__name__ for law in LAWS}
-
-
 @pytest.mark.slow
 @EVERY_MODEL
 def test_a_model_keeps_the_laws_at_another_q_and_for_persons_of_ten_thousand_rows(case: Case) -> None:
@@ -205,6 +197,7 @@ def test_a_model_keeps_the_laws_at_another_q_and_for_persons_of_ten_thousand_row
     holds(Look(case, 10).persons((10_000,)))
 
 
+@pytest.mark.guarantees("own part")
 @kills("records", "rows turned by BLAS, which rounds by the size of the batch", "first_order_step")
 @edit("core/forms.py", "MeasuredRows(product(x_nd, matrix_de))", "MeasuredRows(x_nd @ matrix_de)")
 @kills("records", "responsibilities that hang on the likeliest row of the batch", "gaussians_step")

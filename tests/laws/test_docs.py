@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
 
+import guarantees
 import pytest
 from packaging.requirements import Requirement
 from test_architecture import ORDER
@@ -18,18 +20,30 @@ README = (ROOT / "README.md").read_text()
 TESTS = set(re.findall(r"^def (test_\w+)", "\n".join(path.read_text() for path in ROOT.glob("tests/**/*.py")), re.M))
 
 
-@pytest.mark.parametrize("page", ["privacy-promise.md", "known-weaknesses.md"])
+@pytest.mark.parametrize("page", ["known-weaknesses.md", "operations.md", "invalid-values.md"])
 def test_every_test_that_a_page_names_is_there(page: str) -> None:
     named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / page).read_text()))
     assert named
     assert named <= TESTS, named - TESTS
 
 
-def test_every_promise_names_a_test() -> None:
-    rows = [line for line in (ROOT / "docs" / "privacy-promise.md").read_text().splitlines() if line.startswith("| ")]
-    promises = [row for row in rows if not row.startswith("| promise |")]
-    assert len(promises) >= 20
-    assert all("`test_" in row for row in promises)
+def test_every_message_of_the_page_of_troubleshooting_is_in_the_source() -> None:
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "src").rglob("*.py")]
+    constants = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    texts = "\n".join(text for text in constants if isinstance(text, str))
+    lines = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8").splitlines()
+    messages = [line.split(" | ")[0] for line in lines if re.match(r"\| .*`", line)]
+    assert len(messages) >= 20
+    parts = [part for message in messages for part in re.findall(r"`([^`]+)`", message)]
+    assert [part for part in parts if part not in texts] == []
+
+
+def test_every_guarantee_has_a_test_and_the_page_is_up_to_date() -> None:
+    """`python tests/guarantees.py` writes the page."""
+    names = [name for section in guarantees.GUARANTEES.values() for name in section]
+    assert len(names) == len(set(names))
+    assert set(names) == guarantees.marked().keys()
+    assert guarantees.PAGE.read_text(encoding="utf-8") == guarantees.page()
 
 
 @pytest.mark.parametrize(
@@ -59,13 +73,29 @@ def test_the_order_of_rooms_is_the_one_that_is_written_down() -> None:
     assert set(re.findall(r"^\| `(\w+)/` \|", page, re.M)) == rooms
 
 
-def test_every_section_of_the_method_that_is_referred_to_is_there() -> None:
-    page = (ROOT / "docs" / "method.md").read_text()
-    sections = re.findall(r"^## (M\d+)\. ", page, re.M)
-    assert sections == [f"M{number}" for number in range(1, len(sections) + 1)]
-    assert re.findall(r'^<a id="m(\d+)"></a>$', page, re.M) == [section[1:] for section in sections]
-    pages = [*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/**/*.md")]
-    assert set(re.findall(r"\((M\d+)\)", "\n".join(path.read_text() for path in pages))) <= set(sections)
+def test_every_section_and_equation_of_the_theory_that_is_referred_to_is_there() -> None:
+    """Code cites the title of a section behind a page, or numbers of equations before it."""
+    cited = 0
+    for path in [*ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py"), *ROOT.glob("docs/**/*.md")]:
+        text = re.sub(r"\s+", " ", path.read_text())
+        assert not re.search(r"\(M\d+\)|method\.md[`)]*(?:, |#)[mM]\d", text), path
+        for page, title in re.findall(r"(docs/[\w/-]+\.md)`?, \"([^\"]+)\"", text):
+            assert re.search(rf"^#+ {re.escape(title)}$", (ROOT / page).read_text(), re.M), (path, page, title)
+            cited += 1
+        for first, last, page in re.findall(r"[Ee]quations? (\d+)(?: (?:to|and) (\d+))? of (docs/[\w/-]+\.md)", text):
+            numbers = set(re.findall(r"\((\d+)\)", (ROOT / page).read_text()))
+            assert {first, last or first} <= numbers, (path, page)
+            cited += 1
+    assert cited >= 8
+
+
+def test_every_theory_page_has_the_same_outline() -> None:
+    outline = ["Model", "E-step", "Released blocks", "Sensitivity", "M-step", "Intervals", "Constants"]
+    method = (ROOT / "docs" / "method.md").read_text()
+    for path in (ROOT / "docs" / "theory").glob("*.md"):
+        headings = re.findall(r"^## (.+)$", path.read_text(), re.M)
+        assert [heading for heading in headings if heading in outline] == outline, path
+        assert f"(theory/{path.name})" in method, path
 
 
 def test_decisions_are_numbered_and_short() -> None:
@@ -147,10 +177,10 @@ MEASURED = {
         "Topics": ["Topic models on Wikipedia", "The papers' algorithms as printed"],
         "Latent variables by private gradients": ["Noisy statistics and private gradients in latent-variable models"],
     },
-    "models/belief-networks.md": {"How well": ["Handwritten digits", "The papers' algorithms as printed"]},
-    "models/dpvi.md": {"How well": ["Private gradients (DPVI)", "Logistic regression"]},
-    "models/regressions.md": {"How well": ["Logistic regression"]},
-    "models/topics.md": {"How well": ["Topic models on Wikipedia", "The papers' algorithms as printed"]},
+    "models/belief-networks.md": {"Cost": ["Handwritten digits", "The papers' algorithms as printed"]},
+    "models/dpvi.md": {"Cost": ["Private gradients (DPVI)", "Logistic regression"]},
+    "models/regressions.md": {"Cost": ["Logistic regression"]},
+    "models/topics.md": {"Cost": ["Topic models on Wikipedia", "The papers' algorithms as printed"]},
 }
 NUMBER = re.compile(r"(?<![\w./^(=-])-?(?:\d{1,3}(?:,\d{3})+|\d*\.\d{2,})(?![\w.])")
 
@@ -176,7 +206,8 @@ def test_measured_numbers_of_pages_are_those_of_the_results() -> None:
     sections = parts((ROOT / "benchmarks" / "RESULTS.md").read_text())
     for page, by_heading in MEASURED.items():
         found = parts((ROOT / "docs" / page).read_text())
-        found.pop("Limitations", None)  # Conditions, such as numbers of rows.
+        for heading in ("Options", "Limitations"):  # Defaults and conditions are not measured.
+            found.pop(heading, None)
         assert {heading for heading, text in found.items() if NUMBER.search(text)} == {*by_heading}, page
         for heading, titles in by_heading.items():
             assert missing(found[heading], "".join(sections[title] for title in titles)) == [], (page, heading)

@@ -73,6 +73,7 @@ def test_no_document_makes_a_length_rule_fail(rule: str) -> None:
         assert treated.sum() == pytest.approx(expected, rel=1e-9), name
 
 
+@pytest.mark.guarantees("no failing unit")
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", [LDAModel, Float64Topics])
 @pytest.mark.parametrize("plain", [True, False])
@@ -122,6 +123,7 @@ def extreme_rows(width: int, responses: int, pairs: Iterable[tuple[float, float]
     return made
 
 
+@pytest.mark.guarantees("no failing unit")
 @one_of_each([case for case in CASES if not case.name.startswith("lda")])
 @pytest.mark.parametrize(
     "pairs", [list(combinations(SORTS, 2)), pytest.param(EVERY_PAIR, marks=pytest.mark.slow)], ids=["sorts", "all"]

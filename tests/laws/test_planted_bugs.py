@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from planted import FAILURES, TESTS, bugs
 
 
+@pytest.mark.guarantees("planted bugs")
 def test_every_planted_bug_fits_the_source() -> None:
     """Each text that a bug replaces occurs exactly once."""
     misfits = []
@@ -18,6 +20,7 @@ def test_every_planted_bug_fits_the_source() -> None:
     assert not misfits, "\n".join(misfits)
 
 
+@pytest.mark.guarantees("planted bugs")
 def test_every_way_to_fail_has_a_planted_bug_and_every_bug_a_name_of_its_own() -> None:
     found = bugs()
     assert {bug.failure for bug in found} == set(FAILURES.values())

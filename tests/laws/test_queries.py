@@ -76,6 +76,7 @@ def with_leaf(q: Any, place: int, change: Any) -> Any:
     return queries._rebuilt(q, lambda value: change(value) if np.size(value) and next(numbers) == place else value)
 
 
+@pytest.mark.guarantees("domains")
 @kills("queries", "q with NaN in its domain", "LDAModel")
 @edit("guards/domains.py", "if not np.isfinite(array).all():", "if np.isinf(array).any():")
 @kills("queries", "q with infinity taken for finite", "LDAModel")
@@ -151,6 +152,7 @@ def test_what_is_outside_is_named(change: Mapping[str, Any], words: str) -> None
     assert domains.outside(replace(INSIDE, **change)) == words
 
 
+@pytest.mark.guarantees("domains")
 @kills("queries", "declared domains of q never looked at", "LDAModel")
 @edit("guards/domains.py", "if not declared.holds(array):", "if False:")
 @ONE_OF_EACH
@@ -231,6 +233,7 @@ def small_fits() -> dict[str, tuple[Any, str, Any]]:
     }
 
 
+@pytest.mark.guarantees("domains")
 @kills("queries", "a model file's network taken whatever its probabilities", "network")
 @edit("models/belief_network/sbn.py", "mean_k: Annotated[Floats, PROBABILITIES]", "mean_k: Floats")
 @kills("queries", "a model file's weights taken whatever their covariance", "asymmetric")
@@ -283,6 +286,7 @@ class Strange:
         self._rows.accumulate(weights, grid, out)
 
 
+@pytest.mark.guarantees("enforced domains")
 @kills("queries", "negative entries of persons kept")
 @edit("core/forms.py", "        return replace(self, rows=nonnegative(self.rows))\n", "        return self\n")
 @kills("queries", "negative entries of forms that nobody knows kept")
@@ -347,6 +351,7 @@ def released(model: Answers, rows: int = 2) -> np.ndarray:
     return np.asarray(wall.release(partial(model.e_step, 0.0, blocks=model.blocks), plan.releases[0]).total["m"])
 
 
+@pytest.mark.guarantees("enforced domains")
 @kills("queries", "a Gram block takes any matrices")
 @edit("core/clipped_sums.py", 'if block.domain == "gram" and not is_gram(contribution):', "if False:")
 def test_a_gram_block_takes_gram_forms_alone() -> None:
@@ -378,6 +383,7 @@ class Silent:
         out += np.int64(2**40) * int(np.count_nonzero(weights))
 
 
+@pytest.mark.guarantees("enforced domains")
 @kills("queries", "norm 0 given weight 1")
 @edit("core/clipped_sums.py", "np.where(usable & (norms[name] > 0),", "np.where(usable,")
 @pytest.mark.parametrize("norm", [0.0, -0.0, math.nan, math.inf, -math.inf])
@@ -393,12 +399,14 @@ def test_a_unit_of_norm_zero_or_unknown_adds_nothing(domain: str, norm: float) -
 LATER = [case for case in CASES if case.phase != "first"]
 
 
+@pytest.mark.guarantees("hostile queries")
 @pytest.mark.parametrize("case", LATER, ids=lambda case: case.name)
 def test_at_a_hostile_q_no_unit_leaves_its_bound(case: Case) -> None:
     for check in queries.check_queries(replace(case, phase=None), 60):
         assert check.passed, check
 
 
+@pytest.mark.guarantees("hostile queries")
 @pytest.mark.slow
 @pytest.mark.parametrize("case", LATER, ids=lambda case: case.name)
 def test_at_ten_thousand_hostile_q_no_unit_leaves_its_bound(case: Case) -> None:
@@ -515,6 +523,7 @@ class Kept:
         return None
 
 
+@pytest.mark.guarantees("resumed values")
 @pytest.mark.parametrize("value", [1e308, -math.inf, 3e307, math.nan])
 def test_a_resumed_run_asks_nothing_at_a_q_of_hostile_numbers(value: float) -> None:
     """Sums that a folder brings make q; since they push it out of its domain, no document is read."""
@@ -527,6 +536,7 @@ def test_a_resumed_run_asks_nothing_at_a_q_of_hostile_numbers(value: float) -> N
     assert journal.begun == []
 
 
+@pytest.mark.guarantees("resumed values")
 @kills("queries", "a record of another form is believed")
 @edit("core/journal.py", "if noisy is not None and {", "if False and {")
 def test_a_record_of_another_form_is_refused_and_nothing_is_released() -> None:

@@ -181,6 +181,7 @@ def reachable(value: Any, depth: int = 3) -> Iterator[Any]:
         yield from reachable(item, depth - 1)
 
 
+@pytest.mark.guarantees("silence")
 @kills("leaks", "the text of an exception comes out")
 @edit(
     "core/wall.py",
@@ -237,6 +238,7 @@ def regression(x_nd: np.ndarray, **options: Any) -> Any:
     return dpvb.LogisticRegression(row_norm=4.0, epsilon=1.0, delta=1e-5, **options).fit(x_nd, x_nd[:, 0] > 1)
 
 
+@pytest.mark.guarantees("models")
 @pytest.mark.usefixtures("_compiled")
 @pytest.mark.parametrize(
     ("fit", "options"),
@@ -292,10 +294,12 @@ def neighbours() -> dict[str, Any]:
     return {**made, "word beyond the width": beyond, "nobody": sparse.csr_array((0, WIDTH))}
 
 
+@pytest.mark.guarantees("nothing inferred")
 def test_the_width_is_declared_and_not_found() -> None:
     assert {BagOfWords(data).width for data in neighbours().values()} == {WIDTH}
 
 
+@pytest.mark.guarantees("nothing inferred")
 @pytest.mark.parametrize("name", AUDITED)
 def test_everything_but_the_noisy_numbers_is_the_same_on_neighbours(name: str) -> None:
     """Attributes, shapes, types, plan, statement, file, words, logs and warnings on D and D'."""
@@ -414,6 +418,7 @@ class GuardedContribution:
         self._inner.accumulate(weights, grid, out)
 
 
+@pytest.mark.guarantees("boundary")
 @pytest.mark.parametrize(
     "options",
     [
@@ -439,6 +444,7 @@ def test_data_and_statistics_are_read_inside_the_wall_alone(options: dict[str, A
     assert source.looks == len(samplers) + samplers.count("fixed_size")  # as often as the plan says, on any data
 
 
+@pytest.mark.guarantees("planted bugs")
 def test_the_guard_of_this_test_bites() -> None:
     source = GuardedSource(documents())
     with pytest.raises(AssertionError, match="outside the wall"):
@@ -478,6 +484,7 @@ class GivenStart:
         return q if self.draws else self.inner.finished(s, q)
 
 
+@pytest.mark.guarantees("generator")
 @pytest.mark.parametrize(
     "case",
     [CASES[0], CASES[1], CASES[3], *(case for case in CASES if case.phase == "step")],
@@ -521,6 +528,7 @@ def test_random_state_moves_the_start_and_never_the_noise() -> None:
     assert np.array_equal(np.random.get_state()[1], state)  # type: ignore[index]  # noqa: NPY002
 
 
+@pytest.mark.guarantees("generator")
 def test_no_parameter_seeds_the_noise() -> None:
     """The private random bits depend on no argument: equal arguments give independent bits."""
     names = set(inspect.signature(dpvb.LDA).parameters) | set(inspect.signature(dpvb.LDA.fit).parameters)

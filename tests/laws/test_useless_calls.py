@@ -66,6 +66,7 @@ def test_a_list_of_words_is_the_document_that_their_text_is(form: Callable[[Any]
     np.testing.assert_array_equal(counted(form(LISTS)), counted(TEXTS))
 
 
+@pytest.mark.guarantees("kinds of records")
 @kills("readers", "lists of words that are documents only if most records are")
 @edit(
     "data/documents/bag_of_words.py",
@@ -84,6 +85,7 @@ def test_each_record_by_itself_is_a_text_or_a_list_of_words(form: Callable[[Any]
     np.testing.assert_array_equal(alone[0], alone[1])
 
 
+@pytest.mark.guarantees("kinds of records")
 def test_what_a_list_of_words_brings_along_is_not_called() -> None:
     class Loud(list[Any]):
         def __iter__(self) -> Any:
@@ -181,6 +183,7 @@ USELESS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.guarantees("public refusals")
 @pytest.mark.parametrize("call", USELESS)
 def test_what_is_useless_by_its_form_is_refused_before_the_charge(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a wall is asked: nothing that could be charged has begun."""
@@ -206,6 +209,7 @@ def test_the_refusal_of_a_table_names_the_way_to_its_column() -> None:
     assert dpvb.LDA(2, vocabulary=WORDS, **BUDGET).task(counts).source.count() == 3
 
 
+@pytest.mark.guarantees("public refusals")
 @kills("public facts", "a call that is refused by the dtype of an array, which cells decide")
 @edit(
     "data/tables/design.py",

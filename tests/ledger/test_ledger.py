@@ -292,6 +292,7 @@ def test_refunds_that_are_refused(ledger: Ledger) -> None:
 # ---------------------------------------------------------------- parts
 
 
+@pytest.mark.guarantees("parts")
 def test_parts_spend_side_by_side(ledger: Ledger) -> None:
     ledger.register("north", **FACTS, part_of="notes")
     ledger.register("south", **FACTS, part_of="notes")
@@ -316,6 +317,7 @@ def test_parts_spend_side_by_side(ledger: Ledger) -> None:
     ledger.verify()
 
 
+@pytest.mark.guarantees("parts")
 def test_parts_are_fixed_beforehand(ledger: Ledger) -> None:
     with pytest.raises(LedgerError, match="unit"):
         ledger.register("north", **{**FACTS, "epsilon": 2.0}, part_of="notes")
@@ -398,6 +400,7 @@ def most_charges(ledger: Ledger) -> int:
     return sum(1 for _ in itertools.takewhile(lambda one: one <= 3 * 10**9, spent))
 
 
+@pytest.mark.guarantees("races")
 @pytest.mark.parametrize("number", [2, 8, pytest.param(32, marks=pytest.mark.slow)])
 def test_processes_race_for_the_cap(ledger: Ledger, number: int) -> None:
     """All start with a fork of one open ledger; together they get exactly what one alone would get."""
@@ -445,6 +448,7 @@ def test_nobody_writes_between_a_look_and_its_charge(ledger: Ledger, monkeypatch
     assert [entry.run for entry in ledger.entries() if entry.kind == "charge"] == ["first", "second"]
 
 
+@pytest.mark.guarantees("races")
 def test_threads_race_for_the_cap(ledger: Ledger) -> None:
     """Half of them share one ledger, half bring copies."""
     with ThreadPoolExecutor(8) as pool:
@@ -477,6 +481,7 @@ def test_a_fork_while_another_thread_is_charging(ledger: Ledger) -> None:
     ledger.verify()
 
 
+@pytest.mark.guarantees("copies")
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_a_copy_is_another_way_into_the_same_ledger(ledger: Ledger, duplicate: Callable[[Ledger], Ledger]) -> None:
     with duplicate(ledger) as other:
@@ -555,6 +560,7 @@ def check_all_there(path: Path, names: set[str]) -> None:
             assert [entry.kind for entry in ledger.history(name)] == ["charge"]
 
 
+@pytest.mark.guarantees("durable charges")
 def test_killed_at_random_times(path: Path) -> None:
     with Ledger(path) as made:
         made.register("notes", **FACTS)
@@ -572,6 +578,7 @@ def test_killed_at_random_times(path: Path) -> None:
 POINTS = ["BEGIN IMMEDIATE", "INSERT INTO entry", "COMMIT", "before head", "in head", "after head", "after commit"]
 
 
+@pytest.mark.guarantees("durable charges")
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at_each_point_of_a_charge(path: Path, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tenth charge dies there; nothing acknowledged is lost, and the same charge again is made once."""
@@ -621,6 +628,7 @@ def test_killed_at_each_point_of_a_charge(path: Path, point: str, monkeypatch: p
         assert ledger.remaining("notes").num_charges == 10 + on_record
 
 
+@pytest.mark.guarantees("durable charges")
 @pytest.mark.parametrize("room", [0, 1, 4096, 9000, 20_000, 33_000, 70_000, 150_000])
 def test_a_full_disk(path: Path, room: int) -> None:
     """No file may grow beyond a limit: a typed error, and every charge that was acknowledged is there."""
@@ -724,6 +732,7 @@ def mounted(lines: str, place: Path) -> str:
     return lines.replace("%", os.fsdecode(name))
 
 
+@pytest.mark.guarantees("network drives")
 @kills("names", "a network drive at a folder that is not ASCII")
 @edit("ledger/sqlite.py", "os.fsencode(point))", 'point.encode("latin-1", "replace"))')
 @pytest.mark.parametrize("folder", FOLDERS, ids=ascii)
@@ -738,6 +747,7 @@ def test_network_drives_are_seen_whatever_their_folder_is_called(folder: str) ->
     assert in_file.file_system(place / "budget.db", over) == "tmpfs"
 
 
+@pytest.mark.guarantees("network drives")
 @kills("names", "a network drive of a host or of an unknown program")
 @edit("ledger/sqlite.py", "return kind in _NETWORK or", "return kind in _NETWORK and")
 def test_kinds_of_network_drives() -> None:
@@ -830,11 +840,13 @@ def test_an_index_that_leads_astray(original: Path, tmp_path: Path) -> None:
     assert refused >= 1
 
 
+@pytest.mark.guarantees("verify")
 @pytest.mark.slow
 def test_many_flipped_bits(original: Path, tmp_path: Path) -> None:
     flip_bits(original, tmp_path, 1000, seed=2)
 
 
+@pytest.mark.guarantees("verify")
 def test_truncated_at_each_page(original: Path, tmp_path: Path) -> None:
     before = left_of(taken(original, tmp_path))
     size = original.stat().st_size
@@ -864,6 +876,7 @@ def edited(path: Path, *statements: str) -> None:
     head.write_bytes(in_file._doubled(kept.of_file(hashlib.sha256(path.read_bytes()).hexdigest())))
 
 
+@pytest.mark.guarantees("verify")
 @kills("crashes", "a row of a ledger taken without a look at its hash")
 @edit("ledger/chain.py", "if entry.hash != entry.digest_of_row:", "if not entry.hash:")
 @pytest.mark.parametrize(
@@ -934,6 +947,7 @@ def test_the_database_itself_refuses(original: Path, tmp_path: Path) -> None:
     connection.close()
 
 
+@pytest.mark.guarantees("set back")
 def test_a_lost_log(path: Path, tmp_path: Path) -> None:
     """A copy of the file while it is open, without its -wal: the head knows more."""
     for closed_before in (False, True):
@@ -955,6 +969,7 @@ def test_a_lost_log(path: Path, tmp_path: Path) -> None:
             assert found.remaining("notes").num_charges == 5 + 5 * closed_before
 
 
+@pytest.mark.guarantees("set back")
 @kills("crashes", "a restored backup taken for the ledger")
 @edit(
     "ledger/state.py",
@@ -1010,6 +1025,7 @@ def test_set_back_while_it_is_open(path: Path, tmp_path: Path) -> None:
     made.close()
 
 
+@pytest.mark.guarantees("set back")
 def test_a_lost_head(original: Path, tmp_path: Path) -> None:
     path = taken(original, tmp_path)
     path.with_name("budget.db.head").unlink()
@@ -1053,6 +1069,7 @@ def test_other_formats_and_other_files(original: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "nothing.db").exists()
 
 
+@pytest.mark.guarantees("clocks")
 def test_the_clock_decides_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     charge(ledger, "run 0")
     for k, year in enumerate((1971, 2099, 2016)):
@@ -1283,6 +1300,7 @@ def test_the_package_knows_it() -> None:
     assert dpvb.Ledger is Ledger
 
 
+@pytest.mark.guarantees("check notes")
 def test_a_look_is_on_record_costs_nothing_and_nothing_follows_it(ledger: Ledger) -> None:
     charge(ledger, "a")
     before = ledger.remaining("notes")
@@ -1304,6 +1322,7 @@ def test_a_look_is_on_record_costs_nothing_and_nothing_follows_it(ledger: Ledger
     ledger.verify()
 
 
+@pytest.mark.guarantees("check notes")
 def test_a_look_leaves_the_first_plan_its_place(ledger: Ledger) -> None:
     """A first plan may be charged by its own epsilon; a note before it is no plan."""
     ledger.note_look("notes")

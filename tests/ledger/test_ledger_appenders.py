@@ -136,6 +136,7 @@ def event(end: State, run: str, facts: dict[str, Any], attempt: int = 0, dataset
     return row(end, "event", dataset, run, key, facts, attempt=attempt)
 
 
+@pytest.mark.guarantees("foreign claims")
 @kills("releases", "charges of an earlier accountant forgotten behind a stranger's row")
 @edit("ledger/postgresql.py", "_EARLIER = \" AND writer = ''\"", '_EARLIER = ""')
 def test_a_form_that_a_stranger_takes_hides_no_charge_of_an_earlier_version(
@@ -336,6 +337,7 @@ def harmless(end: State, number: int) -> list[Entry]:
     ]
 
 
+@pytest.mark.guarantees("append only")
 @kills("crashes", "PostgreSQL: rows of a run on another data set than its first charge")
 @edit("ledger/schema.py", '"beginning.seq IS NULL OR NEW.dataset = beginning.dataset"', '"true"')
 @kills("crashes", "PostgreSQL: totals below zero")
@@ -354,6 +356,7 @@ def test_what_would_harm_others_is_refused(team: Team) -> None:
     team.keeper.verify()
 
 
+@pytest.mark.guarantees("append only")
 @kills("crashes", "PostgreSQL: a registration that breaks a rule stands for a data set")
 @edit("ledger/state.py", "        check_registration(facts, self)\n", "")
 def test_what_else_dpvb_never_writes_stops_nobody_and_lowers_nothing(
@@ -391,6 +394,7 @@ def test_what_else_dpvb_never_writes_stops_nobody_and_lowers_nothing(
     charge(team.keeper, "last")
 
 
+@pytest.mark.guarantees("refunds")
 @kills("crashes", "PostgreSQL: a refund that breaks a rule is believed")
 @edit(
     "ledger/state.py",
@@ -452,6 +456,7 @@ def test_only_what_never_began_comes_back_whoever_writes_the_row(
     charge(team.keeper, "last")
 
 
+@pytest.mark.guarantees("append only")
 @kills("crashes", "PostgreSQL: the writer is who the client says")
 @edit("ledger/schema.py", "NEW.writer := current_user;", "NEW.writer := coalesce(NEW.writer, current_user);")
 @kills("crashes", "PostgreSQL: a run that anybody may end or take back")
@@ -598,6 +603,7 @@ def mutate(team: Team, seed: int, number: int) -> tuple[int, int]:
     return number - taken, taken
 
 
+@pytest.mark.guarantees("append only")
 @kills("crashes", "PostgreSQL: one row that no reader takes", "0")
 @edit("ledger/schema.py", "f\"NEW.kind IN ('dataset', {', '.join(map(repr, _OF_RUNS))})\"", '"true"')
 @pytest.mark.parametrize("seed", range(3))
@@ -744,6 +750,7 @@ _PLANTED = [
 ]
 
 
+@pytest.mark.guarantees("append only")
 @kills("crashes", "PostgreSQL: operators of the caller's decide in the triggers")
 @edit(
     "ledger/schema.py",

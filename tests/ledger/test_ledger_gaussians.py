@@ -253,6 +253,7 @@ def as_written_before(ledger: Ledger, plan: Composition, then: tuple[int, ...], 
         ledger._append(rows, state, **given, dataset="rows", cost=then, body=body)
 
 
+@pytest.mark.guarantees("exact totals")
 @kills("neighbours", "charges of an earlier accountant are forgotten when a ledger is opened")
 @edit(
     "ledger/state.py",
@@ -288,6 +289,7 @@ def test_charges_of_an_earlier_accountant_count_with_what_they_cost_today(book: 
             again.charge("rows", plan, run="last", plan_digest="plan", unit="row")
 
 
+@pytest.mark.guarantees("exact totals")
 @kills("releases", "charges of an earlier accountant forgotten where an order saturates today")
 @edit("ledger/state.py", "if min(today[: len(spending.ORDERS)])", "if max(today[: len(spending.ORDERS)])")
 def test_a_charge_of_an_earlier_accountant_counts_where_it_is_beyond_some_order_today(book: Ledger) -> None:

@@ -130,6 +130,7 @@ def processes() -> Iterator[Callable[..., Process]]:
 ACTIONS = ("charge", "charge", "verify", "close", "copy", "look")
 
 
+@pytest.mark.guarantees("one history")
 @pytest.mark.parametrize("seed", range(6))
 def test_objects_and_processes_have_one_history(
     path: Path, seed: int, tmp_path: Path, processes: Callable[..., Process]
@@ -154,6 +155,7 @@ def test_objects_and_processes_have_one_history(
     assert len(names) == most_charges(tmp_path)
 
 
+@pytest.mark.guarantees("one history")
 @kills("crashes", "the database opened beside SQLite, whose locks are dropped by that")
 @edit("ledger/sqlite.py", "sha256(fresh.serialize())", "sha256(self._path.read_bytes())")
 def test_nothing_but_sqlite_opens_the_database(path: Path) -> None:
@@ -207,6 +209,7 @@ def renamed_and_copied(path: Path) -> None:
 WAYS = [replaced, without_its_log, replaced_without_its_log, replaced_with_its_log, all_replaced, renamed_and_copied]
 
 
+@pytest.mark.guarantees("one history")
 @pytest.mark.parametrize("mine_first", [True, False])
 @pytest.mark.parametrize("before", [pytest.param(0, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("way", WAYS)
@@ -291,6 +294,7 @@ def test_a_reader_goes_on_while_writers_come_and_go(path: Path) -> None:
             reader.verify()
 
 
+@pytest.mark.guarantees("one history")
 @kills("crashes", "what a user has seen of a ledger forgotten")
 @edit(
     "ledger/__init__.py",
@@ -317,6 +321,7 @@ def test_a_copy_that_goes_its_own_way(path: Path, tmp_path: Path) -> None:
         Ledger(tmp_path / "copy" / "budget.db")
 
 
+@pytest.mark.guarantees("one history")
 @kills("crashes", "a head taken for a chain's own by its number")
 @edit("ledger/sqlite.py", "        check_kept(head, self.uuid, None if row is None else row.hash, RESTORE)\n", "")
 @pytest.mark.parametrize("number", [0, 1, 3])
@@ -342,6 +347,7 @@ def test_a_head_settles_between_two_histories(path: Path, tmp_path: Path, number
     mine.close()
 
 
+@pytest.mark.guarantees("tokens")
 @kills("crashes", "a forked process that goes on with its parent's runs")
 @edit("ledger/store.py", "session.tokens.clear()", "pass")
 def test_a_forked_process_does_not_go_on_with_its_parents_runs(path: Path) -> None:
@@ -368,6 +374,7 @@ def test_a_forked_process_does_not_go_on_with_its_parents_runs(path: Path) -> No
         assert ledger.history("its own")[-1].state == "finished"
 
 
+@pytest.mark.guarantees("tokens")
 @kills("crashes", "a run that everybody may end")
 @edit("ledger/__init__.py", "elif token is None or _hash(token) != owner:", "elif token is None:")
 @pytest.mark.parametrize(
@@ -541,6 +548,7 @@ def test_what_a_user_has_seen_lies_in_no_folder_of_chance(
     assert not (tmp_path / place.split("/")[0]).exists()
 
 
+@pytest.mark.guarantees("ledger files")
 @kills("names", "a ledger's head that others may write")
 @edit("ledger/sqlite.py", "        os.fchmod(descriptor, stat.S_IMODE(state.st_mode))\n", "")
 @pytest.mark.parametrize("umask", [0, 0o002, 0o022, 0o027, 0o077])

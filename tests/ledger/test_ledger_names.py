@@ -28,6 +28,7 @@ NOT_PLAIN = [
 ]
 
 
+@pytest.mark.guarantees("names")
 @kills("names", "a name in letters that look like others")
 @edit("ledger/facts.py", "if not _NAME.fullmatch(name):", "if not name:")
 @pytest.mark.parametrize("name", NOT_PLAIN, ids=ascii)
@@ -38,6 +39,7 @@ def test_a_name_is_plain_ascii(name: str, tmp_path: Path) -> None:
         assert book.datasets() == []
 
 
+@pytest.mark.guarantees("names")
 @kills("names", "names that look alike")
 @edit("ledger/facts.py", 'return name.replace("m", "rn").translate(str.maketrans("0I1|", "Olll"))', "return name")
 @pytest.mark.parametrize(("one", "other"), LOOK_ALIKE)

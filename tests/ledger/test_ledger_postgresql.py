@@ -69,6 +69,7 @@ def rows(ledger: Ledger) -> list[Entry]:
     return found
 
 
+@pytest.mark.guarantees("append only")
 @kills("crashes", "PostgreSQL: the head is what a client says")
 @edit("ledger/schema.py", "    NEW := OLD;\n", "")
 def test_nobody_moves_the_head_but_to_the_last_row(ledger: Ledger, postgresql: Server) -> None:
@@ -113,6 +114,7 @@ def database(url: str) -> str:
 # The database itself
 
 
+@pytest.mark.guarantees("verify")
 @pytest.mark.parametrize(
     "statement",
     [
@@ -138,7 +140,7 @@ def test_a_role_can_append_and_nothing_else(ledger: Ledger, postgresql: Server) 
         line.strip(" ;") for line in sys.modules[PostgreSQLStore.__module__].__doc__.splitlines() if "GRANT" in line
     ]
     assert tuple(grants) == GRANTS
-    page = (Path(__file__).parents[2] / "docs" / "administration.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
     assert all(f"\n{grant};" in page for grant in GRANTS)
     name = role(postgresql, "analyst")
     postgresql.execute("GRANT ALL ON dpvb.entry, dpvb.head TO analyst", database=database(ledger.url))
@@ -255,6 +257,7 @@ def maker(postgresql: Server, url: str) -> str:
     return postgresql.url(database(url), name, name)
 
 
+@pytest.mark.guarantees("foreign schemas")
 @kills("crashes", "PostgreSQL: a ledger that somebody else made beforehand")
 @edit("ledger/postgresql.py", "        if not believed:\n", "        if not owner:\n")
 def test_a_ledger_that_somebody_else_made_beforehand_is_refused(postgresql: Server, url: str, maker: str) -> None:
@@ -282,6 +285,7 @@ def test_a_ledger_that_somebody_else_made_beforehand_is_refused(postgresql: Serv
         charge(trap, "its own")
 
 
+@pytest.mark.guarantees("foreign schemas")
 def test_an_empty_schema_of_somebody_else_is_not_built_in(postgresql: Server, url: str, maker: str) -> None:
     with psycopg.connect(maker, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA dpvb")
@@ -426,6 +430,7 @@ def test_a_chain_cut_short_is_found_out_by_who_has_seen_more(ledger: Ledger, pos
         found.verify([receipt])
 
 
+@pytest.mark.guarantees("set back")
 def test_an_older_dump_is_found_out_by_who_has_seen_more(ledger: Ledger, postgresql: Server) -> None:
     """By the process that was there, and by every later one of the same user."""
     ledger.close()  # A restore needs the schema for itself; what the process has seen stays with it.
@@ -442,6 +447,7 @@ def test_an_older_dump_is_found_out_by_who_has_seen_more(ledger: Ledger, postgre
             found.remaining("people")
 
 
+@pytest.mark.guarantees("set back")
 @pytest.mark.slow
 def test_a_standby_that_lags_is_found_out_by_who_has_seen_more() -> None:
     """It knows nothing of the last charge when it takes over."""
@@ -467,6 +473,7 @@ def test_a_standby_that_lags_is_found_out_by_who_has_seen_more() -> None:
                 Ledger(url)
 
 
+@pytest.mark.guarantees("standbys")
 @kills("crashes", "PostgreSQL: a commit that did not wait for its standby")
 @edit(
     "ledger/postgresql.py", "                if self._warnings:\n", "                if self._warnings and not write:\n"
@@ -520,6 +527,7 @@ def race(url: str, number: int, start: Any) -> None:
         raise AssertionError("never refused")
 
 
+@pytest.mark.guarantees("races")
 def test_writers_stop_exactly_at_the_cap(postgresql: Server) -> None:
     """As many charges as one writer alone gets, however many write at once."""
     counts = []

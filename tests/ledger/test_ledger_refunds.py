@@ -55,6 +55,7 @@ ACTION = st.one_of(
 )
 
 
+@pytest.mark.guarantees("refunds")
 @kills("crashes", "releases that have begun given back")
 @edit("ledger/past.py", "left, before = Counter[Event](), self.begun", "left, before = Counter[Event](), 0")
 @given(
@@ -189,6 +190,7 @@ def refund_row(state: State, run: str, cost: Composition, units: tuple[int, ...]
     )
 
 
+@pytest.mark.guarantees("refunds")
 @kills("crashes", "everybody's charges taken back by one row")
 @edit(
     "ledger/past.py",
@@ -256,6 +258,7 @@ ODD: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.guarantees("foreign claims")
 @kills("crashes", "one row that stops everybody")
 @edit("ledger/state.py", "if odd and not self.shared:", "if odd:")
 @pytest.mark.parametrize("odd", ODD)
@@ -291,6 +294,7 @@ def charge_row(state: State, cost: Composition, **changes: Any) -> Entry:
     return row(state, **{**facts, **changes})
 
 
+@pytest.mark.guarantees("foreign claims")
 @given(
     st.dictionaries(
         st.sampled_from(["kind", "run", "form", "units", "body", "cost", "totals", "attempt"]),
@@ -325,6 +329,7 @@ def test_no_claim_of_a_stranger_lowers_what_is_spent(changes: dict[str, Any], fi
             assert state.price("notes") == honest.price("notes")
 
 
+@pytest.mark.guarantees("foreign claims")
 @kills("crashes", "an order favoured after the fact")
 @edit(
     "ledger/state.py", "        if first is None:\n            return int(", "        if True:\n            return int("

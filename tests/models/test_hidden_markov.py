@@ -471,6 +471,7 @@ def test_starts_and_windows_are_what_is_released() -> None:
     np.testing.assert_allclose(wide.pooled, pairs, atol=1e-6)
 
 
+@pytest.mark.guarantees("sequence counts")
 @kills("rows", "each of a person's sequences begins with the weight of one")
 @edit("models/sequences/hidden_markov.py", "self.n_symbols + 1, 2, 0.0)", "self.n_symbols + 1, 2, 1.0)")
 def test_sequences_of_a_person_are_one_unit() -> None:

@@ -55,6 +55,7 @@ NUMBER = st.one_of(st.floats(-4, 4, width=32), st.just(math.nan))
 SEQUENCES = st.lists(st.lists(st.tuples(NUMBER, NUMBER), max_size=7), min_size=1, max_size=5)
 
 
+@pytest.mark.guarantees("sequence counts")
 @kills("norms", "moments declared by a person's first sequence alone")
 @edit(
     "models/sequences/passes_numba.py",
@@ -84,6 +85,7 @@ def test_norms_and_sums_are_those_of_the_definition(
         assert np.linalg.norm(np.concatenate([found, found[size:]])) <= norm_u[unit] * (1 + 1e-15)
 
 
+@pytest.mark.guarantees("sequence moments")
 def test_a_constant_sequence_attains_the_norm_that_is_declared() -> None:
     """Any point of the ranges: the mean is one outer product, of norm ‖y‖² ≤ W + c²."""
     model = LinearDynamical(D, 2, 3, max_length=9, reach=math.sqrt(2.0))
@@ -111,6 +113,7 @@ def test_a_window_crosses_no_end_and_nothing_missing_or_beyond_the_cap() -> None
         assert not grams(huge).norms()[0] < 1e300  # The wall adds nothing of what has no number for a norm.
 
 
+@pytest.mark.guarantees("sequence moments")
 def test_persons_are_one_unit_and_the_order_of_units_changes_no_bit() -> None:
     rng = np.random.default_rng(1)
     sequences = [rng.uniform(-1, 1, (length, D)) for length in (4, 7, 2, 1, 5)]

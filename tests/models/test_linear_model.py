@@ -137,6 +137,7 @@ def strained(d: int, length: float = 100.0, **changed: Any) -> LinearState:
     return replace(q, moments=moments, **changed)
 
 
+@pytest.mark.guarantees("linear rows")
 @kills("norms", "squares of residuals left unclipped")
 @edit(
     "models/regression/linear.py",
@@ -166,6 +167,7 @@ def test_no_row_exceeds_a_bound_at_any_query_and_some_rows_reach_each() -> None:
     assert set(largest) == {"score", "residual", "curvature_at_mean", "excess", "square"}
 
 
+@pytest.mark.guarantees("linear rows")
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, 1e300])
 def test_a_row_that_is_no_number_adds_nothing_and_a_huge_one_what_its_bound_allows(odd: float) -> None:
     model, x_nd = Linear(3), np.full((1, 3), 0.4)
@@ -236,6 +238,7 @@ def test_the_reach_of_sigma_is_not_read_from_a_chance_count() -> None:
     assert far < 4 < chance
 
 
+@pytest.mark.guarantees("linear clipping")
 def test_the_clip_and_all_else_are_functions_of_what_was_released() -> None:
     """Other rows, of nobody, the same noise: the same releases, and the same path to the bit."""
     x_nd, y_n, _ = rows(8, 1_000, 3)

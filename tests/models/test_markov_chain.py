@@ -54,6 +54,7 @@ def sums(counts: WindowCounts, weight_n: Floats) -> Ints:
     return out
 
 
+@pytest.mark.guarantees("sequence counts")
 @kills("records", "counts of windows that go on from one person to the next")
 @edit("models/sequences/passes_numba.py", "                count[place] = 0\n", "                count[place] += 0\n")
 @kills("rows", "each sequence of a person weighed by its own windows")
@@ -78,6 +79,7 @@ def test_norms_and_sums_are_those_of_the_definition(codes: list[list[int]], shap
             assert np.abs(found - exact).max() <= (number + 1) * GRID.step
 
 
+@pytest.mark.guarantees("sequence counts")
 @pytest.mark.parametrize("power", [0.5, 1.0])
 def test_constant_sequences_attain_the_bounds(power: float) -> None:
     """Of several sequences too, whose windows are all one; and the blocks' bounds are those of one whole sequence."""

@@ -97,6 +97,7 @@ def each(scores: Any, k: int) -> np.ndarray:
 # --- the bound of a row -------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantees("mixture rows")
 @kills("factor", "one category a row in the bound of all columns")
 @edit("models/mixtures/mixture.py", "bound, shape = math.sqrt(len(self.columns.sizes)), (", "bound, shape = 1.0, (")
 @pytest.mark.parametrize("k", [1, 2, 7])
@@ -140,6 +141,7 @@ def test_blocks_share_one_unit_of_sensitivity(columns: MixedColumns) -> None:
         assert math.fsum(weight**2 for weight in release.weights.values()) == pytest.approx(1.0, abs=1e-12)
 
 
+@pytest.mark.guarantees("mixture rows")
 @kills("norms", "scores of one group declared in the place of those of all")
 @edit("models/mixtures/mixture.py", "for norm_n in self._clipped[1]:", "for norm_n in self._clipped[1][:1]:")
 def test_scores_that_are_summed_have_the_norm_that_is_declared() -> None:
@@ -205,6 +207,7 @@ def test_a_row_has_its_own_bits_however_a_reader_lays_rows_out(layout: Any) -> N
         np.testing.assert_array_equal(together[name].of_block(block, n).norms(), np.concatenate(norms))
 
 
+@pytest.mark.guarantees("mixture rows")
 @kills("norms", "groups clipped by the sum over all of them")
 @edit(
     "models/mixtures/mixture.py",
@@ -222,6 +225,7 @@ def test_each_component_is_clipped_by_itself() -> None:
     assert (np.linalg.norm(each(scores, 2), axis=2) <= scores.r_kn.T * (1 + 1e-9) + 1e-150).all()
 
 
+@pytest.mark.guarantees("pair tables")
 @kills("factor", "one pair a row in the bound of the tables of all pairs")
 @edit("models/mixtures/pairs.py", "return math.sqrt(len(self.places))", "return 1.0")
 def test_a_row_has_one_cell_of_each_pair_of_columns_whatever_it_holds() -> None:

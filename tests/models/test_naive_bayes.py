@@ -110,6 +110,7 @@ def batch_of(kind: str, rng: np.random.Generator, n: int = 300) -> Any:
     return MixedRows(x_nd, count_np, code_nj, np.ones(n), np.zeros(n, dtype=np.bool_))
 
 
+@pytest.mark.guarantees("naive Bayes rows")
 @kills("norms", "a bound of categories that forgets the bins of numbers")
 @edit(
     "models/mixtures/naive_bayes.py", "bound = math.sqrt(len(self.sizes))", "bound = math.sqrt(len(self.columns.sizes))"
@@ -125,6 +126,7 @@ def test_no_row_of_a_known_class_passes_a_bound_and_some_reach_it(kind: str) -> 
         assert (norm_n <= block.bound * (1 + 1e-9)).all()
 
 
+@pytest.mark.guarantees("naive Bayes rows")
 @pytest.mark.parametrize("kind", MODELS)
 def test_labels_and_columns_share_one_unit_of_sensitivity(kind: str) -> None:
     """One release; squares of its weights, the counts of units included, add up to 1; labels have a part of .04."""
@@ -133,6 +135,7 @@ def test_labels_and_columns_share_one_unit_of_sensitivity(kind: str) -> None:
     assert release.weights["count"] ** 2 == pytest.approx(0.04 * 0.99)
 
 
+@pytest.mark.guarantees("naive Bayes rows")
 @kills("NaN", "a document with an unknown label that counts in a class")
 @edit("data/documents/labelled.py", "unseen=-1, missing=-1", "unseen=0, missing=-1")
 def test_a_document_without_a_declared_label_is_no_row() -> None:
@@ -146,6 +149,7 @@ def test_a_document_without_a_declared_label_is_no_row() -> None:
     np.testing.assert_array_equal(one.class_prior_, two.class_prior_)
 
 
+@pytest.mark.guarantees("naive Bayes rows")
 @kills("NaN", "a faulty row that counts in its class")
 @edit("models/mixtures/naive_bayes.py", "(self.n_classes,)) * batch.sound_n[:, None]", "(self.n_classes,))")
 @edit("models/mixtures/naive_bayes.py", "np.repeat(batch.sound_n, width)", "np.ones(n * width)")

@@ -115,6 +115,7 @@ def test_hostile_rows_stay_within_every_bound(model: Any) -> None:
     assert model.blocks["spread"].bound == pytest.approx(2.0)
 
 
+@pytest.mark.guarantees("columns")
 @kills("records", "products about the means of their batch")
 @edit(
     "models/regression/scaling.py",

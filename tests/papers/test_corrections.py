@@ -1,4 +1,4 @@
-"""Errors of the papers that a number shows; the list is section M16 of the method page."""
+"""Errors of the papers that a number shows; the list is docs/papers.md, "Corrections to the papers"."""
 
 from __future__ import annotations
 

@@ -41,6 +41,7 @@ FIGURES: dict[str, Callable[[str, float], Drawing]] = {
 }
 
 
+@pytest.mark.guarantees("terminals")
 @kills("leaks", "words of a picture that are mathematics")
 @edit("results/pictures.py", '= {"parse_math": False, "usetex": False}', "= {}")
 @pytest.mark.parametrize("usetex", [False, True])

@@ -202,6 +202,7 @@ class Exploit:
         return os.mkdir, ("code-was-run",)
 
 
+@pytest.mark.guarantees("model files")
 @kills("code", "arrays of a model file unpickled")
 @edit(
     "results/model_file.py",
@@ -362,6 +363,7 @@ def test_file_of_a_newer_format(tmp_path):
     refused(tmp_path / "m", "newer dpvb.*Upgrade")
 
 
+@pytest.mark.guarantees("model files")
 @each(
     "text",
     [

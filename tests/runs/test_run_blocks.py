@@ -56,6 +56,7 @@ def small() -> Any:
     return model(epsilon=0.1, num_steps=2)
 
 
+@pytest.mark.guarantees("run blocks")
 def test_a_block_covers_every_fit_in_it(path: Path) -> None:
     """Fits by themselves, in a Pipeline, of clones and in a search; and none outside."""
     x_nd, y_n = data()
@@ -97,6 +98,7 @@ def test_a_block_ends_with_its_error(path: Path) -> None:
     assert dpvb.Run.current() == dpvb.Run()
 
 
+@pytest.mark.guarantees("run blocks")
 @kills("releases", "a block of one thread that is in force in another one")
 @edit("runs/run.py", "if blocks := _blocks.get():", "if blocks := [*_open.values()]:")
 def test_blocks_of_threads_do_not_mix(path: Path) -> None:
@@ -116,6 +118,7 @@ def test_blocks_of_threads_do_not_mix(path: Path) -> None:
     assert (charges(path), charges(path, "others")) == (2, 2)
 
 
+@pytest.mark.guarantees("run blocks")
 @kills("releases", "a fit in a thread that slips past the block which started it")
 @edit("runs/run.py", "            around = [*_open.values()]\n", "            around: list[Run] = []\n")
 def test_a_thread_without_a_block_is_covered_or_refused(path: Path) -> None:
@@ -136,6 +139,7 @@ def test_a_thread_without_a_block_is_covered_or_refused(path: Path) -> None:
     assert (charges(path), charges(path, "others")) == (5, 1)
 
 
+@pytest.mark.guarantees("run blocks")
 @kills("releases", "an estimator that leaves its block when it is sent to another process")
 @edit("runs/run.py", "            if not around and sent is not None", "            if False and sent is not None")
 def test_an_estimator_that_is_sent_to_another_process_is_charged_there(path: Path) -> None:

@@ -111,6 +111,7 @@ def plan(path: Path) -> Iterator[list[Plan]]:
     RunJournal.__init__ = made  # type: ignore[method-assign]
 
 
+@pytest.mark.guarantees("killed fits")
 @kills("leaks", "the token of a run left in its folder", "before the end-part of the cap")
 @edit(
     "runs/journal.py",
@@ -150,6 +151,7 @@ def _released(path: Path) -> list[Any]:
         return [entry for entry in found.entries() if entry.state == "released"]
 
 
+@pytest.mark.guarantees("lost releases")
 @kills("crashes", "a release that is on record and lost made again for nothing")
 @edit("runs/journal.py", 'if (step, "") in self._released and', "if False and")
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(bytes(100))])
@@ -172,6 +174,7 @@ def test_a_release_on_record_whose_bytes_are_lost_is_charged_again(
     assert [total is None for total in found] == [False, True, True] + [False] * (len(found) - 3)
 
 
+@pytest.mark.guarantees("lost releases")
 @kills("crashes", "the key of a release left beside it")
 @edit(
     "runs/checkpoint.py",
@@ -197,6 +200,7 @@ def test_what_is_sealed_and_not_on_record_tells_nothing(path: Path, tmp_path: Pa
     assert chisquare(counts).pvalue > 1e-6  # Of bytes that are uniform in all who do not know the key.
 
 
+@pytest.mark.guarantees("interrupted runs")
 def test_nothing_is_decided_by_the_data_of_an_interrupted_run(tmp_path: Path) -> None:
     """The same, one row less, other rows: the same steps, charges, files and words."""
     x_nd, y_n = data()
@@ -305,6 +309,7 @@ def _reports(path: Path, folder: Path) -> None:
             (folder / "said").write_text(str(error))
 
 
+@pytest.mark.guarantees("one process")
 @kills("crashes", "two processes at work in one folder")
 @edit("runs/checkpoint.py", 'self._lock = own.locked(self.path / "lock")', "pass")
 def test_two_processes_in_one_folder_are_one_run(path: Path, tmp_path: Path) -> None:
@@ -325,6 +330,7 @@ def test_two_processes_in_one_folder_are_one_run(path: Path, tmp_path: Path) -> 
         second.close()
 
 
+@pytest.mark.guarantees("one process")
 def test_an_older_attempt_is_fenced_off(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where locks do nothing, a process that slept while another went on cannot release anything any more."""
     monkeypatch.setattr(Checkpoint, "hold", lambda self: None)
@@ -395,6 +401,7 @@ def test_each_release_is_given_for_what_asked_for_it(tmp_path: Path) -> None:
             assert len(charges(ledger.history(run.name))) == 3
 
 
+@pytest.mark.guarantees("one process")
 @kills("crashes", "a forked child gives back what its parent was charged", "False")
 @edit("runs/journal.py", "if not self._writes or not self._origin.is_here:", "if not self._writes:")
 @edit("ledger/store.py", "session.tokens.clear()", "pass")
@@ -436,6 +443,7 @@ def test_a_fit_goes_on_in_one_process_after_a_fork(counted: bool, path: Path, tm
     assert not [entry for entry in history if entry.kind == "refund" or entry.state == "abandoned"]
 
 
+@pytest.mark.guarantees("checkpoints")
 @kills("strangers", "a checkpoint in a folder that somebody else made")
 @edit("runs/checkpoint.py", "            own.check_own_folder(self.path)\n", "")
 def test_a_folder_of_a_stranger_is_refused(path: Path, tmp_path: Path) -> None:
@@ -529,6 +537,7 @@ def test_a_checkpoint_of_another_fit_is_refused(options: dict[str, Any], what: s
     assert len(charges(rows(path))) == 1
 
 
+@pytest.mark.guarantees("checkpoints")
 def test_checkpoints_hold_released_values_only(path: Path, tmp_path: Path) -> None:
     x_nd, y_n = data()
     canary = 0.1234567890123
@@ -540,6 +549,7 @@ def test_checkpoints_hold_released_values_only(path: Path, tmp_path: Path) -> No
         assert not any(found in file.read_bytes() for found in bytes_of), file
 
 
+@pytest.mark.guarantees("checkpoints")
 def test_what_a_run_keeps_is_its_owners_alone(path: Path, tmp_path: Path) -> None:
     killed(path, tmp_path / "run", "after the data are read", 2)
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
@@ -556,6 +566,7 @@ def _fit(estimator: Any) -> float:
     return float(estimator.fit(*data()).coef_[0, 0])
 
 
+@pytest.mark.guarantees("copies")
 @kills("choices", "fits of the same plan share one charge")
 @edit(
     "runs/journal.py",
@@ -579,6 +590,7 @@ class _Stop(BaseException):
     pass
 
 
+@pytest.mark.guarantees("refunds")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, _Stop])
 @pytest.mark.parametrize("after", [1, 3])
 def test_what_an_interrupted_fit_never_started_is_given_back(
@@ -614,6 +626,7 @@ def test_a_first_plan_that_takes_the_whole_cap_is_not_given_back(path: Path) -> 
         fitted(path, None, epsilon=0.1)
 
 
+@pytest.mark.guarantees("charge first")
 def test_a_ledger_is_asked_before_the_data_and_the_result_is_recorded_before_it_is_told() -> None:
     order: list[str] = []
     units = table(np.ones((5, 3)))
@@ -644,6 +657,7 @@ def test_a_ledger_is_asked_before_the_data_and_the_result_is_recorded_before_it_
     assert order == ["begin", "read", "record"]
 
 
+@pytest.mark.guarantees("charge first")
 @kills("crashes", "a plan beyond the cap granted")
 @edit("ledger/__init__.py", "if sole or price.counted <= facts.cap:", "if sole or price.counted > 0:")
 @edit(

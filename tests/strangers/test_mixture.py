@@ -62,6 +62,7 @@ def test_it_keeps_every_law() -> None:
     check_model(CASE)
 
 
+@pytest.mark.guarantees("imports")
 def test_no_module_is_imported_by_what_a_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN).fit(rows(100)).save(tmp_path / "m.dpvb")
     monkeypatch.delitem(__import__("sys").modules, "mixture")

@@ -220,6 +220,7 @@ def test_it_draws_rows_of_nobody(fitted: Any) -> None:
     np.testing.assert_allclose([*estimates(drawn).values()][3:], [*estimates(fitted).values()][3:], atol=0.5)
 
 
+@pytest.mark.guarantees("public scores")
 def test_it_is_scored_on_public_rows_alone_and_selected(fitted: Any) -> None:
     held_out = people(2_000, 5)
     assert -1.4 < fitted.score(*held_out, public=True) < -1.0
@@ -248,6 +249,7 @@ def test_an_earlier_fit_of_other_people_is_its_prior(fitted: Any, tmp_path: Path
         odds(prior=fitted, row_norm=3.0).fit(*few)
 
 
+@pytest.mark.guarantees("public scores")
 def test_the_same_people_are_no_prior(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-5)
@@ -279,6 +281,7 @@ def test_a_table_brings_rows_and_labels(tmp_path: Path) -> None:
         dpvb.LogisticRegression(epsilon=1.0, delta=1e-6).fit(Table(data, Schema.load(schema)))
 
 
+@pytest.mark.guarantees("undeclared labels")
 @kills("leaks", "a label that is none of the levels counts as one of them")
 @edit("data/tables/response.py", "return np.where(code_n < 0, np.nan, code_n)", "return np.maximum(code_n, 0) + 0.0")
 def test_a_label_outside_the_levels_makes_its_row_no_row() -> None:
@@ -393,6 +396,7 @@ def test_the_command_line_opens_it(folder: Path) -> None:
     assert (folder / "s.csv").read_text().splitlines()[0] == "a,b,c,d,y"
 
 
+@pytest.mark.guarantees("imports")
 @kills("leaks", "a file of the folder comes before an installed module")
 @edit(
     "guards/imports.py",

@@ -7,7 +7,7 @@ and leave only where the noisy total is above
     threshold = max over t of 1/√t + σ Φ⁻¹((1 - δ)^(1/t)).
 
 On names that others have too this is the Gaussian mechanism. Names that a unit alone has pass with probability δ at
-most, `added_delta`. docs/method.md, "Names that are not known beforehand", has the proof, for the rounded noise too.
+most, `added_delta`. docs/proofs.md, "A private vocabulary", has the proof, for the rounded noise too.
 """
 
 from __future__ import annotations

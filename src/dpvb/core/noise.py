@@ -13,7 +13,7 @@ x̂ = -ndtri(u),
 
     e = std (1.2534 (2⁻⁶⁴/u + 2⁻⁵²) + (2⁻⁴⁷ + 2⁻⁵²) x̂)
 
-is proved in docs/method.md, "Exact noise", with the range of a draw and what its time tells.
+is proved in docs/proofs.md, "Exact noise", with the range of a draw and what its time tells.
 """
 
 from __future__ import annotations

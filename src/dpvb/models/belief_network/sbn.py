@@ -212,7 +212,7 @@ class SBN(Model[Network, BinaryRows]):
         return replace(q, level_j=logit(np.clip(s.read("visible") / count, least, 1 - least)), count=count)
 
     def m_step(self, s: Estimate, q: Network) -> Network:
-        """A preconditioned step along the released derivatives."""
+        """A preconditioned step along the released derivatives: equations 4 and 5 of docs/theory/belief-networks.md."""
         noise = {name: self.ridge * s.noise_std(name) / q.count for name in s.names}
         square_j = q.level_j**2
         curvature_j = 0.5 * (0.25 + kernel.xi_of(square_j))

@@ -343,7 +343,7 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
         return 1.0 if t == 1 or early else float((t + 1) ** -tuned.DECAY[columns.kind])
 
     def component_step(self, q: MixturePosterior, new: ReleasedSums, rho: float) -> MixturePosterior:
-        """Return all components after a release: running means of counts, and a step of their scores."""
+        """Return all components after a release: equations 3 to 5 of docs/theory/mixtures.md."""
         columns, prior, earlier = self.columns, self.prior, self.earlier
         used = list(q.now.used)
         sums = q.sums.averaged(new, rho)

@@ -1,4 +1,4 @@
-"""Constants of mixtures, chosen on the tables of `python -m benchmarks mixtures`; see docs/models/mixtures.md."""
+"""Constants of mixtures, chosen on the tables of `python -m benchmarks mixtures`; see docs/theory/mixtures.md."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class Sizes:
         return float(EDGES[np.flatnonzero(self.share_i)[-1] // _POINTS])
 
     def best_clip(self, cost: float) -> float:
-        """τ of least E(|r| - τ)₊² + τ²·cost: what clipping may bend against the noise that it saves."""
+        """τ of least E(|r| - τ)₊² + τ²·cost, bias against noise: equation 2 of docs/theory/linear.md."""
         taus = np.geomspace(min(tuned.LEAST_CLIP * self.typical(), 1.0), EDGES[-1], tuned.NUM_CLIPS)
         beyond = [float(self.share_i @ np.maximum(_SIZE - tau, 0.0) ** 2) + tau**2 * cost for tau in taus]
         return float(taus[int(np.argmin(beyond))])

@@ -2,7 +2,7 @@
 
 Priors and nonnegative counts bias a fit. Least squares takes sums as they were released, whose noise has mean 0, and
 finds the parameters whose expected sums are nearest. The bias due to clipping follows from people who are drawn from
-these parameters, and is corrected.
+these parameters, and is corrected (equation 4 of docs/theory/hidden-markov.md).
 
 ===================  ==============================================================================
 method               code

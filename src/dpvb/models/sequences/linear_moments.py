@@ -2,10 +2,11 @@
 
 y = (x_1 .. x_W) is a window of W points from anywhere in a sequence, S = Σ (y, 1)(y, 1)ᵀ. Given a system, the expected
 states of a window are linear in y; so the whole E-step is a linear function of S, and iterations cost neither privacy
-nor data. For sequences of W points S is a sufficient statistic of every linear system.
+nor data. For sequences of W points S is a sufficient statistic of every linear system (equation 2 of
+docs/theory/linear-dynamical.md).
 
 ================  ==================================================================================
-method, M11       code
+symbol            code
 ================  ==================================================================================
 ⟨z⟩ = G y + g     `H` = (G, g), (W K, W D + 1)
 Σ⟨z zᵀ⟩           H S Hᵀ + n V

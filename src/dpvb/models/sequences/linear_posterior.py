@@ -2,7 +2,7 @@
 
 Moments S_b of n_b windows were released with noise of std σ_b. Given a system θ their mean is n_b M_b(θ). In the
 eigenbasis of a window's covariance, with eigenvalues λ and the mean subtracted, the entries vary independently: by the
-sampling of n people with the variance 2 n λ_e λ_f, and by noise:
+sampling of n people with the variance 2 n λ_e λ_f, and by noise (equations 3 and 4 of docs/theory/linear-dynamical.md):
 
     q(θ) ≈ N(θ̂, V),   θ̂ = argmin Σ_b Σ_ef (S_b - n_b M_b(θ))²_ef / ((2 n_b + δ² n_b²) λ_e λ_f + σ_b²) + |θ - θ_0|²_P
 

@@ -17,8 +17,9 @@ P(c | a, b)         (T_abc + α P(c | b)) / (Σ_c T_abc + α), P(b | a) = (T_ab 
 estimate            "posterior": these means; "mode": the mode of each row's Dirichlet, less 1 in each count
 ==================  =============================================================================
 
-Standard errors are by the delta method, of the sample and of the privacy noise. A row of counts T_b with total R gives
-P_b = (T_b + α m_b) / (R + α). The noise, of std σ on each of V counts, adds
+Standard errors are by the delta method (equation 2 of docs/theory/markov-chains.md), of the sample and of the privacy
+noise. A row of counts T_b with total R gives P_b = (T_b + α m_b) / (R + α). The noise, of std σ on each of V counts,
+adds
 
     Var P_b = σ² (1 - 2 P_b + V P_b²) / (R + α)²,
 

@@ -1,11 +1,11 @@
 """Windows, short runs of consecutive symbols: how people contribute them, how they are denoised, EM on their counts.
 
 A window of three symbols from anywhere in a sequence follows the chain with first state ρ. So the E-step of all windows
-is a linear function of their counts: iterations and restarts cost neither privacy nor data. Windows at the beginning of
-a sequence have the first state π, and end where the sequence ends.
+is a linear function of their counts (equation 2 of docs/theory/hidden-markov.md): iterations and restarts cost neither
+privacy nor data. Windows at the beginning of a sequence have the first state π, and end where the sequence ends.
 
 ===================  ==============================================================================
-method, M10          code
+symbol               code
 ===================  ==============================================================================
 n_a·, n_ab           `Windows.start_vw`: first symbols by second ones, the last column: no second one
 n_abc                `Windows.pooled`, (V, V, V), or pairs (V, V)

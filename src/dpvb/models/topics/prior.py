@@ -1,7 +1,7 @@
 """Topics around those of a public or an earlier model: which of them are used, by which words, and how much is read.
 
 =====================  =======================================================================
-docs/method.md, M7     code
+docs/theory/topics.md  code
 =====================  =======================================================================
 P_vk, u_k              `TopicPrior`: topics whose columns sum to 1, and their usual shares
 t_v, σ, τ              words_v, std: the first release, word totals; total: their sum
