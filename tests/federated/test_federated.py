@@ -685,7 +685,7 @@ def test_what_no_honest_server_asks_is_refused_for_nothing(trust: str, ledger: P
         refused(asked(0, 0, every, wrong), "q is not one of this model's")
     refused(asked(ROUNDS, 0, every, q), f"the plan has {ROUNDS} releases")
     refused(asked(0, 0, ("a", "c"), q), "not for 'b'")
-    refused(asked(0, 0, ("b", "stranger"), q), "no participant")
+    refused(asked(0, 0, ("b", "stranger"), q), "not a participant")
     if trust == "secure_aggregation":
         refused(asked(0, 0, ("b", "c"), q), "too little noise together")
         for nonces in ({}, {"b": bytes(32)}, {"a": accepted.nonce}):

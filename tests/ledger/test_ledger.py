@@ -1029,9 +1029,9 @@ def test_set_back_while_it_is_open(path: Path, tmp_path: Path) -> None:
 def test_a_lost_head(original: Path, tmp_path: Path) -> None:
     path = taken(original, tmp_path)
     path.with_name("budget.db.head").unlink()
-    with pytest.raises(LedgerError, match="head is gone"):
+    with pytest.raises(LedgerError, match="head is missing"):
         Ledger(path)
-    with pytest.raises(LedgerError, match="head is gone"):
+    with pytest.raises(LedgerError, match="head is missing"):
         verified(path)
 
 

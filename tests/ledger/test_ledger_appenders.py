@@ -32,7 +32,7 @@ from dpvb.ledger.state import State, dataset_key
 psycopg = pytest.importorskip("psycopg")
 
 _INSERT = f"INSERT INTO dpvb.entry ({', '.join(COLUMNS)}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
-_NOT_THEIRS = r"another role|belongs to somebody else|has no owner"
+_NOT_THEIRS = r"another role|belongs to another owner|has no owner"
 _EVENT = {"digest": None, "state": "started", "step": 0}
 _LOOK = {"digest": None, "state": "looked", "step": None}
 

@@ -67,7 +67,11 @@ def warn_of_ranges(ends: Iterable[tuple[str, float]], *, series: Sequence[str] =
     names = dict.fromkeys(name for name, end in ends if math.isfinite(end) and not _is_short(float(end)))
     if names or series:
         which = ", ".join(map(repr, names or series))
-        why = "has more digits than somebody declares" if names else "is a Series, as a frame's own min and max are"
+        why = (
+            "has more digits than a declared range usually has"
+            if names
+            else "is a Series, as a frame's own min and max are"
+        )
         warnings.warn(
             f"the range of {which} {why}. If it was computed from private rows (X.min(), X.max(), a quantile, the "
             "largest norm), it shows a value of theirs, and no budget covers that. Declare a round range that is known "
@@ -102,8 +106,8 @@ def units_in_noise(events: Sequence[Event]) -> float:
 def _of_epsilon(epsilon: float) -> Iterator[str]:
     if epsilon > MOST_EPSILON:
         yield (
-            f"epsilon = {epsilon:g} is above {MOST_EPSILON:g} and promises next to nothing: somebody who was 50 % sure "
-            "may become more than 99.99 % sure. Choose a smaller epsilon, such as 1."
+            f"epsilon = {epsilon:g} is above {MOST_EPSILON:g} and gives almost no protection: an attacker who was 50 % "
+            "sure may become more than 99.99 % sure. Choose a smaller epsilon, such as 1."
         )
 
 
@@ -125,8 +129,8 @@ def _of_noise(events: Sequence[Event], unit: str, num_units: int | None, countin
         there = "" if num_units is None else f" There are {num_units:,}."
         count = f" Their count will be known to ± {_about(hidden / math.sqrt(counting))}." if counting else ""
         yield (
-            f"the noise drowns everything: with fewer than about {_about(hidden)} {unit}s nothing can be seen above "
-            f"it, even if all of them agree.{there}{count} Take a larger epsilon."
+            f"results are lost in the noise: sums over fewer than about {_about(hidden)} {unit}s cannot be "
+            f"distinguished from it, even if all {unit}s agree.{there}{count} Take a larger epsilon."
         )
 
 
@@ -136,6 +140,6 @@ def _about(number: float) -> str:
 
 def _one_in(delta: float, unit: str, number: str) -> str:
     return (
-        f"delta = {delta:g} is not below 1 in {number}: publishing one {unit} at random would meet such a promise. "
+        f"delta = {delta:g} is not below 1 in {number}: publishing one random {unit} would satisfy this guarantee. "
         "Choose a smaller delta."
     )

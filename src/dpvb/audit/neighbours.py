@@ -464,7 +464,7 @@ def check_scores(case: Case) -> Iterator[Check]:
     elif together.tobytes() != each.tobytes():
         faults.append("a record has another score in another batch")
     elif not np.isfinite(together).all():
-        faults.append("the score of an ordinary record is no number")
+        faults.append("the score of an ordinary record is not a number")
     measured = "; ".join(dict.fromkeys(faults)) or f"{len(batch)} records: equal bit for bit"
     yield Check(case.name, "scores of records", not faults, measured, "exactly")
 

@@ -422,14 +422,14 @@ class Client:
     def _check_request(self, current: Membership, request: Request) -> None:
         trust, every = self._federation.trust, self._federation.participants
         if strangers := [name for name in request.participants if name not in every]:
-            raise FederationError(f"{strangers[0]!r} is asked too, and is no participant of this run.")
+            raise FederationError(f"{strangers[0]!r} is asked too, but is not a participant of this run.")
         if self.name not in request.participants:
             raise FederationError(f"the request is for {', '.join(request.participants)}, not for {self.name!r}.")
         if trust.secure and current.restarted and self._owner.ledger is None:
             raise FederationError(
                 "this client was started anew in the middle of its run, and has no ledger to show that its folder was "
-                "not set back, so that masks could hide two sums alike. Begin a new run; one that a ledger counts from "
-                "its beginning would go on."
+                "not set back, so that masks could hide two sums alike. Begin a new run. A run that a ledger "
+                "records from its beginning can resume."
             )
         if trust.secure and request.nonces.get(self.name) != current.nonce:
             raise FederationError(

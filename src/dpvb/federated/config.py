@@ -191,7 +191,7 @@ _ELSEWHERE: Final = {
     "ledger": "each client's own file says it",
     "dataset": "each client's own file says it",
     "checkpoint": "folder in each client's own file says it",
-    "resume": "a client goes on by itself",
+    "resume": "a client resumes by itself",
 }
 _TYPES: Final = {str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a table"}
 _MAX_BYTES: Final = 2**24
@@ -271,7 +271,7 @@ class Agreement:
         declared = PrivateEstimator.kinds[kind].declares
         if len(forms) != 1 or forms[0] not in declared:
             raise ParameterError(
-                f"{path}: {kind} needs {' or '.join(declared)}, the public columns of everybody's data; "
+                f"{path}: {kind} needs {' or '.join(declared)}, the public columns of all parties' data; "
                 f"got {' and '.join(forms) or 'neither'}."
             )
         if data.vocabulary is not None and Path(data.vocabulary).name == PRIVATE:
@@ -461,7 +461,7 @@ class _Table:
         except OSError as error:
             raise ParameterError(f"{path}: cannot be read ({reason_of(error)}).") from error
         except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-            raise ParameterError(f"{path}: is no TOML file: {error}.") from error
+            raise ParameterError(f"{path}: is not a TOML file: {error}.") from error
 
     def take(self, key: str, kind: type, default: Any = _NEEDED) -> Any:
         """The value of a key; the default, where there is one, if it is not there."""
@@ -505,7 +505,7 @@ class _Table:
         for key in self._left:
             close = difflib.get_close_matches(key, self._known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(self._known)}."
-            raise ParameterError(f"{self.where(key)} is no key of this file; {hint}")
+            raise ParameterError(f"{self.where(key)} is not a key of this file; {hint}")
 
     def where(self, key: str) -> str:
         """A key for an error message."""
@@ -519,7 +519,7 @@ def _params(kind: str, file: _Table) -> dict[str, Any]:
     names = [name for name in signature if name not in _ELSEWHERE]
     for name, instead in _ELSEWHERE.items():
         if settings.has(name):
-            raise ParameterError(f"{settings.where(name)} is no key of this table; {instead}.")
+            raise ParameterError(f"{settings.where(name)} is not a key of this table; {instead}.")
     params = {name: settings.take(name, object, None) for name in names}
     settings.end()
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()}

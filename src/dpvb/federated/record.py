@@ -298,7 +298,7 @@ class Recorded:
             self._file.execute("COMMIT")
         except sqlite3.Error as error:
             raise CheckpointError(
-                f"{self._folder}: cannot be written ({error}). Make room; then the same command goes on."
+                f"{self._folder}: cannot be written ({error}). Free disk space, and run the same command again."
             ) from error
         self._unwritten = []
 

@@ -101,7 +101,8 @@ class Trust:
         if self.secure and self._honest < 1:
             raise ParameterError(
                 f"colluders must be at most {self.least - 1} where {self.least} of {self.num_clients} clients may be "
-                f"all that take part, got {self.colluders}: somebody's noise must be there that nobody else knows. "
+                f"all that take part, got {self.colluders}: the sum needs the noise of one client that "
+                "the others do not know. "
                 "Take fewer, or trust='none', under which each client adds all of its noise."
             )
 

@@ -103,8 +103,8 @@ class Seen:
 def way_out(path: Path) -> str:
     """What to do where a ledger and this file disagree."""
     return (
-        "Restore the newest copy of the ledger. Only who knows that nothing was charged since may delete "
-        f"{path}, which remembers what was seen."
+        f"Restore the newest copy of the ledger. Delete {path}, which records what this user has seen, only if you "
+        "know that nothing was charged since."
     )
 
 
@@ -118,7 +118,7 @@ def _remark(path: Path, error: OSError) -> None:
         _remarked = True
         say(
             f"{path}: cannot be used ({error.strerror}), so that a ledger set back together with its head is not "
-            "found out. Point XDG_STATE_HOME to a folder of your own."
+            "detected. Point XDG_STATE_HOME to a folder of your own."
         )
 
 

@@ -157,4 +157,4 @@ def _step(value: object) -> int:
 
 
 def _too_many(run: str) -> LedgerError:
-    return LedgerError(f"run {run!r} has not so many releases left that never started.")
+    return LedgerError(f"run {run!r} has fewer releases left that never started.")

@@ -208,12 +208,12 @@ class PostgreSQLStore:
         if not believed:
             raise LedgerError(
                 f"{self._place} has a schema dpvb of the role {owner!r}, which is not yours, nor the database's "
-                "owner, nor a superuser: somebody may have made it before you. Connect as that role if it is the "
+                "owner, nor a superuser: another role may have made it before you. Connect as that role if it is the "
                 f"keeper's (?options=-crole%3D{owner}), or drop the schema."
             )
         if others:
             raise LedgerError(
-                f"{self._place}: {', '.join(others)} in the schema dpvb belong to somebody else than the schema, "
+                f"{self._place}: {', '.join(others)} in the schema dpvb have another owner than the schema, "
                 f"whose owner is {owner!r}. Make the ledger anew from a copy that you trust."
             )
         return owner, is_owner

@@ -196,8 +196,8 @@ class SqliteStore:
     def grant(self, role: str, *, append: bool) -> list[str]:
         """Refuse: a file has no roles."""
         raise ParameterError(
-            f"{self._path} is a file, which has no roles: whoever may write the file may append. A team shares a "
-            "ledger in PostgreSQL: Ledger('postgresql://...')."
+            f"{self._path} is a file, which has no roles: every user who may write the file may append. A team shares "
+            "a ledger in PostgreSQL: Ledger('postgresql://...')."
         )
 
     def close(self) -> None:
@@ -220,7 +220,7 @@ class SqliteStore:
             try:
                 file = self._head_path.open("rb+")
             except FileNotFoundError as error:
-                text = f"{self._head_path} is gone; it tells a ledger from an older copy of it."
+                text = f"{self._head_path} is missing; it distinguishes a ledger from an older copy."
                 raise LedgerError(text) from error
             except OSError as error:
                 raise self._unwritten(error) from error
@@ -253,7 +253,7 @@ class SqliteStore:
         if self._is_moved():
             raise LedgerError(
                 f"{self._path}: the file or its -wal was replaced or removed while it was open. Nothing is read from "
-                "it and nothing acknowledged. Close it and open it again, once nobody replaces it any more."
+                "it and nothing acknowledged. Open it again when no other program replaces it."
             )
 
     def _digest(self) -> str:
@@ -279,8 +279,8 @@ class SqliteStore:
             raise LedgerError(f"{self._path}: this file is not a ledger; it was left as it is.")
         if head.seq > 0:
             raise LedgerError(
-                f"{self._path} was lost: {self._head_path} tells of {head.seq} rows, and none is here. Restore the "
-                "newest copy of it, with its -wal file if there was one."
+                f"{self._path} was lost: {self._head_path} lists {head.seq} rows, but this file has none. Restore "
+                "the newest copy of it, with its -wal file if there was one."
             )
         return head
 
@@ -325,7 +325,9 @@ class SqliteStore:
             if self._file == _identity(self._path):
                 return connection
             connection.close()
-        raise LedgerError(f"{self._path}: the file is replaced again and again. Open it once nobody does.")
+        raise LedgerError(
+            f"{self._path}: the file is replaced again and again. Open it when no other program replaces it."
+        )
 
     def _configured(self) -> sqlite3.Connection:
         self._mode = "ro" if self._read_only else "rwc"

@@ -267,7 +267,7 @@ class State:
             elif entry.dataset not in self.datasets:
                 return "its data set is not registered"
             elif entry.units or not isinstance(entry.facts.get("state"), str):
-                return "it is no event that a ledger writes"
+                return "it is not an event that a ledger writes"
         except LedgerError as error:
             return str(error).rstrip(".")
         except _ODD:
@@ -323,7 +323,7 @@ class State:
 
     def _odd_charge(self, entry: Entry, price: Price) -> str:
         if entry.kind == "sole":
-            return "" if price.first else "it is charged as a first plan and is none"
+            return "" if price.first else "it is charged as a first plan, but is not one"
         return "it is over the cap" if price.spent > self.datasets[entry.dataset].cap else ""
 
     def odd_refund(self, entry: Entry, past_of: Callable[[str], Past]) -> str:
@@ -366,7 +366,7 @@ def stored_head(store: Store) -> Head:
     """Return the head that a store has, or raise LedgerError."""
     head = store.head()
     if head is None:
-        raise LedgerError(f"the head is gone; it tells a ledger from an older copy of it. {WAY_OUT}")
+        raise LedgerError(f"the head is missing; it distinguishes a ledger from an older copy. {WAY_OUT}")
     return head
 
 
