@@ -1,4 +1,4 @@
-"""What is doubtful about a budget: said before it is spent, from public facts alone, and never refused."""
+"""Warnings about a budget, given before it is spent. They depend only on public facts and refuse nothing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dpvb.guards.errors import DpvbWarning, MeasuredRangeWarning
 
 #: Above these a budget promises little, whatever the data are.
 MOST_DELTA, MOST_EPSILON = 1e-3, 10.0
-# Where nobody says how many units there are, noise that hides so many is spoken of.
+# Without a public number of units, a warning is given if the noise hides more units than this.
 _MANY = 1_000
 # A sum is told from its noise where it exceeds so many standard deviations, those of a 95 % interval.
 _DEVIATIONS = 1.96
-# Whoever declares a range from what is known of a column needs no more digits.
+# Significant digits of a declared range, and the rounding of its square; a computed range has more digits.
 _DIGITS, _ROUNDING = 8, 1e-15
 
 
@@ -29,7 +29,7 @@ def warn(
     counting: float = 0.0,
     stacklevel: int = 3,
 ) -> None:
-    """Warn of all that is doubtful about a budget.
+    """Warn if a budget gives little protection or its noise hides the results.
 
     Args:
         epsilon, delta: the budget, in their ranges; of an infinite epsilon nothing is said, as it is asked for.

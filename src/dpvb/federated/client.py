@@ -74,7 +74,7 @@ from dpvb.results.declared import declared
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.run import check_account, opened
 
-# A q is looked at before so many releases of each kind: by then it has all its parts.
+# Number of releases of each kind before which the form of q is recorded: by then q has all its parts.
 _REHEARSED: Final = 3
 # The form of a part that may be None and is.
 _MISSING: Final = (Ellipsis, None)
@@ -506,7 +506,7 @@ class Client:
         return None if over is None else over()
 
     def _over(self, digest: str, offer: Offer, plan: str) -> Membership | None:
-        """A run that is over, ended for good; None if this client's configuration is no longer that of the run."""
+        """Return an ended run, its checkpoint closed; None if the configuration differs from that of the run."""
         current = None
         with suppress(DpvbError):
             current = Membership(self._owner, digest, offer)

@@ -46,7 +46,7 @@ from dpvb.guards.errors import (
 from dpvb.guards.own import write_own
 from dpvb.guards.strangers import printable
 
-# As long as browsers take one for.
+# The longest period of validity that browsers accept.
 _MOST_DAYS = 398
 # A client's clock may be behind the server's.
 _BEFORE = timedelta(hours=1)
@@ -163,7 +163,7 @@ def _signed(
     valid: tuple[datetime, datetime],
     *extensions: tuple[x509.ExtensionType, bool],
 ) -> bytes:
-    """A certificate in PEM; of each extension, whether whoever does not know it must refuse."""
+    """Return a certificate in PEM. Each extension comes with whether it is critical (RFC 5280, 4.2)."""
     builder = x509.CertificateBuilder(
         issuer_name=issuer,
         subject_name=subject,
@@ -501,7 +501,7 @@ class _Table:
         return _Table(self.take(key, dict, default), self._path, f"[{key}] ")
 
     def end(self) -> None:
-        """Refuse what nobody took."""
+        """Refuse keys that were not read."""
         for key in self._left:
             close = difflib.get_close_matches(key, self._known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(self._known)}."
@@ -523,7 +523,7 @@ def _params(kind: str, file: _Table) -> dict[str, Any]:
     params = {name: settings.take(name, object, None) for name in names}
     settings.end()
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()}
-    # TOML has no word for nothing: where a number is the default, "none" is it.
+    # TOML has no null: the text "none" stands for None where the default is a number.
     nothing = [name for name, value in values.items() if value == "none" and type(signature[name].default) is float]
     return {name: value for name, value in values.items() if value is not None} | dict.fromkeys(nothing)
 

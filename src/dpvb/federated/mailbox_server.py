@@ -31,7 +31,7 @@ from dpvb.guards.errors import FederationError, ParameterError
 
 #: Seconds in which a new connection has to show a key; a handshake of TLS over a slow line takes one or two.
 STRANGER_SECONDS: Final = 10.0
-# At most so many connections have shown no key yet, or a quarter of the descriptors that the process may have.
+# Limit of connections that have shown no key yet; at most a quarter of the file descriptors of the process.
 _MOST_STRANGERS: Final = 512
 # Connections of a client: one in use, and others that its process or its network has left.
 _MOST_CONNECTIONS: Final = 4
@@ -90,7 +90,7 @@ class _Door(socket.socket):
                 _end(self._clients[client].popleft())
 
     def sweep(self, most: int) -> None:
-        """End the connections whose time is over, and all but so many."""
+        """End the connections whose time is over, and the oldest ones above the limit `most`."""
         now = time.monotonic()
         for peer in [peer for peer, (one, until) in self._strangers.items() if one.fileno() < 0 or until < now]:
             _end(self._strangers.pop(peer)[0])

@@ -39,7 +39,7 @@ _TABLES: Final = (
 )
 #: Version of the record's form; a reader refuses another one.
 FORMAT: Final = 3
-# A server that looks so often for answers where it once sent something will not send it.
+# Polls without an answer after which a repeated server is taken to differ from the recorded one.
 _MOST_EMPTY: Final = 3
 
 
@@ -137,7 +137,7 @@ class Recorded:
         """Nothing is charged here: clients charge."""
 
     def record(self, step: int, total: Sums) -> None:
-        """Put noised sums on record.
+        """Record noised sums.
 
         Raises:
             CheckpointError: if they cannot be written.

@@ -50,7 +50,7 @@ RETRIES: Final = 2
 
 @final
 class Asking:
-    """A server's way to its clients.
+    """Send messages to clients and read their answers.
 
     Args:
         transport: how bytes get to the clients.
@@ -92,7 +92,7 @@ class Asking:
         return answers
 
     def _read(self, name: str, answer: bytes | None) -> Any:
-        """What a client says, or None; a reason for None is kept."""
+        """Decode an answer; for None, keep the reason."""
         if answer is None:
             self.reasons[name] = "it could not be reached"
             return None

@@ -1,4 +1,4 @@
-"""How bytes get from a server to its clients and back: interfaces, addresses, and the transport inside a process."""
+"""Transports between a server and its clients: interfaces, addresses, and a transport inside one process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpvb.guards.errors import FederationError, ParameterError, check_path, reas
 
 
 class Reply(NamedTuple):
-    """What came of one message.
+    """The answer to one message, or the fact that there is none.
 
     Attributes:
         ticket: the number that `send` gave.

@@ -1,4 +1,4 @@
-"""A privacy budget that outlives the process: every fit is charged before it looks, and nobody can forget it.
+"""A ledger: a privacy budget that outlives the process. Every fit is charged before it reads data.
 
     ledger = dpvb.Ledger("budget.db")
     ledger.register("notes", unit="document", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-6)

@@ -269,7 +269,7 @@ class SqliteStore:
         if self._read_only:
             raise LedgerError(f"{self._path}: there is no ledger here.")
         if self.head() is None:
-            with suppress(FileExistsError):  # Somebody was faster; this one's ledger is made.
+            with suppress(FileExistsError):  # Another process was faster: its ledger is used.
                 self._replace_head(_doubled(Head.first(uuid)), new=True)
         self._first_head()
 
@@ -362,7 +362,7 @@ class SqliteStore:
         return not tables and self._pragma("application_id") == 0
 
     def _make(self, created: str) -> None:
-        """Make all tables in one transaction, unless somebody else did so a moment ago."""
+        """Make all tables in one transaction, unless another process has just made them."""
         head = self._first_head()
         self._patiently("PRAGMA journal_mode = WAL")
         with self.transaction(write=True):
@@ -473,7 +473,7 @@ def _open_to_the_same(descriptor: int, database: Path) -> None:
 
 
 def _identity(place: Path | int) -> _Identity | None:
-    """Which file it is; None if there is none."""
+    """Return the device and inode of a file; None if there is no file."""
     try:
         state = os.stat(place)
     except FileNotFoundError:
@@ -545,7 +545,7 @@ def _check_drive(path: Path, mounts: str) -> None:
 
 
 def is_network(kind: str) -> bool:
-    """Whether somebody beyond this system may write to a file system of this type."""
+    """Return whether another machine may write to a file system of this type."""
     return kind in _NETWORK or (kind.startswith("fuse.") and kind not in _LOCAL_PROGRAMS)
 
 

@@ -168,7 +168,7 @@ class State:
         return self.charges[name].total_units if name in self.charges else (0,) * self.width(name)
 
     def width(self, name: str) -> int:
-        """How many numbers a data set's costs have; where others may append, nobody knows whose noise was normal."""
+        """Return how many numbers a data set's costs have. In a shared store it is unknown whether noise was normal."""
         whole = self.datasets[name].part_of or name
         return self.widths.get(whole, len(spending.ORDERS) + 2 * (not self.shared))
 
@@ -287,7 +287,7 @@ class State:
         self.rows[facts.name] = entry.seq
 
     def _take_charge(self, entry: Entry, past: Callable[[str], Past]) -> str:
-        """Count a cost. What would lower a total wrongly, or cannot be counted, is refused whoever wrote it."""
+        """Count a cost. Refuse, in every store, a row that would lower a total wrongly or cannot be counted."""
         if entry.kind not in COSTS:
             raise refused(entry, f"it has the kind {entry.kind!r} and a cost")
         if entry.dataset not in self.datasets:
@@ -470,7 +470,7 @@ def check_kept(head: Head, uuid: str, found: str | None, way_out: str) -> None:
 
 
 def set_back(seq: int, way_out: str = "") -> LedgerError:
-    """What to say of a ledger that lacks a row it had."""
+    """Return the error of a ledger that lacks a row that it had."""
     return LedgerError(
         f"row {seq} is missing: the ledger was set back to an older copy, or its -wal file was lost. "
         f"{way_out or RESTORE}"
