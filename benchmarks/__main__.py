@@ -35,7 +35,7 @@ NAMES = [
     "e_step_speed",
     "cluster",
     "exactness",
-    "fixed_work",
+    "fixed_iterations",
     "threads",
     "factors",
     "factor_coverage",

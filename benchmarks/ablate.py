@@ -304,7 +304,7 @@ def declared_too_wide(seed: int, rows: int, columns: int) -> tuple[Any, np.ndarr
     from benchmarks.coverage_ranges import simulated
 
     table = simulated(seed, rows + 2_000, columns)
-    constant = 1.0 / table.row_norm
+    constant = 1.0 / table.max_row_norm
     x = clipped(np.hstack([np.zeros((len(table.u_nd), 1)), table.u_nd * constant]), constant)
     return table, x, table.weights_d / constant, expit(x @ table.weights_d / constant)
 
@@ -419,7 +419,7 @@ def linear(name: str) -> Callable[[int, int], Case]:
 
         train, test = tables(name, seed % 5)
         (x, y), (test_x, test_y) = matrices(train), matrices(test)
-        model = dpvb.LinearRegression(epsilon=1.0, delta=DELTA).task(train).model
+        model = dpvb.LinearRegression(epsilon=1.0, delta=DELTA)._task(train).model
         return Case(model, dense(x[:rows], y[:rows]), test_x, test_y)
 
     return case
@@ -459,7 +459,7 @@ def diagonal(name: str) -> Callable[[int, int], Case]:
         declared = declared_of(width, constant, NUMBERS[name])
         bound_d = np.where(declared.high_d > 0, constant, 0.7 * constant)
         bound_d[0] = constant
-        model = FirstOrderDiagonal(width, intercept=constant, column_bound=np.minimum(bound_d, 1.0), declared=declared)
+        model = FirstOrderDiagonal(width, intercept=constant, max_abs_value=np.minimum(bound_d, 1.0), declared=declared)
         dense_x, dense_test = clipped(x[train].toarray(), constant), clipped(x[test].toarray(), constant)
         return Case(model, compressed(dense_x, y[train]), dense_test, y[test])
 

@@ -22,7 +22,7 @@ def table(title: str, head: list[str], rows: list[list[str]]) -> None:
 
 def by(method: str, q: float, sigma: float, steps: int, **more) -> str:
     value = accounting.epsilon(
-        sampling_prob=q, noise_multiplier=sigma, num_steps=steps, delta=DELTA, method=method, **more
+        sampling_prob=q, noise_multiplier=sigma, n_steps=steps, delta=DELTA, method=method, **more
     )
     return f"{value:.4f}"
 
@@ -69,7 +69,7 @@ def full_batch() -> None:
     for epsilon in (0.5, 1.0, 2.0, 4.0):
         sigmas = [
             accounting.noise_multiplier(
-                epsilon=epsilon, delta=DELTA, sampling_prob=1.0, num_steps=20, sampler="full_batch", method=method
+                epsilon=epsilon, delta=DELTA, sampling_prob=1.0, n_steps=20, sampler="full_batch", method=method
             )
             for method in ("pld", "renyi", "moments", "zcdp", "strong", "linear")
         ]
@@ -115,7 +115,7 @@ def calibrations(count: int = 500) -> None:
         plan = {
             "delta": float(10 ** rng.uniform(-12, -2.5)),
             "sampling_prob": float(min(1.0, np.exp(rng.uniform(math.log(3e-4), 0.3)))),
-            "num_steps": int(np.exp(rng.uniform(0, math.log(20_000)))),
+            "n_steps": int(np.exp(rng.uniform(0, math.log(20_000)))),
             "sampler": str(rng.choice(["poisson", "fixed_size"])),
             "neighboring_relation": str(rng.choice(["add_or_remove_one", "replace_one"])),
             "swap_ratio": float(rng.choice([1.0, SQRT2, 2.0])),

@@ -818,7 +818,7 @@ def restored_client_folders(place: Place, tally: Tally, size: int = 20) -> None:
     for seed in range(size):
         draw, trust = random.Random(seed), ("secure_aggregation", "none")[seed % 2]
         address, folder = place.new(epsilon=50.0), place.folder / f"client-{place.name}-{seed}"
-        party = clients.party(trust, tolerated=seed // 4 % 2 if trust != "none" else 0)
+        party = clients.party(trust, max_missing=seed // 4 % 2 if trust != "none" else 0)
         tasks = [{"a": clients.task_of(clients.rows_of(k))} for k in range(2)]
         parties = [clients.Party(party.federation, party.identities, task) for task in tasks]
         account: dict[str, Any] = {"ledger": address, "dataset": "people"} if seed % 4 != 2 else {}
@@ -1039,15 +1039,17 @@ def hostile_folders(place: Place, tally: Tally, size: int = 12) -> None:
             if change(target, victim, random.Random(f"{name} {seed}")) is None:
                 tally.trials += 1
                 with somebody_else(place):
-                    went_on(place, copied, target, name, tally)
+                    went_on(call, copied, target, name, tally)
             tally.lost += victim.read_bytes() != b"of the owner"
             out.unlink(missing_ok=True)
             remove(target)
 
 
-def went_on(place: Place, address: str, target: Path, name: str, tally: Tally) -> None:
-    """Go on with a folder, as a command or by the interface, and look at what is on record then."""
-    command = ["resume", str(target), "--ledger", address]
+def went_on(call: list[str], address: str, target: Path, name: str, tally: Tally) -> None:
+    """Repeat a call with a copy of its ledger and a folder, and check what is recorded then."""
+    command = [*call]
+    for option, value in (("--ledger", address), ("--checkpoint", str(target))):
+        command[command.index(option) + 1] = value
     said = test_cli.CliRunner().invoke(test_cli.cli.app, command)
     refused = said.exit_code == 2 and said.stderr.splitlines()[-1].startswith("error: ")
     if not refused and said.exit_code != 0:
@@ -1069,23 +1071,23 @@ def remove(folder: Path) -> None:
 def somebody_owns(folder: Path, victim: Path, draw: random.Random) -> bool | None:
     if os.geteuid() != 0:
         return False
-    os.chown(draw.choice([folder, folder / "run.json", folder / "token", folder / "command.json"]), 65534, 65534)
+    os.chown(draw.choice([folder, folder / "run.json", folder / "token"]), 65534, 65534)
     return None
 
 
 def somebody_may_write(folder: Path, victim: Path, draw: random.Random) -> None:
-    path = draw.choice([folder, folder / "run.json", folder / "token", folder / "command.json"])
+    path = draw.choice([folder, folder / "run.json", folder / "token"])
     path.chmod(path.stat().st_mode | draw.choice([0o020, 0o002]))
 
 
 def somebody_links(folder: Path, victim: Path, draw: random.Random) -> None:
-    path = draw.choice([folder, folder / "run.json", folder / "token", folder / "command.json", folder / "lock"])
+    path = draw.choice([folder, folder / "run.json", folder / "token", folder / "lock"])
     path.rename(aside := folder.with_name(f"{folder.name}-aside-{draw.random()}"))
     path.symlink_to(draw.choice([aside, aside, victim, Path("/dev/zero"), Path("/nowhere")]))
 
 
 def somebody_pipes(folder: Path, victim: Path, draw: random.Random) -> None:
-    path = draw.choice([folder / "run.json", folder / "token", folder / "command.json"])
+    path = draw.choice([folder / "run.json", folder / "token"])
     path.unlink()
     os.mkfifo(path, 0o600)
 
@@ -1097,7 +1099,7 @@ def release_links(folder: Path, victim: Path, draw: random.Random) -> None:
 
 
 def json_damaged(folder: Path, victim: Path, draw: random.Random) -> None:
-    path = folder / draw.choice(["run.json", "command.json"])
+    path = folder / "run.json"
     text = path.read_bytes()
     at = draw.randrange(len(text))
     damaged = [
@@ -1108,20 +1110,12 @@ def json_damaged(folder: Path, victim: Path, draw: random.Random) -> None:
 
 
 def json_planted(folder: Path, victim: Path, draw: random.Random) -> None:
-    path = folder / draw.choice(["run.json", "command.json"])
+    path = folder / "run.json"
     facts = json.loads(path.read_bytes())
     part = draw.choice([facts, *(value for value in facts.values() if isinstance(value, dict) and value)])
     values = [None, True, -1, 0, 10**400, 1e308, 0.5, "", "x", "\0", "people", str(victim), [], {}, [[]], {"x": {}}]
     part[draw.choice([*part, "more"])] = draw.choice(values)
     own.write_own(path, json.dumps(facts).encode())
-
-
-def command_planted(folder: Path, victim: Path, draw: random.Random) -> None:
-    facts = json.loads((folder / "command.json").read_bytes())
-    values = {"out": str(victim), "overwrite": True, "data": str(victim), "epsilon": 4.0, "num_steps": 9, "delta": 0.5}
-    for name in draw.sample(list(values), 3):
-        facts["given"][name] = values[name]
-    own.write_own(folder / "command.json", json.dumps(facts).encode())
 
 
 def releases_swapped(folder: Path, victim: Path, draw: random.Random) -> None:
@@ -1140,7 +1134,7 @@ HOSTILE: dict[str, Callable[[Path, Path, random.Random], bool | None]] = {
     change.__name__: change
     for change in (
         *(somebody_owns, somebody_may_write, somebody_links, somebody_pipes, release_links, json_damaged),
-        *(json_planted, command_planted, releases_swapped, token_planted),
+        *(json_planted, releases_swapped, token_planted),
     )
 }
 

@@ -133,7 +133,7 @@ def pulses() -> None:
         for epsilon in EPSILONS:
             given: dict[str, Any] = {"epsilon": epsilon, "delta": 1e-6}
             range_: dict[str, Any] = {"columns": 1, "low": -1, "high": 1, "max_length": length, **given}
-            private = dpvb.Private(model.Switching(2, length), row_norm=length**0.5, **given)
+            private = dpvb.PrivateModel(model.Switching(2, length), max_row_norm=length**0.5, **given)
             plain = (
                 dpvb.LinearDynamicalSystem(2, **range_),
                 dpvb.GaussianHiddenMarkovModel(8, **range_),

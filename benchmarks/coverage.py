@@ -46,7 +46,7 @@ def cell(spread: float, epsilon: float, repeats: int) -> tuple[float, ...]:
     for seed in range(repeats):
         x_nd, y_n, weights_d = simulated(seed, spread)
         start = time.perf_counter()
-        wall = Wall(Design(x_nd, y_n, intercept=COLUMN), plan, num_examples=NUM_ROWS)
+        wall = Wall(Design(x_nd, y_n, intercept=COLUMN), plan, n_units=NUM_ROWS)
         q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0))
         weights = model.table(q)
         seconds += time.perf_counter() - start

@@ -65,7 +65,7 @@ def sums(q, x, y, norm, bound, blocks):
 def main() -> None:
     rng = np.random.default_rng(20)
     bound = np.append(CONSTANT, np.full(NUM_COLUMNS - 1, 4 * np.sqrt(0.7 / NUM_COLUMNS)))
-    model = FirstOrderDiagonal(NUM_COLUMNS, intercept=CONSTANT, column_bound=bound)
+    model = FirstOrderDiagonal(NUM_COLUMNS, intercept=CONSTANT, max_abs_value=bound)
     relative = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget)
     plans = {epsilon: calibrated(relative, epsilon=epsilon, delta=1e-5) for epsilon in EPSILONS}
     rows = {epsilon: [] for epsilon in EPSILONS}

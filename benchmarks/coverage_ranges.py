@@ -49,7 +49,7 @@ class Simulated:
 
     u_nd: np.ndarray
     y_n: np.ndarray
-    row_norm: float
+    max_row_norm: float
     weights_d: np.ndarray
     spread_d: np.ndarray
     factor_d: np.ndarray
@@ -82,13 +82,13 @@ def simulated(seed: int, rows: int, d: int, factors=FACTORS, effect: float = 1.0
 
 def model_of(table: Simulated, covariance: str = "full") -> FirstOrder | FirstOrderDiagonal:
     """The model of a table, as the schema of such a table makes it."""
-    d, constant = len(table.weights_d), 1.0 / table.row_norm
+    d, constant = len(table.weights_d), 1.0 / table.max_row_norm
     high_d, unit_d = np.append(0.0, constant * (table.factor_d > 0)), np.append(1.0, np.full(d - 1, 0.7 * constant))
     declared = Declared(np.zeros(d), high_d, unit_d)
     if covariance == "full":
         return FirstOrder(d, intercept=constant, declared=declared)
     bound_d = np.append(constant, np.where(table.factor_d > 0, constant, 0.7 * constant))
-    return FirstOrderDiagonal(d, intercept=constant, column_bound=bound_d, declared=declared)
+    return FirstOrderDiagonal(d, intercept=constant, max_abs_value=bound_d, declared=declared)
 
 
 def measured(seed: int, rows: int, d: int, epsilon: float, covariance: str = "full", **options) -> dict:
@@ -101,13 +101,17 @@ def measured(seed: int, rows: int, d: int, epsilon: float, covariance: str = "fu
         plan = PLANS[d, epsilon, covariance] = calibrated(plan, epsilon=epsilon, delta=DELTA)
     begun = time.process_time()
     source = Design(
-        table.u_nd, table.y_n, intercept=model.intercept, row_norm=table.row_norm, sparse_rows=covariance != "full"
+        table.u_nd,
+        table.y_n,
+        intercept=model.intercept,
+        max_row_norm=table.max_row_norm,
+        sparse_rows=covariance != "full",
     )
-    wall = Wall(source, plan, noise=InsecureNoise(seed), num_examples=rows)
+    wall = Wall(source, plan, noise=InsecureNoise(seed), n_units=rows)
     q, _ = loop.fit(model, wall, plan, rho=model.schedule.rho, rng=np.random.default_rng(0))
     made, read = model.table(q), model.weights(q)
     seconds = time.process_time() - begun
-    scale_d = np.append(model.intercept, np.full(d - 1, 1 / table.row_norm))
+    scale_d = np.append(model.intercept, np.full(d - 1, 1 / table.max_row_norm))
     variance_d = np.diag(made.covariance).copy() if made.covariance.ndim == 2 else made.covariance.copy()
     # A diagonal holds about a centre; the intercept is that of x = 0.
     if made.covariance.ndim == 1:

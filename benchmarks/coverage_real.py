@@ -103,7 +103,7 @@ def main() -> None:
                 columns = [widened(column, factor) for column in ranges]
                 target = Target("y") if kind == "logistic" else Target("y", kind, max_count=20)
                 schema = Schema((*columns, *map(Binary, binary)), target=target)
-                options = {"epsilon": epsilon, "delta": DELTA, "num_examples": len(rows_nd)}
+                options = {"epsilon": epsilon, "delta": DELTA, "n_units": len(rows_nd)}
                 hits, stds = [], []
                 for _ in range(fits):
                     if kind == "logistic":

@@ -137,7 +137,7 @@ def cost(guide: str, data: str) -> None:
     sparse_X, y = protocol.load(data)
     X = sparse_X.toarray()
     source = Numbers(X, y)
-    model = Variational(Density(log_density, X.shape[1], X.shape[1], 0), guide, num_steps=STEPS)
+    model = Variational(Density(log_density, X.shape[1], X.shape[1], 0), guide, n_steps=STEPS)
     source = source.cut(model.gradients.batch_size)
     plan = phased(model.blocks, FullBatch(), [3.0] * STEPS)
     wall, q, s = Wall(source, plan), model.init(np.random.default_rng(0)), Estimate.empty(model.blocks)

@@ -49,25 +49,25 @@ def step_losses(p: float, sigma: float, centres: Sequence[Point]) -> list[tuple[
     return [(loss, first / first.sum()), (-loss, second / second.sum())]
 
 
-def composed(losses: Floats, masses: Floats, num_steps: int) -> tuple[Floats, Floats]:
+def composed(losses: Floats, masses: Floats, n_steps: int) -> tuple[Floats, Floats]:
     """Positive losses of so many steps and their masses."""
     mean = float(masses @ losses)
-    deviation = math.sqrt(num_steps * float(masses @ (losses - mean) ** 2))
+    deviation = math.sqrt(n_steps * float(masses @ (losses - mean) ** 2))
     largest = float(np.abs(losses[masses > _FLOOR]).max())
-    h = 2 * (abs(num_steps * mean) + 20 * deviation + largest) / _LOSSES
+    h = 2 * (abs(n_steps * mean) + 20 * deviation + largest) / _LOSSES
     place = np.clip(losses / h, -_LOSSES // 2 + 1, _LOSSES // 2 - 2)
     below = np.floor(place).astype(np.int64)
     upper = masses * (place - below)
     histogram = np.bincount(below % _LOSSES, masses - upper, _LOSSES)
     histogram += np.bincount((below + 1) % _LOSSES, upper, _LOSSES)
-    found = np.fft.irfft(np.fft.rfft(histogram) ** num_steps, _LOSSES)[1 : _LOSSES // 2]
+    found = np.fft.irfft(np.fft.rfft(histogram) ** n_steps, _LOSSES)[1 : _LOSSES // 2]
     kept = np.flatnonzero(found > _FLOOR)
     return h * (kept + 1.0), found[kept]
 
 
-def profile(p: float, sigma: float, num_steps: int, centres: Sequence[Point]) -> list[tuple[float, float]]:
+def profile(p: float, sigma: float, n_steps: int, centres: Sequence[Point]) -> list[tuple[float, float]]:
     """(epsilon, delta) near the deltas that are asked for; the larger delta of both directions."""
-    directions = [composed(*direction, num_steps) for direction in step_losses(p, sigma, centres)]
+    directions = [composed(*direction, n_steps) for direction in step_losses(p, sigma, centres)]
 
     def at(epsilon: float) -> float:
         return max(float(mass @ np.maximum(0, -np.expm1(np.minimum(epsilon - loss, 0)))) for loss, mass in directions)
@@ -102,7 +102,7 @@ def rows() -> Iterator[dict[str, Any]]:
     """The golden values."""
     plans = ((0.1, 1.0, 1), (0.01, 0.6, 30), (0.002, 0.6, 16_000), (0.3, 4.0, 300))
     for ratio in (0.05, 0.3, 0.7, 1.0, math.sqrt(2), 2.0):
-        for p, sigma, num_steps in plans:
+        for p, sigma, n_steps in plans:
             for sampler, relation, absent, one, other in neighbours(ratio):
                 yield {
                     "sampler": sampler,
@@ -110,11 +110,11 @@ def rows() -> Iterator[dict[str, Any]]:
                     "swap_ratio": ratio,
                     "sampling_prob": p,
                     "noise_multiplier": sigma,
-                    "num_steps": num_steps,
+                    "n_steps": n_steps,
                     "absent": absent,
                     "one": one,
                     "other": other,
-                    "profile": profile(p, sigma, num_steps, (absent, one, other)),
+                    "profile": profile(p, sigma, n_steps, (absent, one, other)),
                 }
 
 

@@ -101,20 +101,20 @@ def diffprivlib(pairs: list[tuple[np.ndarray, np.ndarray]], k: int) -> str:
 
 
 def with_noise_in_every_round(
-    train: np.ndarray, test: np.ndarray, k: int, epsilon: float, row_norm: float, seed: int
+    train: np.ndarray, test: np.ndarray, k: int, epsilon: float, max_row_norm: float, seed: int
 ) -> tuple[np.ndarray, float]:
     """Loadings of the papers' expectation maximisation, and the mean log-density of the test rows."""
-    model = dpvb.Private(PrivateEM(train.shape[1], k), row_norm=row_norm, epsilon=epsilon, delta=DELTA)
+    model = dpvb.PrivateModel(PrivateEM(train.shape[1], k), max_row_norm=max_row_norm, epsilon=epsilon, delta=DELTA)
     q = model.set_params(random_state=seed).fit(train).q_
-    covariance_dd = row_norm**2 * (q.loading_dk @ q.loading_dk.T + np.diag(q.unique_d))
-    density_n = multivariate_normal(row_norm * q.mean_d, covariance_dd).logpdf(test)
+    covariance_dd = max_row_norm**2 * (q.loading_dk @ q.loading_dk.T + np.diag(q.unique_d))
+    density_n = multivariate_normal(max_row_norm * q.mean_d, covariance_dd).logpdf(test)
     return q.loading_dk, float(density_n.mean())
 
 
-def table(name: str, x_nd: np.ndarray, k: int, row_norm: float, seeds: range, *, peer: bool = False) -> None:
+def table(name: str, x_nd: np.ndarray, k: int, max_row_norm: float, seeds: range, *, peer: bool = False) -> None:
     pairs = [split(x_nd, seed) for seed in seeds]
     train = pairs[0][0]
-    exact = {"row_norm": row_norm, "delta": DELTA, "epsilon": math.inf, "estimate": "mode"}
+    exact = {"max_row_norm": max_row_norm, "delta": DELTA, "epsilon": math.inf, "estimate": "mode"}
     without = [
         cell([kind(k, **exact).fit(one).score(test, public=True) for one, test in pairs], 2)
         for kind in (dpvb.FactorAnalysis, dpvb.PCA)
@@ -122,7 +122,7 @@ def table(name: str, x_nd: np.ndarray, k: int, row_norm: float, seeds: range, *,
     print(f"\n### {name}: {len(train):,} rows, d = {train.shape[1]}, K = {k}, splits: {len(seeds)}\n")
     print(f"Without privacy, K = {k}: factor analysis {without[0]}, probabilistic PCA {without[1]}.\n")
     print("| | " + " | ".join(f"ε = {epsilon:g}" for epsilon in EPSILONS) + " |\n|---|" + "---|" * len(EPSILONS))
-    given = {"row_norm": row_norm, "delta": DELTA}
+    given = {"max_row_norm": max_row_norm, "delta": DELTA}
     rows: dict[str, list[str]] = {}
     rng = np.random.default_rng(0)
     for epsilon in EPSILONS:
@@ -134,7 +134,7 @@ def table(name: str, x_nd: np.ndarray, k: int, row_norm: float, seeds: range, *,
             )
             few = dpvb.FactorAnalysis(k, epsilon=epsilon, **given).fit(train)
             found.setdefault(f"log-likelihood: FactorAnalysis, K = {k}", []).append(few.score(test, public=True))
-            loading_dk, likelihood = with_noise_in_every_round(train, test, k, epsilon, row_norm, n)
+            loading_dk, likelihood = with_noise_in_every_round(train, test, k, epsilon, max_row_norm, n)
             found.setdefault("log-likelihood: EM with noise in every round", []).append(likelihood)
             components = dpvb.PCA(k, epsilon=epsilon, **given).fit(train)
             found.setdefault("captured variance: PCA", []).append(captured(components.components_.T, train, test))
@@ -157,20 +157,20 @@ def table(name: str, x_nd: np.ndarray, k: int, row_norm: float, seeds: range, *,
     sys.stdout.flush()
 
 
-def large(x_nd: np.ndarray, k: int, row_norm: float) -> None:
+def large(x_nd: np.ndarray, k: int, max_row_norm: float) -> None:
     train, test = split(x_nd, 0)
     print(f"\n### MNIST 28²: {len(train):,} rows, d = {train.shape[1]}, K = {k}, one split\n")
     print("| ε | PCA | CPU-s | Analyze Gauss, mean and 90 % radius free |")
     print("|---|---|---|---|")
     for epsilon in EPSILONS[:2]:
         start = time.process_time()
-        fitted = dpvb.PCA(k, row_norm=row_norm, epsilon=epsilon, delta=DELTA).fit(train)
+        fitted = dpvb.PCA(k, max_row_norm=max_row_norm, epsilon=epsilon, delta=DELTA).fit(train)
         middle = time.process_time()
         gauss = captured(analyze_gauss(train, k, epsilon, np.random.default_rng(0)), train, test)
         pca = captured(fitted.components_.T, train, test)
         print(f"| {epsilon:g} | {pca:.3f} | {middle - start:.0f} | {gauss:.3f} |", flush=True)
     start = time.process_time()
-    factors = dpvb.FactorAnalysis(row_norm=row_norm, epsilon=1.0, delta=DELTA).fit(train)
+    factors = dpvb.FactorAnalysis(max_row_norm=max_row_norm, epsilon=1.0, delta=DELTA).fit(train)
     spent = time.process_time() - start
     print(f"\nFactorAnalysis at ε = 1: log-likelihood {factors.score(test, public=True):.0f}, {spent:.0f} CPU-s.")
 

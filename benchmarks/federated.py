@@ -100,7 +100,7 @@ def dealt(y_n, num_clients: int, factors: tuple[float, float], rng: np.random.Ge
 def estimator(constant: float, epsilon: float, relation: str = "add_or_remove_one") -> dpvb.LogisticRegression:
     """One setting for all rows of the table: the defaults, told the constant of the design matrix."""
     return dpvb.LogisticRegression(
-        epsilon=epsilon, delta=DELTA, row_norm=1.0, intercept_value=constant, neighboring_relation=relation
+        epsilon=epsilon, delta=DELTA, max_row_norm=1.0, relative_intercept=constant, neighboring_relation=relation
     )
 
 
@@ -131,7 +131,7 @@ class Adult:
             estimator(self.constant, epsilon, setting.relation),
             shards,
             trust=setting.trust,
-            colluders=0,
+            max_colluding=0,
             num_rounds=ROUNDS,
             epsilon=epsilon,
             delta=DELTA,
@@ -223,8 +223,8 @@ def main() -> None:
         f"all, synchronous. Accuracy and log-likelihood per held-out row, means over {len(tables)} splits. Distance: "
         f"log-likelihood below that of the pooled fit without privacy ({short(level['accuracy'])}, "
         f"{short(level['log_likelihood'])}) on the same split, mean ± standard deviation over splits. "
-        "Ours: `LogisticRegression` with all defaults, `intercept_value` the public constant of column 0; features by "
-        "the schema alone. `colluders=0`: that clients are honest is assumed, as in what is published.\n"
+        "Ours: `LogisticRegression` with all defaults, `relative_intercept` the public constant of column 0; features "
+        "by the schema alone. `max_colluding=0`: that clients are honest is assumed, as in what is published.\n"
     )
     shown_clients(tables[0])
     print(

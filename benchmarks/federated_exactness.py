@@ -56,7 +56,7 @@ class PlainNetwork(dpvb.SigmoidBeliefNetwork):
 
 
 def logistic(**params) -> dpvb.LogisticRegression:
-    return dpvb.LogisticRegression(epsilon=math.inf, delta=DELTA, row_norm=1.0, **params)
+    return dpvb.LogisticRegression(epsilon=math.inf, delta=DELTA, max_row_norm=1.0, **params)
 
 
 def topics(**params) -> PlainTopics:
@@ -139,11 +139,11 @@ def logistic_rows(X, y) -> list[bool]:
     constant, num_rows = float(X[:, 0].max()), len(y)
     shards = [(X[rows, 1:], y[rows]) for rows in parts(num_rows)]
     # The public number of rows makes the grid of the sums finer.
-    given = {"intercept_value": constant, "num_examples": num_rows}
+    given = {"relative_intercept": constant, "n_units": num_rows}
     begun = time.perf_counter()
     joined = federated.simulate(logistic(**given), shards, num_rounds=ROUNDS["logistic"])
     seconds = time.perf_counter() - begun
-    pooled = logistic(num_steps=joined.n_iter_, **given).fit(X[:, 1:], y)
+    pooled = logistic(n_steps=joined.n_iter_, **given).fit(X[:, 1:], y)
     far = [distance([one], [other]) for one, other in zip(state(joined), state(pooled), strict=True)]
     return [
         show("logistic", f"{name} to that of the pooled fit", one, ASKED, seconds)
@@ -164,7 +164,7 @@ def followed(name: str, make, shards, X) -> bool:
     for num_rounds in STEPS:
         joined = federated.simulate(make(), shards, num_rounds=num_rounds)
         numbers.append(str(joined.n_iter_))
-        far = max(far, distance(state(joined), state(make(num_steps=joined.n_iter_).fit(X))))
+        far = max(far, distance(state(joined), state(make(n_steps=joined.n_iter_).fit(X))))
     text = f"ρ = 1: largest distance to the pooled fit after {', '.join(numbers)} steps"
     return show(name, text, far, ASKED, time.perf_counter() - begun)
 
@@ -173,7 +173,7 @@ def alone(name: str, make, X, y=None) -> bool:
     """One client with all rows against the ordinary fit."""
     begun = time.perf_counter()
     joined = federated.simulate(make(), [X if y is None else (X, y)], num_rounds=max(STEPS))
-    far = distance(state(joined), state(make(num_steps=joined.n_iter_).fit(X, y)))
+    far = distance(state(joined), state(make(n_steps=joined.n_iter_).fit(X, y)))
     text = f"one client, {joined.n_iter_} steps: distance to the ordinary fit"
     return show(name, text, far, ALONE, time.perf_counter() - begun)
 
@@ -212,7 +212,7 @@ def main() -> None:
         reached.append(alone(name, make, rows))
     if "logistic" in models:
         reached.append(
-            alone("logistic", lambda **given: logistic(intercept_value=float(X[0, 0]), **given), X[:, 1:], y)
+            alone("logistic", lambda **given: logistic(relative_intercept=float(X[0, 0]), **given), X[:, 1:], y)
         )
     print(f"\nReached: {sum(reached)} of {len(reached)}.")
 

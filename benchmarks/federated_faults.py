@@ -70,28 +70,28 @@ def rows(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def estimator() -> dpvb.LogisticRegression:
-    return dpvb.LogisticRegression(epsilon=EPSILON, delta=DELTA, num_steps=STEPS, row_norm=1.0, random_state=0)
+    return dpvb.LogisticRegression(epsilon=EPSILON, delta=DELTA, n_steps=STEPS, max_row_norm=1.0, random_state=0)
 
 
 def task_of(name: str) -> Task:
-    return estimator().task(*rows(name))
+    return estimator()._task(*rows(name))
 
 
-def federation_of(publics: dict[str, bytes], trust: str, tolerated: int) -> Federation:
+def federation_of(publics: dict[str, bytes], trust: str, max_missing: int) -> Federation:
     participants = {name: publics[name] if trust == "secure_aggregation" else b"" for name in NAMES}
     columns = columns_of(task_of(NAMES[0]))
-    place = Trust(trust, len(NAMES), tolerated, colluders=0)
+    place = Trust(trust, len(NAMES), max_missing, max_colluding=0)
     return Federation("LogisticRegression", columns, place, EPSILON, DELTA, participants)
 
 
 # --- a client's process -----------------------------------------------------------------------------------
 
 
-def work(name: str, folder: Path, address: Any, publics: dict[str, bytes], trust: str, tolerated: int) -> None:
+def work(name: str, folder: Path, address: Any, publics: dict[str, bytes], trust: str, max_missing: int) -> None:
     """Answer what arrives until the process is killed."""
     identity = Identity.load(folder / f"{name}.key")
     channel = Channel(identity, {"server": publics["server"]})
-    federation = federation_of(publics, trust, tolerated)
+    federation = federation_of(publics, trust, max_missing)
     ledger = folder / f"{name}.db"
     own = identity if trust == "secure_aggregation" else None
     with Client(
@@ -305,7 +305,7 @@ def right(network: Network, plan: Any, name: str) -> bool:
 
 def run(folder: Path, trust: str, fatal: int | None, rng: random.Random | None) -> tuple[Any, ...]:
     """A fit; its accuracy on public rows or the error that ended it, the network, and which ledgers are right."""
-    tolerated = int(fatal is not None and trust == "secure_aggregation")
+    max_missing = int(fatal is not None and trust == "secure_aggregation")
     identities = {name: Identity.generate(name) for name in (*NAMES, "server")}
     for name, identity in identities.items():
         identity.save(folder / f"{name}.key")
@@ -315,19 +315,19 @@ def run(folder: Path, trust: str, fatal: int | None, rng: random.Random | None) 
                     name, unit="row", neighboring_relation="add_or_remove_one", epsilon=10 * EPSILON, delta=DELTA
                 )
     publics = {name: identity.public for name, identity in identities.items()}
-    federation = federation_of(publics, trust, tolerated)
+    federation = federation_of(publics, trust, max_missing)
     dies = None if fatal is None else (NAMES[2], fatal)
-    network = Network(folder, identities, (trust, tolerated), rng, dies)
+    network = Network(folder, identities, (trust, max_missing), rng, dies)
     model = estimator()
     plans = []
 
     try:
-        task = model.task(**model.no_rows(schema=None, vocabulary=None, width=3))
+        task = model._task(**model.no_rows(schema=None, vocabulary=None, width=3))
         server = Server(task, federation, network, timeout=120.0)
         plans.append(server._plan)
         q = server.run(np.random.default_rng(0))
         model.privacy_ = server.statement(task.public)
-        model.take(task, q)
+        model._take(task, q)
         x_nd, y_n = rows("public")
         end = f"{np.mean(model.predict(x_nd) == y_n):.3f}"
     except FederationError as error:
@@ -343,7 +343,7 @@ def main() -> int:
         f"{len(NAMES)} client processes, {STEPS + 2} releases each, epsilon {EPSILON:g}, seed {seed}. Of deliveries "
         f"{DAMAGED:.0%} are damaged, {TWICE:.0%} doubled, {KILLING:.0%} kill their client; {LATE:.0%} are late by up "
         f"to {LATEST:g} s; of answers {LOST:.0%} are lost. 'dies': a client is gone for good from this release on. "
-        "Under secure aggregation colluders=0.\n"
+        "Under secure aggregation max_colluding=0.\n"
     )
     head = ("trust", "dies", "delivered", "damaged", "twice", "late", "lost", "killed", "differ", "ledgers")
     widths = [19, 5, 10, 8, 6, 5, 5, 7, 7, 8]

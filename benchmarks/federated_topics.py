@@ -36,7 +36,7 @@ def pooled(train, epsilon: float, **params) -> dpvb.LDA:
 
 def joined(shards, epsilon: float, trust: str) -> dpvb.LDA:
     """The federated fit."""
-    given = {"num_rounds": ROUNDS, "epsilon": epsilon, "delta": DELTA, "colluders": 0}
+    given = {"num_rounds": ROUNDS, "epsilon": epsilon, "delta": DELTA, "max_colluding": 0}
     return federated.simulate(topics(epsilon), shards, trust=trust, **given)
 
 
@@ -63,17 +63,17 @@ def main() -> None:
         f"number; {train.shape[1]:,} terms, K = {NUM_TOPICS}, δ = {DELTA:g}, add/remove one document, full batch, "
         f"{ROUNDS} communications. Per-word perplexity bound of the last {HELD_OUT:,} rows. Base: the pooled fit "
         "with the same plan and accountant; each fit has noise of its own. "
-        "Under secure aggregation all clients are assumed honest (`colluders=0`).\n"
+        "Under secure aggregation all clients are assumed honest (`max_colluding=0`).\n"
     )
     print("| fit | ε | perplexity | over base | asked | CPU s | wall s |\n|---|---|---|---|---|---|---|", flush=True)
     verdicts = []
     for epsilon in chosen.epsilons:
         fits = {
-            "pooled, same plan": lambda e=epsilon: pooled(train, e, num_steps=NUM_STEPS, accountant="renyi"),
+            "pooled, same plan": lambda e=epsilon: pooled(train, e, n_steps=NUM_STEPS, accountant="renyi"),
             "federated, secure aggregation": lambda e=epsilon: joined(shards, e, "secure_aggregation"),
             "federated, no trust": lambda e=epsilon: joined(shards, e, "none"),
             "pooled, default plan": lambda e=epsilon: pooled(train, e),
-            "pooled, sampled: q = 0.25, 80 steps": lambda e=epsilon: pooled(train, e, sampling_prob=0.25, num_steps=80),
+            "pooled, sampled: q = 0.25, 80 steps": lambda e=epsilon: pooled(train, e, sampling_prob=0.25, n_steps=80),
         }
         base = None
         for name, fit in fits.items():

@@ -39,7 +39,7 @@ STROKE = {
 def topics(texts: str, words: str, number: int) -> list[str]:
     """From a folder of text files to topics and a page about them."""
     return [
-        f"dpvb plan lda --units 2000 --width 5000 --topics {number} --epsilon 1 --delta 1e-5",
+        f"dpvb plan lda --n-units 2000 --width 5000 --topics {number} --epsilon 1 --delta 1e-5",
         f"dpvb fit lda {texts} --vocabulary {words} --topics {number} --epsilon 1 --delta 1e-5 --out {texts}.dpvb",
         f"dpvb report {texts}.dpvb --out {texts}.html",
         f"dpvb show {texts}.dpvb --what topics",
@@ -57,8 +57,8 @@ def coefficients(name: str) -> list[str]:
 
 def synthetic(name: str) -> list[str]:
     """From a table and its schema to rows of nobody."""
-    nobody = f"--rows 5000 --epsilon 1 --delta 1e-5 --out {name}-of-nobody.csv"
-    return [f"dpvb synthesize {name}.csv {nobody} --schema {name}.json", f"wc -l {name}-of-nobody.csv"]
+    nobody = f"--rows 5000 --epsilon 1 --delta 1e-5 --out {name}-of-synthetic.csv"
+    return [f"dpvb synthesize {name}.csv {nobody} --schema {name}.json", f"wc -l {name}-of-synthetic.csv"]
 
 
 def run(line: str, folder: Path, programs: Path) -> tuple[float, int, str]:

@@ -105,7 +105,7 @@ def least_share(model: Any, rows: Any) -> float:
 
 
 def of_probabilities(model: Any, rows: Any) -> float:
-    lines = [line for line in model.groups() if line.name != "share"]
+    lines = [line for line in model.component_table() if line.name != "share"]
     return middle([max((line.high - line.low) / 3.92, 1e-4) for line in lines])
 
 
@@ -463,9 +463,9 @@ def subjects() -> Iterator[Subject]:
         )
     for table, d in (("simulated", 3), ("simulated, wide", 30)):
         yield Subject(
-            "Private",
+            "PrivateModel",
             table,
-            lambda d=d, **o: dpvb.Private(Mean(d), row_norm=1.0, **o),
+            lambda d=d, **o: dpvb.PrivateModel(Mean(d), max_row_norm=1.0, **o),
             lambda n, d=d: unit_rows(n, d),
             {"width": d},
             of_mean,
@@ -607,9 +607,9 @@ LEAST, MOST, BEGINS = 30, 40_000, {"LDA": 1.5, "naive Bayes": 4.0, "logistic": 4
 def gain(subject: Subject, epsilon: float, n: int) -> float:
     """The score of rows that were not fitted, less that of a guess without data, in nats per row."""
     model = subject.make(epsilon=epsilon, delta=DELTA).fit(**subject.rows(n))
-    task = model.task(**subject.rows(n + 1))
-    guess = model.quality_range(task.model)[0] / BEGINS.get(subject.kind, 1.0)
-    return float(np.nanmean(np.concatenate([model.quality(chunk.rows) for chunk in task.source.chunks()]))) - guess
+    task = model._task(**subject.rows(n + 1))
+    guess = model._quality_range(task.model)[0] / BEGINS.get(subject.kind, 1.0)
+    return float(np.nanmean(np.concatenate([model._quality(chunk.rows) for chunk in task.source.chunks()]))) - guess
 
 
 def gains_at_enough() -> None:
@@ -634,7 +634,7 @@ def gains_at_enough() -> None:
 
 
 # Their rows have no scores, or scores whose range begins elsewhere.
-NOT_SCORED = ("DPVI", "Private", "Poisson", "negative binomial", "linear", "PCA")
+NOT_SCORED = ("DPVI", "PrivateModel", "Poisson", "negative binomial", "linear", "PCA")
 
 
 def measured(subject: Subject) -> Iterator[tuple[int, float, float, float, bool]]:

@@ -76,13 +76,13 @@ def model_files() -> list[bytes]:
     import dpvb
 
     rng = np.random.default_rng(0)
-    budget = {"epsilon": 1.0, "delta": 1e-4, "num_steps": 1}
+    budget = {"epsilon": 1.0, "delta": 1e-4, "n_steps": 1}
     x, counts = rng.normal(size=(30, 2)) / 4, rng.poisson(1.0, (30, 3)).astype(float)
     y = (rng.random(30) < 0.5).astype(int)
     models = [
         dpvb.LDA(2, public_vocabulary=True, document_length=20.0, random_state=0, **budget).fit(counts),
-        dpvb.LogisticRegression(row_norm=1.0, **budget).fit(x, y),
-        dpvb.NegativeBinomialRegression(dispersion=1.0, max_count=5, row_norm=1.0, **budget).fit(x, y),
+        dpvb.LogisticRegression(max_row_norm=1.0, **budget).fit(x, y),
+        dpvb.NegativeBinomialRegression(dispersion=1.0, max_count=5, max_row_norm=1.0, **budget).fit(x, y),
         dpvb.SigmoidBeliefNetwork(2, random_state=0, **budget).fit(y.reshape(10, 3)),
     ]
     with tempfile.TemporaryDirectory() as folder:

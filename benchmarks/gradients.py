@@ -54,7 +54,7 @@ class Problem:
     Attributes:
         name: what the table calls it.
         rows: private rows of DPVI.
-        vips: from a seed: the model of Algorithm 2, what it is fitted to, and more settings of `dpvb.Private`.
+        vips: from a seed: the model of Algorithm 2, what it is fitted to, and more settings of `dpvb.PrivateModel`.
         learned: from that model and its q, the parameters.
         density, start, shown: log-density of a row, its parameters at the start by seed, and the parameters of it.
         clips: bounds of DPVI's gradients.
@@ -163,7 +163,7 @@ def mixture() -> Problem:
     return Problem(
         "mixture",
         train,
-        lambda seed: (BitsMixture(seed=seed, n_rows=float(len(train))), train, {"row_norm": math.sqrt(D)}),
+        lambda seed: (BitsMixture(seed=seed, n_rows=float(len(train))), train, {"max_row_norm": math.sqrt(D)}),
         learned,
         mixture_density,
         mixture_start,
@@ -285,7 +285,7 @@ def chain() -> Problem:
     return Problem(
         "hidden Markov model",
         train,
-        lambda seed: (Chain(seed=seed, n_rows=float(len(train))), train, {"row_norm": chain_norm()}),
+        lambda seed: (Chain(seed=seed, n_rows=float(len(train))), train, {"max_row_norm": chain_norm()}),
         lambda model, q: tuple(q.nu[name] / q.nu[name].sum(axis=-1, keepdims=True) for name in names),
         chain_density,
         chain_start,
@@ -380,11 +380,11 @@ def topics() -> Problem:
     )
 
 
-def by_statistics(problem: Problem, epsilon: float, seed: int, num_steps: int, decay: float) -> float:
+def by_statistics(problem: Problem, epsilon: float, seed: int, n_steps: int, decay: float) -> float:
     """Gain of VIPS, in held-out nats."""
     model, source, more = problem.vips(seed)
-    model = replace(model, num_steps=num_steps, learning_decay=decay)
-    fitted = dpvb.Private(model, epsilon=epsilon, delta=DELTA, random_state=seed, **more).fit(source)
+    model = replace(model, n_steps=n_steps, learning_decay=decay)
+    fitted = dpvb.PrivateModel(model, epsilon=epsilon, delta=DELTA, random_state=seed, **more).fit(source)
     return problem.score(problem.learned(model, fitted.q_)) - problem.base
 
 
@@ -396,7 +396,7 @@ def by_gradients(problem: Problem, epsilon: float, seed: int, clip: float, rate:
         log_prior=lambda theta: -0.5 * sum((leaf**2).sum() for leaf in jax.tree.leaves(theta)) / 9.0,
         epsilon=epsilon,
         delta=DELTA,
-        num_steps=GRADIENTS,
+        n_steps=GRADIENTS,
         clip=clip,
         learning_rate=rate,
         guide="point",

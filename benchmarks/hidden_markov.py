@@ -54,12 +54,12 @@ def steps() -> None:
         x = [one[:10] for one in x]
         for epsilon in (0.5, 1.0, 4.0):
             found, seconds = [], 0.0
-            for num_steps in (0, 4):
+            for n_steps in (0, 4):
                 scores = []
                 for seed in range(fits):
                     given: dict[str, Any] = {"symbols": width, "max_length": 10, "delta": delta, "random_state": seed}
                     start = time.process_time()
-                    model = dpvb.HiddenMarkovModel(states, num_steps=num_steps, epsilon=epsilon, **given).fit(x)
+                    model = dpvb.HiddenMarkovModel(states, n_steps=n_steps, epsilon=epsilon, **given).fit(x)
                     seconds = time.process_time() - start
                     scores.append(model.score(test, public=True))
                 found.append(f"{np.mean(scores):.4f}")
@@ -122,8 +122,8 @@ def bits() -> None:
         plain = float(np.mean(flat @ np.log(p_d) + (1 - flat) @ np.log(1 - p_d)))
         for epsilon in (0.5, 1.0, 4.0):
             row = []
-            for num_steps in (0, 4):
-                model = dpvb.HiddenMarkovModel(3, num_steps=num_steps, epsilon=epsilon, **given).fit(fit)
+            for n_steps in (0, 4):
+                model = dpvb.HiddenMarkovModel(3, n_steps=n_steps, epsilon=epsilon, **given).fit(fit)
                 row.append(f"{model.score(test, public=True):.3f}")
             print(f"| {width} | {best:.3f} | {plain:.3f} | {epsilon:g} | {' | '.join(row)} |", flush=True)
 
@@ -141,7 +141,7 @@ def speed() -> None:
         for longest in (10, 1000):
             length_n = rng.integers(1, 11, 80_000) if longest == 10 else np.full(400, 1000)
             at, code = np.append(0, np.cumsum(length_n)), rng.integers(0, 17, int(length_n.sum())).astype(np.int32)
-            model = HiddenMarkov(17, states, estimate="mode", max_length=longest, num_steps=1)
+            model = HiddenMarkov(17, states, estimate="mode", max_length=longest, n_steps=1)
             blocks = {name: block for name, block in model.blocks.items() if block.phase == "step"}
             q, seconds = model.init(rng), []
             for _ in range(6):  # The first one compiles.
@@ -217,7 +217,7 @@ def million() -> None:
           f"(`cluster=\"local:2\"`). Asked: less than {MOST} GiB in all.\n")  # fmt: skip
     print("| people show | steps | processes | seconds | CPU-seconds | GiB at most, of each process | asked |")
     print("|---|---|---|---|---|---|---|")
-    for kind, num_steps in (("categorical", "0"), ("categorical", "4"), ("gaussian", "0")):
+    for kind, n_steps in (("categorical", "0"), ("categorical", "4"), ("gaussian", "0")):
         for workers in (0, 2):
             call = [
                 sys.executable,
@@ -227,14 +227,14 @@ def million() -> None:
                 "benchmarks.hidden_markov",
                 "one",
                 kind,
-                num_steps,
+                n_steps,
                 str(workers),
             ]
             run = subprocess.run(call, cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE)
             seconds, used, *peaks = json.loads(run.stdout)
             cells = (
                 kind,
-                num_steps,
+                n_steps,
                 str(1 + workers),
                 f"{seconds:.1f}",
                 f"{used:.1f}",
@@ -243,13 +243,13 @@ def million() -> None:
             print(f"| {' | '.join(cells)} | {'met' if sum(peaks) < MOST else 'MISSED'} |", flush=True)
 
 
-def one(kind: str, num_steps: str, workers: str) -> None:
+def one(kind: str, n_steps: str, workers: str) -> None:
     """A fit to a million made-up people, as JSON: seconds, CPU-seconds, and GiB of each process."""
     rng, number = np.random.default_rng(0), 1_000_000
     given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-7, "max_length": 20, "random_state": 0}
     if kind == "categorical":
         x: Any = rng.integers(0, 17, (number, 20), dtype=np.int8)
-        model = dpvb.HiddenMarkovModel(4, symbols=17, num_steps=int(num_steps), **given)
+        model = dpvb.HiddenMarkovModel(4, symbols=17, n_steps=int(n_steps), **given)
     else:
         x = rng.random((number, 20, 2), dtype=np.float32)
         model = dpvb.GaussianHiddenMarkovModel(4, columns=2, low=0, high=1, **given)

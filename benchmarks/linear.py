@@ -235,7 +235,7 @@ def covered(rows: int, d: int, errors: str, factors, number: int, epsilon: float
     for seed in range(number):
         u_nj, y_n, weights_d, spread_j = simulated(seed, rows, d, errors, factors)
         response = Response("numeric", low=-1.0, high=1.0)
-        source = Design(u_nj, y_n, response=response, row_norm=1 / constant, intercept=constant)
+        source = Design(u_nj, y_n, response=response, max_row_norm=1 / constant, intercept=constant)
         wall = Wall(source, plan)
         q, _ = loop.fit(model, wall, plan, rho=model.schedule.rho, rng=np.random.default_rng(0))
         read = model.table(q)

@@ -90,7 +90,7 @@ def fit(params: dict, data: str, X, y, seed: int, epsilon: float) -> dict:
     train, test = protocol.split(len(y), seed)
     constant = float(X[:, 0].max())
     numbers = np.arange(X.shape[1] - 1) < NUMBERS[data]
-    bounds = {"column_bound": constant * np.where(numbers, 1.0, 0.7 + 1e-6), "numeric": range(NUMBERS[data])}
+    bounds = {"max_abs_value": constant * np.where(numbers, 1.0, 0.7 + 1e-6), "numeric": range(NUMBERS[data])}
     begun = time.process_time()
     if "paper" in params:
         scores = of_paper(X, y, train, test, constant, epsilon)
@@ -98,8 +98,8 @@ def fit(params: dict, data: str, X, y, seed: int, epsilon: float) -> dict:
         given = {
             "epsilon": epsilon,
             "delta": protocol.DELTA,
-            "row_norm": 1.0,
-            "intercept_value": constant,
+            "max_row_norm": 1.0,
+            "relative_intercept": constant,
             **bounds,
             **params,
         }
@@ -111,8 +111,8 @@ def fit(params: dict, data: str, X, y, seed: int, epsilon: float) -> dict:
 
 def of_paper(X, y, train, test, constant: float, epsilon: float):
     """Fits Algorithm 5 of Park et al. (2020) with full batches; returns what gives scores and probabilities."""
-    algorithm = VIPSLogistic(X.shape[1], n_rows=len(train), num_steps=10)
-    fitted = dpvb.Private(algorithm, epsilon=epsilon, delta=protocol.DELTA)
+    algorithm = VIPSLogistic(X.shape[1], n_rows=len(train), n_steps=10)
+    fitted = dpvb.PrivateModel(algorithm, epsilon=epsilon, delta=protocol.DELTA)
     n_bar = fitted.fit(Design(X[train, 1:], y[train], intercept=constant)).q_.n_bar
     mean_d, covariance_dd = n_bar["m"], n_bar["mm"] - np.outer(n_bar["m"], n_bar["m"])
 
@@ -277,8 +277,8 @@ def settings(headers: list[dict]) -> None:
     """Print what was fixed, ours first."""
     print("Settings:\n")
     print(
-        f"* Ours: `LogisticRegression(epsilon, delta={protocol.DELTA:g}, intercept_value=c)`, c the public constant of "
-        "column 0, and all else by default (the diagonal form is told the columns' public bounds); papers: "
+        f"* Ours: `LogisticRegression(epsilon, delta={protocol.DELTA:g}, relative_intercept=c)`, c the public "
+        "constant of column 0, and all else by default (the diagonal form is told the columns' public bounds); papers: "
         "`dpvb.papers.logistic_regression` with full batches, J = 10, τ₀ = 1, κ = 0.7; "
         "add or remove one row; predictions by the posterior predictive. "
         + "; ".join(f"{name}: {', '.join(f'{k}={v!r}' for k, v in SOLVERS[name][0].items())}" for name in SOLVERS)

@@ -27,11 +27,11 @@ def main() -> None:
     num_documents = int(sys.argv[1]) if len(sys.argv) > 1 else NUM_DOCUMENTS
     stream = dpvb.data.Stream(lambda: documents(num_documents), NUM_TERMS)
     wall, cpu = time.perf_counter(), time.process_time()
-    model = dpvb.LDA(NUM_TOPICS, public_vocabulary=True, epsilon=1.0, delta=1e-6, num_steps=1).fit(stream)
+    model = dpvb.LDA(NUM_TOPICS, public_vocabulary=True, epsilon=1.0, delta=1e-6, n_steps=1).fit(stream)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     assert np.isfinite(model.components_).all()
-    releases = sum(release.event.num_steps for release in model.privacy_.releases)
+    releases = sum(release.event.n_steps for release in model.privacy_.releases)
     print("## Memory\n")
     print("| documents | tokens each | V | K | releases | wall s | CPU s | peak GiB | target |")
     print("|---|---|---|---|---|---|---|---|---|")

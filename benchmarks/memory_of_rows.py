@@ -33,7 +33,7 @@ def main() -> None:
     print((__doc__ or "").strip() + "\n")
     print("| rows | columns | releases | CPU s | GiB of the caller's numbers | peak GiB | asked |")
     print("|---|---|---|---|---|---|---|")
-    releases = sum(release.event.num_steps for release in model.privacy_.releases)
+    releases = sum(release.event.n_steps for release in model.privacy_.releases)
     cells = (f"{given.rows:,}", given.columns, releases, f"{seconds:.0f}", f"{own:.2f}", f"{peak():.2f}", "under 2")
     print("| " + " | ".join(map(str, cells)) + " |")
 

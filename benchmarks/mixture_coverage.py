@@ -32,7 +32,7 @@ def analyses(rows, first: str, second: str, third: str) -> list[tuple[float, flo
 
 
 def main() -> None:
-    """How often 95 % intervals hold the truth: of ten synthetic tables by the rule of dpvb.combine, and of one."""
+    """How often 95 % intervals hold the truth: of ten synthetic tables combined, and of one."""
     simple = Schema((Numeric("x", -5, 5), Numeric("y", -5, 5), Binary("flag")))
     columns = mixtures.adult()[0]
     sex = np.unique(columns["sex"], return_inverse=True)[1]
@@ -64,7 +64,7 @@ def main() -> None:
             found = [analyses(model.sample(10_000, rng, parameters="draw"), *names) for _ in range(10)]
             for place in range(2):
                 value, variance = zip(*(one[place] for one in found), strict=True)
-                whole = dpvb.combine(value, variance)
+                whole = dpvb.combine_synthetic(value, variance)
                 held[seed, place] = whole.low <= truth[place][0] <= whole.high
                 alone[seed, place] = abs(value[0] - truth[place][0]) <= 1.96 * math.sqrt(variance[0])
                 errors[seed, place], said[seed, place] = whole.mean - truth[place][0], whole.std

@@ -25,7 +25,7 @@ def a_pass(width: int, number: int) -> tuple[float, float]:
     ours, theirs = [], []
     for _ in range(5):
         clock: list[float] = []
-        model = dpvb.GaussianMixture(20, low=-1, high=1, prune=False, epsilon=1.0, delta=1e-5, num_steps=4)
+        model = dpvb.GaussianMixture(20, low=-1, high=1, prune=False, epsilon=1.0, delta=1e-5, n_steps=4)
         model.fit(x_nd, run=dpvb.Run(progress=lambda step, plan, clock=clock: clock.append(time.process_time())))
         ours.append(min(np.diff(clock)[3:]))
         seconds = []
@@ -42,7 +42,7 @@ def large(steps: int) -> tuple[float, float]:
     """Seconds, and peak memory in GiB, of a fit of 20 groups to a million rows of 30 numbers."""
     x_nd = far_apart(np.random.default_rng(0), 10**6, 30)[0]
     begun = time.perf_counter()
-    dpvb.GaussianMixture(20, low=-1, high=1, epsilon=1.0, delta=1e-5, num_steps=steps).fit(x_nd)
+    dpvb.GaussianMixture(20, low=-1, high=1, epsilon=1.0, delta=1e-5, n_steps=steps).fit(x_nd)
     return time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 

@@ -36,7 +36,7 @@ class Posterior:
 @dataclass(frozen=True)
 class Logit(dpvb.Model):
     width: int
-    num_steps: int = STEPS
+    n_steps: int = STEPS
 
     @property
     def blocks(self):
@@ -49,10 +49,10 @@ class Logit(dpvb.Model):
 
     @property
     def schedule(self):
-        return dpvb.FixedCurvature.schedule(self.num_steps)
+        return dpvb.FixedCurvature.schedule(self.n_steps)
 
     def init(self, rng):
-        return Posterior(dpvb.FixedCurvature.start(np.zeros(self.width), alpha=0.1, num_steps=self.num_steps))
+        return Posterior(dpvb.FixedCurvature.start(np.zeros(self.width), alpha=0.1, n_steps=self.n_steps))
 
     def e_step(self, q, batch, blocks):
         at_n = product(batch.x_nd, q.known.point_d[:, None])[:, 0]
@@ -79,8 +79,8 @@ def measured(design, epsilon, seed):
     truth = np.append(constant, TRUTH[1:])
     y_n = (rng.random(rows) < expit(x_nd @ truth)).astype(int)
     norm = 5**0.5
-    model = dpvb.Private(
-        Logit(5), row_norm=norm, response=Response("classes", classes=(0, 1)), epsilon=epsilon, delta=DELTA
+    model = dpvb.PrivateModel(
+        Logit(5), max_row_norm=norm, response=Response("classes", classes=(0, 1)), epsilon=epsilon, delta=DELTA
     )
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

@@ -31,17 +31,17 @@ PRINTED_TOPICS = {(20_000, 1.24): 2.44}
 #: Guarantees, then claims; Wang et al. with the printed sensitivity, for replace-one and batches of fixed size.
 METHODS = ("pld", "renyi", "moments", "moments_capped", "wang", "strong", "linear", "zcdp")
 #: Rates of Algorithm 5 as printed: ρ_t = (1 + t)^-0.7, ten steps.
-STEPS = {"num_steps": 10, "learning_offset": 1.0, "learning_decay": 0.7}
+STEPS = {"n_steps": 10, "learning_offset": 1.0, "learning_decay": 0.7}
 #: AUC and log-likelihood of Algorithm 5 as printed, at ε = 1, of an independent version (five splits).
 ASKED = {"adult": (0.8975, -0.335), "diabany": (0.588, -0.661)}
 
 
-def epsilon_by(method: str, rate: float, sigma: float, num_steps: int) -> str:
+def epsilon_by(method: str, rate: float, sigma: float, n_steps: int) -> str:
     """ε at δ = 1e-4, or "-" where a method has no answer."""
     how: dict[str, Any] = {"neighboring_relation": "add_or_remove_one"}
     if method == "wang":
         how = {"neighboring_relation": "replace_one", "sampler": "fixed_size", "swap_ratio": 1.0}
-    plan = {"sampling_prob": rate, "noise_multiplier": sigma, "num_steps": num_steps, "delta": 1e-4}
+    plan = {"sampling_prob": rate, "noise_multiplier": sigma, "n_steps": n_steps, "delta": 1e-4}
     try:
         return f"{accounting.epsilon(**plan, **how, method=method):.4f}"
     except dpvb.errors.ParameterError:
@@ -100,18 +100,18 @@ def logistic() -> None:
                 budget = {"epsilon": epsilon, "delta": protocol.DELTA, "random_state": seed}
                 for name, more, steps in (
                     ("Algorithm 5, full batch", {}, STEPS),
-                    ("Algorithm 5, mini-batches", {"sampling_prob": 0.1}, {**STEPS, "num_steps": 100}),
+                    ("Algorithm 5, mini-batches", {"sampling_prob": 0.1}, {**STEPS, "n_steps": 100}),
                 ):
                     model = VIPSLogistic(X.shape[1], n_rows=len(train), **steps)
                     source = Design(X[train, 1:], y[train], intercept=constant)
-                    n_bar = dpvb.Private(model, **budget, **more).fit(source).q_.n_bar
+                    n_bar = dpvb.PrivateModel(model, **budget, **more).fit(source).q_.n_bar
                     rows[name].append(protocol.scores(y[test], X[test] @ n_bar["m"]))
                 theta_d = objective_perturbation(
                     X[train], y[train], epsilon, protocol.DELTA, np.random.default_rng(seed)
                 )
                 rows["objective perturbation"].append(protocol.scores(y[test], X[test] @ theta_d))
                 ours = dpvb.LogisticRegression(
-                    epsilon=epsilon, delta=protocol.DELTA, row_norm=1.0, intercept_value=constant
+                    epsilon=epsilon, delta=protocol.DELTA, max_row_norm=1.0, relative_intercept=constant
                 ).fit(X[train, 1:], y[train])
                 chance_n = ours.predict_proba(X[test, 1:])[:, 1]
                 rows["LogisticRegression"].append(
@@ -147,11 +147,11 @@ def first_version() -> None:
             scores = []
             for seed in protocol.SPLITS:
                 train, test = protocol.split(len(y), seed)
-                model = VIPSLogistic(X.shape[1], n_rows=len(train), **{**STEPS, "num_steps": steps})
+                model = VIPSLogistic(X.shape[1], n_rows=len(train), **{**STEPS, "n_steps": steps})
                 batches = {} if steps == 10 else {"sampling_prob": 10 / len(train)}
                 budget = {"epsilon": epsilon, "delta": 1e-4, "accountant": accountant, "random_state": seed}
                 source = Design(X[train, 1:], y[train], intercept=float(X[:, 0].max()))
-                n_bar = dpvb.Private(model, **budget, **batches).fit(source).q_.n_bar
+                n_bar = dpvb.PrivateModel(model, **budget, **batches).fit(source).q_.n_bar
                 scores.append(protocol.scores(y[test], X[test] @ n_bar["m"])["auc"])
             columns.append(f"{np.median(scores):.4f}")
         papers_topics.row(data, *columns, f"{len(train) // 10:,}")

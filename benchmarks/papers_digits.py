@@ -35,14 +35,14 @@ def fitted(size: int, sigma: float, seed: int = 0) -> dict[str, Any]:
     train, test = images("train"), images("t10k")[:TESTED]
     rows, width = train.shape
     # Algorithm 6 has no loop within its E-step.
-    network = VIPSNetwork(mnist.K, width, n_rows=rows, sweeps=1, num_steps=rows // size)
+    network = VIPSNetwork(mnist.K, width, n_rows=rows, sweeps=1, n_steps=rows // size)
     noise = {"epsilon": 1e3, "noise_multiplier": sigma} if sigma else {"epsilon": math.inf}
     begin = time.process_time()
     with warnings.catch_warnings():
         # δ = 1e-4 is above one over the number of images, and the fits are in no ledger.
         warnings.simplefilter("ignore", DpvbWarning)
-        fit = dpvb.Private(
-            network, delta=DELTA, sampling_prob=size / rows, num_examples=rows, random_state=seed, **noise
+        fit = dpvb.PrivateModel(
+            network, delta=DELTA, sampling_prob=size / rows, n_units=rows, random_state=seed, **noise
         ).fit(BinaryMatrix(train, threshold=0))
     cpu, n_bar = time.process_time() - begin, fit.q_.n_bar
     pi_nk, _ = replace(network, sweeps=mnist.SWEEPS).local(n_bar, (test > 0).astype(float))
@@ -66,7 +66,7 @@ def figure_7() -> None:
     )
     head("S", "ε printed", "ε (PLD)", "no privacy", "moments accountant", "strong composition", "its σ")
     for size in sorted(PRINTED, reverse=True):
-        plan = {"sampling_prob": size / rows, "num_steps": rows // size, "delta": DELTA}
+        plan = {"sampling_prob": size / rows, "n_steps": rows // size, "delta": DELTA}
         strong = round(accounting.noise_multiplier(epsilon=PRINTED[size], method="strong", **plan), 4)
         spent = accounting.epsilon(noise_multiplier=SIGMA, **plan)
         columns = []

@@ -74,7 +74,7 @@ class WatchedTopics(VIPSTopics):
 def fitted(
     rows: int | None = None,
     rate: float = 0.05,
-    num_steps: int = 20,
+    n_steps: int = 20,
     sigma: float = 1.24,
     clip: float = 0.1,
     offset: float = 1.0,
@@ -87,7 +87,7 @@ def fitted(
     Args:
         rows: the first articles; None: all but those that are held out.
         rate: S/N.
-        num_steps: J.
+        n_steps: J.
         sigma: noise standard deviation over the bound on a document; 0: no noise.
         clip: a; 1: no clipping.
         offset: τ₀.
@@ -97,17 +97,17 @@ def fitted(
     """
     train = corpus()[: corpus().shape[0] - HELD_OUT][:rows]
     kind = WatchedTopics if watched else VIPSTopics
-    model = kind(TOPICS, train.shape[1], clip=clip, document_length=LENGTH, num_steps=num_steps, learning_offset=offset)
+    model = kind(TOPICS, train.shape[1], clip=clip, document_length=LENGTH, n_steps=n_steps, learning_offset=offset)
     batches: dict[str, Any] = {"sampling_prob": rate}
     if fixed:
-        batches = {"batch_size": round(rate * train.shape[0]), "num_examples": train.shape[0]}
+        batches = {"batch_size": round(rate * train.shape[0]), "n_units": train.shape[0]}
         batches["neighboring_relation"] = "replace_one"
     noise = {"epsilon": 1e3, "noise_multiplier": sigma} if sigma else {"epsilon": math.inf}
     begin = time.perf_counter()
     with warnings.catch_warnings():
         # δ = 1e-4 is above one over the number of articles, and the fits are in no ledger.
         warnings.simplefilter("ignore", DpvbWarning)
-        fit = dpvb.Private(model, delta=DELTA, random_state=seed, **batches, **noise).fit(
+        fit = dpvb.PrivateModel(model, delta=DELTA, random_state=seed, **batches, **noise).fit(
             BagOfWords(train, vocabulary=vocabulary())
         )
     result: dict[str, Any] = {"seconds": round(time.perf_counter() - begin, 1)}
@@ -147,27 +147,27 @@ def spread(values: Iterable[float]) -> str:
     return f"{mean(listed):,.0f}" + (f" ± {stdev(listed):,.0f}" if len(listed) > 1 else "")
 
 
-def pld(sigma: float, rate: float, num_steps: int) -> str:
+def pld(sigma: float, rate: float, n_steps: int) -> str:
     """ε of the guarantee."""
-    plan = {"sampling_prob": rate, "num_steps": num_steps, "noise_multiplier": sigma}
+    plan = {"sampling_prob": rate, "n_steps": n_steps, "noise_multiplier": sigma}
     return f"{accounting.epsilon(delta=DELTA, **plan):.4f}"
 
 
-def noise(method: str, epsilon: float, rate: float, num_steps: int) -> float:
+def noise(method: str, epsilon: float, rate: float, n_steps: int) -> float:
     """σ with which a method claims ε."""
-    plan = {"sampling_prob": rate, "num_steps": num_steps}
+    plan = {"sampling_prob": rate, "n_steps": n_steps}
     return round(accounting.noise_multiplier(epsilon=epsilon, delta=DELTA, **plan, method=method), 4)
 
 
-def capped(sigma: float, rate: float, num_steps: int) -> float:
+def capped(sigma: float, rate: float, n_steps: int) -> float:
     """ε of the papers' moments accountant."""
-    plan = {"sampling_prob": rate, "num_steps": num_steps, "noise_multiplier": sigma}
+    plan = {"sampling_prob": rate, "n_steps": n_steps, "noise_multiplier": sigma}
     return accounting.epsilon(delta=DELTA, **plan, method="moments_capped")
 
 
 def cell(size: int, sigma: float, clip: float = 0.1) -> dict[str, Any]:
     """Settings of a fit at S of 400,000; those of the largest S are watched, for Figure 3 and Table 1."""
-    plan = {"rate": size / PAPER_ROWS, "num_steps": PAPER_ROWS // size}
+    plan = {"rate": size / PAPER_ROWS, "n_steps": PAPER_ROWS // size}
     largest = {"watched": True} if size == SIZES[-1] else {}
     return {**plan, "sigma": sigma, "clip": clip, "seed": 0, **largest}
 
@@ -235,7 +235,7 @@ def figure_2() -> None:
     head("S", "σ", "ε (moments)", "ε (PLD)", "moments", "strong", "its σ")
     below = []
     for size in SIZES:
-        plan = {"rate": size / PAPER_ROWS, "num_steps": PAPER_ROWS // size}
+        plan = {"rate": size / PAPER_ROWS, "n_steps": PAPER_ROWS // size}
         for sigma in SIGMAS:
             epsilon = capped(sigma, **plan)
             strong = noise("strong", epsilon, **plan)
@@ -278,7 +278,7 @@ def figure_3_and_table_1() -> None:
 
 def conference() -> None:
     """The extended abstract: replace-one neighbours, batches of fixed size, Wang et al."""
-    plan: dict[str, Any] = {"sampling_prob": 0.05, "noise_multiplier": 1.24, "num_steps": 20, "sampler": "fixed_size"}
+    plan: dict[str, Any] = {"sampling_prob": 0.05, "noise_multiplier": 1.24, "n_steps": 20, "sampler": "fixed_size"}
     plan |= {"neighboring_relation": "replace_one", "delta": DELTA}
     printed = accounting.epsilon(**plan, swap_ratio=1.0, method="wang")
     wang, pld = (accounting.epsilon(**plan, swap_ratio=math.sqrt(2), method=method) for method in ("wang", "pld"))

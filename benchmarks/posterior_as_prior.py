@@ -42,7 +42,7 @@ def adult() -> tuple[int, Callable[..., Any], Callable[..., float]]:
     features = X[:, 1:]
 
     def fit(rows: np.ndarray, epsilon: float, prior: Any) -> Any:
-        given = {"epsilon": epsilon, "delta": DELTA, "row_norm": 1.0, "intercept_value": float(X[0, 0])}
+        given = {"epsilon": epsilon, "delta": DELTA, "max_row_norm": 1.0, "relative_intercept": float(X[0, 0])}
         return dpvb.LogisticRegression(**given, prior=prior).fit(features[rows], y[rows])
 
     return len(y), fit, lambda model, rows: model.evaluate(features[rows], y[rows], public=True)["log_likelihood"]

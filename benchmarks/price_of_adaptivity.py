@@ -22,7 +22,7 @@ def plan(shape: Event, epsilon: float) -> Composition:
     """A plan of a shape with a budget of its own."""
 
     def events(noise: float) -> list[Event]:
-        return [Event(shape.sampler, shape.sampling_prob, noise, shape.num_steps)]
+        return [Event(shape.sampler, shape.sampling_prob, noise, shape.n_steps)]
 
     relation = "add_or_remove_one"
     noise = accounting.calibrate(events, epsilon=epsilon, delta=DELTA, neighboring_relation=relation)

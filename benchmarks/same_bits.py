@@ -25,12 +25,12 @@ ROOT = Path(__file__).resolve().parent.parent
 #: The last commit before files were moved into folders, and the working copy.
 VERSIONS = ("6e4d541", "src")
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
-STEPS: dict[str, Any] = {**BUDGET, "num_steps": 3, "random_state": 0}
+STEPS: dict[str, Any] = {**BUDGET, "n_steps": 3, "random_state": 0}
 POISSON: dict[str, Any] = {"sampling_prob": 0.5, "neighboring_relation": "replace_one"}
-ONE_NORM: dict[str, Any] = {"row_norm": 1.0}
+ONE_NORM: dict[str, Any] = {"max_row_norm": 1.0}
 RANGES: dict[str, Any] = {"low": -4.0, "high": 4.0}
-FIXED_SIZE: dict[str, Any] = {"batch_size": 20, "num_examples": 60}
-PUBLISHED: dict[str, Any] = {"count_power": 1.0, "background": False, "word_power": 0.0}
+FIXED_SIZE: dict[str, Any] = {"batch_size": 20, "n_units": 60}
+PUBLISHED: dict[str, Any] = {"count_power": 1.0, "background": False, "word_weight_power": 0.0}
 
 rng = np.random.default_rng(1)
 counts = rng.poisson(1.0, (60, 12)).astype(np.float64)
@@ -95,12 +95,14 @@ def fits() -> Iterator[tuple[str, Callable[[], Any]]]:
     def federated(trust: str) -> Callable[[], Any]:
         shards = [(rows[part], responses["LogisticRegression"][part]) for part in np.arange(60).reshape(3, 20)]
         return lambda: dpvb.federated.simulate(
-            dpvb.LogisticRegression(**BUDGET, num_steps=2, row_norm=1.0), shards, trust=trust
+            dpvb.LogisticRegression(**BUDGET, n_steps=2, max_row_norm=1.0), shards, trust=trust
         )
 
     def selection() -> Any:
-        estimator = dpvb.LogisticRegression(**BUDGET, num_steps=2, row_norm=1.0)
-        return dpvb.select(estimator, [{}, {"row_norm": 2.0}], rows, responses["LogisticRegression"], **BUDGET)
+        estimator = dpvb.LogisticRegression(**BUDGET, n_steps=2, max_row_norm=1.0)
+        return dpvb.private_select(
+            estimator, [{}, {"max_row_norm": 2.0}], rows, responses["LogisticRegression"], **BUDGET
+        )
 
     yield "LDA", topics()
     yield "LDA, Poisson batches", topics(**POISSON)
@@ -127,8 +129,8 @@ def fits() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "SigmoidBeliefNetwork, Poisson batches", network(**POISSON)
     for name in ("FactorAnalysis", "PCA"):
         yield name, partial(factors, name)
-    yield "GaussianMixture", lambda: dpvb.GaussianMixture(3, **given, num_steps=3, random_state=0).fit(rows)
-    yield "Mixture, pairs", lambda: dpvb.Mixture(3, counts="visits", check_share=0.2, **STEPS).fit(table(dpvb))
+    yield "GaussianMixture", lambda: dpvb.GaussianMixture(3, **given, n_steps=3, random_state=0).fit(rows)
+    yield "Mixture, pairs", lambda: dpvb.Mixture(3, counts="visits", fidelity_share=0.2, **STEPS).fit(table(dpvb))
     yield "NaiveBayes", lambda: dpvb.NaiveBayes(response="job", counts="visits", **BUDGET).fit(table(dpvb))
     words = [f"w{v}" for v in range(12)]
     yield (
@@ -169,7 +171,7 @@ def digests() -> dict[str, tuple[str, str]]:
     insecure = next(module.InsecureNoise for module in drawing if hasattr(module, "InsecureNoise"))
     sealed = next(module.Released for module in modules if hasattr(module, "Released"))
     check = sealed.__post_init__
-    # What an earlier fit released too is left out: clients rehearse on no data, some versions once a process.
+    # What an earlier fit released too is left out: clients make a dry run on no data, some versions once a process.
     seen: set[str] = set()
     releases: set[str] = set()
 

@@ -47,9 +47,9 @@ def seconds(task: Callable[[], object]) -> float:
 
 def main() -> None:
     y_nj = images()
-    model = SBN(K, J, num_examples=float(S))
+    model = SBN(K, J, n_units=float(S))
     plan = phased(model.blocks, FullBatch(), [1.0] * (REPEATS + 6))
-    wall = Wall(BinaryMatrix(y_nj), plan, num_examples=S)
+    wall = Wall(BinaryMatrix(y_nj), plan, n_units=S)
     q, s = model.init(np.random.default_rng(0)), Estimate.empty(model.blocks)
     releases = iter(plan)
 

@@ -48,7 +48,7 @@ def main() -> None:
     train, test = counts[:DOCUMENTS], counts[-HELD_OUT:]
     given = {"delta": DELTA, "public_vocabulary": True, "random_state": 0}
     plain = dpvb.LDA(TOPICS, epsilon=math.inf, **given).fit(train, public=True)
-    private = dpvb.LDA("auto", epsilon=EPSILON, num_examples=DOCUMENTS, **given).fit(train)
+    private = dpvb.LDA("auto", epsilon=EPSILON, n_units=DOCUMENTS, **given).fit(train)
     share_v = np.asarray(train.sum(axis=0)).ravel() + 0.01
     words_v = np.asarray(test.sum(axis=0)).ravel()
     unigram = math.exp(-words_v @ np.log(share_v / share_v.sum()) / words_v.sum())

@@ -37,7 +37,7 @@ def measured(name: str) -> None:
 
     else:
         x, y_all = protocol.load("adult")
-        logistic = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, row_norm=1.0)
+        logistic = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, max_row_norm=1.0)
 
         def fit() -> None:
             if name == FITS[0]:

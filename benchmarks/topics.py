@@ -77,9 +77,9 @@ def around(known: dpvb.LDA) -> None:
     for (name, number, epsilon), target in AROUND.items():
         counts = corpus(name)
         train, test = counts[:number], counts[-HELD_OUT:]
-        alone = fitted(train, "auto", epsilon, num_examples=number).perplexity(test, public=True)
+        alone = fitted(train, "auto", epsilon, n_units=number).perplexity(test, public=True)
         cpu = time.process_time()
-        model = fitted(train, "auto", epsilon, prior=known, public_prior=True, num_examples=number)
+        model = fitted(train, "auto", epsilon, prior=known, public_prior=True, n_units=number)
         cpu, value = time.process_time() - cpu, model.perplexity(test, public=True)
         as_it_is = known.perplexity(test, public=True)
         row(name, f"{number:,}", epsilon, as_it_is, alone, value, model.n_iter_, kept(value, target), round(cpu))
@@ -107,7 +107,7 @@ def months(known: dpvb.LDA) -> None:
         counts, earlier, values = corpus(name), None, []
         for month in range(MONTHS):
             rows = counts[month * A_MONTH : (month + 1) * A_MONTH]
-            earlier = fitted(rows, "auto", 1.0, prior=known, public_prior=True, num_examples=A_MONTH, earlier=earlier)
+            earlier = fitted(rows, "auto", 1.0, prior=known, public_prior=True, n_units=A_MONTH, earlier=earlier)
             values.append(earlier.perplexity(counts[-HELD_OUT:], public=True))
         row(name, *values, "yes" if (np.diff(values) < 0).all() else "**no**")
 

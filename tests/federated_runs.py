@@ -146,7 +146,9 @@ class Party:
 
 
 @contextmanager
-def parties(folder: Path, names: tuple[str, ...], top: str, model: str = "row_norm = 1") -> Iterator[dict[str, Party]]:
+def parties(
+    folder: Path, names: tuple[str, ...], top: str, model: str = "max_row_norm = 1"
+) -> Iterator[dict[str, Party]]:
     """A server that listens on a free port, and clients with rows and a ledger each; none is started yet."""
     rng = np.random.default_rng(3)
     for name in names:
@@ -204,7 +206,7 @@ def begin_on_record(folder: Path, found: dict[str, Party], *, ledger: bool = Tru
 def assert_simulated(folder: Path, names: tuple[str, ...], trust: str, num_rounds: int) -> None:
     """The model file has the very numbers of a simulation without noise."""
     shards = [(np.load(folder / f"{name}.x.npy"), np.load(folder / f"{name}.y.npy")) for name in names]
-    simulated = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, row_norm=1.0, random_state=7)
+    simulated = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, max_row_norm=1.0, random_state=7)
     dpvb.federated.simulate(simulated, shards, trust=trust, num_rounds=num_rounds)
     np.testing.assert_array_equal(dpvb.load(folder / "model.dpvb").coef_, simulated.coef_)
 

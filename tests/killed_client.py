@@ -90,7 +90,7 @@ def script(made: Client) -> list[bytes]:
         multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
         trust="secure_aggregation",
         participants={name: identity.public for name, identity in _IDENTITIES.items()},
-        tolerated=1,
+        max_missing=1,
         unit="row",
         neighboring_relation="add_or_remove_one",
     )

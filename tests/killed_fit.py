@@ -38,7 +38,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def model(**options: Any) -> LogisticRegression:
-    return LogisticRegression(**{"epsilon": 1.0, "delta": 1e-5, "num_steps": STEPS, "row_norm": 1.0, **options})
+    return LogisticRegression(**{"epsilon": 1.0, "delta": 1e-5, "n_steps": STEPS, "max_row_norm": 1.0, **options})
 
 
 def fitted(

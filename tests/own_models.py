@@ -26,7 +26,7 @@ class Mean:
 class Noting(dpvb.Model):
     """Sums rows, and notes how many it was given."""
 
-    num_steps: int = 1
+    n_steps: int = 1
     score_range = (-1.0, 1.0)
 
     @property
@@ -52,7 +52,7 @@ class Noting(dpvb.Model):
 class EmptyFails(Noting):
     """Fails on an empty batch at its fifth step; a tryout makes fewer."""
 
-    num_steps: int = 5
+    n_steps: int = 5
 
     def e_step(self, q: Mean, batch: Any, blocks: Any) -> Any:
         if q.step == 4 and not len(batch):

@@ -115,15 +115,15 @@ def by_phase(name: str, case: cases.Case, reach: Mapping[str, float]) -> list[Ca
 
 
 def of_paper(name: str, model: Any, case: cases.Case) -> cases.Case:
-    """The case of a paper's model, fitted by `dpvb.Private` to the rows of another case."""
-    estimator, source = dpvb.Private(model, epsilon=1.0, delta=1e-6), case.source
+    """The case of a paper's model, fitted by `dpvb.PrivateModel` to the rows of another case."""
+    estimator, source = dpvb.PrivateModel(model, epsilon=1.0, delta=1e-6), case.source
     columns = {"columns": lambda matrix: {"X": source(matrix)}, "responses": case.responses}
     return cases.of_estimator(name, estimator, source, case.records, case.hostile, **columns)
 
 
 def of_paper_topics() -> cases.Case:
     """The papers' topics."""
-    model = VIPSTopics(3, TERMS, document_length=50.0, local_iterations=5, num_steps=2)
+    model = VIPSTopics(3, TERMS, document_length=50.0, local_iterations=5, n_steps=2)
     rows = cases.Case("documents", PLAIN_TOPICS, bags, kinds.documents, HOSTILE_DOCUMENTS)
     return of_paper("VIPSTopics", model, rows)
 
@@ -131,7 +131,7 @@ def of_paper_topics() -> cases.Case:
 def of_paper_regression() -> cases.Case:
     """The papers' regression, to successes of trials, with q from a short noisy run."""
     case = kinds.regression("BinomialRegression", "first_order", fit_intercept=False)
-    model = VIPSRegression(D, n_rows=200.0, kind="binomial", max_trials=4.0, num_steps=2)
+    model = VIPSRegression(D, n_rows=200.0, kind="binomial", max_trials=4.0, n_steps=2)
 
     def begin(seed: int) -> Any:
         plan, rng = phased(model.blocks, FullBatch(), [0.3, 0.3]), np.random.default_rng(seed)
@@ -144,7 +144,7 @@ def of_paper_regression() -> cases.Case:
 def of_paper_gradients() -> cases.Case:
     """Gradient descent of the thesis draft; the last column is the label."""
     model = DPSGDLogistic(D - 1, 200.0, (1.0, 1.0), (0.1, 0.2), (1.0, 2.0))
-    estimator = dpvb.Private(model, row_norm=1.0, epsilon=1.0, delta=1e-6)
+    estimator = dpvb.PrivateModel(model, max_row_norm=1.0, epsilon=1.0, delta=1e-6)
     return cases.of_estimator("DPSGDLogistic", estimator, unit_rows, table_records, HOSTILE_ROWS)
 
 
@@ -152,30 +152,30 @@ def of_paper_parts() -> cases.Case:
     """A visit to a client of the thesis draft."""
     case = kinds.regression("LogisticRegression", "first_order", fit_intercept=False)
     prior = tuple(tuple(row) for row in np.eye(D).tolist())
-    model = LocalFreeEnergy((0.0,) * D, prior, ((0.3,) * D, prior), num_steps=2)
+    model = LocalFreeEnergy((0.0,) * D, prior, ((0.3,) * D, prior), n_steps=2)
     return of_paper("LocalFreeEnergy", model, case)
 
 
 def of_paper_network() -> cases.Case:
     """The papers' belief network."""
-    model = VIPSNetwork(3, kinds.VISIBLE, n_rows=200.0, start_std=1.0, num_steps=2)
+    model = VIPSNetwork(3, kinds.VISIBLE, n_rows=200.0, init_std=1.0, n_steps=2)
     return of_paper("VIPSNetwork", model, kinds.network())
 
 
 def of_paper_factors() -> cases.Case:
-    """The papers' factor analysis, fitted by `dpvb.Private` to rows of norm 1."""
-    model = dpvb.Private(PrivateEM(D, 2, num_steps=2), row_norm=1.0, epsilon=1.0, delta=1e-6)
+    """The papers' factor analysis, fitted by `dpvb.PrivateModel` to rows of norm 1."""
+    model = dpvb.PrivateModel(PrivateEM(D, 2, n_steps=2), max_row_norm=1.0, epsilon=1.0, delta=1e-6)
     return cases.of_estimator("PrivateEM", model, unit_rows, table_records, HOSTILE_ROWS)
 
 
 def unit_rows(matrix: Floats, group: Any = None) -> Any:
-    """Rows as `dpvb.Private` gives them to a model."""
-    return private.ModelRows(Design(matrix, row_norm=1.0, group=group))
+    """Rows as `dpvb.PrivateModel` gives them to a model."""
+    return private.ModelRows(Design(matrix, max_row_norm=1.0, group=group))
 
 
 #: Two ranges that hold part of the values, and an indicator.
-SOME_NUMBERS: Any = {"numeric": [0, 1], "column_bound": 0.3}
-PLAIN: Any = {"length_rule": "resample", "count_power": 1.0, "background": False, "word_power": 0.0}
+SOME_NUMBERS: Any = {"numeric": [0, 1], "max_abs_value": 0.3}
+PLAIN: Any = {"length_rule": "resample", "count_power": 1.0, "background": False, "word_weight_power": 0.0}
 PLAIN_TOPICS = LDAModel(3, TERMS, clip=0.1, max_iter=5, **PLAIN)
 CASES = [
     Case("location", Location(), table, table_records, HOSTILE_ROWS),

@@ -54,7 +54,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_every_kind_is_fitted_or_needs_an_extra() -> None:
-    assert {*first_fit.FITS} | {"DPVI", "Private"} == {*PrivateEstimator.kinds}
+    assert {*first_fit.FITS} | {"DPVI", "PrivateModel"} == {*PrivateEstimator._registered}
 
 
 @pytest.mark.parametrize("name", first_fit.FITS)

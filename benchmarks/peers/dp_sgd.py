@@ -14,14 +14,14 @@ LEARNING_RATE = 4.0
 
 def fit(data, X, y, epsilon, seed):
     rng = np.random.default_rng(seed)
-    sampling_prob, num_steps = protocol.rate(data, len(y))
+    sampling_prob, n_steps = protocol.rate(data, len(y))
     noise = json.loads(protocol.NOISE.read_text())[data][str(epsilon)]
     w = np.zeros(X.shape[1])
-    for t in range(num_steps):
+    for t in range(n_steps):
         batch = np.flatnonzero(rng.random(len(y)) < sampling_prob)
         x = X[batch]
         gradient = x.T @ (expit(x @ w) - y[batch]) + noise * rng.standard_normal(len(w))
-        w -= LEARNING_RATE * (1 - t / num_steps) * gradient / (sampling_prob * len(y))
+        w -= LEARNING_RATE * (1 - t / n_steps) * gradient / (sampling_prob * len(y))
     return w
 
 

@@ -14,9 +14,9 @@ def main() -> None:
     known = json.loads(protocol.NOISE.read_text()) if protocol.NOISE.exists() else {}
     for data in protocol.TABLES:
         y = protocol.load(data)[1]
-        sampling_prob, num_steps = protocol.rate(data, len(protocol.split(len(y), 0)[0]))
+        sampling_prob, n_steps = protocol.rate(data, len(protocol.split(len(y), 0)[0]))
         for epsilon in protocol.EPSILONS:
-            plan = {"epsilon": epsilon, "delta": protocol.DELTA, "sampling_prob": sampling_prob, "num_steps": num_steps}
+            plan = {"epsilon": epsilon, "delta": protocol.DELTA, "sampling_prob": sampling_prob, "n_steps": n_steps}
             if str(epsilon) not in known.setdefault(data, {}):
                 known[data][str(epsilon)] = accounting.noise_multiplier(**plan)
                 protocol.NOISE.write_text(json.dumps(known, indent=1) + "\n")

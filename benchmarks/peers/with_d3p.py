@@ -35,13 +35,13 @@ def guide(x, y, num_rows):
 
 
 def fit(data, X, y, epsilon, seed):
-    sampling_prob, num_steps = protocol.rate(data, len(y))
+    sampling_prob, n_steps = protocol.rate(data, len(y))
     rows = (jnp.asarray(X.toarray(), dtype=jnp.float32), jnp.asarray(y, dtype=jnp.int32))
     start, batch = subsample_batchify_data(rows, batch_size=round(sampling_prob * len(y)))
     svi = DPSVI(
         model,
         guide,
-        Adam(lambda t: RATE * FALL ** (-t / num_steps)),
+        Adam(lambda t: RATE * FALL ** (-t / n_steps)),
         Trace_ELBO(),
         clipping_threshold=1.0,
         dp_scale=json.loads(protocol.NOISE.read_text())[data][str(epsilon)],
@@ -50,7 +50,7 @@ def fit(data, X, y, epsilon, seed):
     key, batch_key = d3p.random.split(d3p.random.PRNGKey(seed))
     _, batches = start(batch_key)
     state = svi.init(key, *batch(0, batches))
-    step = partial(jax.lax.fori_loop, 0, num_steps, lambda t, s: svi.update(s, *batch(t, batches))[0])
+    step = partial(jax.lax.fori_loop, 0, n_steps, lambda t, s: svi.update(s, *batch(t, batches))[0])
     return svi.get_params(jax.jit(step)(state))["mean"]
 
 

@@ -34,7 +34,7 @@ schema = Schema(
     )
 )
 model = dpvb.Mixture(10, epsilon=2.0, delta=1e-5, random_state=0).fit(Table(survey, schema))
-print("\n".join(str(model.groups()).splitlines()[:26]))  # the first group
+print("\n".join(str(model.component_table()).splitlines()[:26]))  # the first group
 
 # %%
 synthetic = pd.DataFrame(model.sample(6_000, 0))
@@ -61,7 +61,7 @@ pd.DataFrame(
 # %%
 tables = [pd.DataFrame(model.sample(20_000, seed, parameters="draw")) for seed in range(20)]
 ages = [table["age"].astype(float) for table in tables]
-found = dpvb.combine([age.mean() for age in ages], [age.var() / len(age) for age in ages])
+found = dpvb.combine_synthetic([age.mean() for age in ages], [age.var() / len(age) for age in ages])
 print(
     f"mean age {found.mean:.2f}, 95 % interval {found.low:.2f} to {found.high:.2f}; "
     f"in the survey {survey['age'].mean():.2f}"

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from dpvb.data.tables.table import Table as Table
     from dpvb.estimators import *  # noqa: F403
     from dpvb.estimators.choosing import private_range as private_range
-    from dpvb.estimators.choosing import select as select
+    from dpvb.estimators.choosing import private_select as private_select
     from dpvb.estimators.planned import plan as plan
     from dpvb.ledger import Ledger as Ledger
     from dpvb.models.base import Model as Model
     from dpvb.models.regression.descent import FixedCurvature as FixedCurvature
-    from dpvb.results.synthetic import combine as combine
+    from dpvb.results.synthetic import combine_synthetic as combine_synthetic
     from dpvb.runs.run import Run as Run
 
 _ROOMS = ("accounting", "audit", "data", "errors", "federated", "kernels", "testing")
@@ -56,10 +56,10 @@ _HOMES = {
     "Schema": "dpvb.data.tables.schema",
     "SparseRows": "dpvb.core.forms",
     "Table": "dpvb.data.tables.table",
-    "combine": "dpvb.results.synthetic",
+    "combine_synthetic": "dpvb.results.synthetic",
     "plan": "dpvb.estimators.planned",
     "private_range": "dpvb.estimators.choosing",
-    "select": "dpvb.estimators.choosing",
+    "private_select": "dpvb.estimators.choosing",
 }
 
 

@@ -32,7 +32,7 @@ SQRT2 = math.sqrt(2)
 def row_name(value: object) -> str:
     """Name a golden row by its plan."""
     if isinstance(value, dict):
-        return f"{value['sampling_prob']:.4g}-{value['noise_multiplier']}-{value['num_steps']}"
+        return f"{value['sampling_prob']:.4g}-{value['noise_multiplier']}-{value['n_steps']}"
     return str(value)
 
 
@@ -41,7 +41,7 @@ def tight(q: float, sigma: float, steps: int, delta: float, sampler="poisson", r
     return accounting.epsilon(
         sampling_prob=q,
         noise_multiplier=sigma,
-        num_steps=steps,
+        n_steps=steps,
         delta=delta,
         sampler=sampler,
         neighboring_relation=relation,
@@ -51,7 +51,7 @@ def tight(q: float, sigma: float, steps: int, delta: float, sampler="poisson", r
 
 def by(method: str, q: float, sigma: float, steps: int, delta: float, **more) -> float:
     return accounting.epsilon(
-        sampling_prob=q, noise_multiplier=sigma, num_steps=steps, delta=delta, method=method, **more
+        sampling_prob=q, noise_multiplier=sigma, n_steps=steps, delta=delta, method=method, **more
     )
 
 
@@ -117,7 +117,7 @@ def test_belief_network_table(row):
 @pytest.mark.parametrize(("epsilon", "sigma"), [(2.4411, 0.820), (2.3468, 0.603), (2.398, 0.657), (4.8253, 0.626)])
 def test_least_noise_for_the_printed_epsilons(epsilon, sigma):
     q, steps = {0.820: (0.05, 20), 0.603: (400 / 6e4, 150), 0.657: (800 / 6e4, 75), 0.626: (3200 / 6e4, 18)}[sigma]
-    found = accounting.noise_multiplier(epsilon=epsilon, delta=1e-4, sampling_prob=q, num_steps=steps)
+    found = accounting.noise_multiplier(epsilon=epsilon, delta=1e-4, sampling_prob=q, n_steps=steps)
     assert found == pytest.approx(sigma, abs=2e-3)
 
 
@@ -145,7 +145,7 @@ def test_several_releases_on_one_subsample(row):
 
 def full_batch_sigma(method: str, epsilon: float, releases: int) -> float:
     return accounting.noise_multiplier(
-        epsilon=epsilon, delta=1e-4, sampling_prob=1.0, num_steps=releases, sampler="full_batch", method=method
+        epsilon=epsilon, delta=1e-4, sampling_prob=1.0, n_steps=releases, sampler="full_batch", method=method
     )
 
 
@@ -171,7 +171,7 @@ def test_full_batch_noise(row):
 
 def test_strong_composition_of_the_topic_model_paper():
     capped = by("moments_capped", 0.05, 1.24, 20, 1e-4)
-    sigma = accounting.noise_multiplier(epsilon=capped, delta=1e-4, sampling_prob=0.05, num_steps=20, method="strong")
+    sigma = accounting.noise_multiplier(epsilon=capped, delta=1e-4, sampling_prob=0.05, n_steps=20, method="strong")
     assert sigma == pytest.approx(4.34, abs=5e-3)
 
 
@@ -184,7 +184,7 @@ def test_amplified_zcdp_claims_less_than_is_true():
 
 @pytest.mark.parametrize(("row", "deltas"), thinned([(row, list(row["epsilon"])) for row in ROWS], 4), ids=row_name)
 def test_golden_rows(row, deltas):
-    q, sigma, steps = row["sampling_prob"], row["noise_multiplier"], row["num_steps"]
+    q, sigma, steps = row["sampling_prob"], row["noise_multiplier"], row["n_steps"]
     for text in deltas:
         delta, known = float(text), row["epsilon"][text]
         pld = tight(q, sigma, steps, delta)
@@ -218,7 +218,7 @@ FIXED_SIZE = [
 
 @pytest.mark.parametrize(("row", "name", "swap"), thinned(FIXED_SIZE, 4), ids=row_name)
 def test_golden_fixed_size(row, name, swap):
-    plan = row["sampling_prob"], row["noise_multiplier"], row["num_steps"]
+    plan = row["sampling_prob"], row["noise_multiplier"], row["n_steps"]
     known = row["fixed_size_epsilon"]["swap_distance_" + name]
     delta = 1e-4
     replace = {"sampler": "fixed_size", "neighboring_relation": "replace_one", "swap_ratio": swap}
@@ -411,7 +411,7 @@ WITHIN = 3e-4
 
 @pytest.mark.parametrize(("row", "deltas"), thinned([(row, list(row["epsilon"])) for row in ROWS], 8), ids=row_name)
 def test_second_opinion_on_golden_rows(row, deltas):
-    q, sigma, steps = row["sampling_prob"], row["noise_multiplier"], row["num_steps"]
+    q, sigma, steps = row["sampling_prob"], row["noise_multiplier"], row["n_steps"]
     for text in deltas:
         epsilon = tight(q, sigma, steps, float(text))
         opinion = accounting.confirm(
@@ -559,7 +559,7 @@ def test_delta_inverts_epsilon():
                 epsilon=epsilon,
                 noise_multiplier=sigma,
                 sampling_prob=q,
-                num_steps=steps,
+                n_steps=steps,
                 neighboring_relation=relation,
             )
             assert back == pytest.approx(delta, rel=5e-3)
@@ -584,10 +584,10 @@ def test_tiny_delta_and_its_explanation():
 def test_no_noise_is_no_privacy():
     for method in ("pld", "renyi", "moments"):
         assert by(method, 0.1, 0.0, 1, 1e-5) == math.inf
-    assert accounting.delta(epsilon=5.0, noise_multiplier=0.0, sampling_prob=0.1, num_steps=1) == 1.0
+    assert accounting.delta(epsilon=5.0, noise_multiplier=0.0, sampling_prob=0.1, n_steps=1) == 1.0
     mixed = [Event("poisson", 0.1, 5.0), Event("poisson", 0.1, 0.0)]
     assert accounting.epsilon_of(mixed, delta=1e-5, neighboring_relation="replace_one") == math.inf
-    assert accounting.noise_multiplier(epsilon=math.inf, delta=1e-5, sampling_prob=0.1, num_steps=10) == 0.0
+    assert accounting.noise_multiplier(epsilon=math.inf, delta=1e-5, sampling_prob=0.1, n_steps=10) == 0.0
 
 
 def test_every_method_side_by_side():

@@ -28,7 +28,7 @@ def answer(q: float, sigma: float, steps: int, delta: float, relation: str = "ad
     return accounting.epsilon(
         sampling_prob=q,
         noise_multiplier=sigma,
-        num_steps=steps,
+        n_steps=steps,
         delta=delta,
         neighboring_relation=relation,
         **more,
@@ -152,7 +152,7 @@ def test_memory_of_the_worst_calls():
         "from dpvb import accounting as a\n"
         "for q, s, j, d in [(1e-4, .7, 1000, 1e-5), (1e-6, .3, 10**7, 1e-12), (.01, 100, 10**7, 1e-5)]:\n"
         "    for r in ('add_or_remove_one', 'replace_one'):\n"
-        "        a.epsilon(sampling_prob=q, noise_multiplier=s, num_steps=j, delta=d, neighboring_relation=r)\n"
+        "        a.epsilon(sampling_prob=q, noise_multiplier=s, n_steps=j, delta=d, neighboring_relation=r)\n"
         # Not getrusage: there a child begins with the peak of its parent.
         "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
     )
@@ -160,12 +160,12 @@ def test_memory_of_the_worst_calls():
     assert int(used) < 500_000
 
 
-VALID = {"sampling_prob": 0.1, "noise_multiplier": 1.0, "num_steps": 10, "delta": 1e-5}
+VALID = {"sampling_prob": 0.1, "noise_multiplier": 1.0, "n_steps": 10, "delta": 1e-5}
 BAD_NUMBERS = (math.nan, math.inf, -math.inf, -1.0, True, "1", None, [1.0], 1j, np.array([0.1, 0.2]))
 BAD = {
     "sampling_prob": (*BAD_NUMBERS, 0.0, 1.0 + 1e-9),
     "noise_multiplier": (*BAD_NUMBERS, 1e-12, -1e-300),
-    "num_steps": (*BAD_NUMBERS, 0, 1.5, 10**12),
+    "n_steps": (*BAD_NUMBERS, 0, 1.5, 10**12),
     "delta": (*BAD_NUMBERS, 0.0, 1.0, 2.0),
     "swap_ratio": (*BAD_NUMBERS, 0.0, 2.1),
     "sampler": ("shuffle", None, 1, True),
@@ -190,11 +190,11 @@ def test_bad_arguments_give_a_typed_error_that_names_them(name, value):
 @edit("guards/errors.py", "    if not inside:\n", "    if not inside and number == number:\n")
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, -math.inf, True, "1", None])
 def test_bad_targets(value):
-    plan = {"sampling_prob": 0.1, "num_steps": 10, "delta": 1e-5}
+    plan = {"sampling_prob": 0.1, "n_steps": 10, "delta": 1e-5}
     with pytest.raises(ParameterError, match="epsilon"):
         accounting.noise_multiplier(epsilon=value, **plan)
     with pytest.raises(ParameterError, match="epsilon"):
-        accounting.num_steps(epsilon=value, noise_multiplier=1.0, sampling_prob=0.1, delta=1e-5)
+        accounting.n_steps(epsilon=value, noise_multiplier=1.0, sampling_prob=0.1, delta=1e-5)
 
 
 def test_bad_plans():
@@ -211,7 +211,7 @@ def random_plan(rng: np.random.Generator) -> dict:
         "epsilon": float(np.exp(rng.uniform(math.log(0.05), math.log(30)))),
         "delta": float(10 ** rng.uniform(-12, -2.5)),
         "sampling_prob": float(min(1.0, np.exp(rng.uniform(math.log(3e-4), 0.3)))),
-        "num_steps": int(np.exp(rng.uniform(0, math.log(20_000)))),
+        "n_steps": int(np.exp(rng.uniform(0, math.log(20_000)))),
         "sampler": str(rng.choice(["poisson", "fixed_size"])),
         "neighboring_relation": str(rng.choice(RELATIONS)),
         "swap_ratio": float(rng.choice([1.0, math.sqrt(2), 2.0])),
@@ -219,7 +219,7 @@ def random_plan(rng: np.random.Generator) -> dict:
 
 
 def check_calibration(plan: dict) -> None:
-    if plan["num_steps"] * plan["sampling_prob"] <= plan["delta"]:
+    if plan["n_steps"] * plan["sampling_prob"] <= plan["delta"]:
         with pytest.raises(ParameterError, match="delta must be below"):
             accounting.noise_multiplier(**plan)
         return
@@ -249,7 +249,7 @@ def test_calibration_of_500_plans():
 
 @pytest.mark.parametrize("method", ["renyi", "moments", "strong", "linear", "zcdp"])
 def test_calibration_by_other_methods(method):
-    plan = {"sampling_prob": 0.05, "num_steps": 20, "delta": 1e-4, "method": method}
+    plan = {"sampling_prob": 0.05, "n_steps": 20, "delta": 1e-4, "method": method}
     sigma = accounting.noise_multiplier(epsilon=2.44, **plan)
     assert 0.995 * 2.44 <= accounting.epsilon(noise_multiplier=sigma, **plan) <= 2.44
 
@@ -322,7 +322,7 @@ def test_orders_chosen_by_a_plan_of_few_levels_are_good_ones():
 @pytest.mark.parametrize("sampler", ["poisson", "fixed_size"])
 def test_a_delta_that_covers_being_sampled_is_refused(method, sampler):
     """At delta = J q no noise meets the promise, and just below it some noise is needed."""
-    plan = {"epsilon": 1.0, "sampling_prob": 1e-3, "num_steps": 10, "sampler": sampler, "method": method}
+    plan = {"epsilon": 1.0, "sampling_prob": 1e-3, "n_steps": 10, "sampler": sampler, "method": method}
     for delta in (0.5, 0.0100001):
         with pytest.raises(ParameterError, match=r"delta must be below 0\.01"):
             accounting.noise_multiplier(delta=delta, **plan)
@@ -335,6 +335,6 @@ def test_a_delta_that_covers_being_sampled_is_refused(method, sampler):
 @pytest.mark.parametrize(("sigma", "q", "epsilon"), [(1.0, 0.01, 1.0), (5.0, 1.0, 3.0), (2.0, 0.2, 0.5)])
 def test_number_of_steps_is_the_largest(sigma, q, epsilon):
     plan = {"noise_multiplier": sigma, "sampling_prob": q, "delta": 1e-5}
-    steps = accounting.num_steps(epsilon=epsilon, **plan)
-    achieved = accounting.epsilon(num_steps=steps, **plan) if steps else 0.0
-    assert achieved <= epsilon < accounting.epsilon(num_steps=steps + 1, **plan)
+    steps = accounting.n_steps(epsilon=epsilon, **plan)
+    achieved = accounting.epsilon(n_steps=steps, **plan) if steps else 0.0
+    assert achieved <= epsilon < accounting.epsilon(n_steps=steps + 1, **plan)

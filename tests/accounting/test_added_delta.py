@@ -60,8 +60,8 @@ def test_noise_has_what_the_releases_leave_of_delta(others: list[Event], method:
     found = accounting.epsilon_of([FINDS, *others], delta=DELTA, **how)
     noise = [replace(FINDS, added_delta=0.0), *others]
     assert found == accounting.epsilon_of(noise, delta=DELTA - 4e-7, **how) > 0
-    twice = accounting.epsilon_of([replace(FINDS, num_steps=2), *others], delta=DELTA, **how)
-    noise[0] = replace(noise[0], num_steps=2)
+    twice = accounting.epsilon_of([replace(FINDS, n_steps=2), *others], delta=DELTA, **how)
+    noise[0] = replace(noise[0], n_steps=2)
     assert twice == pytest.approx(accounting.epsilon_of(noise, delta=DELTA - 8e-7, **how), rel=1e-12)
 
 
@@ -219,9 +219,9 @@ def test_a_shared_ledger_takes_such_a_plan_first_or_not_at_all(postgresql: Serve
 
 def test_releases_that_never_began_come_back_without_what_was_added(tmp_path: Path) -> None:
     with book(tmp_path / "budget.db") as ledger:
-        steps = replace(FULL, num_steps=20, noise_multiplier=30.0)
+        steps = replace(FULL, n_steps=20, noise_multiplier=30.0)
         plan = cost(FINDS, steps)
-        begins = [FINDS, *[replace(steps, num_steps=1)] * 20]
+        begins = [FINDS, *[replace(steps, n_steps=1)] * 20]
         given = {"run": "run", "plan_digest": "p", "unit": "document", "normal": True, "releases": begins}
         ledger.charge("notes", plan, **given)
         ledger.append("run", attempt=0, state="started", step=0)

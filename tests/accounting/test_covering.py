@@ -40,12 +40,12 @@ def test_another_accountant_finds_the_profile_below_that_of_the_gaussian(event: 
     assert 0 < left_out <= MOST
     peer = peers.from_gaussian_mechanism(
         event.noise_multiplier, sampling_prob=event.sampling_prob, value_discretization_interval=1e-3
-    ).self_compose(event.num_steps)
+    ).self_compose(event.n_steps)
     epsilons = np.linspace(0.0, 12.0, 240)
     above = np.array([left_out + (1 - left_out) * gaussian.delta(m, float(epsilon)) for epsilon in epsilons])
     found = np.array(peer.get_delta_for_epsilon(epsilons))
     # The peer is pessimistic: one step's losses are rounded up, by less than its interval on average.
-    slack = 1e-3 * math.sqrt(event.num_steps)
+    slack = 1e-3 * math.sqrt(event.n_steps)
     shifted = np.array(peer.get_delta_for_epsilon(epsilons + slack))
     assert (shifted <= above).all()
     # And a Gaussian two percent nearer does not cover it.

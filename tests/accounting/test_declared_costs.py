@@ -33,7 +33,7 @@ def loss(cost: Any) -> Any:
         stated = common.DifferentialPrivacyParameters(cost.stated_epsilon, cost.stated_delta)
         return privacy_loss_distribution.from_privacy_parameters(stated)
     [event] = cost.events
-    return privacy_loss_distribution.from_gaussian_mechanism(event.noise_multiplier).self_compose(event.num_steps)
+    return privacy_loss_distribution.from_gaussian_mechanism(event.noise_multiplier).self_compose(event.n_steps)
 
 
 @pytest.mark.parametrize("scale", [0.05, 0.3, 1.0, 7.0, 200.0])
@@ -90,7 +90,7 @@ def test_declared_costs_and_fits_compose_as_dp_accounting_says(tmp_path: Path) -
             assert least * 0.999 <= left.spent_adaptive <= 5 * least
             ledger.verify([receipt])
         x = np.random.default_rng(0).uniform(-0.5, 0.5, (200, 2))
-        model = dpvb.LogisticRegression(epsilon=0.5, delta=DELTA, num_steps=2, low=-0.5, high=0.5)
+        model = dpvb.LogisticRegression(epsilon=0.5, delta=DELTA, n_steps=2, low=-0.5, high=0.5)
         model.fit(x, x[:, 0] > 0, run=dpvb.Run(ledger=ledger, dataset="people"))
         assert ledger.remaining("people").num_charges == len(costs) + 1
         with pytest.raises(BudgetError, match="total would be"):
@@ -118,7 +118,7 @@ def test_hostile_declarations_are_refused(value: Any) -> None:
     makers = {
         "noise_multiplier": [lambda: gaussian_noise(value, RELATION), lambda: LaplaceNoise(value, RELATION)],
         "stated_epsilon": [lambda: StatedGuarantee(value, 0.0, RELATION)],
-        "num_releases|num_steps": [
+        "num_releases|n_steps": [
             lambda: LaplaceNoise(1.0, RELATION, value),
             lambda: gaussian_noise(1.0, RELATION, value),
         ],

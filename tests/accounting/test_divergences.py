@@ -38,7 +38,7 @@ def test_a_log_moment_is_that_of_quadrature(q: float, sigma: float, lam: float) 
         )
         return math.log(value)
 
-    plan = [Event("poisson", q, sigma, num_steps=20)]
+    plan = [Event("poisson", q, sigma, n_steps=20)]
     found = accounting.log_moments_of(plan, [lam], **RELATION)[0]
     assert found == pytest.approx(20 * max(moment(lam + 1), moment(-lam)), rel=1e-6)
     assert accounting.renyi_divergences_of(plan, [lam + 1], **RELATION)[0] == pytest.approx(found / lam, rel=1e-12)
@@ -46,7 +46,7 @@ def test_a_log_moment_is_that_of_quadrature(q: float, sigma: float, lam: float) 
 
 def test_the_best_order_gives_the_papers_epsilon() -> None:
     """Headline setting: N = 400,000, S = 20,000, sigma = 1.24, one epoch; 1.6451 over integer orders without a cap."""
-    plan = [Event("poisson", 0.05, 1.24, num_steps=20)]
+    plan = [Event("poisson", 0.05, 1.24, n_steps=20)]
     order = accounting.best_order_of(plan, delta=1e-4, **RELATION)
     near = [round(order) - 1, round(order)]
     values = (accounting.log_moments_of(plan, near, **RELATION) + math.log(1e4)) / np.array(near)
@@ -65,14 +65,14 @@ def test_the_best_order_minimises_the_bound_by_quadrature() -> None:
         return (20 * math.log(value) - math.log(delta)) / lam
 
     best = minimize_scalar(bound, bounds=(2.0, 20.0), method="bounded", options={"xatol": 1e-4})
-    order = accounting.best_order_of([Event("poisson", q, sigma, num_steps=20)], delta=delta, **RELATION)
+    order = accounting.best_order_of([Event("poisson", q, sigma, n_steps=20)], delta=delta, **RELATION)
     assert order - 1 == pytest.approx(best.x, rel=0.05)
     assert bound(order - 1) == pytest.approx(best.fun, rel=1e-3)
 
 
 def test_rho_of_zcdp_is_the_renyi_divergence_over_the_order_at_every_order() -> None:
     """By quadrature of two unit Gaussians sqrt(2 rho) apart."""
-    plan = [Event("full_batch", 1.0, 2.0, num_steps=8), Event("full_batch", 1.0, 1.0)]
+    plan = [Event("full_batch", 1.0, 2.0, n_steps=8), Event("full_batch", 1.0, 1.0)]
     rho = accounting.zcdp_rho_of(plan, **RELATION)
     mu = math.sqrt(8 / 4 + 1)
     for order in (1.5, 3.0, 8.0):
@@ -102,7 +102,7 @@ def test_the_covering_gaussian_covers_a_batch_at_every_epsilon(q: float, sigma: 
 
 
 def test_full_batches_are_one_gaussian() -> None:
-    plan = [Event("full_batch", 1.0, 2.0, num_steps=8), Event("full_batch", 1.0, 1.0)]
+    plan = [Event("full_batch", 1.0, 2.0, n_steps=8), Event("full_batch", 1.0, 1.0)]
     mu = accounting.gaussian_mu_of(plan, **RELATION)
     assert mu == pytest.approx(math.sqrt(8 / 4 + 1))
     assert accounting.zcdp_rho_of(plan, **RELATION) == pytest.approx(mu**2 / 2)
@@ -129,16 +129,16 @@ def test_optimal_composition_is_that_of_all_outcomes(epsilon: float, delta: floa
         return total
 
     total_delta = 1 - (1 - delta) ** k + 0.02
-    least = accounting.optimal_composition(epsilon=epsilon, delta=delta, num_steps=k, total_delta=total_delta)
+    least = accounting.optimal_composition(epsilon=epsilon, delta=delta, n_steps=k, total_delta=total_delta)
     assert 0 <= least <= k * epsilon
     assert profile(least) <= total_delta * (1 + 1e-9)
     assert least == 0 or profile(least - 2 * epsilon) > total_delta
 
 
 @pytest.mark.parametrize(
-    "change", [{"epsilon": -1.0}, {"delta": 1.0}, {"num_steps": 0}, {"total_delta": 0.0}, {"total_delta": 1e-9}]
+    "change", [{"epsilon": -1.0}, {"delta": 1.0}, {"n_steps": 0}, {"total_delta": 0.0}, {"total_delta": 1e-9}]
 )
 def test_optimal_composition_refuses_what_is_outside(change: dict[str, Any]) -> None:
-    usual: dict[str, Any] = {"epsilon": 0.1, "delta": 1e-6, "num_steps": 10, "total_delta": 1e-4}
+    usual: dict[str, Any] = {"epsilon": 0.1, "delta": 1e-6, "n_steps": 10, "total_delta": 1e-4}
     with pytest.raises(ParameterError, match=next(iter(change))):
         accounting.optimal_composition(**{**usual, **change})

@@ -21,11 +21,11 @@ ROWS = json.loads((Path(__file__).parents[1] / "golden" / "empty_places.json").r
 
 
 def event_of(row) -> Event:
-    return Event(row["sampler"], row["sampling_prob"], row["noise_multiplier"], row["num_steps"], row["swap_ratio"])
+    return Event(row["sampler"], row["sampling_prob"], row["noise_multiplier"], row["n_steps"], row["swap_ratio"])
 
 
 def row_name(row) -> str:
-    return f"{row['sampler']}-{row['neighboring_relation']}-{row['swap_ratio']:.3g}-{row['num_steps']}"
+    return f"{row['sampler']}-{row['neighboring_relation']}-{row['swap_ratio']:.3g}-{row['n_steps']}"
 
 
 def is_sampled_pair(row) -> bool:
@@ -42,11 +42,11 @@ def test_no_neighbours_with_an_empty_place_lose_more_than_is_accounted(row):
     for epsilon, true in row["profile"]:
         said = accounting.delta_of([event_of(row)], epsilon=epsilon, neighboring_relation=relation)
         assert said >= true * (1 - 1e-3)
-        if row["num_steps"] == 1 and is_sampled_pair(row):
+        if row["n_steps"] == 1 and is_sampled_pair(row):
             assert said <= true * (1 + 5e-3)  # One step attains the profile.
 
 
-@each("row", [row for row in ROWS[::5] if row["num_steps"] < 1000], ids=row_name)
+@each("row", [row for row in ROWS[::5] if row["n_steps"] < 1000], ids=row_name)
 def test_the_second_opinion_contradicts_no_truth(row):
     relation = row["neighboring_relation"]
     for epsilon, true in row["profile"][1:2]:

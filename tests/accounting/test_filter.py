@@ -34,12 +34,12 @@ EVENTS = st.builds(
     sampler=st.sampled_from(["poisson", "fixed_size"]),
     sampling_prob=st.sampled_from([0.01, 0.05, 0.2]),
     noise_multiplier=st.floats(0.6, 20.0),
-    num_steps=st.integers(1, 300),
+    n_steps=st.integers(1, 300),
 )
 
 
-def one(q: float, noise: float, num_steps: int = 1) -> Composition:
-    return Composition([Event("poisson" if q < 1 else "full_batch", q, noise, num_steps)], ADD)
+def one(q: float, noise: float, n_steps: int = 1) -> Composition:
+    return Composition([Event("poisson" if q < 1 else "full_batch", q, noise, n_steps)], ADD)
 
 
 def spent(plans: Sequence[Cost], *, cap: float, delta: float) -> float:
@@ -328,7 +328,7 @@ def test_equal_plans_are_equal_costs() -> None:
     events = [Event("poisson", 0.1, 1.0, 3), Event("full_batch", 1.0, 5.0), Event("poisson", 0.1, 1.0, 4)]
     found = {Composition(list(order), ADD) for order in itertools.permutations(events)}
     assert len(found) == 1
-    assert [event.num_steps for event in found.pop().events] == [1, 7]
+    assert [event.n_steps for event in found.pop().events] == [1, 7]
 
 
 def test_costs_survive_json() -> None:
@@ -359,9 +359,9 @@ def test_a_curve_alone_is_converted_soundly() -> None:
 @pytest.mark.parametrize("steps", [MAX_STEPS - 1, MAX_STEPS, MAX_STEPS + 1, 2 * MAX_STEPS])
 def test_any_number_of_steps_is_one_cost(steps: int) -> None:
     """A release more than an event can count is another event; none is none."""
-    half = Event("full_batch", 1.0, 1e6, num_steps=steps // 2)
-    cost = Composition([half, replace(half, num_steps=steps - steps // 2)], "add_or_remove_one")
-    assert sum(event.num_steps for event in cost.events) == steps
+    half = Event("full_batch", 1.0, 1e6, n_steps=steps // 2)
+    cost = Composition([half, replace(half, n_steps=steps - steps // 2)], "add_or_remove_one")
+    assert sum(event.n_steps for event in cost.events) == steps
     assert from_dict(cost.to_dict()) == cost
 
 

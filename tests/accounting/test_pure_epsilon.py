@@ -20,12 +20,12 @@ _RELATION: Any = {"neighboring_relation": "add_or_remove_one"}
 _EVENTS = [Event("full_batch", 1.0, 1.0)]
 _STEPS: Any = {"sampling_prob": 0.1}
 _X, _Y = np.zeros((3, 2)), [0, 1, 0]
-_LOGISTIC = dpvb.LogisticRegression(epsilon=1.0, delta=0, row_norm=1.0)
+_LOGISTIC = dpvb.LogisticRegression(epsilon=1.0, delta=0, max_row_norm=1.0)
 
 _CALLS: dict[str, Callable[[], object]] = {
-    "epsilon": lambda: accounting.epsilon(delta=0, noise_multiplier=1.0, num_steps=2, **_STEPS),
-    "noise_multiplier": lambda: accounting.noise_multiplier(epsilon=1.0, delta=0, num_steps=2, **_STEPS),
-    "num_steps": lambda: accounting.num_steps(epsilon=1.0, delta=0, noise_multiplier=1.0, **_STEPS),
+    "epsilon": lambda: accounting.epsilon(delta=0, noise_multiplier=1.0, n_steps=2, **_STEPS),
+    "noise_multiplier": lambda: accounting.noise_multiplier(epsilon=1.0, delta=0, n_steps=2, **_STEPS),
+    "n_steps": lambda: accounting.n_steps(epsilon=1.0, delta=0, noise_multiplier=1.0, **_STEPS),
     "answer": lambda: accounting.answer(_EVENTS, delta=0, **_RELATION),
     "step_delta": lambda: accounting.answer(_EVENTS, delta=1e-6, step_delta=0, method="zcdp", **_RELATION),
     "compare": lambda: accounting.compare(_EVENTS, delta=0, **_RELATION),
@@ -33,7 +33,7 @@ _CALLS: dict[str, Callable[[], object]] = {
     "calibrate": lambda: accounting.calibrate(lambda s: [Event("full_batch", 1.0, s)], epsilon=1, delta=0, **_RELATION),
     "best_order_of": lambda: accounting.best_order_of(_EVENTS, delta=0, **_RELATION),
     "covering_gaussian_of": lambda: accounting.covering_gaussian_of(_EVENTS, delta=0, **_RELATION),
-    "optimal_composition": lambda: accounting.optimal_composition(epsilon=1, delta=0, num_steps=2, total_delta=0),
+    "optimal_composition": lambda: accounting.optimal_composition(epsilon=1, delta=0, n_steps=2, total_delta=0),
     "second_opinion": lambda: accounting.second_opinion(_EVENTS, epsilon=1.0, delta=0, **_RELATION),
     "fit": lambda: _LOGISTIC.fit(_X, _Y),
     "fit of private words": lambda: dpvb.LDA(2, epsilon=1.0, delta=0, vocabulary="private").fit(["a b"]),
@@ -42,8 +42,8 @@ _CALLS: dict[str, Callable[[], object]] = {
     ),
     "plan": lambda: dpvb.plan(_LOGISTIC, 100, width=2),
     "private_range": lambda: dpvb.private_range([1.0, 2.0], low=0, high=9, epsilon=1.0, delta=0),
-    "select": lambda: dpvb.select(
-        dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, row_norm=1.0), [{}, {}], _X, _Y, epsilon=1.0, delta=0
+    "select": lambda: dpvb.private_select(
+        dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, max_row_norm=1.0), [{}, {}], _X, _Y, epsilon=1.0, delta=0
     ),
 }
 
@@ -70,7 +70,7 @@ def test_a_ledger_has_no_cap_of_pure_epsilon_and_no_fit_of_it_is_charged(tmp_pat
     [
         "plan --epsilon 1 --delta 0",
         "plan --noise-multiplier 1 --delta 0",
-        "plan logistic --units 99 --width 2 --row-norm 1 --epsilon 1 --delta 0",
+        "plan logistic --n-units 99 --width 2 --max-row-norm 1 --epsilon 1 --delta 0",
     ],
 )
 def test_the_command_line_refuses_it_by_the_options_name(command: str) -> None:

@@ -351,13 +351,13 @@ def test_public_facts_taken_from_private_rows_are_found() -> None:
     case = shipped("LDA")[0]
 
     def counted(matrix: np.ndarray, **options: Any) -> Any:
-        return dpvb.LDA(2, public_vocabulary=True, num_examples=len(matrix), **options).fit(matrix)
+        return dpvb.LDA(2, public_vocabulary=True, n_units=len(matrix), **options).fit(matrix)
 
     def measured(matrix: np.ndarray, **options: Any) -> Any:
         return dpvb.LDA(2, public_vocabulary=True, document_length=float(np.nanmax(matrix)), **options).fit(matrix)
 
     found = findings(public_facts.check_estimator(replace(case, fit=counted)))
-    assert "num_examples" in found["public facts of a fit, add_or_remove_one"]
+    assert "n_units" in found["public facts of a fit, add_or_remove_one"]
     found = findings(public_facts.check_estimator(replace(case, fit=measured)))
     assert set(found) == {"public facts of a fit, add_or_remove_one", "public facts of a fit, replace_one"}
 
@@ -379,7 +379,7 @@ N, Q = 200, 0.05
 
 
 def sampled(sampler: Any, noise: Callable[[], NoiseSource] = SecureNoise) -> dict[str, str]:
-    return findings(draws.check_sampler(sampler, noise, num_units=N, num_steps=400))
+    return findings(draws.check_sampler(sampler, noise, num_units=N, n_steps=400))
 
 
 @pytest.mark.parametrize("sampler", [FullBatch(), Poisson(Q), FixedSize(10, N)], ids=["full", "poisson", "fixed"])
@@ -654,8 +654,8 @@ def test_a_case_needs_hostile_records(hostile: np.ndarray) -> None:
 
 def test_every_kind_of_this_package_is_audited() -> None:
     """All but the estimator of any model, whose author writes a case; the table of kinds is the only list."""
-    own = {name for name, kind in PrivateEstimator.kinds.items() if kind.__module__.startswith("dpvb.")}
-    assert set(NAMES) == own - {"Private"}
+    own = {name for name, kind in PrivateEstimator._registered.items() if kind.__module__.startswith("dpvb.")}
+    assert set(NAMES) == own - {"PrivateModel"}
     assert all(case.name.startswith(name) for name in ("LDA", "LogisticRegression") for case in shipped(name))
 
 
@@ -677,7 +677,7 @@ def call(*args: object, code: int = 0) -> Any:
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("audited") / "m.dpvb"
     counts = np.random.default_rng(0).poisson(1.0, (30, 8))
-    dpvb.LDA(2, public_vocabulary=True, epsilon=1.0, delta=1e-5, num_steps=2).fit(counts).save(path)
+    dpvb.LDA(2, public_vocabulary=True, epsilon=1.0, delta=1e-5, n_steps=2).fit(counts).save(path)
     return path
 
 

@@ -79,7 +79,7 @@ def at_least(events: Sequence[Event], claimed: float, relation: str) -> float:
     if all(event.sampling_prob == 1 for event in events):
         import dp_accounting
 
-        square = math.fsum(e.num_steps * (_largest_change(e, relation) / e.noise_multiplier) ** 2 for e in events)
+        square = math.fsum(e.n_steps * (_largest_change(e, relation) / e.noise_multiplier) ** 2 for e in events)
         return float(dp_accounting.get_epsilon_gaussian(1 / math.sqrt(square), _DELTA))
     return accounting.second_opinion(events, epsilon=claimed, delta=_DELTA, neighboring_relation=relation).lower
 

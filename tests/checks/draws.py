@@ -38,13 +38,13 @@ _RESIDUES = 64
 _BAND = 0.02
 
 
-def inclusions(sampler: Sampler, noise: MakeNoise, num_units: int, num_steps: int) -> Ints:
+def inclusions(sampler: Sampler, noise: MakeNoise, num_units: int, n_steps: int) -> Ints:
     """How often each unit is in each batch behind a wall, (steps, units)."""
     release = Release({"count": Block((1,), 1.0, "nonnegative")}, Mechanism(sampler, 1.0))
-    plan = Plan([release] * num_steps)
+    plan = Plan([release] * n_steps)
     wall: Wall[Floats] = Wall(Matrix(np.arange(num_units, dtype=np.float64)[:, None], chunk=113), plan, noise=noise())
-    included = np.zeros((num_steps, num_units), dtype=np.int64)
-    for step in range(num_steps):
+    included = np.zeros((n_steps, num_units), dtype=np.int64)
+    for step in range(n_steps):
 
         def query(rows: Floats, step: int = step) -> Contributions:
             included[step] += np.bincount(rows[:, 0].astype(np.int64), minlength=num_units)
@@ -55,14 +55,14 @@ def inclusions(sampler: Sampler, noise: MakeNoise, num_units: int, num_steps: in
 
 
 def check_sampler(
-    sampler: Sampler, noise: MakeNoise = SecureNoise, *, num_units: int = _UNITS, num_steps: int = _STEPS
+    sampler: Sampler, noise: MakeNoise = SecureNoise, *, num_units: int = _UNITS, n_steps: int = _STEPS
 ) -> Iterator[Check]:
     """Whether batches are what the accountant takes them for: independent at every step, of the right size.
 
     Shuffled epochs fail: they give every unit the same count and never draw one twice in a row.
     """
     full = sampler.name == "full_batch"
-    included = inclusions(sampler, noise, num_units, 20 if full else num_steps)
+    included = inclusions(sampler, noise, num_units, 20 if full else n_steps)
     name, q = f"sampler, {sampler.name}", sampler.sampling_prob
     twice = int(included.max()) > 1
     if full:
@@ -76,14 +76,14 @@ def check_sampler(
         yield Check(name, "size of a batch", sound, measured, f"exactly {round(q * num_units)}")
     else:
         spread = float(((sizes - num_units * q) ** 2).sum() / (num_units * q * (1 - q)))
-        yield _spread(name, "spread of batch sizes", spread, num_steps, twice)
-    centred = counts - num_steps * q
+        yield _spread(name, "spread of batch sizes", spread, n_steps, twice)
+    centred = counts - n_steps * q
     free = num_units - fixed  # With a fixed size the counts' sum is given.
-    spread = float((centred**2).sum() / (num_steps * q * (1 - q))) * free / num_units
+    spread = float((centred**2).sum() / (n_steps * q * (1 - q))) * free / num_units
     yield _spread(name, "spread of inclusion counts", spread, free, twice)
-    repeats, expected = int((included[1:] * included[:-1]).sum()), (num_steps - 1) * num_units * q * q
+    repeats, expected = int((included[1:] * included[:-1]).sum()), (n_steps - 1) * num_units * q * q
     # Neighbouring steps share a draw.
-    variance = num_units * ((num_steps - 1) * (q**2 - q**4) + 2 * (num_steps - 2) * (q**3 - q**4))
+    variance = num_units * ((n_steps - 1) * (q**2 - q**4) + 2 * (n_steps - 2) * (q**3 - q**4))
     # A tenth for what the law of repeats deviates from the normal one.
     score, limit = (repeats - expected) / math.sqrt(variance), _quantile(10)
     yield Check(

@@ -29,7 +29,7 @@ def check_estimator(case: Case) -> Iterator[Check]:
         return
     matrix = case.records(np.random.default_rng(23), _UNITS)
     for relation in RELATIONS:
-        options = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2, "random_state": 0, "neighboring_relation": relation}
+        options = {"epsilon": 1.0, "delta": 1e-5, "n_steps": 2, "random_state": 0, "neighboring_relation": relation}
         fit = partial(case.fit, **options)
         _public(fit, matrix)  # What is said once, is said here.
         one, other = _public(fit, matrix), _public(fit, matrix)

@@ -26,7 +26,14 @@ from dpvb.accounting.forms import from_dict
 from dpvb.accounting.selection import NumberOfRuns, Selection, best_of, selection_scale
 from dpvb.core.noise import InsecureNoise
 from dpvb.data import BagOfWords, BinaryMatrix, Design
-from dpvb.errors import DpvbError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError, WallError
+from dpvb.errors import (
+    DpvbError,
+    FewUnitsWarning,
+    ModelFileError,
+    ParameterError,
+    PrivacyError,
+    PrivateComputationError,
+)
 from dpvb.estimators import choosing
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.results.statement import PrivacyStatement
@@ -272,9 +279,9 @@ def binary(n: int = 1500, seed: int = 0) -> tuple[Any, Any]:
     return x, (rng.random(n) < special.expit(x @ [9.0, -6.0, 0.0])).astype(int)
 
 
-LOGISTIC = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=4, row_norm=1.0)
+LOGISTIC = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, n_steps=4, max_row_norm=1.0)
 #: The first leaves the features nothing but rounding.
-SETTINGS = [{"row_norm": 1e4}, {"row_norm": 1.0}]
+SETTINGS = [{"max_row_norm": 1e4}, {"max_row_norm": 1.0}]
 BUDGET = {"epsilon": 2.0, "delta": 1e-5}
 
 
@@ -292,8 +299,8 @@ def test_the_better_setting_wins() -> None:
     won = 0
     for seed in range(1, 5):
         found = chosen(LOGISTIC, SETTINGS, X, y, seed, expected_runs=12)
-        won += found.row_norm == 1.0
-        assert found.get_params() == {**LOGISTIC.get_params(), **BUDGET, "row_norm": found.row_norm}
+        won += found.max_row_norm == 1.0
+        assert found.get_params() == {**LOGISTIC.get_params(), **BUDGET, "max_row_norm": found.max_row_norm}
     assert won == 4
     assert found.score(fresh, labels, public=True) > 0.75
 
@@ -306,7 +313,7 @@ def test_the_better_setting_wins_on_handwritten_digits() -> None:
     X, y = digits.data / 16, digits.target % 2
     for distribution in ("geometric", "logarithmic"):
         found = chosen(LOGISTIC, SETTINGS, X, y, distribution=distribution, expected_runs=8)
-        assert found.row_norm == 1.0
+        assert found.max_row_norm == 1.0
         assert found.score(X, y, public=True) > 0.8
 
 
@@ -315,15 +322,20 @@ def test_all_estimators_can_be_selected() -> None:
     X, y = binary(200)
     counts = rng.poisson(1.0, (60, 8))
     pixels = rng.integers(0, 2, (80, 6))
-    given = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2}
+    given = {"epsilon": 1.0, "delta": 1e-5, "n_steps": 2}
     cases: list[tuple[Any, list[dict[str, Any]], tuple[Any, ...], dict[str, Any]]] = [
         (dpvb.LDA(2, public_vocabulary=True, **given), [{"n_components": 3}, {"clip": 0.1}], (counts,), {}),
-        (dpvb.LogisticRegression(row_norm=1.0, **given), [{"alpha": 2.0}], (X, y), {}),
-        (dpvb.SigmoidBeliefNetwork(2, **given), [{"n_components": 3}, {"num_steps": 3}], (pixels,), {}),
-        (dpvb.LogisticRegression(covariance="diagonal", row_norm=1.0, **given), [{}, {"alpha": 1.0}], (X, y), {}),
+        (dpvb.LogisticRegression(max_row_norm=1.0, **given), [{"alpha": 2.0}], (X, y), {}),
+        (dpvb.SigmoidBeliefNetwork(2, **given), [{"n_components": 3}, {"n_steps": 3}], (pixels,), {}),
+        (dpvb.LogisticRegression(covariance="diagonal", max_row_norm=1.0, **given), [{}, {"alpha": 1.0}], (X, y), {}),
         (dpvb.LogisticRegression(low=-9, high=9, **given), [{}, {"low": -5}], (X, y), {}),
-        (dpvb.BinomialRegression(max_trials=4, row_norm=1.0, **given), [{}], (X, 2 * y), {"trials": np.full(200, 3)}),
-        (dpvb.NegativeBinomialRegression(dispersion=2.0, max_count=9, row_norm=1.0, **given), [{}], (X, 3 * y), {}),
+        (
+            dpvb.BinomialRegression(max_trials=4, max_row_norm=1.0, **given),
+            [{}],
+            (X, 2 * y),
+            {"trials": np.full(200, 3)},
+        ),
+        (dpvb.NegativeBinomialRegression(dispersion=2.0, max_count=9, max_row_norm=1.0, **given), [{}], (X, 3 * y), {}),
     ]
     for estimator, settings, rows, more in cases:
         for relation in ("add_or_remove_one", "replace_one"):
@@ -359,9 +371,9 @@ def test_the_winner_goes_to_a_file_and_back(tmp_path: Any) -> None:
 def test_runs_of_every_sampler_cost_what_was_asked_for(relation: str) -> None:
     X, y = binary(300)
     estimator = dpvb.LogisticRegression(
-        epsilon=1, delta=1e-5, row_norm=1.0, num_examples=300, neighboring_relation=relation
+        epsilon=1, delta=1e-5, max_row_norm=1.0, n_units=300, neighboring_relation=relation
     )
-    settings = [{"sampling_prob": 0.1, "num_steps": 8}, {"batch_size": 60, "num_steps": 8}, {"num_steps": 4}, {}]
+    settings = [{"sampling_prob": 0.1, "n_steps": 8}, {"batch_size": 60, "n_steps": 8}, {"n_steps": 4}, {}]
     choice = choosing._fixed(estimator, settings, {"X": X, "y": y}, **BUDGET)
     by_hand = [Composition(plan.events(), relation) for plan in (*choice.plans, choice.scoring)]  # type: ignore[arg-type]
     law = NumberOfRuns.expecting(20.0, 1.0)
@@ -389,12 +401,12 @@ def test_each_unit_is_either_fitted_or_scored() -> None:
         before, after = runs
         fits = [choice.winner(1), choice.winner(1)]
         for fit, run in zip(fits, runs, strict=True):
-            fit.take(run.task, run.q)
+            fit._take(run.task, run.q)
         same_fit = np.array_equal(fits[0].coef_, fits[1].coef_)
         moved = abs(after.score - before.score)
         if same_fit:
             # What predicts, which is not the table; rows are delivered behind a constant.
-            psi = fits[1]._weights.mean_d @ np.append(fits[1]._columns.constant, X[59] / fits[1]._columns.row_norm)
+            psi = fits[1]._weights.mean_d @ np.append(fits[1]._columns.constant, X[59] / fits[1]._columns.max_row_norm)
             own = special.log_expit((2 * y[59] - 1) * psi)
             assert after.score - before.score == pytest.approx(max(own, -4 * math.log(2)) + 2 * math.log(2), abs=3e-6)
             assert 0 < moved <= 2 * math.log(2)
@@ -452,9 +464,9 @@ def test_candidates_are_drawn_alike() -> None:
 
 
 def scored(trial: Any, chunk: Any) -> Any:
-    low, high = trial.quality_range(trial._fitted_model) if hasattr(trial, "_fitted_model") else (-3, 0)
+    low, high = trial._quality_range(trial._fitted_model) if hasattr(trial, "_fitted_model") else (-3, 0)
     with np.errstate(all="ignore"):  # as behind the wall
-        return choosing.contributions(trial.quality, (low, high), chunk)["score"].values[:, 0]
+        return choosing.contributions(trial._quality, (low, high), chunk)["score"].values[:, 0]
 
 
 def fitted_cases() -> list[tuple[Any, Any]]:
@@ -462,11 +474,11 @@ def fitted_cases() -> list[tuple[Any, Any]]:
     X, y = binary(90)
     counts, pixels = rng.poisson(0.5, (90, 9)), rng.integers(0, 2, (90, 70))
     X[7], counts[3], pixels[5] = np.nan, 0, 2
-    given = {"epsilon": np.inf, "delta": 1e-5, "num_steps": 2, "random_state": 0}
+    given = {"epsilon": np.inf, "delta": 1e-5, "n_steps": 2, "random_state": 0}
     lda = dpvb.LDA(3, public_vocabulary=True, **given).fit(counts)
     network = dpvb.SigmoidBeliefNetwork(40, **given).fit(pixels)
-    full = dpvb.LogisticRegression(row_norm=1.0, **given).fit(X, y)
-    diagonal = dpvb.LogisticRegression(covariance="diagonal", row_norm=1.0, **given).fit(X, y)
+    full = dpvb.LogisticRegression(max_row_norm=1.0, **given).fit(X, y)
+    diagonal = dpvb.LogisticRegression(covariance="diagonal", max_row_norm=1.0, **given).fit(X, y)
     return [
         (lda, BagOfWords(counts)),
         (network, BinaryMatrix(pixels)),
@@ -491,20 +503,20 @@ def test_scores_are_those_that_the_public_may_ask_for() -> None:
     (lda, words), (network, pixels), (full, design), (diagonal, entries) = fitted_cases()
     rows = next(iter(words.chunks())).rows
     tokens = np.diff(rows.indptr) > 0
-    per_word = lda.quality(rows)[tokens]
+    per_word = lda._quality(rows)[tokens]
     total = per_word @ np.add.reduceat(rows.counts, rows.indptr[:-1][tokens])
     assert total == pytest.approx(lda.score(rows.csr(), public=True), rel=1e-9)
     rows = next(iter(pixels.chunks())).rows
     sound = np.isfinite(rows).all(axis=1)
     public = network.score_samples(rows[sound], public=True)
-    np.testing.assert_allclose(network.quality(rows)[sound], public, rtol=1e-6)
+    np.testing.assert_allclose(network._quality(rows)[sound], public, rtol=1e-6)
     for trial, source in ((full, design), (diagonal, entries)):
         rows = next(iter(source.chunks())).rows
         X, y = binary(90)
         sound = np.isfinite(rows.y_n)
         sign = 2 * y[sound] - 1
         np.testing.assert_allclose(
-            trial.quality(rows)[sound],
+            trial._quality(rows)[sound],
             special.log_expit(sign * trial.decision_function(X[sound])),
             rtol=1e-6,
         )
@@ -555,16 +567,16 @@ def test_public_faults_are_typed_and_charge_nothing(tmp_path: Any) -> None:
     given, run = dict(LOGISTIC.get_params()), dpvb.Run(ledger=ledger, dataset="rows")
     for changes, error in (
         ({"candidates": []}, "candidates"),
-        ({"candidates": {"row_norm": 1}}, "candidates"),
+        ({"candidates": {"max_row_norm": 1}}, "candidates"),
         ({"candidates": [{"rownorm": 1}]}, "parameters of LogisticRegression"),
         ({"candidates": [{"epsilon": 1}]}, "epsilon"),
-        ({"candidates": [{}, {"row_norm": -1.0}]}, "row_norm"),
-        ({"candidates": [{"num_steps": 0}]}, "num_steps"),
+        ({"candidates": [{}, {"max_row_norm": -1.0}]}, "max_row_norm"),
+        ({"candidates": [{"n_steps": 0}]}, "n_steps"),
         ({"candidates": [{"covariance": "best"}]}, "covariance"),
         ({"candidates": [{"random_state": "seed"}]}, "random_state"),
-        ({"candidates": [{"num_examples": 2**60}]}, "num_examples"),
-        ({"candidates": [{"num_examples": "many"}]}, "num_examples"),
-        ({"candidates": [{"num_examples": 50, "batch_size": "few"}]}, "batch_size"),
+        ({"candidates": [{"n_units": 2**60}]}, "n_units"),
+        ({"candidates": [{"n_units": "many"}]}, "n_units"),
+        ({"candidates": [{"n_units": 50, "batch_size": "few"}]}, "batch_size"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"epsilon": math.nan}, "epsilon"),
         ({"epsilon": math.inf}, "noise"),
@@ -585,7 +597,7 @@ def test_public_faults_are_typed_and_charge_nothing(tmp_path: Any) -> None:
     ):
         arguments = {"estimator": LOGISTIC, "candidates": SETTINGS, "X": X, "y": y, **BUDGET, "run": run}
         with pytest.raises(DpvbError, match=error):
-            dpvb.select(**{**arguments, **changes})
+            dpvb.private_select(**{**arguments, **changes})
     assert ledger.remaining("rows").num_charges == 0
 
 
@@ -605,11 +617,11 @@ def test_a_failure_is_one_error_and_stays_charged(tmp_path: Any) -> None:
     ledger = dpvb.Ledger(tmp_path / "ledger.db")
     ledger.register("texts", unit="document", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
     estimator, run = (
-        dpvb.LDA(2, public_vocabulary=True, epsilon=1.0, delta=1e-5, num_steps=1),
+        dpvb.LDA(2, public_vocabulary=True, epsilon=1.0, delta=1e-5, n_steps=1),
         dpvb.Run(ledger=ledger, dataset="texts"),
     )
-    with pytest.raises(WallError, match="stays charged") as caught:
-        dpvb.select(estimator, [{}, {"clip": 0.2}], Failing(), **BUDGET, run=run)
+    with pytest.raises(PrivateComputationError, match="stays charged") as caught:
+        dpvb.private_select(estimator, [{}, {"clip": 0.2}], Failing(), **BUDGET, run=run)
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
     assert "0.1234567" not in "".join(traceback.format_exception(caught.value))
@@ -626,12 +638,12 @@ def test_nothing_counts_the_runs(capfd: Any, caplog: Any) -> None:
     generator = np.random.default_rng(0)
     state = generator.bit_generator.state
     caplog.set_level(logging.DEBUG)
-    estimator = dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, num_steps=2, random_state=generator)
+    estimator = dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, n_steps=2, random_state=generator)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "This fit is not recorded")
         warnings.simplefilter("ignore", FewUnitsWarning)
-        found = dpvb.select(estimator, [{"sweeps": 1}, {"sweeps": 2}], pixels, **BUDGET)
+        found = dpvb.private_select(estimator, [{"sweeps": 1}, {"sweeps": 2}], pixels, **BUDGET)
     written = capfd.readouterr()
     assert written.out == ""
     assert written.err == ""
@@ -648,9 +660,9 @@ def test_the_ledger_adds_up(tmp_path: Any) -> None:
     ledger = dpvb.Ledger(tmp_path / "ledger.db")
     ledger.register("rows", unit="row", neighboring_relation="add_or_remove_one", epsilon=10.0, delta=1e-5)
     run = dpvb.Run(ledger=ledger, dataset="rows")
-    first = dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET, run=run)
-    dpvb.select(LOGISTIC, [{}], X, y, epsilon=1.0, delta=1e-5, distribution="logarithmic", run=run)
-    dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0).fit(X, y, run=run)
+    first = dpvb.private_select(LOGISTIC, SETTINGS, X, y, **BUDGET, run=run)
+    dpvb.private_select(LOGISTIC, [{}], X, y, epsilon=1.0, delta=1e-5, distribution="logarithmic", run=run)
+    dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, n_steps=2, max_row_norm=1.0).fit(X, y, run=run)
     data = {"X": X, "y": y}
     charges = [
         choosing._fixed(LOGISTIC, SETTINGS, data, **BUDGET).cost,
@@ -662,7 +674,7 @@ def test_the_ledger_adds_up(tmp_path: Any) -> None:
     left = ledger.remaining("rows")
     assert left.num_charges == 3
     fit = (
-        dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0, accountant="renyi")
+        dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, n_steps=2, max_row_norm=1.0, accountant="renyi")
         .fit(X, y)
         .privacy_
     )
@@ -674,7 +686,7 @@ def test_the_ledger_adds_up(tmp_path: Any) -> None:
 def test_without_noise_the_best_of_the_runs_is_the_best() -> None:
     X, y = binary(400)
     found = chosen(LOGISTIC, SETTINGS, X, y, epsilon=math.inf, expected_runs=30)
-    assert found.row_norm == 1.0
+    assert found.max_row_norm == 1.0
     assert found.privacy_.epsilon == math.inf
     assert "NO PRIVACY" in str(found.privacy_)
 
@@ -688,11 +700,11 @@ def test_a_selection_that_is_stopped_says_what_it_cost(tmp_path: Any, monkeypatc
     ledger = dpvb.Ledger(tmp_path / "ledger.db")
     ledger.register("rows", unit="row", neighboring_relation="add_or_remove_one", epsilon=5.0, delta=1e-5)
     with pytest.raises(KeyboardInterrupt) as caught:
-        dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET, run=dpvb.Run(ledger=ledger, dataset="rows"))
+        dpvb.private_select(LOGISTIC, SETTINGS, X, y, **BUDGET, run=dpvb.Run(ledger=ledger, dataset="rows"))
     assert caught.value.__notes__ == [
         "'rows' was charged for the whole selection, which shows nothing and cannot go on."
     ]
     assert ledger.remaining("rows").num_charges == 1
     with pytest.raises(KeyboardInterrupt) as caught:
-        dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET)
+        dpvb.private_select(LOGISTIC, SETTINGS, X, y, **BUDGET)
     assert "as spent" in caught.value.__notes__[0]

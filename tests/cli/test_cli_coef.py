@@ -24,7 +24,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     rows = Table({"age": age, "work": work, "ill": (rng.random(2_000) < age / 100).astype(int)}, LIKE)
     paths = [folder / "first.dpvb", folder / "second.dpvb"]
     for path, epsilon in zip(paths, (4.0, 8.0), strict=True):
-        dpvb.LogisticRegression(epsilon=epsilon, delta=1e-5, num_steps=4).fit(rows).save(path)
+        dpvb.LogisticRegression(epsilon=epsilon, delta=1e-5, n_steps=4).fit(rows).save(path)
     return paths
 
 

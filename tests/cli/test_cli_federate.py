@@ -58,7 +58,7 @@ def in_process(folder: Path) -> tuple[Any, list[Any]]:
     server = Server(task, federation, InProcess(handlers))
     q = server.run(np.random.default_rng(0))
     model.privacy_ = server.statement(task.public)
-    model.take(task, q)
+    model._take(task, q)
     statements = [owner.statement for owner in owners.values()]
     for owner in owners.values():
         owner.close()
@@ -101,7 +101,7 @@ def test_a_server_without_rows_plans_what_its_clients_plan(kind: str, unit: str,
     data = {"file": "{name}.x.npy"} | ({} if belief else {"target": "{name}.y.npy"})
     data |= {"trials": "{name}.trials.npy"} if kind == "BinomialRegression" else {}
     data |= {"group": "{name}.who.npy"} if unit == "person" else {}
-    model = {"BinomialRegression": "row_norm = 1\nmax_trials = 3", "SigmoidBeliefNetwork": "n_components = 2"}.get(
+    model = {"BinomialRegression": "max_row_norm = 1\nmax_trials = 3", "SigmoidBeliefNetwork": "n_components = 2"}.get(
         kind, "low = [-1, -1, -1, -1, -1, -1]\nhigh = 1"
     )
     write_files(tmp_path, TOP.format(kind=kind, rounds=8, unit=unit, columns="width = 6"), model, data)
@@ -178,7 +178,7 @@ def test_columns_of_persons_under_their_names(given: str, tmp_path: Path) -> Non
     write_files(tmp_path, top, "\n".join(model), data)
     found, _ = in_process(tmp_path)
     assert found.privacy_.unit == "person"
-    assert found.named_columns == ("x0", "x1")
+    assert found._named_columns == ("x0", "x1")
     assert linear or found.clip is None
     assert found.transition_matrix_.shape == (2, 2)
 
@@ -257,7 +257,7 @@ def test_faults_end_in_one_line(tmp_path: Path) -> None:
     matrices(tmp_path, x=features, y=labels)
     data = {"file": "{name}.x.npy", "target": "{name}.y.npy"}
     top = TOP.format(kind="LogisticRegression", rounds=8, unit="example", columns="width = 6")
-    write_files(tmp_path, top, 'covariance = "magic"\nrow_norm = 1', data)
+    write_files(tmp_path, top, 'covariance = "magic"\nmax_row_norm = 1', data)
 
     def refused(said: str, *arguments: object) -> None:
         result = run("federate", *arguments, code=2)
@@ -304,7 +304,7 @@ def test_the_guides_files_are_read(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     server, client = ServerConfig.load(tmp_path / "server.toml"), ClientConfig.load(tmp_path / "north.toml")
     assert server.agreement == client.agreement
-    assert (server.agreement.trust.tolerated, server.agreement.trust.colluders) == (1, 1)
+    assert (server.agreement.trust.max_missing, server.agreement.trust.max_colluding) == (1, 1)
     assert server.agreement.estimator().random_state == 1
     assert server.folder == tmp_path / "server.state"
     assert (server.tls, client.ledger) == (

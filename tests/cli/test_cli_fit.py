@@ -1,4 +1,4 @@
-"""`dpvb fit NAME` says what the estimators say: options, help, names in errors, and what earlier versions kept."""
+"""`dpvb fit NAME` follows the estimators: options, help and names in errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from test_cli import refuse, run, without_counts
 
 import dpvb
 from dpvb.cli import fit
-from dpvb.cli.fit import kept, remember
 from dpvb.estimators import PrivateEstimator
 
 NAMES = [
@@ -68,7 +67,7 @@ def test_every_parameter_of_an_estimator_is_an_option_with_its_docstrings_help(n
     assert set(inspect.signature(kind).parameters) <= options.keys()
     for one, parameter in inspect.signature(kind).parameters.items():
         option = options[one]
-        assert option.opts[0] == f"--{kind.spelled.get(one, one).replace('_', '-')}"
+        assert option.opts[0] == f"--{kind._spelled.get(one, one).replace('_', '-')}"
         assert option.required == (parameter.default is parameter.empty)
         if one == "vocabulary":
             continue  # a file of words here
@@ -93,7 +92,7 @@ def test_types_are_those_of_the_annotations() -> None:
     assert [lda[name].type.name for name in ("tol", "max_iter", "estimate", "clip", "random_state")] == [
         *("float", "integer", "text", "float", "integer"),
     ]
-    assert lda["fixed_work"].is_flag
+    assert lda["fixed_iterations"].is_flag
     assert logistic["fit_intercept"].secondary_opts == ["--no-intercept"]
     assert logistic["classes"].nargs == 2
     assert "trials" in parameters("binomial")
@@ -125,7 +124,7 @@ def test_a_parameter_arrives_at_the_estimator(tmp_path: Path) -> None:
         "renyi",
         "--seed",
         "7",
-        "--row-norm",
+        "--max-row-norm",
         "1",
     ]
     said = run("fit", "logistic", tmp_path / "x.npy", *given, *more).stderr
@@ -148,42 +147,6 @@ def test_errors_name_the_options_of_the_command(tmp_path: Path) -> None:
         refuse(tmp_path, said, "fit", name, next(tmp_path.glob(f"{name}.*")), *given)
 
 
-# What a kept call of the first version holds: the names that its options had.
-_PLAN = (
-    "num_steps sampling_prob batch_size num_examples noise_multiplier neighboring_relation ledger dataset checkpoint "
-)
-_EVERY = f"data out epsilon delta {_PLAN} resume cluster overwrite quiet "
-_ROWS = f"{_EVERY} schema target group row_norm intercept intercept_value covariance "
-KEPT = {
-    "lda": f"{_EVERY} topics vocabulary text_column group_column file_format width token_pattern stream clip "
-    "document_length seed",
-    "logistic": f"{_ROWS} classes",
-    "binomial": f"{_ROWS} max_trials trials",
-    "poisson": f"{_ROWS} max_count",
-    "negative-binomial": f"{_ROWS} dispersion max_count",
-    "linear": f"{_ROWS} y_range".replace(" covariance", ""),
-    "mixture": f"{_EVERY} groups schema counts missing seed",
-    "naive-bayes": f"{_EVERY} schema response numbers bins counts missing seed",
-    "sbn": f"{_EVERY} hidden threshold group seed",
-    "factors": f"{_EVERY} schema group row_norm low high components estimate seed",
-    "hidden-markov": f"{_EVERY} states symbols emissions estimate person_column symbol_column max_length clip seed",
-    "gaussian-hidden-markov": f"{_EVERY} states columns low high row_norm estimate person_column max_length clip seed",
-    "linear-dynamical": f"{_EVERY} states columns low high row_norm window max_length clip person_column seed",
-    "markov-chain": f"{_EVERY} symbols order person_column symbol_column max_length clip seed",
-    "pca": f"{_EVERY} schema group row_norm low high components estimate seed",
-}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_earlier_calls_were_given_is_known(name: str) -> None:
-    """`dpvb resume` takes an option's name for its parameter's."""
-    names = {word: one for one, word in fit.kinds()[name].spelled.items()}
-    known = inspect.signature(fit.fitting(name)).parameters
-    kept = {names.get(word, word) for word in KEPT[name].split()}
-    assert kept <= known.keys()
-    assert {one for one, parameter in known.items() if parameter.default is parameter.empty} <= kept
-
-
 def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclass(kw_only=True, eq=False, repr=False)
     class Doubled(dpvb.LogisticRegression):
@@ -195,8 +158,8 @@ def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path, monkeypatch:
 
         double_norm: float = 2.0
 
-        command: ClassVar[str | None] = "doubled"
-        spelled: ClassVar[dict[str, str]] = {"double_norm": "norm-two"}
+        _command: ClassVar[str | None] = "doubled"
+        _spelled: ClassVar[dict[str, str]] = {"double_norm": "norm-two"}
 
     Doubled.__qualname__ = "Doubled"  # As if it stood at the top of this file.
     monkeypatch.setattr(sys.modules[__name__], "Doubled", Doubled, raising=False)
@@ -217,14 +180,14 @@ def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path, monkeypatch:
             "--norm-two",
             "3",
             "--quiet",
-            "--row-norm",
+            "--max-row-norm",
             "1",
         ]
         run("fit", "doubled", tmp_path / "x.npy", *given, "--out", tmp_path / "m.dpvb")
         assert dpvb.load(tmp_path / "m.dpvb").double_norm == 3.0
         assert "coef" in run("show", tmp_path / "m.dpvb", "--help").stdout
     finally:
-        del PrivateEstimator.kinds["Doubled"]
+        del PrivateEstimator._registered["Doubled"]
     assert "doubled" not in fit.kinds()
 
 
@@ -232,7 +195,7 @@ def test_a_number_of_topics_may_be_a_word(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("\n".join(f"w{chr(97 + v)}" for v in range(20)))
     (tmp_path / "notes.txt").write_text("wa wb wc\n" * 30)
     budget = ["--epsilon", 1, "--delta", 1e-5, "--vocabulary", tmp_path / "words.txt", "--out", tmp_path / "m.dpvb"]
-    run("fit", "lda", tmp_path / "notes.txt", "--topics", "auto", "--num-examples", 20_000, *budget)
+    run("fit", "lda", tmp_path / "notes.txt", "--topics", "auto", "--n-units", 20_000, *budget)
     assert len(dpvb.load(tmp_path / "m.dpvb").components_) > 1
     for wrong in ("many", "0", "2.5"):
         refused = run("fit", "lda", tmp_path / "notes.txt", "--topics", wrong, *budget[:-2], "--out", "x", code=2)
@@ -249,25 +212,20 @@ def test_a_model_of_public_documents_is_the_prior_of_a_private_one(tmp_path: Pat
     given = ["fit", "lda", tmp_path / "notes.txt", "--topics", "auto", "--prior", known, *words]
     given += [*budget, 1, "--out", out]
     assert "--public-prior" in run(*given, code=2).stderr
-    run(*given, "--public-prior", "--num-steps", 0)
+    run(*given, "--public-prior", "--n-steps", 0)
     assert "2 topics of a model whose data are said to be public" in " ".join(run("show", out).stdout.split())
 
 
 def test_a_list_that_ships_with_the_package_is_vocabulary_and_prior(tmp_path: Path) -> None:
-    """And a fit that is resumed in another folder finds it."""
     (tmp_path / "notes.txt").write_text("the river and the rock\nnew people\n" * 30)
     out, listed = tmp_path / "notes.dpvb", ["--vocabulary", "english:40", "--prior", "english"]
-    budget = ["--topics", 2, "--epsilon", 1, "--delta", 1e-5, "--num-steps", 1, "--out", out]
+    budget = ["--topics", 2, "--epsilon", 1, "--delta", 1e-5, "--n-steps", 1, "--out", out]
     run("fit", "lda", tmp_path / "notes.txt", *listed, *budget)
     said = " ".join(run("show", out).stdout.split())
     assert "the vocabulary, 40 terms; source: the most frequent words of the public list 'english' of dpvb" in said
     assert "word frequencies of the public list 'english' of dpvb (wordfreq 3.1.1, CC BY-SA 4.0)" in said
     refused = run("fit", "lda", tmp_path / "notes.txt", "--vocabulary", "german", *budget[:-2], "--out", "x", code=2)
     assert "--token-pattern 'unicode' makes them" in " ".join(refused.stderr.split())
-    remember(tmp_path / "kept", "fit_lda", {"ledger": None, "prior": Path("english"), "vocabulary": Path("words.txt")})
-    given = kept(tmp_path / "kept")[1]
-    assert given["prior"] == "english"
-    assert given["vocabulary"] == str(Path("words.txt").absolute())
 
 
 @pytest.mark.guarantees("excluded people")
@@ -276,7 +234,7 @@ def test_persons_of_earlier_months_are_left_out_and_nothing_says_so(tmp_path: Pa
     rows = "".join(f"p{n},the river and the rock\n" for n in range(40))
     (tmp_path / "march.csv").write_text(f"who,text\n{rows}")
     (tmp_path / "public.csv").write_text("text\nriver rock\nnew people\n")
-    words, budget = ["--vocabulary", "english:2000"], ["--delta", 1e-5, "--num-steps", 1, "--epsilon"]
+    words, budget = ["--vocabulary", "english:2000"], ["--delta", 1e-5, "--n-steps", 1, "--epsilon"]
     run("fit", "lda", tmp_path / "public.csv", "--topics", 2, *words, *budget, "inf", "--out", tmp_path / "public.dpvb")
     given = ["fit", "lda", tmp_path / "march.csv", "--topics", "auto", "--prior", tmp_path / "public.dpvb", *words]
     given += ["--public-prior", *budget, 1e6, "--group-column", "who"]
@@ -308,7 +266,7 @@ def test_public_documents_need_no_budget_and_their_model_is_a_public_prior(tmp_p
     said = " ".join(run("show", known).stdout.split())
     assert "PUBLIC DATA: whoever made this says that the data are public. No privacy is claimed for them." in said
     assert "NO PRIVACY" not in said
-    given = ["fit", "lda", notes, "--topics", "auto", "--prior", known, *words, "--num-steps", 0]
+    given = ["fit", "lda", notes, "--topics", "auto", "--prior", known, *words, "--n-steps", 0]
     run(*given, "--epsilon", 1, "--delta", 1e-5, *out)
     said = " ".join(run("show", tmp_path / "x.dpvb").stdout.split())
     assert "2 topics of a model whose data are said to be public" in said

@@ -47,7 +47,7 @@ def test_both_totals_and_what_is_left(path: Path) -> None:
         left = found.remaining("people")
     assert facts["num_charges"] == 2
     assert facts["epsilon"] == left.epsilon == pytest.approx(3.0 - facts["spent_adaptive"])
-    fixed = accounting.epsilon(noise_multiplier=20.0, sampling_prob=1.0, num_steps=2, delta=1e-6)
+    fixed = accounting.epsilon(noise_multiplier=20.0, sampling_prob=1.0, n_steps=2, delta=1e-6)
     assert facts["spent_if_fixed"] == pytest.approx(fixed, rel=1e-3)
     assert facts["spent_if_fixed"] < facts["spent_adaptive"] < 3.0
     shown = run("show", path).stdout
@@ -59,8 +59,8 @@ def test_both_totals_and_what_is_left(path: Path) -> None:
 
 def test_a_quote_spends_nothing_and_agrees_with_the_accountant(path: Path) -> None:
     before = path.read_bytes()
-    shape = {"sampling_prob": 0.1, "num_steps": 5}
-    options = ("--sampling-prob", 0.1, "--num-steps", 5)
+    shape = {"sampling_prob": 0.1, "n_steps": 5}
+    options = ("--sampling-prob", 0.1, "--n-steps", 5)
     facts = json.loads(run("quote", path, "--epsilon", 0.5, *options, "--json").stdout)
     assert facts["fits"] is True
     assert 0.3 < facts["epsilon"] < 0.5
@@ -113,7 +113,7 @@ def test_a_model_knows_a_ledger_that_was_set_back(path: Path, tmp_path: Path, mo
     rng = np.random.default_rng(0)
     x_nd = rng.uniform(-0.5, 0.5, (50, 2))
     with Ledger(path) as found:
-        model = dpvb.LogisticRegression(epsilon=0.5, delta=1e-6, num_steps=2, row_norm=1.0)
+        model = dpvb.LogisticRegression(epsilon=0.5, delta=1e-6, n_steps=2, max_row_norm=1.0)
         model.fit(x_nd, (x_nd[:, 0] > 0).astype(int), run=dpvb.Run(ledger=found, dataset="people"))
     model.save(tmp_path / "model.dpvb")
     assert "1 of them" in run("verify", path, "--receipt", tmp_path / "model.dpvb").stdout
@@ -126,7 +126,7 @@ def test_a_model_knows_a_ledger_that_was_set_back(path: Path, tmp_path: Path, mo
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # Somebody else, who has not seen it before.
     run("verify", path)
     assert "set back" in run("verify", path, "--receipt", tmp_path / "model.dpvb", code=2).stderr
-    alone = dpvb.LogisticRegression(epsilon=0.5, delta=1e-6, num_steps=2, row_norm=1.0).fit(
+    alone = dpvb.LogisticRegression(epsilon=0.5, delta=1e-6, n_steps=2, max_row_norm=1.0).fit(
         x_nd, (x_nd[:, 0] > 0).astype(int)
     )
     alone.save(tmp_path / "alone.dpvb")

@@ -19,7 +19,7 @@ from dpvb.data import Binary, Categorical, Numeric, Schema, Table, Target
 from dpvb.errors import PrivacyError
 from dpvb.results import metrics, model_file
 
-BUDGET = ["--epsilon", "2", "--delta", "1e-4", "--num-steps", "3", "--quiet"]
+BUDGET = ["--epsilon", "2", "--delta", "1e-4", "--n-steps", "3", "--quiet"]
 COEF = ("show", "--what", "coefficients")
 CANARY = 0.7316502911
 COLUMNS = (Numeric("age", 0, 100), Categorical("work", ("state", "private")), Binary("urban", values=("no", "yes")))
@@ -101,9 +101,9 @@ def test_a_matrix_is_fitted_with_its_columns_beside_it(tmp_path: Path) -> None:
     np.save(tmp_path / "X.npy", X)
     np.savez(tmp_path / "X.npz", X=X)
     sparse.save_npz(tmp_path / "S.npz", sparse.csr_array(X))
-    exact = [*BUDGET, "--epsilon", "inf", "--target", tmp_path / "y.npy", "--row-norm", "2", "--overwrite"]
+    exact = [*BUDGET, "--epsilon", "inf", "--target", tmp_path / "y.npy", "--max-row-norm", "2", "--overwrite"]
     out = tmp_path / "m.dpvb"
-    expected = dpvb.LogisticRegression(epsilon=math.inf, delta=1e-4, num_steps=3, row_norm=2.0).fit(X, y)
+    expected = dpvb.LogisticRegression(epsilon=math.inf, delta=1e-4, n_steps=3, max_row_norm=2.0).fit(X, y)
     for name in ("X.npy", "X.npz", "S.npz"):
         assert "NO PRIVACY" in run("fit", "logistic", tmp_path / name, "--out", out, *exact).stderr
         assert dpvb.load(out).coef_ == pytest.approx(expected.coef_)
@@ -130,7 +130,7 @@ def test_ranges_of_a_matrix_are_numbers_with_commas(tmp_path: Path) -> None:
     fit = ["fit", "logistic", tmp_path / "X.npy", "--target", tmp_path / "y.npy", "--out", out, *BUDGET]
     run(*fit, "--epsilon", "inf", "--low", "18,0", "--high", "90,500000")
     ends = {"low": [18, 0], "high": [90, 500_000]}
-    expected = dpvb.LogisticRegression(epsilon=math.inf, delta=1e-4, num_steps=3, **ends).fit(X, y)
+    expected = dpvb.LogisticRegression(epsilon=math.inf, delta=1e-4, n_steps=3, **ends).fit(X, y)
     assert dpvb.load(out).coef_ == pytest.approx(expected.coef_)
     assert dpvb.load(out).intercept_ == pytest.approx(expected.intercept_)
     out.unlink()
@@ -180,7 +180,7 @@ def test_what_stands_beside_counts(tmp_path: Path) -> None:
     run(*call, "--exposure", e, "--weights", given, *bounds)
     assert dpvb.load(tmp_path / "n").coef_ == pytest.approx(found.coef_)
     refuse(tmp_path, "weights must be given", *call[:-3], "--out", tmp_path / "o", "--exposure", e, *bounds)
-    run(*call[:5], "--row-norm", "100", "--out", tmp_path / "o", "--exposure", e, "--weights", given, *bounds)
+    run(*call[:5], "--max-row-norm", "100", "--out", tmp_path / "o", "--exposure", e, "--weights", given, *bounds)
     known = json.loads(run("evaluate", tmp_path / "o", x, "--target", y, "--exposure", e, "--public", "--json").stdout)
     own = dpvb.load(tmp_path / "o").evaluate(age[:, None], visits, exposure=days, public=True)
     assert known == pytest.approx(own)
@@ -307,7 +307,7 @@ def test_nothing_private_is_printed(tmp_path: Path) -> None:
 BAD: dict[str, tuple[list[str], str]] = {
     "epsilon": (["--epsilon", "0"], "--epsilon must be"),
     "covariance": (["--covariance", "none"], "--covariance must be"),
-    "steps": (["--num-steps", "0"], "--num-steps must be"),
+    "steps": (["--n-steps", "0"], "--n-steps must be"),
     "relation": (["--neighboring-relation", "similar"], "--neighboring-relation must be"),
     "target": (["--target", "y.npy"], "belong to a matrix"),
     "cluster": (["--cluster", "local:0"], "cluster must be None, 'local:N'"),
@@ -336,7 +336,7 @@ def test_bad_data(tmp_path: Path, fitted: Path) -> None:
     def refuse_fit(expected: str, *args: Any) -> None:
         refuse(tmp_path, expected, "fit", "logistic", *args, "--out", out, *BUDGET)
 
-    target = ["--target", tmp_path / "y.npy", "--row-norm", "1"]
+    target = ["--target", tmp_path / "y.npy", "--max-row-norm", "1"]
     refuse_fit("needs --schema", table)
     refuse_fit("needs --target", tmp_path / "X.npy")
     refuse_fit("differ in length", tmp_path / "X.npy", *target, "--target", tmp_path / "short.npy")
@@ -346,7 +346,7 @@ def test_bad_data(tmp_path: Path, fitted: Path) -> None:
         refuse_fit("never unpickled", tmp_path / "X.npy", *target, "--target", tmp_path / name)
     for name in ("text.npy", "two.npz"):
         refuse_fit("no matrix of numbers", tmp_path / name, *target)
-    refuse_fit("--row-norm must be", tmp_path / "X.npy", *target, "--row-norm", "0")
+    refuse_fit("--max-row-norm must be", tmp_path / "X.npy", *target, "--max-row-norm", "0")
     refuse_fit("--classes must be", tmp_path / "X.npy", *target, "--classes", "1", "1")
     refuse_fit("response is missing", table, "--schema", schema_file(tmp_path, None))
     refuse_fit("target", table, "--schema", schema_file(tmp_path, Target("hits", "negative_binomial", max_count=4)))

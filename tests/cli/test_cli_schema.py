@@ -19,7 +19,7 @@ from dpvb.data import Categorical, Numeric, Schema, Target
 from dpvb.data.tables.dictionary import columns_of_dictionary, stub
 from dpvb.errors import DataFormatError, ParameterError
 
-BUDGET = ["--epsilon", "1", "--delta", "1e-4", "--num-steps", "3", "--quiet"]
+BUDGET = ["--epsilon", "1", "--delta", "1e-4", "--n-steps", "3", "--quiet"]
 EUROPE = ["--separator", ";", "--decimal", ",", "--encoding", "cp1252"]
 
 

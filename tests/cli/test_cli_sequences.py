@@ -39,7 +39,7 @@ def test_a_long_table_becomes_a_law(visits: Path) -> None:
     shown = run("show", out, "--what", "transitions").stdout
     assert "9 transitions, 95% intervals, noise counted in" in shown
     assert '"low"' in run("show", out, "--what", "transitions", "--as", "json").stdout
-    shown = run("fit", "markov-chain", visits, *COLUMNS, "--out", visits.with_name("n.dpvb"), *BUDGET, "--rehearse")
+    shown = run("fit", "markov-chain", visits, *COLUMNS, "--out", visits.with_name("n.dpvb"), *BUDGET, "--dry-run")
     assert "made-up" in shown.stdout + shown.stderr
     assert not visits.with_name("n.dpvb").exists()
 
@@ -76,9 +76,9 @@ def test_a_long_table_of_numbers_becomes_a_system(tmp_path: Path) -> None:
     found = dpvb.load(out)
     assert found.columns_ == ("x", "y")
     assert tuple(found.high) == (100.0, 99.0)
-    shown = run(*call, "--out", tmp_path / "n.dpvb", "--rehearse")
+    shown = run(*call, "--out", tmp_path / "n.dpvb", "--dry-run")
     assert "made-up" in shown.stdout + shown.stderr
-    refuse(tmp_path, "low and high or row_norm", *call[:7], *call[11:], "--out", tmp_path / "n.dpvb")
+    refuse(tmp_path, "low and high or max_row_norm", *call[:7], *call[11:], "--out", tmp_path / "n.dpvb")
     refuse(tmp_path, "z", *call[:4], "x,z", *call[5:], "--out", tmp_path / "n.dpvb")
 
 
@@ -126,7 +126,7 @@ def test_transitions_are_printed_with_intervals_or_without(model: tuple[str, Pat
         np.testing.assert_allclose([one["value"] for one in told], found.transition_matrix_.ravel())
         parts = json.loads(run("show", path, "--what", "motion", "--as", "json", "--level", "0.5").stdout)
         assert [part["title"] for part in parts] == [f"How sequences begin: {name}" for name in found.columns_]
-        np.testing.assert_allclose([point[0] for point in parts[0]["lines"][0][1]], found.motion().mean[:, 0])
+        np.testing.assert_allclose([point[0] for point in parts[0]["lines"][0][1]], found.marginal_bands().mean[:, 0])
         return
     assert [(one["group"], one["name"]) for one in told] == [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")]
     assert (found.clip is None) == (kind == "bernoulli")  # as --clip none says
@@ -167,7 +167,7 @@ def test_a_picture_of_motion_and_reports_are_written(model: tuple[str, Path]) ->
     run("report", path, "--out", path.with_suffix(".html"))
     assert ("Transitions of states" in path.with_suffix(".html").read_text()) == (kind != "linear")
     if kind == "linear":
-        bands = dpvb.load(path).motion(5)
+        bands = dpvb.load(path).marginal_bands(5)
         assert bands.mean.shape == (5, 2)
         assert (bands.low < bands.mean).all()
 

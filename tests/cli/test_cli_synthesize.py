@@ -68,7 +68,7 @@ def test_a_fitted_mixture_makes_any_number_of_tables_and_spends_nothing(people: 
     assert "job=a" in shown
     lines = json.loads(run("show", model, "--what", "groups", "--level", "0.5", "--as", "json").stdout)
     fitted = dpvb.load(model)
-    assert [line["name"] for line in lines] == [line.name for line in fitted.groups()]
+    assert [line["name"] for line in lines] == [line.name for line in fitted.component_table()]
     run("synthesize", model, "--rows", "40", "--out", out, "--tables", "3", "--seed", "1")
     tables = [table(people / f"s-{place}.csv") for place in (1, 2, 3)]
     assert [len(rows) for rows in tables] == [40, 40, 40]
@@ -81,7 +81,7 @@ def test_a_fitted_mixture_makes_any_number_of_tables_and_spends_nothing(people: 
 def test_a_page_of_fidelity_has_the_pairs_that_were_paid_for(people: Path) -> None:
     data, page, model = people / "people.csv", people / "page.html", people / "m.dpvb"
     given = ["--schema", people / "people.json", "--rows", "60", *BUDGET, "--seed", "0", "--quiet"]
-    run("synthesize", data, *given, "--out", people / "s.csv", "--fidelity", page, "--check-share", "0.1")
+    run("synthesize", data, *given, "--out", people / "s.csv", "--fidelity", page, "--fidelity-share", "0.1")
     text = page.read_text()
     assert text.startswith("<!doctype html>")
     assert "s.csv" in text
@@ -97,7 +97,16 @@ def test_a_page_of_fidelity_has_the_pairs_that_were_paid_for(people: Path) -> No
     refuse(people, "--fidelity", "synthesize", data, *given, "--out", people / "t.csv", "--fidelity", page)
     refuse(people, ".html", "synthesize", data, *given, "--out", people / "t.csv", "--fidelity", people / "a.txt")
     refuse(
-        people, "--check-share", "synthesize", model, "--rows", "5", "--out", people / "t.csv", "--check-share", ".1"
+        people,
+        "--fidelity-share",
+        "synthesize",
+        model,
+        "--rows",
+        "5",
+        "--out",
+        people / "t.csv",
+        "--fidelity-share",
+        ".1",
     )
 
 
@@ -146,12 +155,12 @@ def test_what_is_missing_or_there_already_is_refused_before_anything_is_spent(pe
 
 
 def test_a_mixture_of_a_table_that_is_not_there(people: Path) -> None:
-    """A rehearsal takes made-up rows of the schema, with and without a target."""
+    """A dry run takes made-up rows of the schema, with and without a target."""
     schema = people / "people.json"
     for target in (None, Target("ill", classes=("no", "yes"))):
         replace(SCHEMA, target=target).save(schema)
-        given = ["--schema", schema, "--out", people / "m.dpvb", *BUDGET, "--num-examples", "300", "--rehearse"]
-        result = run("fit", "mixture", people / "nosuch.csv", *given, "--num-steps", "3", "--quiet")
+        given = ["--schema", schema, "--out", people / "m.dpvb", *BUDGET, "--n-units", "300", "--dry-run"]
+        result = run("fit", "mixture", people / "nosuch.csv", *given, "--n-steps", "3", "--quiet")
         assert "300 made-up rows took" in result.stderr
         assert "nothing was spent" in result.stderr
     assert not (people / "m.dpvb").exists()
@@ -173,7 +182,7 @@ def test_classes_are_learnt_from_a_table_and_from_texts(people: Path) -> None:
     run("fit", "naive-bayes", notes, *given, *classes)
     model = dpvb.load(out)
     assert model.classes_.tolist() == ["food", "place"]
-    said = run("fit", "naive-bayes", people / "absent.csv", *given[:2], *classes, "--rehearse").stderr
+    said = run("fit", "naive-bayes", people / "absent.csv", *given[:2], *classes, "--dry-run").stderr
     assert "made-up documents" in said
     public = people / "public.csv"
     public.write_text("words,topic\napple,food\nstone,place\n")

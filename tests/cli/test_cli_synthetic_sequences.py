@@ -68,7 +68,7 @@ def test_a_picture_shows_what_follows_what(model: Path, tmp_path: Path) -> None:
     assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ParameterError, match="already there"):
         fitted.plot(tmp_path / "steps.png")
-    names, law_vv, duration_v = fitted.steps()
+    names, law_vv, duration_v = fitted.transition_table()
     assert law_vv.shape == (len(names), len(names))
     np.testing.assert_allclose(law_vv.sum(axis=1), 1.0)
     assert (duration_v >= 1.0).all()

@@ -75,7 +75,7 @@ def test_demo_on_a_slice(
         epsilon=4.0,
         delta=1e-4,
         topics=4,
-        num_steps=3,
+        n_steps=3,
     )
     shown = capsys.readouterr().out
     assert "400 articles played to be private" in shown

@@ -42,7 +42,7 @@ from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, BinaryMatrix, Design, Schema, Table, Target, open_documents
 from dpvb.data.tables.design import binary_rows
 from dpvb.data.tables.ranged import Numeric
-from dpvb.errors import DataFormatError, ParameterError, WallError
+from dpvb.errors import DataFormatError, ParameterError, PrivateComputationError
 from dpvb.estimators.base import Task
 from dpvb.estimators.generalized_linear import BinomialRegression
 from dpvb.guards.version import __version__
@@ -60,14 +60,14 @@ ACCOUNT: dict[str, Any] = {
     "epsilon": 5.0,
     "delta": 1e-4,
 }
-SAMPLERS = {"full": {}, "poisson": {"sampling_prob": 0.3}, "fixed": {"batch_size": 40, "num_examples": NUMBER}}
+SAMPLERS = {"full": {}, "poisson": {"sampling_prob": 0.3}, "fixed": {"batch_size": 40, "n_units": NUMBER}}
 
 
 def task_of(kind: type, *data: Any, sampler: str = "full", group: Any = None, **params: Any) -> Task:
     """What the fit of an estimator would do, in three steps."""
-    given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 3, **SAMPLERS[sampler], **params}
+    given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "n_steps": 3, **SAMPLERS[sampler], **params}
     x, y = (*data, None)[:2]
-    return kind(**given).task(x, y, group=group)
+    return kind(**given)._task(x, y, group=group)
 
 
 def lda(sampler: str = "full", group: Any = None) -> Task:
@@ -75,7 +75,7 @@ def lda(sampler: str = "full", group: Any = None) -> Task:
 
 
 def logistic(sampler: str = "full", group: Any = None, **params: Any) -> Task:
-    return task_of(LogisticRegression, X, Y, sampler=sampler, group=group, row_norm=1.0, **params)
+    return task_of(LogisticRegression, X, Y, sampler=sampler, group=group, max_row_norm=1.0, **params)
 
 
 TASKS: dict[str, Any] = {
@@ -85,8 +85,8 @@ TASKS: dict[str, Any] = {
     "logistic, persons": partial(logistic, group=PERSON),
     "logistic, diagonal": partial(logistic, covariance="diagonal"),
     "binomial": lambda sampler: BinomialRegression(
-        epsilon=1.0, delta=1e-5, num_steps=3, max_trials=4, row_norm=1.0, **SAMPLERS[sampler]
-    ).task(X, Y, trials=np.full(NUMBER, 3)),
+        epsilon=1.0, delta=1e-5, n_steps=3, max_trials=4, max_row_norm=1.0, **SAMPLERS[sampler]
+    )._task(X, Y, trials=np.full(NUMBER, 3)),
     "network": lambda sampler: task_of(
         SigmoidBeliefNetwork, (X > 0).astype(np.int8), sampler=sampler, n_components=2, clip=1.0
     ),
@@ -114,7 +114,7 @@ def released(task: Task, engine: Any = None, model: Any = None) -> list[Mapping[
     """Every release of a fit with noise that is the same in each: on one process, or on a cluster."""
     model, journal = task.model if model is None else model, Recorded()
     with spread(task.source, model, engine) as source:
-        wall: Wall[Any] = Wall(source, task.relative, noise=InsecureNoise(7), num_examples=NUMBER, journal=journal)
+        wall: Wall[Any] = Wall(source, task.relative, noise=InsecureNoise(7), n_units=NUMBER, journal=journal)
         rng = np.random.default_rng(1)
         loop.fit(model, wall, task.relative, rho=task.rho, rng=rng)
     assert journal.begun == list(range(len(task.relative)))
@@ -185,9 +185,9 @@ def test_workers_of_dask_release_the_bits_of_one(name: str, sampler: str, client
 def test_an_estimator_takes_a_cluster(two: Any) -> None:
     """Without noise and with the full batch two fits of one data set are equal."""
     for model in (
-        LDA(3, public_vocabulary=True, epsilon=np.inf, delta=1e-5, num_steps=2, random_state=0),
-        LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, row_norm=1.0),
-        SigmoidBeliefNetwork(2, epsilon=np.inf, delta=1e-5, num_steps=2, random_state=0),
+        LDA(3, public_vocabulary=True, epsilon=np.inf, delta=1e-5, n_steps=2, random_state=0),
+        LogisticRegression(epsilon=np.inf, delta=1e-5, n_steps=2, max_row_norm=1.0),
+        SigmoidBeliefNetwork(2, epsilon=np.inf, delta=1e-5, n_steps=2, random_state=0),
     ):
         data = {LDA: (COUNTS,), LogisticRegression: (X, Y)}.get(type(model), ((X > 0).astype(np.int8),))
         alone = [np.array(value) for value in (model.fit(*data).privacy_.epsilon, _fitted(model))]
@@ -207,12 +207,12 @@ def test_private_gradients_are_the_same_bits_and_are_compiled_once(two: LocalPoo
     def density(theta: Any, x: Any, y: Any) -> Any:
         return y * (x @ theta) - jax.numpy.logaddexp(0.0, x @ theta)
 
-    given = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 8, "parameters": 3, "sampling_prob": 0.5}
-    task = DPVI(density, **given).task(X, Y)
+    given = {"epsilon": 1.0, "delta": 1e-5, "n_steps": 8, "parameters": 3, "sampling_prob": 0.5}
+    task = DPVI(density, **given)._task(X, Y)
     times = [time.monotonic()]
     with spread(task.source, task.model, two) as source:
         journal = Recorded()
-        wall: Wall[Any] = Wall(source, task.relative, noise=InsecureNoise(7), num_examples=NUMBER, journal=journal)
+        wall: Wall[Any] = Wall(source, task.relative, noise=InsecureNoise(7), n_units=NUMBER, journal=journal)
         rng, note = np.random.default_rng(1), lambda t, q: times.append(time.monotonic())
         loop.fit(task.model, wall, task.relative, rho=task.rho, rng=rng, on_step=note)
     assert_same_bits(released(task), journal.totals)
@@ -369,7 +369,7 @@ def test_a_part_that_fails_ends_the_release_and_says_nothing(
     journal = Recorded()
     with spread(Design(X, Y), None, request.getfixturevalue(engine)) as source, caplog.at_level(logging.DEBUG):
         wall: Wall[Any] = Wall(source, PLAN, noise=InsecureNoise(1), journal=journal)
-        with pytest.raises(WallError) as caught:
+        with pytest.raises(PrivateComputationError) as caught:
             wall.release(Failing(how), PLAN.releases[0])
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
@@ -396,7 +396,7 @@ def test_a_cluster_whose_workers_always_die_ends_the_release(monkeypatch: Any) -
     monkeypatch.setattr("dpvb.cluster.dask.PATIENCE", 3.0)
     options = {**DASK, "silence_logs": logging.CRITICAL}
     with distributed.LocalCluster(n_workers=1, **options) as workers, distributed.Client(workers) as client:  # noqa: SIM117
-        with spread(Design(X, Y), None, client) as source, pytest.raises(WallError):
+        with spread(Design(X, Y), None, client) as source, pytest.raises(PrivateComputationError):
             Wall(source, PLAN, noise=InsecureNoise(1)).release(Failing("exit"), PLAN.releases[0])
 
 
@@ -412,7 +412,7 @@ def test_a_process_that_answers_in_another_form_is_replaced(written: bytes, two:
     totals = []
     for engine in (None, two):
         query = Scribbling(tmp_path / "flag", written, os.getpid())
-        with spread(Design(X, Y, row_norm=1.0), None, engine) as source:
+        with spread(Design(X, Y, max_row_norm=1.0), None, engine) as source:
             totals.append(Wall(source, PLAN, noise=InsecureNoise(1)).release(query, PLAN.releases[0]).total["a"])
     assert (tmp_path / "flag").exists()
     assert np.array_equal(*totals)
@@ -502,7 +502,7 @@ def test_parts_are_shared_out_evenly(parts: int, workers: int) -> None:
 def test_a_cluster_that_is_none_is_refused_before_anything_is_spent(name: str, tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **ACCOUNT)
-        model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0)
+        model = LogisticRegression(epsilon=1.0, delta=1e-5, n_steps=2, max_row_norm=1.0)
         with pytest.raises(ParameterError, match="local:2"):
             model.fit(X, Y, run=dpvb.Run(cluster=name, ledger=ledger, dataset="people"))
         with pytest.raises(ParameterError, match="local:2"):
@@ -635,7 +635,7 @@ def test_pages_of_dask_that_strangers_could_see_are_said(page: str, monkeypatch:
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(LogisticRegression, "_said", set())
     options = {"n_workers": 1, "processes": False, "dashboard_address": page, "worker_dashboard_address": "127.0.0.1:0"}
-    model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=1, row_norm=1.0)
+    model = LogisticRegression(epsilon=1.0, delta=1e-5, n_steps=1, max_row_norm=1.0)
     with (
         distributed.LocalCluster(**options) as workers,
         distributed.Client(workers) as client,
@@ -661,7 +661,7 @@ from pathlib import Path
 import numpy as np
 sys.path += ["", ".", "folder"]
 if __name__ == "__main__":
-    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, low=0, high=1)
+    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, n_steps=2, low=0, high=1)
     with dpvb.cluster.LocalPool(2) as pool:
         model.fit(np.eye(4), [0, 1, 1, 0], run=dpvb.Run(cluster=pool))
         places = [Path(f"/proc/{number}/cmdline") for number in pool.process_ids]
@@ -794,7 +794,7 @@ def test_files_of_persons_are_the_persons_in_memory(two: Any, tmp_path: Path) ->
 def test_a_fit_reads_a_table_in_files(two: Any, tmp_path: Path) -> None:
     table = Table(table_shards(tmp_path), schema())
     one = Table({"a": X[:, 0], "b": X[:, 1], "y": Y}, schema())
-    model = LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, row_norm=1.0)
+    model = LogisticRegression(epsilon=np.inf, delta=1e-5, n_steps=2, max_row_norm=1.0)
     alone = model.fit(one).coef_
     assert np.array_equal(model.fit(table, run=dpvb.Run(cluster=two)).coef_, alone)
     usable = np.arange(NUMBER) > 5
@@ -840,7 +840,7 @@ def test_a_missing_file_is_refused_before_anything_is_spent(two: Any, client: An
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **{**ACCOUNT, "unit": "document"})
         for engine in (two, client):
-            model = LDA(3, public_vocabulary=True, epsilon=1.0, delta=1e-5, num_steps=2)
+            model = LDA(3, public_vocabulary=True, epsilon=1.0, delta=1e-5, n_steps=2)
             with pytest.raises(DataFormatError, match="a worker process cannot read its part"):
                 model.fit(source, run=dpvb.Run(cluster=engine, ledger=ledger, dataset="people"))
         assert ledger.remaining("people").num_charges == 0
@@ -856,7 +856,7 @@ def test_a_file_that_is_gone_in_mid_run_ends_it(two: LocalPool, tmp_path: Path) 
             path.unlink()
         os.kill(two.process_ids[1], signal.SIGKILL)
         query = partial(task.model.e_step, task.model.init(np.random.default_rng(0)), blocks=task.model.blocks)
-        with pytest.raises(WallError):
+        with pytest.raises(PrivateComputationError):
             wall.release(query, task.relative.releases[0])
 
 
@@ -865,7 +865,7 @@ def test_a_file_that_changed_does_not_meet_the_words_of_others(two: LocalPool, t
     with spread(open_documents(paths), None, two) as source:
         sparse.save_npz(paths[0], COUNTS[:50].tocsr())
         os.kill(two.process_ids[0], signal.SIGKILL)
-        with pytest.raises(WallError):
+        with pytest.raises(PrivateComputationError):
             Wall(source, PLAN, noise=InsecureNoise(1)).release(ones, PLAN.releases[0])
 
 
@@ -877,7 +877,7 @@ def test_a_run_goes_on_with_or_without_a_cluster(first: Any, second: Any, tmp_pa
     """The data are the same by their digest, wherever they lie, so that an interrupted step costs nothing again."""
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **ACCOUNT)
-        model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=4, row_norm=1.0)
+        model = LogisticRegression(epsilon=1.0, delta=1e-5, n_steps=4, max_row_norm=1.0)
 
         def stop(step: int, plan: Plan) -> None:
             if step == 2:
@@ -920,7 +920,7 @@ def test_fixed_size_batches_have_their_size_on_a_cluster(two: LocalPool) -> None
     release = Release({"a": Block((1,), 1.0)}, Mechanism(FixedSize(17, NUMBER), 1e-9))
     plan = Plan([release] * 5)
     with spread(BagOfWords(COUNTS), None, two) as source:
-        wall: Wall[Any] = Wall(source, plan, noise=InsecureNoise(2), num_examples=NUMBER)
+        wall: Wall[Any] = Wall(source, plan, noise=InsecureNoise(2), n_units=NUMBER)
         sizes = [float(wall.release(ones, release).total["a"][0]) for _ in plan]
     assert np.allclose(sizes, 17, rtol=1e-4)
 

@@ -96,11 +96,11 @@ def test_joint_clipping_leaves_room_for_the_counts() -> None:
 
 def test_what_reading_cut_is_counted() -> None:
     """Rows beyond the norm, values out of their range or filled in, and counts over the cap."""
-    fit = {"epsilon": math.inf, "delta": 1e-5, "num_steps": 1}
+    fit = {"epsilon": math.inf, "delta": 1e-5, "n_steps": 1}
     X = np.array([[0.1, 0.1], [0.3, 0.9], [0.2, -0.1], [np.nan, 0.0]])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewUnitsWarning)
-        counts = dpvb.NegativeBinomialRegression(dispersion=1.0, max_count=5, row_norm=0.5, **fit)
+        counts = dpvb.NegativeBinomialRegression(dispersion=1.0, max_count=5, max_row_norm=0.5, **fit)
         found = counts.fit(X, [1, 2, 9, 1]).privacy_.counts
         assert (found.counted, found.shortened) == (3.0, 2.0)
         schema = dpvb.data.Schema((dpvb.data.Numeric("a", 0, 1, missing=0.5),), dpvb.data.Target("y"))
@@ -112,7 +112,7 @@ def test_what_reading_cut_is_counted() -> None:
 def test_an_empty_fit_says_so() -> None:
     """At epsilon = 1, seed of the noise unknown: of nothing, more than 4.9 standard deviations are seen 1 in 1e6."""
     documents = sparse.csr_array((0, 6))
-    model = dpvb.LDA(2, epsilon=1.0, delta=1e-5, vocabulary=list("abcdef"), num_steps=2)
+    model = dpvb.LDA(2, epsilon=1.0, delta=1e-5, vocabulary=list("abcdef"), n_steps=2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewUnitsWarning)
         counts = model.fit(documents).privacy_.counts
@@ -120,7 +120,7 @@ def test_an_empty_fit_says_so() -> None:
     assert abs(counts.counted) < 4.9 * counts.counted_std
     assert counts.say("document") in " ".join(str(model.privacy_).split())
     with pytest.warns(FewUnitsWarning, match=r"rows that counted: 4 ± 0.*label is included if it is one of 2"):
-        dpvb.LogisticRegression(row_norm=1.0, epsilon=math.inf, delta=1e-5).fit(np.eye(4) / 2, ["0", "1", "1", "0"])
+        dpvb.LogisticRegression(max_row_norm=1.0, epsilon=math.inf, delta=1e-5).fit(np.eye(4) / 2, ["0", "1", "1", "0"])
 
 
 def test_few_are_those_that_cannot_be_told_from_none_or_teach_nothing() -> None:

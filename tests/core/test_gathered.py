@@ -167,13 +167,13 @@ _WITHIN = 0.012
 @kills("parties", "the noise of missing clients counted on")
 @edit(
     "federated/trust.py",
-    "return self.num_clients - self.tolerated - self.colluders",
-    "return self.num_clients - self.colluders",
+    "return self.num_clients - self.max_missing - self.max_colluding",
+    "return self.num_clients - self.max_colluding",
 )
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_noise_of_a_sum_under_secure_aggregation(missing: int) -> None:
     """Five clients, of whom one may be missing and one collude: σ is left without two, and it is what is stated."""
-    trust = Trust("secure_aggregation", 5, tolerated=1, colluders=1)
+    trust = Trust("secure_aggregation", 5, max_missing=1, max_colluding=1)
     plan = plain(_COUNT, 1.7, 3.0)
     release = plan.releases[0]
     shares = empty_walls(plan, trust.party, 5 - missing)
@@ -323,16 +323,16 @@ def test_a_share_under_other_masks_tells_nothing_of_the_first() -> None:
 
 
 @pytest.mark.guarantees("no wrap")
-@pytest.mark.parametrize("num_examples", [None, 1, 10**6])
+@pytest.mark.parametrize("n_units", [None, 1, 10**6])
 @pytest.mark.parametrize("num_parties", [2, 64, 1000])
-def test_the_integers_have_room_for_all_parties(num_parties: int, num_examples: int | None) -> None:
+def test_the_integers_have_room_for_all_parties(num_parties: int, n_units: int | None) -> None:
     """The largest sum of all parties, of 2³⁰ records where no number is public, and 12 deviations stay below 2⁶³."""
     for noise in (0.0, 2.0, 1e6):
         party = Party(num_parties, 1.001 / math.sqrt(num_parties // 2 + 1))
         release = plain(noise=noise, bound=0.3).releases[0]
-        step = Fraction(grids_of(release, num_examples, party)["a"].step)
-        units = num_parties * (2**26 if num_examples is None else max(2**16, 4 * num_examples))
-        largest = (min(units, 2**30) if num_examples is None else units) * Fraction(0.3) / step
+        step = Fraction(grids_of(release, n_units, party)["a"].step)
+        units = num_parties * (2**26 if n_units is None else max(2**16, 4 * n_units))
+        largest = (min(units, 2**30) if n_units is None else units) * Fraction(0.3) / step
         deviation = Fraction(release.noise_std("a")) * Fraction(party.noise_share) * math.isqrt(num_parties) / step
         assert largest + 12 * (deviation + 1) < 2**63
 
@@ -345,10 +345,10 @@ def test_the_largest_sums_of_all_parties_do_not_wrap() -> None:
     num_parties, units = 64, 2**16
     plan, party = plain(noise=0.0), Party(num_parties)
     release = plan.releases[0]
-    wall: Wall[Any] = Wall(table(np.ones((units, 1))), plan, num_examples=units // 4, party=party)
+    wall: Wall[Any] = Wall(table(np.ones((units, 1))), plan, n_units=units // 4, party=party)
     share, _ = wall.share(lambda rows: {"a": Rows(rows)}, release, bare)
     tell: dict[str, Any] = {"plan": plan, "step": 0, "run": "run", "private": True}
-    released = gathered([share] * num_parties, release, party=party, num_examples=units // 4, **tell)
+    released = gathered([share] * num_parties, release, party=party, n_units=units // 4, **tell)
     assert released.total["a"][0] == pytest.approx(num_parties * units, rel=1e-5)
 
 
@@ -367,7 +367,7 @@ def test_a_share_too_small_for_integers_is_refused() -> None:
 def test_too_many_parties_for_so_many_units_are_refused() -> None:
     release = plain().releases[0]
     grids_of(release, 2**30, Party(2**10))
-    with pytest.raises(ParameterError, match="num_examples must be at most"):
+    with pytest.raises(ParameterError, match="n_units must be at most"):
         grids_of(release, 2**40, Party(2**10))
 
 

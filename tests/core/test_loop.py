@@ -23,7 +23,7 @@ from dpvb.core.sampling import FullBatch, Poisson
 from dpvb.core.schedule import constant, robbins_monro
 from dpvb.core.source import Nobody
 from dpvb.core.wall import Wall
-from dpvb.errors import ParameterError, PrivacyError, WallError
+from dpvb.errors import ParameterError, PrivacyError, PrivateComputationError
 
 BLOCKS = {
     "mean": Block((D,), 1.0),
@@ -200,7 +200,7 @@ def test_a_failed_step_stops_the_fit_and_stays_charged() -> None:
 
     plan = Plan([Release(Fails().blocks, Mechanism(FullBatch(), 1.0))] * 3)
     wall: Wall[Any] = Wall(table(small_rows()), plan)
-    with pytest.raises(WallError):
+    with pytest.raises(PrivateComputationError):
         loop.fit(Fails(), wall, plan, rho=constant(1.0), rng=np.random.default_rng(0))
     assert repr(wall) == "Wall(step 1 of 3)"
 

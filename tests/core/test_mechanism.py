@@ -115,7 +115,7 @@ def test_fixed_size_draws_every_subset_alike(size: int, n: int) -> None:
 
 
 @kills("rate", "fixed-size batches drawn above their rate")
-@edit("core/sampling.py", "places = max(self.num_examples, count())", "places = max(self.batch_size, count())")
+@edit("core/sampling.py", "places = max(self.n_units, count())", "places = max(self.batch_size, count())")
 def test_fixed_size_pads_and_never_exceeds_its_rate() -> None:
     """N ≤ N₀ leaves empty places, N > N₀ draws from all N: in both cases every unit has probability S/max(N, N₀)."""
     bits = stream(9)
@@ -247,14 +247,14 @@ def test_the_event_says_what_the_sampler_does(sampler: Sampler, domain: Any, rat
     event = Release({"a": Block((2,), 1.0, domain)}, Mechanism(sampler, 1.7)).event()
     assert event.sampler == {FullBatch: "full_batch", Poisson: "poisson", FixedSize: "fixed_size"}[type(sampler)]
     assert event.sampling_prob == sampler.sampling_prob == {FullBatch: 1.0}.get(type(sampler), 0.1)
-    assert (event.noise_multiplier, event.swap_ratio, event.num_steps) == (1.7, ratio, 1)
+    assert (event.noise_multiplier, event.swap_ratio, event.n_steps) == (1.7, ratio, 1)
 
 
 def test_events_of_a_plan_are_counted() -> None:
     one, two = (Release(BLOCKS, Mechanism(Poisson(0.1), sigma)) for sigma in (1.0, 2.0))
     first = Release(BLOCKS, Mechanism(FullBatch(), 2.0))
     plan = Plan([first, one, two, one, one])
-    counts = Counter({(e.sampler, e.noise_multiplier): e.num_steps for e in plan.events()})
+    counts = Counter({(e.sampler, e.noise_multiplier): e.n_steps for e in plan.events()})
     assert counts == {("full_batch", 2.0): 1, ("poisson", 1.0): 3, ("poisson", 2.0): 1}
     assert len(plan) == 5
     assert list(plan) == [first, one, two, one, one]

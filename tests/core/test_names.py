@@ -27,7 +27,7 @@ from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch, Poisson
 from dpvb.core.wall import Wall
 from dpvb.data.documents.texts import Texts
-from dpvb.errors import CheckpointError, ParameterError, PrivacyError, WallError
+from dpvb.errors import CheckpointError, ParameterError, PrivacyError, PrivateComputationError
 
 FALSE_ALARM = 1e-6
 FINE = Grid(2.0**-30, 1.0)
@@ -236,7 +236,7 @@ class Faulty:
 
 def test_no_fault_says_a_word(capfd: pytest.CaptureFixture[str]) -> None:
     release = release_of(1.0, added_delta=1e-6)
-    with pytest.raises(WallError) as found:
+    with pytest.raises(PrivateComputationError) as found:
         Wall(Faulty(), Plan([release])).names(release)  # type: ignore[arg-type]
     assert "secret" not in str(found.value)
     assert found.value.__cause__ is None
@@ -266,7 +266,7 @@ def test_a_journal_that_has_begun_gives_out_its_first_release() -> None:
     release = Release({"a": Block((1,), 1.0)}, Mechanism(FullBatch(), 1.0))
     wall: Wall[Any] = Wall(Faulty(), Plan([release, release]), journal=Begun(Unrecorded(), total))  # type: ignore[arg-type]
     assert wall.release(lambda rows: {}, release).total == total
-    with pytest.raises(WallError):
+    with pytest.raises(PrivateComputationError):
         wall.release(lambda rows: {}, release)
 
 

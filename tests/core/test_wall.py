@@ -47,7 +47,7 @@ from dpvb.core.schedule import constant
 from dpvb.core.source import Nobody
 from dpvb.core.wall import Wall
 from dpvb.data.documents.bag_of_words import BagOfWords
-from dpvb.errors import ParameterError, PrivacyError, WallError
+from dpvb.errors import ParameterError, PrivacyError, PrivateComputationError
 
 FALSE_ALARM = 1e-6
 EVERY_MODEL = pytest.mark.parametrize("case", TOYS_FIRST, ids=NAMES)
@@ -133,7 +133,7 @@ def test_the_charge_comes_before_the_look_and_stands() -> None:
         seen.append(repr(wall))
         raise RuntimeError("x")
 
-    with pytest.raises(WallError):
+    with pytest.raises(PrivateComputationError):
         wall.release(failing, plan.releases[0])
     assert set(seen) == {"Wall(step 1 of 2)"}
     assert wall.release(constant_query(1.0, D), plan.releases[1]).receipt.step == 1
@@ -224,7 +224,7 @@ def test_empty_batches_are_releases_like_any_other(case: Case, sampler: Any) -> 
     record = np.ones((1, case.width)) * 1e-6 if case.source is table else np.eye(case.width)[:1] * 0.0
     releases = case.run(record, plan)
     assert len(releases) == 50
-    assert sum(event.num_steps for event in plan.events()) == 50
+    assert sum(event.n_steps for event in plan.events()) == 50
     squares, count = 0.0, 0
     for released, release in zip(releases, plan, strict=True):
         for name, block in release.blocks.items():
@@ -377,13 +377,13 @@ def test_a_sum_beyond_its_room_wraps_as_a_function_of_the_noisy_sum() -> None:
 
 
 def test_too_many_units_for_the_integers_are_refused_before_the_run() -> None:
-    def start(num_examples: Any) -> None:
-        Wall(table(np.zeros((1, 1))), plain(), num_examples=num_examples)
+    def start(n_units: Any) -> None:
+        Wall(table(np.zeros((1, 1))), plain(), n_units=n_units)
 
     for fits in (None, 1, 10**6, 2**40):
         start(fits)
     for too_many in (2**46, 2**53):
-        with pytest.raises(ParameterError, match="num_examples"):
+        with pytest.raises(ParameterError, match="n_units"):
             start(too_many)
 
 
@@ -395,12 +395,12 @@ def test_too_many_units_for_the_integers_are_refused_before_the_run() -> None:
 )
 @each("noise", [0.0, 1e-9, 1.0, 1e12])
 @each("bound", [2.0**-400, 1e-9, 1.0, 1e9, 2.0**400])
-@each("num_examples", [None, 10**9, 2**40])
-def test_the_grid_leaves_room_and_resolution(noise: float, bound: float, num_examples: int | None) -> None:
+@each("n_units", [None, 10**9, 2**40])
+def test_the_grid_leaves_room_and_resolution(noise: float, bound: float, n_units: int | None) -> None:
     """Sums of the public number of units, four times over, plus the largest noise stay below 2⁶³."""
     release = plain(bound=bound, noise=noise).releases[0]
-    grid = grids_of(release, num_examples)["a"]
-    units = 4 * num_examples if num_examples else 2**24
+    grid = grids_of(release, n_units)["a"]
+    units = 4 * n_units if n_units else 2**24
     assert units * Fraction(bound) / Fraction(grid.step) <= 2**62 * (1 + Fraction(1, 2**40))
     assert release.noise_std("a") / grid.step <= 2**34 * (1 + 1e-9)
     assert grid.step <= max(release.noise_std("a") * 2.0**-32, bound * 2.0**-15)
@@ -489,7 +489,7 @@ def test_persons_are_drawn_whole() -> None:
 def test_every_failure_is_the_same_error(query: Any) -> None:
     plan = plain(size=D)
     wall: Wall[Any] = Wall(table(np.ones((2, D))), plan)
-    with pytest.raises(WallError) as caught:
+    with pytest.raises(PrivateComputationError) as caught:
         wall.release(query, plan.releases[0])
     assert str(caught.value) == "a computation behind the wall failed; its charge stands and its reason stays private."
     assert caught.value.__cause__ is None
@@ -633,7 +633,7 @@ def test_a_model_that_knows_no_empty_batch_fails_whatever_the_data_are(sampler: 
     matrix[:faulty] = np.nan
     for seed in range(20):
         wall: Wall[Any] = Wall(table(matrix), plan, noise=InsecureNoise(seed))
-        with pytest.raises(WallError):
+        with pytest.raises(PrivateComputationError):
             wall.release(query, plan.releases[0])
 
 

@@ -72,8 +72,8 @@ matrices = hnp.arrays(
 
 @settings(max_examples=100, deadline=None)
 @given(matrices, st.sampled_from([0.0, 0.3, 0.9]), st.sampled_from([1.0, 2.77, 1e-3, 1e100]))
-def test_a_row_is_the_constant_and_the_features_scaled_into_the_norm(x, c0, row_norm):
-    out = rows(Design(x, np.zeros(len(x)), row_norm=row_norm, intercept=c0))[:, :-2]
+def test_a_row_is_the_constant_and_the_features_scaled_into_the_norm(x, c0, max_row_norm):
+    out = rows(Design(x, np.zeros(len(x)), max_row_norm=max_row_norm, intercept=c0))[:, :-2]
     limit = math.sqrt(1 - c0**2)
     for given_row, row in zip(x, out, strict=True):
         if not np.isfinite(given_row).all():
@@ -81,7 +81,7 @@ def test_a_row_is_the_constant_and_the_features_scaled_into_the_norm(x, c0, row_
             continue
         assert c0 == 0 or row[0] == c0
         features = row[int(c0 > 0) :]
-        exact = [Fraction(float(v)) / Fraction(row_norm) for v in given_row]
+        exact = [Fraction(float(v)) / Fraction(max_row_norm) for v in given_row]
         square = sum(v * v for v in exact)
         if square > limit**2:
             longest = max(map(abs, exact))
@@ -151,14 +151,14 @@ TYPED_FORMS = [
 @each(("form", "dtype"), TYPED_FORMS)
 def test_every_form_and_number_type_gives_the_same_rows(form, dtype):
     counts = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 1], [1, 0, 0]])
-    out = rows(Design(FORMS[form](counts.astype(dtype)), [0, 1, 1, 0], row_norm=2.0, sparse_rows=form == "csr"))
+    out = rows(Design(FORMS[form](counts.astype(dtype)), [0, 1, 1, 0], max_row_norm=2.0, sparse_rows=form == "csr"))
     np.testing.assert_array_equal(out[:, :3], counts / 2)
     np.testing.assert_array_equal(out[:, 3:], [[0, 1], [1, 1], [1, 1], [0, 1]])
 
 
 def test_frames_of_several_number_types_and_missing_values():
     frame = pd.DataFrame({"a": [1, 2], "b": [0.5, 1.0], "c": [True, False], "d": pd.array([1, None], dtype="Int64")})
-    out = rows(Design(frame, [0, 1], row_norm=10))
+    out = rows(Design(frame, [0, 1], max_row_norm=10))
     np.testing.assert_array_equal(out[0, :4], [0.1, 0.05, 0.1, 0.1])
     assert np.isnan(out[1]).all()
 
@@ -179,7 +179,7 @@ def test_structures_that_lie_are_read_safely():
 
 def test_small_integers_of_one_place_are_added_without_overflow():
     matrix = damaged_csr([[(0, 200), (0, 200)]], 2, dtype=np.uint8)
-    np.testing.assert_array_equal(rows(Design(matrix, [1], row_norm=800))[:, :2], [[0.5, 0]])
+    np.testing.assert_array_equal(rows(Design(matrix, [1], max_row_norm=800))[:, :2], [[0.5, 0]])
 
 
 # ---------------------------------------------------------------- responses
@@ -353,10 +353,10 @@ def test_faulty_forms_of_responses_are_refused(y, match):
 
 def test_faulty_parameters_are_refused():
     for options in (
-        {"row_norm": 0},
-        {"row_norm": math.nan},
-        {"row_norm": math.inf},
-        {"row_norm": "1"},
+        {"max_row_norm": 0},
+        {"max_row_norm": math.nan},
+        {"max_row_norm": math.inf},
+        {"max_row_norm": "1"},
         {"intercept": 1},
         {"intercept": -0.1},
     ):
@@ -533,7 +533,7 @@ def test_no_copy_of_the_whole_data_in_float64(make, monkeypatch):
     y = np.zeros(20_000, dtype=np.uint8)
     tracemalloc.start()
     try:
-        total = sum(float(chunk.rows.x_nd.sum()) for chunk in Design(data, y, row_norm=10).chunks())
+        total = sum(float(chunk.rows.x_nd.sum()) for chunk in Design(data, y, max_row_norm=10).chunks())
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

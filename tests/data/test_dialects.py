@@ -89,7 +89,7 @@ def test_a_decimal_comma_is_a_point_and_a_point_is_none(tmp_path: Path) -> None:
     schema = Schema((Numeric("v", 0, 2),), Target("y"))
     found = rows(Table(tmp_path / "t.csv", schema, separator=";", decimal=","), fit_intercept=False)
     expected = [1.5, 1.5, 1.5, 0.5, 1, math.nan, math.nan, math.nan, 2, math.nan, math.nan, math.nan]
-    np.testing.assert_allclose(found[:, 0] * schema.row_norm * 2, expected)
+    np.testing.assert_allclose(found[:, 0] * schema.max_row_norm * 2, expected)
 
 
 def test_counts_and_trials_have_decimal_commas_too_and_ids_are_as_they_are_written(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_several_files_of_persons_are_read_as_one_is(tmp_path: Path) -> None:
     schema = Schema(SCHEMA.columns, SCHEMA.target, group="wer")
     how = {"separator": ";", "decimal": ",", "encoding": "latin-1"}
     paths = [written(tmp_path / f"{n}.csv", ";", ",", "latin-1", part) for n, part in enumerate((FRAME[:3], FRAME[3:]))]
-    model = dpvb.LogisticRegression(epsilon=math.inf, delta=1e-6, num_steps=3)
+    model = dpvb.LogisticRegression(epsilon=math.inf, delta=1e-6, n_steps=3)
     several = model.fit(Table(paths, schema, **how)).coef_
     # Rows of b in the second file do not count: b has one in the first.
     alone = model.fit(Table(FRAME[:4], schema)).coef_

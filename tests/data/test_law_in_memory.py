@@ -281,7 +281,7 @@ def table_of(name: str) -> Any:
 
 
 DOORS: dict[str, Any] = {
-    "design": lambda v: Design(x_of(v), [0] * len(v), row_norm=3.0),
+    "design": lambda v: Design(x_of(v), [0] * len(v), max_row_norm=3.0),
     "sparse rows": lambda v: Design(x_of(v), [0] * len(v), sparse_rows=True),
     "binary": lambda v: BinaryMatrix(x_of(v)),
     "threshold": lambda v: BinaryMatrix(x_of(v), threshold=0.5),

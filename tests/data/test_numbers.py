@@ -171,7 +171,7 @@ def test_numbers_stay_within_their_public_bounds_point_by_point() -> None:
     wide = [[[50.0, -3.0], [-1e300, math.nan], [math.inf, 1.0]]]
     square = Points(2, [-10.0, -5.0], [10.0, 15.0])
     assert str(square.rows(wide).value_td.tolist()) == "[[1.0, -0.8], [-1.0, nan], [nan, -0.4]]"
-    ball = Points(2, row_norm=5.0)
+    ball = Points(2, max_row_norm=5.0)
     found = ball.rows([[[6.0, 8.0], [3.0, 4.0], [math.nan, 10.0], [1e200, -1e200], [0.0, 0.0]]]).value_td
     np.testing.assert_allclose(
         found, [[0.6, 0.8], [0.6, 0.8], [math.nan, 1], [0.5**0.5, -(0.5**0.5)], [0, 0]], rtol=1e-12
@@ -204,8 +204,8 @@ def test_numbers_stay_within_their_public_bounds_point_by_point() -> None:
         (lambda: Points(2, 0, [1, 2, 3]), ParameterError, "high must be a number or 2 of them"),
         (lambda: Points(2, 0), ParameterError, "high must be a number or 2 of them"),
         (lambda: Points(2, 1, 1), ParameterError, "low must be below high"),
-        (lambda: Points(2, row_norm=-1.0), ParameterError, "row_norm"),
-        (lambda: Points(2, 0, 1, row_norm=1.0), ParameterError, "row_norm must be None"),
+        (lambda: Points(2, max_row_norm=-1.0), ParameterError, "max_row_norm"),
+        (lambda: Points(2, 0, 1, max_row_norm=1.0), ParameterError, "max_row_norm must be None"),
         (lambda: Events(table(), values="x,z"), DataFormatError, "z"),
         (lambda: Events(table(), values="x,person"), ParameterError, "different columns"),
         (

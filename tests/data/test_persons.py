@@ -316,7 +316,7 @@ def moved(model: Any, block: str, without: Any, person: Any) -> float:
 @given(st.lists(st.sampled_from(SPELLINGS[0]) | st.sampled_from(NOBODY), min_size=1, max_size=6), st.data())
 def test_a_person_moves_a_sum_of_rows_by_one_bound_at_most(forms: list[Any], data: Any) -> None:
     """Ten rows under each of some spellings of one id, some of them under none, beside other persons and nobody."""
-    model = FirstOrder(2, num_steps=1)
+    model = FirstOrder(2, n_steps=1)
     others = [[1.0, 0.0]] * 6, [0] * 6, ["a", "a", "b", None, "", "c"]
     place = data.draw(st.integers(0, 6))
     own = [[1.0, 0.0]] * 10 * len(forms), [1] * 10 * len(forms), [form for form in forms for _ in range(10)]

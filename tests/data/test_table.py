@@ -107,12 +107,12 @@ FILES = {
 
 def expected_rows(schema=SCHEMA, features=FEATURES, y=Y):
     """The rule of the module, written out: divide by R, put 1/R before, scale long rows back."""
-    row_norm = schema.row_norm
-    x = features / row_norm
-    limit = math.sqrt(1 - 1 / row_norm**2)
+    max_row_norm = schema.max_row_norm
+    x = features / max_row_norm
+    limit = math.sqrt(1 - 1 / max_row_norm**2)
     length = np.linalg.norm(x, axis=1, keepdims=True)
     x = x * np.minimum(1, limit / np.maximum(length, 1e-300))
-    return np.column_stack([np.full(len(x), 1 / row_norm), x, y, np.ones(len(x))])
+    return np.column_stack([np.full(len(x), 1 / max_row_norm), x, y, np.ones(len(x))])
 
 
 # ---------------------------------------------------------------- the same rows from every form
@@ -134,7 +134,7 @@ def test_every_file_gives_the_same_rows(tmp_path, name, stream):
         np.testing.assert_array_equal(table(source), table(Table(FRAME, SCHEMA).design()))
     assert source.count() == 6
     assert (source.unit, source.width) == ("row", 9)
-    assert source.intercept == pytest.approx(1 / SCHEMA.row_norm)
+    assert source.intercept == pytest.approx(1 / SCHEMA.max_row_norm)
     np.testing.assert_array_equal(
         table(Table(str(tmp_path / name), SCHEMA, stream=stream).design(Y)), table(Table(FRAME, SCHEMA).design())
     )
@@ -199,14 +199,14 @@ def test_names_of_features_and_the_scale():
     # Monte Carlo of the stated rule: uniform numbers, a fair coin, one category.
     rng = np.random.default_rng(1)
     square = 1 + rng.random((10**6, 2)) ** 2 @ [1, 1] + 0.49 + 0.49 * (rng.random(10**6) < 0.5)
-    assert SCHEMA.row_norm**2 == pytest.approx(square.mean() + 2 * square.std(), abs=0.005)
-    assert SCHEMA.intercept == 1 / SCHEMA.row_norm
-    assert Schema(SCHEMA.columns, scale=4).row_norm == 4.0
+    assert SCHEMA.max_row_norm**2 == pytest.approx(square.mean() + 2 * square.std(), abs=0.005)
+    assert SCHEMA.intercept == 1 / SCHEMA.max_row_norm
+    assert Schema(SCHEMA.columns, scale=4).max_row_norm == 4.0
 
 
 def test_the_intercept_is_optional_and_leaves_its_place_to_the_features():
     rows = table(Table(FRAME, SCHEMA).design(fit_intercept=False))
-    np.testing.assert_allclose(rows[:, :-2], FEATURES / SCHEMA.row_norm, rtol=1e-12, atol=1e-16)
+    np.testing.assert_allclose(rows[:, :-2], FEATURES / SCHEMA.max_row_norm, rtol=1e-12, atol=1e-16)
 
 
 @pytest.mark.parametrize("transform", [None, "log1p", "asinh"])
@@ -627,7 +627,7 @@ def test_a_schema_survives_json_exactly(columns, classes, scale):
     assert again == schema
     assert again.to_json() == schema.to_json()
     assert again.feature_names == schema.feature_names
-    assert again.row_norm == schema.row_norm
+    assert again.max_row_norm == schema.max_row_norm
 
 
 def test_schemas_of_numpy_numbers_are_written_and_read(tmp_path):

@@ -62,7 +62,7 @@ def features(column: Any, cells: Any, missing_values: frozenset[str] = frozenset
 
 def rows_of(data: Any, like: Schema = SCHEMA) -> np.ndarray:
     """Features in the scale of the schema."""
-    found: np.ndarray = table(Table(data, like).features(fit_intercept=False))[:, :-2] * like.row_norm
+    found: np.ndarray = table(Table(data, like).features(fit_intercept=False))[:, :-2] * like.max_row_norm
     return found
 
 
@@ -115,10 +115,10 @@ def test_the_row_norm_is_that_of_the_stated_rule() -> None:
     like = Schema((Numeric("a", 0, 1), Numeric("b", 0, 1), Binary("c"), Interaction("a", "b"), Interaction("c", "a")))
     a, b, c = rng.random(n), rng.random(n), 0.7 * (rng.random(n) < 0.5)
     square = 1 + a**2 + b**2 + c**2 + (a * b) ** 2 + (c * a / 0.7) ** 2
-    assert like.row_norm**2 == pytest.approx(square.mean() + 2 * square.std(), rel=0.005)
+    assert like.max_row_norm**2 == pytest.approx(square.mean() + 2 * square.std(), rel=0.005)
     spline = Schema((Spline("s", (0.2, 0.5, 0.8), 0, 1),))
     square = (features(spline.columns[0], rng.random(n)) ** 2).sum(axis=1)
-    assert spline.row_norm**2 == pytest.approx(1 + square.mean() + 2 * square.std(), rel=0.005)
+    assert spline.max_row_norm**2 == pytest.approx(1 + square.mean() + 2 * square.std(), rel=0.005)
 
 
 # ---------------------------------------------------------------- splines
@@ -347,9 +347,9 @@ def test_a_schema_with_every_kind_survives_json_exactly(tmp_path: Any) -> None:
     SCHEMA.save(tmp_path / "s.json")
     again = Schema.load(tmp_path / "s.json")
     assert again == SCHEMA
-    assert (again.to_json(), again.row_norm, again.feature_names) == (
+    assert (again.to_json(), again.max_row_norm, again.feature_names) == (
         SCHEMA.to_json(),
-        SCHEMA.row_norm,
+        SCHEMA.max_row_norm,
         SCHEMA.feature_names,
     )
     facts = {

@@ -100,7 +100,7 @@ def test_a_list_with_letters_that_the_pattern_lacks_is_refused_with_one_that_has
 
 def test_the_statement_names_the_list_and_its_source_for_as_many_words_as_are_taken() -> None:
     def said(vocabulary: object, **options: object) -> str:
-        model = dpvb.LDA(2, epsilon=1, delta=1e-5, num_steps=1, vocabulary=vocabulary, **options)
+        model = dpvb.LDA(2, epsilon=1, delta=1e-5, n_steps=1, vocabulary=vocabulary, **options)
         return " ".join(str(model.fit(["the river", "a house"]).privacy_).split())
 
     named = (

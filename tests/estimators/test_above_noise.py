@@ -23,7 +23,7 @@ SEEDS = range(3)
 
 
 def model(n_components: Any = 5, **options: Any) -> dpvb.LDA:
-    plan = {"epsilon": 2.5, "delta": 1e-5, "random_state": 0, "public_vocabulary": True, "num_steps": 10}
+    plan = {"epsilon": 2.5, "delta": 1e-5, "random_state": 0, "public_vocabulary": True, "n_steps": 10}
     return dpvb.LDA(n_components, **{**plan, **options})
 
 
@@ -47,18 +47,18 @@ def fixed_noise(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_noise_of_a_plan_is_that_of_the_fit() -> None:
     fitted = model(3, epsilon=1.0, learning_offset=2.0, learning_decay=0.8).fit(documents(2, n=40))
-    task = fitted.task(documents(2, n=40))
+    task = fitted._task(documents(2, n=40))
     std = final_std(task.plan, task.rho)
     np.testing.assert_allclose(fitted._q.sum_std_v * fitted._q.word_weight_v, std, rtol=1e-9)
 
 
 def test_half_of_the_topics_are_forecast_where_their_signal_is_detectable() -> None:
-    forecast = dpvb.plan(model(10, epsilon=1.0, num_steps=20), 2_000, 7_702, epsilons=())
+    forecast = dpvb.plan(model(10, epsilon=1.0, n_steps=20), 2_000, 7_702, epsilons=())
     needed = math.ceil(forecast.needed_units)
     assert 7_000 < needed < 12_000
-    at_needed = dpvb.plan(model(10, epsilon=1.0, num_steps=20), needed, 7_702, epsilons=()).knowledge
+    at_needed = dpvb.plan(model(10, epsilon=1.0, n_steps=20), needed, 7_702, epsilons=()).knowledge
     assert at_needed.number == pytest.approx(5, rel=1e-2)
-    fewer = dpvb.plan(model(5, epsilon=1.0, num_steps=20), needed // 2, 7_702, epsilons=()).knowledge
+    fewer = dpvb.plan(model(5, epsilon=1.0, n_steps=20), needed // 2, 7_702, epsilons=()).knowledge
     assert fewer.number == pytest.approx(2.5, rel=1e-2)  # In proportion to documents, and against topics.
     assert dpvb.plan(model(5, epsilon=math.inf), 10, 7_702).knowledge.number == 5
 
@@ -125,7 +125,7 @@ def test_a_fit_of_persons_is_compared_with_persons(fixed_noise: int) -> None:
 @kills("public facts", "a forecast of topics that counts the private documents")
 @edit(
     "estimators/base.py",
-    "expected = None if self.num_examples is None else self._knows(task, plan, self.num_examples)",
+    "expected = None if self.n_units is None else self._knows(task, plan, self.n_units)",
     "expected = self._knows(task, plan, max(task.source.count(), 1))",
 )
 def test_a_warning_comes_before_anything_is_spent_where_the_number_is_public() -> None:
@@ -139,7 +139,7 @@ def test_a_warning_comes_before_anything_is_spent_where_the_number_is_public() -
             model(epsilon=1.0, **options).fit(BagOfWords(documents(1, n=20)), run=dpvb.Run(progress=stop))
 
     with pytest.warns(LostInNoiseWarning, match="topics above the noise, of 5: 0 is forecast for 20 documents"):
-        begin(num_examples=20)
+        begin(n_units=20)
     with warnings.catch_warnings():  # A private number says nothing.
         warnings.simplefilter("error", LostInNoiseWarning)
         begin()
@@ -147,28 +147,28 @@ def test_a_warning_comes_before_anything_is_spent_where_the_number_is_public() -
 
 def test_auto_takes_as_many_topics_as_are_clear() -> None:
     matrix = documents(5, n=20)
-    given: dict[str, Any] = {"num_examples": 3_000}
+    given: dict[str, Any] = {"n_units": 3_000}
     chosen = model("auto", **given)
     one = model(1, **given)
-    task = one.task(matrix)
+    task = one._task(matrix)
     expected = signal_over_noise(task.model, task.plan, task.rho, 3_000) // 100
     assert expected > 1
     fitted = chosen.fit(matrix)
     assert len(fitted.components_) == expected
     assert fitted.transform(matrix).shape == (20, expected)
     with pytest.warns(LostInNoiseWarning, match="topics above the noise, of 1: .* is forecast for 20 documents"):
-        assert len(model("auto", num_examples=20).fit(matrix).components_) == 1
+        assert len(model("auto", n_units=20).fit(matrix).components_) == 1
 
 
 @kills("public facts", "a number of topics that is chosen by the number of private documents")
-@edit("estimators/lda.py", "if self.num_examples is None or self.epsilon == math.inf:", "if False:")
+@edit("estimators/lda.py", "if self.n_units is None or self.epsilon == math.inf:", "if False:")
 @edit(
     "estimators/lda.py",
-    "signal_over_noise(one, plan, schedule.rho, self.num_examples)",
+    "signal_over_noise(one, plan, schedule.rho, self.n_units)",
     "signal_over_noise(one, plan, schedule.rho, max(source.count(), 1))",
 )
 @pytest.mark.parametrize(
-    "options", [{}, {"num_examples": 3_000, "epsilon": math.inf}, {"n_components": "many"}, {"n_components": 0}]
+    "options", [{}, {"n_units": 3_000, "epsilon": math.inf}, {"n_components": "many"}, {"n_components": 0}]
 )
 def test_auto_is_refused_without_public_facts(options: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match="n_components must be"):

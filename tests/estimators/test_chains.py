@@ -108,7 +108,7 @@ def test_the_report_the_picture_and_the_table_have_the_same_numbers(order: int) 
     law_vv[0] = [0.9, 0.025, 0.025, 0.025, 0.025]
     x_nt = dynamics.drawn(np.full(5, 0.2), [law_vv], 4000, 20, np.random.default_rng(0))
     model = dpvb.MarkovChain(5, order=order, power=1.0, epsilon=np.inf, delta=1e-6).fit(x_nt)
-    table, (names, shown_vv, lasts_v) = model.transition_intervals(), model.steps()
+    table, (names, shown_vv, lasts_v) = model.transition_intervals(), model.transition_table()
     grid, intervals = model.report().figures
     np.testing.assert_array_equal(grid.values, shown_vv)
     np.testing.assert_array_equal([row[1] for row in intervals.rows], [line.mean for line in table])
@@ -186,9 +186,9 @@ def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> N
         assert len([one for one in found.entries() if one.kind == "charge"]) == 1
 
 
-def test_a_rehearsal_reads_nothing_and_select_finds_the_better_order() -> None:
-    copy = dpvb.MarkovChain("a,b,c", order=2, **BUDGET).rehearse(num_rows=300)
-    assert copy.privacy_.rehearsal
+def test_a_dry_run_reads_nothing_and_select_finds_the_better_order() -> None:
+    copy = dpvb.MarkovChain("a,b,c", order=2, **BUDGET).dry_run(n_units=300)
+    assert copy.privacy_.dry_run
     alternating = np.tile(np.array(["a", "a", "b", "b"], dtype=object), (3000, 3))
     data = {"X": alternating, "y": None, "group": None}
     # With other noise one selection in eleven tries order 1 alone.

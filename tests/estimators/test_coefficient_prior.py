@@ -34,7 +34,7 @@ def table(n: int = N, seed: int = 5, schema: Schema = SCHEMA, start: int = 0) ->
 
 
 def model(**given: Any) -> dpvb.LogisticRegression:
-    return dpvb.LogisticRegression(**{"epsilon": 1.0, "delta": 1e-5, "num_examples": N, **given})
+    return dpvb.LogisticRegression(**{"epsilon": 1.0, "delta": 1e-5, "n_units": N, **given})
 
 
 def rows(fitted: dpvb.LogisticRegression) -> dict[str, tuple[float, float]]:
@@ -49,7 +49,7 @@ def first() -> dpvb.LogisticRegression:
 
 @pytest.fixture(scope="module")
 def exact() -> dpvb.LogisticRegression:
-    return model(epsilon=math.inf, num_steps=60).fit(table())
+    return model(epsilon=math.inf, n_steps=60).fit(table())
 
 
 # --- what is known counts -----------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def exact() -> dpvb.LogisticRegression:
 
 def test_without_noise_two_halves_in_sequence_are_the_whole(exact: dpvb.LogisticRegression) -> None:
     """Within a tenth of a standard deviation, in both orders; half alone has stds √2 times as large."""
-    free = {"epsilon": math.inf, "num_steps": 60, "public_prior": True}
+    free = {"epsilon": math.inf, "n_steps": 60, "public_prior": True}
     whole, half = rows(model(**free).fit(table(2 * N))), model(**free).fit(table(start=N))
     for second in (model(**free, prior=exact).fit(table(start=N)), model(**free, prior=half).fit(table())):
         for name, (mean, std) in rows(second).items():
@@ -83,7 +83,7 @@ def test_an_earlier_release_narrows_intervals_and_a_file_of_it_is_the_same(
 
 def test_a_study_is_a_measurement_of_a_coefficient(tmp_path: Path) -> None:
     """Without noise: the mean of study and rows, weighted by 1/std²; what is sure decides alone."""
-    free = {"epsilon": math.inf, "num_steps": 60}
+    free = {"epsilon": math.inf, "n_steps": 60}
     mean, std = rows(model(**free).fit(table()))["age"]
     (tmp_path / "study.json").write_text(json.dumps({"age": [mean + 2 * std, std]}))
     for study in ({"age": (mean + 2 * std, std)}, tmp_path / "study.json"):
@@ -105,7 +105,7 @@ def test_a_study_that_knows_almost_all_is_believed_and_ends_no_fit(mean: float, 
 
 def test_rows_without_anybody_leave_what_was_known(first: dpvb.LogisticRegression) -> None:
     """No row: the earlier posterior, up to what noise says of nobody."""
-    empty = model(prior=first, epsilon=8.0, num_examples=None).fit(table(0))
+    empty = model(prior=first, epsilon=8.0, n_units=None).fit(table(0))
     for name, (mean, std) in rows(empty).items():
         assert mean == pytest.approx(rows(first)[name][0], abs=1.0 * std), name
         assert std == pytest.approx(rows(first)[name][1], rel=0.25), name
@@ -132,7 +132,7 @@ def test_other_regressions_take_priors_too(kind: Any) -> None:
 def test_a_federation_takes_a_prior(first: dpvb.LogisticRegression) -> None:
     shards = [table(N // 2, start=start) for start in (N, N + N // 2)]
     given: dict[str, Any] = {"trust": "secure_aggregation", "epsilon": 1.0, "delta": 1e-5}
-    together = federated.simulate(model(prior=first, num_examples=None), shards, **given)
+    together = federated.simulate(model(prior=first, n_units=None), shards, **given)
     alone = rows(first)
     assert np.mean([std / alone[name][1] for name, (_, std) in rows(together).items()]) < 1.0
 
@@ -190,9 +190,9 @@ def test_a_prior_of_other_columns_is_refused_by_name(first: dpvb.LogisticRegress
     refused("intercept of the fit, 0; its own is 0.59", table(30), fit_intercept=False)
     refused("unless covariance='full'", table(30), covariance="diagonal")
     refused("whose file holds what its rows said", table(30), prior=model(covariance="diagonal").fit(table(30)))
-    refused("not a rehearsal", table(30), prior=model().rehearse(schema=SCHEMA, num_rows=50))
+    refused("not a dry run", table(30), prior=model().dry_run(schema=SCHEMA, n_units=50))
     with pytest.raises(ParameterError, match="prior must be of the same rows"):
-        model(prior=first, row_norm=1.0).fit(np.zeros((5, 4)), np.zeros(5))
+        model(prior=first, max_row_norm=1.0).fit(np.zeros((5, 4)), np.zeros(5))
     for text in ("[1, 2]", "[" * 200_000, '{"age": ' * 200_000, '{"age": [NaN, 1]}', '{"age": [1, 1], "age": [2, 1]}'):
         (tmp_path / "study.json").write_text(text)
         with pytest.raises(DataFormatError, match="must be an object of JSON"):

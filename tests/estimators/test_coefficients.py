@@ -273,7 +273,7 @@ def test_a_coefficient_per_range_is_as_much_as_the_range_moves(private: Any) -> 
         assert other[1:5] == pytest.approx([(100 if one.name == "age" else 1) * value for value in one[1:5]])
     foot = [str(table).splitlines()[-2].split(") the ")[1] for table in (unit, whole)]
     assert foot[0] == foot[1]
-    plain = dpvb.LogisticRegression(**EXACT, row_norm=1.0).fit(np.eye(4), [0, 1, 0, 1])
+    plain = dpvb.LogisticRegression(**EXACT, max_row_norm=1.0).fit(np.eye(4), [0, 1, 0, 1])
     with pytest.raises(ParameterError, match="per='range' needs declared ranges"):
         plain.coefficients(per="range")
     with pytest.raises(ParameterError, match="per must be"):
@@ -293,7 +293,8 @@ def test_the_intercept_is_shown_at_the_released_centres() -> None:
     assert f"{row.mean:.3g}" in line
     assert row.std < model.coefficients()[0].std
     assert (
-        "released centres" not in dpvb.LogisticRegression(**EXACT, row_norm=1.0).fit(np.eye(4), [0, 1, 0, 1]).summary()
+        "released centres"
+        not in dpvb.LogisticRegression(**EXACT, max_row_norm=1.0).fit(np.eye(4), [0, 1, 0, 1]).summary()
     )
 
 
@@ -313,7 +314,7 @@ def test_the_text_has_a_head_and_reference_levels_that_are_no_rows(private: Any)
     assert [row.name for row in private.coefficients(coding="places")] == ["intercept", *private.feature_names_]
     assert "odds ratio" in private.summary(exp=True)
     assert "NO PRIVACY" in made().summary()
-    assert "REHEARSAL" in dpvb.LogisticRegression(epsilon=1.0, delta=1e-5).rehearse(schema=schema()).summary()
+    assert "DRY RUN" in dpvb.LogisticRegression(epsilon=1.0, delta=1e-5).dry_run(schema=schema()).summary()
 
 
 def test_a_mean_of_levels_leaves_no_level_out(private: Any) -> None:
@@ -321,7 +322,7 @@ def test_a_mean_of_levels_leaves_no_level_out(private: Any) -> None:
     assert sum(rows[f"work={level}"] for level in LEVELS) == pytest.approx(0, abs=1e-12)
     assert sum(rows[f"region={region}"] for region in (1, 2, 3, 4)) == pytest.approx(0, abs=1e-12)
     many = Schema((Categorical("a", tuple(range(2_001))),), target=Target("ill"))
-    model = dpvb.LogisticRegression(**EXACT, covariance="diagonal", num_steps=1).fit(
+    model = dpvb.LogisticRegression(**EXACT, covariance="diagonal", n_steps=1).fit(
         Table({"a": [1, 2], "ill": [0, 1]}, many)
     )
     with pytest.raises(ParameterError, match="at most 2000 categories, got 2001 of column 'a'"):

@@ -25,15 +25,15 @@ DOUBTFUL = {
     "delta of a half": ({"epsilon": 1.0, "delta": 0.5}, "delta = 0.5 is above 0.001"),
     "epsilon of a thousand": ({"epsilon": 1000.0, "delta": 1e-6}, "epsilon = 1000 is above 10"),
     "hardly any epsilon": ({"epsilon": 1e-5, "delta": 1e-6}, "fewer than about 180,000 rows"),
-    "delta of one in n": ({"epsilon": 1.0, "delta": 1 / 300, "num_examples": 300}, "not below 1 in 300, the public"),
-    "more noise than n": ({"epsilon": 0.02, "delta": 1e-6, "num_examples": 300}, "is forecast for 300 rows"),
+    "delta of one in n": ({"epsilon": 1.0, "delta": 1 / 300, "n_units": 300}, "not below 1 in 300, the public"),
+    "more noise than n": ({"epsilon": 0.02, "delta": 1e-6, "n_units": 300}, "is forecast for 300 rows"),
 }
 
 
 @pytest.mark.parametrize("name", DOUBTFUL)
 def test_a_doubtful_budget_is_spoken_of_before_it_is_spent(name: str, ledger: Path) -> None:
     budget, said = DOUBTFUL[name]
-    model = dpvb.LogisticRegression(row_norm=1.0, **budget, num_steps=2)
+    model = dpvb.LogisticRegression(max_row_norm=1.0, **budget, n_steps=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "This fit is not recorded")
@@ -46,7 +46,7 @@ def test_a_doubtful_budget_is_spoken_of_before_it_is_spent(name: str, ledger: Pa
 def test_it_is_a_warning_and_the_fit_goes_on(name: str) -> None:
     budget, said = DOUBTFUL[name]
     with pytest.warns(DpvbWarning) as found:
-        fitted = dpvb.LogisticRegression(row_norm=1.0, **budget, num_steps=2).fit(X, Y)
+        fitted = dpvb.LogisticRegression(max_row_norm=1.0, **budget, n_steps=2).fit(X, Y)
     assert said in str(found[0].message)
     assert {one.filename for one in found} == {__file__}
     assert fitted.privacy_.epsilon <= budget["epsilon"]
@@ -54,7 +54,7 @@ def test_it_is_a_warning_and_the_fit_goes_on(name: str) -> None:
 
 def test_what_is_forecast_of_the_count_is_what_the_fit_then_says() -> None:
     with pytest.warns(DpvbWarning) as found:
-        fitted = dpvb.LogisticRegression(row_norm=1.0, epsilon=1e-5, delta=1e-6, num_steps=2).fit(X, Y)
+        fitted = dpvb.LogisticRegression(max_row_norm=1.0, epsilon=1e-5, delta=1e-6, n_steps=2).fit(X, Y)
     (forecast,) = re.findall(
         r"Their count will be known to ± ([\d,]+)\. Take a larger epsilon\.", str(found[0].message)
     )
@@ -66,14 +66,14 @@ def test_what_is_forecast_of_the_count_is_what_the_fit_then_says() -> None:
 @kills("public facts", "a warning that knows how many rows there are")
 @edit(
     "estimators/base.py",
-    "            num_units=self.num_examples,\n            events=",
+    "            num_units=self.n_units,\n            events=",
     "            num_units=task.source.count(),\n            events=",
 )
 def test_what_is_said_does_not_depend_on_the_data() -> None:
     said = []
     for rows in (300, 299, 0):
         with pytest.warns(DpvbWarning) as found:
-            dpvb.LogisticRegression(row_norm=1.0, epsilon=0.001, delta=0.01, num_steps=2).fit(X[:rows], Y[:rows])
+            dpvb.LogisticRegression(max_row_norm=1.0, epsilon=0.001, delta=0.01, n_steps=2).fit(X[:rows], Y[:rows])
         said.append([str(one.message) for one in found if "counted" not in str(one.message)])  # a released number
     assert said[0] == said[1] == said[2]
 
@@ -85,20 +85,20 @@ def test_nothing_is_said_of_an_ordinary_budget_or_of_none(budget: dict[str, floa
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "This fit is not recorded")
-        dpvb.LogisticRegression(row_norm=1.0, **budget, num_steps=2).fit(X, Y)
+        dpvb.LogisticRegression(max_row_norm=1.0, **budget, n_steps=2).fit(X, Y)
 
 
 def test_delta_is_held_against_a_number_that_was_released() -> None:
     """Of 3,000 rows a number is released whose noise is no tenth of the 2,000 that would have to be missing."""
     pixels = (RNG.random((3_000, 4)) < 0.5).astype(int)
     with pytest.warns(DpvbWarning, match="the number of rows by what was released"):
-        fitted = dpvb.SigmoidBeliefNetwork(2, epsilon=5.0, delta=1e-3, num_steps=2).fit(pixels)
+        fitted = dpvb.SigmoidBeliefNetwork(2, epsilon=5.0, delta=1e-3, n_steps=2).fit(pixels)
     noise = {block.name: block.noise_std for release in fitted.privacy_.releases for block in release.blocks}
     assert noise["count"] < 200
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "This fit is not recorded")
-        dpvb.SigmoidBeliefNetwork(2, epsilon=5.0, delta=1e-6, num_steps=2).fit(pixels)
+        dpvb.SigmoidBeliefNetwork(2, epsilon=5.0, delta=1e-6, n_steps=2).fit(pixels)
 
 
 def test_other_doors_say_it_too(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_other_doors_say_it_too(tmp_path: Path) -> None:
     with pytest.warns(DpvbWarning, match=r"delta = 0\.5"):
         dpvb.private_range(X[:, 0], low=-1.0, high=1.0, epsilon=1.0, delta=0.5)
     with pytest.warns(DpvbWarning, match=r"delta = 0\.5"):
-        dpvb.select(
-            dpvb.LogisticRegression(row_norm=1.0, epsilon=1.0, delta=0.5, num_steps=1),
+        dpvb.private_select(
+            dpvb.LogisticRegression(max_row_norm=1.0, epsilon=1.0, delta=0.5, n_steps=1),
             [{}],
             X,
             Y,

@@ -100,11 +100,11 @@ def test_private_rows_have_no_score() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "low and high or row_norm"),
-        ({"low": 0.0}, "low and high or row_norm"),
-        ({"row_norm": 1.0, "low": 0.0, "high": 1.0}, "low and high or row_norm"),
-        ({"row_norm": 1.0, "estimate": "map"}, "estimate must be"),
-        ({"row_norm": 1.0, "n_components": 0}, "n_components must be"),
+        ({}, "low and high or max_row_norm"),
+        ({"low": 0.0}, "low and high or max_row_norm"),
+        ({"max_row_norm": 1.0, "low": 0.0, "high": 1.0}, "low and high or max_row_norm"),
+        ({"max_row_norm": 1.0, "estimate": "map"}, "estimate must be"),
+        ({"max_row_norm": 1.0, "n_components": 0}, "n_components must be"),
         ({"low": [0.0, 1.0], "high": 1.0}, "low must be a number or 5"),
     ],
 )
@@ -162,7 +162,7 @@ def test_a_ledger_counts_and_a_folder_goes_on(kind: type, tmp_path: Path) -> Non
 @KINDS
 def test_the_number_of_factors_can_be_selected(kind: type) -> None:
     estimator = kind(low=-4.0, high=4.0, epsilon=1.0, delta=1e-5)
-    best = dpvb.select(estimator, [{"n_components": k} for k in (1, 3)], table(2_000), epsilon=2.0, delta=1e-5)
+    best = dpvb.private_select(estimator, [{"n_components": k} for k in (1, 3)], table(2_000), epsilon=2.0, delta=1e-5)
     assert best.n_components in (1, 3)
 
 
@@ -191,7 +191,7 @@ def test_every_command_of_the_command_line(tmp_path: Path) -> None:
             "--components",
             "1",
         ]
-        assert run.invoke(app, [*call, *budget, "--out", out, "--rehearse"]).exit_code == 0
+        assert run.invoke(app, [*call, *budget, "--out", out, "--dry-run"]).exit_code == 0
         assert run.invoke(app, [*call, *budget, "--out", out]).exit_code == 0
         found = run.invoke(app, ["evaluate", out, str(tmp_path / "people.csv"), "--public"])
         assert found.exit_code == 0, found.output
@@ -209,7 +209,7 @@ def test_intervals_cover_covariances_and_explained_variances() -> None:
     for seed in range(30):
         rng = np.random.default_rng(seed)
         x_nd = rng.standard_normal((5_000, 1)) * loading_d + 0.5 * rng.standard_normal((5_000, 5))
-        fitted = dpvb.PCA(1, row_norm=8.0, epsilon=1.0, delta=1e-5).fit(x_nd)
+        fitted = dpvb.PCA(1, max_row_norm=8.0, epsilon=1.0, delta=1e-5).fit(x_nd)
         low, high = fitted.covariance_interval()
         inside.append(((low <= true) & (true <= high))[np.triu_indices(5)].mean())
         low_k, high_k = fitted.explained_variance_interval()

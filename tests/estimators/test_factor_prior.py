@@ -134,7 +134,7 @@ def test_what_does_not_fit_is_refused_by_name(first: Any, tmp_path: Path) -> Non
             kind(2, **{**RANGES, "epsilon": 1.0, "prior": first, **given}).fit(x)
 
     refused("'x0' differs", low=[-9.0] * (D - 1) + [-80.0])
-    refused("prior must be of the same rows", low=None, high=None, row_norm=100.0)
+    refused("prior must be of the same rows", low=None, high=None, max_row_norm=100.0)
     refused("prior must be a fitted dpvb.PCA", dpvb.PCA)
     refused("prior must hold loadings, noise_variance, mean, rows", prior={"loadings": LOADINGS})
     refused(r"prior\['loadings'\] must be K x 5 finite numbers", prior={**study, "loadings": LOADINGS[:, :4]})
@@ -147,10 +147,10 @@ def test_what_does_not_fit_is_refused_by_name(first: Any, tmp_path: Path) -> Non
     (tmp_path / "study.json").write_text("[1]")
     with pytest.raises(DataFormatError, match="must be an object of JSON"):
         dpvb.PCA(2, **RANGES, epsilon=1.0, prior=tmp_path / "study.json").fit(x)
-    norm: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "row_norm": 50.0}
+    norm: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "max_row_norm": 50.0}
     plain = dpvb.PCA(2, **norm).fit(x)
-    with pytest.raises(ParameterError, match="row_norm of the fit, 60; its own is 50"):
-        dpvb.PCA(2, **{**norm, "row_norm": 60.0}, prior=plain).fit(x)
+    with pytest.raises(ParameterError, match="max_row_norm of the fit, 60; its own is 50"):
+        dpvb.PCA(2, **{**norm, "max_row_norm": 60.0}, prior=plain).fit(x)
 
 
 @kills("releases", "moments of the same data set as prior of its next factors")

@@ -101,7 +101,7 @@ def test_without_noise_a_range_changes_no_curve(covariance: str) -> None:
     found = []
     for age in ((18.0, 90.0), (-150.0, 400.0)):
         model = made(curved(age), covariance=covariance)
-        curve = model.curve("age", at, given={"smokes": "yes"})
+        curve = model.partial_effect("age", at, given={"smokes": "yes"})
         found.append(np.array([[row.mean, row.std, row.low, row.high] for row in curve]))
     np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-7)
 
@@ -139,7 +139,7 @@ def test_a_curve_is_that_of_maximum_likelihood() -> None:
     model = made(like, data)
     l_ad = functions(at)
     std_a = np.sqrt(np.einsum("ad,de,ae->a", l_ad, known.cov_params()[1:4, 1:4], l_ad))
-    curve = model.curve("age", at)
+    curve = model.partial_effect("age", at)
     assert curve.names == ("age=20", "age=30", "age=45", "age=60", "age=70")
     np.testing.assert_allclose([row.mean for row in curve], l_ad @ known.params[1:4], atol=0.5 * std_a.min())
     np.testing.assert_allclose([row.std for row in curve], std_a, rtol=0.1)
@@ -185,46 +185,55 @@ def test_a_curve_is_the_difference_of_rows_and_of_draws(covariance: str) -> None
     spline_k = CubicSpline(KNOTS, np.eye(4), bc_type="natural")(55.0)[[0, 2, 3]]
     both = np.concatenate([spline_k, np.zeros(2), spline_k])
     for given, l_d in (("no", both * ([1] * 5 + [0] * 3)), ("yes", both)):
-        [row] = model.curve("age", [55], given={"smokes": given})
+        [row] = model.partial_effect("age", [55], given={"smokes": given})
         assert row.mean == pytest.approx(float(l_d @ model.coef_[0]), rel=1e-9)
         assert np.std(draws_nd @ l_d) == pytest.approx(row.std, rel=6 / math.sqrt(80_000))
-    [row] = model.curve("smokes", ["yes"], given={"age": 40})
+    [row] = model.partial_effect("smokes", ["yes"], given={"age": 40})
     assert row.mean == pytest.approx(model.coef_[0][4], rel=1e-9)
-    [ratio] = model.curve("smokes", ["yes"], given={"age": 40}, exp=True)
+    [ratio] = model.partial_effect("smokes", ["yes"], given={"age": 40}, exp=True)
     assert ratio.low == pytest.approx(math.exp(row.low), rel=1e-9)
-    [day] = model.curve("day", ["2020-01-01"], reference=np.datetime64("2019-01-01"))
+    [day] = model.partial_effect("day", ["2020-01-01"], reference=np.datetime64("2019-01-01"))
     assert day.mean == pytest.approx(365 / 365.25 * model.coef_[0][3], rel=1e-9)
     assert "Log odds per value of age, against age=40.0, at smokes=yes." in str(
-        model.curve("age", [50], given={"smokes": "yes"})
+        model.partial_effect("age", [50], given={"smokes": "yes"})
     )
 
 
 @pytest.mark.parametrize(
     ("ask", "match"),
     [
-        (lambda m: m.curve("height", [1]), "a curve needs one of the columns age, day, smokes, got 'height'"),
-        (lambda m: m.curve("smokes:age", [1]), "a curve needs one of the columns"),
-        (lambda m: m.curve("age", []), "at must be a list of values of column 'age'"),
-        (lambda m: m.curve("age", "40"), "at must be a list of values"),
-        (lambda m: m.curve("age", ["x"], given={"smokes": "no"}), "must be one that a row may have, got 'x'"),
-        (lambda m: m.curve("age", [math.nan], given={"smokes": "no"}), "must be one that a row may have, got nan"),
-        (lambda m: m.curve("age", [40], given={"smokes": "maybe"}), "column 'smokes' must be one that a row may have"),
-        (lambda m: m.curve("age", [40]), "together with 'age': smokes; got none. What 'age' adds depends on these"),
-        (lambda m: m.curve("day", ["2020-01-01"], given={"age": 40}), "together with 'day': none; got age"),
-        (lambda m: m.curve("day", [2020]), "column 'day' must be one that a row may have"),
-        (lambda m: m.curve("age", [40], given={"smokes": "no"}, level=1.5), "level"),
+        (lambda m: m.partial_effect("height", [1]), "a curve needs one of the columns age, day, smokes, got 'height'"),
+        (lambda m: m.partial_effect("smokes:age", [1]), "a curve needs one of the columns"),
+        (lambda m: m.partial_effect("age", []), "at must be a list of values of column 'age'"),
+        (lambda m: m.partial_effect("age", "40"), "at must be a list of values"),
+        (lambda m: m.partial_effect("age", ["x"], given={"smokes": "no"}), "must be one that a row may have, got 'x'"),
+        (
+            lambda m: m.partial_effect("age", [math.nan], given={"smokes": "no"}),
+            "must be one that a row may have, got nan",
+        ),
+        (
+            lambda m: m.partial_effect("age", [40], given={"smokes": "maybe"}),
+            "column 'smokes' must be one that a row may have",
+        ),
+        (
+            lambda m: m.partial_effect("age", [40]),
+            "together with 'age': smokes; got none. What 'age' adds depends on these",
+        ),
+        (lambda m: m.partial_effect("day", ["2020-01-01"], given={"age": 40}), "together with 'day': none; got age"),
+        (lambda m: m.partial_effect("day", [2020]), "column 'day' must be one that a row may have"),
+        (lambda m: m.partial_effect("age", [40], given={"smokes": "no"}, level=1.5), "level"),
     ],
 )
 def test_a_curve_of_nothing_is_refused_with_a_way_out(ask: Any, match: str) -> None:
-    model = dpvb.LogisticRegression(**EXACT).rehearse(schema=curved())
+    model = dpvb.LogisticRegression(**EXACT).dry_run(schema=curved())
     with pytest.raises(ParameterError, match=match):
         ask(model)
 
 
 def test_a_model_without_named_columns_has_no_curve() -> None:
-    model = dpvb.LogisticRegression(**EXACT, row_norm=2.0).fit(np.eye(3), [0, 1, 0])
+    model = dpvb.LogisticRegression(**EXACT, max_row_norm=2.0).fit(np.eye(3), [0, 1, 0])
     with pytest.raises(ParameterError, match=r"fit a dpvb\.Table, or with low= and high="):
-        model.curve("x0", [1])
+        model.partial_effect("x0", [1])
 
 
 # ---------------------------------------------------------------- files, owners, hard data
@@ -240,7 +249,7 @@ def test_a_model_is_saved_and_read_with_all_that_it_says(tmp_path: Path, options
     rows = Table(cells, Schema(linear().columns, scale=4.0))
     np.testing.assert_array_equal(again.predict_proba(rows), model.predict_proba(rows))
     asked = {"given": {"bmi": 25, "smokes": "no", "work": "a"}}
-    assert again.curve("age", [60], **asked) == model.curve("age", [60], **asked)
+    assert again.partial_effect("age", [60], **asked) == model.partial_effect("age", [60], **asked)
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
@@ -284,12 +293,12 @@ def test_hard_data_give_finite_honest_tables_of_terms(name: str, epsilon: float,
             warnings.filterwarnings("ignore", "This fit is not recorded")
             warnings.simplefilter("ignore", FewUnitsWarning)
             model = made(like, HARD[name](people(400, 3)), epsilon=epsilon, covariance=covariance)
-            rows = [*model.coefficients(), *model.curve("age", [30, 60], given=asked)]
+            rows = [*model.coefficients(), *model.partial_effect("age", [30, 60], given=asked)]
         assert all(math.isfinite(row.mean) and 0 < row.std < math.inf for row in rows)
 
 
-def test_a_rehearsal_and_predictions_know_every_kind_of_column() -> None:
-    model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5).rehearse(schema=curved())
+def test_a_dry_run_and_predictions_know_every_kind_of_column() -> None:
+    model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5).dry_run(schema=curved())
     assert [row.name for row in model.coefficients()][1:5] == ["age[25]", "age[60]", "age[75]", "day"]
     cells = {"age": [30, 50], "day": ["2020-01-01", np.datetime64("2019-01-01")], "smokes": ["no", "yes"]}
     assert np.isfinite(model.predict_proba(cells)).all()

@@ -49,7 +49,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "NegativeBinomialRegression": ({"max_count": 20}, {"schema": answered("negative_binomial", max_count=20)}),
     "LinearRegression": ({}, {"schema": answered("numeric", low=0, high=9)}),
     "FactorAnalysis": ({}, {"schema": TABLE}),
-    "PCA": ({"row_norm": 3.0}, {"width": 12}),
+    "PCA": ({"max_row_norm": 3.0}, {"width": 12}),
     "Mixture": ({}, {"schema": TABLE}),
     "GaussianMixture": ({"low": -1.0, "high": 1.0}, {"width": 4}),
     "NaiveBayes": ({"response": "job"}, {"schema": TABLE}),
@@ -58,8 +58,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "GaussianHiddenMarkovModel": ({"n_states": 2, "columns": 2, "low": -1.0, "high": 1.0}, {}),
     "LinearDynamicalSystem": ({"n_states": 2, "columns": 2, "low": -1.0, "high": 1.0}, {}),
     "SigmoidBeliefNetwork": ({"n_components": 10}, {"width": 30}),
-    "DPVI": ({"log_density": density, "parameters": 2, "num_steps": 20}, {"width": 2}),
-    "Private": ({"row_norm": 1.0}, {"width": 2}),
+    "DPVI": ({"log_density": density, "parameters": 2, "n_steps": 20}, {"width": 2}),
+    "PrivateModel": ({"max_row_norm": 1.0}, {"width": 2}),
 }
 #: JAX takes its time to compile.
 EVERY_KIND = pytest.mark.parametrize(
@@ -68,7 +68,7 @@ EVERY_KIND = pytest.mark.parametrize(
 
 
 def made(name: str, epsilon: float = 1.0, **more: Any) -> Any:
-    if name == "Private":
+    if name == "PrivateModel":
         more["model"] = strangers.Mixture(2, 2)
     if name == "DPVI":
         pytest.importorskip("jax")
@@ -80,7 +80,7 @@ def columns_of(name: str) -> dict[str, Any]:
 
 
 def test_every_kind_is_here() -> None:
-    known = {name for name, kind in PrivateEstimator.kinds.items() if getattr(dpvb, name, None) is kind}
+    known = {name for name, kind in PrivateEstimator._registered.items() if getattr(dpvb, name, None) is kind}
     assert known == CASES.keys()
 
 
@@ -104,7 +104,7 @@ def test_more_units_and_more_epsilon_never_promise_less(name: str, no_wall: None
 @pytest.mark.parametrize("epsilon", [5e-324, math.inf])
 def test_a_budget_beyond_reason_has_a_forecast(name: str, epsilon: float) -> None:
     """The least of all numbers, and no noise at all; nothing overflows and nothing is divided by no noise."""
-    more = {"num_steps": 4} if name == "HiddenMarkovModel" else {}
+    more = {"n_steps": 4} if name == "HiddenMarkovModel" else {}
     found = dpvb.plan(made(name, epsilon, **more), 2_000, **columns_of(name), epsilons=())
     assert found.knowledge.is_weak == (epsilon < 1)
     json.dumps(found.to_dict(), allow_nan=False)
@@ -162,7 +162,7 @@ def test_texts_of_classes_are_planned_by_the_number_of_their_words() -> None:
 def test_a_strangers_model_may_forecast_in_its_own_terms(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name and a number, of which a tenth is enough."""
     monkeypatch.setattr(strangers.Mixture, "knows", lambda model, noise, n: ("error of a mean", 3 / n), raising=False)
-    found = dpvb.plan(made("Private"), 1_000, 2)
+    found = dpvb.plan(made("PrivateModel"), 1_000, 2)
     assert found.knowledge == Knowledge("error of a mean", 3 / 1_000, 0.1)
     assert str(found).startswith("Error of a mean: 0.003, forecast for 1,000 rows")
     assert found.to_dict()["enough"] == 0.1
@@ -172,12 +172,12 @@ def test_a_fit_warns_before_its_charge_of_a_result_that_is_lost_in_noise(tmp_pat
     """Of every kind, where the number of units is public; the fit is stopped by the warning."""
     ledger = dpvb.Ledger(tmp_path / "budget.db")
     ledger.register("people", unit="sequence", neighboring_relation="add_or_remove_one", epsilon=9, delta=1e-3)
-    kind = made("MarkovChain", 0.1, num_examples=100)
+    kind = made("MarkovChain", 0.1, n_units=100)
     with warnings.catch_warnings(), dpvb.Run(ledger=ledger, dataset="people"):
         warnings.simplefilter("error", LostInNoiseWarning)
         with pytest.raises(LostInNoiseWarning, match=r"is forecast for 100 sequences\. .*dpvb\.plan"):
             kind.fit([[0, 1]])
-        kind.set_params(num_examples=10_000).rehearse()
+        kind.set_params(n_units=10_000).dry_run()
     assert ledger.remaining("people").num_charges == 0
 
 
@@ -249,8 +249,8 @@ def test_components_keep_as_much_as_noise_leaves(noise: float) -> None:
 
 def test_groups_are_as_many_as_was_said(fixed_noise: None) -> None:
     columns = {name: cells for name, cells in people(600).items() if name != "y"}
-    fitted = made("Mixture", num_steps=1).fit(dpvb.Table(columns, TABLE))
-    assert forecast("Mixture", 600, num_steps=1).number == len(fitted.weights_)
+    fitted = made("Mixture", n_steps=1).fit(dpvb.Table(columns, TABLE))
+    assert forecast("Mixture", 600, n_steps=1).number == len(fitted.weights_)
 
 
 # --- plans --------------------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ def test_a_plan_says_why_its_releases_are_what_they_are() -> None:
 
 @pytest.mark.slow
 def test_a_plan_says_why_there_are_batches() -> None:
-    batches = dpvb.plan(made("LDA", sampling_prob=0.1, num_steps=5), 1_000, 500, epsilons=())
+    batches = dpvb.plan(made("LDA", sampling_prob=0.1, n_steps=5), 1_000, 500, epsilons=())
     assert "6 releases, 5 of them of batches with a part of 0.1 of the documents." in str(batches)
 
 

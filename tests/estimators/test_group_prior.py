@@ -48,7 +48,7 @@ def test_without_noise_rows_of_both_fits_count_alike() -> None:
         assert model.means_[0, 0] == pytest.approx(expected, abs=0.01)
         rates = share * alone.rates_[0, 0] + (1 - share) * earlier.rates_[0, 0]
         assert model.rates_[0, 0] == pytest.approx(rates, abs=0.05)
-        mine, its = (one.groups().of(0)["visits"].std for one in (model, alone))
+        mine, its = (one.component_table().of(0)["visits"].std for one in (model, alone))
         assert mine == pytest.approx(its * math.sqrt(share), rel=0.1)
 
 
@@ -72,8 +72,8 @@ def test_few_rows_are_described_by_what_was_known(first: dpvb.Mixture, tmp_path:
     told = " ".join(model.privacy_.public)
     assert "2 groups of an earlier release" in told
     assert f"epsilon = {rounded_up(first.privacy_.epsilon + 0.3)}" in told
-    narrow = model.groups().of(0)["x"].std
-    assert narrow < 1.2 * first.groups().of(0)["x"].std
+    narrow = model.component_table().of(0)["x"].std
+    assert narrow < 1.2 * first.component_table().of(0)["x"].std
     assert clone(model).prior == model.prior
 
 
@@ -102,7 +102,7 @@ def test_priors_that_do_not_fit_are_refused_by_name(first: dpvb.Mixture) -> None
                 people(10, 0) if table is None else table
             )
 
-    refused("prior must be a fitted dpvb.Mixture", prior=dpvb.PCA(1, row_norm=1.0, epsilon=1.0, delta=1e-6))
+    refused("prior must be a fitted dpvb.Mixture", prior=dpvb.PCA(1, max_row_norm=1.0, epsilon=1.0, delta=1e-6))
     refused("prior must be a fitted dpvb.Mixture", prior=dpvb.Mixture(2, **GIVEN, epsilon=1.0))
     refused("n_components must be 2 at least", n_components=1)
     refused("counts must be visits, as in the prior", counts="")
@@ -127,9 +127,9 @@ def test_a_release_of_the_same_people_is_no_prior(tmp_path: Path) -> None:
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=4.0, delta=1e-5)
     kept: dict[str, Any] = {**GIVEN, "epsilon": 1.0}
     run = dpvb.Run(ledger=tmp_path / "budget.db", dataset="people")
-    earlier = dpvb.Mixture(2, **kept, num_steps=2).fit(people(300, 0), run=run)
+    earlier = dpvb.Mixture(2, **kept, n_steps=2).fit(people(300, 0), run=run)
     with pytest.raises(ParameterError, match="other people"):
-        dpvb.Mixture(2, **kept, num_steps=2, prior=earlier).fit(people(300, 0), run=run)
+        dpvb.Mixture(2, **kept, n_steps=2, prior=earlier).fit(people(300, 0), run=run)
 
 
 def test_the_command_line_takes_a_prior(first: dpvb.Mixture, tmp_path: Path) -> None:

@@ -92,9 +92,9 @@ def test_without_noise_a_unit_or_a_row_norm_changes_nothing_in_original_units(co
     X = rng.uniform(-1, 1, (1_500, 3))
     y = (rng.random(1_500) < 1 / (1 + np.exp(-X @ [1.0, -2.0, 0.5]))).astype(int)
     options: dict[str, Any] = {**EXACT, "covariance": covariance, "numeric": True}
-    one = dpvb.LogisticRegression(**options, row_norm=4.0).fit(X, y)
+    one = dpvb.LogisticRegression(**options, max_row_norm=4.0).fit(X, y)
     for factor, unit in ((30.0, 1.0), (1.0, 1_000.0), (7.0, 1e-3)):
-        other = dpvb.LogisticRegression(**options, row_norm=4.0 * factor * unit).fit(unit * X, y)
+        other = dpvb.LogisticRegression(**options, max_row_norm=4.0 * factor * unit).fit(unit * X, y)
         np.testing.assert_allclose(other.coef_ * unit, one.coef_, rtol=1e-6)
         np.testing.assert_allclose(other.coef_std_ * unit, one.coef_std_, rtol=1e-6)
         np.testing.assert_allclose(other.intercept_, one.intercept_, rtol=1e-6)
@@ -106,7 +106,7 @@ def test_several_owners_get_what_one_owner_gets() -> None:
     rng = np.random.default_rng(2)
     X = rng.uniform(-1, 1, (300, 2))
     y = (rng.random(300) < 0.4).astype(int)
-    options: dict[str, Any] = {**EXACT, "numeric": True, "row_norm": 3.0, "num_steps": 20}
+    options: dict[str, Any] = {**EXACT, "numeric": True, "max_row_norm": 3.0, "n_steps": 20}
     pooled = dpvb.LogisticRegression(**options).fit(X, y)
     shards = [(X[:50], y[:50]), (X[50:], y[50:])]
     joined = federated.simulate(dpvb.LogisticRegression(**options), shards, num_rounds=30)
@@ -168,7 +168,7 @@ def test_both_readings_are_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [[3], [-1], [0.5], "all", [[0]], ["age"]])
 def test_numeric_names_columns_by_their_places(wrong: Any) -> None:
     with pytest.raises(ParameterError, match="numeric must be True, False or places of columns from 0 to 2"):
-        dpvb.LogisticRegression(**EXACT, row_norm=1.0, numeric=wrong).fit(np.zeros((4, 3)), np.array([0, 1, 0, 1]))
+        dpvb.LogisticRegression(**EXACT, max_row_norm=1.0, numeric=wrong).fit(np.zeros((4, 3)), np.array([0, 1, 0, 1]))
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])

@@ -254,7 +254,7 @@ def test_the_range_of_y_is_the_declared_one() -> None:
     X, y = people(20)
     response = Response("numeric", low=0.0, high=80.0)
     (before,), (after,) = (
-        Design(X, one, response=response, row_norm=200.0).chunks() for one in (y, np.append(y[:-1], 1e9))
+        Design(X, one, response=response, max_row_norm=200.0).chunks() for one in (y, np.append(y[:-1], 1e9))
     )
     assert np.array_equal(before.rows.y_n[:-1], after.rows.y_n[:-1])
     np.testing.assert_allclose(before.rows.y_n, y / 40 - 1)
@@ -294,7 +294,7 @@ def test_a_ledger_counts_and_a_folder_goes_on(tmp_path: Path) -> None:
             if step == stop:
                 raise KeyboardInterrupt
 
-        model = dpvb.LinearRegression(**PLAIN, num_steps=4)
+        model = dpvb.LinearRegression(**PLAIN, n_steps=4)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, y, run=dpvb.Run(**kept, progress=stopped))
         assert np.isfinite(model.fit(X, y, run=dpvb.Run(**kept)).coef_).all()
@@ -324,11 +324,11 @@ def test_it_can_be_chosen_among_settings() -> None:
     kept = {name: PLAIN[name] for name in ("y_range", "low", "high")}
     made = {"epsilon": 1.0, "delta": 1e-6}
     estimator = dpvb.LinearRegression(**made, **kept)
-    chosen = dpvb.select(estimator, [{"alpha": 1e-3}, {"alpha": 1e5}], X, y, epsilon=9.0, delta=1e-5)
+    chosen = dpvb.private_select(estimator, [{"alpha": 1e-3}, {"alpha": 1e5}], X, y, epsilon=9.0, delta=1e-5)
     assert isinstance(chosen, dpvb.LinearRegression)
 
 
-def test_a_rehearsal_has_the_units_of_the_fit() -> None:
-    model = dpvb.LinearRegression(**PLAIN).rehearse(width=2, num_rows=500)
-    assert model.privacy_.rehearsal
+def test_a_dry_run_has_the_units_of_the_fit() -> None:
+    model = dpvb.LinearRegression(**PLAIN).dry_run(width=2, n_units=500)
+    assert model.privacy_.dry_run
     assert 0 < model.sigma_ < 100

@@ -191,10 +191,12 @@ def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> N
         assert len([one for one in found.entries() if one.kind == "charge"]) == 1
 
 
-def test_a_rehearsal_reads_nothing_and_select_finds_the_better_number_of_states() -> None:
+def test_a_dry_run_reads_nothing_and_select_finds_the_better_number_of_states() -> None:
     model = dpvb.LinearDynamicalSystem(1, max_length=12, **BOUNDS, **BUDGET)
-    assert model.rehearse(num_rows=300).privacy_.rehearsal
-    chosen = dpvb.select(model, [{"n_states": k} for k in (1, 2)], people(2000, length=12), epsilon=8.0, delta=1e-6)
+    assert model.dry_run(n_units=300).privacy_.dry_run
+    chosen = dpvb.private_select(
+        model, [{"n_states": k} for k in (1, 2)], people(2000, length=12), epsilon=8.0, delta=1e-6
+    )
     assert chosen.n_states in (1, 2)
     assert chosen.privacy_.epsilon <= 8.0
 
@@ -221,7 +223,7 @@ def test_a_file_holds_the_system_and_no_other(fitted: dpvb.LinearDynamicalSystem
 @pytest.mark.parametrize(
     ("change", "call", "error", "words"),
     [
-        ({"low": None, "high": None}, {}, ParameterError, "low and high or row_norm"),
+        ({"low": None, "high": None}, {}, ParameterError, "low and high or max_row_norm"),
         ({"high": None}, {}, ParameterError, "high must be"),
         ({"columns": 3}, {}, ParameterError, "low must be a number or 3"),
         ({"columns": 3, "low": 0.0, "high": 1.0}, {}, DataFormatError, "X must hold sequences"),

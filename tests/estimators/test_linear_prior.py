@@ -135,7 +135,9 @@ def test_what_does_not_fit_is_refused_by_name(first: Any) -> None:
 
     refused(r"prior must have the y_range of the fit, \(0, 90\); its own is \(0, 80\)", y_range=(0, 90))
     refused("'x0' differs", high=[90, 5])
-    refused("prior must be a fitted dpvb.LinearRegression", prior=dpvb.PCA(1, epsilon=1.0, delta=1e-6, row_norm=1.0))
+    refused(
+        "prior must be a fitted dpvb.LinearRegression", prior=dpvb.PCA(1, epsilon=1.0, delta=1e-6, max_row_norm=1.0)
+    )
     refused(r"mean in \[-4e\+10, 4e\+10\] and std in \[4e-08, 4e\+10\]", prior={"x0": (1e11, 1.0)})
 
 

@@ -16,7 +16,7 @@ from dpvb.errors import BudgetError, ModelFileError, ParameterError
 from dpvb.ledger import Ledger
 
 SCHEMA = Schema((Numeric("x", -4, 4), Numeric("visits", 0, 20), Binary("flag")))
-GIVEN: dict[str, Any] = {"counts": "visits", "num_steps": 4, "check_share": 0.1, "random_state": 0, "delta": 1e-6}
+GIVEN: dict[str, Any] = {"counts": "visits", "n_steps": 4, "fidelity_share": 0.1, "random_state": 0, "delta": 1e-6}
 
 
 def people(n: int = 600) -> dict[str, np.ndarray]:
@@ -31,7 +31,7 @@ def part(cells: dict[str, np.ndarray], which: Any) -> Table:
 
 
 def same(one: Any, two: Any) -> None:
-    assert one.groups().lines == two.groups().lines
+    assert one.component_table().lines == two.component_table().lines
     rows = one.sample(50, 0)
     assert one.fidelity(rows, synthetic=True).lines == two.fidelity(rows, synthetic=True).lines
     assert one.fidelity(rows, synthetic=True).pairs == two.fidelity(rows, synthetic=True).pairs
@@ -107,7 +107,7 @@ def test_a_person_counts_once_in_groups_and_in_the_check() -> None:
 
 def test_batches_are_drawn_and_a_table_of_persons_says_so_itself() -> None:
     cells = people(2000)
-    model = dpvb.Mixture(2, **{**GIVEN, "num_steps": 20}, epsilon=4.0, sampling_prob=0.3).fit(part(cells, slice(None)))
+    model = dpvb.Mixture(2, **{**GIVEN, "n_steps": 20}, epsilon=4.0, sampling_prob=0.3).fit(part(cells, slice(None)))
     assert np.sort(model.means_[:, 0]) == pytest.approx([-2, 2], abs=1.0)
     schema = Schema(SCHEMA.columns, group="who")
     owned = Table({**people(200), "who": np.repeat(np.arange(100), 2)}, schema)
@@ -117,8 +117,8 @@ def test_batches_are_drawn_and_a_table_of_persons_says_so_itself() -> None:
 
 
 def test_settings_of_a_table_are_chosen() -> None:
-    grid = [{"n_components": 1, "check_share": 0.0}, {"n_components": 2, "check_share": 0.1}]
-    best = dpvb.select(
+    grid = [{"n_components": 1, "fidelity_share": 0.0}, {"n_components": 2, "fidelity_share": 0.1}]
+    best = dpvb.private_select(
         dpvb.Mixture(1, **GIVEN, epsilon=1.0), grid, part(people(), slice(None)), epsilon=8.0, delta=1e-5
     )
     assert len(best.weights_) <= best.n_components
@@ -133,7 +133,7 @@ def test_a_cluster_gives_the_same_bits_with_a_check() -> None:
 
 def test_a_file_whose_groups_say_nothing_of_a_row_is_refused(tmp_path: Path) -> None:
     """Finite numbers in the domains of their parts, of which sums and squares overflow."""
-    fitted = dpvb.Mixture(2, **{**GIVEN, "epsilon": 1.0, "num_steps": 1}).fit(part(people(300), slice(None)))
+    fitted = dpvb.Mixture(2, **{**GIVEN, "epsilon": 1.0, "n_steps": 1}).fit(part(people(300), slice(None)))
     fitted.save(tmp_path / "m.dpvb")
     for name, value in (("number_k", 1e308), ("mean_kd", 1e308), ("root_kdd", 1e-308), ("root_kdd", 1e308)):
         odd = {f"components__{name}": lambda a, value=value: np.full_like(a, value)}

@@ -14,7 +14,7 @@ from scipy.special import expit
 import dpvb
 from dpvb.errors import ParameterError
 
-ROWS: dict[str, Any] = {"delta": 1e-6, "row_norm": 4.0}
+ROWS: dict[str, Any] = {"delta": 1e-6, "max_row_norm": 4.0}
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "logistic": (dpvb.LogisticRegression, {}),
     "logistic, diagonal": (dpvb.LogisticRegression, {"covariance": "diagonal"}),
@@ -103,8 +103,8 @@ def test_a_belief_network_at_its_mode_has_finite_weights() -> None:
     given: dict[str, Any] = {
         "delta": 1e-5,
         "epsilon": math.inf,
-        "num_steps": 8,
-        "num_examples": 300,
+        "n_steps": 8,
+        "n_units": 300,
         "random_state": 0,
     }
     mode = dpvb.SigmoidBeliefNetwork(3, **given, estimate="mode").fit(y_nj)

@@ -20,7 +20,7 @@ HOSTILE = ["<script>alert('1')</script>", 'a" onload="x', "a\u202eb", "</table>"
 @pytest.fixture(scope="module")
 def fitted():
     x_nd = np.random.default_rng(0).uniform(-1, 1, (300, 2))
-    model = dpvb.LogisticRegression(epsilon=math.inf, delta=1e-5, low=-1, high=1, num_steps=2)
+    model = dpvb.LogisticRegression(epsilon=math.inf, delta=1e-5, low=-1, high=1, n_steps=2)
     return model.fit(x_nd, x_nd[:, 0] > 0)
 
 
@@ -65,7 +65,7 @@ def test_an_estimator_shows_its_parameters_and_then_its_promise(fitted) -> None:
     before = Page(clone(fitted)._repr_html_())
     shown = dict(before.cells)
     assert before.texts[0] == "LogisticRegression, not fitted"
-    assert [name for name, _ in before.cells][:5] == ["delta", "epsilon", "high", "low", "num_steps"]
+    assert [name for name, _ in before.cells][:5] == ["delta", "epsilon", "high", "low", "n_steps"]
     assert shown == {name: repr(value) for name, value in fitted.get_params().items()}
     after = Page(fitted._repr_html_())
     assert after.texts[0] == "LogisticRegression, fitted"

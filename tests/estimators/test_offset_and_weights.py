@@ -75,7 +75,7 @@ def test_without_noise_they_are_those_of_statsmodels(kind: str) -> None:
     """A generalised linear model with offset and frequency weights: means within 0.2 standard errors, stds to 5 %."""
     sm = pytest.importorskip("statsmodels.api")
     data = rows(kind, n=3000)
-    model = fitted(kind, data, num_steps=40)
+    model = fitted(kind, data, n_steps=40)
     y, family = data["y"], sm.families.Binomial()
     if kind == "BinomialRegression":
         y = np.column_stack([data["y"], data["trials"] - data["y"]])
@@ -134,7 +134,7 @@ def test_weights_and_offsets_that_say_nothing_change_no_bit_of_a_release(kind: s
     data = without(rows(kind, n=300), "offset") | {"weights": np.ones(300)}
     plain = getattr(dpvb, kind)(**EXACT | {"epsilon": epsilon}, **OWN[kind])
     weighted = getattr(dpvb, kind)(**EXACT | {"epsilon": epsilon}, **OWN[kind], max_weight=1)
-    one, other = plain.task(**without(data, "weights")), weighted.task(**data)
+    one, other = plain._task(**without(data, "weights")), weighted._task(**data)
     assert repr(one.plan) == repr(other.plan)
     if math.isinf(epsilon):
         np.testing.assert_array_equal(numbers(plain.fit(**without(data, "weights"))), numbers(weighted.fit(**data)))
@@ -216,8 +216,8 @@ def test_the_bound_of_the_weights_makes_the_noise(monkeypatch: pytest.MonkeyPatc
     for covariance in ("full", "diagonal"):
         given = {**EXACT, "covariance": covariance}
         X, y = np.zeros((3, 2)), np.zeros(3)
-        alone = dpvb.LogisticRegression(**given).task(X, y).model.blocks
-        heavy = dpvb.LogisticRegression(**given, max_weight=5).task(X, y, weights=np.ones(3)).model.blocks
+        alone = dpvb.LogisticRegression(**given)._task(X, y).model.blocks
+        heavy = dpvb.LogisticRegression(**given, max_weight=5)._task(X, y, weights=np.ones(3)).model.blocks
         assert {name: 5 * block.bound for name, block in alone.items()} == {
             name: block.bound for name, block in heavy.items()
         }
@@ -353,20 +353,20 @@ def test_rows_of_a_person_are_protected_together_whatever_they_weigh() -> None:
 def test_a_selection_takes_them() -> None:
     data = rows("PoissonRegression", n=300)
     model = dpvb.PoissonRegression(**{**EXACT, "epsilon": 1.0}, max_count=60, max_offset=4, max_weight=4)
-    chosen = dpvb.select(model, [{"alpha": None}, {"alpha": 1.0}], **data, epsilon=5.0, delta=1e-5)
+    chosen = dpvb.private_select(model, [{"alpha": None}, {"alpha": 1.0}], **data, epsilon=5.0, delta=1e-5)
     assert np.isfinite(numbers(chosen)).all()
 
 
 @EVERY_KIND
-def test_a_rehearsal_makes_them_up(kind: str) -> None:
+def test_a_dry_run_makes_them_up(kind: str) -> None:
     bound = {"max_exposure": 8.0} if kind in COUNTS else {}
     model = getattr(dpvb, kind)(**{**EXACT, "epsilon": 1.0}, **OWN[kind], **bound, max_offset=4, max_weight=4)
-    assert np.isfinite(numbers(model.rehearse(width=2, num_rows=200))).all()
+    assert np.isfinite(numbers(model.dry_run(width=2, n_units=200))).all()
     if kind == "PoissonRegression":
         table = dpvb.PoissonRegression(
             epsilon=1.0, delta=1e-6, max_count=60, max_exposure=8, max_offset=4, max_weight=4
         )
-        assert np.isfinite(numbers(table.rehearse(schema=SCHEMA, num_rows=200))).all()
+        assert np.isfinite(numbers(table.dry_run(schema=SCHEMA, n_units=200))).all()
 
 
 @EVERY_KIND

@@ -50,7 +50,7 @@ def fitted(like: Schema | None = None, *, seed: int = 0, rows: int = 3_000, epsi
     age, work, urban = rng.uniform(0, 100, rows), rng.choice(HOSTILE, rows), rng.integers(0, 2, rows)
     ill = rng.random(rows) < 1 / (1 + np.exp(1 - age / 50 - (work == HOSTILE[1])))
     data = {"age": age, "work": work, "urban": urban, "rural": 1 - urban, "ill": ill.astype(int)}
-    return dpvb.LogisticRegression(epsilon=epsilon, delta=1e-5, num_steps=8).fit(Table(data, like))
+    return dpvb.LogisticRegression(epsilon=epsilon, delta=1e-5, n_steps=8).fit(Table(data, like))
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +216,7 @@ def test_a_saved_forest_is_not_blank(table: Any, tmp_path: Path, suffix: str) ->
 def test_ratios_beyond_numbers_and_tables_without_a_clear_row_are_drawn(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x_nd = rng.uniform(-1, 1, (20, 3)) * 1e-6
-    poor = dpvb.LogisticRegression(epsilon=0.1, delta=1e-5, low=-1e-6, high=1e-6, num_steps=2)
+    poor = dpvb.LogisticRegression(epsilon=0.1, delta=1e-5, low=-1e-6, high=1e-6, n_steps=2)
     with pytest.warns(dpvb.errors.FewUnitsWarning):
         poor.fit(x_nd, rng.integers(0, 2, 20))
     table = poor.coefficients(exp=True)
@@ -282,7 +282,7 @@ def counts(like: Schema) -> Any:
     rng = np.random.default_rng(0)
     data = {"age": rng.uniform(0, 100, 500), "work": rng.choice(HOSTILE, 500), "urban": rng.integers(0, 2, 500)}
     rows = Table({**data, "ill": rng.integers(0, 5, 500)}, like)
-    given: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-5, "num_steps": 2}
+    given: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-5, "n_steps": 2}
     return dpvb.NegativeBinomialRegression(**given, dispersion=1.0, max_count=5).fit(rows)
 
 

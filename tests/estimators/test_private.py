@@ -1,4 +1,4 @@
-"""What `Private` refuses before anything is spent, what its files hold, and what a run of it is continued with."""
+"""What `PrivateModel` refuses before anything is spent, what its files hold, and what a run of it is continued with."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from dpvb.estimators.private import ModelRows
 from dpvb.results import model_file
 
 X = np.full((40, 2), 0.5)
-BUDGET: dict[str, Any] = {"epsilon": 0.5, "delta": 1e-6, "row_norm": 1.0}
-NO_NOISE: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-6, "row_norm": 1.0}
+BUDGET: dict[str, Any] = {"epsilon": 0.5, "delta": 1e-6, "max_row_norm": 1.0}
+NO_NOISE: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-6, "max_row_norm": 1.0}
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Sum(dpvb.Model):
 
     power: float = 1.0
     prior: Any = None
-    num_steps: int = 2
+    n_steps: int = 2
     score_range: ClassVar[Any] = (-1.0, 1.0)
 
     @property
@@ -151,9 +151,9 @@ def ledger(tmp_path: Path) -> Any:
 
 
 def test_rows_without_a_bound_are_refused_with_the_ways_out(ledger: Any) -> None:
-    model = dpvb.Private(Sum(), epsilon=0.5, delta=1e-6)
+    model = dpvb.PrivateModel(Sum(), epsilon=0.5, delta=1e-6)
     ways = (
-        r"^X needs a public bound on its numbers, row_norm, got none\. Ways out: \(1\) row_norm= alone, .*private_range"
+        r"^X needs a public bound on its numbers, max_row_norm, got none\. .*\(1\) max_row_norm= alone, .*private_range"
     )
     for rows in (X, X.tolist(), 1000.0 * X):
         with pytest.raises(ParameterError, match=ways) as caught:
@@ -165,13 +165,13 @@ def test_rows_without_a_bound_are_refused_with_the_ways_out(ledger: Any) -> None
 @pytest.mark.parametrize(("model", "words"), BROKEN.values(), ids=BROKEN)
 def test_a_public_fault_of_a_model_is_named_before_anything_is_spent(model: Any, words: str, ledger: Any) -> None:
     with pytest.raises(ParameterError, match=words):
-        dpvb.Private(model, **BUDGET).fit(X, run=dpvb.Run(ledger=ledger, dataset="people"))
+        dpvb.PrivateModel(model, **BUDGET).fit(X, run=dpvb.Run(ledger=ledger, dataset="people"))
     assert len(ledger.entries()) == 1  # of the registration
 
 
 def test_an_error_of_a_model_is_the_cause_of_its_refusal() -> None:
     with pytest.raises(ParameterError) as caught:
-        dpvb.Private(broken(e_step=raising), **NO_NOISE).fit(X)
+        dpvb.PrivateModel(broken(e_step=raising), **NO_NOISE).fit(X)
     assert isinstance(caught.value.__cause__, KeyError)
 
 
@@ -180,18 +180,18 @@ RANGES = [(1.0, -1.0), (0.0, 0.0), (math.nan, 1.0), (-math.inf, 1.0), (-1e308, 1
 
 @pytest.mark.parametrize("ends", RANGES)
 def test_a_range_of_scores_that_is_none_is_named_before_anything_is_spent(ends: Any, ledger: Any) -> None:
-    estimator = dpvb.Private(broken(score_range=ends), **BUDGET)
+    estimator = dpvb.PrivateModel(broken(score_range=ends), **BUDGET)
     run = dpvb.Run(ledger=ledger, dataset="people")
     with pytest.raises(ParameterError, match="score_range"):
-        dpvb.select(estimator, [{}], X, epsilon=0.5, delta=1e-6, run=run)
+        dpvb.private_select(estimator, [{}], X, epsilon=0.5, delta=1e-6, run=run)
     assert len(ledger.entries()) == 1  # of the registration
 
 
 @pytest.mark.parametrize("missing", [{"score_range": None}, {"score": dpvb.Model.score}])
 def test_a_model_without_a_score_is_fitted_and_not_selected(missing: dict[str, Any], ledger: Any) -> None:
-    estimator, run = dpvb.Private(broken(**missing), **BUDGET), dpvb.Run(ledger=ledger, dataset="people")
+    estimator, run = dpvb.PrivateModel(broken(**missing), **BUDGET), dpvb.Run(ledger=ledger, dataset="people")
     with pytest.raises(ParameterError, match="scores of their own"):
-        dpvb.select(estimator, [{}], X, epsilon=0.5, delta=1e-6, run=run)
+        dpvb.private_select(estimator, [{}], X, epsilon=0.5, delta=1e-6, run=run)
     assert len(ledger.entries()) == 1  # of the registration
     estimator.fit(X, run=run)
 
@@ -206,7 +206,7 @@ SOUND: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("members", SOUND.values(), ids=SOUND)
 def test_a_model_that_only_no_data_make_fail_is_fitted(members: dict[str, Any]) -> None:
-    model = dpvb.Private(replace(broken(**members), num_steps=1), **NO_NOISE).fit(X)
+    model = dpvb.PrivateModel(replace(broken(**members), n_steps=1), **NO_NOISE).fit(X)
     assert np.isfinite(model.q_).all()
 
 
@@ -220,29 +220,29 @@ def test_a_tryout_looks_at_no_row_of_the_data() -> None:
         seen.append(batch.copy())
         return {"s": dpvb.Rows(batch)}
 
-    dpvb.Private(broken(e_step=e_step), **NO_NOISE).task(X, group=range(len(X)))
+    dpvb.PrivateModel(broken(e_step=e_step), **NO_NOISE)._task(X, group=range(len(X)))
     assert seen
     assert all(not batch.any() and len(batch) < 2 for batch in seen)
 
 
 def test_a_text_of_several_lines_is_told_in_one() -> None:
-    model = dpvb.Private(Sum(prior="a\nb"), **NO_NOISE).fit(X)
+    model = dpvb.PrivateModel(Sum(prior="a\nb"), **NO_NOISE).fit(X)
     assert any(r"prior = 'a\nb'" in fact for fact in model.privacy_.public)
 
 
 def test_num_steps_says_what_a_model_needs_for_it() -> None:
     @dataclass(frozen=True)
     class Fixed(Sum):
-        num_steps: ClassVar[int] = 2
+        n_steps: ClassVar[int] = 2
 
-    with pytest.raises(ParameterError, match="declare `num_steps: int` in it"):
-        dpvb.Private(Fixed(), num_steps=3, **NO_NOISE).fit(X)
+    with pytest.raises(ParameterError, match="declare `n_steps: int` in it"):
+        dpvb.PrivateModel(Fixed(), n_steps=3, **NO_NOISE).fit(X)
 
 
-@pytest.mark.parametrize("num_examples", [0, -1, 2.5, "many"])
-def test_a_number_of_examples_that_is_none_is_named_before_anything_is_spent(num_examples: Any, ledger: Any) -> None:
-    with pytest.raises(ParameterError, match="num_examples"):
-        dpvb.Private(Sum(), num_examples=num_examples, **BUDGET).fit(X, run=dpvb.Run(ledger=ledger, dataset="people"))
+@pytest.mark.parametrize("n_units", [0, -1, 2.5, "many"])
+def test_a_number_of_examples_that_is_none_is_named_before_anything_is_spent(n_units: Any, ledger: Any) -> None:
+    with pytest.raises(ParameterError, match="n_units"):
+        dpvb.PrivateModel(Sum(), n_units=n_units, **BUDGET).fit(X, run=dpvb.Run(ledger=ledger, dataset="people"))
     assert len(ledger.entries()) == 1  # of the registration
 
 
@@ -262,10 +262,10 @@ class Once(Sum):
 
 
 def test_a_statistic_that_is_released_once_takes_the_whole_budget() -> None:
-    model = dpvb.Private(Once(), **NO_NOISE).fit(X)
+    model = dpvb.PrivateModel(Once(), **NO_NOISE).fit(X)
     np.testing.assert_allclose(model.q_, [0.5, 0.5], rtol=1e-5)
     assert model.n_iter_ == 0
-    plan = dpvb.Private(Once(), **BUDGET).task(X).plan
+    plan = dpvb.PrivateModel(Once(), **BUDGET)._task(X).plan
     assert len(plan) == 1
     assert 0.49 < plan.epsilon(1e-6) <= 0.5
 
@@ -273,8 +273,8 @@ def test_a_statistic_that_is_released_once_takes_the_whole_budget() -> None:
 def test_joint_clipping_keeps_the_ratio_of_a_persons_sums() -> None:
     """A person of forty equal rows: the mean is theirs with one factor for both sums, and another with two."""
     group = np.zeros(len(X), dtype=int)
-    jointly = dpvb.Private(Once(), clip="joint", **NO_NOISE).fit(0.5 * X, group=group)
-    apart = dpvb.Private(Once(), clip="block", **NO_NOISE).fit(0.5 * X, group=group)
+    jointly = dpvb.PrivateModel(Once(), clip="joint", **NO_NOISE).fit(0.5 * X, group=group)
+    apart = dpvb.PrivateModel(Once(), clip="block", **NO_NOISE).fit(0.5 * X, group=group)
     assert "clipped jointly" in str(jointly.privacy_)
     assert "clipped jointly" not in str(apart.privacy_)
     number, total = (_sums(Once(), clip, group) for clip in ("joint", "block"))
@@ -282,7 +282,7 @@ def test_joint_clipping_keeps_the_ratio_of_a_persons_sums() -> None:
     assert (total["s"] / total["n"] > 0.6).all()
     assert jointly.q_.shape == apart.q_.shape
     with pytest.raises(ParameterError, match="clip must be one of 'block', 'joint'"):
-        dpvb.Private(Once(), clip="all", **NO_NOISE).fit(X)  # type: ignore[arg-type]
+        dpvb.PrivateModel(Once(), clip="all", **NO_NOISE).fit(X)  # type: ignore[arg-type]
 
 
 class Households:
@@ -300,11 +300,11 @@ class Households:
         return self._rows.chunks()
 
     def empty(self) -> Any:
-        return next(ModelRows(dpvb.data.Design(X[:0], row_norm=1.0)).chunks())
+        return next(ModelRows(dpvb.data.Design(X[:0], max_row_norm=1.0)).chunks())
 
 
 def test_units_of_several_rows_are_clipped_by_one_factor_unless_asked_otherwise() -> None:
-    group, design = np.zeros(len(X), dtype=int), dpvb.data.Design(X, row_norm=1.0)
+    group, design = np.zeros(len(X), dtype=int), dpvb.data.Design(X, max_row_norm=1.0)
     for clip, data, given, found in [
         (None, X, None, "block"),
         (None, X, group, "joint"),
@@ -314,8 +314,8 @@ def test_units_of_several_rows_are_clipped_by_one_factor_unless_asked_otherwise(
         ("block", Households(design), None, "block"),
         ("joint", X, None, "joint"),
     ]:
-        private = dpvb.Private(Once(), clip=clip, **NO_NOISE)  # type: ignore[arg-type]
-        assert {release.clip for release in private.task(data, group=given).plan} == {found}
+        private = dpvb.PrivateModel(Once(), clip=clip, **NO_NOISE)  # type: ignore[arg-type]
+        assert {release.clip for release in private._task(data, group=given).plan} == {found}
 
 
 @pytest.mark.guarantees("smoke tests")
@@ -337,12 +337,12 @@ def test_what_a_source_of_ones_own_says_of_its_rows_is_not_told(
             logging.getLogger("source").error("income 123456")
             return next(self.chunks()) if how == "returns units" else super().empty()
 
-    private, source = dpvb.Private(Once(), **NO_NOISE), Telling(dpvb.data.Design(X, row_norm=1.0))
+    private, source = dpvb.PrivateModel(Once(), **NO_NOISE), Telling(dpvb.data.Design(X, max_row_norm=1.0))
     if how == "warns":
-        private.task(source)
+        private._task(source)
     else:
         with pytest.raises(ParameterError, match="The reason is not shown") as caught:
-            private.task(source)
+            private._task(source)
         assert caught.value.__context__ is None
         assert "123456" not in str(caught.value)
     assert not [one for one in recwarn if "123456" in str(one.message)]
@@ -362,7 +362,7 @@ class ZeroInflatedPoisson(dpvb.Model):
     """Numbers of events, of which zeros have two causes."""
 
     most: int = 15
-    num_steps: int = 15
+    n_steps: int = 15
 
     @property
     def blocks(self) -> Mapping[str, dpvb.Block]:
@@ -389,12 +389,12 @@ def test_a_zero_inflated_poisson_of_people_with_several_visits_finds_its_mean(ep
     rng = np.random.default_rng(0)
     person = np.repeat(np.arange(4_000), rng.integers(1, 9, 4_000))
     count = np.where(rng.random(len(person)) < 0.3, 0, rng.poisson(3.06, len(person)))
-    y, given = np.minimum(count, 15)[:, None].astype(float), {"row_norm": 15.0, "delta": 1e-6, "random_state": 0}
-    model = dpvb.Private(ZeroInflatedPoisson(), epsilon=epsilon, **given).fit(y, group=person)  # type: ignore[arg-type]
+    y, given = np.minimum(count, 15)[:, None].astype(float), {"max_row_norm": 15.0, "delta": 1e-6, "random_state": 0}
+    model = dpvb.PrivateModel(ZeroInflatedPoisson(), epsilon=epsilon, **given).fit(y, group=person)  # type: ignore[arg-type]
     assert abs(model.q_.mean - 3.06) < 0.4
     assert abs(model.q_.never - 0.3) < 0.1
     assert "clipped jointly" in str(model.privacy_)
-    apart = dpvb.Private(ZeroInflatedPoisson(), clip="block", epsilon=epsilon, **given).fit(y, group=person)  # type: ignore[arg-type]
+    apart = dpvb.PrivateModel(ZeroInflatedPoisson(), clip="block", epsilon=epsilon, **given).fit(y, group=person)  # type: ignore[arg-type]
     assert apart.q_.mean > 6
 
 
@@ -406,7 +406,7 @@ def _sums(model: Any, clip: Any, group: Any) -> dict[str, Any]:
             found.update({name: s.read(name) for name in ("n", "s")})
             return q
 
-    dpvb.Private(Kept(), clip=clip, **NO_NOISE).fit(0.5 * X, group=group)
+    dpvb.PrivateModel(Kept(), clip=clip, **NO_NOISE).fit(0.5 * X, group=group)
     return found
 
 
@@ -429,7 +429,7 @@ class Other(Sum):
         ({"model": Other()}, "class"),
         ({"model": Sum(power=3.0)}, "power"),
         ({"model": Sum(prior=(1, (2.0, "a")))}, "prior"),
-        ({"row_norm": 2.0}, "row_norm"),
+        ({"max_row_norm": 2.0}, "max_row_norm"),
     ],
 )
 def test_a_run_is_continued_and_read_with_its_own_model_alone(
@@ -442,24 +442,24 @@ def test_a_run_is_continued_and_read_with_its_own_model_alone(
         raise StoppedError
 
     with pytest.raises(StoppedError):
-        dpvb.Private(**given).fit(X, run=replace(run, progress=stop))
+        dpvb.PrivateModel(**given).fit(X, run=replace(run, progress=stop))
     with pytest.raises(CheckpointError, match=f"another .*{name}"):
-        dpvb.Private(**given | changed).fit(X, run=run)
-    fitted = dpvb.Private(**given).fit(X, run=run)
+        dpvb.PrivateModel(**given | changed).fit(X, run=run)
+    fitted = dpvb.PrivateModel(**given).fit(X, run=run)
     with pytest.raises(CheckpointError, match=f"another .*{name}"):
-        dpvb.Private(**given | changed).fit(X, run=replace(run, resume="read"))
-    np.testing.assert_array_equal(dpvb.Private(**given).fit(X, run=replace(run, resume="read")).q_, fitted.q_)
+        dpvb.PrivateModel(**given | changed).fit(X, run=replace(run, resume="read"))
+    np.testing.assert_array_equal(dpvb.PrivateModel(**given).fit(X, run=replace(run, resume="read")).q_, fitted.q_)
 
 
 def test_a_run_that_an_earlier_version_began_is_continued(ledger: Any, tmp_path: Path) -> None:
     given = {"model": Sum(), **BUDGET}
     run = dpvb.Run(ledger=ledger, dataset="people", checkpoint=tmp_path / "run")
-    fitted = dpvb.Private(**given).fit(X, run=run)
+    fitted = dpvb.PrivateModel(**given).fit(X, run=run)
     path = tmp_path / "run" / "run.json"
     kept = json.loads(path.read_text())
     kept["facts"] = {name: kept["facts"][name] for name in ("model", "params", "accountant")}
     path.write_text(json.dumps(kept))
-    np.testing.assert_array_equal(dpvb.Private(**given).fit(X, run=replace(run, resume="read")).q_, fitted.q_)
+    np.testing.assert_array_equal(dpvb.PrivateModel(**given).fit(X, run=replace(run, resume="read")).q_, fitted.q_)
 
 
 class Pair(NamedTuple):
@@ -501,7 +501,7 @@ class Constant(Sum):
 
 @pytest.mark.parametrize("name", QS)
 def test_every_form_of_q_goes_to_a_file_and_back(name: str, tmp_path: Path) -> None:
-    dpvb.Private(Constant(name=name), **NO_NOISE).fit(X).save(tmp_path / "m.dpvb")
+    dpvb.PrivateModel(Constant(name=name), **NO_NOISE).fit(X).save(tmp_path / "m.dpvb")
     assert _told(dpvb.load(tmp_path / "m.dpvb").q_) == _told(QS[name])
 
 
@@ -517,7 +517,7 @@ def _told(value: Any) -> Any:
 
 def test_fields_of_a_model_come_back_without_types_of_numpy(tmp_path: Path) -> None:
     given = Sum(power=np.float64(2.0), prior=(1, (np.int64(2), "a\nb"), None, True))
-    dpvb.Private(given, **NO_NOISE).fit(X).save(tmp_path / "m.dpvb")
+    dpvb.PrivateModel(given, **NO_NOISE).fit(X).save(tmp_path / "m.dpvb")
     found = dpvb.load(tmp_path / "m.dpvb").model
     assert found == given
     assert type(found.power) is float
@@ -529,7 +529,7 @@ def test_a_class_that_no_reader_could_find_is_not_saved(tmp_path: Path) -> None:
         pass
 
     with pytest.raises(ModelFileError, match="top of a module"):
-        dpvb.Private(Local(), **NO_NOISE).fit(X).save(tmp_path / "m.dpvb")
+        dpvb.PrivateModel(Local(), **NO_NOISE).fit(X).save(tmp_path / "m.dpvb")
     assert not list(tmp_path.iterdir())
 
 
@@ -549,7 +549,7 @@ class Square(Sum):
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> model_file.StoredModel:
     path = tmp_path_factory.mktemp("models") / "m.dpvb"
-    dpvb.Private(Square(), **NO_NOISE).fit(X).save(path)
+    dpvb.PrivateModel(Square(), **NO_NOISE).fit(X).save(path)
     return model_file.load(path)
 
 
@@ -615,7 +615,7 @@ class Refusing(Sum):
 
 def test_what_a_class_of_others_raises_is_a_fault_of_the_file_and_who_stops_it_stops_it(tmp_path: Path) -> None:
     path = tmp_path / "m.dpvb"
-    dpvb.Private(Refusing(), **NO_NOISE).fit(X).save(path)
+    dpvb.PrivateModel(Refusing(), **NO_NOISE).fit(X).save(path)
     stored = model_file.load(path)
     with pytest.raises(ModelFileError):
         _again(stored, path, fields={"prior": "raise"})
@@ -640,14 +640,14 @@ def _module(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A module of somebody's with an estimator of that name."""
     module = types.ModuleType(name)
     monkeypatch.setitem(sys.modules, name, module)
-    made = type(kind, (dpvb.Private,), {"__module__": name, "__qualname__": kind})
+    made = type(kind, (dpvb.PrivateModel,), {"__module__": name, "__qualname__": kind})
     setattr(module, kind, made)
     return made
 
 
-@pytest.mark.parametrize("kind", ["Hospital", "Private"])
+@pytest.mark.parametrize("kind", ["Hospital", "PrivateModel"])
 def test_two_classes_of_one_name_stay_two(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = [_module(name, kind, monkeypatch) for name in ("theirs", "mine")]
-    for own in (*made, dpvb.Private):
+    for own in (*made, dpvb.PrivateModel):
         own(Sum(), **NO_NOISE).fit(X).save(tmp_path / "m.dpvb", overwrite=True)
         assert type(dpvb.load(tmp_path / "m.dpvb")) is own

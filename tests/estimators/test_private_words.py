@@ -26,9 +26,9 @@ from dpvb.errors import (
     CheckpointError,
     DataFormatError,
     DpvbWarning,
+    EmptyVocabularyError,
     FewWordsWarning,
     ModelFileError,
-    NoWordsError,
     ParameterError,
 )
 from dpvb.ledger import Ledger
@@ -47,7 +47,7 @@ def texts(n: int = 1_500, seed: int = 0) -> list[str]:
 
 
 def model(**options: Any) -> dpvb.LDA:
-    usual = {"n_components": 2, "vocabulary": "private", "epsilon": 4.0, "delta": DELTA, "num_steps": 3}
+    usual = {"n_components": 2, "vocabulary": "private", "epsilon": 4.0, "delta": DELTA, "n_steps": 3}
     return dpvb.LDA(**{**usual, "random_state": 0, **options})
 
 
@@ -147,7 +147,7 @@ def test_stop_words_are_not_looked_for(tmp_path: Path) -> None:
     found = model(stop_words=["The", "the", COMMON[0].upper()]).fit(made).vocabulary_
     assert not {"the", COMMON[0]} & set(found)
     assert "and" in model(stop_words=[]).fit(made).vocabulary_
-    with pytest.raises(NoWordsError):
+    with pytest.raises(EmptyVocabularyError):
         model(stop_words=["the"]).fit(["the the", "the"])
 
 
@@ -177,7 +177,7 @@ def test_without_noise_every_word_leaves_that_weighs_more_than_one_units() -> No
 
 def test_so_does_minibatch_and_the_number_of_topics_may_be_planned() -> None:
     assert model(sampling_prob=0.2).fit(texts()).n_features_in_ > 50
-    planned = model(n_components="auto", num_examples=1_500).fit(texts())
+    planned = model(n_components="auto", n_units=1_500).fit(texts())
     assert planned.components_.shape[0] >= 1
 
 
@@ -188,9 +188,9 @@ def test_topics_above_the_noise_are_counted_as_ever(fitted: dpvb.LDA) -> None:
     assert forecast.strength < dpvb.plan(model(vocabulary=None), 1_500, 200, epsilons=()).knowledge.strength
 
 
-def test_a_rehearsal_reads_nothing_and_finds_made_up_words() -> None:
-    made = model().rehearse(num_rows=3_000)
-    assert made.privacy_.rehearsal
+def test_a_dry_run_reads_nothing_and_finds_made_up_words() -> None:
+    made = model().dry_run(n_units=3_000)
+    assert made.privacy_.dry_run
     assert made.n_features_in_ > 100
 
 
@@ -261,7 +261,7 @@ def test_a_fit_whose_words_are_lost_does_not_go_on_with_others(book: Path, tmp_p
 
 def test_no_words_are_a_refusal_that_says_what_stays_spent(book: Path, tmp_path: Path) -> None:
     with pytest.raises(
-        NoWordsError, match=r"no word was found in enough documents.* stays spent.*public list"
+        EmptyVocabularyError, match=r"no word was found in enough documents.* stays spent.*public list"
     ) as found:
         model(epsilon=0.5).fit([f"{SECRET} alone"] * 3, run=dpvb.Run(ledger=book, dataset="notes"))
     assert SECRET not in "".join([str(found.value), *found.value.__notes__])
@@ -269,11 +269,11 @@ def test_no_words_are_a_refusal_that_says_what_stays_spent(book: Path, tmp_path:
     with Ledger(book) as ledger:
         ledger.verify()
         assert 0 < ledger.remaining("notes").spent_adaptive < 0.5
-    with pytest.raises(NoWordsError) as kept:
+    with pytest.raises(EmptyVocabularyError) as kept:
         model(epsilon=0.5).fit([], run=dpvb.Run(ledger=book, dataset="notes", checkpoint=tmp_path / "run"))
     assert kept.value.__notes__ == ["The data set 'notes' was charged before this happened."]
     for nothing in ([], ["", ""], [None, 3]):
-        with pytest.raises(NoWordsError):
+        with pytest.raises(EmptyVocabularyError):
             model().fit(nothing)
 
 
@@ -309,7 +309,7 @@ def test_nothing_is_said_of_words_that_nobody_shares(capfd: pytest.CaptureFixtur
         ({"vocabulary_delta": DELTA}, "vocabulary_delta"),
         ({"vocabulary_delta": 0.0}, "vocabulary_delta"),
         ({"prior": {"cat": 1.0}}, "prior must be None"),
-        ({"background": False, "word_power": 0.0}, "background must be True"),
+        ({"background": False, "word_weight_power": 0.0}, "background must be True"),
         ({"public_vocabulary": True}, "public_vocabulary must be False"),
         ({"stop_words": "klingon"}, "stop_words must be one of 'english', .*, or a file with one a line"),
         ({"stop_words": Path("german:200")}, "stop_words must be one of"),
@@ -354,7 +354,7 @@ def test_federations_and_selections_need_a_public_list() -> None:
     with pytest.raises(ParameterError, match="vocabulary must be a public list"):
         federated.simulate(model(), shards)
     with pytest.raises(ParameterError, match="vocabulary must be a public list in a selection"):
-        dpvb.select(model(), [{"clip": 0.05}, {"clip": 0.1}], X=texts(), epsilon=1.0, delta=DELTA)
+        dpvb.private_select(model(), [{"clip": 0.05}, {"clip": 0.1}], X=texts(), epsilon=1.0, delta=DELTA)
 
 
 # --- files and the command line -----------------------------------------------------------------------------
@@ -423,7 +423,7 @@ def test_files_that_do_not_fit_are_refused(name: str, options: dict[str, Any], w
 
 def test_the_command_line_fits_shows_and_goes_on(tmp_path: Path) -> None:
     notes, out = files(tmp_path)["csv"], tmp_path / "notes.dpvb"
-    given = ["--vocabulary", "private", "--stop-words", "english", "--topics", "2", "--num-steps", "3"]
+    given = ["--vocabulary", "private", "--stop-words", "english", "--topics", "2", "--n-steps", "3"]
     given += ["--vocabulary-share", "0.3", "--epsilon", "4", "--delta", "1e-5"]
     done = run("fit", "lda", notes, *given, "--out", out)
     assert SECRET not in done.output
@@ -432,14 +432,14 @@ def test_the_command_line_fits_shows_and_goes_on(tmp_path: Path) -> None:
     assert "threshold" in run("show", out).output
     assert fitted.topics(1)[0][0] in run("show", out, "--what", "topics").output
     run("transform", out, notes, "--out", tmp_path / "theta.csv")
-    run("fit", "lda", notes, *given, "--out", tmp_path / "none", "--rehearse")
+    run("fit", "lda", notes, *given, "--out", tmp_path / "none", "--dry-run")
 
 
 def test_a_command_that_was_stopped_goes_on_from_elsewhere(
     book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes, out = files(tmp_path)["csv"], tmp_path / "notes.dpvb"
-    given = ["--vocabulary", "private", "--topics", "2", "--num-steps", "3", "--epsilon", "4", "--delta", "1e-5"]
+    given = ["--vocabulary", "private", "--topics", "2", "--n-steps", "3", "--epsilon", "4", "--delta", "1e-5"]
     counted = ["--ledger", book, "--dataset", "notes", "--checkpoint", tmp_path / "run"]
     run("fit", "lda", notes, *given, *counted, "--out", out)
     first = dpvb.load(out).vocabulary_
@@ -454,9 +454,9 @@ def test_warnings_of_this_kind_are_dpvbs() -> None:
 
 
 def test_a_plan_says_how_many_documents_must_use_a_word() -> None:
-    usual = model(epsilon=1.0, num_steps=None)
-    mechanism = usual.task([]).plan.releases[0].mechanism
-    given = ["--vocabulary", "private", "--units", "3000", "--epsilon", "1", "--delta", str(DELTA)]
+    usual = model(epsilon=1.0, n_steps=None)
+    mechanism = usual._task([]).plan.releases[0].mechanism
+    given = ["--vocabulary", "private", "--n-units", "3000", "--epsilon", "1", "--delta", str(DELTA)]
     facts = json.loads(run("plan", "lda", *given, "--json").output)
     [number] = facts["details"].values()
     assert number == math.ceil(10 * mechanism.threshold)

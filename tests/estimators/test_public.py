@@ -19,12 +19,12 @@ from test_cli import run
 import dpvb
 from dpvb.accounting.doubts import warn_of_ranges
 from dpvb.data import Categorical, Date, Numeric, Schema, Spline, Stream, Table, Target, open_documents
-from dpvb.errors import DataFormatError, MeasuredRangeWarning, ParameterError
+from dpvb.errors import DataDependentBoundWarning, DataFormatError, ParameterError
 
 WORDS = ["apple", "pear", "plum"]
 TEXTS = ["apple pear", "plum plum", "pear", ""] * 10
 COUNTS = CountVectorizer(vocabulary=WORDS).transform(TEXTS)
-BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2}
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "n_steps": 2}
 
 
 def lda(**options: Any) -> dpvb.LDA:
@@ -82,7 +82,7 @@ def test_whoever_names_the_terms_is_not_asked() -> None:
 
 @pytest.mark.parametrize("name", ["c.npz", "c.mtx", "docword.c.txt", "c.dat"])
 def test_the_command_line_asks_too(tmp_path: Path, name: str) -> None:
-    given = [*"--topics 2 --num-steps 2 --epsilon 1 --delta 1e-5 --quiet".split(), "--out", tmp_path / "m.dpvb"]  # noqa: SIM905
+    given = [*"--topics 2 --n-steps 2 --epsilon 1 --delta 1e-5 --quiet".split(), "--out", tmp_path / "m.dpvb"]  # noqa: SIM905
     given += ["--width", 3] if name == "c.dat" else []
     data = written(tmp_path, name)
     assert "--public-vocabulary must be True" in run("fit", "lda", data, *given, code=2).stderr
@@ -134,22 +134,22 @@ X, Y = np.eye(3).repeat(10, axis=0), np.arange(30) % 2
 #: Fits, and the names of what they take for public.
 PUBLIC: dict[str, Any] = {
     "texts": (lda(vocabulary=WORDS), (TEXTS,), "vocabulary n_components prior document_length parameters"),
-    "rows": (dpvb.LogisticRegression(row_norm=1.0, **BUDGET), (X, Y), "columns row_norm classes parameters"),
-    "table": (dpvb.LogisticRegression(**BUDGET), (Table(PEOPLE, SCHEMA),), "schema row_norm classes parameters"),
+    "rows": (dpvb.LogisticRegression(max_row_norm=1.0, **BUDGET), (X, Y), "columns max_row_norm classes parameters"),
+    "table": (dpvb.LogisticRegression(**BUDGET), (Table(PEOPLE, SCHEMA),), "schema max_row_norm classes parameters"),
     "trials": (
-        dpvb.BinomialRegression(max_trials=2, row_norm=1.0, **BUDGET),
+        dpvb.BinomialRegression(max_trials=2, max_row_norm=1.0, **BUDGET),
         (X, Y, Y),
-        "columns row_norm max_trials parameters",
+        "columns max_row_norm max_trials parameters",
     ),
     "counts": (
-        dpvb.NegativeBinomialRegression(dispersion=1.0, max_count=9, row_norm=1.0, **BUDGET),
+        dpvb.NegativeBinomialRegression(dispersion=1.0, max_count=9, max_row_norm=1.0, **BUDGET),
         (X, Y),
-        "columns row_norm dispersion max_count parameters",
+        "columns max_row_norm dispersion max_count parameters",
     ),
     "network": (
-        dpvb.SigmoidBeliefNetwork(2, num_examples=30, **BUDGET),
+        dpvb.SigmoidBeliefNetwork(2, n_units=30, **BUDGET),
         (X,),
-        "num_examples columns n_components threshold parameters",
+        "n_units columns n_components threshold parameters",
     ),
 }
 
@@ -199,7 +199,7 @@ LONG: dict[str, tuple[Any, tuple[Any, ...], str, str]] = {
         "'y_range'",
         "y_range",
     ),
-    "length of rows": (dpvb.PCA(1, row_norm=NORM, **SIMPLE), (ROWS,), "'row_norm'", "row_norm"),
+    "length of rows": (dpvb.PCA(1, max_row_norm=NORM, **SIMPLE), (ROWS,), "'max_row_norm'", "max_row_norm"),
     "knots": (dpvb.LogisticRegression(**SIMPLE), (of_column(CURVED), ROWS[:, 0] > 0), "'age'", "schema"),
     "moments": (dpvb.LogisticRegression(**SIMPLE), (of_column(SINCE), ROWS[:, 0] > 0), "'age'", "schema"),
     "target": (dpvb.LinearRegression(**SIMPLE), (of_column(Numeric("age", 0, 1), SPENT),), "'spent'", "y_range"),
@@ -214,37 +214,37 @@ LONG: dict[str, tuple[Any, tuple[Any, ...], str, str]] = {
 
 @pytest.mark.guarantees("measured ranges")
 @kills("public facts", "a longest row that is declared as it was measured, and nothing is said of it")
-@edit("estimators/base.py", '("low", "high", "y_range", "row_norm"), ("max', '("low", "high", "y_range"), ("max')
+@edit("estimators/base.py", '("low", "high", "y_range", "max_row_norm"), ("max', '("low", "high", "y_range"), ("max')
 @pytest.mark.parametrize("name", LONG)
 def test_a_range_that_looks_computed_is_spoken_of_and_its_ends_are_not_shown(name: str) -> None:
     model, rows, said, what = LONG[name]
-    with pytest.warns(MeasuredRangeWarning, match=f"the range of {said} has more digits") as found:
+    with pytest.warns(DataDependentBoundWarning, match=f"the range of {said} has more digits") as found:
         fitted = clone(model).fit(*rows)
-    (warned,) = (one for one in found if one.category is MeasuredRangeWarning)
+    (warned,) = (one for one in found if one.category is DataDependentBoundWarning)
     assert warned.filename == __file__
     assert "dpvb.private_range" in str(warned.message)
     assert not re.search(r"\d", str(warned.message))
     assert all(fact.endswith("; source: stated by the caller") for fact in fitted.privacy_.public)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", MeasuredRangeWarning)
+        warnings.simplefilter("error", DataDependentBoundWarning)
         sourced = clone(model).set_params(provenance={what: "the pilot study of 2019"}).fit(*rows)
     assert sum(fact.endswith("; source: the pilot study of 2019") for fact in sourced.privacy_.public) == 1
 
 
 def test_a_source_of_something_else_says_nothing_of_a_range() -> None:
-    model = dpvb.PCA(1, row_norm=NORM, provenance={"parameters": "the pilot study of 2019"}, **SIMPLE)
-    with pytest.warns(MeasuredRangeWarning):
+    model = dpvb.PCA(1, max_row_norm=NORM, provenance={"parameters": "the pilot study of 2019"}, **SIMPLE)
+    with pytest.warns(DataDependentBoundWarning):
         model.fit(ROWS)
 
 
 def test_other_doors_speak_of_ranges_too() -> None:
     budget = {"epsilon": 1.0, "delta": 1e-5}
-    with pytest.warns(MeasuredRangeWarning, match="'low', 'high'") as found:
+    with pytest.warns(DataDependentBoundWarning, match="'low', 'high'") as found:
         dpvb.private_range(ROWS[:, 0], low=ROWS.min(), high=ROWS.max(), **budget)
-    ranged = dpvb.LogisticRegression(low=-1.0, high=1.0, num_steps=1, **SIMPLE)
-    with pytest.warns(MeasuredRangeWarning, match="'high'") as selected:
-        dpvb.select(ranged, [{"high": float(ROWS.max())}], ROWS, ROWS[:, 0] > 0, expected_runs=1.0, **budget)
-    said = [one for one in (*found, *selected) if one.category is MeasuredRangeWarning]
+    ranged = dpvb.LogisticRegression(low=-1.0, high=1.0, n_steps=1, **SIMPLE)
+    with pytest.warns(DataDependentBoundWarning, match="'high'") as selected:
+        dpvb.private_select(ranged, [{"high": float(ROWS.max())}], ROWS, ROWS[:, 0] > 0, expected_runs=1.0, **budget)
+    said = [one for one in (*found, *selected) if one.category is DataDependentBoundWarning]
     assert [one.filename for one in said] == [__file__] * 2
 
 
@@ -252,12 +252,12 @@ def test_a_range_that_a_frame_has_computed_is_spoken_of() -> None:
     frame = pd.DataFrame({"age": [17.0, 90.0], "hours": [1.0, 99.0]})
     typed = dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, low=[17, 1], high=[90, 99])
     with pytest.warns(
-        MeasuredRangeWarning, match="'low', 'high' is a Series, as a frame's own min and max are"
+        DataDependentBoundWarning, match="'low', 'high' is a Series, as a frame's own min and max are"
     ) as found:
         clone(typed).set_params(low=frame.min(), high=frame.max()).fit(frame, [0, 1])
-    assert not any(re.search(r"\d", str(one.message)) for one in found if one.category is MeasuredRangeWarning)
+    assert not any(re.search(r"\d", str(one.message)) for one in found if one.category is DataDependentBoundWarning)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", MeasuredRangeWarning)
+        warnings.simplefilter("error", DataDependentBoundWarning)
         clone(typed).fit(frame, [0, 1])
         clone(typed).set_params(low=frame.min(), high=frame.max(), provenance={"ranges": "a pilot"}).fit(frame, [0, 1])
 
@@ -268,9 +268,9 @@ TYPED = [0, 17, 0.5, 36.6, 1e-5, 12345678, 123456789012.0, -2.5e9, 0.12345678, 2
 @pytest.mark.parametrize("end", TYPED)
 def test_a_range_that_somebody_typed_is_nothing_to_speak_of(end: float) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error", MeasuredRangeWarning)
+        warnings.simplefilter("error", DataDependentBoundWarning)
         warn_of_ranges([("low", end), ("high", float("inf"))])
-    with pytest.warns(MeasuredRangeWarning):
+    with pytest.warns(DataDependentBoundWarning):
         warn_of_ranges([("low", end), ("high", 1 / 3)])
 
 

@@ -26,7 +26,7 @@ from dpvb.models.regression.likelihood import predictive
 from dpvb.results import metrics
 
 BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5}
-PLAIN: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-5, "num_steps": 60}
+PLAIN: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-5, "n_steps": 60}
 ROW_NORM = 4.0
 TRUE_COEF, TRUE_INTERCEPT = np.array([1.0, -1.5, 0.5]), -0.4
 
@@ -41,7 +41,7 @@ def labels(X: np.ndarray, seed: int = 1) -> np.ndarray:
 
 
 def logistic(**options: Any) -> dpvb.LogisticRegression:
-    return dpvb.LogisticRegression(**{**BUDGET, "row_norm": ROW_NORM, **options})
+    return dpvb.LogisticRegression(**{**BUDGET, "max_row_norm": ROW_NORM, **options})
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +83,10 @@ def test_a_matrix_without_a_bound_is_refused_with_the_ways_out_and_nothing_is_sp
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-4)
         run = dpvb.Run(ledger=ledger, dataset="people")
         more = (np.ones(50),) if "Binomial" in type(make()).__name__[:8] else ()
-        for given in ({}, {"low": 0}, {"high": 9}, {"row_norm": 1.0, **ENDS}, {"row_norm": 1.0, "low": 0}):
+        for given in ({}, {"low": 0}, {"high": 9}, {"max_row_norm": 1.0, **ENDS}, {"max_row_norm": 1.0, "low": 0}):
             with pytest.raises(ParameterError, match="X needs a public bound on its numbers") as refused:
                 make(**given).fit(X, y, *more, run=run)
-            for way in ("(1) low= and high=", "(2) a dpvb.Table", "(3) row_norm=", "(4) dpvb.private_range("):
+            for way in ("(1) low= and high=", "(2) a dpvb.Table", "(3) max_row_norm=", "(4) dpvb.private_range("):
                 assert way in str(refused.value)
         for given, match in (
             ({"low": [18, 0, 1], "high": 9}, "low must be a number or 2 of them"),
@@ -208,7 +208,7 @@ def test_row_norm_is_a_unit_and_nothing_else(covariance: str) -> None:
     X = rows(500)
     y = labels(X)
     one = logistic(**PLAIN, covariance=covariance).fit(X, y)
-    other = logistic(**{**PLAIN, "row_norm": 8 * ROW_NORM}, covariance=covariance).fit(8 * X, y)
+    other = logistic(**{**PLAIN, "max_row_norm": 8 * ROW_NORM}, covariance=covariance).fit(8 * X, y)
     assert 8 * other.coef_ == pytest.approx(one.coef_, rel=1e-9)
     assert other.intercept_ == pytest.approx(one.intercept_, rel=1e-9)
     assert 8 * other.coef_std_ == pytest.approx(one.coef_std_, rel=1e-9)
@@ -311,7 +311,7 @@ def test_predictions_agree_with_each_other(private: Any) -> None:
 
 
 def test_rows_beyond_the_norm_are_scaled_back_as_in_fit(private: Any) -> None:
-    reach = ROW_NORM * math.sqrt(1 - private.intercept_value**2)
+    reach = ROW_NORM * math.sqrt(1 - private.relative_intercept**2)
     direction = np.array([[0.6, 0.0, -0.8]])
     at_the_bound = private.predict_proba(direction * reach)
     for far in (10.0, 1e6, 1e300):
@@ -349,10 +349,10 @@ def test_persons_are_the_unit_of_a_group() -> None:
     assert logistic().fit(X, labels(X)).privacy_.unit == "row"
 
 
-@pytest.mark.parametrize("sampler", [{"sampling_prob": 0.3}, {"batch_size": 100, "num_examples": 500}])
+@pytest.mark.parametrize("sampler", [{"sampling_prob": 0.3}, {"batch_size": 100, "n_units": 500}])
 def test_batches_are_drawn_and_accounted(sampler: Any) -> None:
     X = rows(500)
-    model = logistic(**sampler, num_steps=4).fit(X, labels(X))
+    model = logistic(**sampler, n_steps=4).fit(X, labels(X))
     assert model.privacy_.epsilon <= 2.0
     assert np.isfinite(model.coef_).all()
     assert ("Poisson" if "sampling_prob" in sampler else "without replacement") in str(model.privacy_)
@@ -367,7 +367,7 @@ def test_a_trial_is_a_row() -> None:
     X = rows(300)
     trials = rng.integers(1, 4, 300)
     y = rng.binomial(trials, expit(X @ TRUE_COEF + TRUE_INTERCEPT))
-    model = dpvb.BinomialRegression(**PLAIN, row_norm=ROW_NORM, max_trials=3).fit(X, y, trials)
+    model = dpvb.BinomialRegression(**PLAIN, max_row_norm=ROW_NORM, max_trials=3).fit(X, y, trials)
     repeated = np.repeat(np.arange(300), trials)
     label = np.concatenate([np.arange(t) < s for s, t in zip(y, trials, strict=True)]).astype(int)
     reference = Reference(C=1e6).fit(X[repeated], label)
@@ -380,7 +380,7 @@ def test_a_trial_is_a_row() -> None:
 def test_one_trial_is_a_label() -> None:
     X = rows(300)
     y = labels(X)
-    binomial = dpvb.BinomialRegression(**PLAIN, row_norm=ROW_NORM, max_trials=1).fit(X, y, np.ones(300))
+    binomial = dpvb.BinomialRegression(**PLAIN, max_row_norm=ROW_NORM, max_trials=1).fit(X, y, np.ones(300))
     label = logistic(**PLAIN).fit(X, y)
     assert binomial.coef_ == pytest.approx(label.coef_[0])
     assert binomial.predict_proba(X) == pytest.approx(label.predict_proba(X))
@@ -397,7 +397,7 @@ def counts(n: int = 2000, dispersion: float = 2.0) -> tuple[np.ndarray, np.ndarr
 def test_negative_binomial_recovers_the_weights_of_its_own_counts() -> None:
     """Simulated counts, seed 6: every weight within 5 posterior standard deviations, the mean at its equation."""
     X, y = counts()
-    model = dpvb.NegativeBinomialRegression(**PLAIN, row_norm=ROW_NORM, dispersion=2.0, max_count=200).fit(X, y)
+    model = dpvb.NegativeBinomialRegression(**PLAIN, max_row_norm=ROW_NORM, dispersion=2.0, max_count=200).fit(X, y)
     expected = np.array([0.4, -0.3, 0.0])
     assert (np.abs(model.coef_ - expected) < 5 * model.coef_std_ + 0.02).all()
     assert abs(model.intercept_ - 0.5) < 5 * model.intercept_std_ + 0.02
@@ -410,7 +410,7 @@ def test_negative_binomial_recovers_the_weights_of_its_own_counts() -> None:
 
 def test_counts_above_the_cap_are_the_cap() -> None:
     X, y = counts(400)
-    options = {**PLAIN, "row_norm": ROW_NORM, "dispersion": 2.0, "max_count": 3}
+    options = {**PLAIN, "max_row_norm": ROW_NORM, "dispersion": 2.0, "max_count": 3}
     clipped = dpvb.NegativeBinomialRegression(**options).fit(X, np.minimum(y, 3))
     assert dpvb.NegativeBinomialRegression(**options).fit(X, y).coef_ == pytest.approx(clipped.coef_)
     assert clipped.predict(X).max() <= 3
@@ -485,7 +485,7 @@ def test_a_table_brings_rows_labels_norm_intercept_and_names(covariance: str) ->
     # A coefficient of a table belongs to the category itself, not to its 0.7.
     unit = np.array([1.0, *[0.7] * 5])
     years = np.array([0.01, *[1.0] * 5])  # and to a year of age, not to its whole range
-    form = {"row_norm": SCHEMA.row_norm, "intercept_value": SCHEMA.intercept, "column_bound": unit}
+    form = {"max_row_norm": SCHEMA.max_row_norm, "relative_intercept": SCHEMA.intercept, "max_abs_value": unit}
     by_hand = dpvb.LogisticRegression(**PLAIN, **form, covariance=covariance, classes=("no", "yes"), numeric=[0])
     by_hand.fit(encoded(data), data["rich"])
     assert model.coef_ == pytest.approx(by_hand.coef_ * unit * years)
@@ -508,7 +508,9 @@ def test_a_table_and_the_parameters_must_agree() -> None:
     with pytest.raises(ParameterError, match="target"):
         dpvb.LogisticRegression(**BUDGET).fit(Table(data, schema))
     with pytest.raises(ParameterError, match="max_count"):
-        dpvb.NegativeBinomialRegression(**BUDGET, row_norm=1.0, dispersion=1.0, max_count=8).fit(Table(data, schema))
+        dpvb.NegativeBinomialRegression(**BUDGET, max_row_norm=1.0, dispersion=1.0, max_count=8).fit(
+            Table(data, schema)
+        )
     with pytest.raises(DataFormatError, match="response"):
         dpvb.LogisticRegression(**BUDGET).fit(Table(data, Schema(SCHEMA.columns)))
     fitted = dpvb.LogisticRegression(**BUDGET).fit(Table(data, SCHEMA))
@@ -545,8 +547,8 @@ def test_a_saved_model_is_the_model(tmp_path: Path) -> None:
     fits: list[tuple[Any, Any]] = [
         (logistic(classes=("no", "yes")).fit(X, words), X),
         (logistic(covariance="diagonal", epsilon=math.inf).fit(X, y), X),
-        (dpvb.BinomialRegression(**BUDGET, row_norm=1.0, max_trials=3).fit(X, y, y + 1), X),
-        (dpvb.NegativeBinomialRegression(**BUDGET, row_norm=1.0, dispersion=1.5, max_count=3).fit(X, y), X),
+        (dpvb.BinomialRegression(**BUDGET, max_row_norm=1.0, max_trials=3).fit(X, y, y + 1), X),
+        (dpvb.NegativeBinomialRegression(**BUDGET, max_row_norm=1.0, dispersion=1.5, max_count=3).fit(X, y), X),
         (dpvb.LogisticRegression(**BUDGET).fit(Table(people(40), SCHEMA)), people(20)),
     ]
     for model, data in fits:
@@ -614,13 +616,13 @@ def test_public_rows_are_measured_by_the_metrics(private: Any) -> None:
 def test_deviances_are_those_of_the_predictions() -> None:
     X, y = counts(200)
     trials = y + 2
-    binomial = dpvb.BinomialRegression(**PLAIN, row_norm=ROW_NORM, max_trials=200).fit(X, y, trials)
+    binomial = dpvb.BinomialRegression(**PLAIN, max_row_norm=ROW_NORM, max_trials=200).fit(X, y, trials)
     deviance = metrics.binomial_deviance(y, binomial.predict_proba(X)[:, 1], trials)
     facts = binomial.evaluate(X, y, trials, public=True)
     assert facts["deviance"] == pytest.approx(deviance)
     base = metrics.binomial_deviance(y, np.full(200, y.sum() / trials.sum()), trials)
     assert facts["explained_deviance"] == pytest.approx(1 - deviance / base)
-    negative = dpvb.NegativeBinomialRegression(**PLAIN, row_norm=ROW_NORM, dispersion=2.0, max_count=200).fit(X, y)
+    negative = dpvb.NegativeBinomialRegression(**PLAIN, max_row_norm=ROW_NORM, dispersion=2.0, max_count=200).fit(X, y)
     deviance = metrics.negative_binomial_deviance(y, negative.predict(X), 2.0)
     assert negative.evaluate(X, y, public=True)["deviance"] == pytest.approx(deviance)
 
@@ -630,10 +632,10 @@ def test_scores_of_private_rows_are_refused() -> None:
     fits = [
         (logistic().fit(X, y > 1), (X, y > 1)),
         (
-            dpvb.BinomialRegression(**BUDGET, row_norm=1.0, max_trials=90).fit(X, y, np.full(60, 90)),
+            dpvb.BinomialRegression(**BUDGET, max_row_norm=1.0, max_trials=90).fit(X, y, np.full(60, 90)),
             (X, y, np.full(60, 90)),
         ),
-        (dpvb.NegativeBinomialRegression(**BUDGET, row_norm=1.0, dispersion=1.0, max_count=50).fit(X, y), (X, y)),
+        (dpvb.NegativeBinomialRegression(**BUDGET, max_row_norm=1.0, dispersion=1.0, max_count=50).fit(X, y), (X, y)),
     ]
     for model, data in fits:
         for public in (False, "yes", 1):
@@ -647,20 +649,20 @@ def test_scores_of_private_rows_are_refused() -> None:
     [
         ({"epsilon": 0.0}, "epsilon"),
         ({"delta": 1.0}, "delta"),
-        ({"row_norm": 0.0}, "row_norm"),
-        ({"row_norm": math.nan}, "row_norm"),
-        ({"intercept_value": 1.0}, "intercept_value"),
-        ({"intercept_value": 0.0}, "intercept_value"),
+        ({"max_row_norm": 0.0}, "max_row_norm"),
+        ({"max_row_norm": math.nan}, "max_row_norm"),
+        ({"relative_intercept": 1.0}, "relative_intercept"),
+        ({"relative_intercept": 0.0}, "relative_intercept"),
         ({"fit_intercept": "yes"}, "fit_intercept"),
         ({"covariance": "sparse"}, "covariance"),
-        ({"covariance": "diagonal", "column_bound": 0.0}, "column_bound"),
-        ({"covariance": "diagonal", "column_bound": [1.0, 2.0]}, "column_bound"),
-        ({"covariance": "diagonal", "column_bound": "wide"}, "column_bound"),
+        ({"covariance": "diagonal", "max_abs_value": 0.0}, "max_abs_value"),
+        ({"covariance": "diagonal", "max_abs_value": [1.0, 2.0]}, "max_abs_value"),
+        ({"covariance": "diagonal", "max_abs_value": "wide"}, "max_abs_value"),
         ({"alpha": 0.0}, "alpha"),
-        ({"num_steps": 0}, "num_steps"),
-        ({"num_steps": 2.5}, "num_steps"),
+        ({"n_steps": 0}, "n_steps"),
+        ({"n_steps": 2.5}, "n_steps"),
         ({"sampling_prob": 2.0}, "sampling_prob"),
-        ({"batch_size": 5}, "num_examples"),
+        ({"batch_size": 5}, "n_units"),
         ({"classes": (0, 1, 2)}, "classes"),
         ({"classes": (1, 1)}, "classes"),
         ({"classes": "no"}, "classes"),
@@ -683,12 +685,12 @@ def test_faults_of_form_are_typed() -> None:
         with pytest.raises(DataFormatError):
             logistic().fit(bad_x, bad_y)
     with pytest.raises(ParameterError, match="max_trials"):
-        dpvb.BinomialRegression(**BUDGET, row_norm=1.0, max_trials=0).fit(X, y, y + 1)
+        dpvb.BinomialRegression(**BUDGET, max_row_norm=1.0, max_trials=0).fit(X, y, y + 1)
     with pytest.raises(ParameterError, match="trials"):
-        dpvb.BinomialRegression(**BUDGET, row_norm=1.0, max_trials=2).fit(X, y)
+        dpvb.BinomialRegression(**BUDGET, max_row_norm=1.0, max_trials=2).fit(X, y)
     for options in ({"dispersion": 0.0, "max_count": 3}, {"dispersion": 1.0, "max_count": 0}):
         with pytest.raises(ParameterError, match=r"dispersion|max_count"):
-            dpvb.NegativeBinomialRegression(**BUDGET, row_norm=1.0, **options).fit(X, y)
+            dpvb.NegativeBinomialRegression(**BUDGET, max_row_norm=1.0, **options).fit(X, y)
     fitted = logistic().fit(X, y)
     with pytest.raises(DataFormatError, match="2 features"):
         fitted.predict(X[:, :2])

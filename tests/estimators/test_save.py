@@ -21,11 +21,11 @@ from dpvb.results.trees import Label
 
 def test_a_file_is_replaced_only_when_told(tmp_path: Path) -> None:
     x_nd = np.random.default_rng(0).random((40, 3)) < 0.5
-    model = dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, num_steps=2).fit(x_nd)
+    model = dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, n_steps=2).fit(x_nd)
     path = tmp_path / "m.dpvb"
     model.save(path)
     before = path.read_bytes()
-    again = dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, num_steps=2).fit(x_nd)
+    again = dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, n_steps=2).fit(x_nd)
     with pytest.raises(ParameterError, match=r"m\.dpvb' is already there.*overwrite=True"):
         again.save(path)
     assert path.read_bytes() == before
@@ -54,11 +54,11 @@ def test_lists_of_parameters_are_saved(tmp_path: Path) -> None:
     """Words of a coefficient table depend on parameters that are arrays."""
     X, y = np.zeros((9, 2)), np.array([0, 1, 0] * 3)
     model = dpvb.LogisticRegression(
-        epsilon=1.0, delta=1e-6, row_norm=2.0, column_bound=np.ones(2), numeric=[1], classes=[0, 1], num_steps=1
+        epsilon=1.0, delta=1e-6, max_row_norm=2.0, max_abs_value=np.ones(2), numeric=[1], classes=[0, 1], n_steps=1
     ).fit(X, y)
     model.save(tmp_path / "m.dpvb")
     again = dpvb.load(tmp_path / "m.dpvb")
-    assert (again.column_bound, again.numeric, again.classes) == ((1.0, 1.0), (1,), (0, 1))
+    assert (again.max_abs_value, again.numeric, again.classes) == ((1.0, 1.0), (1,), (0, 1))
     assert again.summary() == model.summary()
 
 

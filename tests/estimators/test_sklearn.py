@@ -63,14 +63,14 @@ EXCLUDED_OF["LinearRegression"] = {
     "check_regressors_int": NOISE,
 }
 REGRESSIONS = [
-    dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0),
-    dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=20, low=-10.0, high=10.0),
-    dpvb.PoissonRegression(epsilon=1.0, delta=1e-5, num_steps=2, max_count=5, row_norm=1.0),
-    dpvb.NegativeBinomialRegression(epsilon=1.0, delta=1e-5, num_steps=2, max_count=5, row_norm=1.0),
-    dpvb.LinearRegression(epsilon=1.0, delta=1e-5, num_steps=2, y_range=(-300.0, 300.0), row_norm=1.0),
+    dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, n_steps=2, max_row_norm=1.0),
+    dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, n_steps=20, low=-10.0, high=10.0),
+    dpvb.PoissonRegression(epsilon=1.0, delta=1e-5, n_steps=2, max_count=5, max_row_norm=1.0),
+    dpvb.NegativeBinomialRegression(epsilon=1.0, delta=1e-5, n_steps=2, max_count=5, max_row_norm=1.0),
+    dpvb.LinearRegression(epsilon=1.0, delta=1e-5, n_steps=2, y_range=(-300.0, 300.0), max_row_norm=1.0),
 ]
 OTHERS = [
-    dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, row_norm=10.0, num_steps=50),
+    dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, max_row_norm=10.0, n_steps=50),
     dpvb.LinearRegression(epsilon=np.inf, delta=1e-5, y_range=(-300.0, 300.0), low=-10.0, high=10.0),
 ]
 
@@ -88,16 +88,16 @@ class Density:
         return self
 
 
-PLAIN = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2, "random_state": 0}
+PLAIN = {"epsilon": 1.0, "delta": 1e-5, "n_steps": 2, "random_state": 0}
 EXAMPLE = {**PLAIN, "public_vocabulary": True}
 #: Estimators of a matrix without a response; regressions are above.
 MATRICES = [
     dpvb.LDA(2, **EXAMPLE),
-    dpvb.PCA(1, epsilon=1.0, delta=1e-5, row_norm=1.0),
-    dpvb.FactorAnalysis(1, epsilon=1.0, delta=1e-5, row_norm=1.0),
-    dpvb.GaussianMixture(2, epsilon=1.0, delta=1e-5, num_steps=2, low=-10.0, high=10.0),
-    dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, num_steps=2, threshold=0.5),
-    dpvb.DPVI(Density(), parameters={"mean": np.zeros(())}, epsilon=1.0, delta=1e-5, num_steps=2, clip=1.0),
+    dpvb.PCA(1, epsilon=1.0, delta=1e-5, max_row_norm=1.0),
+    dpvb.FactorAnalysis(1, epsilon=1.0, delta=1e-5, max_row_norm=1.0),
+    dpvb.GaussianMixture(2, epsilon=1.0, delta=1e-5, n_steps=2, low=-10.0, high=10.0),
+    dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, n_steps=2, threshold=0.5),
+    dpvb.DPVI(Density(), parameters={"mean": np.zeros(())}, epsilon=1.0, delta=1e-5, n_steps=2, clip=1.0),
 ]
 #: Kinds without scikit-learn's checks, which give plain matrices of any width and y.
 WITHOUT = {
@@ -129,7 +129,9 @@ NEEDED = {
     "DPVI": {"log_density": lambda theta, x: -((x - theta) ** 2).sum(), "parameters": 3},
 }
 KINDS = [
-    kind for name, kind in PrivateEstimator.kinds.items() if kind.__module__.startswith("dpvb") and name != "Private"
+    kind
+    for name, kind in PrivateEstimator._registered.items()
+    if kind.__module__.startswith("dpvb") and name != "Private"
 ]
 
 
@@ -138,16 +140,16 @@ def test_an_error_names_the_parameter_that_was_typed(kind):
     """Numbers out of any range for every parameter: what is refused is refused by the parameter's own name."""
     own = set(inspect.signature(kind).parameters) - {"ledger", "dataset", "checkpoint", "resume", "vocabulary"}
     data, refused = {"X": np.eye(3)}, {}
-    if kind.reads in ("table", "labelled"):
+    if kind._reads in ("table", "labelled"):
         columns = dpvb.data.Numeric("x0", 0, 1), dpvb.data.Binary("x1")
         data = {"X": dpvb.Table({"x0": np.ones(3), "x1": np.ones(3)}, dpvb.Schema(columns))}
-    data |= {"y": np.ones(3)} if kind.reads == "rows" else {}
+    data |= {"y": np.ones(3)} if kind._reads == "rows" else {}
     data |= {"trials": np.ones(3)} if "max_trials" in own else {}
     for name in own:
         for odd in (-1.0, 1e300, np.nan):
             estimator = kind(**PLAIN | NEEDED.get(kind.__name__, {}) | {name: odd})
             try:
-                _ = estimator.task(**data).plan
+                _ = estimator._task(**data).plan
             except DpvbError as error:
                 refused[name, odd] = str(error)
     refused.pop(("low", 1e300), None)  # Of a range with its ends in the wrong order either end may be named.
@@ -222,9 +224,9 @@ SEARCHES = {
     "cross_validate": cross_validate,
     "learning_curve": learning_curve,
     "validation_curve": lambda model, X, y: validation_curve(
-        model, X, y, param_name="num_steps", param_range=[2, 3], cv=2
+        model, X, y, param_name="n_steps", param_range=[2, 3], cv=2
     ),
-    "GridSearchCV": lambda model, X, y: GridSearchCV(model, {"num_steps": [2, 3]}, cv=2).fit(X, y),
+    "GridSearchCV": lambda model, X, y: GridSearchCV(model, {"n_steps": [2, 3]}, cv=2).fit(X, y),
 }
 
 
@@ -234,7 +236,7 @@ SEARCHES = {
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("kind", [dpvb.LogisticRegression, dpvb.LDA, dpvb.SigmoidBeliefNetwork, dpvb.DPVI])
 def test_what_scores_fits_of_private_rows_is_refused_before_the_first_charge(ledger, kind, search):
-    model = kind(epsilon=0.5, delta=1e-5, num_steps=2)
+    model = kind(epsilon=0.5, delta=1e-5, n_steps=2)
     X = np.random.default_rng(1).integers(0, 2, (40, 3))
     with pytest.raises(TypeError, match="score"), dpvb.Run(ledger=str(ledger), dataset="a"):
         SEARCHES[search](model, X, X[:, 0])
@@ -242,7 +244,7 @@ def test_what_scores_fits_of_private_rows_is_refused_before_the_first_charge(led
 
 
 def test_in_a_pipeline_too_nothing_is_charged_for_a_score(ledger):
-    model = dpvb.LogisticRegression(epsilon=0.5, delta=1e-5, num_steps=2)
+    model = dpvb.LogisticRegression(epsilon=0.5, delta=1e-5, n_steps=2)
     X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
     with pytest.raises(TypeError, match="score"), dpvb.Run(ledger=str(ledger), dataset="a"):
         cross_val_score(make_pipeline(MaxAbsScaler(), model), X, X[:, 0] > 0)
@@ -253,22 +255,16 @@ def test_in_a_pipeline_too_nothing_is_charged_for_a_score(ledger):
 def test_an_unfitted_estimator_can_be_inspected_and_its_methods_raise_not_fitted_error(kind):
     """Every public method and every property that a fit sets; those that belong to a fit itself are left out."""
     model = kind(**PLAIN | NEEDED.get(kind.__name__, {}))
-    before_fit = {"fit", "fit_transform", "fit_predict", "rehearse", "expect", "doubt", "promise"}  # a fit, or its plan
-    before_fit |= (
-        {"task", "take", "no_rows", "labels", "quality_range", "record"}
-        | {*dir(BaseEstimator)}
-        | {*dir(TransformerMixin)}
-    )
+    before_fit = {"fit", "fit_transform", "fit_predict", "dry_run", "release_plan"}  # a fit, or its plan
+    before_fit |= {*dir(BaseEstimator)} | {*dir(TransformerMixin)}
     assert {"fit", "save"} <= {name for name, _ in inspect.getmembers(model)} & {*dir(model)}
     assert not hasattr(model, "score")
     assert "score" not in {name for name, _ in inspect.getmembers(model)}
-    with pytest.raises(PrivacyError, match=r"dpvb\.select"):
+    with pytest.raises(PrivacyError, match=r"dpvb\.private_select"):
         model.score  # noqa: B018 - the access is refused.
     for name in {*dir(kind)} - before_fit:
         asked = inspect.getattr_static(kind, name)
         if name.startswith("_") or name.endswith("_request") or not (callable(asked) or name.endswith("_")):
-            continue
-        if name == "quality" and asked is PrivateEstimator.quality:  # refused for all models of the kind
             continue
         with pytest.raises(NotFittedError):
             called_with_anything(getattr(model, name))
@@ -285,7 +281,11 @@ def called_with_anything(method):
     list(result if inspect.isgenerator(result) else ())
 
 
-PUBLIC = dpvb.LogisticRegression(**PLAIN, row_norm=1.0), dpvb.PCA(1, **PLAIN, row_norm=1.0), dpvb.LDA(2, **EXAMPLE)
+PUBLIC = (
+    dpvb.LogisticRegression(**PLAIN, max_row_norm=1.0),
+    dpvb.PCA(1, **PLAIN, max_row_norm=1.0),
+    dpvb.LDA(2, **EXAMPLE),
+)
 
 
 @pytest.mark.parametrize("model", PUBLIC, ids=lambda model: type(model).__name__)
@@ -317,7 +317,7 @@ def test_a_scorer_of_ones_own_asks_what_a_person_asks_who_predicts_so_that_its_f
     """Two settings in two folds, and the fit of the better one: five charges, as docs/how-to/settings.md says."""
     X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
     y = (X[:, 0] > 0).astype(int)
-    model = Heard(epsilon=0.1, delta=1e-7, low=-1, high=1, num_steps=2)
+    model = Heard(epsilon=0.1, delta=1e-7, low=-1, high=1, n_steps=2)
     Heard.asked.clear()
     with dpvb.Run(ledger=str(ledger), dataset="a"):
         cross_val_score(model, X, y, cv=2, scoring="roc_auc", error_score="raise")
@@ -329,7 +329,7 @@ def test_a_scorer_of_ones_own_asks_what_a_person_asks_who_predicts_so_that_its_f
             assert copy.predict_proba(X).shape == (40, 2)
         assert searched <= {*Heard.asked}
         assert dpvb.Ledger(ledger).remaining("a").num_charges == 4
-        GridSearchCV(model, {"num_steps": [2, 3]}, cv=2, scoring="roc_auc", error_score="raise").fit(X, y)
+        GridSearchCV(model, {"n_steps": [2, 3]}, cv=2, scoring="roc_auc", error_score="raise").fit(X, y)
         assert dpvb.Ledger(ledger).remaining("a").num_charges == 9
 
 
@@ -347,7 +347,7 @@ def test_a_fitted_model_scores_rows_that_are_public(regression):
 def test_a_column_vector_of_responses_is_read_with_the_warning_of_scikit_learn():
     X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
     y = X[:, 0] > 0
-    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, low=-1, high=1)
+    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, n_steps=2, low=-1, high=1)
     expected = clone(model).fit(X, y).coef_
     for column in (y[:, None], y[:, None].astype(object), y[:, None].astype(np.int64)):
         with pytest.warns(DataConversionWarning, match="column-vector y"):
@@ -360,7 +360,7 @@ def test_a_column_vector_of_responses_is_read_with_the_warning_of_scikit_learn()
 def test_column_names_of_x_are_feature_names_in():
     X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
     frame = pandas.DataFrame(X, columns=["a", "b", "c"])
-    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, low=-1, high=1).fit(frame, X[:, 0] > 0)
+    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, n_steps=2, low=-1, high=1).fit(frame, X[:, 0] > 0)
     assert model.feature_names_in_.dtype == object
     assert [*model.feature_names_in_] == ["a", "b", "c"]
     assert not hasattr(model.fit(X, X[:, 0] > 0), "feature_names_in_")
@@ -453,14 +453,14 @@ def test_public_faults_are_typed_and_spend_nothing():
             ({"delta": 1.0}, "delta"),
             ({"n_components": 0}, "n_components"),
             ({"n_components": 2.5}, "n_components"),
-            ({"num_steps": 0}, "num_steps"),
+            ({"n_steps": 0}, "n_steps"),
             ({"clip": 0.0}, "clip"),
             ({"clip": 1.5}, "clip"),
             ({"sampling_prob": 1.5}, "sampling_prob"),
             ({"sampling_prob": 0.0}, "sampling_prob"),
-            ({"batch_size": 5}, "num_examples"),
-            ({"batch_size": 5, "num_examples": 4}, "batch_size"),
-            ({"num_examples": 2**60}, "num_examples"),
+            ({"batch_size": 5}, "n_units"),
+            ({"batch_size": 5, "n_units": 4}, "batch_size"),
+            ({"n_units": 2**60}, "n_units"),
             ({"neighboring_relation": "swap"}, "neighboring_relation"),
             ({"accountant": "guess"}, "method|accountant"),
             ({"noise_multiplier": 1e-3}, "epsilon"),

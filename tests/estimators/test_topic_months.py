@@ -39,19 +39,19 @@ def noise_of(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @kills("factor", "sums of months that forget the noise of the earlier ones")
 @edit("models/topics/lda.py", "math.hypot(std, self.earlier.words_std)", "std")
-@pytest.mark.parametrize("num_steps", [0, 2])
-def test_sums_of_months_are_those_of_each_added_up(known: dpvb.LDA, num_steps: int, noise_of: Any) -> None:
+@pytest.mark.parametrize("n_steps", [0, 2])
+def test_sums_of_months_are_those_of_each_added_up(known: dpvb.LDA, n_steps: int, noise_of: Any) -> None:
     """Word totals to the last bit; their noise, and that of the topics' sums, as of independent releases."""
     noise_of(1)
-    first = months(known, num_steps=num_steps).fit(documents(60, seed=1))
+    first = months(known, n_steps=n_steps).fit(documents(60, seed=1))
     noise_of(2)
-    alone = months(known, num_steps=num_steps).fit(documents(40, seed=2))
+    alone = months(known, n_steps=n_steps).fit(documents(40, seed=2))
     noise_of(2)
-    both = months(known, num_steps=num_steps, earlier=first).fit(documents(40, seed=2))
+    both = months(known, n_steps=n_steps, earlier=first).fit(documents(40, seed=2))
     np.testing.assert_array_equal(both._q.words_v, first._q.words_v + alone._q.words_v)
     assert both._q.words_std == math.hypot(first._q.words_std, alone._q.words_std)
     assert both._q.num_units == pytest.approx(first._q.num_units + alone._q.num_units)
-    if num_steps:
+    if n_steps:
         np.testing.assert_allclose(both._q.sum_std_v, np.hypot(first._q.sum_std_v, alone._q.sum_std_v), rtol=1e-12)
         now = both._q.sum_vk - first._q.sum_vk
         assert now.sum() == pytest.approx(
@@ -63,8 +63,8 @@ def test_sums_of_months_are_those_of_each_added_up(known: dpvb.LDA, num_steps: i
 
 def test_a_month_without_topic_sums_keeps_those_of_the_months_before(known: dpvb.LDA, noise_of: Any) -> None:
     noise_of(1)
-    first = months(known, num_steps=2).fit(documents(60, seed=1))
-    both = months(known, num_steps=0, earlier=first).fit(documents(40, seed=2))
+    first = months(known, n_steps=2).fit(documents(60, seed=1))
+    both = months(known, n_steps=0, earlier=first).fit(documents(40, seed=2))
     np.testing.assert_array_equal(both._q.sum_vk, first._q.sum_vk)
     np.testing.assert_array_equal(both._q.sum_std_v, first._q.sum_std_v)
 
@@ -73,7 +73,7 @@ def test_every_month_is_better_than_the_one_before(known: dpvb.LDA, noise_of: An
     test, values, earlier = documents(300, seed=99), [], None
     for month in range(4):
         noise_of(month)
-        fitted = months(known, num_steps=0, earlier=earlier).fit(documents(250, seed=month))
+        fitted = months(known, n_steps=0, earlier=earlier).fit(documents(250, seed=month))
         fitted.save(tmp_path / f"{month}.dpvb")
         earlier = tmp_path / f"{month}.dpvb"
         values.append(fitted.perplexity(test, public=True))
@@ -89,10 +89,10 @@ def test_whoever_was_seen_adds_nothing_and_nothing_says_so(known: dpvb.LDA, nois
     """The same bits as without these persons' documents; ids are compared in one spelling."""
     matrix, persons = documents(40, seed=3), np.arange(40) // 2
     noise_of(4)
-    left = months(known, num_steps=2).fit(matrix, group=persons, seen=["3", 5.0, None, 99])
+    left = months(known, n_steps=2).fit(matrix, group=persons, seen=["3", 5.0, None, 99])
     noise_of(4)
     kept = ~np.isin(persons, [3, 5])
-    without = months(known, num_steps=2).fit(matrix[kept], group=persons[kept])
+    without = months(known, n_steps=2).fit(matrix[kept], group=persons[kept])
     np.testing.assert_array_equal(left._q.sum_vk, without._q.sum_vk)
     assert left.privacy_.unit == "person"
     assert newcomers(["a", "b", None], []) == ["a", "b", None]
@@ -109,7 +109,7 @@ def test_whoever_was_seen_adds_nothing_and_nothing_says_so(known: dpvb.LDA, nois
     ],
 )
 def test_months_that_do_not_fit_together_are_refused(known: dpvb.LDA, options: dict[str, Any], said: str) -> None:
-    first = months(known, num_steps=0).fit(documents(20))
+    first = months(known, n_steps=0).fit(documents(20))
     with pytest.raises(ParameterError, match=said):
         months(known, **{"earlier": first, **options}).fit(documents(20))
 
@@ -133,10 +133,10 @@ def test_a_month_of_the_same_data_set_is_refused(known: dpvb.LDA, tmp_path: Path
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         for name in ("january", "february"):
             ledger.register(name, epsilon=4.0, delta=1e-3, unit="document", neighboring_relation="add_or_remove_one")
-        first = months(known, num_steps=0).fit(documents(20), run=dpvb.Run(ledger=ledger, dataset="january"))
+        first = months(known, n_steps=0).fit(documents(20), run=dpvb.Run(ledger=ledger, dataset="january"))
         with pytest.raises(ParameterError, match="earlier must come from other people than dataset='january'"):
             months(known, earlier=first).fit(documents(20), run=dpvb.Run(ledger=ledger, dataset="january"))
-        second = months(known, num_steps=0, earlier=first).fit(
+        second = months(known, n_steps=0, earlier=first).fit(
             documents(20), run=dpvb.Run(ledger=ledger, dataset="february")
         )
     assert "sums of 6 topics of an earlier release of data set 'january'" in " ".join(str(second.privacy_).split())
@@ -149,8 +149,8 @@ def test_parts_of_one_data_set_share_nobody_and_a_whole_has_its_parts(known: dpv
         ledger.register("notes", epsilon=9.0, delta=1e-3, **kind)
         for name in ("january", "february"):
             ledger.register(name, epsilon=9.0, delta=1e-3, part_of="notes", **kind)
-        first = months(known, num_steps=0).fit(documents(20), run=dpvb.Run(ledger=ledger, dataset="january"))
-        second = months(known, num_steps=0, earlier=first).fit(
+        first = months(known, n_steps=0).fit(documents(20), run=dpvb.Run(ledger=ledger, dataset="january"))
+        second = months(known, n_steps=0, earlier=first).fit(
             documents(20), run=dpvb.Run(ledger=ledger, dataset="february")
         )
         with pytest.raises(ParameterError, match="earlier must come from other people than dataset='notes'"):

@@ -118,7 +118,7 @@ def test_sizes_are_projections_shrunk_to_their_mean() -> None:
 
 def test_few_documents_are_described_better_around_a_prior(public_model: dpvb.LDA, fixed_noise: None) -> None:
     train, test = documents(300), documents(400, seed=5)
-    around = model(prior=public_model, public_prior=True, num_steps=0).fit(train)
+    around = model(prior=public_model, public_prior=True, n_steps=0).fit(train)
     alone = model(n_components=TOPICS).fit(train)
     words = {word: float(p) for word, p in zip(WORDS, public_model.components_.sum(axis=0), strict=True)}
     frequencies = model(n_components=1, prior=words).fit(train)
@@ -129,39 +129,39 @@ def test_few_documents_are_described_better_around_a_prior(public_model: dpvb.LD
     assert value["around"] < value["public_model"]
 
 
-@pytest.mark.parametrize("num_steps", [0, 3, 8])
-def test_the_plan_spends_all_on_word_totals_or_shares_it(public_model: dpvb.LDA, num_steps: int) -> None:
-    fitted = model(prior=public_model, public_prior=True, num_steps=num_steps).fit(documents(40))
-    assert fitted.n_iter_ == num_steps
-    total = sum(release.event.num_steps for release in fitted.privacy_.releases)
-    assert total == 1 + num_steps
-    cost = [release.event.num_steps / release.event.noise_multiplier**2 for release in fitted.privacy_.releases]
+@pytest.mark.parametrize("n_steps", [0, 3, 8])
+def test_the_plan_spends_all_on_word_totals_or_shares_it(public_model: dpvb.LDA, n_steps: int) -> None:
+    fitted = model(prior=public_model, public_prior=True, n_steps=n_steps).fit(documents(40))
+    assert fitted.n_iter_ == n_steps
+    total = sum(release.event.n_steps for release in fitted.privacy_.releases)
+    assert total == 1 + n_steps
+    cost = [release.event.n_steps / release.event.noise_multiplier**2 for release in fitted.privacy_.releases]
     first = [block.name for release in fitted.privacy_.releases for block in release.blocks].index("words")
     assert first == 0
-    assert cost[0] / sum(cost) == pytest.approx({0: 1.0, 3: 0.6, 8: 0.3}[num_steps], rel=1e-6)
+    assert cost[0] / sum(cost) == pytest.approx({0: 1.0, 3: 0.6, 8: 0.3}[n_steps], rel=1e-6)
     assert 0.99 < fitted.privacy_.epsilon <= 1.0
 
 
 def test_all_steps_count_alike(public_model: dpvb.LDA) -> None:
-    task = model(prior=public_model, public_prior=True, num_steps=4).task(documents(5))
+    task = model(prior=public_model, public_prior=True, n_steps=4)._task(documents(5))
     assert [task.rho(t) for t in (2, 3, 4, 5)] == [1 / 2, 1 / 3, 1 / 4, 1 / 5]
     assert task.rho(1) == 1.0
 
 
 def test_the_forecast_chooses_how_many_steps(public_model: dpvb.LDA) -> None:
     steps = [
-        model(prior=public_model, public_prior=True, num_examples=n).task(documents(5)).notes["steps"]
+        model(prior=public_model, public_prior=True, n_units=n)._task(documents(5)).notes["steps"]
         for n in (100, 1_000, 10_000, 100_000)
     ]
     assert steps == sorted(steps)
     assert steps[0] == 0
     assert steps[-1] == 8
-    assert model(prior=public_model, public_prior=True).task(documents(5)).notes["steps"] == 3
+    assert model(prior=public_model, public_prior=True)._task(documents(5)).notes["steps"] == 3
 
 
 def test_a_prior_lends_its_words(public_model: dpvb.LDA) -> None:
     """Texts need no list beside it, and counts have its columns."""
-    lent = model(prior=public_model, public_prior=True, num_steps=0, vocabulary=None)
+    lent = model(prior=public_model, public_prior=True, n_steps=0, vocabulary=None)
     assert lent.fit(["waa wab wac unheard"] * 30).vocabulary_ == WORDS
     assert lent.fit(documents(30)).vocabulary_ == WORDS
 
@@ -169,8 +169,8 @@ def test_a_prior_lends_its_words(public_model: dpvb.LDA) -> None:
 def test_a_fit_around_a_prior_is_saved_whole(public_model: dpvb.LDA, tmp_path: Path) -> None:
     test = documents(50, seed=8)
     public_model.save(tmp_path / "known-to-nobody.dpvb")
-    for num_steps in (0, 3):
-        fitted = model(prior=str(tmp_path / "known-to-nobody.dpvb"), public_prior=True, num_steps=num_steps)
+    for n_steps in (0, 3):
+        fitted = model(prior=str(tmp_path / "known-to-nobody.dpvb"), public_prior=True, n_steps=n_steps)
         fitted.fit(documents(200)).save(tmp_path / "model.dpvb", overwrite=True)
         again = dpvb.load(tmp_path / "model.dpvb")
         assert again.perplexity(test, public=True) == fitted.perplexity(test, public=True)
@@ -183,7 +183,7 @@ def test_a_fit_around_a_prior_is_saved_whole(public_model: dpvb.LDA, tmp_path: P
 
 def test_persons_and_federations_take_a_prior(public_model: dpvb.LDA) -> None:
     given: dict[str, Any] = {"prior": public_model, "public_prior": True}
-    persons = model(num_steps=0, **given).fit(documents(60), group=np.arange(60) // 2)
+    persons = model(n_steps=0, **given).fit(documents(60), group=np.arange(60) // 2)
     assert persons.privacy_.unit == "person"
     shards = [documents(40, seed=seed) for seed in (1, 2, 3)]
     many = federated.simulate(model(**given), shards, trust="none", num_rounds=3, epsilon=1.0, delta=1e-5)
@@ -201,7 +201,7 @@ def test_persons_and_federations_take_a_prior(public_model: dpvb.LDA) -> None:
     ("options", "said"),
     [
         ({"n_components": 10}, "n_components must be 6, the prior's, or 'auto'"),
-        ({"background": False, "word_power": 0.0}, "background must be True"),
+        ({"background": False, "word_weight_power": 0.0}, "background must be True"),
         ({"vocabulary": [*WORDS[:-2], "other", "words"]}, "prior must have the vocabulary of the fit; 4 words differ"),
         ({"vocabulary": WORDS[::-1]}, "the words stand in another order"),
         ({"public_prior": False}, "prior must be a private model, or its data said to be public by public_prior="),
@@ -210,7 +210,7 @@ def test_persons_and_federations_take_a_prior(public_model: dpvb.LDA) -> None:
         ({"prior": {"waa": 0.0}}, "prior must map words to frequencies"),
         ({"prior": {"waa": -1.0}}, "prior must map words to frequencies"),
         ({"prior": {"waa": math.inf}}, "prior must map words to frequencies"),
-        ({"num_steps": -1}, "num_steps"),
+        ({"n_steps": -1}, "n_steps"),
     ],
 )
 def test_a_prior_that_does_not_fit_is_refused(public_model: dpvb.LDA, options: dict[str, Any], said: str) -> None:
@@ -219,9 +219,9 @@ def test_a_prior_that_does_not_fit_is_refused(public_model: dpvb.LDA, options: d
     assert not any(word in str(refused.value).split() for word in WORDS)
 
 
-def test_a_rehearsal_and_what_is_no_fit_are_no_priors() -> None:
-    with pytest.raises(ParameterError, match="not a rehearsal"):
-        model(prior=model(n_components=2).rehearse(num_rows=30)).fit(documents(20))
+def test_a_dry_run_and_what_is_no_fit_are_no_priors() -> None:
+    with pytest.raises(ParameterError, match="not a dry run"):
+        model(prior=model(n_components=2).dry_run(n_units=30)).fit(documents(20))
     with pytest.raises(ParameterError, match="fitted"):
         model(prior=model(n_components=2)).fit(documents(20))
 
@@ -237,11 +237,11 @@ def test_documents_that_were_said_to_be_public_make_a_public_prior(tmp_path: Pat
     assert statement.published
     assert not statement.private
     assert statement.brief == "public data, no privacy claimed"
-    fitted = model(prior=tmp_path / "public.dpvb", num_steps=0).fit(documents(20))
+    fitted = model(prior=tmp_path / "public.dpvb", n_steps=0).fit(documents(20))
     assert "data are said to be public" in " ".join(str(fitted.privacy_).split())
     assert not fitted.privacy_.published
     with pytest.raises(ParameterError, match="said to be public by public_prior=, or by public= where"):
-        model(prior=plain.fit(documents(200)), num_steps=0).fit(documents(20))
+        model(prior=plain.fit(documents(200)), n_steps=0).fit(documents(20))
     with pytest.raises(ParameterError, match="epsilon must be inf with public=: public documents need no noise"):
         model().fit(documents(20), public=True)
     with pytest.raises(ParameterError, match=r"epsilon must be inf where data are published, got 0\.9"):
@@ -265,13 +265,13 @@ def test_no_fit_makes_a_private_model_public(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="charge must be None where data are published"):
         replace(counted.privacy_, published=True, epsilon=math.inf)
     uncounted = model(n_components=TOPICS).fit(documents(40))
-    around = model(prior=uncounted, num_steps=0).fit(documents(40))
+    around = model(prior=uncounted, n_steps=0).fit(documents(40))
     public = model(n_components=TOPICS, epsilon=math.inf).fit(documents(40), public=True)
     for start in ({"prior": counted}, {"prior": uncounted}, {"prior": public, "earlier": around}):
         with pytest.raises(ParameterError, match="prior and earlier must be public with public="):
-            model(epsilon=math.inf, num_steps=0, **start).fit(documents(9), public=True)
+            model(epsilon=math.inf, n_steps=0, **start).fit(documents(9), public=True)
     for start in ({"prior": public}, {"prior": public, "earlier": None}, {"prior": uncounted, "public_prior": True}):
-        assert model(epsilon=math.inf, num_steps=0, **start).fit(documents(9), public=True).privacy_.published
+        assert model(epsilon=math.inf, n_steps=0, **start).fit(documents(9), public=True).privacy_.published
 
 
 def test_files_of_a_prior(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_a_file_of_topics_without_a_release_of_topics_is_refused(public_model: d
 @edit("estimators/earlier.py", "rounded_up(past.epsilon + fit.epsilon)", "rounded_up(fit.epsilon)")
 def test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom(public_model: dpvb.LDA) -> None:
     first = model(n_components=TOPICS, epsilon=0.5, delta=1e-6).fit(documents(40))
-    second = model(prior=first, num_steps=0, provenance={"prior": "the first half of the year"}).fit(documents(40))
+    second = model(prior=first, n_steps=0, provenance={"prior": "the first half of the year"}).fit(documents(40))
     said = " ".join(str(second.privacy_).split())
     assert "6 topics of an earlier release, which promised each document behind it epsilon = " in said
     spent = first.privacy_.epsilon + 1.0
@@ -329,7 +329,7 @@ def test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom(public
         f"no more than epsilon = {accounting.rounded_up(spent)}, delta = 1.1e-05; source: the first half of the year"
         in said
     )
-    public = model(prior=public_model, public_prior=True, num_steps=0).fit(documents(40))
+    public = model(prior=public_model, public_prior=True, n_steps=0).fit(documents(40))
     assert "6 topics of a model whose data are said to be public" in " ".join(str(public.privacy_).split())
 
 
@@ -347,7 +347,7 @@ def test_a_prior_of_the_same_data_set_is_refused_before_the_charge(tmp_path: Pat
         with pytest.raises(ParameterError, match="other people than dataset='notes'"):
             model(prior=first).fit(documents(40), run=dpvb.Run(ledger=ledger, dataset="notes"))
         assert ledger.remaining("notes") == left
-        second = model(prior=first, num_steps=0).fit(documents(40), run=dpvb.Run(ledger=ledger, dataset="letters"))
+        second = model(prior=first, n_steps=0).fit(documents(40), run=dpvb.Run(ledger=ledger, dataset="letters"))
     said = " ".join(str(second.privacy_).split())
     assert "an earlier release of data set 'notes', which promised" in said
     assert json.dumps(second.privacy_.to_dict())

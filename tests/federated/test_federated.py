@@ -56,7 +56,7 @@ def dealt(x_nd: np.ndarray, y_n: np.ndarray, *cuts: int) -> list[tuple[np.ndarra
 
 
 def logistic(epsilon: float = math.inf, **options: Any) -> dpvb.LogisticRegression:
-    return dpvb.LogisticRegression(epsilon=epsilon, delta=DELTA, **{"row_norm": 1.0, **options})
+    return dpvb.LogisticRegression(epsilon=epsilon, delta=DELTA, **{"max_row_norm": 1.0, **options})
 
 
 def numbers(q: Any) -> list[np.ndarray]:
@@ -113,20 +113,20 @@ def around(
     *,
     shards: Sequence[Any] | None = None,
     epsilon: float = math.inf,
-    tolerated: int = 0,
+    max_missing: int = 0,
     ledger: Path | None = None,
     estimator: Any = None,
 ) -> Around:
     """Three clients by default, a, b and c, with 10, 15 and 35 rows."""
     shards = dealt(*rows(), 10, 25) if shards is None else shards
-    estimator = logistic(epsilon, num_steps=ROUNDS - 2) if estimator is None else estimator
-    tasks = [estimator.task(*shard) if isinstance(shard, tuple) else estimator.task(shard) for shard in shards]
+    estimator = logistic(epsilon, n_steps=ROUNDS - 2) if estimator is None else estimator
+    tasks = [estimator._task(*shard) if isinstance(shard, tuple) else estimator._task(shard) for shard in shards]
     names = "abcdefgh"[: len(tasks)]
     identities = {name: Identity.generate(name) for name in names} if trust == "secure_aggregation" else {}
     federation = Federation(
         kind=type(estimator).__name__,
         columns=columns_of(tasks[0]),
-        trust=Trust(trust, len(tasks), tolerated),
+        trust=Trust(trust, len(tasks), max_missing),
         epsilon=epsilon,
         delta=DELTA,
         participants={name: identities[name].public if identities else b"" for name in names},
@@ -184,7 +184,7 @@ def test_logistic_regression_ends_where_the_pooled_fit_does(split: str) -> None:
     """Clients that hold one class each, a client with one row and one with none: the pooled posterior to 1e-6."""
     x_nd, y_n = rows()
     options = {"alpha": 1.0, "random_state": 1}
-    pooled = logistic(num_steps=200, **options).fit(x_nd, y_n)
+    pooled = logistic(n_steps=200, **options).fit(x_nd, y_n)
     joined = federated.simulate(logistic(**options), _SPLITS[split](x_nd, y_n), num_rounds=60)
     assert apart(joined, pooled) < 1e-6
 
@@ -225,7 +225,7 @@ def topics(**options: Any) -> Any:
         "document_length": 100.0,
         "count_power": 1.0,
         "background": False,
-        "word_power": 0.0,
+        "word_weight_power": 0.0,
         "clip": 1.0,
     }
     return PlainTopics(2, public_vocabulary=True, epsilon=math.inf, delta=DELTA, random_state=0, **{**how, **options})
@@ -257,9 +257,9 @@ def test_full_steps_follow_the_pooled_fit_step_by_step(name: str) -> None:
     """Synchronous, ρ = 1, unequal clients: the pooled fit's q after every number of steps."""
     make, matrix = UNSUPERVISED[name]
     shards = np.split(matrix, [3, 5])
-    once = len(make(num_steps=2).task(matrix).relative) - 2
+    once = len(make(n_steps=2)._task(matrix).relative) - 2
     for steps in (1, 3):
-        joined, pooled = federated.simulate(make(), shards, num_rounds=once + steps), make(num_steps=steps).fit(matrix)
+        joined, pooled = federated.simulate(make(), shards, num_rounds=once + steps), make(n_steps=steps).fit(matrix)
         assert joined.n_iter_ == pooled.n_iter_
         assert distance(joined._q, pooled._q) < 1e-9
 
@@ -268,7 +268,7 @@ def test_the_end_of_a_run_is_a_fixed_point_of_the_pooled_step() -> None:
     """Topics: from where a run ends, a pooled step moves q by less than 1e-6."""
     matrix = bags()
     joined = federated.simulate(topics(), np.split(matrix, [3, 5]), num_rounds=60)
-    task = topics(num_steps=2).task(matrix)
+    task = topics(n_steps=2)._task(matrix)
     blocks = {key: block for key, block in joined._fitted_model.blocks.items() if block.phase == "step"}
     plan = Plan([Release(blocks, Mechanism(FullBatch(), 0.0))])
     started, wall, rng = _begun(joined._fitted_model, joined._q), Wall(task.source, plan), np.random.default_rng(0)
@@ -288,20 +288,20 @@ def _begun(model: Any, q: Any) -> Any:
 
 _X, _Y = rows(40)
 _COUNTS = np.random.default_rng(3).poisson(2.0, 40)
-_GIVEN: dict[str, Any] = {"epsilon": math.inf, "delta": DELTA, "random_state": 0, "num_steps": 4}
+_GIVEN: dict[str, Any] = {"epsilon": math.inf, "delta": DELTA, "random_state": 0, "n_steps": 4}
 FITS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
-    "first order": (lambda: logistic(num_steps=4), {"X": _X, "y": _Y}),
-    "diagonal": (lambda: logistic(num_steps=4, covariance="diagonal"), {"X": _X, "y": _Y}),
+    "first order": (lambda: logistic(n_steps=4), {"X": _X, "y": _Y}),
+    "diagonal": (lambda: logistic(n_steps=4, covariance="diagonal"), {"X": _X, "y": _Y}),
     "binomial": (
-        lambda: dpvb.BinomialRegression(max_trials=3, row_norm=1.0, **_GIVEN),
+        lambda: dpvb.BinomialRegression(max_trials=3, max_row_norm=1.0, **_GIVEN),
         {"X": _X, "y": np.minimum(_COUNTS, 3), "trials": np.full(40, 3)},
     ),
     "counts": (
-        lambda: dpvb.NegativeBinomialRegression(dispersion=2.0, max_count=9, row_norm=1.0, **_GIVEN),
+        lambda: dpvb.NegativeBinomialRegression(dispersion=2.0, max_count=9, max_row_norm=1.0, **_GIVEN),
         {"X": _X, "y": np.minimum(_COUNTS, 9)},
     ),
-    "topics": (lambda: topics(num_steps=4), {"X": bags()}),
-    "network": (lambda: network(num_steps=4), {"X": ones()}),
+    "topics": (lambda: topics(n_steps=4), {"X": bags()}),
+    "network": (lambda: network(n_steps=4), {"X": ones()}),
 }
 
 
@@ -320,10 +320,10 @@ def test_a_client_may_be_the_unit() -> None:
     """All that a client has counts once: the fit of the pooled rows with a person for each client."""
     x_nd, y_n = rows()
     shards = dealt(x_nd, y_n, 10, 25)
-    joined = federated.simulate(logistic(num_steps=8), shards, unit="client")
+    joined = federated.simulate(logistic(n_steps=8), shards, unit="client")
     person = np.repeat([0, 1, 2], [10, 15, 35])
-    pooled = logistic(num_steps=8).fit(x_nd, y_n, group=person)
-    plain = logistic(num_steps=8).fit(x_nd, y_n)
+    pooled = logistic(n_steps=8).fit(x_nd, y_n, group=person)
+    plain = logistic(n_steps=8).fit(x_nd, y_n)
     assert apart(joined, pooled) < 1e-8
     assert apart(joined, plain) > 1e-2
     assert joined.privacy_.unit == "client"
@@ -400,7 +400,7 @@ def test_a_client_that_leaves_ends_a_run_that_may_miss_none(trust: str, step: in
 @pytest.mark.parametrize("step", [0, 1, 3, ROUNDS - 1])
 def test_secure_aggregation_goes_on_without_a_client_that_may_be_missing(step: int, ledger: Path) -> None:
     """The attempt with the lost client is another release of those who stay, and charged to them alone."""
-    made = around("secure_aggregation", epsilon=1.0, tolerated=1, ledger=ledger)
+    made = around("secure_aggregation", epsilon=1.0, max_missing=1, ledger=ledger)
     made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
     server = made.server()
     server.run(np.random.default_rng(0))
@@ -416,7 +416,7 @@ def test_secure_aggregation_goes_on_without_a_client_that_may_be_missing(step: i
 def test_what_is_left_without_a_client_that_may_be_missing_is_the_fit_of_the_others() -> None:
     """Lost before its first release: q of the other two, to what the width of the grid makes."""
     shards = dealt(*rows(), 10, 25)
-    made = around("secure_aggregation", tolerated=1)
+    made = around("secure_aggregation", max_missing=1)
     made.handlers["b"] = unreachable(made.handlers["b"], range(ROUNDS))
     others = around("secure_aggregation", shards=[shards[0], shards[2]])
     assert distance(made.run(), others.run()) < 1e-3
@@ -426,7 +426,7 @@ def test_what_is_left_without_a_client_that_may_be_missing_is_the_fit_of_the_oth
 @pytest.mark.parametrize("step", [0, 1, 3])
 def test_without_trust_a_run_goes_on_without_a_client_that_may_be_missing(step: int, ledger: Path) -> None:
     """One that is lost before it spoke on all that a step reads is left out; later, its last factor stays."""
-    made = around("none", tolerated=1, epsilon=1.0, ledger=ledger)
+    made = around("none", max_missing=1, epsilon=1.0, ledger=ledger)
     made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
     made.run()
     for name in "abc":
@@ -441,10 +441,10 @@ def test_a_client_that_comes_back_is_asked_again() -> None:
     """Away for one round in the middle: what it missed is forgone, and its later scores bring the fit back."""
     far = []
     for steps in ([2], range(2, ROUNDS)):
-        made = around("none", tolerated=1)
+        made = around("none", max_missing=1)
         weights = made.tasks[0].model.weights
         whole = weights(made.run()).mean_d
-        made = around("none", tolerated=1)
+        made = around("none", max_missing=1)
         made.handlers["b"] = unreachable(made.handlers["b"], list(steps))
         far.append(float(np.linalg.norm(weights(made.run()).mean_d - whole) / np.linalg.norm(whole)))
     assert far[0] < 0.2 * far[1]
@@ -453,7 +453,7 @@ def test_a_client_that_comes_back_is_asked_again() -> None:
 @pytest.mark.parametrize("step", [0, 2])
 def test_a_trusted_server_goes_on_with_the_sum_of_the_others(step: int) -> None:
     shards = dealt(*rows(), 10, 25)
-    made = around("trusted_server", tolerated=1)
+    made = around("trusted_server", max_missing=1)
     made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
     q = made.run()
     if step == 0:
@@ -464,12 +464,12 @@ def test_a_trusted_server_goes_on_with_the_sum_of_the_others(step: int) -> None:
 def test_lost_in_every_attempt(ledger: Path) -> None:
     """Each attempt loses another one: refused by their number, and by the number of attempts."""
     shards = dealt(*rows(), 10, 20, 30, 40)
-    made = around("secure_aggregation", shards=shards, tolerated=3)
+    made = around("secure_aggregation", shards=shards, max_missing=3)
     for name, times in (("b", 0), ("c", 1), ("d", 2)):
         made.handlers[name] = _from_attempt(made.handlers[name], times)
     with pytest.raises(FederationError, match="step 3 failed in 3 attempts"):
         made.run()
-    made = around("secure_aggregation", shards=shards, tolerated=1)
+    made = around("secure_aggregation", shards=shards, max_missing=1)
     for name, times in (("b", 0), ("c", 1)):
         made.handlers[name] = _from_attempt(made.handlers[name], times)
     with pytest.raises(FederationError, match=r"3 of 5 clients take part, and the plan tolerates 1 missing"):
@@ -552,9 +552,9 @@ def test_an_answer_that_is_no_share_ends_the_run(trust: str, how: str) -> None:
 
 @pytest.mark.parametrize("how", _HOSTILE)
 def test_an_answer_that_is_no_share_costs_an_attempt_where_it_may_be_missing(how: str) -> None:
-    made = around("secure_aggregation", tolerated=1)
+    made = around("secure_aggregation", max_missing=1)
     made.handlers["b"] = _share_with(_HOSTILE[how])(made.handlers["b"])
-    gone = around("secure_aggregation", tolerated=1)
+    gone = around("secure_aggregation", max_missing=1)
     gone.handlers["b"] = unreachable(gone.handlers["b"], range(2, ROUNDS))
     for one, other in zip(numbers(made.run()), numbers(gone.run()), strict=True):
         assert np.array_equal(one, other)
@@ -669,8 +669,8 @@ def test_what_no_honest_server_asks_is_refused_for_nothing(trust: str, ledger: P
         {"unit": "person"},
         {"neighboring_relation": "replace_one"},
         {"version": "0.0.0"},
-        {"tolerated": 2},
-        {"colluders": 2},
+        {"max_missing": 2},
+        {"max_colluding": 2},
         {"participants": {"a": b"", "b": b""}},
     ):
         refused(dataclasses.replace(made.offer(), **changes), "differs")
@@ -730,7 +730,7 @@ def _moved(q: Any) -> Any:
 @pytest.mark.parametrize("trust", ["none", "secure_aggregation"])
 def test_another_attempt_is_another_release(trust: str, ledger: Path) -> None:
     """Asked again in other words: other noise, other masks, and a charge of its own for everybody who answers."""
-    made = around(trust, epsilon=1.0, tolerated=int(trust != "none"), ledger=ledger)
+    made = around(trust, epsilon=1.0, max_missing=int(trust != "none"), ledger=ledger)
     q = made.tasks[0].model.init(np.random.default_rng(0))
     offer = encode(made.offer())
     drawn = {name: decode(client.answer(offer)).nonce for name, client in made.clients.items()}
@@ -749,7 +749,7 @@ def test_another_attempt_is_another_release(trust: str, ledger: Path) -> None:
 @pytest.mark.guarantees("attempts")
 def test_two_requests_differ_by_their_participants_alone() -> None:
     """Nobody finds out a client's share from sums with it and without it: each has masks and noise of its own."""
-    made = around("secure_aggregation", tolerated=1, epsilon=1.0)
+    made = around("secure_aggregation", max_missing=1, epsilon=1.0)
     q = made.tasks[0].model.init(np.random.default_rng(0))
     offer = encode(made.offer())
     sums = []
@@ -795,13 +795,16 @@ _BAD: list[tuple[dict[str, Any], str]] = [
     ({"delta": 0.0}, "delta"),
     ({"delta": 1.0}, "delta"),
     ({"delta": math.nan}, "delta"),
-    ({"tolerated": -1}, "tolerated"),
-    ({"tolerated": 3}, "tolerated"),
-    ({"tolerated": 1.5}, "tolerated"),
-    ({"colluders": 1}, "colluders must be 0 with trust='none'"),
-    ({"trust": "secure_aggregation", "colluders": -1}, "colluders"),
-    ({"trust": "secure_aggregation", "tolerated": 2}, "tolerated must be at most 1 of 3"),
-    ({"trust": "secure_aggregation", "tolerated": 1, "colluders": 2}, "colluders must be at most 1 where 2 of 3"),
+    ({"max_missing": -1}, "max_missing"),
+    ({"max_missing": 3}, "max_missing"),
+    ({"max_missing": 1.5}, "max_missing"),
+    ({"max_colluding": 1}, "max_colluding must be 0 with trust='none'"),
+    ({"trust": "secure_aggregation", "max_colluding": -1}, "max_colluding"),
+    ({"trust": "secure_aggregation", "max_missing": 2}, "max_missing must be at most 1 of 3"),
+    (
+        {"trust": "secure_aggregation", "max_missing": 1, "max_colluding": 2},
+        "max_colluding must be at most 1 where 2 of 3",
+    ),
     ({"unit": "person"}, "unit must be"),
     ({"unit": None}, "unit must be"),
     ({"accounts": []}, "accounts must be a list"),
@@ -850,8 +853,8 @@ def test_groups_belong_to_examples() -> None:
     shard = {"X": x_nd, "y": y_n, "group": np.arange(60) // 2}
     with pytest.raises(ParameterError, match="group must be None with unit='client'"):
         federated.simulate(logistic(), [shard, shard], unit="client")
-    joined = federated.simulate(logistic(num_steps=4), [shard])
-    assert apart(joined, logistic(num_steps=4).fit(**shard)) < 1e-8
+    joined = federated.simulate(logistic(n_steps=4), [shard])
+    assert apart(joined, logistic(n_steps=4).fit(**shard)) < 1e-8
 
 
 def test_an_account_without_room_ends_the_run_before_anything_is_read(ledger: Path) -> None:
@@ -902,5 +905,5 @@ def test_every_client_is_told_its_own_guarantee(trust: str, ledger: Path) -> Non
 
 def test_simulated_runs_follow_their_random_state() -> None:
     shards = np.split(bags(), [3, 5])
-    found = [federated.simulate(topics(num_steps=2, max_iter=5), shards)._q.lambda_vk for _ in range(2)]
+    found = [federated.simulate(topics(n_steps=2, max_iter=5), shards)._q.lambda_vk for _ in range(2)]
     assert np.array_equal(*found)

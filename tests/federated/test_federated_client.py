@@ -91,7 +91,7 @@ class Party:
     def offer(self, run: str = "run", **changes: Any) -> Offer:
         federation, task = self.federation, self.tasks["a"]
         plan = federation.trust.planned(task.relative, epsilon=federation.epsilon, delta=federation.delta)
-        found = offered(federation, task.model, plan, run, num_examples=federation.num_examples)
+        found = offered(federation, task.model, plan, run, n_units=federation.n_units)
         return replace(found, **changes)
 
     @property
@@ -105,20 +105,20 @@ def party(
     *,
     epsilon: float = 1.0,
     clients: str = "abc",
-    tolerated: int = 0,
-    colluders: int | None = None,
-    num_examples: int | None = None,
+    max_missing: int = 0,
+    max_colluding: int | None = None,
+    n_units: int | None = None,
     tasks: Mapping[str, Task] | None = None,
 ) -> Party:
     identities = {name: Identity.generate(name) for name in clients} if trust == "secure_aggregation" else {}
     federation = Federation(
         kind="Location",
         columns="four columns",
-        trust=Trust(trust, len(clients), tolerated, colluders),
+        trust=Trust(trust, len(clients), max_missing, max_colluding),
         epsilon=epsilon,
         delta=1e-5,
         participants={name: identities[name].public if identities else b"" for name in clients},
-        num_examples=num_examples,
+        n_units=n_units,
     )
     found = {name: task_of(rows_of(m)) for m, name in enumerate(clients)} if tasks is None else tasks
     return Party(federation, identities, found)
@@ -249,10 +249,10 @@ class Silent:
     [
         ("none", {}),
         ("secure_aggregation", {}),
-        ("secure_aggregation", {"tolerated": 1}),
-        ("secure_aggregation", {"colluders": 0}),
-        ("secure_aggregation", {"colluders": 2}),
-        ("secure_aggregation", {"tolerated": 1, "colluders": 0}),
+        ("secure_aggregation", {"max_missing": 1}),
+        ("secure_aggregation", {"max_colluding": 0}),
+        ("secure_aggregation", {"max_colluding": 2}),
+        ("secure_aggregation", {"max_missing": 1, "max_colluding": 0}),
     ],
 )
 def test_the_noise_of_the_sum_is_what_it_says(trust: str, away: dict[str, int]) -> None:
@@ -261,7 +261,7 @@ def test_the_noise_of_the_sum_is_what_it_says(trust: str, away: dict[str, int]) 
     clients = {name: made.client(name) for name in "abc"}
     (offer,) = {begun(client, made) for client in clients.values()}
     plan, square = made.plan, 0.0
-    lost = 0 if trust == "none" else away.get("tolerated", 0) + away.get("colluders", 1)
+    lost = 0 if trust == "none" else away.get("max_missing", 0) + away.get("max_colluding", 1)
     for step, release in enumerate(plan):
         given = [share(tell(client, asked(offer, step, q=np.zeros(1)))) for client in clients.values()]
         whole = made.federation.trust.party
@@ -277,7 +277,7 @@ def test_the_noise_of_the_sum_is_what_it_says(trust: str, away: dict[str, int]) 
 def test_fewer_clients_than_planned_still_have_the_claimed_noise() -> None:
     """One of three is lost and may be: what the other two add is the plan's noise; false alarm below 1e-7."""
     tasks = {name: task_of(rows_of(1), Silent(), 2) for name in "abc"}
-    made = party("secure_aggregation", tolerated=1, colluders=0, tasks=tasks)
+    made = party("secure_aggregation", max_missing=1, max_colluding=0, tasks=tasks)
     clients = {name: made.client(name) for name in "ab"}
     (offer,) = {begun(client, made) for client in clients.values()}
     plan, square = made.plan, 0.0
@@ -291,14 +291,14 @@ def test_fewer_clients_than_planned_still_have_the_claimed_noise() -> None:
     assert chi2.ppf(1 - 5e-8, 4000) / 1.5 < low  # With a third of the noise missing it would be seen.
 
 
-@pytest.mark.guarantees("colluders")
+@pytest.mark.guarantees("max_colluding")
 @kills("parties", "requests with any number of participants")
 @edit("federated/client.py", "if trust.secure and len(request.participants) < trust.least:", "if False:")
 @kills("parties", "a server that leaves out as many as may be missing or collude")
 @edit(
     "federated/client.py",
     "len(request.participants) < trust.least:",
-    "len(request.participants) < trust.least - (trust.colluders or 0):",
+    "len(request.participants) < trust.least - (trust.max_colluding or 0):",
 )
 @pytest.mark.parametrize("num_clients", [3, 4, 5, 6])
 def test_whomever_a_server_leaves_out_enough_noise_is_asked_for(num_clients: int) -> None:
@@ -308,26 +308,28 @@ def test_whomever_a_server_leaves_out_enough_noise_is_asked_for(num_clients: int
         others for size in range(num_clients) for others in itertools.combinations(names[1:], size)
     ]  # with "a", who answers
     tasks = dict.fromkeys(names, task_of(rows_of(1), steps=len(asked_for)))
-    for tolerated, colluders in itertools.product(range(num_clients - 1), range(num_clients)):
-        if tolerated + colluders > num_clients - 1:
+    for max_missing, max_colluding in itertools.product(range(num_clients - 1), range(num_clients)):
+        if max_missing + max_colluding > num_clients - 1:
             continue
-        made = party("secure_aggregation", clients=names, tolerated=tolerated, colluders=colluders, tasks=tasks)
+        made = party(
+            "secure_aggregation", clients=names, max_missing=max_missing, max_colluding=max_colluding, tasks=tasks
+        )
         client = made.client()
         offer = begun(client, made)
         for step, others in enumerate(asked_for):
             answer = tell(client, asked(offer, step, names="".join(("a", *others))))
-            if 1 + len(others) >= num_clients - tolerated:
+            if 1 + len(others) >= num_clients - max_missing:
                 share(answer)
             else:
-                assert f"at least {num_clients - tolerated} must take part" in reason(answer)
+                assert f"at least {num_clients - max_missing} must take part" in reason(answer)
 
 
-@pytest.mark.guarantees("colluders")
+@pytest.mark.guarantees("max_colluding")
 @kills("parties", "no client taken to collude where nothing is said")
 @edit(
     "federated/trust.py",
-    'return int(trust == "secure_aggregation") if colluders is None else colluders',
-    "return colluders or 0",
+    'return int(trust == "secure_aggregation") if max_colluding is None else max_colluding',
+    "return max_colluding or 0",
 )
 @pytest.mark.parametrize(("every", "present"), [("ab", "ab"), ("abc", "ab"), ("abc", "abc"), ("abcd", "abc")])
 def test_a_server_that_leaves_one_out_and_works_with_another_finds_the_promised_noise(every: str, present: str) -> None:
@@ -336,7 +338,7 @@ def test_a_server_that_leaves_one_out_and_works_with_another_finds_the_promised_
     A false alarm has probability below 1e-7.
     """
     tasks = {name: task_of(rows_of(1), Silent(), 2) for name in every}
-    made = party("secure_aggregation", clients=every, tolerated=len(every) - len(present), tasks=tasks)
+    made = party("secure_aggregation", clients=every, max_missing=len(every) - len(present), tasks=tasks)
     clients = {name: made.client(name) for name in present}
     (offer,) = {begun(client, made) for client in clients.values()}
     publics = {name: made.federation.participants[name] for name in present}
@@ -401,9 +403,9 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "unit": ({"unit": "person"}, ["person", "row"]),
     "neighboring relation": ({"neighboring_relation": "replace_one"}, ["replace_one", "add_or_remove_one"]),
     "trust model": ({"trust": "none"}, ["none", "secure_aggregation"]),
-    "tolerated": ({"tolerated": 1}, ["1", "0"]),
-    "colluders": ({"colluders": 0}, ["0", "1"]),
-    "number of examples": ({"num_examples": 50}, ["50", "None"]),
+    "max_missing": ({"max_missing": 1}, ["1", "0"]),
+    "max_colluding": ({"max_colluding": 0}, ["0", "1"]),
+    "number of examples": ({"n_units": 50}, ["50", "None"]),
     "number of releases": ({"multipliers": (9.0,)}, ["1", "4"]),
 }
 
@@ -604,7 +606,7 @@ def test_a_lost_client_aborts_unless_it_may_be_missing(ledger: Path) -> None:
         for message in (asked(offer, 0, 1, "ab"), asked(offer, 1, 0, "ab"), asked(offer, 1, 0, "a")):
             assert "too little noise" in reason(tell(client, message))
         assert spent(ledger) == costs(strict.plan)
-    made = party("secure_aggregation", tolerated=1)
+    made = party("secure_aggregation", max_missing=1)
     clients = {name: made.client(name, ledger=ledger, dataset=name) for name in "bc"}
     (offer,) = {begun(client, made) for client in clients.values()}
     first = {name: share(tell(client, asked(offer, 0))) for name, client in clients.items()}
@@ -629,7 +631,7 @@ def test_a_lost_client_aborts_unless_it_may_be_missing(ledger: Path) -> None:
 
 
 def test_an_attempt_that_the_ledger_does_not_grant_is_refused(tmp_path: Path) -> None:
-    made = party("secure_aggregation", tolerated=1)
+    made = party("secure_aggregation", max_missing=1)
     with Ledger(tmp_path / "small.db") as small:
         small.register("a", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.1, delta=1e-5)
     with made.client(ledger=tmp_path / "small.db", dataset="a", folder=tmp_path / "memory") as client:
@@ -662,7 +664,7 @@ def test_malformed_messages_are_refused_whatever_they_are(data: st.DataObject) -
 
 
 def test_names_in_a_q_are_compared_by_their_text() -> None:
-    """Those of a message are other objects than those of a rehearsal."""
+    """Those of a message are other objects than those of a dry run."""
     names = [name.encode().decode() for name in ("kappa_x", "kappa_x")]
     assert names[0] is not names[1]
     here, message = ({name: np.zeros(2)} for name in names)

@@ -492,7 +492,7 @@ OFFER = Offer(
     multipliers=(1.0, 2.0, math.inf),
     trust="secure_aggregation",
     participants={"anna": bytes(31) + b"\1", "bert": b""},
-    tolerated=1,
+    max_missing=1,
     unit="one document",
     neighboring_relation="add_or_remove_one",
 )
@@ -510,12 +510,12 @@ def test_messages_arrive(sent: Any) -> None:
     assert encode(arrived) == encode(sent)
 
 
-@pytest.mark.parametrize(("trust", "colluders"), [("none", 0), ("secure_aggregation", 1), ("trusted_server", 0)])
-def test_an_offer_says_how_many_may_collude(trust: str, colluders: int) -> None:
+@pytest.mark.parametrize(("trust", "max_colluding"), [("none", 0), ("secure_aggregation", 1), ("trusted_server", 0)])
+def test_an_offer_says_how_many_may_collude(trust: str, max_colluding: int) -> None:
     """Also where it was not told: the number that a trust model takes by itself."""
-    offer = replace(OFFER, trust=trust, colluders=None)
-    assert offer.colluders == Trust(trust, 3).colluders == colluders
-    assert same(decode(encode(offer)), replace(offer, colluders=colluders))
+    offer = replace(OFFER, trust=trust, max_colluding=None)
+    assert offer.max_colluding == Trust(trust, 3).max_colluding == max_colluding
+    assert same(decode(encode(offer)), replace(offer, max_colluding=max_colluding))
 
 
 @each(
@@ -536,15 +536,15 @@ def test_an_offer_says_how_many_may_collude(trust: str, colluders: int) -> None:
         (OFFER, {"participants": {"an na": b""}}),
         (OFFER, {"participants": {"anna": b"short"}}),
         (OFFER, {"participants": {"anna": "key"}}),
-        (OFFER, {"tolerated": 3}),
-        (OFFER, {"tolerated": -1}),
-        (OFFER, {"tolerated": "1"}),
-        (OFFER, {"colluders": 3}),
-        (OFFER, {"colluders": -1}),
-        (OFFER, {"colluders": "1"}),
+        (OFFER, {"max_missing": 3}),
+        (OFFER, {"max_missing": -1}),
+        (OFFER, {"max_missing": "1"}),
+        (OFFER, {"max_colluding": 3}),
+        (OFFER, {"max_colluding": -1}),
+        (OFFER, {"max_colluding": "1"}),
         (OFFER, {"unit": 3}),
         (OFFER, {"neighboring_relation": "both"}),
-        (OFFER, {"num_examples": 0}),
+        (OFFER, {"n_units": 0}),
         (ACCEPTED, {"offer": HEX.upper()}),
         (ACCEPTED, {"client": ""}),
         (ACCEPTED, {"facts": [1]}),

@@ -174,7 +174,7 @@ def test_who_was_missed_then_is_missed_again(
     Silent.install(monkeypatch)
     found = []
     for lives in ([], [23 if step else 13], [9] * 5):
-        made = around(trust, tolerated=1)
+        made = around(trust, max_missing=1)
         made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
         kind, folder = Silent if silent else Mortal, tmp_path / f"{len(lives)}"
         q, server, deaths = taken_over(made, folder, lives, kind=kind, timeout=5.0)
@@ -200,7 +200,7 @@ def test_a_trusted_server_noises_no_second_sum_of_a_step(
     Silent.install(monkeypatch)
     calls, deaths = 0, 1
     while deaths:
-        made = around("trusted_server", epsilon=1.0, tolerated=1)
+        made = around("trusted_server", epsilon=1.0, max_missing=1)
         made.handlers["b"] = unreachable(made.handlers["b"], [3], 1)
         transports: list[Mortal] = []
 
@@ -226,7 +226,7 @@ def test_a_run_that_fails_ends_for_everybody(ledger: Path, tmp_path: Path) -> No
         assert isinstance(decode(client.answer(encode(made.offer("next")))), Accepted)
 
 
-@pytest.mark.parametrize("changes", [{"shards": dealt(*rows(), 10, 25), "tolerated": 1}, {"epsilon": 2.0}])
+@pytest.mark.parametrize("changes", [{"shards": dealt(*rows(), 10, 25), "max_missing": 1}, {"epsilon": 2.0}])
 def test_another_run_does_not_go_on_from_a_record(changes: dict[str, Any], tmp_path: Path) -> None:
     """Another agreement: refused before a client hears of it."""
     made = around("none", epsilon=1.0)

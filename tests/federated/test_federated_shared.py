@@ -63,15 +63,15 @@ def test_a_q_has_the_form_of_ones_own_model_whatever_is_shared(kind: type) -> No
             forms[D].check(np.zeros(width), release)
 
 
-def test_equal_models_are_rehearsed_once() -> None:
+def test_equal_models_are_tried_once() -> None:
     shared, made = Shared(), []
 
-    def rehearse(model: Any, plan: Plan) -> int:
+    def dry_run(model: Any, plan: Plan) -> int:
         made.append(model)
         return len(made)
 
-    first = shared.once(rehearse, Location(), plan_of())
-    assert shared.once(rehearse, Location(), plan_of()) == first
+    first = shared.once(dry_run, Location(), plan_of())
+    assert shared.once(dry_run, Location(), plan_of()) == first
     others: list[tuple[Any, Plan]] = [
         (Location(2.0), plan_of()),
         (Wide(), plan_of()),
@@ -80,8 +80,8 @@ def test_equal_models_are_rehearsed_once() -> None:
         (Lying(), plan_of()),
     ]
     for number, given in enumerate(others):
-        assert shared.once(rehearse, *given) == 2 + number
-    assert Shared().once(rehearse, Location(), plan_of()) == 2 + len(others)
+        assert shared.once(dry_run, *given) == 2 + number
+    assert Shared().once(dry_run, Location(), plan_of()) == 2 + len(others)
 
 
 def test_what_is_shared_has_an_end() -> None:

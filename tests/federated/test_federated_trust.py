@@ -123,13 +123,13 @@ def test_the_best_order_is_one_for_which_the_proof_holds(cost: float, delta: flo
 @pytest.mark.guarantees("integers")
 @pytest.mark.parametrize("case", TOYS_FIRST, ids=NAMES)
 @pytest.mark.parametrize(
-    ("num_clients", "tolerated", "colluders"), [(2, 0, 0), (2, 0, 1), (10, 3, 0), (10, 1, 8), (200, 0, 1)]
+    ("num_clients", "max_missing", "max_colluding"), [(2, 0, 0), (2, 0, 1), (10, 3, 0), (10, 1, 8), (200, 0, 1)]
 )
 def test_a_granted_plan_keeps_the_proofs_condition(
-    case: Case, num_clients: int, tolerated: int, colluders: int
+    case: Case, num_clients: int, max_missing: int, max_colluding: int
 ) -> None:
     """A = Σ 191 M/τ² over the numbers of a release, by its own grids, is at most 10⁻⁵ ρ; fewer shares have less."""
-    trust = Trust("secure_aggregation", num_clients, tolerated=tolerated, colluders=colluders)
+    trust = Trust("secure_aggregation", num_clients, max_missing=max_missing, max_colluding=max_colluding)
     plan = trust.planned(case.plan(noise=1.0, steps=3), epsilon=0.7, delta=DELTA)
     for release in plan:
         grids = grids_of(release, None, trust.party)
@@ -149,15 +149,15 @@ def test_a_granted_plan_keeps_the_proofs_condition(
 @kills("parties", "a client's share of noise one in M")
 @edit("federated/trust.py", "/ math.sqrt(self._honest))", "/ self._honest)")
 @pytest.mark.parametrize(
-    ("num_clients", "tolerated", "colluders"),
+    ("num_clients", "max_missing", "max_colluding"),
     [(2, 0, 0), (2, 0, 1), (3, 1, 1), (3, 0, 1), (10, 0, 0), (10, 5, 3), (1000, 17, 20)],
 )
-def test_shares_of_secure_aggregation(num_clients: int, tolerated: int, colluders: int) -> None:
+def test_shares_of_secure_aggregation(num_clients: int, max_missing: int, max_colluding: int) -> None:
     """Those who remain have σ together, a thousandth more, and nothing else."""
-    trust = Trust("secure_aggregation", num_clients, tolerated=tolerated, colluders=colluders)
+    trust = Trust("secure_aggregation", num_clients, max_missing=max_missing, max_colluding=max_colluding)
     assert trust.party.num_parties == num_clients
-    assert trust.least == num_clients - tolerated
-    honest = num_clients - tolerated - colluders
+    assert trust.least == num_clients - max_missing
+    honest = num_clients - max_missing - max_colluding
     assert trust.party.noise_share * math.sqrt(honest) == pytest.approx(1.001, rel=1e-12)
 
 
@@ -168,14 +168,14 @@ def subsets(names: Iterable[int], most: int) -> Iterator[frozenset[int]]:
         yield from map(frozenset, itertools.combinations(names, size))
 
 
-@pytest.mark.guarantees("colluders")
-@kills("parties", "as many colluders as take part, and nobody's noise left")
+@pytest.mark.guarantees("max_colluding")
+@kills("parties", "as many max_colluding as take part, and nobody's noise left")
 @edit("federated/trust.py", "if self.secure and self._honest < 1:", "if self.secure and self._honest < 0:")
 @kills("parties", "the noise of colluding clients counted on")
 @edit(
     "federated/trust.py",
-    "return self.num_clients - self.tolerated - self.colluders",
-    "return self.num_clients - max(self.tolerated, self.colluders)",
+    "return self.num_clients - self.max_missing - self.max_colluding",
+    "return self.num_clients - max(self.max_missing, self.max_colluding)",
 )
 @pytest.mark.parametrize("num_clients", [3, 4, 5, 6])
 def test_the_noise_suffices_whoever_is_missing_and_whoever_colludes(num_clients: int) -> None:
@@ -184,24 +184,24 @@ def test_the_noise_suffices_whoever_is_missing_and_whoever_colludes(num_clients:
     What is unknown to the server are the shares of those who were asked, two at least, and do not work with it.
     """
     every, granted = range(num_clients), 0
-    for tolerated, colluders in itertools.product(range(num_clients), repeat=2):
-        if num_clients - tolerated < 2 or num_clients - tolerated - colluders < 1:
-            wrong = "tolerated" if num_clients - tolerated < 2 else "colluders"
+    for max_missing, max_colluding in itertools.product(range(num_clients), repeat=2):
+        if num_clients - max_missing < 2 or num_clients - max_missing - max_colluding < 1:
+            wrong = "max_missing" if num_clients - max_missing < 2 else "max_colluding"
             with pytest.raises(ParameterError, match=f"{wrong} must be at most"):
-                Trust("secure_aggregation", num_clients, tolerated, colluders)
+                Trust("secure_aggregation", num_clients, max_missing, max_colluding)
             continue
-        trust = Trust("secure_aggregation", num_clients, tolerated, colluders)
+        trust = Trust("secure_aggregation", num_clients, max_missing, max_colluding)
         unknown = [
             frozenset(every) - missing - turned
             for missing in subsets(every, num_clients - trust.least)
-            for turned in subsets(every, colluders)
+            for turned in subsets(every, max_colluding)
         ]
         variances = [len(shares) * trust.party.noise_share**2 for shares in unknown]
         assert min(variances) == pytest.approx(1.001**2, rel=1e-12)
         assert min(map(len, unknown)) >= 1
         assert trust.least >= 2
         granted += 1
-    assert granted == sum(num_clients - tolerated for tolerated in range(num_clients - 1))
+    assert granted == sum(num_clients - max_missing for max_missing in range(num_clients - 1))
 
 
 @pytest.mark.parametrize("num_clients", [1, 2, 200])
@@ -265,9 +265,9 @@ def test_the_grids_of_so_many_public_units_are_the_ones_that_count() -> None:
     trust, plan = Trust("secure_aggregation", 20), plan_of(size=2000, steps=1)
     noise = [10.0]
     trust.adopted(plan, noise, epsilon=1.0, delta=DELTA)
-    trust.adopted(plan, noise, epsilon=1.0, delta=DELTA, num_examples=10**6)
+    trust.adopted(plan, noise, epsilon=1.0, delta=DELTA, n_units=10**6)
     with pytest.raises(ParameterError, match="too many for integer noise"):
-        trust.adopted(plan, noise, epsilon=1.0, delta=DELTA, num_examples=2**34)
+        trust.adopted(plan, noise, epsilon=1.0, delta=DELTA, n_units=2**34)
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.2, 1.0, math.nan, -1e-5, "1e-5"])
@@ -329,7 +329,7 @@ def test_bad_numbers_of_clients(given: Any) -> None:
 
 
 @each("given", [-1, 5, 6, 1.5, "1", True, math.nan])
-@each("name", ["tolerated", "colluders"])
+@each("name", ["max_missing", "max_colluding"])
 def test_bad_numbers_of_clients_that_are_missing_or_collude(name: str, given: Any) -> None:
     with pytest.raises(ParameterError, match=name):
         Trust("secure_aggregation", 5, **{name: given})
@@ -338,12 +338,12 @@ def test_bad_numbers_of_clients_that_are_missing_or_collude(name: str, given: An
 @pytest.mark.parametrize("num_clients", [2, 3, 7])
 def test_one_client_is_taken_to_collude_unless_it_is_said(num_clients: int) -> None:
     """A client knows its own noise. Without secure aggregation nobody counts on another's."""
-    for name, colluders in (("none", 0), ("secure_aggregation", 1), ("trusted_server", 0)):
-        for tolerated in range(num_clients - 1):
-            found = Trust(name, num_clients, tolerated)
-            assert found == Trust(name, num_clients, tolerated, colluders)
-            assert found.colluders == colluders
-            assert f"colluders={colluders}" in repr(found)
+    for name, max_colluding in (("none", 0), ("secure_aggregation", 1), ("trusted_server", 0)):
+        for max_missing in range(num_clients - 1):
+            found = Trust(name, num_clients, max_missing)
+            assert found == Trust(name, num_clients, max_missing, max_colluding)
+            assert found.max_colluding == max_colluding
+            assert f"max_colluding={max_colluding}" in repr(found)
 
 
 def test_parameters_of_trust_that_do_not_go_together() -> None:
@@ -351,13 +351,15 @@ def test_parameters_of_trust_that_do_not_go_together() -> None:
         Trust("secure_aggregation", 1)
     for name in ("none", "trusted_server"):
         assert Trust(name, 5, 4).party == Trust(name, 5).party  # Who fails takes no noise of the others' away.
-        with pytest.raises(ParameterError, match=f"colluders must be 0 with trust='{name}', got 1"):
-            Trust(name, 5, colluders=1)
+        with pytest.raises(ParameterError, match=f"max_colluding must be 0 with trust='{name}', got 1"):
+            Trust(name, 5, max_colluding=1)
     with pytest.raises(
-        ParameterError, match=r"tolerated must be at most 3 of 5 .* got 4: .* trust='none' needs no others"
+        ParameterError, match=r"max_missing must be at most 3 of 5 .* got 4: .* trust='none' needs no others"
     ):
         Trust("secure_aggregation", 5, 4)
-    with pytest.raises(ParameterError, match=r"colluders must be at most 2 where 3 of 5 .* got 3: .* or trust='none'"):
+    with pytest.raises(
+        ParameterError, match=r"max_colluding must be at most 2 where 3 of 5 .* got 3: .* or trust='none'"
+    ):
         Trust("secure_aggregation", 5, 2, 3)
     assert Trust("secure_aggregation", 5, 2, 1).party.noise_share < 1
 
@@ -367,12 +369,12 @@ def test_what_a_client_is_told() -> None:
     trusted = Trust("trusted_server", 5).against()
     assert "everybody but the server" in trusted
     assert "all 5 clients" in trusted
-    secure = Trust("secure_aggregation", 7, tolerated=1, colluders=2).against()
+    secure = Trust("secure_aggregation", 7, max_missing=1, max_colluding=2).against()
     assert "sums over at least 6 of 7 clients" in secure
     assert "std 1/sqrt(4) of the whole" in secure
     assert "at most 1 may be missing" in secure
     assert "besides, at most 2 may work against the others" in secure
     assert "besides, at most 1 may work against the others" in Trust("secure_aggregation", 5).against()
-    strict = Trust("secure_aggregation", 5, colluders=0).against()
+    strict = Trust("secure_aggregation", 5, max_colluding=0).against()
     assert "none may be missing" in strict
     assert "besides, none may work against the others" in strict

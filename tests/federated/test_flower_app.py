@@ -56,7 +56,7 @@ def free_ports(count: int) -> list[int]:
 def test_a_run_of_flower_in_which_a_supernode_is_killed(tmp_path: Path) -> None:
     names, rounds = ("north", "south"), 3
     top = TOP.format(epsilon="inf", rounds=rounds, trust="none")
-    with parties(tmp_path, names, top, "row_norm = 1\nrandom_state = 7"):
+    with parties(tmp_path, names, top, "max_row_norm = 1\nrandom_state = 7"):
         port, *nodes = free_ports(4)
         (tmp_path / "flwr").mkdir()
         (tmp_path / "flwr" / "config.toml").write_text(

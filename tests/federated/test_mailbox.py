@@ -228,7 +228,7 @@ def test_a_server_that_is_told_to_stop_stops(tmp_path: Path) -> None:
 def test_servers_that_die_reach_the_very_numbers_of_a_simulation(trust: str, tmp_path: Path) -> None:
     """Killed twice, stopped once, and started again each time; no client notices more than a pause."""
     names = ("north", "south", "west")
-    model = "row_norm = 1\nrandom_state = 7"
+    model = "max_row_norm = 1\nrandom_state = 7"
     with parties(tmp_path, names, TOP.format(epsilon="inf", rounds=MANY, trust=trust), model) as found:
         begin_on_record(tmp_path, found, ledger=False)
         for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
@@ -264,7 +264,7 @@ def test_a_server_that_was_killed_gives_its_run_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize("trust", ["none", "secure_aggregation", "trusted_server"])
 def test_processes_reach_the_very_numbers_of_a_simulation(trust: str, tmp_path: Path) -> None:
     names = ("north", "south", "west")
-    model = "row_norm = 1\nrandom_state = 7"
+    model = "max_row_norm = 1\nrandom_state = 7"
     with parties(tmp_path, names, TOP.format(epsilon="inf", rounds=5, trust=trust), model) as found:
         connect(tmp_path, found, ledger=False)
         for name in names:
@@ -300,8 +300,8 @@ def test_a_client_that_agrees_to_something_else_is_named_on_both_sides(tmp_path:
         found["server"].end(2)
         found["south"].end(2)
         found["north"].end(0)
-        assert "south: the num_steps of the model differs" in found["server"].said()
-        assert "error: this client does not take part: the num_steps of the model differs" in found["south"].said()
+        assert "south: the n_steps of the model differs" in found["server"].said()
+        assert "error: this client does not take part: the n_steps of the model differs" in found["south"].said()
         assert [charges(tmp_path / f"{name}.db") for name in names] == [1, 0]
 
 
@@ -335,7 +335,7 @@ def test_eight_clients_that_are_killed_all_the_time_give_exactly_what_is_charged
 def test_a_client_that_comes_back_after_the_end_is_told_at_once(tmp_path: Path) -> None:
     """By the server, which waits for it, or by its own folder; and both ends of a run end at once."""
     names = ("north", "south", "west")
-    top = TOP.format(epsilon=1, rounds=20, trust="secure_aggregation") + "\ntolerated = 1"
+    top = TOP.format(epsilon=1, rounds=20, trust="secure_aggregation") + "\nmax_missing = 1"
     with parties(tmp_path, names, top) as found:
         rewrite(tmp_path / "server.toml", "out = ", "answer_seconds = 20\nout = ")
         connect(tmp_path, found)

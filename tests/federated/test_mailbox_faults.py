@@ -434,7 +434,7 @@ def test_a_man_in_the_middle_gets_a_failed_or_a_correct_run(mischief: object, tm
     """The parties of a run in threads, over plain HTTP on loopback: nothing but their keys protects them."""
     names = ("north", "south", "west")
     top = TOP.format(epsilon="inf", rounds=6, trust="secure_aggregation")
-    with parties(tmp_path, names, top, "row_norm = 1\nrandom_state = 7"):
+    with parties(tmp_path, names, top, "max_row_norm = 1\nrandom_state = 7"):
         rewrite(tmp_path / "server.toml", "out = ", "answer_seconds = 60\nout = ")
         settings = ServerConfig.load(tmp_path / "server.toml")
         channel = Channel(settings.identity, settings.agreement.clients)

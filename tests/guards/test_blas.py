@@ -33,7 +33,7 @@ def two_threads() -> Iterator[None]:
 
 
 def fitted(progress: Callable[..., object] | None = None) -> Any:
-    return dpvb.LogisticRegression(**BUDGET, **RANGES, num_steps=2).fit(rows, labels, run=dpvb.Run(progress=progress))
+    return dpvb.LogisticRegression(**BUDGET, **RANGES, n_steps=2).fit(rows, labels, run=dpvb.Run(progress=progress))
 
 
 def simulated(progress: Callable[..., object]) -> Any:
@@ -42,13 +42,13 @@ def simulated(progress: Callable[..., object]) -> Any:
     return federated.simulate(model, shards, trust="secure_aggregation", num_rounds=6, run=dpvb.Run(progress=progress))
 
 
-def rehearsed(progress: Callable[..., object]) -> Any:
-    return dpvb.LogisticRegression(**BUDGET, **RANGES, num_steps=2).rehearse(
+def dry(progress: Callable[..., object]) -> Any:
+    return dpvb.LogisticRegression(**BUDGET, **RANGES, n_steps=2).dry_run(
         width=40, num_rows=300, run=dpvb.Run(progress=progress)
     )
 
 
-@pytest.mark.parametrize("compute", [fitted, simulated, rehearsed])
+@pytest.mark.parametrize("compute", [fitted, simulated, dry])
 def test_a_fit_has_one_thread_of_blas_and_gives_the_callers_back(
     compute: Callable[..., Any], two_threads: None
 ) -> None:

@@ -69,7 +69,7 @@ import dpvb
 from dpvb.errors import ParameterError
 ledger = dpvb.Ledger("../budget.db")
 ledger.register("a", unit="row", neighboring_relation="add_or_remove_one", epsilon=3, delta=1e-4)
-model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, low=0, high=1, num_steps=2)
+model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, low=0, high=1, n_steps=2)
 try:
     model.fit([[0.5]], [1], run=dpvb.Run(ledger=ledger, dataset="a"))
 except ParameterError as error:

@@ -62,6 +62,6 @@ BUDGET: Any = {"epsilon": 1.0, "delta": 1e-6, "max_length": 6}
 )
 def test_a_summary_holds_nothing_that_a_terminal_obeys(model: Any) -> None:
     """A model file of somebody else has symbols and columns of whatever name."""
-    found = model.rehearse(num_rows=60)
+    found = model.dry_run(n_units=60)
     assert all(line.isprintable() for line in found.summary().split("\n"))
     assert "<b>" not in found.report()._repr_html_()

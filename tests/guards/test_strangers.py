@@ -113,7 +113,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> model_file.StoredModel:
     """What the file of a model holds."""
     path = tmp_path_factory.mktemp("saved") / "m.dpvb"
     rows = np.random.default_rng(0).random((40, 3)) > 0.5
-    dpvb.SigmoidBeliefNetwork(1, epsilon=1.0, delta=1e-5, num_steps=1).fit(rows).save(path)
+    dpvb.SigmoidBeliefNetwork(1, epsilon=1.0, delta=1e-5, n_steps=1).fit(rows).save(path)
     return model_file.load(path)
 
 
@@ -218,7 +218,6 @@ def test_files_of_others_command_no_terminal(tmp_path: Path) -> None:
         ["show", f"{hostile}.dpvb"],
         ["schema", "s.json"],
         ["schema", "s.json", "--json"],
-        ["resume", hostile],
     ):
         _, written = in_a_terminal(*words, folder=tmp_path)
         assert_harmless(written)

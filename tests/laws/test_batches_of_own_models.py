@@ -29,11 +29,11 @@ from dpvb.core.grids import grids_of
 from dpvb.core.plan import Mechanism, Release
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.source import pieces
-from dpvb.errors import ParameterError, WallError
+from dpvb.errors import ParameterError, PrivateComputationError
 from dpvb.estimators.private import ModelRows
 from dpvb.testing import LARGEST_BATCH, Case
 
-GIVEN: dict[str, Any] = {"row_norm": 1.0, "epsilon": 1.0, "delta": 1e-6, "random_state": 0}
+GIVEN: dict[str, Any] = {"max_row_norm": 1.0, "epsilon": 1.0, "delta": 1e-6, "random_state": 0}
 
 
 class Unaware:
@@ -74,26 +74,34 @@ BY_NINE = np.repeat(np.arange(9), MANY)
 @pytest.mark.parametrize(
     "fit",
     [
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(rows(MANY)),
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(scipy.sparse.csr_array(rows(MANY))),
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(pd.DataFrame(rows(MANY))),
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(Own(rows(MANY))),
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(Own(rows(3 * MANY), np.arange(3 * MANY) // 3)),
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(Own(rows(MANY), np.zeros(MANY, int))),
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(rows(MANY), group=np.zeros(MANY, int)),
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(rows(3 * MANY), group=np.arange(3 * MANY) // 3),
-        lambda: dpvb.Private(Noting(), **GIVEN, batch_size=MANY - 1, num_examples=MANY).fit(Own(rows(MANY))),
-        lambda: dpvb.Private(Noting(), **GIVEN, sampling_prob=0.99).fit(Own(rows(2 * MANY))),
-        lambda: federated.simulate(dpvb.Private(Noting(), **GIVEN), [rows(MANY), rows(MANY)]),
-        lambda: dpvb.select(dpvb.Private(Noting(), **GIVEN), [{}], rows(3 * MANY), epsilon=1.0, delta=1e-6),
-        lambda: dpvb.select(dpvb.Private(Noting(), **GIVEN), [{}], Own(rows(3 * MANY)), epsilon=1.0, delta=1e-6),
-        lambda: dpvb.select(
-            dpvb.Private(Noting(), **GIVEN), [{}], Own(rows(9 * MANY), BY_NINE), epsilon=1, delta=1e-6
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(rows(MANY)),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(scipy.sparse.csr_array(rows(MANY))),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(pd.DataFrame(rows(MANY))),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(Own(rows(MANY))),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(Own(rows(3 * MANY), np.arange(3 * MANY) // 3)),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(Own(rows(MANY), np.zeros(MANY, int))),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(rows(MANY), group=np.zeros(MANY, int)),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(rows(3 * MANY), group=np.arange(3 * MANY) // 3),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN, batch_size=MANY - 1, n_units=MANY).fit(Own(rows(MANY))),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN, sampling_prob=0.99).fit(Own(rows(2 * MANY))),
+        lambda: federated.simulate(dpvb.PrivateModel(Noting(), **GIVEN), [rows(MANY), rows(MANY)]),
+        lambda: dpvb.private_select(
+            dpvb.PrivateModel(Noting(), **GIVEN), [{}], rows(3 * MANY), epsilon=1.0, delta=1e-6
         ),
-        lambda: dpvb.select(
-            dpvb.Private(Noting(), **GIVEN), [{}], Own(rows(6 * MANY), np.arange(6 * MANY) // 3), epsilon=1, delta=1e-6
+        lambda: dpvb.private_select(
+            dpvb.PrivateModel(Noting(), **GIVEN), [{}], Own(rows(3 * MANY)), epsilon=1.0, delta=1e-6
         ),
-        lambda: dpvb.Private(Noting(), **GIVEN).fit(rows(9)).quality(rows(MANY)),
+        lambda: dpvb.private_select(
+            dpvb.PrivateModel(Noting(), **GIVEN), [{}], Own(rows(9 * MANY), BY_NINE), epsilon=1, delta=1e-6
+        ),
+        lambda: dpvb.private_select(
+            dpvb.PrivateModel(Noting(), **GIVEN),
+            [{}],
+            Own(rows(6 * MANY), np.arange(6 * MANY) // 3),
+            epsilon=1,
+            delta=1e-6,
+        ),
+        lambda: dpvb.PrivateModel(Noting(), **GIVEN).fit(rows(9))._quality(rows(MANY)),
     ],
 )  # fmt: skip
 def test_no_model_of_ones_own_meets_more_rows_than_the_audit_asks_about(fit: Callable[[], Any]) -> None:
@@ -163,7 +171,7 @@ def test_of_a_person_with_more_rows_than_the_largest_batch_the_first_ones_are_in
     person = np.concatenate([np.zeros(number, int), [1, 1, 2, 3]])
     shuffled = np.insert(np.arange(number), [5, 700, 8_000, 8_600], np.arange(number, number + 4))
     for order in (np.arange(len(person)), shuffled):
-        source = ModelRows(dpvb.data.Design(x_nd[order], row_norm=1.0, group=person[order]))
+        source = ModelRows(dpvb.data.Design(x_nd[order], max_row_norm=1.0, group=person[order]))
         sources = [source, *source.parts(2)]
         assert max(len(chunk.rows) for one in sources for chunk in one.chunks()) == LARGEST_BATCH
         first = next(chunk for chunk in source.chunks() if chunk.num_units == 1)
@@ -174,7 +182,7 @@ def test_of_a_person_with_more_rows_than_the_largest_batch_the_first_ones_are_in
 def test_models_of_the_package_are_asked_about_all_rows_of_a_person() -> None:
     """So the bits of their releases are as they were."""
     source = dpvb.data.BagOfWords(np.ones((LARGEST_BATCH + 1, 3)), group=np.zeros(LARGEST_BATCH + 1, int))
-    model = dpvb.LDA(2, public_vocabulary=True, epsilon=1.0, delta=1e-6).task(source).model
+    model = dpvb.LDA(2, public_vocabulary=True, epsilon=1.0, delta=1e-6)._task(source).model
     release = Release(model.blocks, Mechanism(FullBatch(), 1.0))
     query = loop.query(model, model.init(np.random.default_rng(0)), release)
     work = Work(query, release, grids_of(release, None), lambda *_, **__: np.zeros(0))
@@ -252,16 +260,18 @@ def outcome(fit: Callable[[], Any]) -> str:
 
 
 WAYS: dict[str, Callable[[Any, int], Any]] = {
-    "memory": lambda model, n: dpvb.Private(model, **GIVEN).fit(rows(n)),
-    "sparse": lambda model, n: dpvb.Private(model, **GIVEN).fit(scipy.sparse.csr_array(rows(n))),
-    "persons": lambda model, n: dpvb.Private(model, **GIVEN).fit(rows(n), group=np.zeros(n, int)),
-    "nobody's rows": lambda model, n: dpvb.Private(model, **GIVEN).fit(rows(n), group=[None] * n),
-    "a source of one's own": lambda model, n: dpvb.Private(model, **GIVEN).fit(Own(rows(n))),
-    "Poisson": lambda model, n: dpvb.Private(model, **GIVEN, sampling_prob=1e-5).fit(rows(n)),
-    "fixed size": lambda model, n: dpvb.Private(model, **GIVEN, batch_size=1, num_examples=10**4).fit(rows(n)),
-    "federation": lambda model, n: federated.simulate(dpvb.Private(model, **GIVEN), [rows(n), rows(n)]),
-    "one empty client": lambda model, n: federated.simulate(dpvb.Private(model, **GIVEN), [rows(n), rows(3)]),
-    "selection": lambda model, n: dpvb.select(dpvb.Private(model, **GIVEN), [{}], rows(n), epsilon=1, delta=1e-6),
+    "memory": lambda model, n: dpvb.PrivateModel(model, **GIVEN).fit(rows(n)),
+    "sparse": lambda model, n: dpvb.PrivateModel(model, **GIVEN).fit(scipy.sparse.csr_array(rows(n))),
+    "persons": lambda model, n: dpvb.PrivateModel(model, **GIVEN).fit(rows(n), group=np.zeros(n, int)),
+    "nobody's rows": lambda model, n: dpvb.PrivateModel(model, **GIVEN).fit(rows(n), group=[None] * n),
+    "a source of one's own": lambda model, n: dpvb.PrivateModel(model, **GIVEN).fit(Own(rows(n))),
+    "Poisson": lambda model, n: dpvb.PrivateModel(model, **GIVEN, sampling_prob=1e-5).fit(rows(n)),
+    "fixed size": lambda model, n: dpvb.PrivateModel(model, **GIVEN, batch_size=1, n_units=10**4).fit(rows(n)),
+    "federation": lambda model, n: federated.simulate(dpvb.PrivateModel(model, **GIVEN), [rows(n), rows(n)]),
+    "one empty client": lambda model, n: federated.simulate(dpvb.PrivateModel(model, **GIVEN), [rows(n), rows(3)]),
+    "selection": lambda model, n: dpvb.private_select(
+        dpvb.PrivateModel(model, **GIVEN), [{}], rows(n), epsilon=1, delta=1e-6
+    ),
 }
 
 
@@ -283,8 +293,8 @@ def test_a_model_that_fails_on_no_rows_fails_whatever_the_data_are(way: str) -> 
 @pytest.mark.parametrize("n", [0, 1, 50])
 def test_a_model_that_fails_on_no_rows_fails_in_a_cluster_too(n: int) -> None:
     """The workers' model is of a module that they can import."""
-    with pytest.raises(WallError):
-        dpvb.Private(EmptyFails(), **GIVEN).fit(rows(n), run=dpvb.Run(cluster="local:1"))
+    with pytest.raises(PrivateComputationError):
+        dpvb.PrivateModel(EmptyFails(), **GIVEN).fit(rows(n), run=dpvb.Run(cluster="local:1"))
 
 
 def sources() -> dict[str, Callable[[Path], Any]]:
@@ -309,8 +319,8 @@ def sources() -> dict[str, Callable[[Path], Any]]:
         "texts": lambda _: data.BagOfWords.from_texts([], vocabulary=["a", "b"]),
         "a stream of no pieces": lambda _: data.Stream(list, 3),
         "a stream of an empty piece": lambda _: data.Stream(lambda: [np.empty((0, 3))], 3),
-        "rows": lambda _: data.Design(np.empty((0, 3)), row_norm=1.0),
-        "sparse rows": lambda _: data.Design(scipy.sparse.csr_array((0, 3)), row_norm=1.0, sparse_rows=True),
+        "rows": lambda _: data.Design(np.empty((0, 3)), max_row_norm=1.0),
+        "sparse rows": lambda _: data.Design(scipy.sparse.csr_array((0, 3)), max_row_norm=1.0, sparse_rows=True),
         "bits": lambda _: data.BinaryMatrix(np.empty((0, 3))),
         "numbers": lambda _: Numbers(np.empty((0, 3)), None),
         "a table": lambda _: data.Table(frame, schema).features(),
@@ -356,7 +366,7 @@ def test_each_release_asks_about_no_rows_once(sampler: Any, n: int) -> None:
 def test_a_source_of_ones_own_without_an_empty_chunk_is_refused_before_the_charge(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="person", neighboring_relation="add_or_remove_one", epsilon=1.0, delta=1e-6)
-        private = dpvb.Private(Noting(), **GIVEN)
+        private = dpvb.PrivateModel(Noting(), **GIVEN)
         for n in (0, 3):
             with pytest.raises(ParameterError, match=r"method empty\(\)"):
                 private.fit(Unaware(rows(n)), run=dpvb.Run(ledger=ledger, dataset="people"))
@@ -370,7 +380,7 @@ def test_a_source_of_ones_own_is_tried_on_no_rows() -> None:
             return {"x": dpvb.Rows(batch - batch.max(axis=0))}
 
     with pytest.raises(ParameterError, match="e_step on no rows gave ValueError"):
-        dpvb.Private(Fails(), **GIVEN).fit(Own(rows(3)))
+        dpvb.PrivateModel(Fails(), **GIVEN).fit(Own(rows(3)))
 
 
 def test_an_empty_chunk_that_holds_units_or_cannot_be_made_is_refused_before_the_charge() -> None:
@@ -384,4 +394,4 @@ def test_an_empty_chunk_that_holds_units_or_cannot_be_made_is_refused_before_the
 
     for kind in (Full, Broken):
         with pytest.raises(ParameterError, match=rf"{kind.__name__} failed or returned units. Nothing was spent"):
-            dpvb.Private(Noting(), **GIVEN).fit(kind(rows(3)))
+            dpvb.PrivateModel(Noting(), **GIVEN).fit(kind(rows(3)))

@@ -26,8 +26,10 @@ LACKING: dict[str, tuple[Callable[[], Any], str]] = {
     "delta, topics": (lambda: dpvb.LDA(20, epsilon=1.0), "^LDA needs delta=, the chance"),
     "epsilon": (lambda: dpvb.SigmoidBeliefNetwork(delta=1e-5), r"^SigmoidBeliefNetwork needs epsilon=, .*\(0, inf\]"),
     "dispersion": (
-        lambda: dpvb.NegativeBinomialRegression(**BUDGET, max_count=9, row_norm=1.0, covariance="diagonal").fit(X, Y),
-        r"^dispersion must be a number, unless .* learns it, got None\. dpvb\.select chooses among several\.$",
+        lambda: dpvb.NegativeBinomialRegression(**BUDGET, max_count=9, max_row_norm=1.0, covariance="diagonal").fit(
+            X, Y
+        ),
+        r"^dispersion must be a number, unless .* learns it, got None\. dpvb\.private_select chooses among several\.$",
     ),
     "everything": (
         lambda: dpvb.NegativeBinomialRegression(),
@@ -39,11 +41,11 @@ LACKING: dict[str, tuple[Callable[[], Any], str]] = {
         r"^schema must be a dpvb\.Schema, .*, got NoneType\. Read one .*`dpvb schema --header FILE` writes one",
     ),
     "delta, selection": (
-        lambda: dpvb.select(dpvb.LogisticRegression(**BUDGET, row_norm=1.0), [{}], X, Y, epsilon=1.0),
+        lambda: dpvb.private_select(dpvb.LogisticRegression(**BUDGET, max_row_norm=1.0), [{}], X, Y, epsilon=1.0),
         r"^select needs delta=, the chance .* in \(0, 1\): well below one over the number of units, as 1e-6\.$",
     ),
     "budget, selection": (
-        lambda: dpvb.select(dpvb.LogisticRegression(**BUDGET, row_norm=1.0), [{}], X, Y),
+        lambda: dpvb.private_select(dpvb.LogisticRegression(**BUDGET, max_row_norm=1.0), [{}], X, Y),
         r"^select needs epsilon=, the budget of the whole selection, in \(0, inf\]; .*; and delta=, the chance",
     ),
     "range": (
@@ -51,7 +53,7 @@ LACKING: dict[str, tuple[Callable[[], Any], str]] = {
         r"^private_range needs low= and high=, public ends of a grid .*low below high; and delta=, .*\(0, 1\)",
     ),
     "delta, accountant": (
-        lambda: dpvb.accounting.epsilon(noise_multiplier=1.0, sampling_prob=0.1, num_steps=10),
+        lambda: dpvb.accounting.epsilon(noise_multiplier=1.0, sampling_prob=0.1, n_steps=10),
         r"^epsilon needs delta=, the chance that the promise leaves open, in \(0, 1\)\.$",
     ),
     "noise, accountant": (
@@ -72,7 +74,7 @@ def test_what_is_lacking_is_said_with_its_range(what: str) -> None:
 def _callables() -> list[str]:
     """Public functions, and the classes that a first call makes; forms and blocks are made inside a model."""
     found = [name for name in dpvb.__all__ if inspect.isfunction(getattr(dpvb, name))]
-    return [*found, "Ledger", "Schema", "Table", "LDA", "Private"]
+    return [*found, "Ledger", "Schema", "Table", "LDA", "PrivateModel"]
 
 
 @pytest.mark.parametrize("name", _callables())
@@ -93,17 +95,17 @@ def test_a_data_set_is_registered_with_all_that_it_needs(tmp_path: Path) -> None
 TEXTS: dict[str, Callable[[Any], Any]] = {
     **{
         f"epsilon, {covariance}": lambda value, covariance=covariance: dpvb.LogisticRegression(  # type: ignore[misc]
-            epsilon=value, delta=1e-5, row_norm=1.0, covariance=covariance
+            epsilon=value, delta=1e-5, max_row_norm=1.0, covariance=covariance
         ).fit(X, Y)
         for covariance in ("full", "diagonal")
     },
     "epsilon, topics": lambda value: dpvb.LDA(2, public_vocabulary=True, epsilon=value, delta=1e-5).fit(X),
     "epsilon, network": lambda value: dpvb.SigmoidBeliefNetwork(2, epsilon=value, delta=1e-5).fit(X),
     "epsilon, range": lambda value: dpvb.private_range([1.0], low=0, high=1, epsilon=value, delta=1e-5),
-    "delta": lambda value: dpvb.LogisticRegression(epsilon=1.0, delta=value, row_norm=1.0).fit(X, Y),
-    "row_norm": lambda value: dpvb.LogisticRegression(**BUDGET, row_norm=value).fit(X, Y),
+    "delta": lambda value: dpvb.LogisticRegression(epsilon=1.0, delta=value, max_row_norm=1.0).fit(X, Y),
+    "max_row_norm": lambda value: dpvb.LogisticRegression(**BUDGET, max_row_norm=value).fit(X, Y),
     "dispersion": lambda value: dpvb.NegativeBinomialRegression(
-        **BUDGET, row_norm=1.0, max_count=3, dispersion=value
+        **BUDGET, max_row_norm=1.0, max_count=3, dispersion=value
     ).fit(X, Y),
 }
 
@@ -162,5 +164,5 @@ def test_the_first_call_of_scikit_learns_users_with_a_table_of_their_own() -> No
     age = rng.uniform(18, 90, 400)
     schema = dpvb.Schema((Numeric("age", 18, 90),))
     table = dpvb.Table({"age": age}, schema)
-    model = dpvb.LogisticRegression(epsilon=math.inf, delta=1e-5, num_steps=5).fit(table, age > 50)
+    model = dpvb.LogisticRegression(epsilon=math.inf, delta=1e-5, n_steps=5).fit(table, age > 50)
     assert model.coef_[0, 0] > 0

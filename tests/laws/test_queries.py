@@ -34,7 +34,7 @@ from dpvb.core.plan import Mechanism, Plan, Release, phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant, robbins_monro
 from dpvb.core.wall import Wall
-from dpvb.errors import CheckpointError, ModelFileError, PrivacyError, WallError
+from dpvb.errors import CheckpointError, ModelFileError, PrivacyError, PrivateComputationError
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.silence import silence
@@ -219,7 +219,7 @@ def test_a_fit_whose_q_leaves_its_domain_ends_before_it_asks_again() -> None:
 def small_fits() -> dict[str, tuple[Any, str, Any]]:
     """Fitted models, with an array of their file and what it is changed to."""
     rng = np.random.default_rng(0)
-    budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-4, "num_steps": 1}
+    budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-4, "n_steps": 1}
     x, y = rng.normal(size=(30, 2)) / 4, (rng.random(30) < 0.5).astype(int)
     return {
         "LDA": (
@@ -227,8 +227,12 @@ def small_fits() -> dict[str, tuple[Any, str, Any]]:
             "lambda_vk",
             lambda a: -a,
         ),
-        "regression": (dpvb.LogisticRegression(row_norm=1.0, **budget).fit(x, y), "weights__covariance", lambda a: -a),
-        "asymmetric": (dpvb.LogisticRegression(row_norm=1.0, **budget).fit(x, y), "weights__covariance", np.tril),
+        "regression": (
+            dpvb.LogisticRegression(max_row_norm=1.0, **budget).fit(x, y),
+            "weights__covariance",
+            lambda a: -a,
+        ),
+        "asymmetric": (dpvb.LogisticRegression(max_row_norm=1.0, **budget).fit(x, y), "weights__covariance", np.tril),
         "network": (dpvb.SigmoidBeliefNetwork(2, **budget).fit(y.reshape(10, 3)), "mean_k", lambda a: a + 1),
     }
 
@@ -357,7 +361,7 @@ def released(model: Answers, rows: int = 2) -> np.ndarray:
 def test_a_gram_block_takes_gram_forms_alone() -> None:
     """√2 hangs on the form, not on a model's word: matrices that merely claim to be psd are refused."""
     matrices = lambda batch: Rows(np.tile(np.eye(2), (len(batch), 1, 1)), symmetric=True)  # noqa: E731
-    with pytest.raises(WallError):
+    with pytest.raises(PrivateComputationError):
         released(Answers("gram", matrices))
     assert released(Answers("psd", matrices)).shape == (3,)
     assert Release(Answers("psd", matrices).blocks, Mechanism(FullBatch(), 1.0)).event().swap_ratio == 2.0
@@ -435,7 +439,7 @@ def test_hostile_q_are_of_many_kinds_and_some_are_accepted() -> None:
 def test_topics_of_infinity_and_weights_of_nan_add_nothing() -> None:
     """A word of infinite probability and unknown weight made the kernel add the least integer."""
     for kind in (LDAModel, Float64Topics):
-        model = kind(2, 6, background=False, word_power=0.0)
+        model = kind(2, 6, background=False, word_weight_power=0.0)
         q = model.init(np.random.default_rng(0))
         beta_vk, weight_v = q.beta_vk.copy(), q.word_weight_v.copy()
         beta_vk[3], weight_v[3] = np.inf, np.nan
@@ -485,7 +489,7 @@ def test_topics_of_any_numbers_add_nothing_below_0_or_beyond_the_bound(seed: int
 def test_negative_topics_do_not_push_two_documents_apart(kind: Any) -> None:
     """The q at which two documents were 1.97 C apart, where √2 C is accounted."""
     beta_vk = np.array([[-1.522315, -2.895056], [0.166584, -0.127521], [0.0494, -0.135326], [-0.166420, 0.455413]])
-    facts: dict[str, Any] = {"count_power": 1.0, "background": False, "word_power": 0.0}
+    facts: dict[str, Any] = {"count_power": 1.0, "background": False, "word_weight_power": 0.0}
     model = kind(2, 4, clip=0.01, document_length=1000.0, doc_topic_prior=0.05, **facts)
     q = model.init(np.random.default_rng(0))
     hostile = replace(q, beta_vk=beta_vk.astype(q.beta_vk.dtype))

@@ -44,7 +44,7 @@ from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Chunk
-from dpvb.errors import FewUnitsWarning, LostInNoiseWarning, NotRecordedWarning, WallError
+from dpvb.errors import FewUnitsWarning, LostInNoiseWarning, NotRecordedWarning, PrivateComputationError
 from dpvb.models.topics import kernel_numba, lda
 
 CANARY = 0.1234567890123
@@ -60,7 +60,7 @@ def estimator(**options: Any) -> Any:
     settings: dict[str, Any] = {
         "epsilon": 1.0,
         "delta": 1e-5,
-        "num_steps": 2,
+        "n_steps": 2,
         "random_state": 0,
         "max_iter": 10,
         "public_vocabulary": True,
@@ -186,7 +186,7 @@ def reachable(value: Any, depth: int = 3) -> Iterator[Any]:
 @edit(
     "core/wall.py",
     "        end = next((kind() for kind in STOPS if isinstance(error, kind)), end)\n",
-    "        raise WallError(str(error))\n",
+    "        raise PrivateComputationError(str(error))\n",
 )
 @each("kind", ["value", "own", "chained", "warning", "assertion", "memory"])
 @each("place", ["count", "chunks", "after", "rows", "e_step", "norms", "accumulate"])
@@ -201,7 +201,7 @@ def test_no_error_behind_the_wall_speaks(place: str, kind: str, caplog: Any, cap
         query = partial(lambda rows, **options: leaky_query(rows, **options), kind=kind, place=place)
     with caplog.at_level(logging.DEBUG), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        with pytest.raises(WallError) as caught:
+        with pytest.raises(PrivateComputationError) as caught:
             wall.release(query, plan.releases[0])
     error = caught.value
     assert error.__cause__ is None
@@ -235,7 +235,7 @@ def topics(counts: np.ndarray, **options: Any) -> Any:
 
 
 def regression(x_nd: np.ndarray, **options: Any) -> Any:
-    return dpvb.LogisticRegression(row_norm=4.0, epsilon=1.0, delta=1e-5, **options).fit(x_nd, x_nd[:, 0] > 1)
+    return dpvb.LogisticRegression(max_row_norm=4.0, epsilon=1.0, delta=1e-5, **options).fit(x_nd, x_nd[:, 0] > 1)
 
 
 @pytest.mark.guarantees("models")
@@ -245,7 +245,7 @@ def regression(x_nd: np.ndarray, **options: Any) -> Any:
     [
         (topics, {}),
         (topics, {"sampling_prob": 0.5}),
-        (topics, {"batch_size": 5, "num_examples": 40}),
+        (topics, {"batch_size": 5, "n_units": 40}),
         (regression, {}),
         (regression, {"covariance": "diagonal"}),
     ],
@@ -328,7 +328,9 @@ def test_nothing_is_compiled_because_of_the_data() -> None:
 
 
 @kills("work", "fixed work that stops at convergence")
-@edit("models/topics/kernel_numba.py", "change < tol * num_topics and not fixed_work", "change < tol * num_topics")
+@edit(
+    "models/topics/kernel_numba.py", "change < tol * num_topics and not fixed_iterations", "change < tol * num_topics"
+)
 def test_fixed_work_runs_every_document_to_the_same_iteration() -> None:
     """With fixed work the result is that of never stopping (tol = 0), also for documents that settle at once."""
     counts = np.vstack([documents(n=10), np.eye(WIDTH)[:3] * 7, np.full((1, WIDTH), 1e6)])
@@ -336,7 +338,7 @@ def test_fixed_work_runs_every_document_to_the_same_iteration() -> None:
     stopped_early = 0
     for max_iter in (10, 20, 40):
         fixed, never, early = (
-            Float64Topics(3, WIDTH, doc_topic_prior=0.5, tol=tol, fixed_work=work)
+            Float64Topics(3, WIDTH, doc_topic_prior=0.5, tol=tol, fixed_iterations=work)
             for tol, work in ((9e-5, True), (0.0, False), (9e-5, False))
         )
         q = fixed.init(np.random.default_rng(0))
@@ -424,7 +426,7 @@ class GuardedContribution:
     [
         {},
         {"sampling_prob": 0.5},
-        {"batch_size": 5, "num_examples": 40},
+        {"batch_size": 5, "n_units": 40},
         {"length_rule": "resample"},
     ],
 )

@@ -28,7 +28,7 @@ reveal_type(model.coef_)
 reveal_type(model.intercept_)
 reveal_type(dpvb.load("x.model"))
 reveal_type(dpvb.load("x.model").predict([[1.0]]))
-reveal_type(dpvb.select(model, [{"row_norm": 1.0}], [[1.0]], [1], epsilon=1.0, delta=1e-6))
+reveal_type(dpvb.private_select(model, [{"max_row_norm": 1.0}], [[1.0]], [1], epsilon=1.0, delta=1e-6))
 reveal_type(dpvb.federated.simulate(model, [([[1.0]], [1])]))
 """
 

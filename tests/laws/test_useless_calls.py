@@ -101,11 +101,13 @@ def test_what_a_list_of_words_brings_along_is_not_called() -> None:
 @pytest.mark.parametrize("lists", [LISTS, pd.Series(LISTS), [["apple"], ["dog"], ["dog"]], pd.Series([["apple"]] * 9)])
 def test_lda_and_naive_bayes_read_lists_of_words(lists: Any) -> None:
     """Lists of one length too, in a column: a column of lists of numbers is a matrix of counts, as it was."""
-    model = dpvb.LDA(2, vocabulary=WORDS, num_steps=1, epsilon=math.inf, delta=1e-6).fit(lists)
+    model = dpvb.LDA(2, vocabulary=WORDS, n_steps=1, epsilon=math.inf, delta=1e-6).fit(lists)
     assert model.privacy_.counts is None or "counted" in str(model.privacy_)
     bayes = dpvb.NaiveBayes(classes=("a", "b"), vocabulary=WORDS, epsilon=math.inf, delta=1e-6)
-    assert bayes.task(lists, ["a"] * len(lists)).source.count() == len(lists)
-    sums = sum(chunk.rows.counts.sum() for chunk in dpvb.LDA(2, vocabulary=WORDS, **BUDGET).task(lists).source.chunks())
+    assert bayes._task(lists, ["a"] * len(lists)).source.count() == len(lists)
+    sums = sum(
+        chunk.rows.counts.sum() for chunk in dpvb.LDA(2, vocabulary=WORDS, **BUDGET)._task(lists).source.chunks()
+    )
     assert sums == counted(lists).sum() > 0
 
 
@@ -118,15 +120,15 @@ def test_a_column_of_lists_of_counts_is_a_matrix_of_counts() -> None:
 
 NUMBERS = np.random.default_rng(0).uniform(-0.5, 0.5, (60, 3))
 DATES = np.zeros((60, 3), dtype="M8[s]")
-COUNTS = {"row_norm": 1.0, "max_count": 5}
+COUNTS = {"max_row_norm": 1.0, "max_count": 5}
 
 
 def lda(X: Any, **given: Any) -> Any:
-    return dpvb.LDA(2, num_steps=1, **{"vocabulary": WORDS, **given}, **BUDGET).fit(X)
+    return dpvb.LDA(2, n_steps=1, **{"vocabulary": WORDS, **given}, **BUDGET).fit(X)
 
 
 def logistic(X: Any, y: Any) -> Any:
-    return dpvb.LogisticRegression(row_norm=1.0, **BUDGET).fit(X, y)
+    return dpvb.LogisticRegression(max_row_norm=1.0, **BUDGET).fit(X, y)
 
 
 def chain(X: Any) -> Any:
@@ -164,12 +166,14 @@ USELESS: dict[str, Callable[[], Any]] = {
     "a matrix of labels": lambda: logistic(NUMBERS, NUMBERS),
     "a frame of labels": lambda: bayes(TEXTS, pd.DataFrame({"y": ["a"] * 4})),
     "one label": lambda: bayes(TEXTS, "a"),
-    "an iterator of components": lambda: dpvb.PCA(2, row_norm=1.0, **BUDGET).fit(iter(NUMBERS)),
-    "one dimension of factors": lambda: dpvb.FactorAnalysis(2, row_norm=1.0, **BUDGET).fit(NUMBERS[:, 0]),
-    "an iterator of bits": lambda: dpvb.SigmoidBeliefNetwork(2, num_steps=1, **BUDGET).fit(iter(NUMBERS)),
+    "an iterator of components": lambda: dpvb.PCA(2, max_row_norm=1.0, **BUDGET).fit(iter(NUMBERS)),
+    "one dimension of factors": lambda: dpvb.FactorAnalysis(2, max_row_norm=1.0, **BUDGET).fit(NUMBERS[:, 0]),
+    "an iterator of bits": lambda: dpvb.SigmoidBeliefNetwork(2, n_steps=1, **BUDGET).fit(iter(NUMBERS)),
     "one dimension of groups": lambda: dpvb.GaussianMixture(2, low=0, high=1, **BUDGET).fit(NUMBERS[:, 0]),
-    "one dimension of a density": lambda: dpvb.DPVI(density, parameters=3, num_steps=1, **BUDGET).fit(NUMBERS[:, 0]),
-    "an iterator for a model of one's own": lambda: dpvb.Private(Noting(), row_norm=1.0, **BUDGET).fit(iter(NUMBERS)),
+    "one dimension of a density": lambda: dpvb.DPVI(density, parameters=3, n_steps=1, **BUDGET).fit(NUMBERS[:, 0]),
+    "an iterator for a model of one's own": lambda: dpvb.PrivateModel(Noting(), max_row_norm=1.0, **BUDGET).fit(
+        iter(NUMBERS)
+    ),
     "an iterator of sequences": lambda: chain(iter([["a", "b"]])),
     "a mapping of sequences": lambda: chain({"s": ["a", "b"]}),
     "one text for sequences": lambda: chain("abab"),
@@ -206,7 +210,7 @@ def test_the_refusal_of_a_table_names_the_way_to_its_column() -> None:
     with pytest.raises(DataFormatError, match=r"give that column: X\['text'\]"):
         lda(pd.DataFrame({"a": TEXTS, "b": TEXTS}))
     counts = pd.DataFrame(np.ones((3, 4)), columns=WORDS)
-    assert dpvb.LDA(2, vocabulary=WORDS, **BUDGET).task(counts).source.count() == 3
+    assert dpvb.LDA(2, vocabulary=WORDS, **BUDGET)._task(counts).source.count() == 3
 
 
 @pytest.mark.guarantees("public refusals")
@@ -228,10 +232,10 @@ def test_the_refusal_of_a_table_names_the_way_to_its_column() -> None:
 def test_no_value_and_no_type_of_a_cell_refuses_a_call(one: Any, other: Any) -> None:
     """A reader infers the type of a column from its cells: one label more makes objects of whole numbers."""
     for y in (one, other, [*one], [*other]):
-        task = dpvb.LogisticRegression(classes=("no", "yes"), row_norm=1.0, **BUDGET).task(NUMBERS[:2], y)
+        task = dpvb.LogisticRegression(classes=("no", "yes"), max_row_norm=1.0, **BUDGET)._task(NUMBERS[:2], y)
         assert task.source.count() == 2
     for X in (one, other, [*one], [*other]):
-        assert dpvb.LDA(2, vocabulary=WORDS, **BUDGET).task(X).source.count() == 2
+        assert dpvb.LDA(2, vocabulary=WORDS, **BUDGET)._task(X).source.count() == 2
 
 
 # --- the warning names what was declared --------------------------------------------------------------------------
@@ -247,7 +251,7 @@ OF_RESPONSE = dpvb.data.Schema((*COLUMNS, dpvb.data.Categorical("ill", ("no", "y
     ("model", "given", "said", "names"),
     [
         (dpvb.NaiveBayes(classes=("a", "b"), vocabulary=WORDS, **BUDGET), ([""], ["x"]), "Of y each label", "'a', 'b'"),
-        (dpvb.LogisticRegression(row_norm=1.0, **BUDGET), (NUMBERS, ["x"] * 60), "Of y each label", "0, 1"),
+        (dpvb.LogisticRegression(max_row_norm=1.0, **BUDGET), (NUMBERS, ["x"] * 60), "Of y each label", "0, 1"),
         (dpvb.LogisticRegression(**BUDGET), (dpvb.Table(ILL, OF_TARGET),), "Of column 'ill' each label", "'no', 'yes'"),
         (
             dpvb.LogisticRegression(**BUDGET), (dpvb.Table(ILL, OF_RESPONSE), ["x"] * 60), "Of y each label", "0, 1",
@@ -264,7 +268,7 @@ OF_RESPONSE = dpvb.data.Schema((*COLUMNS, dpvb.data.Categorical("ill", ("no", "y
     ],
 )  # fmt: skip
 def test_the_warning_of_few_units_names_what_was_declared(model: Any, given: Any, said: str, names: str) -> None:
-    found = model._included(model.task(*given).notes)
+    found = model._included(model._task(*given).notes)
     assert found.startswith(f"{said} is included if it is one of ")
     assert found.endswith(f" that are declared: {names}. ")
 
@@ -272,12 +276,12 @@ def test_the_warning_of_few_units_names_what_was_declared(model: Any, given: Any
 def test_the_warning_names_at_most_five_of_what_was_declared_and_nothing_of_the_data() -> None:
     """Without noise the count is what it is."""
     with pytest.warns(FewUnitsWarning) as warned:
-        dpvb.LDA(2, vocabulary=[*map(str, WORDS), "elder", "fig"], num_steps=1, epsilon=math.inf, delta=1e-6).fit(["x"])
+        dpvb.LDA(2, vocabulary=[*map(str, WORDS), "elder", "fig"], n_steps=1, epsilon=math.inf, delta=1e-6).fit(["x"])
     (said,) = [str(one.message) for one in warned if one.category is FewUnitsWarning]
     assert "one of 6 that are declared: 'apple', 'banana', 'cherry', 'dog', 'elder', .... Look at" in said
 
 
-@pytest.mark.parametrize("model", [dpvb.PCA(2, row_norm=1.0, **BUDGET), dpvb.PoissonRegression(**COUNTS, **BUDGET)])
+@pytest.mark.parametrize("model", [dpvb.PCA(2, max_row_norm=1.0, **BUDGET), dpvb.PoissonRegression(**COUNTS, **BUDGET)])
 def test_of_numbers_nothing_is_declared(model: Any) -> None:
     given = (NUMBERS,) if isinstance(model, dpvb.PCA) else (NUMBERS, np.ones(60))
-    assert model._included(model.task(*given).notes) == ""
+    assert model._included(model._task(*given).notes) == ""

@@ -1304,8 +1304,8 @@ def test_the_package_knows_it() -> None:
 def test_a_look_is_on_record_costs_nothing_and_nothing_follows_it(ledger: Ledger) -> None:
     charge(ledger, "a")
     before = ledger.remaining("notes")
-    receipt = ledger.note_look("notes")
-    assert ledger.note_look("notes").seq == receipt.seq + 1
+    receipt = ledger.record_data_check("notes")
+    assert ledger.record_data_check("notes").seq == receipt.seq + 1
     assert ledger.remaining("notes") == before
     entry = ledger.entries()[receipt.seq - 1]
     assert (entry.kind, entry.dataset, entry.state, entry.cost, entry.units) == ("event", "notes", "looked", "", 0)
@@ -1317,7 +1317,7 @@ def test_a_look_is_on_record_costs_nothing_and_nothing_follows_it(ledger: Ledger
     with pytest.raises(LedgerError, match="never charged"):
         ledger.refund(entry.run, unstarted=SMALL)
     with pytest.raises(LedgerError, match="registered"):
-        ledger.note_look("others")
+        ledger.record_data_check("others")
     charge(ledger, "b")
     ledger.verify()
 
@@ -1325,7 +1325,7 @@ def test_a_look_is_on_record_costs_nothing_and_nothing_follows_it(ledger: Ledger
 @pytest.mark.guarantees("check notes")
 def test_a_look_leaves_the_first_plan_its_place(ledger: Ledger) -> None:
     """A first plan may be charged by its own epsilon; a note before it is no plan."""
-    ledger.note_look("notes")
+    ledger.record_data_check("notes")
     assert ledger.remaining("notes").num_charges == 0
     large = Composition([Event("full_batch", 1.0, 1.4)], ADD)
     assert 2.5 < large.epsilon(1e-5) <= 3.0

@@ -639,7 +639,7 @@ def test_wrong_claims_stop_nobody_and_lower_nothing(team: Team) -> None:
         {"units": 2 * 10**9},
         {"facts": {"favoured": 0}},
         {"facts": {"cost": {"form": "composition"}}},
-        {"facts": {"cost": {"form": "x", "events": [{"num_steps": "x"}]}}, "form": "0" * 64},
+        {"facts": {"cost": {"form": "x", "events": [{"n_steps": "x"}]}}, "form": "0" * 64},
     ]
     with psycopg.connect(team.theirs, autocommit=True) as connection:
         rows, end = everything(connection)
@@ -679,7 +679,7 @@ def test_a_cost_that_nobody_can_calculate_stops_nobody(
     team: Team, sampler: str, prob: float, noise: float, ratio: float
 ) -> None:
     """What all plans would have cost, had they been fixed beforehand, is then what they count as."""
-    claim = {"sampler": sampler, "sampling_prob": prob, "noise_multiplier": noise, "num_steps": 10**8}
+    claim = {"sampler": sampler, "sampling_prob": prob, "noise_multiplier": noise, "n_steps": 10**8}
     said = {**cost().to_dict(), "events": [{**claim, "swap_ratio": ratio}]}
     with psycopg.connect(team.theirs, autocommit=True) as connection:
         wrong = charged(state(connection), "new")

@@ -47,8 +47,8 @@ def made(ledger: Ledger, epsilon: float = 3.0) -> Ledger:
 
 
 def fit(ledger: Ledger, epsilon: float = 1.0, **options: Any) -> None:
-    given = {"epsilon": epsilon, "delta": DELTA, "num_steps": 2, **options}
-    dpvb.LogisticRegression(row_norm=1.0, **given).fit(X, Y, run=dpvb.Run(ledger=ledger, dataset="rows"))
+    given = {"epsilon": epsilon, "delta": DELTA, "n_steps": 2, **options}
+    dpvb.LogisticRegression(max_row_norm=1.0, **given).fit(X, Y, run=dpvb.Run(ledger=ledger, dataset="rows"))
 
 
 def marks(ledger: Ledger) -> list[object]:
@@ -183,7 +183,7 @@ def test_a_sampled_plan_that_stops_gets_back_what_the_orders_say_and_nothing_of_
     event = Event("poisson", 0.2, 4.0, 30)
     cost = Composition([event], "add_or_remove_one")
     book.charge("rows", cost, run="run", plan_digest="p", unit="row", normal=True)
-    book.refund("run", unstarted=Composition([replace(event, num_steps=29)], "add_or_remove_one"))
+    book.refund("run", unstarted=Composition([replace(event, n_steps=29)], "add_or_remove_one"))
     charge, refund = [entry for entry in book.entries() if entry.cost]
     assert refund.cost_units[-2:] == (0, 0)
     assert max(refund.cost_units[:-2]) < 0
@@ -323,7 +323,7 @@ def test_an_interrupted_fit_gives_back_and_stays_gaussian(book: Ledger) -> None:
     def stop(step: int, plan: object) -> None:
         raise KeyboardInterrupt
 
-    model = dpvb.LogisticRegression(row_norm=1.0, epsilon=1.0, delta=DELTA, num_steps=40)
+    model = dpvb.LogisticRegression(max_row_norm=1.0, epsilon=1.0, delta=DELTA, n_steps=40)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y, run=dpvb.Run(progress=stop, ledger=book, dataset="rows"))
     kinds = [entry.kind for entry in book.entries() if entry.cost]
@@ -449,7 +449,7 @@ def test_shares_of_several_owners_are_not_normal(book: Ledger, tmp_path: Path) -
     from dpvb import federated
 
     books = [book, made(Ledger(tmp_path / "other.db")), made(Ledger(tmp_path / "third.db"))]
-    model = dpvb.LogisticRegression(row_norm=1.0, epsilon=1.0, delta=DELTA, num_steps=2)
+    model = dpvb.LogisticRegression(max_row_norm=1.0, epsilon=1.0, delta=DELTA, n_steps=2)
     federated.simulate(
         model,
         [(X, Y)] * 3,

@@ -100,7 +100,7 @@ def test_without_noise_counts_have_the_estimates_of_statsmodels(r: float | None)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_the_intercept_is_that_of_the_log_mean(fit_intercept: bool) -> None:
     X, y = visits(1, 3000, 2.0)
-    given = {**EXACT, "dispersion": 2.0, "max_count": 200, "num_steps": 80, "fit_intercept": fit_intercept}
+    given = {**EXACT, "dispersion": 2.0, "max_count": 200, "n_steps": 80, "fit_intercept": fit_intercept}
     model = dpvb.NegativeBinomialRegression(**given).fit(X, y)
     by_hand = np.exp(model.intercept_ + X @ model.coef_)
     # Rows beyond the norm, of which there are few, are scaled back to it.
@@ -155,7 +155,7 @@ def test_hard_counts_give_finite_tables(kind: str, epsilon: float) -> None:
 def test_a_dispersion_that_cannot_be_learned_is_refused_before_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Wall, "release", None)
     X, y = visits(5, 20)
-    with pytest.raises(ParameterError, match=r"dispersion must be a number, unless .*dpvb\.select"):
+    with pytest.raises(ParameterError, match=r"dispersion must be a number, unless .*dpvb\.private_select"):
         dpvb.NegativeBinomialRegression(**EXACT, max_count=9, covariance="diagonal").fit(X, y)
 
 
@@ -227,7 +227,7 @@ def test_a_noisy_reading_of_the_curvature_does_not_send_a_path_away(seed: int) -
     x_nd, weights_d = rng.normal(size=(10_000, 4)), rng.normal(0, 0.3, 4)
     y_n = rng.poisson(2.0 * np.exp(x_nd @ weights_d))
     estimator = dpvb.PoissonRegression(epsilon=1.0, delta=1e-6, max_count=60, low=-4.0, high=4.0)
-    task = estimator.task(x_nd, y_n)
+    task = estimator._task(x_nd, y_n)
     plan = task.plan
     wall: Any = Wall(task.source, plan, noise=InsecureNoise(seed))
     q, _ = loop.fit(task.model, wall, plan, rho=task.rho, rng=np.random.default_rng(0))

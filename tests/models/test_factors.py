@@ -82,8 +82,10 @@ def test_a_faulty_row_adds_nothing_to_any_block() -> None:
 
 def test_an_outlier_of_a_million_is_as_long_as_the_norm() -> None:
     x_nd = table(2_000, 0)
-    quiet = dpvb.FactorAnalysis(2, row_norm=4.0, epsilon=math.inf, delta=1e-6).fit(x_nd)
-    moved = dpvb.FactorAnalysis(2, row_norm=4.0, epsilon=math.inf, delta=1e-6).fit(np.vstack([x_nd, np.full(D, 1e6)]))
+    quiet = dpvb.FactorAnalysis(2, max_row_norm=4.0, epsilon=math.inf, delta=1e-6).fit(x_nd)
+    moved = dpvb.FactorAnalysis(2, max_row_norm=4.0, epsilon=math.inf, delta=1e-6).fit(
+        np.vstack([x_nd, np.full(D, 1e6)])
+    )
     assert np.abs(quiet.get_covariance() - moved.get_covariance()).max() <= 4.0**2 / 2_000
 
 
@@ -116,7 +118,7 @@ def test_more_noise_never_lengthens_the_radius() -> None:
 def test_without_noise_the_mode_is_scikit_learns(k: int) -> None:
     """Log-likelihoods of factor analysis and PCA within 1e-3, the same subspace."""
     train, test = table(2_000, 1, 8, 3), table(1_000, 1, 8, 3)
-    given = {"row_norm": 20.0, "epsilon": math.inf, "delta": 1e-6, "estimate": "mode"}
+    given = {"max_row_norm": 20.0, "epsilon": math.inf, "delta": 1e-6, "estimate": "mode"}
     own, other = (
         dpvb.FactorAnalysis(k, **given).fit(train),
         plainly.FactorAnalysis(k, tol=1e-3, max_iter=500, svd_method="lapack").fit(train),
@@ -169,7 +171,7 @@ def test_variational_bayes_from_moments_is_that_from_rows() -> None:
 
 def test_the_precisions_switch_off_factors_that_are_not_there() -> None:
     x_nd = table(5_000, 4, 10, 2)
-    found = dpvb.FactorAnalysis(6, row_norm=10.0, epsilon=math.inf, delta=1e-6).fit(x_nd)
+    found = dpvb.FactorAnalysis(6, max_row_norm=10.0, epsilon=math.inf, delta=1e-6).fit(x_nd)
     strength_k = np.square(found.loadings_ / np.sqrt(found.noise_variance_)).sum(axis=1)
     assert strength_k[:2].min() > 30 * strength_k[2:].max()
 
@@ -219,7 +221,7 @@ def test_what_must_not_matter_does_not(kind: type) -> None:
 def test_a_rotation_of_the_rows_rotates_principal_components() -> None:
     x_nd = table(1_000, 8)
     turn = np.linalg.qr(np.random.default_rng(1).standard_normal((D, D)))[0]
-    given = {"epsilon": math.inf, "delta": 1e-6, "row_norm": 6.0}
+    given = {"epsilon": math.inf, "delta": 1e-6, "max_row_norm": 6.0}
     plain, turned = (dpvb.PCA(2, **given).fit(rows_nd).get_covariance() for rows_nd in (x_nd, x_nd @ turn))
     np.testing.assert_allclose(turn @ turned @ turn.T, plain, atol=1e-5)
 
@@ -281,7 +283,7 @@ def test_more_budget_is_never_worse_on_average() -> None:
     means = [
         np.mean(
             [
-                dpvb.FactorAnalysis(row_norm=4.0, epsilon=epsilon, delta=1e-6).fit(train).score(test, public=True)
+                dpvb.FactorAnalysis(max_row_norm=4.0, epsilon=epsilon, delta=1e-6).fit(train).score(test, public=True)
                 for _ in range(6)
             ]
         )

@@ -96,7 +96,7 @@ def newton(kind: str, x_nd: Floats, y_n: Floats, b_n: Floats, start_d: Floats) -
 def test_without_noise_the_mean_is_the_ridge_optimum_of_scikit_learn() -> None:
     x_nd = features(1, 3000, 6)
     y_n, _ = responses(1, "logistic", x_nd @ np.arange(-3.0, 3.0))
-    model = FirstOrder(6, alpha=2.0, num_steps=60)
+    model = FirstOrder(6, alpha=2.0, n_steps=60)
     _, weights = fitted(model, x_nd, y_n, epsilon=math.inf)
     peer = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-10, max_iter=1000).fit(x_nd, y_n)
     np.testing.assert_allclose(weights.mean_d, peer.coef_[0], atol=1e-4)
@@ -107,7 +107,7 @@ def test_without_noise_mean_and_covariance_are_those_of_the_posterior(kind: str)
     likelihood, x_nd = LIKELIHOODS[kind], features(2, 2000, 4)
     full_nd = with_column(x_nd)
     y_n, trials_n = responses(2, kind, full_nd @ np.array([-1.0, 2.0, -2.0, 1.0, 0.5]))
-    model = FirstOrder(5, likelihood=likelihood, intercept=COLUMN, alpha=1.0, num_steps=60)
+    model = FirstOrder(5, likelihood=likelihood, intercept=COLUMN, alpha=1.0, n_steps=60)
     _, weights = fitted(model, x_nd, y_n, trials_n, epsilon=math.inf)
     start_d = np.zeros(5)
     start_d[0] = logit((y_n.sum() + 1) / (trials_n.sum() + 2)) / COLUMN if not likelihood.is_count else 0.0
@@ -123,7 +123,7 @@ def test_a_rotation_of_the_features_rotates_the_posterior() -> None:
     x_nd = features(3, 1500, 5)
     y_n, _ = responses(3, "logistic", with_column(x_nd) @ np.array([1.0, 3.0, -2.0, 0.0, 1.0, 2.0]))
     turn_dd = ortho_group.rvs(5, random_state=3)
-    model = FirstOrder(6, intercept=COLUMN, num_steps=30)
+    model = FirstOrder(6, intercept=COLUMN, n_steps=30)
     _, one = fitted(model, x_nd, y_n, epsilon=math.inf)
     _, other = fitted(model, x_nd @ turn_dd, y_n, epsilon=math.inf)
     whole_dd = np.eye(6)
@@ -150,7 +150,7 @@ def test_a_column_of_ones_among_the_features_is_found_and_the_start_is_along_it(
 def test_the_noise_aware_covariance_is_that_of_repeated_fits() -> None:
     """Mean squared Mahalanobis distance to the truth is d within 6 standard errors; naively it is far larger."""
     d, repeats = 5, 40
-    model = FirstOrder(d, intercept=COLUMN, num_steps=12)
+    model = FirstOrder(d, intercept=COLUMN, n_steps=12)
     aware, naive = [], []
     for seed in range(repeats):
         x_nd = features(100 + seed, 4000, d - 1)
@@ -296,7 +296,7 @@ def test_parameters_are_checked() -> None:
     for wrong in (
         {"n_features": 0},
         {"n_features": 2, "intercept": 1.0},
-        {"n_features": 2, "num_steps": 0},
+        {"n_features": 2, "n_steps": 0},
         {"n_features": 2, "alpha": 0.0},
     ):
         with pytest.raises(ParameterError):

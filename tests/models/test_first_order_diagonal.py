@@ -82,7 +82,7 @@ def test_noiseless_fit_is_the_penalised_optimum(intercept: float) -> None:
     x_nd = indicators(0, 3000, 20)
     y_n = (np.random.default_rng(1).random(3000) < expit(x_nd @ np.linspace(-6, 6, 20) - 1)).astype(float)
     model = FirstOrderDiagonal(
-        20 + (intercept > 0), intercept=intercept, column_bound=max(intercept, 0.3), alpha=0.7, num_steps=300
+        20 + (intercept > 0), intercept=intercept, max_abs_value=max(intercept, 0.3), alpha=0.7, n_steps=300
     )
     _, weights = fitted(model, x_nd, y_n, epsilon=np.inf)
     peer = LogisticRegression(C=1 / 0.7, fit_intercept=intercept > 0, tol=1e-10, max_iter=10_000).fit(x_nd, y_n)
@@ -104,7 +104,7 @@ def test_other_likelihoods_reach_the_stationary_point(kind: str) -> None:
     if likelihood.is_count:
         mean_n = np.exp(psi_n) * (1.0 if kind == "poisson" else rng.gamma(1.5, 1 / 1.5, 2000))
         y_n = np.minimum(rng.poisson(mean_n), 8).astype(float)
-    model = FirstOrderDiagonal(8, likelihood, column_bound=0.3, alpha=2.0, num_steps=200)
+    model = FirstOrderDiagonal(8, likelihood, max_abs_value=0.3, alpha=2.0, n_steps=200)
     _, weights = fitted(model, x_nd, y_n, trials, epsilon=np.inf)
     residual_n = likelihood.residual(x_nd @ weights.mean_d, y_n, np.ones(2000) if trials is None else trials)
     gradient_d = x_nd.T @ residual_n - 2.0 * weights.mean_d
@@ -131,7 +131,7 @@ def test_score_is_the_gradient_of_the_weighted_log_likelihood(kind: str) -> None
 @pytest.mark.parametrize("kind", LIKELIHOODS)
 def test_norms_keep_to_the_bounds(kind: str) -> None:
     likelihood, rng = LIKELIHOODS[kind], np.random.default_rng(5)
-    model = FirstOrderDiagonal(9, likelihood, intercept=COLUMN, column_bound=0.5)
+    model = FirstOrderDiagonal(9, likelihood, intercept=COLUMN, max_abs_value=0.5)
     x_nd = np.hstack([np.full((200, 1), COLUMN), rng.uniform(-0.5, 0.5, (200, 8))])
     x_nd[:, 1:] *= np.minimum(1, np.sqrt(1 - COLUMN**2) / np.linalg.norm(x_nd[:, 1:], axis=1))[:, None]
     y_n = rng.integers(0, int(likelihood.max_y) + 1, 200).astype(float)
@@ -147,7 +147,7 @@ def test_sparse_and_dense_input_give_the_same_fit() -> None:
 
     x_nd = indicators(7, 500, 12)
     y_n = (np.random.default_rng(7).random(500) < 0.4).astype(float)
-    model = FirstOrderDiagonal(13, intercept=COLUMN, column_bound=COLUMN, num_steps=10)
+    model = FirstOrderDiagonal(13, intercept=COLUMN, max_abs_value=COLUMN, n_steps=10)
     first = fitted(model, x_nd, y_n, epsilon=1.0)[1]
     second = fitted(model, csr_matrix(x_nd), y_n, epsilon=1.0)[1]
     assert np.array_equal(first.mean_d, second.mean_d)
@@ -157,7 +157,7 @@ def test_sparse_and_dense_input_give_the_same_fit() -> None:
 def test_faulty_rows_add_nothing() -> None:
     x_nd = indicators(8, 300, 10)
     y_n = (np.random.default_rng(8).random(300) < 0.4).astype(float)
-    model = FirstOrderDiagonal(11, intercept=COLUMN, column_bound=COLUMN, num_steps=8)
+    model = FirstOrderDiagonal(11, intercept=COLUMN, max_abs_value=COLUMN, n_steps=8)
     clean = fitted(model, x_nd, y_n, epsilon=1.0)[1]
     faulty_nd = np.vstack([x_nd, x_nd[:20], np.full((5, 10), np.nan)])
     faulty_n = np.concatenate([y_n, np.full(20, np.nan), np.ones(5)])
@@ -181,7 +181,7 @@ def ordinary() -> Iterator[tuple[str, Floats, Floats]]:
 @each("epsilon", [0.1, 5.0, np.inf])
 @each(("x_nd", "y_n"), [(x, y) for _, x, y in ordinary()], ids=[name for name, *_ in ordinary()])
 def test_any_data_gives_finite_weights(x_nd: Floats, y_n: Floats, epsilon: float, intercept: float) -> None:
-    model = FirstOrderDiagonal(10 + (intercept > 0), intercept=intercept, num_steps=12)
+    model = FirstOrderDiagonal(10 + (intercept > 0), intercept=intercept, n_steps=12)
     _, weights = fitted(model, x_nd, y_n, epsilon=epsilon)
     assert np.isfinite(weights.mean_d).all()
     assert (weights.covariance > 0).all()
@@ -193,7 +193,7 @@ def test_dense_parallel_columns_do_not_diverge() -> None:
     rng = np.random.default_rng(10)
     x_nd = (0.3 * rng.standard_normal((3000, 60)) + rng.standard_normal((3000, 1))) / 18.0
     y_n = (rng.random(3000) < expit(0.2 * x_nd.sum(axis=1))).astype(float)
-    model = FirstOrderDiagonal(61, intercept=COLUMN, column_bound=COLUMN)
+    model = FirstOrderDiagonal(61, intercept=COLUMN, max_abs_value=COLUMN)
     for epsilon in (1.0, np.inf):
         q, weights = fitted(model, x_nd, y_n, epsilon=epsilon)
         psi_n = x_nd @ weights.mean_d[1:] + COLUMN * weights.mean_d[0]
@@ -204,9 +204,9 @@ def test_dense_parallel_columns_do_not_diverge() -> None:
 
 
 def test_bad_parameters_are_named() -> None:
-    for given in ({"n_features": 0}, {"intercept": 1.0}, {"num_steps": 0}, {"alpha": 0.0}):
+    for given in ({"n_features": 0}, {"intercept": 1.0}, {"n_steps": 0}, {"alpha": 0.0}):
         with pytest.raises(ParameterError, match=next(iter(given))):
             FirstOrderDiagonal(**{"n_features": 3, **given})  # type: ignore[arg-type]
     for bound in (0.0, 2.0, np.ones(4), np.nan):
-        with pytest.raises(ParameterError, match="column_bound"):
-            FirstOrderDiagonal(3, column_bound=bound)
+        with pytest.raises(ParameterError, match="max_abs_value"):
+            FirstOrderDiagonal(3, max_abs_value=bound)

@@ -36,7 +36,7 @@ BLOCKS = {"initial", "transitions", "emissions"}
 
 
 def model(kind: str = "categorical", k: int = 3, **more: Any) -> HiddenMarkov:
-    return HiddenMarkov(KINDS[kind], k, kind, num_steps=4, **more)
+    return HiddenMarkov(KINDS[kind], k, kind, n_steps=4, **more)
 
 
 def steps_of(own: HiddenMarkov) -> dict[str, Block]:
@@ -346,7 +346,7 @@ def simulated(n: int, length: int) -> SequenceRows:
 def test_steps_without_noise_are_steps_of_em() -> None:
     """People of one length that no clip shortens, all counts at the newest q: the likelihood rises and rises."""
     data = simulated(300, 8)
-    own = HiddenMarkov(4, 2, estimate="mode", clip=None, max_length=8, num_steps=6)
+    own = HiddenMarkov(4, 2, estimate="mode", clip=None, max_length=8, n_steps=6)
     scores = [own.score(q, data).mean() for q in fitted(own, data)]
     # The prior's counts, 1 beside 300, may take a little; averages over old steps may lag, but not fall.
     assert all(later > earlier - 2e-3 for earlier, later in itertools.pairwise(scores[1:]))
@@ -356,7 +356,7 @@ def test_steps_without_noise_are_steps_of_em() -> None:
 def test_a_first_step_is_the_plain_e_step() -> None:
     """Without noise and clip the posterior after a step has the counts of the plain passes, over √M and √T."""
     data = simulated(200, 6)
-    own = HiddenMarkov(4, 2, clip=None, max_length=6, num_steps=1)
+    own = HiddenMarkov(4, 2, clip=None, max_length=6, n_steps=1)
     first, q = fitted(own, data)
     start = first.chain
     counts, _, _ = expected_counts(start, data.indptr, data.code, np.ones(200), expected=True)

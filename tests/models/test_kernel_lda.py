@@ -224,12 +224,12 @@ def test_worked_example_of_the_papers(engine):
     assert exact_norm_squared(out_vk) <= (0.2 * 2**50) ** 2
 
 
-@pytest.mark.parametrize("fixed_work", [False, True])
+@pytest.mark.parametrize("fixed_iterations", [False, True])
 @pytest.mark.parametrize("tol", [1e-3, 1e-8])
-def test_a_document_is_the_same_bits_in_any_company_order_and_thread(tol, fixed_work):
+def test_a_document_is_the_same_bits_in_any_company_order_and_thread(tol, fixed_iterations):
     indptr, indices, counts, b_vk = corpus(8, docs=600, terms=90, topics=11, length=150)
     topics, alpha_k = b_vk.astype(np.float32), np.full(11, 0.1)
-    settings = {"tol": tol, "max_iter": 40, "fixed_work": fixed_work}
+    settings = {"tol": tol, "max_iter": 40, "fixed_iterations": fixed_iterations}
     whole = kernel.local_step(indptr, indices, counts, topics, alpha_k, threads=1, **settings)
     order = np.random.default_rng(0).permutation(600)
     for chosen, threads in ((order, 2), (order[:7], 1), (order[7:8], 3)):
@@ -381,7 +381,9 @@ def test_fixed_work_runs_exactly_max_iter_evaluations(engine):
     """Seen in the plain path: γ is the seventh iterate also of a document that stopped changing at the second."""
     indptr, indices, counts, b_vk = corpus(14, docs=8)
     alpha_k = np.full(7, 0.3)
-    *_, gamma_nk = engine.local_step(indptr, indices, counts, b_vk, alpha_k, tol=1e-5, max_iter=7, fixed_work=True)
+    *_, gamma_nk = engine.local_step(
+        indptr, indices, counts, b_vk, alpha_k, tol=1e-5, max_iter=7, fixed_iterations=True
+    )
     for n in range(8):
         row = slice(indptr[n], indptr[n + 1])
         expected_k, used = plain(counts[row], b_vk[indices[row]], alpha_k, tol=0.0, max_iter=7)
@@ -393,7 +395,7 @@ def test_engines_agree_at_the_default_tolerance_when_no_stopping_is_involved():
     """Twelve accelerated evaluations in float64: the two codes are the same algorithm."""
     indptr, indices, counts, b_vk = corpus(15)
     results = [
-        engine.local_step(indptr, indices, counts, b_vk, np.full(7, 0.3), max_iter=12, fixed_work=True)
+        engine.local_step(indptr, indices, counts, b_vk, np.full(7, 0.3), max_iter=12, fixed_iterations=True)
         for engine in ENGINES
     ]
     for got, expected in zip(*results, strict=True):

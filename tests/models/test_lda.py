@@ -30,7 +30,13 @@ TIGHT: dict[str, Any] = {"tol": 1e-8, "max_iter": 2000}
 
 def plain(n_components: int, n_terms: int, kind: type[LDAModel] = LDAModel, **options: Any) -> LDAModel:
     """The textbook model: the statistic is the expected counts, and λ = η + their sum."""
-    textbook = {"length_rule": "rescale", "count_power": 1.0, "background": False, "word_power": 0.0, "mass": 1.0}
+    textbook = {
+        "length_rule": "rescale",
+        "count_power": 1.0,
+        "background": False,
+        "word_weight_power": 0.0,
+        "mass": 1.0,
+    }
     return kind(n_components, n_terms, **{**textbook, "clip": 0.03, "doc_topic_prior": 0.02, **options})
 
 
@@ -409,7 +415,7 @@ def test_a_first_release_of_words_is_the_start() -> None:
     """Background, word weights and topics from the word totals alone; the weights are undone on reading."""
     rng = np.random.default_rng(22)
     matrix = corpus(rng, n=200)
-    model = LDAModel(3, 30, word_power=0.3, doc_topic_prior=0.1, clip=1.0, document_length=60.0)
+    model = LDAModel(3, 30, word_weight_power=0.3, doc_topic_prior=0.1, clip=1.0, document_length=60.0)
     plan = phased(model.blocks, FullBatch(), [0.0])
     seen: list[Topics] = []
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
@@ -487,8 +493,8 @@ def test_denoised_topics_are_closer_to_the_truth_than_clamped_ones() -> None:
         {"topic_word_prior": 0.0},
         {"count_power": 0.0},
         {"count_power": 1.1},
-        {"word_power": 0.3, "background": False},
-        {"word_power": -0.1},
+        {"word_weight_power": 0.3, "background": False},
+        {"word_weight_power": -0.1},
         {"mass": 0.0},
         {"tol": -1.0},
         {"max_iter": 0},

@@ -367,7 +367,7 @@ def test_all_blocks_of_a_release_share_one_unit_of_noise() -> None:
 
 
 def test_the_budget_is_split_as_declared() -> None:
-    model = Linear(4, intercept=COLUMN, num_steps=5)
+    model = Linear(4, intercept=COLUMN, n_steps=5)
     plan = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget)
     cost = np.array([release.mechanism.noise_multiplier**-2 for release in plan.releases])
     cost /= cost.sum()
@@ -375,4 +375,4 @@ def test_the_budget_is_split_as_declared() -> None:
     later = (1 - tuned.SUM_BUDGET) * np.arange(2, 6) / 14
     known = [tuned.LINEAR_CURVATURE, *(steps * np.append(tuned.SUM_BUDGET, later)), tuned.LINEAR_LAST]
     np.testing.assert_allclose(cost, known)
-    assert len(Linear(4, num_steps=1).schedule.noise) == 1
+    assert len(Linear(4, n_steps=1).schedule.noise) == 1

@@ -168,8 +168,8 @@ def test_naive_bayes_of_gaussian_numbers_says_why_it_has_no_bound() -> None:
 
 def test_a_conjugate_model_of_ones_own_has_its_closed_form_evidence() -> None:
     x_n1 = (np.random.default_rng(0).random((300, 1)) < 0.3).astype(np.float64)
-    algorithm = BetaBernoulli(2.0, 3.0, num_steps=1, learning_decay=0.0)
-    model = dpvb.Private(algorithm, row_norm=1.0, **_EXACT).fit(x_n1)
+    algorithm = BetaBernoulli(2.0, 3.0, n_steps=1, learning_decay=0.0)
+    model = dpvb.PrivateModel(algorithm, max_row_norm=1.0, **_EXACT).fit(x_n1)
     ones = float(x_n1.sum())
     assert model.lower_bound() == pytest.approx(betaln(2.0 + ones, 3.0 + 300 - ones) - betaln(2.0, 3.0), rel=1e-5)
 
@@ -177,7 +177,7 @@ def test_a_conjugate_model_of_ones_own_has_its_closed_form_evidence() -> None:
 def test_a_model_without_a_bound_is_named() -> None:
     from dpvb.papers.dp_sgd import DPSGDLogistic
 
-    model = dpvb.Private(DPSGDLogistic(2, 9.0, (1.0,), (1.0,), (1.0,)), row_norm=1.0, epsilon=1.0, delta=1e-6)
+    model = dpvb.PrivateModel(DPSGDLogistic(2, 9.0, (1.0,), (1.0,), (1.0,)), max_row_norm=1.0, epsilon=1.0, delta=1e-6)
     with pytest.raises(ParameterError, match=r"model must define lower_bound.*DPSGDLogistic does not"):
         model.fit(np.zeros((9, 3))).lower_bound()
 

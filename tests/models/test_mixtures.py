@@ -493,11 +493,11 @@ def test_groups_of_a_mixed_table_are_found_and_sampled_in_its_types() -> None:
     assert 0.1 < np.isnan(drawn["income"]).mean() < 0.3
     again = Table(drawn, SCHEMA)
     assert model.score(again, public=True) == pytest.approx(model.score(Table(cells, SCHEMA), public=True), abs=0.5)
-    assert {line.name for line in model.groups()} >= {"share", "age", "visits", "job=a", "income missing=yes"}
-    wide, narrow = model.groups(0.99).of(0)["age"], model.groups(noise_aware=False).of(0)["age"]
+    assert {line.name for line in model.component_table()} >= {"share", "age", "visits", "job=a", "income missing=yes"}
+    wide, narrow = model.component_table(0.99).of(0)["age"], model.component_table(noise_aware=False).of(0)["age"]
     assert wide.low < narrow.low < narrow.mean == wide.mean < narrow.high < wide.high
-    assert "95% intervals" in str(model.groups())
-    assert "<table" in model.groups()._repr_html_()
+    assert "95% intervals" in str(model.component_table())
+    assert "<table" in model.component_table()._repr_html_()
 
 
 def test_several_tables_differ_by_more_than_one_does() -> None:
@@ -515,7 +515,7 @@ def test_fidelity_shows_what_was_released_beside_the_rows_and_pairs_if_they_were
     """Without noise the released values are those of the data: rows of the data themselves differ by nothing."""
     cells = {name: values for name, values in people(1000).items() if name != "visits"}
     schema = replace(SCHEMA, columns=tuple(column for column in SCHEMA.columns if column.name != "visits"))
-    given: dict[str, Any] = {"missing": "income", **EXACT, "num_steps": 2, "check_share": 0.2}
+    given: dict[str, Any] = {"missing": "income", **EXACT, "n_steps": 2, "fidelity_share": 0.2}
     found = dpvb.Mixture(2, **given).fit(Table(cells, schema)).fidelity(cells, synthetic=True)
     for line in found:
         # Means of numbers are of clipped rows.
@@ -528,7 +528,9 @@ def test_fidelity_shows_what_was_released_beside_the_rows_and_pairs_if_they_were
     assert found.to_frame("pairs").shape == (21, 2)
     assert "by chance" in str(found)
     assert "<table" in found._repr_html_()
-    plain = dpvb.Mixture(2, **{**given, "check_share": 0.0}).fit(Table(cells, schema)).fidelity(cells, synthetic=True)
+    plain = (
+        dpvb.Mixture(2, **{**given, "fidelity_share": 0.0}).fit(Table(cells, schema)).fidelity(cells, synthetic=True)
+    )
     assert plain.pairs == ()
     assert len(plain) < len(found)
 
@@ -539,7 +541,7 @@ def test_chance_in_fidelity_is_that_of_noise_and_of_drawing() -> None:
     cells = {name: rng.integers(0, 2, 400) for name in ("a", "b")}
     found = []
     for seed in range(60):
-        model = dpvb.Mixture(1, epsilon=1.0, delta=1e-6, num_steps=1, check_share=0.5, random_state=seed)
+        model = dpvb.Mixture(1, epsilon=1.0, delta=1e-6, n_steps=1, fidelity_share=0.5, random_state=seed)
         model.fit(Table(cells, schema))
         seen = model.fidelity(
             {name: values[:0].tolist() + [0, 1] * 200 for name, values in cells.items()}, synthetic=True
@@ -558,7 +560,7 @@ def test_chance_in_fidelity_is_that_of_noise_and_of_drawing() -> None:
 @edit("estimators/mixture.py", "        if synthetic is not True:", "        if False:")
 def test_private_rows_and_no_rows_have_no_fidelity() -> None:
     cells = people(50)
-    model = dpvb.Mixture(1, **KINDS, **EXACT, num_steps=1).fit(Table(cells, SCHEMA))
+    model = dpvb.Mixture(1, **KINDS, **EXACT, n_steps=1).fit(Table(cells, SCHEMA))
     with pytest.raises(ParameterError, match="private rows come in"):
         model.fidelity(Table(cells, SCHEMA))
     with pytest.raises(DataFormatError, match="at least one"):
@@ -566,8 +568,8 @@ def test_private_rows_and_no_rows_have_no_fidelity() -> None:
     for said in (False, 1, "yes"):
         with pytest.raises(PrivacyError, match="synthetic=True"):
             model.fidelity(cells, synthetic=said)  # type: ignore[arg-type]
-    with pytest.raises(ParameterError, match="check_share must be 0 for a table of one column"):
-        dpvb.GaussianMixture(1, low=-1, high=1, **EXACT, check_share=0.1).fit(np.zeros((5, 1)))
+    with pytest.raises(ParameterError, match="fidelity_share must be 0 for a table of one column"):
+        dpvb.GaussianMixture(1, low=-1, high=1, **EXACT, fidelity_share=0.1).fit(np.zeros((5, 1)))
 
 
 def test_two_groups_start_along_the_axis_on_which_rows_spread_most() -> None:
@@ -604,26 +606,26 @@ def test_weights_are_drawn_as_they_are_uncertain() -> None:
 
 def test_several_analyses_are_combined_by_the_rule_of_synthetic_data() -> None:
     """By hand; where the rows' own variance is the larger, at least b/m; and intervals of normal estimates cover."""
-    found = dpvb.combine([1.0, 2.0, 4.0], [0.5, 0.7, 0.6])
+    found = dpvb.combine_synthetic([1.0, 2.0, 4.0], [0.5, 0.7, 0.6])
     between = np.var([1, 2, 4], ddof=1)
     assert found.mean == pytest.approx(7 / 3)
     assert found.std**2 == pytest.approx(4 / 3 * between - 0.6)
     freedom = 2 * (1 - 0.6 / (4 / 3 * between)) ** 2
     assert found.high - found.mean == pytest.approx(student.ppf(0.975, max(freedom, 1)) * found.std)
-    assert dpvb.combine([1.0, 1.1], [5.0, 5.0]).std == pytest.approx(math.sqrt(0.005 / 2))
+    assert dpvb.combine_synthetic([1.0, 1.1], [5.0, 5.0]).std == pytest.approx(math.sqrt(0.005 / 2))
     rng = np.random.default_rng(0)
     inside = 0
     for _ in range(2000):  # A posterior of std .1 around a value that is itself .1 off, and tables whose own is .05.
         center = rng.normal(0, 0.1)
         estimates = rng.normal(center, 0.1, 20) + rng.normal(0, 0.05, 20)
-        one = dpvb.combine(estimates, np.full(20, 0.0025))
+        one = dpvb.combine_synthetic(estimates, np.full(20, 0.0025))
         inside += one.low <= 0 <= one.high
     assert 0.925 <= inside / 2000 <= 0.975  # 5 standard errors.
     for estimates, variances in (([1.0], [1.0]), ([1.0, 2.0], [1.0]), ("ab", [1.0, 2.0]), ([[1.0, 2.0]], [[1.0, 2.0]])):
         with pytest.raises(ParameterError, match="as many numbers"):
-            dpvb.combine(estimates, variances)
+            dpvb.combine_synthetic(estimates, variances)
     with pytest.raises(ParameterError, match="finite"):
-        dpvb.combine([1.0, math.nan], [1.0, 1.0])
+        dpvb.combine_synthetic([1.0, math.nan], [1.0, 1.0])
 
 
 @pytest.mark.slow
@@ -642,7 +644,7 @@ def test_intervals_of_separate_groups_cover() -> None:
         if np.abs(model.means_[order, 0] - [-2, 2]).max() > 0.5:
             continue
         for k, truth in zip(order, ((-2, 0, 0.4), (2, 1, 0.6)), strict=True):
-            found = model.groups().of(int(k))
+            found = model.component_table().of(int(k))
             inside += [
                 found[name].low <= value <= found[name].high
                 for name, value in zip(("x0", "x1", "share"), truth, strict=True)
@@ -656,7 +658,7 @@ def test_a_file_keeps_everything_that_a_mixture_says(tmp_path: Any) -> None:
     model = dpvb.Mixture(3, **KINDS, epsilon=1.0, delta=1e-6, random_state=0).fit(Table(cells, SCHEMA))
     model.save(tmp_path / "m.dpvb")
     again = dpvb.load(tmp_path / "m.dpvb")
-    assert again.groups().lines == model.groups().lines
+    assert again.component_table().lines == model.component_table().lines
     assert (again.counts, again.missing) == ("visits", ("income",))
     np.testing.assert_array_equal(again.predict_proba(cells), model.predict_proba(Table(cells, SCHEMA)))
     np.testing.assert_array_equal(again.sample(5, 0)["age"], model.sample(5, 0)["age"])
@@ -684,7 +686,7 @@ def test_a_file_with_a_covariance_that_is_none_is_refused(tmp_path: Any) -> None
 def test_a_cluster_gives_the_same_bits() -> None:
     table = Table(people(200), SCHEMA)
     one, two = (
-        dpvb.Mixture(2, **KINDS, **EXACT, num_steps=3).fit(table, run=dpvb.Run(cluster=c)) for c in (None, "local:2")
+        dpvb.Mixture(2, **KINDS, **EXACT, n_steps=3).fit(table, run=dpvb.Run(cluster=c)) for c in (None, "local:2")
     )
     np.testing.assert_array_equal(one.means_, two.means_)
     np.testing.assert_array_equal(one.probabilities_["job"], two.probabilities_["job"])
@@ -701,10 +703,10 @@ def test_files_and_memory_give_the_same_bits(tmp_path: Any) -> None:
         paths.append(tmp_path / f"{place}.csv")
         paths[-1].write_text("\n".join(lines) + "\n")
     given = [cells, paths]
-    one, two = (dpvb.Mixture(2, **EXACT, num_steps=3).fit(Table(data, schema)) for data in given)
+    one, two = (dpvb.Mixture(2, **EXACT, n_steps=3).fit(Table(data, schema)) for data in given)
     np.testing.assert_array_equal(one.means_, two.means_)
-    streamed = dpvb.Mixture(1, **EXACT, num_steps=3).fit(Table(paths[0], schema, stream=True))
-    held = dpvb.Mixture(1, **EXACT, num_steps=3).fit(Table(paths[0], schema))
+    streamed = dpvb.Mixture(1, **EXACT, n_steps=3).fit(Table(paths[0], schema, stream=True))
+    held = dpvb.Mixture(1, **EXACT, n_steps=3).fit(Table(paths[0], schema))
     np.testing.assert_array_equal(streamed.means_, held.means_)
 
 
@@ -713,7 +715,7 @@ def test_files_and_memory_give_the_same_bits(tmp_path: Any) -> None:
 
 def finite(model: Any) -> bool:
     arrays = [model.weights_, model.means_, model.covariances_, model.rates_, *model.probabilities_.values()]
-    lines = [value for line in model.groups() for value in line[2:4]]
+    lines = [value for line in model.component_table() for value in line[2:4]]
     return all(np.isfinite(array).all() for array in [*arrays, np.array(lines)])
 
 
@@ -776,7 +778,7 @@ def test_few_rows_keep_few_groups_unless_told() -> None:
 def test_a_faulty_row_adds_nothing() -> None:
     x_nd = two_groups(60)
     faulty = np.insert(x_nd, 30, [[np.nan, 0.0], [np.inf, 1.0]], axis=0)
-    one, two = (dpvb.GaussianMixture(2, **RANGES, **EXACT, num_steps=4).fit(x) for x in (x_nd, faulty))
+    one, two = (dpvb.GaussianMixture(2, **RANGES, **EXACT, n_steps=4).fit(x) for x in (x_nd, faulty))
     np.testing.assert_array_equal(one.means_, two.means_)
 
 
@@ -793,8 +795,8 @@ def test_a_faulty_row_adds_nothing() -> None:
         ({"prune": "yes"}, "prune must be True or False"),
         ({"clip": 0.0}, "clip"),
         ({"prior_weight": -1.0}, "prior_weight"),
-        ({"num_steps": 0}, "num_steps"),
-        ({"check_share": 0.6}, "check_share"),
+        ({"n_steps": 0}, "n_steps"),
+        ({"fidelity_share": 0.6}, "fidelity_share"),
     ],
 )
 def test_public_mistakes_are_refused_with_their_name(given: dict[str, Any], words: str) -> None:
@@ -814,7 +816,7 @@ def test_rows_of_another_form_are_refused_in_words() -> None:
     trials = replace(SCHEMA, target=Target("y", "binomial", max_trials=3, trials="n"))
     with pytest.raises(ParameterError, match="declare trials and successes as numeric columns"):
         Layout.of(trials)
-    fitted = dpvb.GaussianMixture(2, **RANGES, **EXACT, num_steps=2).fit(two_groups(200))
+    fitted = dpvb.GaussianMixture(2, **RANGES, **EXACT, n_steps=2).fit(two_groups(200))
     with pytest.raises(DataFormatError, match="3 features"):
         fitted.predict(np.zeros((2, 3)))
     with pytest.raises(DataFormatError, match="faulty"):
@@ -825,8 +827,8 @@ def test_rows_of_another_form_are_refused_in_words() -> None:
 
 
 def test_settings_can_be_chosen() -> None:
-    best = dpvb.select(
-        dpvb.GaussianMixture(1, **RANGES, epsilon=1.0, delta=1e-6, num_steps=4),
+    best = dpvb.private_select(
+        dpvb.GaussianMixture(1, **RANGES, epsilon=1.0, delta=1e-6, n_steps=4),
         [{"n_components": 1}, {"n_components": 2}],
         two_groups(600),
         epsilon=8.0,

@@ -167,7 +167,7 @@ def test_a_row_of_no_class_or_with_a_fault_adds_nothing() -> None:
 
 def both(model: dpvb.NaiveBayes, *data: Any) -> tuple[np.ndarray, np.ndarray]:
     """Log-probabilities of the fitted rows: of a fit without noise, and of sums that no grid has rounded."""
-    task = model.task(*data)
+    task = model._task(*data)
     [chunk] = task.source.chunks()
     learner, rows = task.model, chunk.rows
     found: Any = learner.e_step(learner.init(np.random.default_rng(0)), rows, learner.blocks)
@@ -364,9 +364,9 @@ def test_a_row_has_its_own_bits_in_every_batch() -> None:
     model = dpvb.NaiveBayes(vocabulary=VOCABULARY, classes=(0, 1), **NOISY).fit(counts, y)
     source = labelled(BagOfWords(counts), y, (0, 1))
     rows = next(iter(source.chunks())).rows
-    one = [model.quality(taken(rows, slice(n, n + 1))) for n in range(40)]
-    np.testing.assert_array_equal(model.quality(rows), np.concatenate(one))
-    np.testing.assert_allclose(model.quality(rows), model.predict_log_proba(counts)[np.arange(40), y])
+    one = [model._quality(taken(rows, slice(n, n + 1))) for n in range(40)]
+    np.testing.assert_array_equal(model._quality(rows), np.concatenate(one))
+    np.testing.assert_allclose(model._quality(rows), model.predict_log_proba(counts)[np.arange(40), y])
 
 
 def test_a_saved_model_of_words_predicts_the_same_bits(tmp_path: Path) -> None:
@@ -405,11 +405,11 @@ def test_classes_of_a_mixed_table_are_learnt_and_sampled_in_its_types() -> None:
         assert set(drawn["kind"].tolist()) == {"x", "y", "z"}
         assert abs(np.isnan(drawn["income"]).mean() - np.isnan(cells["income"]).mean()) < 0.05
         assert model.score(Table(drawn, SCHEMA), public=True) > 0.85
-        wide, narrow = model.groups(0.99).of("x"), model.groups(noise_aware=False).of("x")
+        wide, narrow = model.component_table(0.99).of("x"), model.component_table(noise_aware=False).of("x")
         assert {"share", "visits", "job=a"} < {*wide}
         assert wide["job=a"].low <= narrow["job=a"].low <= narrow["job=a"].high <= wide["job=a"].high
     assert wide["age"].low < narrow["age"].low < narrow["age"].high < wide["age"].high
-    assert "3 classes, 95% intervals" in str(model.groups())
+    assert "3 classes, 95% intervals" in str(model.component_table())
 
 
 def test_intervals_of_a_class_cover() -> None:
@@ -426,7 +426,7 @@ def test_intervals_of_a_class_cover() -> None:
         cells = {"x": rng.normal(y, 1.0), "c": rng.poisson(2 + 2 * y), "b": rng.random(1500) < 0.3, "y": y.astype(int)}
         model = dpvb.NaiveBayes(numbers="gaussian", counts="c", **NOISY).fit(Table(cells, schema))
         for k, share in enumerate((0.6, 0.4)):
-            found, truth = model.groups().of(str(k)), {"share": share, "x": k, "c": 2 + 2 * k, "b=1": 0.3}
+            found, truth = model.component_table().of(str(k)), {"share": share, "x": k, "c": 2 + 2 * k, "b=1": 0.3}
             inside += [found[name].low <= value <= found[name].high for name, value in truth.items()]
     assert len(inside) == 800
     assert 0.895 <= np.mean(inside) <= 0.99
@@ -443,7 +443,7 @@ def test_a_file_keeps_everything_that_the_classes_say(tmp_path: Any) -> None:
         model.save(tmp_path / f"{place}.dpvb")
         again, rows = dpvb.load(tmp_path / f"{place}.dpvb"), counts if place == 2 else cells
         np.testing.assert_array_equal(again.predict_log_proba(rows), model.predict_log_proba(rows))
-        assert again.groups().lines == model.groups().lines
+        assert again.component_table().lines == model.component_table().lines
         assert again.predict(rows).tolist() == model.predict(rows).tolist()
 
 
@@ -483,7 +483,10 @@ def test_bins_are_shown_in_the_units_of_their_columns() -> None:
         )
     )
     cells = {"income": [10.0, 1e3], "since": ["2001-02-03", "2019-01-01"], "kind": ["x", "y"]}
-    names = [line.name for line in dpvb.NaiveBayes(response="kind", bins=2, **NOISY).fit(Table(cells, schema)).groups()]
+    names = [
+        line.name
+        for line in dpvb.NaiveBayes(response="kind", bins=2, **NOISY).fit(Table(cells, schema)).component_table()
+    ]
     middle = math.expm1(math.log1p(3e5) / 2)
     assert {f"income=0 to {middle:.6g}", f"income={middle:.6g} to 300000"} < {*names}
     assert "since=2000-01-01T00:00 to 2009-12-31T12:00" in names
@@ -520,11 +523,11 @@ def test_several_owners_have_the_classes_of_all_their_rows() -> None:
     np.testing.assert_allclose(together.predict_proba(parts[0]), model.predict_proba(parts[0]), atol=1e-3)
 
 
-def test_a_rehearsal_makes_up_texts_and_labels() -> None:
-    model = dpvb.NaiveBayes(vocabulary=VOCABULARY, classes="yes, no", **NOISY).rehearse(vocabulary=VOCABULARY)
+def test_a_dry_run_makes_up_texts_and_labels() -> None:
+    model = dpvb.NaiveBayes(vocabulary=VOCABULARY, classes="yes, no", **NOISY).dry_run(vocabulary=VOCABULARY)
     assert model.classes_.tolist() == ["yes", "no"]
     assert model.class_prior_ == pytest.approx(0.5, abs=0.1)
-    assert model.privacy_.rehearsal
+    assert model.privacy_.dry_run
 
 
 def test_a_person_of_many_rows_counts_as_one() -> None:
@@ -574,7 +577,7 @@ def test_documents_of_other_words_or_of_another_order_are_refused(model: Any) ->
 
 
 def test_settings_can_be_chosen() -> None:
-    best = dpvb.select(
+    best = dpvb.private_select(
         dpvb.NaiveBayes(**OPTIONS, **NOISY),
         [{"bins": 4}, {"bins": 20}],
         Table(people(), SCHEMA),
@@ -614,7 +617,7 @@ def test_odd_rows_of_a_table_are_fitted_in_silence(odd: str, numbers: str, epsil
     assert model.class_prior_.sum() == pytest.approx(1)
     found = model.predict_log_proba(people(30, seed=1))
     assert np.isfinite(found).all()
-    assert np.isfinite([value for line in model.groups() for value in line[2:4]]).all()
+    assert np.isfinite([value for line in model.component_table() for value in line[2:4]]).all()
     drawn = model.sample(20, 0)
     assert ((drawn["age"] >= 0) & (drawn["age"] <= 100)).all()
     assert all(issubclass(w.category, (FewUnitsWarning, dpvb.errors.DpvbWarning)) for w in recwarn)
@@ -634,7 +637,7 @@ def test_odd_documents_are_fitted_in_silence(odd: str, epsilon: float) -> None:
     model = dpvb.NaiveBayes(vocabulary=VOCABULARY, classes=(0, 1), epsilon=epsilon, delta=1e-6).fit(counts, labels)
     assert np.isfinite(model.predict_log_proba(documents(20, seed=1)[0])).all()
     assert ((model.word_probabilities_ > 0) & (model.word_probabilities_ < 1)).all()
-    assert np.isfinite([value for line in model.groups() for value in line[2:4]]).all()
+    assert np.isfinite([value for line in model.component_table() for value in line[2:4]]).all()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from dpvb.models.regression.descent import FixedCurvature, expected_variance
 def fitted(rng: np.random.Generator, x_nd: np.ndarray, truth_d: np.ndarray, noise: float) -> FixedCurvature:
     """A logistic regression, whose releases have noise as one of a plan with ε of about 120 / noise."""
     y_n, d, steps = rng.random(len(x_nd)) < expit(x_nd @ truth_d), len(truth_d), 16
-    known = FixedCurvature.start(np.zeros(d), alpha=0.1, num_steps=steps)
+    known = FixedCurvature.start(np.zeros(d), alpha=0.1, n_steps=steps)
 
     def score_nd() -> np.ndarray:
         return np.asarray((y_n - expit(x_nd @ known.point_d))[:, None] * x_nd)

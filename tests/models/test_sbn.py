@@ -95,20 +95,20 @@ def test_scales_rise_to_a_bound_on_the_evidence_of_a_weight() -> None:
 
 def test_without_noise_a_network_predicts_better_than_independent_columns() -> None:
     y_nj, held_out = np.split(drawn(11, 900), [600])
-    model = dpvb.SigmoidBeliefNetwork(K, epsilon=np.inf, delta=1e-5, num_steps=40, clip=5.0, random_state=1).fit(y_nj)
+    model = dpvb.SigmoidBeliefNetwork(K, epsilon=np.inf, delta=1e-5, n_steps=40, clip=5.0, random_state=1).fit(y_nj)
     mean_j = np.clip(y_nj.mean(axis=0), 0.01, 0.99)
     independent = (held_out * np.log(mean_j) + (1 - held_out) * np.log1p(-mean_j)).sum(axis=1).mean()
     assert model.score(held_out, public=True) > independent + 0.5
 
 
 def fitted(**options: Any) -> Any:
-    given = {"epsilon": 5.0, "delta": 1e-5, "num_steps": 3, "random_state": 0, **options}
+    given = {"epsilon": 5.0, "delta": 1e-5, "n_steps": 3, "random_state": 0, **options}
     return dpvb.SigmoidBeliefNetwork(K, **given).fit(drawn(12, 100))
 
 
-@pytest.mark.parametrize("num_examples", [None, 100])
-def test_what_a_fit_gives_survives_its_file(num_examples: int | None, tmp_path: Any) -> None:
-    model = fitted(num_examples=num_examples)
+@pytest.mark.parametrize("n_units", [None, 100])
+def test_what_a_fit_gives_survives_its_file(n_units: int | None, tmp_path: Any) -> None:
+    model = fitted(n_units=n_units)
     y_nj = drawn(13, 20)
     assert model.components_.shape == (K, J)
     assert model.transform(y_nj).shape == (20, K)
@@ -126,7 +126,7 @@ def test_what_a_fit_gives_survives_its_file(num_examples: int | None, tmp_path: 
 
 
 def test_noise_alone_ends_in_finite_weights() -> None:
-    model = dpvb.SigmoidBeliefNetwork(20, epsilon=0.01, delta=1e-5, num_steps=40, random_state=3)
+    model = dpvb.SigmoidBeliefNetwork(20, epsilon=0.01, delta=1e-5, n_steps=40, random_state=3)
     model.fit(drawn(14, 30))
     assert np.isfinite(model.components_).all()
     assert np.isfinite(model.reconstruct(drawn(15, 5))).all()
@@ -134,7 +134,7 @@ def test_noise_alone_ends_in_finite_weights() -> None:
 
 def test_samples_have_the_networks_means() -> None:
     """Means of 20,000 draws against enumeration; 6 standard errors, a false alarm in 10⁷ (18 means)."""
-    model = fitted(epsilon=np.inf, num_steps=10)
+    model = fitted(epsilon=np.inf, n_steps=10)
     mean_j = np.zeros(J)
     for z in np.ndindex(*[2] * K):
         probability = np.prod(np.where(z, expit(model.hidden_bias_), expit(-model.hidden_bias_)))
@@ -146,33 +146,32 @@ def test_samples_have_the_networks_means() -> None:
 def test_the_number_of_examples_is_released_where_it_is_not_public() -> None:
     model = fitted(epsilon=np.inf)
     assert model._q.count == pytest.approx(100, rel=1e-5)
-    assert fitted(num_examples=77)._q.count == 77
+    assert fitted(n_units=77)._q.count == 77
 
 
 def test_faulty_rows_count_as_no_rows() -> None:
     y_nj = drawn(14, 60)
     rows = np.vstack([y_nj, np.full((1, J), np.nan), np.full((1, J), 2.0), np.full((1, J), -1.0)])
     one, other = (
-        dpvb.SigmoidBeliefNetwork(K, epsilon=np.inf, delta=1e-5, num_steps=4, random_state=2).fit(x)
-        for x in (y_nj, rows)
+        dpvb.SigmoidBeliefNetwork(K, epsilon=np.inf, delta=1e-5, n_steps=4, random_state=2).fit(x) for x in (y_nj, rows)
     )
     np.testing.assert_array_equal(one.components_, other.components_)
 
 
 def test_constant_columns_one_row_and_none() -> None:
     for rows in (np.zeros((5, J)), np.ones((5, J)), drawn(15, 1), np.zeros((0, J))):
-        model = dpvb.SigmoidBeliefNetwork(K, epsilon=1.0, delta=1e-5, num_steps=2).fit(rows)
+        model = dpvb.SigmoidBeliefNetwork(K, epsilon=1.0, delta=1e-5, n_steps=2).fit(rows)
         assert np.isfinite(model.components_).all()
 
 
 def test_a_person_with_many_rows_is_one_unit() -> None:
-    model = dpvb.SigmoidBeliefNetwork(K, epsilon=1.0, delta=1e-5, num_steps=2)
+    model = dpvb.SigmoidBeliefNetwork(K, epsilon=1.0, delta=1e-5, n_steps=2)
     assert model.fit(drawn(16, 40), group=np.repeat(np.arange(8), 5)).privacy_.unit == "person"
 
 
 def test_threshold_makes_numbers_binary() -> None:
     grey = np.random.default_rng(17).integers(0, 256, (50, J))
-    options = {"epsilon": np.inf, "delta": 1e-5, "num_steps": 2, "random_state": 0}
+    options = {"epsilon": np.inf, "delta": 1e-5, "n_steps": 2, "random_state": 0}
     one = dpvb.SigmoidBeliefNetwork(K, threshold=127, **options).fit(grey)
     other = dpvb.SigmoidBeliefNetwork(K, **options).fit(grey > 127)
     np.testing.assert_array_equal(one.components_, other.components_)
@@ -194,15 +193,15 @@ def test_public_faults_are_typed_errors() -> None:
         with pytest.raises(DataFormatError, match="other than 0 and 1"):
             model.reconstruct(rows)
     faults = [
-        {"num_steps": 0},
+        {"n_steps": 0},
         {"clip": 0.0},
         {"sweeps": 0},
-        {"start_mean": 0.0},
-        {"start_std": -1.0},
+        {"init_mean": 0.0},
+        {"init_std": -1.0},
         {"ridge": -1.0},
-        {"num_examples": 0},
+        {"n_units": 0},
         {"learning_decay": 2.0},
-        {"sampling_prob": 0.5, "batch_size": 3, "num_examples": 10},
+        {"sampling_prob": 0.5, "batch_size": 3, "n_units": 10},
     ]
     for fault in faults:
         with pytest.raises(ParameterError):

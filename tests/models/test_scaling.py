@@ -165,7 +165,7 @@ def test_without_noise_and_without_an_intercept_rows_are_counted_as_they_are() -
     x_nd = np.stack([rng.uniform(0.1, 0.4, 3_000), rng.uniform(0.0, 0.4, 3_000)], axis=1)
     y_n = (rng.random(3_000) < expit(x_nd @ (-9.0, 4.0))).astype(float)
     declared = Declared(np.zeros(2), np.array([0.4, 0.4]), np.ones(2))
-    model = FirstOrder(2, declared=declared, num_steps=40)
+    model = FirstOrder(2, declared=declared, n_steps=40)
     q = fitted(model, x_nd, y_n, math.inf)
     assert q.moments.number == pytest.approx(3_000, rel=1e-4)
     hat_nd = x_nd * q.scaling.factor_d
@@ -234,8 +234,8 @@ def test_the_noiseless_optimum_is_reached_whatever_the_scale() -> None:
     y_n = (rng.random(5_000) < expit(1_000 * (x_nd[:, 0] - 0.15) - 4 * (x_nd[:, 1] - 0.2))).astype(float)
     declared = Declared(np.zeros(3), np.array([0.0, 0.4, 0.4]), np.ones(3))
     for model in (
-        FirstOrder(3, intercept=COLUMN, declared=declared, num_steps=40),
-        FirstOrderDiagonal(3, intercept=COLUMN, declared=declared, num_steps=200),
+        FirstOrder(3, intercept=COLUMN, declared=declared, n_steps=40),
+        FirstOrderDiagonal(3, intercept=COLUMN, declared=declared, n_steps=200),
     ):
         read: Any = model
         weights = read.table(fitted(model, x_nd, y_n, math.inf))

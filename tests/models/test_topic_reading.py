@@ -29,7 +29,7 @@ def test_one_prior_reads_all_steps_of_a_plan(strong: bool, monkeypatch: pytest.M
         return usual(*args, free=free)
 
     monkeypatch.setattr(empirical_bayes, "estimated_prior", watched)
-    model = LDAModel(3, 40, num_steps=16)
+    model = LDAModel(3, 40, n_steps=16)
     matrix = np.random.default_rng(0).poisson(1.0, (500, 40))
     # The averages of the last steps have about a third of one step's noise.
     noise = 500 * 0.2 / 3 / model.detectable * (1.5 if strong else 6.0)

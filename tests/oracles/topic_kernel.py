@@ -26,7 +26,7 @@ def local_step(
     spread_j: Floats | None = None,
     tol: float = 1e-3,
     max_iter: int = 30,
-    fixed_work: bool = False,
+    fixed_iterations: bool = False,
     threads: int | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return θ without its constant factor, ratios, norms and γ of every document."""
@@ -43,7 +43,7 @@ def local_step(
         sound = sound and np.all((spread_j[row] >= 0) & (spread_j[row] <= HUGE))
         if sound:
             b_jk = b_vk[words].astype(np.float64)
-            gamma_nk[n] = _fixed_point(c_j, b_jk, alpha_k, tol, max_iter, fixed_work, accelerate)
+            gamma_nk[n] = _fixed_point(c_j, b_jk, alpha_k, tol, max_iter, fixed_iterations, accelerate)
         theta_nk[n] = np.exp(digamma(gamma_nk[n]))
         if sound:
             largest = spread_j[row].max() or 1.0
@@ -54,7 +54,7 @@ def local_step(
 
 
 def _fixed_point(
-    c_j: Floats, b_jk: Floats, alpha_k: Floats, tol: float, max_iter: int, fixed_work: bool, accelerate: bool
+    c_j: Floats, b_jk: Floats, alpha_k: Floats, tol: float, max_iter: int, fixed_iterations: bool, accelerate: bool
 ) -> Floats:
     from scipy.special import digamma
 
@@ -64,7 +64,7 @@ def _fixed_point(
         theta_k = np.exp(digamma(gamma_k) - digamma(gamma_k.max()))
         new_k: Floats = alpha_k + theta_k * (_ratio(c_j, b_jk @ theta_k) @ b_jk)
         residual_k = new_k - gamma_k
-        if np.abs(residual_k).mean() < tol and not fixed_work:
+        if np.abs(residual_k).mean() < tol and not fixed_iterations:
             break
         if accelerate:
             step = 1.0 if residual_k @ (new_k - last_k) < 0 else step + 1.0

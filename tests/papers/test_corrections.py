@@ -89,14 +89,14 @@ def test_the_sensitivities_of_appendix_b_hold_without_the_factor_of_the_equation
 
 def test_strong_composition_spends_the_whole_delta_of_its_steps() -> None:
     """The early code subtracts half of J q δ' from δ for the slack δ'', so that δ'' + J q δ' is more than δ."""
-    delta, step_delta, rate, num_steps, sigma = 1e-4, 1e-6, 0.05, 20, 4.0
-    spent = num_steps * rate * step_delta
+    delta, step_delta, rate, n_steps, sigma = 1e-4, 1e-6, 0.05, 20, 4.0
+    spent = n_steps * rate * step_delta
     step = math.log1p(rate * math.expm1(math.sqrt(2 * math.log(1.25 / step_delta)) / sigma))
 
     def by_slack(slack: float) -> float:
-        return num_steps * step * math.expm1(step) + math.sqrt(-2 * num_steps * math.log(slack)) * step
+        return n_steps * step * math.expm1(step) + math.sqrt(-2 * n_steps * math.log(slack)) * step
 
-    plan = [accounting.Event("poisson", rate, sigma, num_steps=num_steps)]
+    plan = [accounting.Event("poisson", rate, sigma, n_steps=n_steps)]
     claimed = accounting.answer(
         plan, delta=delta, neighboring_relation="add_or_remove_one", method="strong", step_delta=step_delta
     )

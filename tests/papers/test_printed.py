@@ -39,7 +39,7 @@ from dpvb.papers.partitioned import (
     partitioned,
 )
 
-STEPS = {"num_steps": 6, "learning_offset": 1.0, "learning_decay": 0.7}
+STEPS = {"n_steps": 6, "learning_offset": 1.0, "learning_decay": 0.7}
 
 
 def total(form: Any, bound: float) -> np.ndarray:
@@ -65,13 +65,13 @@ def total(form: Any, bound: float) -> np.ndarray:
 
 
 def learned(model: Any, source: Any, how: str, **params: Any) -> tuple[Any, float]:
-    """Q and how near it must be: by exact sums, or from `dpvb.Private`, whose wall rounds the weights of rows."""
+    """Q and how near it must be: by exact sums, or from `dpvb.PrivateModel`, whose wall rounds the weights of rows."""
     if how == "private":
-        fitted = dpvb.Private(model, epsilon=math.inf, delta=1e-6, random_state=3, **params).fit(source)
+        fitted = dpvb.PrivateModel(model, epsilon=math.inf, delta=1e-6, random_state=3, **params).fit(source)
         return fitted.q_, 1e-4
     q = model.init(np.random.default_rng(3))
     rows = source if isinstance(source, np.ndarray) else next(iter(source.chunks())).rows
-    for _ in range(model.num_steps):
+    for _ in range(model.n_steps):
         blocks = model.blocks
         forms = model.e_step(q, rows, blocks)
         sums = {name: total(forms[name], block.bound) for name, block in blocks.items()}
@@ -91,7 +91,7 @@ def rho(t: int) -> float:
 def test_beta_bernoulli_is_the_average_of_the_same_posterior(how: str) -> None:
     """Without latent variables every step finds Beta(a + ones, b + zeros)."""
     x_n = np.r_[np.ones(30), np.zeros(12)]
-    params = {"row_norm": 1.0} if how == "private" else {}
+    params = {"max_row_norm": 1.0} if how == "private" else {}
     q, rtol = learned(BetaBernoulli(a=2.0, b=0.5, **STEPS), x_n[:, None], how, **params)
     nu = np.array([2.0, 0.5])
     for t in range(1, 7):
@@ -203,7 +203,7 @@ def test_eigenvalues_are_lifted_in_the_mean_of_each_release() -> None:
 def test_belief_network_follows_the_print(how: str) -> None:
     rng = np.random.default_rng(2)
     y_nj, k, j = (rng.random((60, 6)) < 0.4).astype(float), 3, 6
-    model = VIPSNetwork(k, j, n_rows=60.0, sweeps=2, prior_variance=4.0, start_std=0.5, **STEPS)
+    model = VIPSNetwork(k, j, n_rows=60.0, sweeps=2, prior_variance=4.0, init_std=0.5, **STEPS)
     q, rtol = learned(model, BinaryMatrix(y_nj), how)
     n_bar = dict(model.init(dpvb_random(3)).n_bar)
     nu = {name: np.array(value) for name, value in model.prior(n_bar).items()}
@@ -252,9 +252,9 @@ def test_belief_network_follows_the_print(how: str) -> None:
 def test_gradient_descent_clips_and_steps_as_printed() -> None:
     x_nd, y_n = rows()
     rates, clips, noise = (2.0, 1.0, 0.5), (0.2, 0.1, 0.3), (1.0, 1.0, 2.0)
-    row_norm = 2.0
-    model = DPSGDLogistic(4, 400.0, rates, clips, noise, row_norm=row_norm)
-    q, _ = learned(model, np.c_[x_nd, y_n], "private", row_norm=row_norm)
+    max_row_norm = 2.0
+    model = DPSGDLogistic(4, 400.0, rates, clips, noise, max_row_norm=max_row_norm)
+    q, _ = learned(model, np.c_[x_nd, y_n], "private", max_row_norm=max_row_norm)
     theta_d = 0.01 * dpvb_random(3).standard_normal(4)
     for rate, clip in zip(rates, clips, strict=True):
         g_nd = (expit(x_nd @ theta_d) - y_n)[:, None] * x_nd
@@ -339,7 +339,7 @@ def test_a_visit_raises_the_local_free_energy_with_every_iteration() -> None:
     reached = [
         local_free_energy(maximised(model, Design(x_nd, y_n)), prior, flat, x_nd, y_n)
         for steps in range(1, 8)
-        for model in [LocalFreeEnergy((0.0,) * 4, _identity(), ((0.0,) * 4, _identity()), num_steps=steps)]
+        for model in [LocalFreeEnergy((0.0,) * 4, _identity(), ((0.0,) * 4, _identity()), n_steps=steps)]
     ]
     assert np.diff(reached).min() > -1e-6
     assert reached[0] > local_free_energy(prior, prior, flat, x_nd, y_n)
@@ -354,7 +354,7 @@ def test_a_visit_to_nobody_is_refused() -> None:
         partitioned(NormalFactor(np.zeros(1), np.eye(1)), [None], maximised, [1])
 
 
-@pytest.mark.parametrize("fields", [{"num_steps": 0}, {"learning_offset": -1.0}, {"learning_decay": 2.0}])
+@pytest.mark.parametrize("fields", [{"n_steps": 0}, {"learning_offset": -1.0}, {"learning_decay": 2.0}])
 def test_settings_outside_their_range_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=next(iter(fields))):
         BetaBernoulli(**fields)

@@ -1,4 +1,4 @@
-"""Factor analysis by private expectation maximisation: EM without noise, and fits by `dpvb.Private`."""
+"""Factor analysis by private expectation maximisation: EM without noise, and fits by `dpvb.PrivateModel`."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_rounds_are_those_of_expectation_maximisation(isotropic: bool) -> None:
 @pytest.mark.parametrize("isotropic", [False, True])
 def test_without_noise_the_rounds_find_the_covariance_of_the_rows(isotropic: bool, tmp_path: Path) -> None:
     x_nd = table()
-    model = PrivateEM(5, 1, num_steps=50, isotropic=isotropic)
-    fitted = dpvb.Private(model, row_norm=1.0, epsilon=math.inf, delta=1e-5, random_state=0).fit(x_nd)
+    model = PrivateEM(5, 1, n_steps=50, isotropic=isotropic)
+    fitted = dpvb.PrivateModel(model, max_row_norm=1.0, epsilon=math.inf, delta=1e-5, random_state=0).fit(x_nd)
     q = fitted.q_
     covariance_dd = q.loading_dk @ q.loading_dk.T + np.diag(q.unique_d)
     assert np.abs(covariance_dd / np.cov(x_nd.T) - 1).max() < 0.15
@@ -60,6 +60,8 @@ def test_without_noise_the_rounds_find_the_covariance_of_the_rows(isotropic: boo
 
 
 def test_with_noise_all_numbers_are_finite() -> None:
-    fitted = dpvb.Private(PrivateEM(5, 2), row_norm=1.0, epsilon=0.01, delta=1e-5, random_state=0).fit(table(50))
+    fitted = dpvb.PrivateModel(PrivateEM(5, 2), max_row_norm=1.0, epsilon=0.01, delta=1e-5, random_state=0).fit(
+        table(50)
+    )
     assert np.isfinite(fitted.q_.loading_dk).all()
     assert (fitted.q_.unique_d > 0).all()

@@ -1,4 +1,4 @@
-"""Sigmoid belief network by seven blocks: rising bounds, and fits by `dpvb.Private`."""
+"""Sigmoid belief network by seven blocks: rising bounds, and fits by `dpvb.PrivateModel`."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ class Unclipped(VIPSNetwork):
 
 def test_the_blocks_raise_the_evidence_bound_at_every_step() -> None:
     y_nj = drawn(6, 200, hidden=3, visible=8)
-    model = Unclipped(3, 8, n_rows=200.0, sweeps=60, start_std=1.0, learning_decay=0.0, least_eigenvalue=0.0)
+    model = Unclipped(3, 8, n_rows=200.0, sweeps=60, init_std=1.0, learning_decay=0.0, least_eigenvalue=0.0)
     plan = phased(model.blocks, FullBatch(), [0.0] * 12)
     bounds = []
 
     def watch(t: int, q: Any) -> None:
         bounds.append(bound(model, q.n_bar, y_nj))
 
-    wall = Wall(BinaryMatrix(y_nj), plan, num_examples=200)
+    wall = Wall(BinaryMatrix(y_nj), plan, n_units=200)
     q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0), on_step=watch)
     assert (np.diff(bounds) > -1e-3).all(), np.diff(bounds)  # sums are truncated to a grid
     assert bounds[-1] > bounds[0] + 10
@@ -99,8 +99,8 @@ def test_the_blocks_raise_the_evidence_bound_at_every_step() -> None:
 
 def test_private_fits_the_model_to_binary_rows_and_its_file_holds_it(tmp_path: Path) -> None:
     y_nj = drawn(11, 400, hidden=4, visible=12)
-    model = VIPSNetwork(4, 12, n_rows=400.0, num_steps=10, learning_decay=0.0, start_std=1.0)
-    fitted = dpvb.Private(model, epsilon=math.inf, delta=1e-5, random_state=1).fit(BinaryMatrix(y_nj))
+    model = VIPSNetwork(4, 12, n_rows=400.0, n_steps=10, learning_decay=0.0, init_std=1.0)
+    fitted = dpvb.PrivateModel(model, epsilon=math.inf, delta=1e-5, random_state=1).fit(BinaryMatrix(y_nj))
     pi_nk, _ = replace(model, sweeps=15).local(fitted.q_.n_bar, y_nj)
     shown_nj = pi_nk @ fitted.q_.n_bar["w"].T + fitted.q_.n_bar["c"] > 0
     assert (shown_nj == y_nj).mean() > ((y_nj.mean(axis=0) > 0.5) == y_nj).mean() + 0.05
@@ -112,6 +112,6 @@ def test_private_fits_the_model_to_binary_rows_and_its_file_holds_it(tmp_path: P
 
 def test_with_noise_all_numbers_are_finite() -> None:
     rows = BinaryMatrix(drawn(12, 100, hidden=3, visible=18))
-    model = VIPSNetwork(20, 18, n_rows=100.0, num_steps=40)
-    fitted = dpvb.Private(model, epsilon=0.01, delta=1e-5, random_state=3).fit(rows)
+    model = VIPSNetwork(20, 18, n_rows=100.0, n_steps=40)
+    fitted = dpvb.PrivateModel(model, epsilon=0.01, delta=1e-5, random_state=3).fit(rows)
     assert all(np.isfinite(fitted.q_.n_bar[name]).all() for name in ("w", "ww", "c", "b"))

@@ -51,7 +51,7 @@ def bare(epsilon, delta, curve=()):
         tool="exact gaussian",
         secret_noise=True,
         public=(),
-        num_examples=None,
+        n_units=None,
         run_id="r",
         plan_digest="0",
     )
@@ -177,7 +177,7 @@ def test_numbers_are_the_accountants(sampler, relation):
 @pytest.mark.parametrize("clip", ["block", "joint"])
 def test_the_text_states_every_fact(sampler, relation, clip):
     plan = plan_of(sampler, relation=relation, unit="person", clip=clip)
-    statement = statement_of(plan, num_examples=400_000, delta=1e-7)
+    statement = statement_of(plan, n_units=400_000, delta=1e-7)
     text = flat(statement)
     for fact in [
         f"epsilon = {rounded_up(statement.epsilon)}, delta = 1e-07",
@@ -246,15 +246,15 @@ def test_noise_of_a_test_source_is_said_loudly():
 
 def test_a_delta_that_lets_one_unit_be_published_is_called_weak():
     plan = plan_of(FullBatch())
-    assert "WEAK: delta = 1e-05 is not below 1 in 100000" in flat(statement_of(plan, num_examples=100_000))
-    assert "WEAK" not in str(statement_of(plan, num_examples=99_999))
+    assert "WEAK: delta = 1e-05 is not below 1 in 100000" in flat(statement_of(plan, n_units=100_000))
+    assert "WEAK" not in str(statement_of(plan, n_units=99_999))
 
 
 def test_equal_releases_are_counted_together_and_long_schedules_are_short():
     noises = [3.0 + t for t in range(20)]
     plan = Plan([Release(BLOCKS, Mechanism(FullBatch(), noise)) for noise in [*noises, *noises]])
     statement = statement_of(plan)
-    assert [release.event.num_steps for release in statement.releases] == [2] * 20
+    assert [release.event.n_steps for release in statement.releases] == [2] * 20
     text = str(statement)
     assert "40 sums were released, noise multipliers from 3 to 22" in flat(text)
     assert "and 14 more kinds of release" in text
@@ -275,7 +275,7 @@ def test_the_accountants_tool_is_named():
 @pytest.mark.parametrize("noise", [0.0, 0.7, 1e9])
 @pytest.mark.parametrize("private", [True, False])
 def test_round_trip_through_strict_json_and_a_model_file(tmp_path, sampler, noise, private):
-    statement = statement_of(plan_of(sampler, noise), private=private, num_examples=400_000)
+    statement = statement_of(plan_of(sampler, noise), private=private, n_units=400_000)
     facts = json.loads(json.dumps(statement.to_dict(), allow_nan=False))
     assert facts == statement.to_dict()
     again = PrivacyStatement.from_dict(facts)
@@ -320,7 +320,7 @@ def accepted(facts):
 
 def test_damaged_statements_give_one_error():
     charge = ChargeFacts("8f3c", 12, "aa", "notes")
-    facts = replace(statement_of(plan_of(FixedSize(5, 10)), num_examples=10), charge=charge).to_dict()
+    facts = replace(statement_of(plan_of(FixedSize(5, 10)), n_units=10), charge=charge).to_dict()
     release = facts["releases"][0]
     block, event = release["blocks"][0], release["event"]
     damaged = {
@@ -348,14 +348,14 @@ def test_damaged_statements_give_one_error():
         *itertools.product(["charge ledger", "charge hash", "charge dataset"], ["'x'"]),
         *itertools.product(["curve", "public", "remarks", "blocks", "block shape"], ["[]", "{}"]),
         *itertools.product(["private"], map(repr, WRONG)),
-        *itertools.product(["num_examples", "batch_size", "charge", "selection", "counts"], ["None"]),
+        *itertools.product(["n_units", "batch_size", "charge", "selection", "counts"], ["None"]),
         *itertools.product(["public", "remarks"], ["'x'", "{'a': 1}"]),
         *[("block shape", "[1]"), ("secret_noise", "True")],
-        *[("epsilon", "True"), ("rehearsal", "True")],
+        *[("epsilon", "True"), ("dry_run", "True")],
     }
     assert {key for key, changed in damaged.items() if accepted(changed)} == sound
     # What older files do not have.
-    later = {"charge", "selection", "against", "counts", "rehearsal", "remarks", "published"}
+    later = {"charge", "selection", "against", "counts", "dry_run", "remarks", "published"}
     for name in later:
         assert accepted({key: fact for key, fact in facts.items() if key != name})
     for name in facts.keys() - later - {"private"}:

@@ -24,9 +24,9 @@ def counts() -> Any:
     return rng.poisson(np.where(topic_n[:, None] == (np.arange(12) < 6), 2.0, 0.1))
 
 
-def topics(num_steps: int = 4, **options: Any) -> dpvb.LDA:
+def topics(n_steps: int = 4, **options: Any) -> dpvb.LDA:
     how: Any = {"epsilon": math.inf, "delta": 1e-6, "public_vocabulary": True, "random_state": 0, **options}
-    return dpvb.LDA(2, num_steps=num_steps, **how)
+    return dpvb.LDA(2, n_steps=n_steps, **how)
 
 
 def test_a_step_of_the_path_is_the_result_of_a_fit_of_so_many_steps() -> None:
@@ -93,7 +93,7 @@ def test_a_model_without_steps_keeps_no_path_and_is_not_charged(tmp_path: Path) 
 
 def test_a_path_of_another_kind_has_one_model_for_each_step(tmp_path: Path) -> None:
     x_nd = np.random.default_rng(0).uniform(-0.5, 0.5, (200, 3))
-    model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, num_steps=5, low=-0.5, high=0.5)
+    model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, n_steps=5, low=-0.5, high=0.5)
     model.fit(x_nd, x_nd[:, 0] > 0, run=_PATH)
     model.save(tmp_path / "m.dpvb")
     path = [dpvb.load(tmp_path / "m.dpvb").at_step(step).coef_ for step in range(1, 6)]

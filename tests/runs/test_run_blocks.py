@@ -53,7 +53,7 @@ def charges(path: Path, name: str = "people") -> int:
 
 
 def small() -> Any:
-    return model(epsilon=0.1, num_steps=2)
+    return model(epsilon=0.1, n_steps=2)
 
 
 @pytest.mark.guarantees("run blocks")
@@ -64,7 +64,7 @@ def test_a_block_covers_every_fit_in_it(path: Path) -> None:
         fit(small())
         fit(clone(small()))
         make_pipeline(MaxAbsScaler(), small()).fit(x_nd, y_n)
-        grid = {"num_steps": [2, 3]}
+        grid = {"n_steps": [2, 3]}
         GridSearchCV(small(), grid, cv=2, scoring="roc_auc", error_score="raise").fit(x_nd, y_n)
         assert charges(path) == 8
     with pytest.raises(NotRecordedWarning):
@@ -129,7 +129,7 @@ def test_a_thread_without_a_block_is_covered_or_refused(path: Path) -> None:
     with dpvb.Run(ledger=path, dataset="people"):
         elsewhere(fit, small())
         with joblib.parallel_backend("threading", n_jobs=2):
-            GridSearchCV(small(), {"num_steps": [2]}, cv=2, scoring="roc_auc", error_score="raise").fit(*data())
+            GridSearchCV(small(), {"n_steps": [2]}, cv=2, scoring="roc_auc", error_score="raise").fit(*data())
         assert charges(path) == 4
         with dpvb.Run(dataset="others"):
             with pytest.raises(ParameterError, match="run must be given to a fit in a thread"):
@@ -147,7 +147,7 @@ def test_an_estimator_that_is_sent_to_another_process_is_charged_there(path: Pat
     with dpvb.Run(ledger=path, dataset="people", progress=lambda step, plan: None):
         joblib.Parallel(n_jobs=2)(joblib.delayed(fit)(one) for one in (small(), clone(small())))
         x_nd, y_n = data()
-        search = GridSearchCV(small(), {"num_steps": [2]}, cv=2, scoring="roc_auc", n_jobs=2, error_score="raise")
+        search = GridSearchCV(small(), {"n_steps": [2]}, cv=2, scoring="roc_auc", n_jobs=2, error_score="raise")
         search.fit(x_nd, y_n)
         for start in ("spawn", "forkserver", "fork"):
             with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(start)) as pool:
@@ -184,7 +184,7 @@ def test_a_task_has_the_plan_that_the_fit_will_charge(path: Path) -> None:
     """For the first fit and for a later one, which a ledger counts by its filter."""
     for _ in range(2):
         with dpvb.Run(ledger=path, dataset="people"):
-            plan = small().task(*data()).plan
+            plan = small()._task(*data()).plan
             assert fit(small()).privacy_.plan_digest == plan.digest.hex()
     with Ledger(path) as found:
         assert [entry.facts["plan"] for entry in found.entries() if entry.kind == "charge"][-1] == plan.digest.hex()

@@ -232,7 +232,7 @@ def test_no_budget_for_a_second_time_stops_before_the_data_are_read(path: Path, 
             fitted(path, tmp_path / "run", epsilon=4.0)
     finally:
         Wall._sums = unread  # type: ignore[method-assign]
-    assert any("Continue with the same call" in note for note in caught.value.__notes__)
+    assert any("Repeat the same call to continue." in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize("damage", [lambda file: file.chmod(0o644), lambda file: os.truncate(file, 2**40)])
@@ -291,7 +291,7 @@ def test_nothing_that_has_begun_comes_back_in_the_middle_of_a_fit(path: Path) ->
             refused += 1
 
     with Ledger(path) as ledger:
-        fitted(ledger, None, epsilon=0.5, num_steps=58, progress=take_back)
+        fitted(ledger, None, epsilon=0.5, n_steps=58, progress=take_back)
     assert refused >= 3 * 58
     assert [entry.kind for entry in rows(path) if entry.kind != "event"] == ["charge"]
 
@@ -528,7 +528,7 @@ def test_an_ended_run_is_read_again_and_spends_nothing(path: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("options", "what"), [({"epsilon": 0.9}, "plan"), ({"num_steps": STEPS + 1}, "plan"), ({"alpha": 2.0}, "alpha")]
+    ("options", "what"), [({"epsilon": 0.9}, "plan"), ({"n_steps": STEPS + 1}, "plan"), ({"alpha": 2.0}, "alpha")]
 )
 def test_a_checkpoint_of_another_fit_is_refused(options: dict[str, Any], what: str, path: Path, tmp_path: Path) -> None:
     killed(path, tmp_path / "run", "after the data are read", 2)
@@ -704,7 +704,7 @@ def test_public_faults_cost_nothing(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_fit_without_a_ledger_warns_that_it_is_not_recorded(capfd: pytest.CaptureFixture[str]) -> None:
-    model = dpvb.LogisticRegression(epsilon=0.75, delta=1e-5, num_steps=2, row_norm=1.0)
+    model = dpvb.LogisticRegression(epsilon=0.75, delta=1e-5, n_steps=2, max_row_norm=1.0)
     with pytest.warns(NotRecordedWarning, match="not recorded in a ledger") as told:
         model.fit(*data())
     assert [warning.filename for warning in told if warning.category is NotRecordedWarning] == [__file__]
@@ -715,7 +715,7 @@ def test_the_warning_of_fits_without_a_ledger_is_shown_once_per_process_and_can_
     code = (
         "import warnings, dpvb; FILTER\n"
         "for epsilon in (0.5, 0.6, 0.7):\n"
-        "    dpvb.LogisticRegression(epsilon=epsilon, delta=1e-5, row_norm=1.0).fit([[0.1]] * 40, [0, 1] * 20)\n"
+        "    dpvb.LogisticRegression(epsilon=epsilon, delta=1e-5, max_row_norm=1.0).fit([[0.1]] * 40, [0, 1] * 20)\n"
     )
     for given, times in (("", 1), ("warnings.simplefilter('ignore', __import__('dpvb.errors').errors.DpvbWarning)", 0)):
         process = [sys.executable, "-c", code.replace("FILTER", given)]

@@ -35,7 +35,7 @@ def ipython(monkeypatch: pytest.MonkeyPatch, shell: object) -> list[str]:
 
 def fitted(**options: Any) -> Any:
     x_nj = np.random.default_rng(0).random((50, 4)) < 0.5
-    return dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, num_steps=3).fit(x_nj, **options)
+    return dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, n_steps=3).fit(x_nj, **options)
 
 
 def test_a_fit_in_a_notebook_shows_its_releases(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,5 +79,5 @@ def test_how_many_runs_a_selection_made_is_not_shown(monkeypatch: pytest.MonkeyP
     given = {"epsilon": 100.0, "delta": 1e-3}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dpvb.errors.DpvbWarning)
-        dpvb.select(dpvb.LogisticRegression(**given, low=-1, high=1), [{}, {"num_steps": 2}], x_nd, y_n, **given)
+        dpvb.private_select(dpvb.LogisticRegression(**given, low=-1, high=1), [{}, {"n_steps": 2}], x_nd, y_n, **given)
     assert lines == []

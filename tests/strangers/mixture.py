@@ -47,13 +47,13 @@ class Mixture(dpvb.Model):
 
     Attributes:
         n_components, n_features: K and D.
-        num_steps: T.
+        n_steps: T.
         spread: prior guess of a component's standard deviation.
     """
 
     n_components: int
     n_features: int
-    num_steps: int = 12
+    n_steps: int = 12
     spread: float = 0.1
     score_range: ClassVar[tuple[float, float]] = (-10.0, 10.0)
 

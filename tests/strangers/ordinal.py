@@ -47,7 +47,7 @@ class ProportionalOdds(dpvb.Model):
 
     columns: tuple[str, ...]
     n_levels: int
-    num_steps: int = 16
+    n_steps: int = 16
     alpha: float = 0.1
     prior: tuple[float, ...] = ()
     score_range = (-5.0, 0.0)
@@ -70,11 +70,11 @@ class ProportionalOdds(dpvb.Model):
 
     @property
     def schedule(self):
-        return dpvb.FixedCurvature.schedule(self.num_steps)
+        return dpvb.FixedCurvature.schedule(self.n_steps)
 
     def init(self, rng):
         prior_p = np.array(self.prior) if self.prior else np.zeros(len(self.names))
-        return Odds(dpvb.FixedCurvature.start(prior_p, alpha=self.alpha, num_steps=self.num_steps))
+        return Odds(dpvb.FixedCurvature.start(prior_p, alpha=self.alpha, n_steps=self.n_steps))
 
     def thresholds(self, m_p):
         return m_p[0] + np.append(0.0, np.cumsum(gaps_of(m_p[1 : self.n_levels - 1])))

@@ -21,7 +21,7 @@ from dpvb.testing import Case, check_model
 
 K, D = 3, 2
 MEANS = np.array([[0.5, 0.0], [-0.3, 0.4], [-0.2, -0.5]])
-GIVEN: dict[str, Any] = {"delta": 1e-6, "random_state": 1, "row_norm": 1.0}
+GIVEN: dict[str, Any] = {"delta": 1e-6, "random_state": 1, "max_row_norm": 1.0}
 
 
 def rows(n: int = 6000, seed: int = 0) -> np.ndarray:
@@ -49,7 +49,7 @@ def test_its_file_is_short_and_imports_public_names_alone() -> None:
 @pytest.mark.parametrize(("epsilon", "most"), [(math.inf, 0.003), (1.0, 0.05)])
 def test_it_finds_the_means(epsilon: float, most: float) -> None:
     """Repeatable without noise. The noise of a mean is below 0.003: the bound is 15 standard deviations away."""
-    model = dpvb.Private(Mixture(K, D), epsilon=epsilon, **GIVEN).fit(rows(60_000))
+    model = dpvb.PrivateModel(Mixture(K, D), epsilon=epsilon, **GIVEN).fit(rows(60_000))
     assert error(model.q_.mean_kd) < most
     assert "Mixture" in str(model.privacy_)
 
@@ -64,7 +64,7 @@ def test_it_keeps_every_law() -> None:
 
 @pytest.mark.guarantees("imports")
 def test_no_module_is_imported_by_what_a_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN).fit(rows(100)).save(tmp_path / "m.dpvb")
+    dpvb.PrivateModel(Mixture(K, D), epsilon=1.0, **GIVEN).fit(rows(100)).save(tmp_path / "m.dpvb")
     monkeypatch.delitem(__import__("sys").modules, "mixture")
     with pytest.raises(ModelFileError, match="import its module first"):
         dpvb.load(tmp_path / "m.dpvb")
@@ -73,23 +73,25 @@ def test_no_module_is_imported_by_what_a_file_says(tmp_path: Path, monkeypatch: 
 
 def test_it_is_selected_by_its_own_score() -> None:
     candidates = [{"model": Mixture(k, D)} for k in (1, K)]
-    best = dpvb.select(dpvb.Private(Mixture(1, D), epsilon=1.0, **GIVEN), candidates, rows(), epsilon=1.0, delta=1e-6)
+    best = dpvb.private_select(
+        dpvb.PrivateModel(Mixture(1, D), epsilon=1.0, **GIVEN), candidates, rows(), epsilon=1.0, delta=1e-6
+    )
     assert best.model in [candidate["model"] for candidate in candidates]
     assert "2 candidate settings" in str(best.privacy_)
-    few, many = (dpvb.Private(Mixture(k, D), epsilon=math.inf, **GIVEN).fit(rows()) for k in (1, K))
-    assert many.quality(rows(500, 9)).mean() > few.quality(rows(500, 9)).mean() + 0.5
+    few, many = (dpvb.PrivateModel(Mixture(k, D), epsilon=math.inf, **GIVEN).fit(rows()) for k in (1, K))
+    assert many._quality(rows(500, 9)).mean() > few._quality(rows(500, 9)).mean() + 0.5
 
 
 def test_no_class_takes_the_name_of_a_shipped_one(tmp_path: Path) -> None:
-    dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN).fit(rows(100)).save(tmp_path / "m.dpvb")
-    taken = type("Private", (dpvb.Private,), {"__module__": "elsewhere"})
+    dpvb.PrivateModel(Mixture(K, D), epsilon=1.0, **GIVEN).fit(rows(100)).save(tmp_path / "m.dpvb")
+    taken = type("PrivateModel", (dpvb.PrivateModel,), {"__module__": "elsewhere"})
     assert not isinstance(dpvb.load(tmp_path / "m.dpvb"), taken)
 
 
 def test_a_model_of_another_width_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.0, delta=1e-6)
-        model = dpvb.Private(Mixture(K, D + 1), epsilon=1.0, **GIVEN)
+        model = dpvb.PrivateModel(Mixture(K, D + 1), epsilon=1.0, **GIVEN)
         with pytest.raises(ParameterError, match="e_step on a row of zeros, with 2 features"):
             model.fit(rows(10), run=dpvb.Run(ledger=ledger, dataset="people"))
         assert ledger.remaining("people").num_charges == 0
@@ -98,7 +100,7 @@ def test_a_model_of_another_width_is_refused_before_anything_is_spent(tmp_path: 
 @pytest.mark.parametrize("model", [None, 3, object(), Mixture])
 def test_what_is_no_model_is_refused(model: Any) -> None:
     with pytest.raises(ParameterError, match=r"model must be a dpvb\.Model"):
-        dpvb.Private(model, epsilon=1.0, **GIVEN).fit(rows(10))
+        dpvb.PrivateModel(model, epsilon=1.0, **GIVEN).fit(rows(10))
 
 
 @pytest.mark.parametrize(

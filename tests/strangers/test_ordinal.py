@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 LEVELS = Response("classes", classes=("poor", "fair", "good", "best"))
 BETA, THETA = np.array([1.5, -1.0, 0.5, 0.0]), np.array([-1.0, 0.0, 1.5])
 COLUMNS = ("a", "b", "c", "d")
-GIVEN: dict[str, Any] = {"delta": 1e-6, "random_state": 0, "row_norm": 2.0, "response": LEVELS}
+GIVEN: dict[str, Any] = {"delta": 1e-6, "random_state": 0, "max_row_norm": 2.0, "response": LEVELS}
 
 
 def people(n: int = 20_000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -45,7 +45,7 @@ def people(n: int = 20_000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def odds(epsilon: float = 1.0, model: Any = None, **options: Any) -> Any:
-    return dpvb.Private(model or ProportionalOdds(COLUMNS, 4), epsilon=epsilon, **{**GIVEN, **options})
+    return dpvb.PrivateModel(model or ProportionalOdds(COLUMNS, 4), epsilon=epsilon, **{**GIVEN, **options})
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_without_noise_it_reaches_the_posterior_mode_from_any_start(case: str) -
         mode_p = minimize(loss, mode_p, jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 10_000}).x
     assert np.abs(loss(mode_p)[1]).max() < 2e-5, case
     for kind in (ProportionalOdds, FromThePrior):
-        model = odds(math.inf, kind(COLUMNS, 4, num_steps=100)).fit(x_nd, np.array(LEVELS.classes, object)[level_n])
+        model = odds(math.inf, kind(COLUMNS, 4, n_steps=100)).fit(x_nd, np.array(LEVELS.classes, object)[level_n])
         np.testing.assert_allclose(model.q_.known.posterior()[0], mode_p, atol=1e-4, err_msg=kind.__name__)
 
 
@@ -133,7 +133,7 @@ def test_a_path_that_has_not_settled_says_so(case: str) -> None:
         odds(math.inf, FromThePrior(COLUMNS, 4)).fit(x_nd, y_n)
     with warnings.catch_warnings():
         warnings.simplefilter("error", NotSettledWarning)
-        odds(math.inf, ProportionalOdds(COLUMNS, 4, num_steps=100)).fit(x_nd, y_n)
+        odds(math.inf, ProportionalOdds(COLUMNS, 4, n_steps=100)).fit(x_nd, y_n)
 
 
 def test_intervals_include_the_noise_and_hold_the_truth(fitted: Any) -> None:
@@ -190,14 +190,14 @@ def test_it_goes_to_a_file_and_back(fitted: Any, tmp_path: Path) -> None:
     assert again.score(*people(500, 1), public=True) == fitted.score(*people(500, 1), public=True)
 
 
-def test_clusters_persons_owners_and_rehearsals_are_as_for_ours() -> None:
+def test_clusters_persons_owners_and_dry_runs_are_as_for_ours() -> None:
     x_nd, y_n = people(600)
     alone, spread = (odds(math.inf).fit(x_nd, y_n, run=dpvb.Run(cluster=cluster)) for cluster in (None, "local:2"))
     assert alone.intervals() == spread.intervals()
     assert odds().fit(x_nd, y_n, group=np.arange(600) // 3).privacy_.unit == "person"
     parts = [(x_nd[:300], y_n[:300]), (x_nd[300:], y_n[300:])]
     assert len(federated.simulate(odds(), parts, trust="secure_aggregation").intervals()) == 7
-    assert odds().rehearse(width=4, num_rows=50).privacy_.rehearsal
+    assert odds().dry_run(width=4, n_units=50).privacy_.dry_run
 
 
 def test_it_forecasts_its_own_error() -> None:
@@ -227,7 +227,7 @@ def test_it_is_scored_on_public_rows_alone_and_selected(fitted: Any) -> None:
     with pytest.raises(PrivacyError, match="public=True"):
         fitted.score(*held_out)
     settings = [{"model": ProportionalOdds(COLUMNS, 4, alpha=alpha)} for alpha in (0.1, 1e6)]
-    best = dpvb.select(odds(), settings, *people(5_000), epsilon=2.0, delta=1e-6)
+    best = dpvb.private_select(odds(), settings, *people(5_000), epsilon=2.0, delta=1e-6)
     assert best.model in [setting["model"] for setting in settings]
 
 
@@ -242,11 +242,11 @@ def test_an_earlier_fit_of_other_people_is_its_prior(fitted: Any, tmp_path: Path
     assert distance[1] < distance[0]
     assert any("an earlier release" in said for said in helped.privacy_.public)
     with pytest.raises(ParameterError, match=r"prior must be .*, got LogisticRegression"):
-        odds(prior=dpvb.LogisticRegression(row_norm=1.0, epsilon=1.0, delta=1e-6).fit(few[0], few[1] == "best")).fit(
-            *few
-        )
-    with pytest.raises(ParameterError, match="row_norm and the response"):
-        odds(prior=fitted, row_norm=3.0).fit(*few)
+        odds(
+            prior=dpvb.LogisticRegression(max_row_norm=1.0, epsilon=1.0, delta=1e-6).fit(few[0], few[1] == "best")
+        ).fit(*few)
+    with pytest.raises(ParameterError, match="max_row_norm and the response"):
+        odds(prior=fitted, max_row_norm=3.0).fit(*few)
 
 
 @pytest.mark.guarantees("public scores")
@@ -271,8 +271,8 @@ def table(folder: Path, n: int = 2_000) -> tuple[Path, Path]:
 
 def test_a_table_brings_rows_and_labels(tmp_path: Path) -> None:
     data, schema = table(tmp_path)
-    given = {**GIVEN, "row_norm": None, "response": None, "epsilon": math.inf}
-    by_table = dpvb.Private(ProportionalOdds(COLUMNS, 4), **given).fit(Table(data, Schema.load(schema)))
+    given = {**GIVEN, "max_row_norm": None, "response": None, "epsilon": math.inf}
+    by_table = dpvb.PrivateModel(ProportionalOdds(COLUMNS, 4), **given).fit(Table(data, Schema.load(schema)))
     by_arrays = odds(math.inf).fit(*people(2_000))
     found = [[*estimates(model).values()][3:] for model in (by_table, by_arrays)]
     # A table's rows are divided by its own norm.
@@ -427,13 +427,13 @@ def test_an_agreement_names_it(tmp_path: Path) -> None:
     key = "11" * 32
     (tmp_path / "agreement.toml").write_text(
         f"""
-        kind = "Private"
+        kind = "PrivateModel"
         epsilon = 1.0
         delta = 1e-6
         trust = "none"
         width = 4
         [model]
-        row_norm = 2.0
+        max_row_norm = 2.0
         model = {{class = "ordinal:ProportionalOdds", columns = ["a", "b", "c", "d"], n_levels = 4}}
         response = {{kind = "classes", classes = ["poor", "fair", "good", "best"]}}
         [server]

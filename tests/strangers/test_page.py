@@ -39,7 +39,7 @@ def answers(n: int) -> np.ndarray:
 def test_the_model_of_the_page_finds_the_patterns(epsilon: float, most: float, patterns: Any, tmp_path: Path) -> None:
     """The data are seeded, so that the fit without noise is repeatable. The noise of a mean is below 0.01: the bound is
     ten standard deviations away."""
-    model = dpvb.Private(patterns.Patterns(2, D), row_norm=D**0.5, epsilon=epsilon, delta=1e-6, random_state=1)
+    model = dpvb.PrivateModel(patterns.Patterns(2, D), max_row_norm=D**0.5, epsilon=epsilon, delta=1e-6, random_state=1)
     q = model.fit(answers(20_000)).q_
     mean_kd = q.yes_kd / (q.yes_kd + q.no_kd)
     assert np.abs(mean_kd[np.argsort(-mean_kd[:, 0])] - TRUE_KD).max() < most
@@ -48,10 +48,10 @@ def test_the_model_of_the_page_finds_the_patterns(epsilon: float, most: float, p
 
 
 def test_a_faulty_row_counts_as_none_in_the_model_of_the_page(patterns: Any) -> None:
-    given: dict[str, Any] = {"row_norm": D**0.5, "epsilon": math.inf, "delta": 1e-6, "random_state": 1}
+    given: dict[str, Any] = {"max_row_norm": D**0.5, "epsilon": math.inf, "delta": 1e-6, "random_state": 1}
     sound = answers(50)
     faulty = np.vstack([sound, np.full((3, D), np.nan)])
-    one, other = (dpvb.Private(patterns.Patterns(2, D), **given).fit(x).q_.yes_kd for x in (sound, faulty))
+    one, other = (dpvb.PrivateModel(patterns.Patterns(2, D), **given).fit(x).q_.yes_kd for x in (sound, faulty))
     np.testing.assert_array_equal(one, other)
 
 

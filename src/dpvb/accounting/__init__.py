@@ -4,9 +4,9 @@ A plan is a sequence of `Event` and a neighbouring relation. Every method but th
 (UNPROVEN_METHODS) gives a true upper bound. The default, "pld", is tight: exact for full batches, within about 1e-4 of
 the optimum for sampled ones, and says through `answer` where it had to fall back to Renyi accounting.
 
-    epsilon(noise_multiplier=1.24, sampling_prob=0.05, num_steps=20, delta=1e-4)          # 0.932
-    noise_multiplier(epsilon=1.0, delta=1e-5, sampling_prob=0.05, num_steps=20)
-    num_steps(epsilon=1.0, delta=1e-5, noise_multiplier=1.0, sampling_prob=0.01)
+    epsilon(noise_multiplier=1.24, sampling_prob=0.05, n_steps=20, delta=1e-4)          # 0.932
+    noise_multiplier(epsilon=1.0, delta=1e-5, sampling_prob=0.05, n_steps=20)
+    n_steps(epsilon=1.0, delta=1e-5, noise_multiplier=1.0, sampling_prob=0.01)
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ __all__ = [
     "gaussian_mu_of",
     "gaussian_noise",
     "log_moments_of",
+    "n_steps",
     "noise_multiplier",
-    "num_steps",
     "optimal_composition",
     "power",
     "renyi_divergences_of",
@@ -93,7 +93,7 @@ class Steps(TypedDict, total=False):
     """Equal steps of the subsampled Gaussian mechanism, and how they are accounted for; all public.
 
     Args:
-        noise_multiplier, sampling_prob, num_steps, sampler, swap_ratio: as in Event; the sampler is "poisson" where it
+        noise_multiplier, sampling_prob, n_steps, sampler, swap_ratio: as in Event; the sampler is "poisson" where it
             is not named.
         neighboring_relation: "add_or_remove_one" (where it is not named) or "replace_one".
         method: "pld" (tight; where it is not named), "renyi", or the papers' "moments" (integer orders),
@@ -103,7 +103,7 @@ class Steps(TypedDict, total=False):
 
     noise_multiplier: float
     sampling_prob: float
-    num_steps: int
+    n_steps: int
     sampler: Sampler
     swap_ratio: float
     neighboring_relation: NeighboringRelation
@@ -143,7 +143,7 @@ def noise_multiplier(*, epsilon: float, delta: float, **steps: Unpack[Steps]) ->
 
     The achieved epsilon is never above the target and at least 0.995 of it, unless even the least noise the
     accountant knows stays below the target. epsilon = inf gives 0. Raises ParameterError for a delta that is not
-    below num_steps * sampling_prob, as no noise would be needed to meet it (see `calibrate`).
+    below n_steps * sampling_prob, as no noise would be needed to meet it (see `calibrate`).
 
     Args:
         epsilon: the privacy budget, in (0, inf].
@@ -155,7 +155,7 @@ def noise_multiplier(*, epsilon: float, delta: float, **steps: Unpack[Steps]) ->
 
 
 @says_what_lacks
-def num_steps(*, epsilon: float, delta: float, **steps: Unpack[Steps]) -> int:
+def n_steps(*, epsilon: float, delta: float, **steps: Unpack[Steps]) -> int:
     """Return the largest number of equal steps that meets (epsilon, delta), at most 1e9; 0 if not even one does.
 
     Errors as for `epsilon`.
@@ -166,10 +166,10 @@ def num_steps(*, epsilon: float, delta: float, **steps: Unpack[Steps]) -> int:
         steps: as in `Steps`.
     """
     epsilon = check_number("epsilon", epsilon, low=0, high=math.inf, closed="neither")
-    event, how = _accounted(steps, num_steps=1)
+    event, how = _accounted(steps, n_steps=1)
 
     def achieved(count: int, **by: str) -> float:
-        return epsilon_of([replace(event, num_steps=count)], delta=delta, **{**how, **by})
+        return epsilon_of([replace(event, n_steps=count)], delta=delta, **{**how, **by})
 
     # Renyi's answer is a cheap place to start from.
     start = most_steps(lambda count: achieved(count, method="renyi"), epsilon) if how["method"] == "pld" else 1

@@ -306,7 +306,7 @@ def _tight(pairs: Sequence[Pair], delta: float, expected: float | None, accuracy
         return Answer(gaussian.epsilon(pairs[0].mu, delta), delta, "pld", "exact gaussian")
     # Without sampling the same noise costs more: a bound that the others may not exceed.
     unsampled = [(2 if pair.kind == "opposite" else 1) * pair.mu for pair in pairs]
-    shift = math.sqrt(sum(pair.num_steps * mu * mu for pair, mu in zip(pairs, unsampled, strict=True)))
+    shift = math.sqrt(sum(pair.n_steps * mu * mu for pair, mu in zip(pairs, unsampled, strict=True)))
     bound = gaussian.epsilon(shift, delta)
     on_grid = delta >= pld.MIN_DELTA and max(pair.mu for pair in pairs) <= MAX_GRID_SHIFT
     if accuracy < _ROUGH or not on_grid:

@@ -52,7 +52,7 @@ def calibrate(
     if math.isinf(epsilon):
         return 0.0
     first = check_plan(make_events(1.0))
-    exposure = math.fsum(event.num_steps * event.sampling_prob for event in first)
+    exposure = math.fsum(event.n_steps * event.sampling_prob for event in first)
     if exposure <= delta:
         raise ParameterError(
             f"delta must be below {exposure:.3g}, the chance that one unit is sampled at all, got {delta!r}: no noise "

@@ -186,7 +186,7 @@ def delta_from_renyi(curve: Callable[[Vector], Vector], epsilon_g: Vector) -> Ve
     return np.asarray(np.exp(np.minimum(least_g, 0.0)))
 
 
-def num_steps(costs: Iterable[Cost]) -> Counter[Event]:
+def n_steps(costs: Iterable[Cost]) -> Counter[Event]:
     """Count the releases of each kind in compositions."""
     counts: Counter[Event] = Counter()
     for cost in costs:
@@ -199,7 +199,7 @@ def _steps(events: Sequence[Event]) -> dict[Event, int]:
     """How many releases of each kind there are."""
     steps: Counter[Event] = Counter()
     for event in check_plan(events):
-        steps[replace(event, num_steps=1)] += event.num_steps
+        steps[replace(event, n_steps=1)] += event.n_steps
     return dict(steps)
 
 
@@ -212,7 +212,7 @@ def _merged(steps: Mapping[Event, int]) -> tuple[Event, ...]:
     pieces = []
     for event in sorted(steps, key=_place):
         whole, rest = divmod(steps[event], MAX_STEPS)
-        pieces += [replace(event, num_steps=number) for number in (*[MAX_STEPS] * whole, rest) if number]
+        pieces += [replace(event, n_steps=number) for number in (*[MAX_STEPS] * whole, rest) if number]
     return tuple(pieces)
 
 

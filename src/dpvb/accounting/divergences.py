@@ -70,10 +70,10 @@ def gaussian_mu_of(events: Sequence[Event], *, neighboring_relation: str) -> flo
 
     Examples:
         >>> from dpvb.accounting import Event, gaussian_mu_of
-        >>> gaussian_mu_of([Event("full_batch", 1.0, 2.0, num_steps=16)], neighboring_relation="add_or_remove_one")
+        >>> gaussian_mu_of([Event("full_batch", 1.0, 2.0, n_steps=16)], neighboring_relation="add_or_remove_one")
         2.0
     """
-    return math.sqrt(sum(pair.num_steps * pair.mu**2 for pair in _gaussian(events, neighboring_relation)))
+    return math.sqrt(sum(pair.n_steps * pair.mu**2 for pair in _gaussian(events, neighboring_relation)))
 
 
 def zcdp_rho_of(events: Sequence[Event], *, neighboring_relation: str) -> float:
@@ -100,7 +100,7 @@ def covering_gaussian_of(
 
     Examples:
         >>> from dpvb.accounting import Event, covering_gaussian_of
-        >>> plan = [Event("poisson", 0.05, 1.24, num_steps=20)]
+        >>> plan = [Event("poisson", 0.05, 1.24, n_steps=20)]
         >>> mu, left_out = covering_gaussian_of(plan, delta=1e-4, neighboring_relation="add_or_remove_one")
         >>> round(mu, 3), left_out <= 1e-5
         (0.301, True)
@@ -122,14 +122,14 @@ def _gaussian(events: Sequence[Event], neighboring_relation: str) -> Sequence[Pa
     return pairs
 
 
-def optimal_composition(*, epsilon: float, delta: float, num_steps: int, total_delta: float) -> float:
+def optimal_composition(*, epsilon: float, delta: float, n_steps: int, total_delta: float) -> float:
     """Return the least epsilon of so many (epsilon, delta)-private steps (Kairouz, Oh & Viswanath 2015, Theorem 3.3).
 
     It is exact if nothing else is known of the steps; of Gaussian steps more is known, and `epsilon` is smaller.
 
     Args:
         epsilon, delta: of each step; at least 0, and in [0, 1).
-        num_steps: number of steps.
+        n_steps: number of steps.
         total_delta: delta of all steps together, in (0, 1).
 
     Raises:
@@ -140,11 +140,11 @@ def optimal_composition(*, epsilon: float, delta: float, num_steps: int, total_d
     check_number("epsilon", epsilon, low=0, high=1e3)
     check_number("delta", delta, low=0, high=1, closed="left")
     check_delta(total_delta, "total_delta")
-    k = check_integer("num_steps", num_steps, low=1, high=10**5)
+    k = check_integer("n_steps", n_steps, low=1, high=10**5)
     some_fail = -math.expm1(k * math.log1p(-delta))  # 1 - (1 - delta)^k
     if some_fail > total_delta:
         raise ParameterError(
-            f"total_delta must be at least 1 - (1 - delta)^num_steps = {some_fail:.3g}, got {total_delta}."
+            f"total_delta must be at least 1 - (1 - delta)^n_steps = {some_fail:.3g}, got {total_delta}."
         )
     steps = np.arange(k + 1, dtype=np.float64)
     # The number of steps that lean to one side: its loss is (k - 2l) epsilon, with these probabilities.

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 
 from dpvb.accounting.events import Event
-from dpvb.guards.errors import DpvbWarning, MeasuredRangeWarning
+from dpvb.guards.errors import DataDependentBoundWarning, DpvbWarning
 
 #: Above these a budget promises little, whatever the data are.
 MOST_DELTA, MOST_EPSILON = 1e-3, 10.0
@@ -77,7 +77,7 @@ def warn_of_ranges(ends: Iterable[tuple[str, float]], *, series: Sequence[str] =
             "largest norm), it shows a value of theirs, and no budget covers that. Declare a round range that is known "
             "beforehand, or pay for one with dpvb.private_range. provenance= says where a public range comes from, and "
             "ends this warning.",
-            MeasuredRangeWarning,
+            DataDependentBoundWarning,
             stacklevel=stacklevel,
         )
 
@@ -99,7 +99,7 @@ def units_in_noise(events: Sequence[Event]) -> float:
     Args:
         events: the releases; with noise.
     """
-    precision = math.fsum(event.num_steps * (event.sampling_prob / event.noise_multiplier) ** 2 for event in events)
+    precision = math.fsum(event.n_steps * (event.sampling_prob / event.noise_multiplier) ** 2 for event in events)
     return _DEVIATIONS / math.sqrt(precision)
 
 

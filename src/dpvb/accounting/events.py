@@ -25,9 +25,7 @@ _MIN_SAMPLING_PROB = 1e-15
 _MAX_SAMPLING_PROB = 1 - 1e-12
 
 
-def named_sampler(
-    sampling_prob: float | None, batch_size: int | None, num_examples: int | None
-) -> tuple[Sampler, float]:
+def named_sampler(sampling_prob: float | None, batch_size: int | None, n_units: int | None) -> tuple[Sampler, float]:
     """Name and rate of the sampler that public parameters mean; without any, the full batch.
 
     Raises:
@@ -39,25 +37,25 @@ def named_sampler(
         return "poisson", check_number("sampling_prob", sampling_prob, low=0, high=1, closed="right")
     if sampling_prob is not None:
         raise ParameterError("give sampling_prob (Poisson batches) or batch_size (fixed-size batches), not both.")
-    if num_examples is None:
+    if n_units is None:
         raise ParameterError(
-            "batch_size needs num_examples, a public number of units: its share of them is what is accounted. Without "
+            "batch_size needs n_units, a public number of units: its share of them is what is accounted. Without "
             "a public number use sampling_prob."
         )
-    total = check_integer("num_examples", num_examples, low=1)
+    total = check_integer("n_units", n_units, low=1)
     return "fixed_size", check_integer("batch_size", batch_size, low=1, high=total) / total
 
 
 @dataclass(frozen=True)
 class Event:
-    """The cost of `num_steps` equal releases of a clipped sum plus Gaussian noise.
+    """The cost of `n_steps` equal releases of a clipped sum plus Gaussian noise.
 
     Args:
         sampler: how a batch is drawn, afresh at every step: "poisson", "fixed_size" (without replacement) or
             "full_batch".
         sampling_prob: inclusion probability in (0, 1]; 1 for "full_batch".
         noise_multiplier: noise standard deviation over the clip norm C; 0 means no noise and epsilon = inf.
-        num_steps: number of releases.
+        n_steps: number of releases.
         swap_ratio: largest distance between the possible contributions of two units, over C, in [1e-6, 2]; it is
             used for replace-one neighbours and for fixed-size batches. It is never the distance between a unit's
             contribution and none, which is up to C (see `sensitivity`).
@@ -69,7 +67,7 @@ class Event:
     sampler: Sampler
     sampling_prob: float
     noise_multiplier: float
-    num_steps: int = 1
+    n_steps: int = 1
     swap_ratio: float = 2.0
     added_delta: float = 0.0
 
@@ -87,12 +85,12 @@ class Event:
             raise ParameterError(
                 f"noise_multiplier must be 0 (no noise) or at least {MIN_NOISE_MULTIPLIER:g}, got {noise!r}."
             )
-        steps = check_integer("num_steps", self.num_steps, low=1, high=MAX_STEPS)
+        steps = check_integer("n_steps", self.n_steps, low=1, high=MAX_STEPS)
         ratio = check_number("swap_ratio", self.swap_ratio, low=1e-6, high=2)
         added = check_number("added_delta", self.added_delta, low=0, high=1, closed="left")
         object.__setattr__(self, "sampling_prob", prob)
         object.__setattr__(self, "noise_multiplier", noise)
-        object.__setattr__(self, "num_steps", steps)
+        object.__setattr__(self, "n_steps", steps)
         object.__setattr__(self, "swap_ratio", ratio)
         object.__setattr__(self, "added_delta", added)
 
@@ -136,7 +134,7 @@ class Pair:
     kind: Literal["sampled", "swapped", "opposite"]
     q: float
     mu: float
-    num_steps: int
+    n_steps: int
 
 
 def check_relation(neighboring_relation: object) -> str:
@@ -154,7 +152,7 @@ def check_plan(events: Sequence[Event]) -> tuple[Event, ...]:
 
 def added_delta(plan: Sequence[Event]) -> float:
     """Return what the releases of a plan add to delta, beside their noise."""
-    return math.fsum(event.num_steps * event.added_delta for event in plan)
+    return math.fsum(event.n_steps * event.added_delta for event in plan)
 
 
 def dominating_pairs(plan: Sequence[Event], relation: str) -> list[list[Pair]]:
@@ -185,9 +183,9 @@ def _pair(event: Event, relation: str, *, opposite: bool) -> Pair:
     noise = min(event.noise_multiplier, MAX_NOISE_MULTIPLIER)
     q = max(event.sampling_prob, _MIN_SAMPLING_PROB) if event.sampling_prob < _MAX_SAMPLING_PROB else 1.0
     if opposite and q < 1:
-        return Pair("opposite", q, 1 / noise, event.num_steps)
+        return Pair("opposite", q, 1 / noise, event.n_steps)
     mu = event.sensitivity(relation) / noise
-    return Pair("swapped" if event._takes_a_place(relation) and q < 1 else "sampled", q, mu, event.num_steps)
+    return Pair("swapped" if event._takes_a_place(relation) and q < 1 else "sampled", q, mu, event.n_steps)
 
 
 def _merge(pairs: Sequence[Pair]) -> list[Pair]:
@@ -195,10 +193,10 @@ def _merge(pairs: Sequence[Pair]) -> list[Pair]:
     gaussian = 0.0
     for pair in pairs:
         if pair.q == 1:
-            gaussian += pair.num_steps * pair.mu**2
+            gaussian += pair.n_steps * pair.mu**2
         else:
             key = (pair.kind, pair.q, pair.mu)
-            counts[key] = counts.get(key, 0) + pair.num_steps
+            counts[key] = counts.get(key, 0) + pair.n_steps
     merged = [Pair(kind, q, mu, count) for (kind, q, mu), count in counts.items()]
     if gaussian > 0:
         merged.append(Pair("sampled", 1.0, math.sqrt(gaussian), 1))
@@ -219,9 +217,9 @@ def grouped(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def _mean(alike: Sequence[Pair]) -> Pair:
-    num_steps = sum(pair.num_steps for pair in alike)
+    n_steps = sum(pair.n_steps for pair in alike)
     if len(alike) == 1:
         return alike[0]
-    q = math.sqrt(sum(pair.num_steps * pair.q**2 for pair in alike) / num_steps)
-    mu = math.sqrt(sum(pair.num_steps * pair.mu**2 for pair in alike) / num_steps)
-    return Pair(alike[0].kind, q, mu, num_steps)
+    q = math.sqrt(sum(pair.n_steps * pair.q**2 for pair in alike) / n_steps)
+    mu = math.sqrt(sum(pair.n_steps * pair.mu**2 for pair in alike) / n_steps)
+    return Pair(alike[0].kind, q, mu, n_steps)

@@ -6,67 +6,19 @@ with weights w_a > 0 that sum to one and are fixed before anything is released, 
     spend while there is an order a with  sum_i rho_i(a) + offset_a <= epsilon,
     offset_a = log((a - 1)/a) - (log(w_a delta) + log a)/(a - 1).
 
-Why that is (epsilon, delta)-differential privacy. Let L be the privacy loss log P/Q of everything released under data
-set P against its neighbour Q, and S_a the sum of the costs at order a so far. Whatever is chosen next is a function of
-what is public, and its moment E_P[e^{(a-1) l} | past] is at most e^{(a-1) rho(a)}; so M_a = e^{(a-1)(L - S_a)} is a
-nonnegative supermartingale under P with start 1, and E_P[M_a] <= 1 whenever the spending ends (Feldman & Zrnic 2021;
-Lecuyer 2021; Whitehouse, Ramdas, Rogers, Wu 2023). At its end some order A, a function of what is public, has
-S_A + offset_A <= epsilon. The smallest delta at epsilon is
+A data set in a file follows two rules, equations 6 and 7 of docs/method.md: 0.75 delta for Gaussians, of distance m
+with sum m_i^2 <= m^2, 0.1 delta for D, what Gaussians leave out of plans (see `covering`), and the rest for the orders.
+It may spend while D <= delta/10 and delta_Gauss(epsilon; m) <= 3/4 delta, or else while the orders allow it. What a
+release adds to delta (`Event.added_delta`) is part of D; at the orders its plan has no finite cost. Two limits are
+needed: one on the sum would be beaten by an analyst who exchanges m for D (`test_limits_that_trade_are_beaten`). Each
+line of plans, those of the whole data set and of one part, has its own sums. docs/proofs.md, "Choosing what comes next:
+the filter", has the proofs.
 
-    E_P[(1 - e^{epsilon - L})_+] = sum_a E_P[(1 - e^{epsilon - L})_+; A = a]
-                                <= sum_a c_a E_P[e^{(a-1)(L - epsilon)}; A = a]
-                                <= sum_a c_a e^{(a-1)(epsilon - offset_a) - (a-1) epsilon} E_P[M_a]
-                                <= sum_a c_a e^{-(a-1) offset_a} = sum_a w_a delta = delta,
+If a plan stops early, the releases that never ran are refunded at the orders and for full batches. For a plan that a
+Gaussian covers as a whole, m and D are refunded only if none of it ran.
 
-where c_a = (1 - 1/a)^{a-1}/a is the largest value of (1 - e^{-x}) e^{-(a-1) x} over x > 0 (Canonne, Kamath, Steinke
-2020, Proposition 12). The same holds with P and Q exchanged, as the costs bound both directions. A charge made ahead of
-its releases, or for releases that never ran, only makes S larger than it had to be.
-
-**Gaussians alone lose nothing.** Let all plans be releases with normal noise of everybody's sums (full batches), each
-chosen after seeing what came before. Let m_i be the distance of the two data sets' sums over the noise of release i,
-and let the sum of all m_i^2 be at most m^2. Given the past, the loss of release i is normal under P, of mean m_i^2/2
-and variance m_i^2: a Brownian motion with drift 1/2 that runs for the time m_i^2, which is fixed before. So L is that
-motion at a stopping time of at most m^2. As e^{-L} is a martingale along it, and (1 - e^{epsilon - L})_+ convex in
-e^{-L}, the expectation of the latter is largest at the time m^2 itself. There L is normal of mean m^2/2 and variance
-m^2, and
-
-    E_P[(1 - e^{epsilon - L})_+] <= delta_Gauss(epsilon; m),
-
-the profile of one Gaussian (Smith & Thakurta 2022 show it by trade-off functions). Sums that are nearer than the bound
-by which a plan is charged only shorten the time. Rounding is post-processing.
-
-**Other plans are covered by Gaussians** but for a slack d (see `covering`): what they release can be made from releases
-that say everything with probability d, and else are Gaussians. Let the sum of all d be at most D, and that of all m_i^2
-at most m^2, both limits fixed beforehand. The chance that any release says everything is at most D. Until one does, the
-loss is the motion above. So
-
-    E_P[(1 - e^{epsilon - L})_+] <= D + delta_Gauss(epsilon; m).
-
-A release may add to delta beside its noise (`Event.added_delta`): with this probability at most it shows what its
-noise does not cover, and else it is the Gaussian that it is charged as. That is the line above, so it counts in D. At
-the orders such a plan has no cost: from its charge on the rule for Gaussians alone is followed.
-
-One limit on the right side as a whole would not do: whoever sees the motion go down would trade what is left of m for
-D, and would not where it goes up (`test_limits_that_trade_are_beaten`).
-
-A data set of a ledger's file counts by both rules: 3/4 of delta belong to the Gaussians, 1/10 to what they leave out,
-the rest to the orders. It may spend while D <= delta/10 and delta_Gauss(epsilon; m) <= 3/4 delta, or else while the
-orders allow it. The sum above has one term more then, E_P[(1 - e^{epsilon - L})_+; G], with G the event that the rule
-for Gaussians was kept to the end. On G nothing changes if the process is stopped before the first plan that breaks this
-rule. So the term is at most (3/4 + 1/10) delta.
-
-Of a plan that stops early those releases come back that never ran, at the orders and of full batches. Of a plan that a
-Gaussian covers as a whole, nothing comes back from m and D unless nothing of it ran.
-
-**Parts.** A unit of a part is touched by the plans of its line, the whole and that part, and by no others. Given the
-past, what the other parts release has the same law with the unit and without it: its loss is 0, whatever it was chosen
-by. So all of the above holds for the plans of the line alone, from the first of them on, with the others as public
-randomness in between: the line has its own sums and its own event G.
-A unit of the whole that no part holds is touched by some plans of every line.
-
-Everything is counted in whole numbers of 1e-9: costs rounded up, offsets rounded up, caps rounded down. Offsets come
-from decimal arithmetic, whose logarithms are correctly rounded, so every machine decides alike. Nothing is decided in
-floating point, and no sum drifts.
+Amounts are integer multiples of 1e-9: costs and offsets are rounded up, caps down. Offsets come from decimal
+arithmetic, whose logarithms are correctly rounded, so every machine decides alike.
 """
 
 from __future__ import annotations

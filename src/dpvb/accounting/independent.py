@@ -131,14 +131,14 @@ _confirmed: set[tuple[str, int, frozenset[tuple[object, ...]]]] = set()
 
 def _form(event: Event) -> tuple[object, ...]:
     noise, probability = event.noise_multiplier, event.sampling_prob
-    numbers = (probability, noise if noise > 0 else math.inf, event.num_steps)
+    numbers = (probability, noise if noise > 0 else math.inf, event.n_steps)
     return event.sampler, event.swap_ratio, *(round(math.log2(min(number, 2**60))) for number in numbers)
 
 
 @lru_cache(maxsize=256)
 def _opinion(plan: tuple[Event, ...], delta: float, relation: str, scale: float) -> SecondOpinion:
-    num_steps = sum(event.num_steps for event in plan)
-    rounding = 2e-15 * (num_steps + 10 * len(plan))
+    n_steps = sum(event.n_steps for event in plan)
+    rounding = 2e-15 * (n_steps + 10 * len(plan))
     if delta < _MIN_DELTA or rounding > 0.01 * delta:
         return SecondOpinion(reason="so small a delta is beyond dp-accounting's rounding")
     distributions = [
@@ -161,13 +161,13 @@ class _Step:
         q: sampling probability.
         one, other: how far the sums with the unit, and with what stands in its place, are from the sum without either,
             in standard deviations of the noise; one > |other| or one = -other.
-        num_steps: how many.
+        n_steps: how many.
     """
 
     q: float
     one: float
     other: float
-    num_steps: int
+    n_steps: int
 
 
 def _attained(plan: Sequence[Event], relation: str, *, alone: bool) -> list[_Step]:
@@ -185,9 +185,9 @@ def _attained(plan: Sequence[Event], relation: str, *, alone: bool) -> list[_Ste
     for event in plan:
         one, other = (mean / event.noise_multiplier for mean in _means(event, relation, alone=alone))
         if event.sampling_prob == 1:
-            unsampled += event.num_steps * (one - other) ** 2  # Gaussians add up to one.
+            unsampled += event.n_steps * (one - other) ** 2  # Gaussians add up to one.
         else:
-            counts[event.sampling_prob, one, other] = counts.get((event.sampling_prob, one, other), 0) + event.num_steps
+            counts[event.sampling_prob, one, other] = counts.get((event.sampling_prob, one, other), 0) + event.n_steps
     steps = [_Step(*key, number) for key, number in counts.items()]
     return [*steps, _Step(1.0, math.sqrt(unsampled), 0.0, 1)] if unsampled else steps
 
@@ -219,17 +219,17 @@ def _is_worst(event: Event, relation: str) -> bool:
 
 def _bounds(steps: Sequence[_Step], delta: float, scale: float, rounding: float) -> SecondOpinion:
     """Return bounds on the epsilon of two neighbours' releases, or the reason why there are none."""
-    num_steps = sum(step.num_steps for step in steps)
+    n_steps = sum(step.n_steps for step in steps)
     beyond = 1e-3 * delta
-    deviations = math.sqrt(num_steps * -math.log(beyond) / 2)
-    truncated = math.log(1e-4 * delta / num_steps)
+    deviations = math.sqrt(n_steps * -math.log(beyond) / 2)
+    truncated = math.log(1e-4 * delta / n_steps)
     h = max(
-        _WIDTH * scale / num_steps,
-        2 * _WIDTH * scale / (deviations + math.sqrt(deviations**2 + num_steps * _WIDTH * scale / 2)),
+        _WIDTH * scale / n_steps,
+        2 * _WIDTH * scale / (deviations + math.sqrt(deviations**2 + n_steps * _WIDTH * scale / 2)),
         4 * scale / _MAX_COMPOSED,
         sum(_largest_loss(step, math.sqrt(-2 * truncated)) for step in steps) / _MAX_CELLS,
     )
-    spread = min(num_steps * h, num_steps * h * h / 8 + h * deviations)
+    spread = min(n_steps * h, n_steps * h * h / 8 + h * deviations)
     if spread > scale / 2 or h > 1:
         return SecondOpinion(reason="the grid that dp-accounting would need is too fine")
     try:
@@ -258,7 +258,7 @@ def _composed(steps: Sequence[_Step], h: float, truncated: float) -> Any:
     total: Any = privacy_loss_distribution.identity(h)
     for step in steps:
         distribution = _step_distribution(step, h, truncated)
-        total = total.compose(distribution.self_compose(step.num_steps) if step.num_steps > 1 else distribution)
+        total = total.compose(distribution.self_compose(step.n_steps) if step.n_steps > 1 else distribution)
     return total
 
 
@@ -324,7 +324,7 @@ def _renyi(plan: Sequence[Event], delta: float, relation: str) -> float:
         if event.sampling_prob < 1:
             size = 10**12
             step = dp_accounting.SampledWithoutReplacementDpEvent(size, math.ceil(event.sampling_prob * size), step)
-        accountant.compose(step, event.num_steps)
+        accountant.compose(step, event.n_steps)
     return float(accountant.get_epsilon(delta))
 
 

@@ -78,7 +78,7 @@ def wang(plan: Sequence[Event], delta: float) -> float:
 
     def bound(lam: int) -> float:
         total = sum(
-            event.num_steps
+            event.n_steps
             * _wang_log_moment(event.sampling_prob, event.sensitivity("replace_one") / event.noise_multiplier, lam + 1)
             for event in plan
         )
@@ -89,10 +89,8 @@ def wang(plan: Sequence[Event], delta: float) -> float:
 
 def linear(plan: Sequence[Event], delta: float) -> float:
     """Return epsilon by linear composition with amplification (Dwork and Roth 2014, Theorem 3.16): delta/J a step."""
-    num_steps = sum(event.num_steps for event in plan)
-    return sum(
-        event.num_steps * _amplified(event, min(0.999, delta / (num_steps * event.sampling_prob))) for event in plan
-    )
+    n_steps = sum(event.n_steps for event in plan)
+    return sum(event.n_steps * _amplified(event, min(0.999, delta / (n_steps * event.sampling_prob))) for event in plan)
 
 
 def strong(plan: Sequence[Event], delta: float, step_delta: float | None = None) -> float:
@@ -104,16 +102,16 @@ def strong(plan: Sequence[Event], delta: float, step_delta: float | None = None)
         step_delta: delta of one step before amplification; by default 1e-6, or less where half of delta is not
             enough for it.
     """
-    spent = sum(event.num_steps * event.sampling_prob for event in plan)
+    spent = sum(event.n_steps * event.sampling_prob for event in plan)
     if step_delta is None:
         step_delta = min(DEFAULT_STEP_DELTA, delta / (2 * spent))
     slack = delta - spent * step_delta
     if slack <= 0:
         raise ParameterError(
-            f"step_delta must be below delta / (sum of num_steps * sampling_prob) = {delta / spent:g}, "
+            f"step_delta must be below delta / (sum of n_steps * sampling_prob) = {delta / spent:g}, "
             f"got {step_delta!r}."
         )
-    costs = [(event.num_steps, _amplified(event, step_delta)) for event in plan]
+    costs = [(event.n_steps, _amplified(event, step_delta)) for event in plan]
     if max(cost for _, cost in costs) > 300:
         return math.inf
     drift = sum(count * cost * math.expm1(cost) for count, cost in costs)
@@ -135,7 +133,7 @@ def zcdp(plan: Sequence[Event], delta: float, step_delta: float | None = None) -
         variance = event.noise_multiplier**2
         if event.sampling_prob < 1:
             variance = 2 * math.log(1.25 / (event.sampling_prob * step_delta)) / _amplified(event, step_delta) ** 2
-        rho += event.num_steps / (2 * variance)
+        rho += event.n_steps / (2 * variance)
     return rho + 2 * math.sqrt(rho * -math.log(delta))
 
 

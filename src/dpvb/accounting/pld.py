@@ -55,7 +55,7 @@ class _DiscretisedLoss:
     start: int
     log_mass: Vector
     infinity: float
-    num_steps: int
+    n_steps: int
 
 
 def epsilon(
@@ -269,7 +269,7 @@ class _GridTooFineError(Exception):
 
 def total_variation(pairs: Sequence[Pair]) -> float:
     """Return an upper bound on delta at epsilon = 0: the steps' own total variations added."""
-    return sum(pair.num_steps * _total_variation(pair) for pair in pairs)
+    return sum(pair.n_steps * _total_variation(pair) for pair in pairs)
 
 
 def _total_variation(pair: Pair) -> float:
@@ -292,10 +292,10 @@ def _spacing(pairs: Sequence[Pair], delta: float, epsilon: float, accuracy: floa
     """
     quantile = math.sqrt(-2 * math.log(delta)) + 1
     divergence = _divergence(pairs)
-    alike = [(pair.num_steps, _total_variation(pair)) for pair in grouped(pairs)]
+    alike = [(pair.n_steps, _total_variation(pair)) for pair in grouped(pairs)]
 
     def error(h: float) -> float:
-        extra = sum(num_steps * min(h * h / 12, h * distance) for num_steps, distance in alike)
+        extra = sum(n_steps * min(h * h / 12, h * distance) for n_steps, distance in alike)
         return extra + quantile * 2 * extra / (math.sqrt(2 * (divergence + extra)) + math.sqrt(2 * divergence) + 1e-300)
 
     low, high = epsilon * 1e-12, epsilon / 500
@@ -310,8 +310,8 @@ def _spacing(pairs: Sequence[Pair], delta: float, epsilon: float, accuracy: floa
 
 def _reach(pairs: Sequence[Pair], delta: float) -> float:
     """Standard deviations beyond which all steps together have mass below 1e-5 of delta and of 1 - delta."""
-    num_steps = sum(pair.num_steps for pair in pairs)
-    return math.sqrt(2 * (math.log(num_steps) + math.log(1e4) - math.log(min(delta, 1 - delta))))
+    n_steps = sum(pair.n_steps for pair in pairs)
+    return math.sqrt(2 * (math.log(n_steps) + math.log(1e4) - math.log(min(delta, 1 - delta))))
 
 
 def _span(pair: Pair, reach: float) -> tuple[float, float]:
@@ -377,13 +377,13 @@ def _discretise(pair: Pair, h: float, reach: float) -> tuple[_DiscretisedLoss, _
             mirrored = log_mass - losses
             mirrored[0] = math.log(max(0.0, 1 - math.fsum(mass[1:]) - math.fsum(np.exp(mirrored[1:]))) + spare)
             both = np.concatenate([mirrored[::-1], log_mass[1:]])
-            step = _DiscretisedLoss(1 - len(losses), both, spare, pair.num_steps)
+            step = _DiscretisedLoss(1 - len(losses), both, spare, pair.n_steps)
             return step, step
         reverse = (np.log(mass) - losses)[::-1].copy()
         mass[0] += spare
-        forward = _DiscretisedLoss(start, np.log(mass), spare, pair.num_steps)
+        forward = _DiscretisedLoss(start, np.log(mass), spare, pair.n_steps)
         reverse[0] = np.logaddexp(reverse[0], math.log(spare))
-        return forward, _DiscretisedLoss(1 - start - len(losses), reverse, spare, pair.num_steps)
+        return forward, _DiscretisedLoss(1 - start - len(losses), reverse, spare, pair.n_steps)
 
 
 def _over_directions(
@@ -434,49 +434,49 @@ def _over_directions(
 def _compose(steps: Sequence[_DiscretisedLoss], h: float, theta: float) -> _Tail:
     """Return the composed loss around the tilted mean."""
     tilted = [_tilt(step, h, theta) for step in steps]
-    log_moment = sum(step.num_steps * log_norm for step, (log_norm, _) in zip(steps, tilted, strict=True))
+    log_moment = sum(step.n_steps * log_norm for step, (log_norm, _) in zip(steps, tilted, strict=True))
     mean = variance = 0.0
     centres = []
     for step, (_, p) in zip(steps, tilted, strict=True):
         index = np.arange(len(p))
         step_mean = float(p @ index)
-        variance += step.num_steps * float(p @ (index - step_mean) ** 2)
+        variance += step.n_steps * float(p @ (index - step_mean) ** 2)
         centres.append(round(step_mean) + step.start)
-        mean += step.num_steps * (step_mean + step.start)
+        mean += step.n_steps * (step_mean + step.start)
     bottom, top = _window(steps, h, theta, log_moment, variance)
     if top - bottom > _MAX_WINDOW:
         raise _GridTooFineError((top - bottom) / _MAX_WINDOW)
     size = int(fft.next_fast_len(top - bottom + 1, real=True))
     spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
-    shift = sum(step.num_steps * centre for step, centre in zip(steps, centres, strict=True))
-    num_steps = sum(step.num_steps for step in steps)
+    shift = sum(step.n_steps * centre for step, centre in zip(steps, centres, strict=True))
+    n_steps = sum(step.n_steps for step in steps)
     composed: Vector = np.zeros(size)
     noise = 0.0
     for step, (_, p), centre in zip(steps, tilted, centres, strict=True):
         # Centred on its mean, a step's spectrum has small phases where the power leaves anything of it.
         index = (np.arange(len(p)) + (step.start - centre)) % size
         composed = np.bincount(index, p, size).astype(np.float64, copy=False)
-        if num_steps > 1:
-            spectrum *= fft.rfft(composed) ** step.num_steps
-    if num_steps > 1:
+        if n_steps > 1:
+            spectrum *= fft.rfft(composed) ** step.n_steps
+    if n_steps > 1:
         # A power's relative rounding grows with the number of steps; the inverse averages it over the spectrum.
-        noise = 2.0**-52 * (num_steps + math.log2(size)) * float(np.abs(spectrum).mean())
+        noise = 2.0**-52 * (n_steps + math.log2(size)) * float(np.abs(spectrum).mean())
         composed = np.maximum(fft.irfft(spectrum, size), 0.0) + noise
     p = np.roll(composed, -((bottom - shift) % size))
     reference = round(mean)
     offset = (bottom - reference + np.arange(size)) * h
     # Masses that no number can hold once they are tilted back: the window begins above them.
     lost = int(np.count_nonzero(theta * offset < -_LARGEST_LOG))
-    least = sum(step.num_steps * step.start for step in steps)
-    most = sum(step.num_steps * (step.start + len(step.log_mass) - 1) for step in steps)
+    least = sum(step.n_steps * step.start for step in steps)
+    most = sum(step.n_steps * (step.start + len(step.log_mass) - 1) for step in steps)
     return _Tail(
         start=bottom + lost,
         spacing=h,
         log_scale=log_moment - theta * reference * h,
         v=p[lost:] * np.exp(-theta * offset[lost:]),
         outside=0.0 if top >= most else math.exp(-theta * (top - reference) * h - _OUTSIDE),
-        infinity=sum(step.num_steps * step.infinity for step in steps),
-        slack=_SLACK + 1e-14 * num_steps,
+        infinity=sum(step.n_steps * step.infinity for step in steps),
+        slack=_SLACK + 1e-14 * n_steps,
         whole=bottom <= least and lost == 0,
         theta=theta,
         log_noise=log_moment + math.log(noise) if noise > 0 else -math.inf,
@@ -501,12 +501,12 @@ def _best_tilt(steps: Sequence[_DiscretisedLoss], h: float, objective: Callable[
         log_mass = np.logaddexp.reduceat(step.log_mass, cuts)
         loss = (step.start + (cuts + np.append(cuts[1:], len(step.log_mass)) - 1) / 2) * h
         mean = float(np.exp(log_mass) @ loss)
-        variance += step.num_steps * (float(np.exp(log_mass) @ (loss - mean) ** 2) + h * h / 4)
+        variance += step.n_steps * (float(np.exp(log_mass) @ (loss - mean) ** 2) + h * h / 4)
         thinned.append((log_mass, loss))
     width = max(len(loss) for _, loss in thinned)
     masses = np.array([np.pad(mass, (0, width - len(mass)), constant_values=-np.inf) for mass, _ in thinned])
     losses = np.array([np.pad(loss, (0, width - len(loss))) for _, loss in thinned])
-    counts = np.array([step.num_steps for step in steps], dtype=np.float64)
+    counts = np.array([step.n_steps for step in steps], dtype=np.float64)
     deviation = math.sqrt(variance)
 
     def value(theta: float) -> float:
@@ -538,14 +538,14 @@ def _window(
     steps: Sequence[_DiscretisedLoss], h: float, theta: float, log_moment: float, variance: float
 ) -> tuple[int, int]:
     """Return grid indices between which all but e^{-_OUTSIDE} of the tilted composed mass lies, on either side."""
-    bottom = sum(step.num_steps * step.start for step in steps)
-    top = sum(step.num_steps * (step.start + len(step.log_mass) - 1) for step in steps)
+    bottom = sum(step.n_steps * step.start for step in steps)
+    top = sum(step.n_steps * (step.start + len(step.log_mass) - 1) for step in steps)
     rate = math.sqrt(2 * _OUTSIDE / (variance + 1))
     # The second rate suits steps whose rare losses are far larger than the composed deviation.
     rare = min(rate, 10 / max(len(step.log_mass) for step in steps))
     for size in {0.3 * rate, 0.6 * rate, rate, rare}:
         for s in (size, -size):
-            moved = sum(step.num_steps * _tilt(step, h, theta + s / h)[0] for step in steps)
+            moved = sum(step.n_steps * _tilt(step, h, theta + s / h)[0] for step in steps)
             edge = (moved - log_moment + _OUTSIDE) / s
             if s > 0:
                 top = min(top, math.ceil(edge))

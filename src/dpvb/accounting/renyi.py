@@ -58,7 +58,7 @@ def log_moments(pairs: Sequence[Pair], lam: Vector) -> Vector:
     """
     total = np.zeros_like(lam)
     for pair in pairs:
-        total += pair.num_steps * _log_moment(pair, lam)
+        total += pair.n_steps * _log_moment(pair, lam)
     return total
 
 
@@ -68,7 +68,7 @@ def _minimum(bound: Callable[[Sequence[Pair], Vector], Vector], pairs: Sequence[
     A bound holds at every lambda, so that a plan of many levels may choose it by a plan of few.
     """
     few = pairs if len(pairs) <= _FEW else grouped(pairs)
-    spread = math.sqrt(sum(pair.num_steps * (pair.q * pair.mu) ** 2 for pair in few))
+    spread = math.sqrt(sum(pair.n_steps * (pair.q * pair.mu) ** 2 for pair in few))
     low = min(1e-3, 1e-3 / max(spread, max(pair.mu for pair in few) ** 2, 1e-300))
     high = max(100.0, *(2 * _REACH / pair.mu for pair in few))
     grid = np.geomspace(low, high, 48)

@@ -189,7 +189,7 @@ def of_estimator(
     def fit(matrix: Floats, **options: Any) -> Any:
         return clone(estimator).set_params(**options).fit(**columns(matrix))
 
-    model = estimator.task(**columns(hostile[:0])).model
+    model = estimator._task(**columns(hostile[:0])).model
     return Case(name, model, source, records, hostile, **{"fit": fit, **more})
 
 

@@ -19,14 +19,14 @@ Steps = Mapping[str, Ints]
 _EXACT = 2.0**53
 
 
-def in_steps(released: Released, release: Release, num_examples: int | None = None) -> dict[str, Ints]:
+def in_steps(released: Released, release: Release, n_units: int | None = None) -> dict[str, Ints]:
     """The integers that a release was made of, (packed shape) for each block.
 
     Raises:
         ValueError: if a number is no exact multiple of the public grid's step.
     """
     result = {}
-    for name, grid in grids_of(release, num_examples).items():
+    for name, grid in grids_of(release, n_units).items():
         steps = released.total[name] / grid.step
         if not np.array_equal(steps, np.rint(steps)) or np.abs(steps).max(initial=0.0) >= _EXACT:
             raise ValueError(f"block {name!r} holds numbers that are off its grid.")
@@ -57,9 +57,9 @@ def squared(steps: Ints, block: Block) -> int:
     return total
 
 
-def relative_norm(change: Steps, release: Release, num_examples: int | None = None) -> tuple[dict[str, float], float]:
+def relative_norm(change: Steps, release: Release, n_units: int | None = None) -> tuple[dict[str, float], float]:
     """Norm of each block over its bound, and of the scaled concatenation."""
-    grids = grids_of(release, num_examples)
+    grids = grids_of(release, n_units)
     own = {
         name: squared(change[name], block) * (grids[name].step / block.bound) ** 2
         for name, block in release.blocks.items()

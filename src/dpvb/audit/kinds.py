@@ -135,7 +135,12 @@ def regression(
         fit_intercept, options: parameters of the regression.
     """
     covariance = _REGRESSIONS.get(form, "full")
-    params: dict[str, Any] = {"fit_intercept": fit_intercept, "row_norm": 1.0, **_KINDS[name][0], **_bounds(name, form)}
+    params: dict[str, Any] = {
+        "fit_intercept": fit_intercept,
+        "max_row_norm": 1.0,
+        **_KINDS[name][0],
+        **_bounds(name, form),
+    }
     params |= {} if name == "LinearRegression" else {"covariance": covariance}
     params |= {**({"dispersion": None} if form == _LEARNED else {}), **options}
     estimator = getattr(estimators, name)(**_BUDGET, **params)
@@ -187,7 +192,7 @@ def _far(point: Floats) -> Floats:
 def factors(name: str, width: int = D) -> Case:
     """The case of a factor model of rows of norm 1: q comes from a noisy run over ordinary rows."""
     hostile = HOSTILE_ROWS if width == D else np.eye(width) * 1e3
-    estimator = getattr(factor_models, name)(min(2, width), row_norm=1.0, **_BUDGET)
+    estimator = getattr(factor_models, name)(min(2, width), max_row_norm=1.0, **_BUDGET)
     case = of_estimator(name, estimator, unlabelled, partial(table_records, width=width), hostile)
     case = replace(case, of_width=partial(factors, name), begin=partial(after_a_run, case))
     return case if width != D else replace(case, wide=replace(factors(name, WIDE), begin=None))
@@ -233,7 +238,7 @@ def _codes(name: str) -> Categorical:
 def mixture() -> Case:
     """The case of a mixture of a number, a count, and two columns of categories."""
     schema = Schema((Numeric("x", *_ENDS), Numeric("count", 0, 9), _codes("choice"), Binary("flag")))
-    estimator = Mixture(_GROUPS, counts="count", prune=False, check_share=0.1, **_BUDGET)
+    estimator = Mixture(_GROUPS, counts="count", prune=False, fidelity_share=0.1, **_BUDGET)
 
     records = partial(_records, schema)
     hostile = np.array([[*end, choice, flag] for choice in _CODES for flag in (0, 1) for end in _NUMBER_ENDS])
@@ -250,7 +255,7 @@ def naive_bayes(numbers: Literal["bins", "gaussian"]) -> Case:
     records = partial(_records, schema)
 
     def source(matrix: Floats, group: Any = None) -> Any:
-        return estimator.task(**_table(schema, matrix), group=group).source
+        return estimator._task(**_table(schema, matrix), group=group).source
 
     hostile = np.array([[label, *end, choice] for choice in (0, 2) for label in _CODES for end in _NUMBER_ENDS])
     columns = partial(_table, schema)
@@ -408,14 +413,14 @@ def chain(order: int) -> Case:
     return _of_windows(f"MarkovChain, order {order}", of_width, order + 1)
 
 
-def hidden_markov(emissions: str, num_steps: int | None = None, estimate: str = "posterior") -> Case:
+def hidden_markov(emissions: str, n_steps: int | None = None, estimate: str = "posterior") -> Case:
     """The case of a hidden Markov model with such emissions, and this number of steps after the windows."""
-    chosen: dict[str, Any] = {"emissions": emissions, "num_steps": num_steps, "estimate": estimate}
+    chosen: dict[str, Any] = {"emissions": emissions, "n_steps": n_steps, "estimate": estimate}
 
     def of_width(width: int) -> HiddenMarkovModel:
         return HiddenMarkovModel(3, symbols=width, n_init=1, max_length=_LONGEST, **chosen, **_BUDGET)
 
-    words = [emissions, *(["steps"] if num_steps else []), *(["mode"] if estimate == "mode" else [])]
+    words = [emissions, *(["steps"] if n_steps else []), *(["mode"] if estimate == "mode" else [])]
     return _of_windows(f"HiddenMarkovModel, {', '.join(words)}", of_width, 3)
 
 
@@ -562,7 +567,7 @@ def network(width: int = VISIBLE, clip: float = 0.05) -> Case:
 
     axes = np.eye(width)
     hostile = np.vstack([np.zeros(width), np.ones(width), axes, 1 - axes, np.full(width, 0.5)])
-    estimator = SigmoidBeliefNetwork(3, clip=clip, start_std=1.0, **_BUDGET)
+    estimator = SigmoidBeliefNetwork(3, clip=clip, init_std=1.0, **_BUDGET)
     case = of_estimator("SigmoidBeliefNetwork", estimator, binary, records, hostile, responses=width, of_width=network)
     return (
         case
@@ -584,7 +589,7 @@ def forms(name: str) -> Mapping[str, Callable[[], Case]]:
 
 
 #: Kinds that can be audited here; gradients where JAX is installed.
-NAMES: tuple[str, ...] = tuple(kind for kind in PrivateEstimator.kinds if forms(kind))
+NAMES: tuple[str, ...] = tuple(kind for kind in PrivateEstimator._registered if forms(kind))
 
 
 def shipped(name: str) -> list[Case]:

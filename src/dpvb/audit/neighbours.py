@@ -34,7 +34,7 @@ from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.source import LARGEST_BATCH
 from dpvb.core.wall import Wall
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.guards.errors import WallError
+from dpvb.guards.errors import PrivateComputationError
 from dpvb.guards.silence import silence
 from dpvb.models.base import Model
 from dpvb.results import trees
@@ -104,7 +104,7 @@ class Replay:
         """The release on a matrix of records, as integers.
 
         Raises:
-            WallError: if the computation failed on these data.
+            PrivateComputationError: if the computation failed on these data.
             ValueError: if the release is off its grid.
         """
         [released] = self.case.run(matrix, self.plan, q=self.q, group=group)
@@ -212,7 +212,7 @@ class Look:
             with heard() as said:
                 try:
                     result = self.replays[sampler % len(_SAMPLERS)](matrix, persons)
-                except WallError:
+                except PrivateComputationError:
                     fault = "a record makes the computation fail"
                 except ValueError:
                     fault = "a release is off its grid"
@@ -508,7 +508,7 @@ class _Recorded:
         with heard() as self.said:
             try:
                 self._record(matrix)
-            except WallError:
+            except PrivateComputationError:
                 release = plan.releases[len(self.released)]
                 self.faults.append(_failure(case, self.qs[-1], release, matrix))
 
@@ -536,7 +536,7 @@ class _Recorded:
                     wall.release(loop.query(model, q, release), release)
                     for q, release in zip(self.qs, self.plan, strict=True)
                 ]
-            except WallError:
+            except PrivateComputationError:
                 return ["a record makes the computation fail"], 0.0
         if sorted(set(said)) != sorted(set(self.said)):
             faults.append("a record shows in what is printed, logged or warned of")

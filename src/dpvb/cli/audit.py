@@ -65,7 +65,7 @@ def audit(
             )
         raise ParameterError(f"model class must be one of {', '.join(NAMES)}, got {model_class!r}.")
     model = None if attach is None else files.load_model(attach)
-    kind = "Private" if isinstance(case, Case) else model_class
+    kind = "PrivateModel" if isinstance(case, Case) else model_class
     if model is not None and type(model).__name__ != kind:
         raise ModelFileError(f"{attach}: holds a fitted {type(model).__name__}; the report would be of {model_class}.")
     names, workers = NAMES if model_class is None else (model_class,), min(4, os.cpu_count() or 1)

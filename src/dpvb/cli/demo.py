@@ -126,7 +126,7 @@ def compare(
     fitted = {}
     for label, budget in (("private", epsilon), ("not private", math.inf)):
         model = LDA(topics, epsilon=budget, delta=delta, vocabulary=sample.vocabulary, random_state=_SEED, **parameters)
-        with progress_bar(budget, delta, label=label) as tell:
+        with progress_bar(label=label) as tell:
             fitted[label] = model.fit(sample.documents, run=Run(progress=tell))
     private, plain = fitted["private"], fitted["not private"]
     tops = [metrics.top_words(model.components_, min(_MATCHED, len(sample.vocabulary))) for model in (private, plain)]

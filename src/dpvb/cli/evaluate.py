@@ -123,7 +123,7 @@ def evaluate(
             "--public if they are; do not measure on private ones."
         )
     fitted = files.load_model(model, "evaluate")
-    form, schema = str(fitted.reads), getattr(fitted, "schema_", None)
+    form, schema = str(fitted._reads), getattr(fitted, "schema_", None)
     if form in ("documents", "sequences", "images") or schema is None:
         rows = reading.read(form, {"data": data, **given, **_declared(fitted, form, given)})
     elif form == "measurements" and data.suffix.lower() in (".npz", ".npy"):
@@ -147,7 +147,7 @@ def evaluate(
 def _declared(fitted: Any, form: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """What a fitted model says of the columns of such data."""
     if form == "sequences":
-        return {"columns": fitted.named_columns}
+        return {"columns": fitted._named_columns}
     if form not in ("documents", "labelled"):
         return {}
     return {"vocabulary": given["vocabulary"] or fitted.vocabulary_, "width": fitted.n_features_in_}

@@ -173,7 +173,7 @@ def lead(
     with (
         opened(_most_bytes(task)) as link,
         nullcontext() if settings.folder is None else Recorded(link, settings.folder, gather) as record,
-        progress_bar(agreement.epsilon, agreement.delta, quiet=quiet, label="federation") as tell,
+        progress_bar(quiet=quiet, label="federation") as tell,
     ):
         if record is None or leave:
             gather(link.clients)
@@ -195,9 +195,9 @@ def lead(
                 run = prepared(record or link)
                 seed = record.seed if record is not None and model.random_state is None else model.random_state
                 q = run.run(generator("random_state", seed), tell)
-                model.promise(run.statement(task.public), task.notes)
+                model._set_statement(run.statement(task.public), task.notes)
                 with one_blas_thread():
-                    model.take(task, q)
+                    model._take(task, q)
                 model.save(settings.out, overwrite=True)
         except FederationError:
             part(link)
@@ -337,8 +337,8 @@ def _agreed(agreement: Agreement, data: Mapping[str, Any]) -> tuple[Task, Federa
     model = agreement.estimator()
     try:
         with Run().alone():
-            model.set_params(num_steps=steps_of(model, data, agreement.num_rounds))
-            task = check_known(model.task(**data), "in a federation")
+            model.set_params(n_steps=steps_of(model, data, agreement.num_rounds))
+            task = check_known(model._task(**data), "in a federation")
         task = of_unit(task, "client" if agreement.unit == "client" else "example")
     except ParameterError as error:
         raise ParameterError(f"the agreement does not hold together: {error}") from error
@@ -349,7 +349,7 @@ def _agreed(agreement: Agreement, data: Mapping[str, Any]) -> tuple[Task, Federa
         epsilon=agreement.epsilon,
         delta=agreement.delta,
         participants=agreement.clients,
-        num_examples=model.num_examples,
+        n_units=model.n_units,
     )
 
 
@@ -361,7 +361,7 @@ def _no_rows(agreement: Agreement) -> dict[str, Any]:
 
     words = None if agreement.vocabulary is None else check_vocabulary(agreement.vocabulary)
     schema = None if agreement.schema is None else _schema(agreement)
-    rows = agreement.estimator().no_rows(schema=schema, vocabulary=words, width=agreement.width)
+    rows = agreement.estimator()._no_rows(schema=schema, vocabulary=words, width=agreement.width)
     grouped = agreement.unit != "example" and (schema is None or schema.group is None)
     return {**rows, **({"group": np.empty(0, dtype=np.int64)} if grouped else {})}
 
@@ -372,15 +372,15 @@ def _rows(settings: ClientConfig) -> dict[str, Any]:
 
     agreement, sources = settings.agreement, settings.data
     estimator, person = agreement.estimator(), agreement.unit == "person"
-    events = estimator.reads == "sequences"
+    events = estimator._reads == "sequences"
     if events and (sources.group or sources.group_column or sources.target or not person):
         raise ParameterError(
             "[data] file must be a long table with the columns person, time, and symbol or numbers, and unit must be "
             '"person".'
         )
-    matrix = not events and estimator.reads != "documents" and agreement.schema is None
+    matrix = not events and estimator._reads != "documents" and agreement.schema is None
     if matrix:
-        brought = estimator.no_rows(schema=None, vocabulary=None, width=agreement.width)
+        brought = estimator._no_rows(schema=None, vocabulary=None, width=agreement.width)
         if (sources.target is None) == ("y" in brought):
             raise ParameterError("[data] target must name a .npy file with the response of each row, for a regression.")
         for name in ("trials", "exposure", "offset", "weights"):
@@ -396,12 +396,12 @@ def _rows(settings: ClientConfig) -> dict[str, Any]:
     elif not events and (sources.group_column is not None) != person:
         raise ParameterError('[data] group_column belongs to unit = "person": it names the person of a document.')
     public = {name: getattr(agreement, name) for name in ("schema", "vocabulary", "width")}
-    columns = {"columns": estimator.named_columns} if events else {}
-    rows = read(estimator.reads, {**vars(sources), **public, **columns, "data": sources.file})
+    columns = {"columns": estimator._named_columns} if events else {}
+    rows = read(estimator._reads, {**vars(sources), **public, **columns, "data": sources.file})
     if matrix and (rows["X"].ndim != 2 or rows["X"].shape[1] != agreement.width):
         raise ParameterError(f"[data] file must be a matrix with the {agreement.width} columns of the agreement.")
     if agreement.unit == "client":
-        rows["group"] = np.zeros(estimator.task(**rows).source.count(), dtype=np.int64)
+        rows["group"] = np.zeros(estimator._task(**rows).source.count(), dtype=np.int64)
     return rows
 
 

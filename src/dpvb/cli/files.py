@@ -25,7 +25,9 @@ def load_model(path: Path, *needed: str) -> Any:
     from dpvb.estimators import PrivateEstimator, load
 
     model = load(path)
-    able = [name for name, kind in PrivateEstimator.kinds.items() if any(hasattr(kind, method) for method in needed)]
+    able = [
+        name for name, kind in PrivateEstimator._registered.items() if any(hasattr(kind, method) for method in needed)
+    ]
     if needed and type(model).__name__ not in able:
         raise ModelFileError(
             f"{path}: holds a fitted {type(model).__name__}; this command needs {' or '.join(able)}. Every model has "

@@ -1,21 +1,16 @@
-"""`dpvb fit NAME`, `resume`: a command for each kind of model, made of what its class says of itself.
+"""`dpvb fit NAME`: one command per class of models, generated from the class.
 
-Parameters become options: their types are the class's annotations, their help is the `Args:` of its docstrings. How
-files are read hangs on what the class reads. Classes are imported when one of their commands is asked for; the list of
-all commands is read from the text of the classes.
+Parameters become options. The types are the annotations of the class, and the help texts are the `Args:` of its
+docstrings. The class attribute `reads` selects the function that reads the files. A class is imported only when its
+command is called: the list of all commands is parsed from the source text.
 
-`dpvb fit NAME --rehearse`: the same call on made-up rows, which reads no private row and spends nothing.
-
-How a fit was called is kept beside its run, and read again by `dpvb resume`. The call lies in the run's folder. Whoever
-could write it could have this user's rows fitted and files replaced, so it is believed only where nobody else could,
-only for a run that was begun and is charged to a ledger, and it is shown.
+`dpvb fit NAME --dry-run` makes the same call on synthetic rows. It reads no private row and spends nothing.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-import json
 import math
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -25,7 +20,6 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from shlex import quote
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -36,10 +30,8 @@ from dpvb.cli import files, log, options
 from dpvb.cli.reading import READINGS, read
 from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import echo, progress_bar, remark, spent
-from dpvb.guards.errors import CheckpointError, ParameterError
-from dpvb.guards.own import check_own_folder, read_own, write_own
-from dpvb.guards.strangers import imported, parsed_json, printable
-from dpvb.ledger.address import HIDDEN, Address, without_password
+from dpvb.guards.errors import ParameterError
+from dpvb.guards.strangers import imported
 
 if TYPE_CHECKING:
     from dpvb import Model
@@ -48,30 +40,30 @@ if TYPE_CHECKING:
     from dpvb.runs.run import Run
 
 
-_MARK = "REHEARSAL on made-up rows: what follows says nothing about anybody.\n"
+_MARK = "DRY RUN on made-up rows: what follows says nothing about anybody.\n"
 
 
-def rehearse_fit(model: PrivateEstimator, given: Mapping[str, Any], run: Run, *, quiet: bool) -> None:
+def dry_run_fit(model: PrivateEstimator, given: Mapping[str, Any], run: Run, *, quiet: bool) -> None:
     """Fit made-up rows, print what a fit would show, how long it took, and what the fit will cost."""
     from dpvb.estimators.synthetic_rows import NUM_ROWS
 
-    columns = _declared(str(model.reads), given)
+    columns = _declared(str(model._reads), given)
     plans: list[Plan] = []
     start = time.perf_counter()
-    with progress_bar(model.epsilon, model.delta, quiet=quiet, label="rehearsal") as tell:
+    with progress_bar(quiet=quiet, label="dry run") as tell:
 
         def told(step: int, plan: Plan) -> None:
             plans[:] = [plan]
             tell(step, plan)
 
-        fitted: Any = model.rehearse(**columns, run=replace(run, progress=told))
+        fitted: Any = model.dry_run(**columns, run=replace(run, progress=told))
     seconds = time.perf_counter() - start
     if getattr(fitted, "coef_std_", None) is not None:
         echo(_MARK)
         echo(fitted.summary())
-    number = model.num_examples or NUM_ROWS
+    number = model.n_units or NUM_ROWS
     remark(
-        f"rehearsal: {number:,} made-up {fitted.privacy_.unit}s took {seconds:.1f} s on this machine (--num-examples, "
+        f"dry_run: {number:,} made-up {fitted.privacy_.unit}s took {seconds:.1f} s on this machine (--n-units, "
         "a public number, makes up as many). No row was read, nothing was spent or written."
     )
     if not Path(given["data"]).exists():
@@ -94,7 +86,7 @@ def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
             return {"grouped": given["group_column"] is not None}
         if given["vocabulary"] is None and given["width"] is None:
             raise ParameterError(
-                "--rehearse opens no documents and needs the columns: --vocabulary, or --width, the number of words."
+                "--dry-run opens no documents and needs the columns: --vocabulary, or --width, the number of words."
             )
         words = None if given["vocabulary"] is None else check_vocabulary(given["vocabulary"])
         return {"vocabulary": words, "width": given["width"], "grouped": given["group_column"] is not None}
@@ -105,132 +97,10 @@ def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
     if form == "labelled" and given["vocabulary"] is not None:
         return {"vocabulary": check_vocabulary(given["vocabulary"])}
     if form in ("table", "labelled"):
-        raise ParameterError("--rehearse needs what the fit needs: --schema.")
+        raise ParameterError("--dry-run needs what the fit needs: --schema.")
     if form == "rows" and given["target"] is None:
-        raise ParameterError("--rehearse needs what the fit needs: --schema for a table, or --target for a matrix.")
+        raise ParameterError("--dry-run needs what the fit needs: --schema for a table, or --target for a matrix.")
     return {"width": files.matrix_width(Path(given["data"])), "grouped": given["group"] is not None}
-
-
-_CALL = "command.json"
-
-
-def remember(folder: Path, command: str, given: Mapping[str, Any]) -> None:
-    """Leave a fit's call in its checkpoint, names of files and public parameters; that of a run that began stays.
-
-    Raises:
-        CheckpointError: if the folder cannot hold a checkpoint, or others can write it.
-        ParameterError: for a number that is not finite.
-    """
-    from dpvb.runs.checkpoint import Checkpoint
-
-    plain = {name: _lasting(value) if isinstance(value, Path) else value for name, value in given.items()}
-    if plain["ledger"] is not None:
-        plain["ledger"] = without_password(plain["ledger"])
-        if "://" not in plain["ledger"]:
-            plain["ledger"] = str(Path(plain["ledger"]).absolute())
-    try:
-        text = json.dumps({"command": command, "given": plain}, indent=1, allow_nan=False)
-    except ValueError as error:
-        raise ParameterError("a fit with checkpoint= takes finite numbers: without privacy none is needed.") from error
-    if Checkpoint(folder).manifest() is None:
-        try:
-            write_own(folder / _CALL, text.encode())
-        except OSError as error:
-            raise CheckpointError(f"{folder}: cannot hold a checkpoint ({error.strerror}).") from error
-
-
-def _lasting(path: Path) -> str:
-    """A path from everywhere; the name of a word list, or of the words that are found, is one already."""
-    from dpvb.data.documents import word_lists
-    from dpvb.data.documents.vocabulary import PRIVATE
-
-    return str(path if word_lists.is_name(path) or str(path) == PRIVATE else path.absolute())
-
-
-def kept(folder: Path) -> tuple[str, dict[str, Any]]:
-    """The command and the values that a folder keeps.
-
-    Raises:
-        CheckpointError: if there are none, or somebody else could have written them.
-    """
-    try:
-        check_own_folder(folder)
-        call = parsed_json(read_own(folder / _CALL, secret=False))
-        return str(call["command"]), dict(call["given"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"{folder}: holds no call of `dpvb fit`. A fit from Python goes on with the same call of fit."
-        ) from error
-
-
-def check_run(folder: Path, call: Mapping[str, Any]) -> None:
-    """Refuse a call that belongs to no run in its folder; the run itself compares ledger, plan and parameters.
-
-    Raises:
-        CheckpointError: naming what is missing or damaged.
-    """
-    from dpvb.runs.checkpoint import Checkpoint
-
-    run = Checkpoint(folder).manifest()
-    if run is None:
-        raise CheckpointError(f"{folder}: no run was begun here, so nothing was spent. Call `dpvb fit` again.")
-    if call["ledger"] is None or call["dataset"] is None:
-        raise CheckpointError(f"{folder}: its call names no ledger and data set, and a run that is kept has both.")
-    if call["ledger"].endswith(f"://{HIDDEN}"):
-        raise CheckpointError(f"{folder}: the address of its ledger could not be kept. Give it: --ledger.")
-    if run["dataset"] != call["dataset"]:
-        raise CheckpointError(f"{folder}: its call is of another data set than its run. Call `dpvb fit` again.")
-
-
-def arguments(folder: Path, callback: Callable[..., None], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a file as a command takes them; an option that an earlier version had not is left to its default.
-
-    Raises:
-        CheckpointError: if one is missing, unknown, or of another type than the command's.
-    """
-    parameters = inspect.signature(callback).parameters
-    needed = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
-    if odd := sorted((needed - given.keys()) | (given.keys() - parameters.keys())):
-        raise CheckpointError(f"{folder}: its call has not the parameters of this version: {', '.join(odd)}.")
-    values = {name: parameter.default for name, parameter in parameters.items()}
-    for name in given:
-        try:
-            values[name] = _argument(parameters[name].annotation, given[name])
-        except (TypeError, OverflowError) as error:
-            raise CheckpointError(f"{folder}: {name} of its call is of another type than the command's.") from error
-    return values
-
-
-def _argument(hint: Any, value: Any) -> Any:
-    """A JSON value as the type that a command asks for.
-
-    Raises:
-        TypeError, OverflowError: if it is none.
-    """
-    if get_origin(hint) is Annotated:
-        return _argument(get_args(hint)[0], value)
-    for kind in get_args(hint) if isinstance(hint, UnionType) else (hint,):
-        if kind is NoneType and value is None:
-            return None
-        if kind is Path and type(value) is str and "\0" not in value:
-            return Path(value)
-        if kind is float and type(value) in (int, float):
-            return float(value)
-        if get_origin(kind) is tuple and type(value) is list and len(value) == len(get_args(kind)):
-            return tuple(map(_argument, get_args(kind), value))
-        if kind is not NoneType and type(value) is kind:
-            return value
-    raise TypeError
-
-
-def shown(callback: Callable[..., None], call: Mapping[str, Any]) -> str:
-    """What a call says beside the defaults, for a terminal."""
-    defaults = {name: parameter.default for name, parameter in inspect.signature(callback).parameters.items()}
-    given = {name: value for name, value in call.items() if value != defaults[name]} | {
-        "ledger": Address(call["ledger"])
-    }
-    words = (f"{name}={str(value) if isinstance(value, Path) else value!r}" for name, value in given.items())
-    return printable(", ".join(words))
 
 
 # What every example says itself.
@@ -285,7 +155,7 @@ def summaries() -> dict[str, str]:
         for kind in ast.parse(path.read_bytes()).body:
             if isinstance(kind, ast.ClassDef):
                 values = {ast.unparse(line.target): line.value for line in kind.body if isinstance(line, ast.AnnAssign)}
-                if isinstance(name := values.get("command"), ast.Constant) and name.value is not None:
+                if isinstance(name := values.get("_command"), ast.Constant) and name.value is not None:
                     found[str(name.value)] = summary(ast.get_docstring(kind))
     return found
 
@@ -299,15 +169,15 @@ def kinds() -> dict[str, type[PrivateEstimator]]:
     """Kinds of models by the name of their command."""
     from dpvb.estimators import PrivateEstimator
 
-    named = ((vars(kind).get("command"), kind) for kind in PrivateEstimator.kinds.values())
+    named = ((vars(kind).get("_command"), kind) for kind in PrivateEstimator._registered.values())
     return {name: kind for name, kind in named if name is not None}
 
 
 def kind_named(name: str) -> type[PrivateEstimator]:
     """The kind of a command; of MODULE:CLASS it is the estimator of any model."""
-    from dpvb.estimators import Private
+    from dpvb.estimators import PrivateModel
 
-    return Private if ":" in name else kinds()[name]
+    return PrivateModel if ":" in name else kinds()[name]
 
 
 def model_named(name: str) -> type[Model]:
@@ -385,27 +255,24 @@ def fitting(name: str) -> Callable[..., None]:
     def command(
         *,
         out: Annotated[
-            Path | None, typer.Option(help="The model file to write; needed unless --rehearse is given.")
+            Path | None, typer.Option(help="The model file to write; needed unless --dry-run is given.")
         ] = None,
         overwrite: options.Overwrite = False,
         quiet: options.Quiet = False,
-        rehearse: Annotated[
+        dry_run: Annotated[
             bool,
             options.run(
                 "Make the same call on made-up rows of the declared columns: no row is read, nothing spent or written.",
-                "--rehearse",
+                "--dry-run",
             ),
         ] = False,
         log_file: options.LogFile = None,
         **given: Any,
     ) -> None:
-        if given["checkpoint"] is not None and not rehearse:
-            call = {**given, "out": out, "overwrite": overwrite, "quiet": quiet}
-            remember(given["checkpoint"], f"fit_{name}", call)
         if out is not None:
             files.check_target(out, overwrite)
-        elif not rehearse:
-            raise ParameterError("--out must name the model file to write: only --rehearse writes none.")
+        elif not dry_run:
+            raise ParameterError("--out must name the model file to write: only --dry-run writes none.")
         parameters = inspect.signature(kind).parameters
         values = {name: value_of(name, value, hints[name]) for name, value in given.items() if name in parameters}
         if parts:
@@ -413,19 +280,19 @@ def fitting(name: str) -> Callable[..., None]:
             values["model"] = own_model(**{field: _field(given.pop(field), of_fields[field]) for field in parts})
         model = kind(**values)
         run = Run(**{name: value for name, value in given.items() if name in of_the_run})
-        if rehearse:
-            rehearse_fit(model, given, run, quiet=quiet)
+        if dry_run:
+            dry_run_fit(model, given, run, quiet=quiet)
             return
         assert out is not None
-        if kind.reads == "sequences":  # A mistake of the columns is one before a file is opened.
-            given["columns"] = model.named_columns
+        if kind._reads == "sequences":  # A mistake of the columns is one before a file is opened.
+            given["columns"] = model._named_columns
         with _told_of_stops(model, out, given["checkpoint"]):
-            rows = read(str(kind.reads), given)
-            with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
+            rows = read(str(kind._reads), given)
+            with progress_bar(quiet=quiet) as tell:
                 model.fit(**rows, run=replace(run, progress=tell))
             model.save(out, overwrite=True)  # What is there by now was looked at before anything was spent.
         log.write("statement", message=model.privacy_.brief)
-        figure = next(model.facts_for_report(), None)
+        figure = next(model._facts_for_report(), None)
         looks = "" if figure is None else f"dpvb show {out} --what {figure.name or 'all'}; "
         remark(f"{out}: {kind.__name__}, {spent(model)}. Next: {looks}dpvb show {out}")
 
@@ -447,7 +314,7 @@ def _told_of_stops(model: PrivateEstimator, out: Path, checkpoint: Path | None) 
         if not hasattr(error, "__notes__") and hasattr(model, "privacy_"):
             error.add_note(f"Stopped when the fit had ended: its releases are spent, and {out} may be missing.")
             if checkpoint is not None:
-                error.add_note(f"`dpvb resume {quote(str(checkpoint))} --read` writes it.")
+                error.add_note("The same command with --resume read writes it.")
         elif not hasattr(error, "__notes__"):
             error.add_note("Stopped before anything was charged or released.")
         raise
@@ -457,8 +324,8 @@ def _told_of_stops(model: PrivateEstimator, out: Path, checkpoint: Path | None) 
 def _command(name: str) -> Any:
     """A kind's command, of what its class and its way of reading say."""
     kind = kind_named(name)
-    words = needed(kind) if kind.example is None else f"{kind.example} "
-    about = inspect.cleandoc(READINGS[str(kind.reads)].__doc__ or "").format(name=name, needed=words)
+    words = needed(kind) if kind._example is None else f"{kind._example} "
+    about = inspect.cleandoc(READINGS[str(kind._reads)].__doc__ or "").format(name=name, needed=words)
     program = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     program.command(name, help=f"{summary(inspect.getdoc(kind))}\n\n{about}")(fitting(name))
     return typer.main.get_command(program)
@@ -469,7 +336,7 @@ def of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
     from dpvb.data.tables.response import BOUNDS
 
     bounds = {**BOUNDS, "trials": "max_trials", "symbol_column": "symbols"}
-    for option in inspect.signature(READINGS[str(kind.reads)], eval_str=True).parameters.values():
+    for option in inspect.signature(READINGS[str(kind._reads)], eval_str=True).parameters.values():
         if option.name == "columns":
             continue  # The kind's own parameter says them.
         if option.name not in bounds or bounds[option.name] in inspect.signature(kind).parameters:
@@ -512,7 +379,7 @@ def needed(kind: type[PrivateEstimator]) -> str:
 
 def word_of(kind: type[PrivateEstimator], name: str) -> str:
     """The option of a parameter."""
-    return f"--{kind.spelled.get(name, name).replace('_', '-')}"
+    return f"--{kind._spelled.get(name, name).replace('_', '-')}"
 
 
 def _plain(hint: Any) -> Any:
@@ -552,44 +419,3 @@ def _label(text: str) -> str | float:
     if number != number:
         raise ParameterError(f"classes must be two labels, got {text!r}.")
     return int(number) if number.is_integer() else number
-
-
-@app.command()
-def resume(
-    checkpoint: Annotated[Path, typer.Argument(help="The folder that the fit was given as --checkpoint.")],
-    read: Annotated[
-        bool, typer.Option("--read", help="Read a run that has ended; its model is written again, nothing is spent.")
-    ] = False,
-    ledger: Annotated[
-        str | None, typer.Option(help="The ledger, where its URL needs a password: that is not kept.")
-    ] = None,
-    overwrite: options.Overwrite = False,
-    log_file: options.LogFile = None,
-) -> None:
-    """Go on with a fit that was killed, from its last release.
-
-    What was released is read from the folder and costs nothing. The fit is called as it was the first time, so data and
-    ledger must be where they were; the call is printed. Folder and files must be this user's, and nobody else's to
-    write. A file that is where the model goes is replaced only with --overwrite.
-
-        dpvb resume notes.run
-    """
-    command, given = kept(checkpoint)
-    name = command.removeprefix("fit_")
-    if name not in kinds() and ":" not in name:
-        raise CheckpointError(f"{checkpoint}: its call is of {command!r}, which this version does not know.")
-    kind = kind_named(name)
-    callback = fitting(name)
-    # Earlier versions kept the options' names.
-    names = {word: name for name, word in kind.spelled.items()}
-    given = {names.get(word, word): value for word, value in given.items()}
-    given |= {"checkpoint": str(checkpoint.absolute()), "overwrite": overwrite}
-    given |= {} if ledger is None else {"ledger": ledger}
-    # A way to go on that earlier versions had is left to this one's default.
-    usual = inspect.signature(callback).parameters["resume"].default
-    given |= {"resume": "read" if read or given.get("resume") == "read" else usual}
-    call = arguments(checkpoint, callback, given)
-    check_run(checkpoint, call)
-    files.check_target(call["out"], overwrite)
-    remark(f"going on with `fit {name}` of {shown(callback, call)}")
-    callback(**call)

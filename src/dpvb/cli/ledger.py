@@ -194,7 +194,7 @@ def quote(
     noise_multiplier: Annotated[
         float | None, typer.Option(help="Noise std over the clip norm, instead of epsilon.")
     ] = None,
-    num_steps: Annotated[int, typer.Option(help="Number J of noisy releases.")] = 20,
+    n_steps: Annotated[int, typer.Option(help="Number J of noisy releases.")] = 20,
     sampling_prob: options.SamplingProb = None,
     swap_ratio: Annotated[
         float,
@@ -209,7 +209,7 @@ def quote(
 
     Prints what the plan costs by itself, both totals after it, and the largest plan of this shape that fits.
 
-        dpvb ledger quote budget.db notes --epsilon 1 --num-steps 20
+        dpvb ledger quote budget.db notes --epsilon 1 --n-steps 20
     """
     from dpvb import Ledger, accounting
 
@@ -221,7 +221,7 @@ def quote(
         shape: dict[str, Any] = {
             "sampler": "full_batch" if sampling_prob is None else "poisson",
             "sampling_prob": 1.0 if sampling_prob is None else sampling_prob,
-            "num_steps": num_steps,
+            "n_steps": n_steps,
             "swap_ratio": swap_ratio,
         }
         if epsilon is not None and facts is not None:

@@ -88,7 +88,7 @@ def look(
         raise PrivacyError("nothing was looked at: only a typed yes goes on.")
     if ledger is not None and dataset is not None:
         with opened(ledger) as account:
-            account.note_look(dataset)
+            account.record_data_check(dataset)
     if given["schema"] is not None:
         num_rows, lines = _of_table(reading.read("rows", {**given, "data": data})["X"])
         rows, kinds = "rows", _CELLS

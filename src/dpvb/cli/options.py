@@ -122,7 +122,7 @@ SamplingProb = Annotated[
         "--batch-size: all of them at each step, which gives the best model for a given epsilon."
     ),
 ]
-BatchSize = Annotated[int | None, plan("Fixed-size batches, drawn afresh at each step; needs --num-examples.")]
+BatchSize = Annotated[int | None, plan("Fixed-size batches, drawn afresh at each step; needs --n-units.")]
 NumExamples = Annotated[int | None, plan("A public number of rows or documents, if there is one.")]
 Relation = Annotated[
     str, plan("What is hidden: that a unit is there (add_or_remove_one), or which it is (replace_one).")

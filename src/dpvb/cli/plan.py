@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -50,7 +50,7 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
     """The function that plans a kind; its signature has the options."""
     parameters, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
     columns = {option.name: option for option in of_files(kind) if option.name in _OF_COLUMNS}
-    if kind.reads not in ("sequences", "table"):
+    if kind._reads not in ("sequences", "table"):
         width = inspect.Parameter("width", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Width)
         columns.setdefault("width", width)
 
@@ -92,7 +92,7 @@ def _command(name: str) -> Any:
     about = "Everything is public: no data are read, and nothing is spent."
     program = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     text = (
-        f"Forecast a fit of: {summary(inspect.getdoc(kind))}\n\n{about}\n\n    dpvb plan {name} --units 20000 "
+        f"Forecast a fit of: {summary(inspect.getdoc(kind))}\n\n{about}\n\n    dpvb plan {name} --n-units 20000 "
         f"{needed(kind)}--epsilon 1 --delta 1e-5"
     )
     program.command(name, help=text)(planning(kind))
@@ -112,10 +112,10 @@ def of_releases(
             help="The other direction: what a given noise (std over the clip norm) costs.", show_default=False
         ),
     ] = None,
-    num_steps: Annotated[int, typer.Option(help="Number J of noisy releases.")] = 20,
+    n_steps: Annotated[int, typer.Option(help="Number J of noisy releases.")] = 20,
     sampling_prob: options.SamplingProb = None,
     batch_size: options.BatchSize = None,
-    num_examples: options.NumExamples = None,
+    n_units: options.NumExamples = None,
     neighboring_relation: options.Relation = options.ADD_OR_REMOVE,
     swap_ratio: Annotated[
         float,
@@ -126,9 +126,6 @@ def of_releases(
             rich_help_panel=options.PLAN,
         ),
     ] = math.sqrt(2.0),
-    methods: Annotated[
-        bool, typer.Option("--methods", help="Also what every accounting method makes of the same releases.")
-    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Say what a budget buys, before any data are touched.
@@ -138,11 +135,11 @@ def of_releases(
     Without a NAME, shows what (epsilon, delta) means for one unit, the noise that meets it, what the same
     releases guarantee at other values of delta. Reads no data and spends nothing.
 
-        dpvb plan --epsilon 1 --delta 1e-5 --num-steps 20
+        dpvb plan --epsilon 1 --delta 1e-5 --n-steps 20
 
         dpvb plan --noise-multiplier 1.24 --sampling-prob 0.05 --delta 1e-4 --json
 
-        dpvb plan lda --units 2000 --width 7702 --topics 10 --epsilon 1 --delta 1e-5
+        dpvb plan lda --n-units 2000 --width 7702 --topics 10 --epsilon 1 --delta 1e-5
     """
     if context.invoked_subcommand is not None:
         return
@@ -155,11 +152,11 @@ def of_releases(
     if (epsilon is None) == (noise_multiplier is None):
         raise ParameterError("give epsilon, to calibrate the noise, or noise_multiplier, to ask for its epsilon.")
     budget = math.inf if epsilon is None else check_number("epsilon", epsilon, low=0, high=math.inf, closed="neither")
-    sampler, rate = named_sampler(sampling_prob, batch_size, num_examples)
+    sampler, rate = named_sampler(sampling_prob, batch_size, n_units)
     shape: dict[str, Any] = {
         "sampler": sampler,
         "sampling_prob": rate,
-        "num_steps": check_integer("num_steps", num_steps, low=1, high=10**7),
+        "n_steps": check_integer("n_steps", n_steps, low=1, high=10**7),
         "swap_ratio": swap_ratio,
     }
     relation: Any = neighboring_relation
@@ -168,26 +165,22 @@ def of_releases(
         if noise is None:
             noise = accounting.noise_multiplier(epsilon=budget, delta=delta, neighboring_relation=relation, **shape)
         events = [Event(noise_multiplier=noise, **shape)]
-        by_method = accounting.compare(events, delta=delta, neighboring_relation=relation)
+        spent = accounting.epsilon(delta=delta, noise_multiplier=noise, neighboring_relation=relation, **shape)
         curve = accounting.curve(events, neighboring_relation=relation)
         power = accounting.power(events, neighboring_relation=relation)
-    spent = by_method["pld"]
-    assert spent is not None  # This method applies to every plan.
-    doubts.warn(budget, delta, unit="unit", num_units=num_examples, events=events)
-    averaged = noise / (rate * math.sqrt(num_steps))
+    doubts.warn(budget, delta, unit="unit", num_units=n_units, events=events)
+    averaged = noise / (rate * math.sqrt(n_steps))
     if as_json:
         facts = {"epsilon": plain(spent), "delta": delta, "noise_multiplier": noise, **shape}
         facts["neighboring_relation"] = neighboring_relation
         facts["noise_of_average"] = averaged
         facts["curve"] = [[d, plain(e)] for d, e in curve]
-        facts["methods"] = {name: value if value is None else plain(value) for name, value in by_method.items()}
-        facts["unproven_methods"] = list(accounting.UNPROVEN_METHODS)
         print_json(facts)
         return
     if math.isfinite(spent):
         echo(f"epsilon = {accounting.rounded_up(spent)}. {attack(accounting.belief(spent), power, 'unit', delta)}")
     echo(
-        f"noise multiplier {noise:.6g}: {num_steps} releases ({sampler}, sampling probability {rate:.6g}, "
+        f"noise multiplier {noise:.6g}: {n_steps} releases ({sampler}, sampling probability {rate:.6g}, "
         f"{neighboring_relation}) cost epsilon = {accounting.rounded_up(spent)} at delta = {delta:g}. The noise of the "
         f"average over all releases, over the clip norm, is {averaged:.4g}."
     )
@@ -196,22 +189,3 @@ def of_releases(
         ["delta", "epsilon"],
         [[f"{d:g}", accounting.rounded_up(e)] for d, e in curve],
     )
-    if methods:
-        print_table(
-            f"The same releases by every method, at delta = {delta:g}",
-            ["method", "epsilon", ""],
-            [
-                [
-                    name,
-                    "-" if value is None else accounting.rounded_up(value),
-                    _remark(name, value, accounting.UNPROVEN_METHODS),
-                ]
-                for name, value in by_method.items()
-            ],
-        )
-
-
-def _remark(name: str, value: float | None, unproven: Collection[str]) -> str:
-    if value is None:
-        return "does not apply"
-    return "claimed by the papers, no guarantee" if name in unproven else ""

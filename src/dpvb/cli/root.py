@@ -115,7 +115,7 @@ app = typer.Typer(
 
         dpvb sample first-try && cd first-try
 
-        dpvb plan lda --units 2000 --width 40 --topics 4 --epsilon 1 --delta 1e-5
+        dpvb plan lda --n-units 2000 --width 40 --topics 4 --epsilon 1 --delta 1e-5
 
         dpvb fit lda notes --vocabulary words.txt --topics 4 --epsilon 1 --delta 1e-5 --out notes.dpvb
 

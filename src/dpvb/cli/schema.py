@@ -128,7 +128,8 @@ def schema(
         print_json(json.loads(declared.to_json()), ensure_ascii=False)
         return
     print_table(
-        f"{file.name}: {declared.width} features, row norm {declared.row_norm:.4g}, intercept {declared.intercept:.4g}",
+        f"{file.name}: {declared.width} features, row norm {declared.max_row_norm:.4g}, "
+        f"intercept {declared.intercept:.4g}",
         ["column", "kind", "features"],
         [[term.name, term.kind, str(term.width)] for term in declared.terms],
         numbers=(2,),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _OF_EVERY_MODEL = ("statement", "brief", "summary", "all")
 _PRINTED, _PICTURES = ("table", "json", "csv"), ("png", "pdf", "svg")
-# Options by the parameters of `facts_for_report`.
+# Options by the parameters of `_facts_for_report`.
 _OPTIONS = {
     name: f"--{'naive' if name == 'noise_aware' else name}"
     for name in ("level", "noise_aware", "words", "width", "coding", "reference", "exp", "per")
@@ -133,7 +133,7 @@ def _words(fitted: Any, what: str, form: str) -> str:
 
 def _figures(fitted: Any, what: str, chosen: Mapping[str, Any], minus: Path | None, disjoint: bool) -> list[Figure]:
     """The figures of a model that are asked for."""
-    kind, takes = type(fitted).__name__, inspect.signature(fitted.facts_for_report).parameters
+    kind, takes = type(fitted).__name__, inspect.signature(fitted._facts_for_report).parameters
     if foreign := [_OPTIONS[name] for name in chosen if name not in takes]:
         able = ", ".join(_OPTIONS[name] for name in takes) or "no option"
         raise ParameterError(f"{foreign[0]} does not apply to a {kind}, whose figures take {able}.")
@@ -141,7 +141,7 @@ def _figures(fitted: Any, what: str, chosen: Mapping[str, Any], minus: Path | No
         from dpvb.estimators import compare
 
         return [compare(fitted, files.load_model(minus, "coefficients"), disjoint=disjoint, **chosen)]
-    figures = list(fitted.facts_for_report(**chosen))
+    figures = list(fitted._facts_for_report(**chosen))
     selected = [figure for figure in figures if what in ("all", figure.name)]
     if not selected:
         names = dict.fromkeys([*_OF_EVERY_MODEL, *(figure.name for figure in figures)])

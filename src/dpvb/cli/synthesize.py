@@ -74,7 +74,7 @@ def synthesize(
     elif context.args:
         raise ParameterError(f"{context.args[0]} belongs to the fit of a table; a model has been fitted.")
     model = files.load_model(data, "sample")
-    is_of_sequences = model.reads == "sequences"
+    is_of_sequences = model._reads == "sequences"
     if (number or fidelity is not None) and not hasattr(model, "fidelity"):
         raise ParameterError(f"--tables and --fidelity belong to a mixture; this model is a {type(model).__name__}.")
     if not is_of_sequences and length is not None:
@@ -123,7 +123,7 @@ def _fitted(context: typer.Context, table: Path, model: Path, seed: int | None, 
 
 def _sequences(model: Any, people: int, length: int | None, rng: Any) -> Iterator[Sequence[Any]]:
     """Lines of a long table of synthetic sequences."""
-    columns = model.named_columns or ("symbol",)
+    columns = model._named_columns or ("symbol",)
     yield (*(name + "_" * (name in columns) for name in ("person", "time")), *columns)
     for first in range(0, people, _TOGETHER):
         drawn = model.sample(min(people - first, _TOGETHER), rng, length=length)

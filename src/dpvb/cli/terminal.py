@@ -1,4 +1,4 @@
-"""What the command line shows: tables, remarks, and a bar of steps with the budget spent so far."""
+"""What the command line shows: tables, remarks, and a bar of steps."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dpvb.core.plan import Plan
-
-# At most about this many values of the epsilon spent so far are computed for a progress bar.
-_MARKS = 20
 
 
 def new_console(*, stderr: bool = False) -> Console:
@@ -72,7 +69,7 @@ def spent(model: Any) -> str:
     if not math.isfinite(model.epsilon):
         return "public data, no privacy claimed" if model.privacy_.published else "NO PRIVACY"
     statement = model.privacy_
-    counted = "" if statement.counts is None or statement.rehearsal else f"; {statement.counts.say(statement.unit)}"
+    counted = "" if statement.counts is None or statement.dry_run else f"; {statement.counts.say(statement.unit)}"
     return f"epsilon = {rounded_up(statement.epsilon)} at delta = {model.delta:g}{counted}"
 
 
@@ -90,34 +87,27 @@ def working(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress_bar(
-    epsilon: float, delta: float, *, quiet: bool = False, label: str = "fit"
-) -> Iterator[Callable[[int, Plan], None]]:
-    """A bar of steps, which are public, with the epsilon of the releases made so far."""
+def progress_bar(*, quiet: bool = False, label: str = "fit") -> Iterator[Callable[[int, Plan], None]]:
+    """Show a bar of the releases of a run, whose number is public.
+
+    Args:
+        quiet: Whether steps go to the log only.
+        label: Name of the run.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = new_console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[spent]}"))
-    bar = Progress(*columns, TimeRemainingColumn(), console=console)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    bar = Progress(*columns, console=console)
     waiting = console.status(f"{label}: noise and first step")
-    task = bar.add_task(label, total=None, spent="")
-    spending: Callable[[int], float] | None = None
-
-    from dpvb.accounting.answers import rounded_up
+    task = bar.add_task(label, total=None)
 
     def tell(step: int, plan: Plan) -> None:
-        nonlocal spending
         log.write("step", step=step, of=len(plan))
-        if quiet:
-            return
-        if spending is None:
-            spending = spent_so_far(plan, epsilon, delta)
+        if not quiet:
             waiting.stop()
             bar.start()
-        so_far = (
-            f"epsilon spent {rounded_up(spending(step))} of {epsilon:g}" if math.isfinite(epsilon) else "no privacy"
-        )
-        bar.update(task, total=len(plan), completed=step, spent=so_far)
+            bar.update(task, total=len(plan), completed=step)
 
     try:
         if not quiet:
@@ -125,24 +115,5 @@ def progress_bar(
         yield tell
     finally:
         waiting.stop()
-        if spending is not None:
+        if bar.live.is_started:
             bar.stop()
-
-
-def spent_so_far(plan: Plan, epsilon: float, delta: float) -> Callable[[int], float]:
-    """Upper bound on the epsilon of a plan's first releases, from the public plan alone.
-
-    Exact for full batches; otherwise by Rényi divergences at some of the steps, rounded up to the next of them, and
-    never more than the epsilon of the whole plan.
-    """
-    from dataclasses import replace
-    from functools import cache
-
-    method = "pld" if all(r.mechanism.sampler.sampling_prob == 1 for r in plan) else "renyi"
-
-    @cache
-    def first(step: int) -> float:
-        return min(epsilon, replace(plan, releases=plan.releases[:step]).epsilon(delta, method))
-
-    stride = max(1, len(plan) // _MARKS)
-    return lambda step: first(min(len(plan), -(-step // stride) * stride)) if step else 0.0

@@ -48,16 +48,16 @@ class Party:
         return self.noise_share == 0
 
 
-def grids_of(release: Release, num_examples: int | None, party: Party | None = None) -> dict[str, Grid]:
+def grids_of(release: Release, n_units: int | None, party: Party | None = None) -> dict[str, Grid]:
     """The public grid of each block: fine against the noise, with room for the sum."""
     parties, share = (1, 1.0) if party is None else (party.num_parties, party.noise_share or 1.0)
-    capacity = parties * (_CAPACITY if num_examples is None else max(_LEAST_CAPACITY, 4 * num_examples))
-    if num_examples is None:
+    capacity = parties * (_CAPACITY if n_units is None else max(_LEAST_CAPACITY, 4 * n_units))
+    if n_units is None:
         capacity = min(capacity, _PARTIES_CAPACITY)
     if capacity > _LARGEST_CAPACITY:
         raise ParameterError(
-            f"num_examples must be at most {_LARGEST_CAPACITY // 4 // parties}, got {num_examples}: the 64-bit sums "
-            "have no room for more units. Split the data, or lower num_examples to a bound that holds."
+            f"n_units must be at most {_LARGEST_CAPACITY // 4 // parties}, got {n_units}: the 64-bit sums "
+            "have no room for more units. Split the data, or lower n_units to a bound that holds."
         )
     grids = {}
     for name, block in release.blocks.items():
@@ -68,7 +68,7 @@ def grids_of(release: Release, num_examples: int | None, party: Party | None = N
         if party is not None and 0 < party.noise_share * std < _LEAST_SHARE * step:
             raise ParameterError(
                 f"noise_multiplier = {release.mechanism.noise_multiplier:g} shared by {parties} parties is too little "
-                "to be added in integers: take a smaller epsilon, fewer parties, or a public num_examples."
+                "to be added in integers: take a smaller epsilon, fewer parties, or a public n_units."
             )
         grids[name] = Grid(step, bound)
     return grids

@@ -49,7 +49,7 @@ def fit(
         on_step: called with (t, q) after each step; both are public by then.
 
     Raises:
-        WallError: if a computation behind the wall failed; what was charged stays charged.
+        PrivateComputationError: if a computation behind the wall failed; what was charged stays charged.
         PrivacyError: if a q left its domain, as far too much noise can make it; what was charged stays charged.
     """
     q = model.init(rng)

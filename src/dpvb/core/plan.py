@@ -129,7 +129,7 @@ class Plan:
     def events(self) -> list[Event]:
         """The events of all releases, equal ones counted together (composition does not depend on order)."""
         counts = Counter(release.event() for release in self.releases)
-        return [replace(event, num_steps=count) for event, count in counts.items()]
+        return [replace(event, n_steps=count) for event, count in counts.items()]
 
     def noise_stds(self, name: str) -> list[float]:
         """Noise std of the full-data sum of a block, for each of its releases in order."""
@@ -198,7 +198,7 @@ def phased(
     Args:
         blocks: the model's declaration.
         sampler: how the step batches are drawn; all others take the full batch.
-        schedule: noise multiplier of each step, shape (num_steps,); meant relatively if the plan is calibrated. Without
+        schedule: noise multiplier of each step, shape (n_steps,); meant relatively if the plan is calibrated. Without
             step blocks there are no steps.
         shares: part of the budget Σ p²/σ², which orders the cost of releases when noise is large, that the release of
             each phase beside the steps takes where there is one.

@@ -75,29 +75,29 @@ class FixedSize:
 
     Attributes:
         batch_size: S, public.
-        num_examples: the public number of units N₀. Under add/remove the true number is private; where it
+        n_units: the public number of units N₀. Under add/remove the true number is private; where it
             falls below N₀ the missing places are empty, so that no unit is ever drawn with a probability above S/N₀.
 
     Raises:
-        ParameterError: unless 1 ≤ batch_size ≤ num_examples.
+        ParameterError: unless 1 ≤ batch_size ≤ n_units.
     """
 
     batch_size: int
-    num_examples: int
+    n_units: int
     name: ClassVar[SamplerName] = "fixed_size"
 
     def __post_init__(self) -> None:
-        check_integer("num_examples", self.num_examples, low=1)
-        check_integer("batch_size", self.batch_size, low=1, high=self.num_examples)
+        check_integer("n_units", self.n_units, low=1)
+        check_integer("batch_size", self.batch_size, low=1, high=self.n_units)
 
     @property
     def sampling_prob(self) -> float:
         """S/N₀."""
-        return self.batch_size / self.num_examples
+        return self.batch_size / self.n_units
 
     def draw(self, bits: Bits, count: Callable[[], int]) -> Draw:
         """Choose the S places with the smallest 64-bit keys, drawn again while two keys are equal."""
-        places = max(self.num_examples, count())
+        places = max(self.n_units, count())
         keys = bits(places)
         while len(np.unique(keys)) < places:
             keys = bits(places)

@@ -29,7 +29,7 @@ from dpvb.core.plan import Plan, Release
 from dpvb.core.released import SEAL, Released, ReleaseReceipt
 from dpvb.core.source import Source, chunks_of
 from dpvb.guards.arrays import Batch, Ints
-from dpvb.guards.errors import PrivacyError, WallError
+from dpvb.guards.errors import PrivacyError, PrivateComputationError
 from dpvb.guards.silence import silence
 
 #: The model's e_step at the current q.
@@ -48,7 +48,7 @@ class Wall(Generic[Batch]):
         source: private data.
         plan: public; its releases are granted once each, in order.
         noise: source of all secret randomness; only tests and runs pass one.
-        num_examples: public number of units, if there is one; it sizes the integer sums.
+        n_units: public number of units, if there is one; it sizes the integer sums.
         journal: where releases are charged and recorded durably, if anywhere.
         party: for one of several walls whose sums are added.
 
@@ -62,7 +62,7 @@ class Wall(Generic[Batch]):
         plan: Plan,
         *,
         noise: NoiseSource | None = None,
-        num_examples: int | None = None,
+        n_units: int | None = None,
         journal: Journal | None = None,
         party: Party | None = None,
     ) -> None:
@@ -74,7 +74,7 @@ class Wall(Generic[Batch]):
         self.__turn = threading.Lock()
         self.__origin = Origin()
         self.__party = party
-        self.__grids = [grids_of(release, num_examples, party) for release in plan]
+        self.__grids = [grids_of(release, n_units, party) for release in plan]
 
     def __repr__(self) -> str:
         return f"Wall(step {self.__step} of {len(self.__plan)})"
@@ -94,7 +94,7 @@ class Wall(Generic[Batch]):
                 the wall's; nothing is read.
             LedgerError: if the journal could not charge it (nothing is read) or record it (nothing is released).
             CheckpointError: if the journal has another release in its place.
-            WallError: if the computation failed; the charge stands, the reason is not told.
+            PrivateComputationError: if the computation failed; the charge stands, the reason is not told.
         """
         if self.__party is not None:
             raise PrivacyError("this wall is one of several parties: its noise may be a part only. Use share.")
@@ -116,7 +116,7 @@ class Wall(Generic[Batch]):
             conceal: what is added to the integers, modulo 2⁶⁴, and cancels in the sum over all parties.
 
         Raises:
-            PrivacyError, LedgerError, CheckpointError, WallError: as in `release`.
+            PrivacyError, LedgerError, CheckpointError, PrivateComputationError: as in `release`.
         """
         if self.__party is None:
             raise PrivacyError("this wall is alone: use release.")
@@ -132,7 +132,7 @@ class Wall(Generic[Batch]):
 
         Raises:
             PrivacyError: as in `release`, or for what the proof of names does not cover, or in a party.
-            LedgerError, CheckpointError, WallError: as in `release`.
+            LedgerError, CheckpointError, PrivateComputationError: as in `release`.
         """
         names.check(release, self.__plan, self.__party is None)
         source: Any = self.__source
@@ -184,12 +184,12 @@ class Wall(Generic[Batch]):
 
 
 def _behind(computation: Callable[[], Sums]) -> Sums:
-    """The result of a computation on private data, or a WallError if it failed: whatever it says ends here.
+    """Return the result of a computation on private data, or raise a PrivateComputationError without its message.
 
     Who stops the process stops it; the new exception knows nothing of what was going on, nor of any sum.
     """
     said = "a computation behind the wall failed; its charge stands and its reason stays private."
-    end: BaseException = WallError(said)
+    end: BaseException = PrivateComputationError(said)
     try:
         with silence(logs=True):
             return computation()
@@ -205,7 +205,7 @@ def gathered(
     plan: Plan,
     step: int,
     party: Party,
-    num_examples: int | None = None,
+    n_units: int | None = None,
     run: str,
     private: bool,
     noise: NoiseSource | None = None,
@@ -216,7 +216,7 @@ def gathered(
     Args:
         shares: of the parties that the noise was planned for, or the one whose noise is whole.
         release, plan, step: which release of which plan.
-        party, num_examples: as the parties' walls have them.
+        party, n_units: as the parties' walls have them.
         run: public name of the run.
         private: whether the noise of every share is secret.
         noise: the gatherer's noise source; required if the parties add no noise, refused otherwise.
@@ -230,7 +230,7 @@ def gathered(
     journal = Unrecorded() if journal is None else journal
     total = recorded(journal, step, release, np.float64)
     if total is None:
-        sums, grids = zeros(release), grids_of(release, num_examples, party)
+        sums, grids = zeros(release), grids_of(release, n_units, party)
         for share in shares:
             for name in sums:
                 sums[name] += share[name]  # Modulo 2⁶⁴: masks cancel.

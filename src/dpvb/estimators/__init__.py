@@ -18,6 +18,6 @@ from dpvb.estimators.markov_chain import MarkovChain as MarkovChain
 from dpvb.estimators.mixture import GaussianMixture as GaussianMixture
 from dpvb.estimators.mixture import Mixture as Mixture
 from dpvb.estimators.naive_bayes import NaiveBayes as NaiveBayes
-from dpvb.estimators.private import Private as Private
+from dpvb.estimators.private import PrivateModel as PrivateModel
 from dpvb.estimators.regression import compare as compare
 from dpvb.estimators.sbn import SigmoidBeliefNetwork as SigmoidBeliefNetwork

@@ -87,8 +87,8 @@ else:
 
 # Parameters that are ends of ranges or bounds of rows, and those that bound what stands beside a row; names under which
 # a statement says that there are some.
-_ENDS, _MOST = ("low", "high", "y_range", "row_norm"), ("max_exposure", "max_offset", "max_weight")
-_BOUNDS = {"ranges", "columns", "schema", "y_range", "row_norm", *_MOST}
+_ENDS, _MOST = ("low", "high", "y_range", "max_row_norm"), ("max_exposure", "max_offset", "max_weight")
+_BOUNDS = {"ranges", "columns", "schema", "y_range", "max_row_norm", *_MOST}
 _MINUTE = 60e6
 # Declared values that a warning names.
 _MOST_NAMED = 5
@@ -96,8 +96,8 @@ _MOST_NAMED = 5
 # What is said to whoever would score private rows.
 _SCORED = (
     "a score of private rows is a leak, also through the model that it selects: cross_val_score and GridSearchCV on "
-    "private rows are refused. Choose among settings with dpvb.select, whose noisy scores are charged; or score public "
-    "held-out rows with score(X, y, public=True) of a fitted model."
+    "private rows are refused. Choose among settings with dpvb.private_select, whose noisy scores are charged; or "
+    "score public held-out rows with score(X, y, public=True) of a fitted model."
 )
 
 
@@ -141,7 +141,7 @@ class Task(NamedTuple, Generic[Fits]):
         relative: the releases, with noise relative to each other.
         rho: step sizes.
         public: what the promise takes for public, in words, and where each comes from.
-        notes: what is public about columns (names, a schema, a vocabulary, their number), and what `take` needs of it.
+        notes: what is public about columns (names, a schema, a vocabulary, their number), and what `_take` needs of it.
         calibrate: calibrates the relative releases to the budget of the fit.
     """
 
@@ -170,11 +170,11 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     Args:
         epsilon: the privacy budget of one fit, in (0, inf]; inf: no noise and no privacy, on the same path.
         delta: the chance that the promise leaves open, in (0, 1): well below one over the number of units, as 1e-6.
-        num_steps: number J of noisy releases of the steps; planned if not given.
+        n_steps: number J of noisy releases of the steps; planned if not given.
         sampling_prob: Poisson batches: every unit is drawn with this probability, afresh at each step. Neither this nor
             batch_size: all units at each step, which gives the best model for a given epsilon.
-        batch_size: fixed-size batches of so many units, drawn afresh at each step; needs num_examples.
-        num_examples: a public number of units, where there is one.
+        batch_size: fixed-size batches of so many units, drawn afresh at each step; needs n_units.
+        n_units: a public number of units, where there is one.
         noise_multiplier: noise std over the clip norm, instead of noise calibrated to epsilon; refused if it costs
             more.
         accountant: method of the calibration, one of dpvb.accounting's.
@@ -188,10 +188,10 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
     epsilon: float
     delta: float
-    num_steps: int | None = None
+    n_steps: int | None = None
     sampling_prob: float | None = None
     batch_size: int | None = None
-    num_examples: int | None = None
+    n_units: int | None = None
     noise_multiplier: float | None = None
     accountant: Method = "pld"
     neighboring_relation: NeighboringRelation = "add_or_remove_one"
@@ -206,33 +206,33 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     # Pipeline.score routes sample_weight=None to every final step, and raises an error if `score` does not name it.
     __metadata_request__score: ClassVar[Mapping[str, None]] = {"sample_weight": None}
     #: All kinds of estimators by name; a class enters itself.
-    kinds: ClassVar[dict[str, type[PrivateEstimator]]] = {}
+    _registered: ClassVar[dict[str, type[PrivateEstimator]]] = {}
     #: What a federation may declare of its columns.
-    declares: ClassVar[tuple[str, ...]] = ("width",)
+    _declares: ClassVar[tuple[str, ...]] = ("width",)
     #: The files that `dpvb` reads for a kind: "documents", "rows" (with a response), "measurements" (rows without one),
     #: "table" (every column), "images" or "sequences"; None: none.
-    reads: ClassVar[str | None] = None
+    _reads: ClassVar[str | None] = None
     #: The frozen dataclass of what a kind learns: with its parameters it is the fitted model.
-    record: ClassVar[type]
+    _record_class: ClassVar[type]
     #: The parameter that is the size of the model, where one is.
-    size_parameter: ClassVar[str | None] = None
+    _size_parameter: ClassVar[str | None] = None
     # Forms of X by their names in scikit-learn's tags, in addition to dense arrays.
     _input_forms: ClassVar[tuple[str, ...]] = ()
-    #: Smallest num_steps, where one is given.
-    least_steps: ClassVar[int] = 1
+    #: Smallest n_steps, where one is given.
+    _least_steps: ClassVar[int] = 1
     #: NAME of `dpvb fit NAME`, for the class that says it alone.
-    command: ClassVar[str | None] = None
+    _command: ClassVar[str | None] = None
     #: The kind's own options in the example of its help; None: those that must be given, with N behind each.
-    example: ClassVar[str | None] = None
+    _example: ClassVar[str | None] = None
     #: Options of the command line whose name is not their parameter's, by the parameter.
-    spelled: ClassVar[Mapping[str, str]] = {"random_state": "seed"}
+    _spelled: ClassVar[Mapping[str, str]] = {"random_state": "seed"}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # A name belongs to the module that took it first: a file or a server that says "LDA" means this package's.
-        registered = cls.kinds.get(cls.__name__, cls)
+        registered = cls._registered.get(cls.__name__, cls)
         if not inspect.isabstract(cls) and registered.__module__ == cls.__module__:
-            cls.kinds[cls.__name__] = cls
+            cls._registered[cls.__name__] = cls
 
     def __setattr__(self, name: str, value: Any) -> None:
         # `clone` of scikit-learn makes unfitted copies of estimators, and a saved model holds no folder's name.
@@ -264,21 +264,37 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         return cloned
 
     @abstractmethod
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[M]:
+    def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[M]:
         """What a fit to these rows would do; nothing is spent, and nothing private is looked at.
 
         Raises:
             ParameterError, DataFormatError: for public faults.
         """
 
-    def take(self, task: Task[M], q: Q) -> None:
+    def release_plan(
+        self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None, **rows: Any
+    ) -> Plan:
+        """Return the plan that a fit would charge: its releases, with noise that meets the budget.
+
+        Nothing private is read, and nothing is charged.
+
+        Args:
+            X, y, group: The rows, as in `fit`. Only public facts of them are used, such as the number of columns.
+            rows: The other row arguments of `fit`.
+
+        Raises:
+            ParameterError, DataFormatError: For public faults, as in `fit`. No budget is spent.
+        """
+        return self._task(X, y, group=group, **rows).plan
+
+    def _take(self, task: Task[M], q: Q) -> None:
         """Keep the result of a task, and show it in the user's units; the task's source may be gone by then."""
         self.n_iter_ = task.notes["steps"]
         self._keep(self._learned(task, q))
 
     @abstractmethod
     def _learned(self, task: Task[M], q: Q) -> Any:
-        """Return what a task learned as a record of the class `record`."""
+        """Return what a task learned as a record of the class `_record_class`."""
 
     @abstractmethod
     def _show(self, record: Any) -> None:
@@ -295,7 +311,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         self._show(record)
         self._record = record
 
-    def as_prior(self, columns: Any) -> tuple[Any, str]:
+    def _as_prior(self, columns: Any) -> tuple[Any, str]:
         """Return what this fitted model says before another fit of its kind, and what that is, in words.
 
         Args:
@@ -307,17 +323,17 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         self._check_fitted()
         raise ParameterError(f"prior must be None: {type(self).__name__} takes none.")
 
-    def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
-        """What `task` takes for data without rows, in declared columns: a federation's server has no other."""
+    def _no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
+        """What `_task` takes for data without rows, in declared columns: a federation's server has no other."""
         if schema is not None:
             return {"X": Table({name: np.empty(0) for name in schema.read_columns}, schema)}
         return {"X": np.empty((0, width or 0))}
 
-    def quality(self, rows: Any) -> Floats:
+    def _quality(self, rows: Any) -> Floats:
         """Score of each clean row under the fitted model, from that row alone, bit for bit; NaN where there is none."""
         raise ParameterError(self._unscored)
 
-    def quality_range(self, model: M) -> tuple[float, float]:
+    def _quality_range(self, model: M) -> tuple[float, float]:
         """Public ends of a row's score, from that of a uniform guess."""
         raise ParameterError(self._unscored)
 
@@ -345,26 +361,26 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         Raises:
             ParameterError, DataFormatError: for public faults, before anything is spent.
             TypeError: for an argument of another kind of model, as `sample_weight`.
-            WallError: if the computation failed behind the wall; the charge stands.
+            PrivateComputationError: if the computation failed behind the wall; the charge stands.
             KeyboardInterrupt: by Ctrl-C; its notes say what was released and charged, and what goes on.
         """
-        accepted = inspect.signature(self.task).parameters
+        accepted = inspect.signature(self._task).parameters
         if foreign := [name for name in rows if name not in accepted]:
             way_out = " Weights of rows are weights=, with max_weight=, their public bound." * ("weights" in accepted)
             raise TypeError(f"{type(self).__name__}.fit takes {', '.join(accepted)}, but not {foreign[0]}.{way_out}")
         with Run.current(run, sent=self._sent_run).opened() as run:
             with run.alone():
-                task = self.task(X, y, group=group, **rows)
+                task = self._task(X, y, group=group, **rows)
             if run.keep is not None and not task.notes["steps"]:
                 raise ParameterError(
                     f"keep must be None, got {run.keep!r}: this {type(self).__name__} has no steps. What it learns is "
                     "computed from releases that are made once. Nothing was charged."
                 )
-            self.doubt(X)
+            self._warn_of_computed_bounds(X)
             with one_blas_thread(), told_how_far(run.progress) as tell:
                 path: list[Any] = []
                 task, q = self._run(task, replace(run, progress=tell), path.append if run.keep else None)
-                self.take(task, q)
+                self._take(task, q)
                 self.__dict__.pop("_path", None)
                 if path:
                     self.__dict__["_path"] = [self._learned(task, q) for q in path]
@@ -389,7 +405,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         Examples:
             >>> import dpvb, numpy as np
             >>> counts = np.random.default_rng(0).poisson(1.0, (2000, 12))
-            >>> topics = dpvb.LDA(2, epsilon=1.0, delta=1e-6, num_steps=3, public_vocabulary=True)
+            >>> topics = dpvb.LDA(2, epsilon=1.0, delta=1e-6, n_steps=3, public_vocabulary=True)
             >>> _ = topics.fit(counts, run=dpvb.Run(keep="path"))
             >>> topics.at_step(1).components_.shape
             (2, 12)
@@ -410,7 +426,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         if names is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
 
-    def doubt(self, X: Records, *, stacklevel: int = 3) -> None:
+    def _warn_of_computed_bounds(self, X: Records, *, stacklevel: int = 3) -> None:
         """Warn of public bounds that look computed, unless provenance= says where one of them comes from.
 
         Args:
@@ -437,7 +453,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             if ends is not None:
                 yield from ((name, float(end)) for end in np.ravel(np.asarray(ends, dtype=np.float64)).tolist())
 
-    def rehearse(
+    def dry_run(
         self,
         *,
         schema: Schema | None = None,
@@ -445,7 +461,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         width: int | None = None,
         responses: int | None = None,
         grouped: bool = False,
-        num_rows: int | None = None,
+        n_units: int | None = None,
         run: Run | None = None,
     ) -> Self:
         """A fitted copy from made-up rows: the same parameters, plan and noise; nothing is read and nothing is charged.
@@ -457,14 +473,14 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
                 number.
             responses: where y holds plain numbers (`DPVI`): 0 for one number a row, or how many.
             grouped: whether the fit is given the person of each row.
-            num_rows: how many rows are made up; None: num_examples, or 10,000.
+            n_units: how many rows are made up; None: the parameter n_units, or 10,000.
             run: as in `fit`; its ledger only says how the noise is calibrated, and its checkpoint has no effect.
 
         Raises:
             ParameterError: if nothing says which columns there are, or for what a fit would be refused.
         """
-        number = synthetic_rows.NUM_ROWS if self.num_examples is None else self.num_examples
-        number = check_integer("num_rows", number if num_rows is None else num_rows, low=1, high=10**8)
+        number = synthetic_rows.NUM_ROWS if self.n_units is None else self.n_units
+        number = check_integer("n_units", number if n_units is None else n_units, low=1, high=10**8)
         words = self._public_words(vocabulary)
         rows = synthetic_rows.arguments(
             self, number, schema=schema, vocabulary=words, width=width, responses=responses, grouped=grouped
@@ -473,16 +489,16 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         # It begins no run, and reads none.
         with replace(Run.current(run), checkpoint=None, resume=None).opened() as run:
             with run.alone():
-                task = fitted.task(**rows)
+                task = fitted._task(**rows)
             with one_blas_thread():
-                fitted.take(*fitted._run(task, run, rehearses=True))
+                fitted._take(*fitted._run(task, run, is_dry_run=True))
         return fitted  # type: ignore[no-any-return]
 
     def _foreseen(self, **columns: Any) -> tuple[Task[M], Plan]:
         """What a fit would do in declared columns, and its releases as they are calibrated for it."""
         columns["vocabulary"] = self._public_words(columns["vocabulary"])
         with Run().alone():
-            task = self.task(**synthetic_rows.arguments(self, 1, **columns, grouped=False))
+            task = self._task(**synthetic_rows.arguments(self, 1, **columns, grouped=False))
         return task, task.plan
 
     def _public_words(self, vocabulary: Sequence[str] | None) -> Any:
@@ -511,12 +527,12 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
     def _sampler(self) -> Sampler:
         """The sampler that the public parameters name; without any, the full batch."""
-        name, rate = named_sampler(self.sampling_prob, self.batch_size, self.num_examples)
-        if self.batch_size is not None and self.num_examples is not None:
-            return FixedSize(self.batch_size, self.num_examples)
+        name, rate = named_sampler(self.sampling_prob, self.batch_size, self.n_units)
+        if self.batch_size is not None and self.n_units is not None:
+            return FixedSize(self.batch_size, self.n_units)
         return FullBatch() if name == "full_batch" else Poisson(rate)
 
-    def _task(
+    def _planned_task(
         self,
         model: M,
         source: Any,
@@ -529,9 +545,9 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         relative = self._relative_plan(model, source.unit, schedule, clip)
         stepped = any(block.phase == "step" for block in model.blocks.values())
         notes = {"steps": len(schedule.noise) if stepped else 0, **notes}
-        if self.num_examples is not None:
-            number = check_integer("num_examples", self.num_examples, low=1)
-            public = {"num_examples": f"number of {source.unit}s {number}", **public}
+        if self.n_units is not None:
+            number = check_integer("n_units", self.n_units, low=1)
+            public = {"n_units": f"number of {source.unit}s {number}", **public}
         public_facts = self._stated(public)
         calibrate = partial(self._calibrated, run=Run.current())
         return Task(model, source, relative, schedule.rho, public_facts, notes, calibrate)
@@ -591,27 +607,27 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         return check_budget(relative.scaled(multiplier), epsilon=self.epsilon, delta=self.delta)
 
     def _run(
-        self, task: Task[M], run: Run, stepped: Callable[[Q], object] | None = None, *, rehearses: bool = False
+        self, task: Task[M], run: Run, stepped: Callable[[Q], object] | None = None, *, is_dry_run: bool = False
     ) -> tuple[Task[M], Q]:
         """Run a task's plan on its data, here or on a cluster; returns the task as it ended, and q; sets `privacy_`.
 
-        `stepped` is called with q after each step. A rehearsal has made-up data: no ledger is charged, and the
+        `stepped` is called with q after each step. A dry run has made-up data: no ledger is charged, and the
         statement says so.
         """
         plan, rng = task.plan, generator("random_state", self.random_state)
-        expected = None if self.num_examples is None else self._knows(task, plan, self.num_examples)
+        expected = None if self.n_units is None else self._knows(task, plan, self.n_units)
         is_lost = expected is not None and expected.is_weak
         doubts.warn(
             self.epsilon,
             self.delta,
             unit=plan.unit,
-            num_units=self.num_examples,
+            num_units=self.n_units,
             events=() if is_lost else plan.events(),
             counting=SHARES[COUNTED],
             stacklevel=4,
         )
         if expected is not None:
-            self._warn_if_weak(expected, f"is forecast for {self.num_examples:,} {plan.unit}s", stacklevel=4)
+            self._warn_if_weak(expected, f"is forecast for {self.n_units:,} {plan.unit}s", stacklevel=4)
         progress = (lambda step, plan: None) if run.progress is None else run.progress
 
         def on_release(number: int, q: Any) -> None:
@@ -620,7 +636,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
                 stepped(q)
 
         charging: AbstractContextManager[RunJournal | None] = nullcontext()
-        if not rehearses:
+        if not is_dry_run:
             facts = self._facts(task.model)
             charging = run.journal(plan, epsilon=self.epsilon, delta=self.delta, facts=facts)
         if is_on_show(run.cluster):
@@ -641,7 +657,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             if self._opens:
                 task, plan, going_on = self._opened(task, plan, journal)
                 held = stack.enter_context(spread(task.source, task.model, run.cluster))
-            wall = Wall(held, plan, num_examples=self.num_examples, journal=going_on)
+            wall = Wall(held, plan, n_units=self.n_units, journal=going_on)
             rng = rng if journal is None or journal.seed is None else generator("random_state", journal.seed)
             q, estimate = loop.fit(
                 task.model,
@@ -658,14 +674,14 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
                 private=estimate.receipt.private,
                 run_id=estimate.receipt.run if journal is None else journal.name,
                 public=task.public,
-                num_examples=self.num_examples,
+                n_units=self.n_units,
                 charge=None if journal is None else journal.charge,
                 counts=estimate.counts,
-                rehearsal=rehearses,
+                dry_run=is_dry_run,
                 published=task.notes.get("published", False),
             )
         # The plan that was fixed, and charged: that which it came to is in the releases.
-        self.promise(replace(statement, plan_digest=charged.digest.hex()), task.notes)
+        self._set_statement(replace(statement, plan_digest=charged.digest.hex()), task.notes)
         return task, q
 
     @property
@@ -677,7 +693,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         """Make the release by which the columns are known: how the fit goes on with its task, plan and journal."""
         raise NotImplementedError
 
-    def promise(self, statement: PrivacyStatement, notes: Mapping[str, Any]) -> None:
+    def _set_statement(self, statement: PrivacyStatement, notes: Mapping[str, Any]) -> None:
         """Keep what a run promises as `privacy_`, and warn of what its released counts say of it.
 
         Args:
@@ -686,7 +702,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         """
         self.privacy_ = statement
         counts = statement.counts
-        warned = statement.num_examples is not None or statement.delta > doubts.MOST_DELTA  # before it was spent
+        warned = statement.n_units is not None or statement.delta > doubts.MOST_DELTA  # before it was spent
         if counts is not None and statement.epsilon < math.inf and not warned:
             doubts.warn_of_count(statement.delta, unit=statement.unit, count=counts.at_least, stacklevel=5)
         if counts is not None and counts.are_few:
@@ -739,13 +755,13 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             overwrite: whether it may take the place of a file that is there.
 
         Raises:
-            ParameterError: if a file is there that may not be replaced; for a rehearsal.
+            ParameterError: if a file is there that may not be replaced; for a dry run.
             ModelFileError: if the file cannot be written, and nothing half-written is left; or if the class of the
                 estimator could not be found again.
         """
         self._check_fitted()
-        if self.privacy_.rehearsal:
-            raise ParameterError("a rehearsal is not saved: its rows were made up. Call fit with the data, then save.")
+        if self.privacy_.dry_run:
+            raise ParameterError("a dry run is not saved: its rows were made up. Call fit with the data, then save.")
         check_target("path", path, overwrite=overwrite)
         arrays, learned = trees.written(self._record)
         steps = [trees.written(record) for record in self._path]
@@ -763,7 +779,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             facts["audit"] = self.audit_.to_dict()
         model_file.save(path, kind=type(self).__name__, arrays=arrays, facts=facts)
 
-    def facts_for_report(self) -> Iterator[Figure]:
+    def _facts_for_report(self) -> Iterator[Figure]:
         """What a report shows of what was learned; released and public values alone. Each kind has its own."""
         yield from ()
 
@@ -780,7 +796,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         """
         self._check_fitted()
         check_target("path", path, overwrite=overwrite)
-        pictures.save(path, self.facts_for_report(), f"{type(self).__name__}. Privacy: {self.privacy_.brief}.")
+        pictures.save(path, self._facts_for_report(), f"{type(self).__name__}. Privacy: {self.privacy_.brief}.")
 
     def report(self) -> Page:
         """One page about the fitted model: what was learned, how sure it is, what it cost and how it was done.
@@ -796,7 +812,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         self.privacy_.verify()
         return Page(
             kind=type(self).__name__,
-            figures=tuple(drawing for figure in self.facts_for_report() for drawing in figure.drawings()),
+            figures=tuple(drawing for figure in self._facts_for_report() for drawing in figure.drawings()),
             statement=self.privacy_,
             parameters=self._parameters(),
             audit=getattr(self, "audit_", None),
@@ -834,8 +850,8 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         return check_integer("n", n, low=0, high=10**9), generator("rng", rng)
 
     def _given_steps(self, low: int = 1, high: int = 10**6) -> int | None:
-        """Return num_steps within its range; None if it was not given."""
-        return None if self.num_steps is None else check_integer("num_steps", self.num_steps, low=low, high=high)
+        """Return n_steps within its range; None if it was not given."""
+        return None if self.n_steps is None else check_integer("n_steps", self.n_steps, low=low, high=high)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -886,7 +902,7 @@ def generator(name: str, seed: Any) -> np.random.Generator:
 
 
 #: Two ways to bound the rows of a plain matrix.
-ONE_UNIT = "row_norm= alone, the length that a row may have, where all columns have one unit"
+ONE_UNIT = "max_row_norm= alone, the length that a row may have, where all columns have one unit"
 BY_RELEASE = "dpvb.private_range(column, ...), which finds a range for a part of the budget"
 
 
@@ -955,7 +971,7 @@ def _place(kind: type) -> dict[str, str]:
     Raises:
         ModelFileError: if it is not found.
     """
-    if PrivateEstimator.kinds.get(kind.__name__) is kind and kind.__module__.startswith("dpvb."):
+    if PrivateEstimator._registered.get(kind.__name__) is kind and kind.__module__.startswith("dpvb."):
         return {}
     return {"class": named(kind)}
 
@@ -991,7 +1007,7 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
     stored = model_file.load(path)
     try:
         place = stored.facts.get("class")
-        kind: Any = PrivateEstimator.kinds.get(stored.kind) if place is None else imported(place)
+        kind: Any = PrivateEstimator._registered.get(stored.kind) if place is None else imported(place)
         if not (inspect.isclass(kind) and issubclass(kind, PrivateEstimator)):
             raise ModelFileError(
                 f"{os.fspath(path)}: holds a {place or stored.kind!r}, which this version does not know. If it is a "
@@ -1006,7 +1022,7 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
         with np.errstate(all="ignore"):  # Checks find what overflows.
             forms = [stored.facts["learned"], *stored.facts.get("path", ())]
             parts = _by_step(stored.arrays, len(forms))
-            records: list[Any] = [trees.read(kind.record, *one) for one in zip(forms, parts, strict=True)]
+            records: list[Any] = [trees.read(kind._record_class, *one) for one in zip(forms, parts, strict=True)]
             for one in reversed(records):
                 restored._check(one)
             restored._keep(records[0])

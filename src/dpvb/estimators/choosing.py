@@ -57,7 +57,14 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.private_words import check_known
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.blas import one_blas_thread
-from dpvb.guards.errors import LedgerError, ParameterError, WallError, check_choice, check_integer, check_number
+from dpvb.guards.errors import (
+    LedgerError,
+    ParameterError,
+    PrivateComputationError,
+    check_choice,
+    check_integer,
+    check_number,
+)
 from dpvb.guards.lacking import says_what_lacks
 from dpvb.guards.silence import silence
 from dpvb.results.facts import ChargeFacts, SelectionFacts
@@ -130,7 +137,7 @@ def private_range(
         ParameterError: a public argument outside its range.
         BudgetError, LedgerError: if the data set cannot be charged; nothing was read.
         DataFormatError: values that are not one-dimensional, or group of another length.
-        WallError: if the computation failed behind the wall; the charge stands.
+        PrivateComputationError: if the computation failed behind the wall; the charge stands.
     """
     check_choice("transform", "none" if transform is None else transform, tuple(_TRANSFORMS))
     low = check_number("low", low, low=-1.0 if transform == "log1p" else -1e300, high=1e300, closed="right")
@@ -155,7 +162,7 @@ def private_range(
         private=released.receipt.private,
         run_id=released.receipt.run if journal is None else journal.name,
         public=[f"a grid of {cells} cells from {low:g} to {high:g}, the share {share:g} that the range is to hold"],
-        num_examples=None,
+        n_units=None,
         charge=None if journal is None else journal.charge,
     )
     return PrivateRange(*ends, statement)
@@ -233,7 +240,7 @@ Score = Callable[[Any], Floats]
 
 
 @says_what_lacks
-def select(
+def private_select(
     estimator: _Estimator,
     candidates: Sequence[Mapping[str, Any]],
     X: Records,
@@ -283,7 +290,7 @@ def select(
     Raises:
         ParameterError, DataFormatError: for public faults, in any candidate, before anything is spent.
         BudgetError, LedgerError: if it cannot be charged; nothing was read.
-        WallError: if a run failed; the whole selection stays charged.
+        PrivateComputationError: if a run failed; the whole selection stays charged.
     """
     beside = {"trials": trials, "exposure": exposure, "offset": offset, "weights": weights}
     beside = {name: column for name, column in beside.items() if column is not None}
@@ -302,9 +309,9 @@ def select(
         expected_runs=expected_runs,
         score_range=score_range,
     )
-    doubts.warn(epsilon, delta, unit=choice.scoring.unit, num_units=estimator.num_examples, stacklevel=4)
+    doubts.warn(epsilon, delta, unit=choice.scoring.unit, num_units=estimator.n_units, stacklevel=4)
     for c in range(len(choice.settings)):
-        choice.winner(c).doubt(X, stacklevel=4)
+        choice.winner(c)._warn_of_computed_bounds(X, stacklevel=4)
     winner: _Estimator = _charged(choice, data, SecureNoise, run)
     return winner
 
@@ -317,10 +324,10 @@ def _tried(kind: type, params: Mapping[str, Any], data: Mapping[str, Any]) -> tu
     """
     trial = kind(**params)
     with Run().alone():  # The whole selection is charged, and no fit of it by itself.
-        task: Task = check_known(trial.task(**data), "in a selection")
+        task: Task = check_known(trial._task(**data), "in a selection")
     generator("random_state", params["random_state"])
-    Wall(task.source, task.relative, num_examples=params["num_examples"])
-    return task.relative, trial.quality_range(task.model)
+    Wall(task.source, task.relative, n_units=params["n_units"])
+    return task.relative, trial._quality_range(task.model)
 
 
 @dataclass(frozen=True)
@@ -394,10 +401,10 @@ def _run_params(setting: Mapping[str, Any], holdout: float, epsilon: float, delt
     params = {**setting, "epsilon": epsilon, "delta": delta}
     # A generator's state would count the runs.
     params["random_state"] = deepcopy(params["random_state"])
-    if params["num_examples"] is not None:
-        number = check_integer("num_examples", params["num_examples"], low=1)
+    if params["n_units"] is not None:
+        number = check_integer("n_units", params["n_units"], low=1)
         batch = 1 if params["batch_size"] is None else check_integer("batch_size", params["batch_size"], low=1)
-        params["num_examples"] = max(round((1.0 - holdout) * number), batch)
+        params["n_units"] = max(round((1.0 - holdout) * number), batch)
     return params
 
 
@@ -494,10 +501,10 @@ def _selected(
         except Exception:  # Whichever run it was, and why, stays here.
             best = None
     if best is None:
-        raise WallError("a run of the selection failed; all of it stays charged, and the reason private.")
+        raise PrivateComputationError("a run of the selection failed; all of it stays charged, and the reason private.")
     winner = choice.winner(best.candidate)
     with one_blas_thread():
-        winner.take(best.task, best.q)
+        winner._take(best.task, best.q)
     m = len(choice.settings)
     statement = PrivacyStatement.from_plan(
         Plan([*choice.plans[best.candidate], *choice.scoring], choice.cost.neighboring_relation, choice.scoring.unit),
@@ -511,11 +518,11 @@ def _selected(
             f"the {m} candidate settings",
             f"scores from {choice.score_range[0]:.4g} to {choice.score_range[1]:.4g} nats",
         ],
-        num_examples=winner.num_examples,
+        n_units=winner.n_units,
         charge=charge,
         counts=best.counts,
     )
-    winner.promise(statement, best.task.notes)
+    winner._set_statement(statement, best.task.notes)
     return winner
 
 
@@ -596,15 +603,15 @@ def _run(
     params = choice.params(c)
     trial = choice.kind(**params)
     with Run().alone():
-        task = trial.task(**data)
+        task = trial._task(**data)
     fitted = Side(task.source, coins, choice.holdout, scored=False)
-    wall = Wall(fitted, choice.plans[c], noise=make_noise(), num_examples=params["num_examples"])
+    wall = Wall(fitted, choice.plans[c], noise=make_noise(), n_units=params["n_units"])
     rng = generator("random_state", params["random_state"])
     q, estimate = loop.fit(task.model, wall, choice.plans[c], rho=task.rho, rng=rng)
-    trial.take(task, q)
+    trial._take(task, q)
     scored = Side(task.source, coins, choice.holdout, scored=True)
-    wall = Wall(scored, choice.scoring, noise=make_noise(), num_examples=choice.settings[c]["num_examples"])
-    query = partial(contributions, trial.quality, choice.score_range)
+    wall = Wall(scored, choice.scoring, noise=make_noise(), n_units=choice.settings[c]["n_units"])
+    query = partial(contributions, trial._quality, choice.score_range)
     released = wall.release(query, choice.scoring.releases[0])
     return _Trial(c, float(released.total["score"][0]), task, q, estimate.counts, released.receipt.private)
 

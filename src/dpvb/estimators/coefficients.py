@@ -54,7 +54,7 @@ class Coefficients:
     """The weights of a fit as coefficients in the units of its columns; public.
 
     Attributes:
-        weights: the posterior of the weights of delivered rows, (constant, features / row_norm).
+        weights: the posterior of the weights of delivered rows, (constant, features / max_row_norm).
         columns: of these rows.
         shift: what is added to the intercept.
     """
@@ -78,7 +78,7 @@ class Coefficients:
         """The intercept and the coefficient of each feature, (1 + features,)."""
         weights, width, first = self.weights, len(self.names), int(self.columns.constant > 0)
         units = sparse.eye_array(1 + width) if self.schema is None else to_units(self.schema)
-        scale_r = np.append(self.columns.constant, np.full(width, 1.0 / self.columns.row_norm))
+        scale_r = np.append(self.columns.constant, np.full(width, 1.0 / self.columns.max_row_norm))
         map_rd = sparse.csr_array(units @ sparse.diags_array(scale_r))[:, 1 - first :]
         mean_r = np.asarray(map_rd @ weights.mean_d)
         mean_r[0] += self.shift
@@ -98,7 +98,7 @@ class Coefficients:
     @property
     def centre_r(self) -> Floats:
         """1 and the released centre of each number in its own unit, else 0; only zeros where none was released."""
-        x_d = self.weights.centre_d[int(self.columns.constant > 0) :] * self.columns.row_norm
+        x_d = self.weights.centre_d[int(self.columns.constant > 0) :] * self.columns.max_row_norm
         if not x_d.any():
             return np.zeros(1 + len(x_d))
         return np.append(1.0, x_d if self.schema is None else in_units(self.schema, x_d))
@@ -153,7 +153,7 @@ class Coefficients:
             exp,
         )
 
-    def curve(
+    def partial_effect(
         self,
         head: TableHead,
         name: str,

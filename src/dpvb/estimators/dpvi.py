@@ -62,7 +62,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
     the extra `jax`. `fit` takes private rows X, (rows, features): NumPy, SciPy sparse or a DataFrame of
     numbers; a row that holds NaN, infinity or no number counts as no row, silently; and private responses y, (rows,) or
     (rows, responses), numbers; None: log_density takes x alone. The parameters of the budget, the batches and the
-    ledger are those of `PrivateEstimator`; num_steps=None: 200 gradients, or 20 passes where batches are smaller and
+    ledger are those of `PrivateEstimator`; n_steps=None: 200 gradients, or 20 passes where batches are smaller and
     that is more.
 
     Args:
@@ -75,8 +75,8 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
         log_prior: log p(θ), a scalar; None: standard normal. It is neither clipped nor noised.
         guide: the posterior: "mean_field", "full_rank" (P up to 2000), or "point" (private gradient descent).
         clip: bound on the norm of a row's gradient in θ.
-        learning_rate: first rate of Adam, in units of θ; None: 40/num_steps, at most 1/2.
-        start_scale: standard deviation of the guide at the start.
+        learning_rate: first rate of Adam, in units of θ; None: 40/n_steps, at most 1/2.
+        init_scale: standard deviation of the guide at the start.
         row_by_row: True computes gradients one row after the other; None does so only where rows computed together are
             found to depend on their places.
 
@@ -96,13 +96,13 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
     guide: Guide = "mean_field"
     clip: float = 1.0
     learning_rate: float | None = None
-    start_scale: float = 0.1
+    init_scale: float = 0.1
     row_by_row: bool | None = None
 
-    record: ClassVar[type] = ParameterPosterior
+    _record_class: ClassVar[type] = ParameterPosterior
     _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Variational]:
+    def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Variational]:
         """What a fit to private rows would do; the density is tried first, on public rows."""
         numbers = Numbers(X, y, group=group)
         model = self._model(numbers.features, numbers.responses)
@@ -117,7 +117,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
             "parameters": f"guide {self.guide!r}, the plan, the draws from the guide and all other parameters",
         }
         notes = {"width": rows.features, "responses": rows.responses, "names": column_names(X)}
-        return self._task(model, rows, Schedule((1.0,) * model.num_steps, shares), public, notes)
+        return self._planned_task(model, rows, Schedule((1.0,) * model.n_steps, shares), public, notes)
 
     def _learned(self, task: Task[Variational], q: VariationalState) -> ParameterPosterior:
         is_full = self.guide == "full_rank"
@@ -138,14 +138,14 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
             self.scale_tril_ = record.scale_tril_pp
 
     def _knows(self, task: Task[Variational], plan: Plan, n: float) -> Knowledge:
-        number, start = task.model.density.num_parameters, math.floor(tuned.AVERAGE_START * task.model.num_steps)
+        number, start = task.model.density.num_parameters, math.floor(tuned.AVERAGE_START * task.model.n_steps)
         of_steps = plan.noise_stds("gradient")[start:]
         noise = of_steps[0] / math.sqrt(len(of_steps))
         information = n * self.clip**2 * _INFORMATIVE / number  # Of gradients that are about as long as the clip.
         std = (1.0 / (1.0 / (1.0 / information + (noise / information) ** 2) + 1.0)) ** 0.5
         return Knowledge("standard deviation of a parameter", std, _WORTH, unknown=1.0)
 
-    def facts_for_report(self) -> Iterator[Figure]:
+    def _facts_for_report(self) -> Iterator[Figure]:
         """Each parameter's mean and 95 % interval."""
         loc_p, scale_p = np.ravel(self.loc_), np.ravel(self.scale_)
         yield Intervals(
@@ -239,12 +239,12 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
 
     def _model(self, features: int, responses: int | None) -> Variational:
         """The model that the parameters name."""
-        num_steps, sampling_prob = self.num_steps, self._sampler().sampling_prob
-        if num_steps is None:
-            num_steps = _STEPS if sampling_prob == 1 else max(_STEPS, math.ceil(_PASSES / sampling_prob))
-        options = {"clip": self.clip, "learning_rate": self.learning_rate, "start_scale": self.start_scale}
+        n_steps, sampling_prob = self.n_steps, self._sampler().sampling_prob
+        if n_steps is None:
+            n_steps = _STEPS if sampling_prob == 1 else max(_STEPS, math.ceil(_PASSES / sampling_prob))
+        options = {"clip": self.clip, "learning_rate": self.learning_rate, "init_scale": self.init_scale}
         density = self._density(features, responses)
-        return Variational(density, self.guide, num_steps, row_by_row=self.row_by_row, **options)  # type: ignore[arg-type]
+        return Variational(density, self.guide, n_steps, row_by_row=self.row_by_row, **options)  # type: ignore[arg-type]
 
     def _draws(self, n: int, rng: Any) -> Floats:
         """Flat draws from the posterior, (n, P)."""

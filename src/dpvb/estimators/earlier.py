@@ -46,7 +46,7 @@ def known(fit: Any, columns: Any, *, stated: Stated | None = None, study: str = 
     model = opened("prior", fit.prior, fit, public=fit.public_prior, study=study, example=example)
     if stated is not None and isinstance(model, Mapping):
         return stated(model, columns)
-    prior, what = model.as_prior(columns)
+    prior, what = model._as_prior(columns)
     return prior, f"{what} of {told(model, fit, public=fit.public_prior)}"
 
 
@@ -102,13 +102,13 @@ def check_release(name: str, model: Any, fit: PrivateEstimator, *, public: bool)
         public: whether the data behind the model are said to be public.
 
     Raises:
-        ParameterError: for a rehearsal, a model that promises nothing to those behind it, or one of the same data set.
+        ParameterError: for a dry run, a model that promises nothing to those behind it, or one of the same data set.
         PrivacyError: for a file whose releases cost more than its statement says.
     """
     statement = model.privacy_
     statement.verify()
-    if statement.rehearsal:
-        raise ParameterError(f"{name} must be a fit, and not a rehearsal: its rows were made up.")
+    if statement.dry_run:
+        raise ParameterError(f"{name} must be a fit, and not a dry_run: its rows were made up.")
     public = public or statement.published
     if not (statement.private or public):
         raise ParameterError(

@@ -55,15 +55,15 @@ _SCORES = (0.0, 3.0)
 # Columns of rows without a response: what is public about them, and how rows become private units of bounded length.
 #
 # A feature f is what a schema makes of a cell, or the number itself where rows have one public norm. No row is longer
-# than its ranges allow, so that none is shortened but where row_norm says it.
+# than its ranges allow, so that none is shortened but where max_row_norm says it.
 
 
 @dataclass(frozen=True)
 class MeasuredColumns(Columns):
-    """Columns without a response; vectors are (d,), in units of the features. No row is longer than row_norm."""
+    """Columns without a response; vectors are (d,), in units of the features. No row is longer than max_row_norm."""
 
     @classmethod
-    def of(cls, kind: str, X: Records, row_norm: float | None) -> MeasuredColumns:
+    def of(cls, kind: str, X: Records, max_row_norm: float | None) -> MeasuredColumns:
         """The columns of private rows with a public bound.
 
         Raises:
@@ -71,7 +71,7 @@ class MeasuredColumns(Columns):
         """
         if isinstance(X, Table):
             return cls.of_schema(kind, X.schema, named=True)
-        norm = check_number("row_norm", row_norm, low=1e-100, high=1e100)
+        norm = check_number("max_row_norm", max_row_norm, low=1e-100, high=1e100)
         return cls(kind, column_names(X), as_matrix(X).width, None, norm)
 
     @classmethod
@@ -101,7 +101,7 @@ class MeasuredColumns(Columns):
     def reach(self) -> float:
         """The length that a row can have about the middle."""
         if self.schema is None:
-            return self.row_norm
+            return self.max_row_norm
         columns = self.schema.own_columns
         squares = [1 / 4 if c.numeric else INDICATOR**2 * (1 - 1 / c.width if c.width > 1 else 1 / 4) for c in columns]
         return max(math.sqrt(math.fsum(squares)) * (1.0 + 1e-12), INDICATOR / 2)
@@ -110,7 +110,7 @@ class MeasuredColumns(Columns):
     def prior_d(self) -> Floats:
         """Prior mean of a variance: that of a number which is uniform in the range, or in a ball of rows."""
         if self.schema is None:
-            return np.full(self.width, self.row_norm**2 / (3 * self.width))
+            return np.full(self.width, self.max_row_norm**2 / (3 * self.width))
         return np.square(self._each(lambda width: 1.0)) / 12
 
     def variances_of(self, q: SecondMoments) -> Floats:
@@ -132,10 +132,10 @@ class MeasuredColumns(Columns):
         return np.concatenate(parts)
 
     def private(self, X: Any, group: Iterable[object] | None) -> AnyDesign:
-        """Private rows; features over row_norm."""
+        """Private rows; features over max_row_norm."""
         if isinstance(X, Table):
-            return X.design(fit_intercept=False, group=group, labelled=False, row_norm=self.row_norm)
-        return Design(X, row_norm=self.row_norm, group=group)
+            return X.design(fit_intercept=False, group=group, labelled=False, max_row_norm=self.max_row_norm)
+        return Design(X, max_row_norm=self.max_row_norm, group=group)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
     """What factor analysis and principal components share: x = W h + mean + e, with normal h and e.
 
     `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a `dpvb.Table`, whose target is not read. A
-    plain X needs a public bound, low and high or row_norm. A row that holds NaN, infinity or no number counts as no
+    plain X needs a public bound, low and high or max_row_norm. A row that holds NaN, infinity or no number counts as no
     row, silently. The parameters of the budget and the ledger are those of `PrivateEstimator`; there are no
     steps.
 
@@ -163,8 +163,8 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
             as rise above privacy noise and sampling.
         low, high: public range of each column of a plain X, numbers, (n_features,) or {column name: number}, in its
             units: values outside are clipped.
-        row_norm: in their place, a public bound on the norm of a row of a plain X, in its units: longer rows are scaled
-            back to it. For columns of one unit.
+        max_row_norm: in their place, a public bound on the norm of a row of a plain X, in its units: longer rows are
+            scaled back to it. For columns of one unit.
         estimate: "posterior" (variational Bayes) or "mode" (the point that expectation maximisation ends at).
         prior: what is known beside the rows: a fit of the same kind to other people, or the
             path of its file, whose rows count like more rows; or what a public study found, {"loadings": (K,
@@ -180,22 +180,22 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         n_components_: number of factors K.
         privacy_: the privacy statement of the fit.
         n_iter_, n_features_in_, feature_names_: steps, and number and names of the columns.
-        schema_: what is public about the columns where they have ranges; None with row_norm.
+        schema_: what is public about the columns where they have ranges; None with max_row_norm.
     """
 
     n_components: int | None = None
     low: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
     high: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
-    row_norm: float | None = None
+    max_row_norm: float | None = None
     estimate: PosteriorOrMode = "posterior"
     prior: PrivateEstimator | Fitted | Mapping[str, Any] | Path | str | None = None
     public_prior: bool = False
 
-    declares: ClassVar[tuple[str, ...]] = ("schema", "width")
-    record: ClassVar[type] = FittedFactors
-    reads: ClassVar[str | None] = "measurements"
+    _declares: ClassVar[tuple[str, ...]] = ("schema", "width")
+    _record_class: ClassVar[type] = FittedFactors
+    _reads: ClassVar[str | None] = "measurements"
     _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
-    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "components"}
+    _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_components": "components"}
     _gamma: ClassVar[float]
     _isotropic: ClassVar[bool]
 
@@ -203,11 +203,11 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
     def _read(self, q: SecondMoments, columns: MeasuredColumns) -> tuple[FactorPosterior, Floats, Floats]:
         """Loadings and unique variances from second moments, directions of factors (d, K), denoised moments (d, d)."""
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[ThreeReleases]:
+    def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[ThreeReleases]:
         """What a fit to private rows would do; y is ignored."""
         named = isinstance(X, Table) or column_names(X) is not None
-        X = bounded(X, self.low, self.high, self.row_norm)
-        columns = MeasuredColumns.of(type(self).__name__, X, self.row_norm)
+        X = bounded(X, self.low, self.high, self.max_row_norm)
+        columns = MeasuredColumns.of(type(self).__name__, X, self.max_row_norm)
         columns = columns if named else replace(columns, names=None)
         study, stated = ", ".join(_NAMES), partial(_stated, self)
         earlier, source = known(self, columns, stated=stated, study=study, example=_STUDY)
@@ -216,17 +216,17 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         ranges = "" if columns.schema is None else ", their ranges and categories"
         public = {
             "columns": f"{columns.width} columns{ranges}",
-            "row_norm": f"rows no longer than {columns.reach:g}, in units of their ranges where they have ranges",
+            "max_row_norm": f"rows no longer than {columns.reach:g}, in units of their ranges where they have ranges",
             **({"prior": f"the prior: {source}"} if source else {}),
             "parameters": f"estimate {self.estimate!r}, the plan and all other parameters",
         }
-        return self._task(model, rows, model.schedule, public, {"columns": columns})
+        return self._planned_task(model, rows, model.schedule, public, {"columns": columns})
 
-    def as_prior(self, columns: MeasuredColumns) -> tuple[SecondMoments, str]:
+    def _as_prior(self, columns: MeasuredColumns) -> tuple[SecondMoments, str]:
         """Return the moments of the rows.
 
         Raises:
-            ParameterError: for other columns, or another row_norm.
+            ParameterError: for other columns, or another max_row_norm.
         """
         self._check_fitted()
         columns.check_earlier(self._columns)
@@ -252,13 +252,13 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
             details=tuple(details),
         )
 
-    def quality(self, rows: Any) -> Floats:
+    def _quality(self, rows: Any) -> Floats:
         """Log-density of each row in units of the ranges."""
         unit_d, origin_d = self._columns.units
-        x_nd = rows.x_nd * self._columns.row_norm
+        x_nd = rows.x_nd * self._columns.max_row_norm
         return self._density(x_nd, (self.mean_ - origin_d) * unit_d, self._covariance_dd * np.outer(unit_d, unit_d))
 
-    def quality_range(self, model: ThreeReleases) -> tuple[float, float]:
+    def _quality_range(self, model: ThreeReleases) -> tuple[float, float]:
         """From the score of a uniform guess to that of columns whose std is .02 of their range."""
         return _SCORES[0] * model.n_features, _SCORES[1] * model.n_features
 
@@ -383,7 +383,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         margin_dd = reach * moment_errors(covariance_dd, q.noise, q.count, q.lost) * unit_dd
         return q.second_dd * unit_dd - margin_dd, q.second_dd * unit_dd + margin_dd
 
-    def facts_for_report(self) -> Iterator[Figure]:
+    def _facts_for_report(self) -> Iterator[Figure]:
         """The loadings, and each column's mean."""
         columns = tuple(map(str, self.feature_names_))
         rows = tuple(f"factor {k}" for k in range(self.n_components_))
@@ -415,9 +415,9 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         """The model that the parameters name."""
         check_choice("estimate", self.estimate, ESTIMATES)
         width, reach = columns.width, columns.reach
-        origin_d = None if columns.schema is None else columns.centre_d / columns.row_norm
+        origin_d = None if columns.schema is None else columns.centre_d / columns.max_row_norm
         self._number(width)  # refuses what is out of range
-        return ThreeReleases(width, self._gamma, origin_d, reach / columns.row_norm, earlier)
+        return ThreeReleases(width, self._gamma, origin_d, reach / columns.max_row_norm, earlier)
 
     def _number(self, width: int) -> int | None:
         if self.n_components is None:
@@ -431,7 +431,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
             columns.kind, schema, named=columns.names is not None
         ):
             raise ValueError("columns of another schema")
-        check_number("row_norm", columns.row_norm, low=1e-100, high=1e100)
+        check_number("max_row_norm", columns.max_row_norm, low=1e-100, high=1e100)
         trees.check_lengths(record, d=columns.width, k=factors.loading_dk.shape[1])
         if not ((factors.unique_d > 0).all() and (moments.scale_d >= 1 / _MOST).all()):
             raise ValueError("variances that are not positive")
@@ -476,7 +476,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         unit_d, origin_d = self._columns.units
         chunks: Any = self._columns.visible(X).chunks()
         for chunk in chunks:
-            x_nd = chunk.rows.x_nd * self._columns.row_norm / unit_d + origin_d
+            x_nd = chunk.rows.x_nd * self._columns.max_row_norm / unit_d + origin_d
             if np.isnan(x_nd).any():
                 raise DataFormatError("X has rows that hold NaN, infinity or no number, for which nothing is inferred.")
             yield x_nd
@@ -501,7 +501,7 @@ class FactorAnalysis(FactorModel):
 
     n_components: int | None = None
 
-    command: ClassVar[str | None] = "factors"
+    _command: ClassVar[str | None] = "factors"
     _gamma: ClassVar[float] = tuned.FACTORS_GAMMA
     _isotropic: ClassVar[bool] = False
 
@@ -538,7 +538,7 @@ class PCA(FactorModel):
 
     Attributes:
         components_: orthonormal directions in x/scale_, (K, n_features), by falling variance.
-        scale_: of each column, (n_features,): the length of its range; 1 with row_norm, and of a category 1/0.7.
+        scale_: of each column, (n_features,): the length of its range; 1 with max_row_norm, and of a category 1/0.7.
         explained_variance_: variance along each direction, (K,), in units of scale_².
         explained_variance_ratio_: the same as a share of the variance of all columns.
         noise_variance_: variance in every other direction, a number, in units of scale_².
@@ -547,7 +547,7 @@ class PCA(FactorModel):
 
     n_components: int | None = None
 
-    command: ClassVar[str | None] = "pca"
+    _command: ClassVar[str | None] = "pca"
     _gamma: ClassVar[float] = tuned.COMPONENTS_GAMMA
     _isotropic: ClassVar[bool] = True
 
@@ -560,14 +560,14 @@ class PCA(FactorModel):
         margin_k = reach_of(level) * self._errors(self._found).strength_k * self.noise_variance_
         return np.maximum(self.explained_variance_ - margin_k, 0.0), self.explained_variance_ + margin_k
 
-    def facts_for_report(self, level: float = 0.95) -> Iterator[Figure]:
+    def _facts_for_report(self, level: float = 0.95) -> Iterator[Figure]:
         """What each component explains, and the loadings.
 
         Args:
             level: probability inside an interval.
         """
         yield self._explained(level)
-        yield from super().facts_for_report()
+        yield from super()._facts_for_report()
 
     def _explained(self, level: float) -> Intervals:
         """The explained variances."""
@@ -661,7 +661,9 @@ def _stated(fit: FactorModel, study: Mapping[Any, Any], columns: MeasuredColumns
     place_d = ((mean_d - origin_d) * unit_d - columns.centre_d) / columns.reach
     # Rows have norm 1 at most: a study in other units might make numbers of a fit infinite, after its charge.
     if not (np.trace(second_dd) <= 1e3 and np.abs(place_d).max() <= 1e3):
-        raise ParameterError("prior must be in the units of the columns: it is far beyond their ranges or row_norm.")
+        raise ParameterError(
+            "prior must be in the units of the columns: it is far beyond their ranges or max_row_norm."
+        )
     what = f"loadings, variances and means that are worth {rows:g} rows"
     return SecondMoments(place_d, np.ones(width), 1.0, 0.0, second_dd, 0.0, rows), what
 

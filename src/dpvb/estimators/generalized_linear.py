@@ -87,7 +87,7 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
     def _sparse_rows(self) -> bool:
         return self.covariance == "diagonal"
 
-    def task(
+    def _task(
         self,
         X: Records,
         y: Responses = None,
@@ -137,12 +137,12 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
             scores = replace(scores, power=tuned.DIAGONAL_SCALE_POWER, shrink=tuned.DIAGONAL_SCALE_SHRINK)
         return scores, unit
 
-    def quality(self, rows: Any) -> Floats:
+    def _quality(self, rows: Any) -> Floats:
         """Log-likelihood of each row at the posterior mean, times its weight."""
         score_n = self._fitted_likelihood.log_probability(self._psi_of(rows), rows.y_n, rows.trials_n)
         return score_n if rows.weight_n is None else score_n * rows.weight_n
 
-    def quality_range(self, model: LikelihoodModel) -> tuple[float, float]:
+    def _quality_range(self, model: LikelihoodModel) -> tuple[float, float]:
         """From four times the score of a uniform guess to 0, for a row of the largest weight."""
         return -4.0 * math.log1p(model.likelihood.max_y) * (self.max_weight or 1.0), 0.0
 
@@ -151,20 +151,20 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
     ) -> LikelihoodModel:
         width = design.width
         fields: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
-        if (num_steps := self._given_steps()) is not None:
-            fields["num_steps"] = num_steps
+        if (n_steps := self._given_steps()) is not None:
+            fields["n_steps"] = n_steps
         if self.covariance == "full":
             return FirstOrder(width, **fields, declared=self._declared(design, schema), earlier=earlier)
         if self._likelihood.learns_dispersion:
             raise ParameterError(
-                "dispersion must be a number, unless covariance='full' learns it, got None. dpvb.select chooses among "
-                "several."
+                "dispersion must be a number, unless covariance='full' learns it, got None. dpvb.private_select "
+                "chooses among several."
             )
         if earlier:
             raise ParameterError("prior must be None, unless covariance='full'.")
-        bound = largest_values(schema) if schema is not None else self.column_bound
+        bound = largest_values(schema) if schema is not None else self.max_abs_value
         if bound is not None:
-            fields["column_bound"] = bound_of_columns(bound, design)
+            fields["max_abs_value"] = bound_of_columns(bound, design)
         return FirstOrderDiagonal(width, **fields, declared=self._declared(design, schema))
 
     @property
@@ -204,8 +204,8 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
 
     classes: tuple[Any, Any] = (0, 1)
 
-    record: ClassVar[type] = FittedLogOdds
-    command: ClassVar[str | None] = "logistic"
+    _record_class: ClassVar[type] = FittedLogOdds
+    _command: ClassVar[str | None] = "logistic"
 
     @property
     def _response(self) -> Response:
@@ -317,7 +317,7 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
 
     max_trials: int
 
-    command: ClassVar[str | None] = "binomial"
+    _command: ClassVar[str | None] = "binomial"
 
     @property
     def _response(self) -> Response:
@@ -327,9 +327,9 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
         """Fit privately: y successes out of trials in each row; see `PrivateEstimator.fit`."""
         return super().fit(X, y, trials=trials, **options)
 
-    def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
+    def _no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No row, of a table with a schema or of so many features."""
-        rows = super().no_rows(schema=schema, vocabulary=vocabulary, width=width)
+        rows = super()._no_rows(schema=schema, vocabulary=vocabulary, width=width)
         return rows if schema is not None else {**rows, "trials": np.empty(0)}
 
     def predict_proba(self, X: Records, offset: Any = None) -> Floats:
@@ -457,7 +457,7 @@ class PoissonRegression(CountRegression):
     The parameters and the attributes are those of `BinomialLikelihoodRegression`.
     """
 
-    command: ClassVar[str | None] = "poisson"
+    _command: ClassVar[str | None] = "poisson"
 
     @property
     def _response(self) -> Response:
@@ -492,8 +492,8 @@ class NegativeBinomialRegression(CountRegression):
 
     dispersion: float | None = None
 
-    record: ClassVar[type] = FittedDispersion
-    command: ClassVar[str | None] = "negative-binomial"
+    _record_class: ClassVar[type] = FittedDispersion
+    _command: ClassVar[str | None] = "negative-binomial"
 
     @property
     def _likelihood(self) -> Likelihood:

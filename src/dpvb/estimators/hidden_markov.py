@@ -64,8 +64,8 @@ class HiddenStates(ChainModel[Model, Posterior]):
     power: float = 1.0
     clip: float | None = 2.0
 
-    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_states": "states"}
-    size_parameter: ClassVar[str | None] = "n_states"
+    _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_states": "states"}
+    _size_parameter: ClassVar[str | None] = "n_states"
     # At 2 fewer fits told the states apart (`python -m benchmarks forecasts`).
     _informative: ClassVar[float] = 4.0
     #: What `transition_intervals` says of its estimates.
@@ -168,8 +168,8 @@ class HiddenStates(ChainModel[Model, Posterior]):
         """
         self._check_fitted()
         level, draw = check_number("level", level, low=0, high=1, closed="neither"), generator("rng", rng)
-        if self.why_no_intervals:
-            raise ParameterError(self.why_no_intervals)
+        if self._why_no_intervals:
+            raise ParameterError(self._why_no_intervals)
         step_kk, std_kk = self._errors(draw, noise_aware)
         reach = reach_of(level)
         lines = tuple(
@@ -179,15 +179,15 @@ class HiddenStates(ChainModel[Model, Posterior]):
         above = f"{self._head(len(lines), level, noise_aware)}\n{self._note}"
         return GroupTable(lines, above, ("after", "comes"), "Transitions of states", name="transitions")
 
-    def steps(self) -> tuple[tuple[str, ...], Floats, Floats]:
+    def transition_table(self) -> tuple[tuple[str, ...], Floats, Floats]:
         """Names of the states, what follows each, (K, K), and how many steps each lasts, (K,)."""
         self._check_fitted()
         return tuple(f"state {k}" for k in range(self.n_states)), self.transition_matrix_, self.expected_durations_
 
-    def facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
+    def _facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
         """What follows each state, and what it shows; arguments as in `transition_intervals`."""
         states, names = tuple(f"state {k}" for k in range(self.n_states)), tuple(map(str, self.symbols_))
-        steps = "transitions" if self.why_no_intervals else "steps"
+        steps = "transitions" if self._why_no_intervals else "steps"
         grids = [
             (steps, "What follows each state", "Probabilities, as they predict best.", states, self.transition_matrix_),
             ("emissions", "What each state shows", self._grid_note, names, self._shown),
@@ -195,7 +195,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
         for name, title, note, columns, law in grids:
             values = tuple(map(tuple, law.tolist()))
             yield Grid(name=name, title=title, note=note, rows=states, columns=columns, values=values)
-        if not self.why_no_intervals:
+        if not self._why_no_intervals:
             yield self.transition_intervals(level, noise_aware=noise_aware)
 
     def summary(self) -> str:
@@ -265,8 +265,8 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
     likelihood alone counts, a `MarkovChain` of order 2 is as good. For sequences of numbers, use
     `GaussianHiddenMarkovModel`. The parameters of the budget and the ledger are those of `PrivateEstimator`.
 
-    num_steps is the number of steps over whole sequences, which follow the windows and use two fifths of the budget.
-    None (default): 4 if there are more than 40 symbols or patterns of bits, or if num_examples is at least 800,000;
+    n_steps is the number of steps over whole sequences, which follow the windows and use two fifths of the budget.
+    None (default): 4 if there are more than 40 symbols or patterns of bits, or if n_units is at least 800,000;
     otherwise none. 0: none.
 
     Args:
@@ -296,10 +296,10 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
     symbols: int | str | Sequence[Any] | None = None
     emissions: Emitted = "categorical"
 
-    record: ClassVar[type] = HiddenMarkovPosterior
-    command: ClassVar[str | None] = "hidden-markov"
-    example: ClassVar[str | None] = "--states 3 --symbols front,news,sports --symbol-column page"
-    least_steps: ClassVar[int] = 0
+    _record_class: ClassVar[type] = HiddenMarkovPosterior
+    _command: ClassVar[str | None] = "hidden-markov"
+    _example: ClassVar[str | None] = "--states 3 --symbols front,news,sports --symbol-column page"
+    _least_steps: ClassVar[int] = 0
 
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> tuple[NDArray[Any], Ints]:
         """Draw n sequences of nobody, (n, length), and their states; they tell no more than the model does.
@@ -318,7 +318,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
         return (draw.random(on_ntd.shape) < on_ntd).astype(np.int64), state_nt
 
     @property
-    def why_no_intervals(self) -> str:
+    def _why_no_intervals(self) -> str:
         """Why `transition_intervals` cannot be had, in a sentence; empty: they can."""
         self._check_fitted()
         if self._fitted_model.length < 3:
@@ -375,10 +375,10 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
             )
         settings = self.estimate, self.n_init, self.power, self.clip, self.max_length
         model = hidden_markov.HiddenMarkov(n_symbols, self.n_states, self.emissions, *settings)
-        if self.num_steps is not None:
-            return replace(model, num_steps=self.num_steps)
-        pays = model.length < 3 or (self.num_examples or 0) >= _VERY_MANY
-        return replace(model, num_steps=_STEPS) if pays else model
+        if self.n_steps is not None:
+            return replace(model, n_steps=self.n_steps)
+        pays = model.length < 3 or (self.n_units or 0) >= _VERY_MANY
+        return replace(model, n_steps=_STEPS) if pays else model
 
     def _values(self, rows: SequenceRows | NumberRows) -> Values:
         return self._fitted_model.alphabet.values(rows)
@@ -429,7 +429,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         n_states: number of states K.
         columns: names of the columns of numbers, as a list or one text with commas between, or how many.
         low, high: public range of each column, numbers or (D,), in its units: values outside are brought to its ends.
-        row_norm: in their place, a public bound on the norm of a point.
+        max_row_norm: in their place, a public bound on the norm of a point.
         estimate: "posterior" (variational Bayes) or "mode" (expectation maximisation).
         n_init: how many starts are tried; the best by the released windows is kept.
         power: how much persons with many pairs of points weigh, from 0.5 (as the root of their number) to 1 (as it).
@@ -449,11 +449,11 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
     _: KW_ONLY
     low: float | Sequence[float] | NDArray[Any] | None = None
     high: float | Sequence[float] | NDArray[Any] | None = None
-    row_norm: float | None = None
+    max_row_norm: float | None = None
 
-    record: ClassVar[type] = HiddenCellsPosterior
-    command: ClassVar[str | None] = "gaussian-hidden-markov"
-    example: ClassVar[str | None] = "--states 2 --columns x,y --low 0 --high 100"
+    _record_class: ClassVar[type] = HiddenCellsPosterior
+    _command: ClassVar[str | None] = "gaussian-hidden-markov"
+    _example: ClassVar[str | None] = "--states 2 --columns x,y --low 0 --high 100"
     _grid_note: ClassVar[str] = "Means."
 
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> tuple[Floats, Ints]:
@@ -471,12 +471,12 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         x_ntd = draw.normal(shown.mean_dk.T[state_nt], np.sqrt(shown.variance_dk.T[state_nt]))
         return content.centre_d + content.unit_d * np.clip(x_ntd, -1.0, 1.0), state_nt
 
-    def quality_range(self, model: HiddenCells) -> tuple[float, float]:
+    def _quality_range(self, model: HiddenCells) -> tuple[float, float]:
         """From the score of a uniform guess to 3 nats a column above it."""
         return range_of_numbers(model.n_columns)
 
     def _content(self) -> Points:
-        return numbers_of(self.columns, self.low, self.high, self.row_norm)
+        return numbers_of(self.columns, self.low, self.high, self.max_row_norm)
 
     def _model(self) -> HiddenCells:
         """The model that the parameters name."""

@@ -120,7 +120,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
 
     Args:
         n_components: number of topics K, or "auto": as many as stand far above the noise by public facts, which needs
-            num_examples.
+            n_units.
         clip: bound on one document's statistic as a share in (0, 1] of document_length^count_power; smaller means less
             noise and a weaker voice.
         vocabulary: the terms in column order, fixed without looking at the documents; needed for texts. The columns of
@@ -140,15 +140,15 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             so many of a document's own words.
         count_power: power in (0, 1] of a count in what is released; 1 releases plain counts.
         background: whether word totals are released first; they start the topics and weigh the words.
-        word_power: words are weighted by probability^-word_power, in [0, 1], so that frequent ones do not fill a
-            document's norm; more than 0 needs the background.
+        word_weight_power: words are weighted by probability^-word_weight_power, in [0, 1], so that frequent ones do not
+            fill a document's norm; more than 0 needs the background.
         mass: number of words that one unit of what is released stands for.
         doc_topic_prior, topic_word_prior: concentration of the prior: α of a document's topics, and η of a topic's
             words; planned if not given.
         prior: topics to start from, of the same words: a fitted `dpvb.LDA`, or the path of its file; or words with
             frequencies, as a mapping, a file with a word and a number in each line, or a list that ships with dpvb,
             "english". n_components is then theirs or
-            "auto", word_power has no effect, and num_steps may be 0: the word totals are all that is released.
+            "auto", word_weight_power has no effect, and n_steps may be 0: the word totals are all that is released.
         earlier: the fit of an earlier month, with the same prior: its sums, which hold those of the months before, are
             read together with those of this fit. `seen=` of `fit` leaves out the rows of persons who were in them.
         public_prior: says that the documents behind a prior were public, or those of people who are not in these data.
@@ -156,7 +156,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             Dirichlet where topic_word_prior is 1 or more, and else its mean.
         learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ.
         tol, max_iter: local iterations of a document end when the mean change is below tol, and after max_iter.
-        fixed_work: whether every document takes exactly max_iter local iterations.
+        fixed_iterations: whether every document takes exactly max_iter local iterations.
 
     Attributes:
         components_: E-step topics as Dirichlet parameters λ, (K, V).
@@ -180,7 +180,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
     length_rule: LengthRule = "truncate"
     count_power: float = 0.5
     background: bool = True
-    word_power: float = 0.25
+    word_weight_power: float = 0.25
     mass: float = 10.0
     doc_topic_prior: float | None = None
     topic_word_prior: float | None = None
@@ -192,17 +192,17 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
     learning_decay: float = 0.6
     tol: float = 1e-3
     max_iter: int = 15
-    fixed_work: bool = False
+    fixed_iterations: bool = False
 
-    declares: ClassVar[tuple[str, ...]] = ("vocabulary", "width")
-    record: ClassVar[type] = FittedTopics
-    reads: ClassVar[str | None] = "documents"
-    command: ClassVar[str | None] = "lda"
-    size_parameter: ClassVar[str | None] = "n_components"
+    _declares: ClassVar[tuple[str, ...]] = ("vocabulary", "width")
+    _record_class: ClassVar[type] = FittedTopics
+    _reads: ClassVar[str | None] = "documents"
+    _command: ClassVar[str | None] = "lda"
+    _size_parameter: ClassVar[str | None] = "n_components"
     _input_forms: ClassVar[tuple[str, ...]] = ("sparse", "string")
-    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "topics"}
+    _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_components": "topics"}
 
-    def task(
+    def _task(
         self,
         X: Records,
         y: Responses = None,
@@ -263,7 +263,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
     def _check_sizes(self, width: int) -> None:
         """Refuse a number of topics and other parameters of the model that are outside their ranges."""
         number_of_topics = 1 if self.n_components == "auto" else self.n_components
-        hint = "Or 'auto', with num_examples= or prior=."
+        hint = "Or 'auto', with n_units= or prior=."
         self._model(width, check_integer("n_components", number_of_topics, low=1, hint=hint))
 
     def _task_of(
@@ -278,12 +278,12 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         else:
             schedule = self._schedule(SHARES)
             number = self._number_of_topics(source, schedule)
-            model = self._model(source.width, number, around=around, num_steps=len(schedule.noise))
+            model = self._model(source.width, number, around=around, n_steps=len(schedule.noise))
         listed = " without names" if source.vocabulary is None else word_lists.told(source.vocabulary)
         start = "" if prior is None else f"; {prior.told(self)}"
         start += "" if earlier is None else f"; sums of {earlier.told(self)}"
         facts = {"vocabulary": f"the vocabulary, {source.width} terms{listed}", **self._public(model, start)}
-        return self._task(model, source, schedule, facts, notes)
+        return self._planned_task(model, source, schedule, facts, notes)
 
     def _check_public_fit(self, *priors: KnownTopics | None) -> None:
         """Raise ParameterError unless nothing private enters a fit to public documents, and nothing counts it."""
@@ -317,25 +317,25 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         source = source.without(stop)
         schedule = self._schedule({**SHARES, "first": share})
         number = self._number_of_topics(SimpleNamespace(width=private_words.STAND_IN, unit=source.unit), schedule)
-        model = self._model(private_words.STAND_IN, number, num_steps=len(schedule.noise))
+        model = self._model(private_words.STAND_IN, number, n_steps=len(schedule.noise))
         pattern = f"token pattern {self.token_pattern!r}, stop words {said}"
         public = {"stop_words": f"what a word is: {pattern}", **self._public(model)}
         notes = {"width": None, "vocabulary": None, "names": None}
-        task = self._task(model, source, schedule, public, notes)
+        task = self._planned_task(model, source, schedule, public, notes)
         return private_words.laid(task, delta=self.delta, part=self.vocabulary_delta)
 
     def _opened(
         self, task: Task[LDAModel], plan: Plan, journal: RunJournal | None
     ) -> tuple[Task[LDAModel], Plan, Journal]:
-        return private_words.found(task, plan, journal, self.num_examples)
+        return private_words.found(task, plan, journal, self.n_units)
 
     def _schedule(self, budget: Mapping[str, float]) -> Schedule:
         """Steps of equal noise."""
-        num_steps = self._given_steps(high=10**7) or 20
+        n_steps = self._given_steps(high=10**7) or 20
         rho = robbins_monro(self.learning_offset, self.learning_decay)
-        return Schedule((1.0,) * num_steps, budget, rho)
+        return Schedule((1.0,) * n_steps, budget, rho)
 
-    def as_prior(self, columns: tuple[tuple[str, ...] | None, int]) -> tuple[TopicPrior, str]:
+    def _as_prior(self, columns: tuple[tuple[str, ...] | None, int]) -> tuple[TopicPrior, str]:
         """Return the topics and how much each is used; `columns` are the vocabulary of the fit and its width.
 
         Raises:
@@ -422,7 +422,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             if model.means:
                 raise ParameterError("above_noise_ must be asked of a fit without prior=: its topics are the prior's.")
             schedule, rng = self._schedule(SHARES), generator("random_state", self.random_state)
-            blocks_of = self._model(self.n_features_in_, model.n_components, num_steps=len(schedule.noise))
+            blocks_of = self._model(self.n_features_in_, model.n_components, n_steps=len(schedule.noise))
             plan = self._relative_plan(blocks_of, self.privacy_.unit, schedule)
             self._above_noise: Bools | None = topics_above_noise(model, self._q, plan, schedule.rho, rng)
             self._record = replace(self._record, above_noise_k=self._above_noise)
@@ -434,7 +434,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         """Number of topics that stand above the noise."""
         return int(self.above_noise_.sum())
 
-    def no_rows(self, *, schema: Any, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
+    def _no_rows(self, *, schema: Any, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No document, over a vocabulary or so many terms."""
         if self._opens:
             raise ParameterError(
@@ -445,14 +445,14 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         counts = sparse.csr_array(np.empty((0, width or 0 if words is None else len(words))))
         return {"X": BagOfWords(counts, vocabulary=words)}
 
-    def quality(self, rows: Any) -> Floats:
+    def _quality(self, rows: Any) -> Floats:
         """Bound of each document, in nats a word."""
         model: LDAModel = self._fitted_model
         row_j = np.repeat(np.arange(rows.num_rows), np.diff(rows.indptr))
         tokens_n = np.bincount(row_j, weights=rows.counts, minlength=rows.num_rows)
         return np.asarray(model.bound(self._q, rows) / tokens_n)
 
-    def quality_range(self, model: LDAModel) -> tuple[float, float]:
+    def _quality_range(self, model: LDAModel) -> tuple[float, float]:
         """From 3/2 to 1/2 of the score of a uniform guess."""
         guess = math.log(max(model.n_terms, 2))
         return -1.5 * guess, -0.5 * guess
@@ -527,7 +527,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         order = np.argsort(-self.components_, axis=1, kind="stable")[:, :n]
         return [[names[v] for v in row] for row in order]
 
-    def facts_for_report(self, words: int = _WORDS_OF_A_REPORT) -> Iterator[Figure]:
+    def _facts_for_report(self, words: int = _WORDS_OF_A_REPORT) -> Iterator[Figure]:
         """Each topic's most probable words.
 
         Args:
@@ -574,39 +574,39 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             )
         if not self.background:
             raise ParameterError("background must be True with prior=: the word totals say which topics are used.")
-        parts: dict[str, Any] = {"around": around, "means": True, "word_power": 0.0}
+        parts: dict[str, Any] = {"around": around, "means": True, "word_weight_power": 0.0}
         if (earlier := self._known(self.earlier)) is not None:
             if earlier.model is None or len(earlier.model.components_) != number:
                 raise ParameterError(f"earlier must be a fit of {number} topics, as many as the prior has.")
             earlier.aligned(source.vocabulary, source.width)
             parts["earlier"] = earlier.model._released_sums(self)
 
-        def laid(num_steps: int) -> tuple[LDAModel, Schedule]:
-            share = _FEW_SHARE if num_steps <= _FEW else _MANY_SHARE
-            schedule = Schedule((1.0,) * num_steps, {**SHARES, "first": share}, rho=robbins_monro(0.0, 1.0))
-            return self._model(source.width, number, **parts, iterates=num_steps > 0), schedule
+        def laid(n_steps: int) -> tuple[LDAModel, Schedule]:
+            share = _FEW_SHARE if n_steps <= _FEW else _MANY_SHARE
+            schedule = Schedule((1.0,) * n_steps, {**SHARES, "first": share}, rho=robbins_monro(0.0, 1.0))
+            return self._model(source.width, number, **parts, iterates=n_steps > 0), schedule
 
-        if (num_steps := self._given_steps(low=0, high=10**7)) is not None:
-            return laid(num_steps)
+        if (n_steps := self._given_steps(low=0, high=10**7)) is not None:
+            return laid(n_steps)
         model, schedule = laid(_FEW)
-        if self.num_examples is None:
+        if self.n_units is None:
             return model, schedule
         plan = self._calibrated(self._relative_plan(model, source.unit, schedule), Run.current())
-        signal = signal_over_noise(model, plan, schedule.rho, self.num_examples)
+        signal = signal_over_noise(model, plan, schedule.rho, self.n_units)
         return laid(0 if signal < _NOTHING else _FEW if signal < _MUCH else _MANY)
 
     def _number_of_topics(self, source: Any, schedule: Schedule) -> int:
         """K as it was given, or as many topics as public facts let one expect far above the noise."""
         if self.n_components != "auto":
             return self.n_components
-        if self.num_examples is None or self.epsilon == math.inf:
+        if self.n_units is None or self.epsilon == math.inf:
             raise ParameterError(
-                "n_components must be a number unless epsilon is finite and num_examples is given: 'auto' chooses by "
+                "n_components must be a number unless epsilon is finite and n_units is given: 'auto' chooses by "
                 "the noise and a public number of documents."
             )
         one = self._model(source.width, 1)
         plan = self._calibrated(self._relative_plan(one, source.unit, schedule), Run.current())
-        signal = signal_over_noise(one, plan, schedule.rho, self.num_examples)
+        signal = signal_over_noise(one, plan, schedule.rho, self.n_units)
         return int(min(max(signal // _CLEAR, 1), source.width))
 
     def _model(self, width: int, n_components: int, **parts: Any) -> LDAModel:
@@ -621,11 +621,11 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             length_rule=self.length_rule,
             count_power=self.count_power,
             background=self.background,
-            word_power=parts.pop("word_power", self.word_power),
+            word_weight_power=parts.pop("word_weight_power", self.word_weight_power),
             mass=self.mass,
             tol=self.tol,
             max_iter=self.max_iter,
-            fixed_work=self.fixed_work,
+            fixed_iterations=self.fixed_iterations,
             **{name: value for name, value in options.items() if value is not None},
             **parts,
         )
@@ -734,7 +734,7 @@ class KnownTopics:
             f_v = np.array([self.frequency.get(word, 0.0) for word in vocabulary])
             f_v += _SMOOTHING * f_v.mean() + (f_v.sum() == 0)
             return TopicPrior((f_v / f_v.sum())[:, None], np.ones(1))
-        return self.model.as_prior((vocabulary, width))[0]
+        return self.model._as_prior((vocabulary, width))[0]
 
     def told(self, fit: PrivateEstimator) -> str:
         """Where it comes from, and what it cost whom, in words, for the statement of a fit."""

@@ -73,8 +73,8 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
 
     y_range: Sequence[float] | None = None
 
-    record: ClassVar[type] = FittedLine
-    command: ClassVar[str | None] = "linear"
+    _record_class: ClassVar[type] = FittedLine
+    _command: ClassVar[str | None] = "linear"
 
     @property
     def _response(self) -> Response:
@@ -125,8 +125,8 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
 
     def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Linear:
         fields: dict[str, Any] = {"intercept": design.intercept, "alpha": self.alpha}
-        if (num_steps := self._given_steps()) is not None:
-            fields["num_steps"] = num_steps
+        if (n_steps := self._given_steps()) is not None:
+            fields["n_steps"] = n_steps
         return Linear(design.width, **fields, declared=self._declared(design, schema), earlier=earlier)
 
     def _scores(self, model: Linear) -> tuple[ScoreFacts, str]:
@@ -216,13 +216,13 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
             "log_density": float(-0.5 * np.mean(np.log(2 * np.pi * variance_n) + error_n**2 / variance_n)),
         }
 
-    def quality(self, rows: Any) -> Floats:
+    def _quality(self, rows: Any) -> Floats:
         """Minus the squared error of each row at the posterior mean, over that of half the range of y."""
         response = self._fitted_response
         place_n = (self._psi_of(rows) - response.middle) / response.half
         return np.asarray(-((place_n - rows.y_n) ** 2))
 
-    def quality_range(self, model: Linear) -> tuple[float, float]:
+    def _quality_range(self, model: Linear) -> tuple[float, float]:
         """From the error of half the range to 0."""
         return -1.0, 0.0
 

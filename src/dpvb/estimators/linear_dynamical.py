@@ -63,7 +63,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         n_states: hidden numbers K.
         columns: the numbers of a point: their names, as a list or one text with commas between; or how many.
         low, high: public range of each column, numbers or (D,), in its units: values outside are brought to its ends.
-        row_norm: in their place, a public bound on the norm of a point: longer ones are shortened to it.
+        max_row_norm: in their place, a public bound on the norm of a point: longer ones are shortened to it.
         window: points of a window, from 2. Longer ones see slower motion, and hold more noise.
         max_length: the first so many points of each sequence count.
         clip: bound on what a person's windows add, in units of what average windows add.
@@ -82,15 +82,15 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
     columns: int | str | Sequence[str]
     low: float | Sequence[float] | NDArray[Any] | None = None
     high: float | Sequence[float] | NDArray[Any] | None = None
-    row_norm: float | None = None
+    max_row_norm: float | None = None
     window: int = 6
     max_length: int = 50
     clip: float = 0.75
 
-    command: ClassVar[str | None] = "linear-dynamical"
-    record: ClassVar[type] = LinearPosterior
-    example: ClassVar[str | None] = "--states 2 --columns x,y --low 0 --high 100"
-    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_states": "states"}
+    _command: ClassVar[str | None] = "linear-dynamical"
+    _record_class: ClassVar[type] = LinearPosterior
+    _example: ClassVar[str | None] = "--states 2 --columns x,y --low 0 --high 100"
+    _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_states": "states"}
 
     def _learned(self, task: Task[linear_dynamical.LinearDynamical], q: LinearPosterior) -> LinearPosterior:
         return replace(q, system=kalman.in_order(q.system))
@@ -98,7 +98,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
     def _knows(self, task: Task[linear_dynamical.LinearDynamical], plan: Plan, n: float) -> Knowledge:
         return replace(Knowledge.of_means(plan, n), name="noise of the moments of windows, over a person's bound")
 
-    def quality_range(self, model: linear_dynamical.LinearDynamical) -> tuple[float, float]:
+    def _quality_range(self, model: linear_dynamical.LinearDynamical) -> tuple[float, float]:
         """From the score of a uniform guess to 3 nats a column above it."""
         return range_of_numbers(model.n_features)
 
@@ -171,7 +171,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         number, long, draw = self._sequences_to_draw(n, rng, length)
         return kalman.drawn(self._system, number, long, draw) * self._scale_d + self._mean_d
 
-    def motion(self, steps: int | None = None, *, level: float = 0.95) -> Bands:
+    def marginal_bands(self, steps: int | None = None, *, level: float = 0.95) -> Bands:
         """How sequences begin: the law of each of their first points, (steps, D), with bands, of nobody.
 
         Args:
@@ -194,7 +194,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         seen_t = ~np.isnan(rows.value_td).all(axis=1)
         return float(self._scores(rows).sum()) / max(int(np.count_nonzero(seen_t)), 1)
 
-    def facts_for_report(self, level: float = 0.95) -> Iterator[Figure]:
+    def _facts_for_report(self, level: float = 0.95) -> Iterator[Figure]:
         """What the states do to the columns, how they move, how sure that is, and how sequences begin.
 
         Args:
@@ -218,7 +218,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
             values=tuple(map(tuple, self.transition_matrix_.tolist())),
         )
         steps = min(self.max_length, _DRAWN_POINTS)
-        bands, some_ntd = self.motion(steps, level=level), self.sample(_DRAWN, 0, length=steps)
+        bands, some_ntd = self.marginal_bands(steps, level=level), self.sample(_DRAWN, 0, length=steps)
         for d, column in enumerate(self.columns_[:_MOST_COLUMNS]):
             curves = [("expected", np.stack([end[:, d] for end in bands], axis=1))]
             curves += [
@@ -266,7 +266,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         return "\n".join(line.rstrip() for line in lines)
 
     def _content(self) -> Points:
-        return numbers_of(self.columns, self.low, self.high, self.row_norm)
+        return numbers_of(self.columns, self.low, self.high, self.max_row_norm)
 
     def _model(self) -> linear_dynamical.LinearDynamical:
         """The model that the parameters name."""

@@ -66,9 +66,9 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
     prior_weight: float = 10.0
     estimate: PosteriorOrMode = "posterior"
 
-    command: ClassVar[str | None] = "markov-chain"
-    record: ClassVar[type] = markov_chain.Chain
-    example: ClassVar[str | None] = "--symbols front,news,sports --symbol-column page"
+    _command: ClassVar[str | None] = "markov-chain"
+    _record_class: ClassVar[type] = markov_chain.Chain
+    _example: ClassVar[str | None] = "--symbols front,news,sports --symbol-column page"
 
     def predict_next(self, X: Records, lengths: Any = None) -> Floats:
         """Probabilities of the next symbol of each sequence, (sequences, V): as private as X, without any guarantee.
@@ -116,7 +116,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         self._check_fitted()
         return self._table(check_number("level", level, low=0, high=1, closed="neither"), noise_aware, rng)
 
-    def steps(self) -> tuple[tuple[str, ...], Floats, Floats]:
+    def transition_table(self) -> tuple[tuple[str, ...], Floats, Floats]:
         """Names of the symbols, what follows each, (V, V), and how many times each comes in a row, (V,).
 
         They are those of `transition_intervals`, without what the clip bends.
@@ -125,9 +125,9 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         pair_vv, law = self._unbent()
         return tuple(map(str, self.symbols_)), pair_vv, dynamics.durations(law)
 
-    def facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
+    def _facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
         """Which symbol follows which, and the table of `transition_intervals`, whose arguments these are."""
-        names, follows_vv, _ = self.steps()
+        names, follows_vv, _ = self.transition_table()
         yield Grid(
             name="steps",
             title="Which symbol follows which",

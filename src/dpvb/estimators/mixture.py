@@ -91,7 +91,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
     Rows come from groups; within one, numbers are Gaussian, counts are Poisson, and every category has a probability.
     `fit` takes a private `dpvb.Table`, whose schema says what is public; its target, if it has one, is a column
     like the others. A row that its schema calls faulty counts as no row, silently. The parameters of the budget, the
-    batches and the ledger are those of `PrivateEstimator`; num_steps=None: 40 for numbers alone, else 30.
+    batches and the ledger are those of `PrivateEstimator`; n_steps=None: 40 for numbers alone, else 30.
 
     Args:
         n_components: largest number of groups.
@@ -108,7 +108,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         prior_weight: weight of the priors of groups, which draw them to the mean and the spread of all rows, or to
             `prior`, of which each row counts as so many; 0: none.
         clip: bound on a row's score, over its root mean square in its own group.
-        check_share: share of the budget, up to .5, for a release of the tables of all pairs of columns, with which
+        fidelity_share: share of the budget, up to .5, for a release of the tables of all pairs of columns, with which
             `fidelity` compares synthetic rows; 0: none, and `fidelity` has single columns alone.
 
     Attributes:
@@ -130,16 +130,16 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
     public_prior: bool = False
     prior_weight: float = 1.0
     clip: float = tuned.CLIP
-    check_share: float = 0.0
+    fidelity_share: float = 0.0
 
-    reads: ClassVar[str | None] = "table"
-    record: ClassVar[type] = FittedGroups
-    command: ClassVar[str | None] = "mixture"
-    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "groups"}
+    _reads: ClassVar[str | None] = "table"
+    _record_class: ClassVar[type] = FittedGroups
+    _command: ClassVar[str | None] = "mixture"
+    _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_components": "groups"}
     _called: ClassVar[str] = "a mixture"
     _groups_are: ClassVar[str] = "groups"
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[MixtureModel]:
+    def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[MixtureModel]:
         """What a fit to private rows would do; y is ignored."""
         table, names = self._table(X)
         layout = self._whole_layout(table.schema)
@@ -154,9 +154,9 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
             "parameters": "the plan, the random directions of the start and all other parameters",
         }
         notes = {"schema": table.schema, "names": names}
-        return self._task(model, table.mixed(layout, group=group), model.schedule, public, notes, clip="joint")
+        return self._planned_task(model, table.mixed(layout, group=group), model.schedule, public, notes, clip="joint")
 
-    def as_prior(self, columns: tuple[Schema, Layout, MixtureModel]) -> tuple[EarlierGroups, str]:
+    def _as_prior(self, columns: tuple[Schema, Layout, MixtureModel]) -> tuple[EarlierGroups, str]:
         """Return the groups, each worth the rows that would make it as certain; `columns` have the model of the fit.
 
         Raises:
@@ -189,11 +189,11 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         number = model.kept(n, model.run_precision(noise)) if model.prune else model.n_components
         return Knowledge("groups", float(number), min(model.n_components, _SEVERAL), rises=True)
 
-    def quality(self, rows: Any) -> Floats:
+    def _quality(self, rows: Any) -> Floats:
         """Log-density of each row, of numbers scaled to [-1, 1]."""
         return self._log_density(rows)
 
-    def quality_range(self, model: MixtureModel) -> tuple[float, float]:
+    def _quality_range(self, model: MixtureModel) -> tuple[float, float]:
         """From the score of a uniform guess to 3 nats a column above it."""
         low = -sum(map(math.log, model.columns.sizes)) - sum(math.log(1 + most) for most in model.columns.max_counts)
         low -= model.columns.numbers * math.log(2)
@@ -275,7 +275,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
     def fidelity(self, rows: Records, *, synthetic: bool = False) -> FidelityTable:
         """Synthetic rows beside what was released of the private ones: single columns, and pairs if they were paid for.
 
-        Without `check_share` means and shares are those that the first tenth of the budget released.
+        Without `fidelity_share` means and shares are those that the first tenth of the budget released.
 
         Args:
             rows: synthetic, as `sample` gives them, without the groups; never private ones: how they differ from what
@@ -334,7 +334,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
             raise ParameterError(f"prune must be True or False, got {self.prune!r}.")
         prior = check_number("prior_weight", self.prior_weight, low=0, high=1e9)
         steps = self._given_steps()
-        check = check_number("check_share", self.check_share, low=0, high=0.5)
+        check = check_number("fidelity_share", self.fidelity_share, low=0, high=0.5)
         return MixtureModel(self.n_components, columns, bool(self.prune), self.estimate, prior, steps, None, check)
 
     def _visible(self, X: Records) -> MixedRows:
@@ -354,7 +354,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
 
     def _check(self, record: FittedGroups) -> None:
         model, now = self._model(self._whole_layout(record.schema)), record.components
-        columns, cells = model.columns, model.pairs.length if self.check_share else 0
+        columns, cells = model.columns, model.pairs.length if self.fidelity_share else 0
         d, p, v = columns.numbers, len(columns.max_counts), sum(columns.sizes)
         trees.check_lengths(record, **{"k": len(now.number_k), "d": d, "p": p, "v": v, "c": cells, "1": 1})
         diagonal_kd = np.diagonal(now.root_kdd, axis1=1, axis2=2)
@@ -403,11 +403,11 @@ class GaussianMixture(Mixture):
     low: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
     high: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
 
-    declares: ClassVar[tuple[str, ...]] = ("width",)
-    reads: ClassVar[str | None] = None
-    command: ClassVar[str | None] = None
+    _declares: ClassVar[tuple[str, ...]] = ("width",)
+    _reads: ClassVar[str | None] = None
+    _command: ClassVar[str | None] = None
 
-    def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
+    def _no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
         """No row of so many columns."""
         return {"X": np.empty((0, width or 0))}
 

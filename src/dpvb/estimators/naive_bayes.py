@@ -114,14 +114,14 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
     alpha: float | None = None
     estimate: PosteriorOrMode = "posterior"
 
-    record: ClassVar[type] = FittedClasses
-    reads: ClassVar[str | None] = "labelled"
+    _record_class: ClassVar[type] = FittedClasses
+    _reads: ClassVar[str | None] = "labelled"
     _input_forms: ClassVar[tuple[str, ...]] = ("sparse", "string")
-    command: ClassVar[str | None] = "naive-bayes"
+    _command: ClassVar[str | None] = "naive-bayes"
     _called: ClassVar[str] = "naive Bayes"
     _groups_are: ClassVar[str] = "classes"
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[NaiveBayesModel]:
+    def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[NaiveBayesModel]:
         """What a fit to private rows would do.
 
         Args:
@@ -131,7 +131,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         """
         if isinstance(X, Table):
             return self._of_table(X, y, group)
-        classes = self.labels()
+        classes = self._class_labels()
         for name in ("response", "counts", "missing"):
             if getattr(self, name):
                 raise ParameterError(f"{name} must be left out with documents, got {getattr(self, name)!r}.")
@@ -147,7 +147,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
             "other parameters",
         }
         notes = {"steps": 1, "schema": None, "vocabulary": terms, "classes": classes}
-        return self._task(model, held, model.schedule, public, notes)
+        return self._planned_task(model, held, model.schedule, public, notes)
 
     def _of_table(self, table: Table, y: Responses, group: Iterable[object] | None) -> Task[NaiveBayesModel]:
         if y is not None or self.classes is not None or self.vocabulary is not None:
@@ -162,7 +162,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
             "parameters": "the plan and all other parameters",
         }
         notes = {"steps": 1, "schema": table.schema, "vocabulary": None, "classes": Layout.labels(answer)}
-        return self._task(model, table.mixed(_with(layout, answer), group=group), model.schedule, public, notes)
+        return self._planned_task(model, table.mixed(_with(layout, answer), group=group), model.schedule, public, notes)
 
     def _learned(self, task: Task[NaiveBayesModel], q: Classes) -> FittedClasses:
         notes = task.notes
@@ -183,7 +183,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
             details=(("standard deviation of a class's share", share_std),),
         )
 
-    def quality(self, rows: Any) -> Floats:
+    def _quality(self, rows: Any) -> Floats:
         """Log-probability of each row's own label."""
         model = self._fitted_model
         with np.errstate(all="ignore"):
@@ -194,7 +194,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
                 code_n, sound_n = rows.code_nj[:, 0], rows.sound_n
             return np.asarray(_log_proba(model, self._q, rows)[np.arange(len(code_n)), code_n] * sound_n)
 
-    def quality_range(self, model: NaiveBayesModel) -> tuple[float, float]:
+    def _quality_range(self, model: NaiveBayesModel) -> tuple[float, float]:
         """From four times the score of a uniform guess to 0."""
         return -4.0 * math.log(model.n_classes), 0.0
 
@@ -342,7 +342,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
                 std = math.sqrt(p_v * (1 - p_v) / (total + 1) + aware * min(noise, 0.25))
                 yield f"{name}={'<missing>' if label is None else label}", float(p_v), std, unit
 
-    def labels(self) -> tuple[Any, ...]:
+    def _class_labels(self) -> tuple[Any, ...]:
         """The declared labels of documents.
 
         Raises:

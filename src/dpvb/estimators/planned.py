@@ -36,7 +36,7 @@ def plan(
     Args:
         estimator: not fitted; its parameters specify the budget and the model.
         n: roughly how many units there will be, a number that does not come from the data.
-        width, schema, vocabulary, responses: what is public of the columns, as in `rehearse`.
+        width, schema, vocabulary, responses: what is public of the columns, as in `dry_run`.
         epsilons: budgets to compare with; an empty list: neither budgets nor sizes of the model are compared.
 
     Raises:
@@ -68,7 +68,7 @@ def plan(
     needed_units = least(lambda units: not knows(units).is_weak, number, MOST) if weak else float(number)
     needed_epsilon, needed_size = math.nan, 0
     ladder: tuple[Rung, ...] = ()
-    size = getattr(estimator, str(estimator.size_parameter), None)
+    size = getattr(estimator, str(estimator._size_parameter), None)
     # With a given noise multiplier, or without noise, no noise follows epsilon.
     if budgets and estimator.noise_multiplier is None and math.isfinite(epsilon):
         ladder = tuple(budgeted if one == epsilon else rung(one) for one in sorted({*budgets, epsilon}))
@@ -79,7 +79,7 @@ def plan(
             )
     if budgets and weak and isinstance(size, int):
         with suppress(ParameterError):  # A prior may allow one size alone.
-            needed_size = _largest(lambda k: is_enough(**{str(estimator.size_parameter): k}), size)
+            needed_size = _largest(lambda k: is_enough(**{str(estimator._size_parameter): k}), size)
     return Forecast(
         kind=type(estimator).__name__,
         unit=releases.unit,
@@ -89,7 +89,7 @@ def plan(
         ladder=ladder,
         needed_units=needed_units,
         needed_epsilon=needed_epsilon,
-        size=(estimator.size_parameter or "", size if isinstance(size, int) else 0),
+        size=(estimator._size_parameter or "", size if isinstance(size, int) else 0),
         needed_size=needed_size,
         releases=_in_words(releases),
     )

@@ -229,7 +229,7 @@ def _statement(plan: Plan, public: list[str]) -> PrivacyStatement:
         tool="pld",
         secret_noise=True,
         public=tuple(public),
-        num_examples=None,
+        n_units=None,
         run_id="",
         plan_digest=plan.digest.hex(),
     )
@@ -256,12 +256,12 @@ class FittedModel:
 
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
-class Private(PrivateEstimator[Model, Any]):
+class PrivateModel(PrivateEstimator[Model, Any]):
     """Any model of your own under (ε, δ)-differential privacy.
 
     `fit` takes private rows X, (rows, features): NumPy, SciPy sparse, a DataFrame or a `dpvb.Table`. `e_step` gets them
-    as an array of float64, divided by row_norm, none longer than 1; a row that holds NaN, infinity or no number is NaN
-    throughout, and counts as no row. With `response`, or a table whose schema has a target, `e_step` gets a
+    as an array of float64, divided by max_row_norm, none longer than 1; a row that holds NaN, infinity or no number is
+    NaN throughout, and counts as no row. With `response`, or a table whose schema has a target, `e_step` gets a
     `dpvb.data.DesignRows`: these rows are its `x_nd`, and its `y_n` are their responses. A source of another kind is
     taken as it is: one of `dpvb.data`, or an object with `chunks()`, `count()`, `unit` and `empty()`, a chunk of no
     units (see `dpvb.core.source`). `e_step` is given at most `dpvb.testing.LARGEST_BATCH` rows at once, 8,192. If a
@@ -270,8 +270,8 @@ class Private(PrivateEstimator[Model, Any]):
     Args:
         model: a `dpvb.Model`, a frozen dataclass; or, as a TOML file has it, its class and its fields, such as
             {"class": "my_models:Patterns", "n_patterns": 2}, of a module that is imported.
-        row_norm: a public bound on the norm of a row, in the units of X, which a table and a source of another kind can
-            do without; longer rows are scaled back to it.
+        max_row_norm: a public bound on the norm of a row, in the units of X, which a table and a source of another kind
+            can do without; longer rows are scaled back to it.
         clip: "joint" clips all blocks of a release by one factor, so that their ratios stay as they are; "block" clips
             each block to its own bound. The two differ if a unit exceeds a bound, for example a person with several
             rows. None (default): "block" if each row is a unit, "joint" otherwise: with group=, and with a source of
@@ -291,14 +291,14 @@ class Private(PrivateEstimator[Model, Any]):
 
     model: Model | Mapping[str, object] | None = None
     _: KW_ONLY
-    row_norm: float | None = None
+    max_row_norm: float | None = None
     clip: Literal["block", "joint"] | None = None
     response: Response | Mapping[str, Any] | None = None
     prior: PrivateEstimator | Fitted | Path | str | None = None
     public_prior: bool = False
 
-    declares: ClassVar[tuple[str, ...]] = ("schema", "width")
-    reads: ClassVar[str | None] = "measurements"
+    _declares: ClassVar[tuple[str, ...]] = ("schema", "width")
+    _reads: ClassVar[str | None] = "measurements"
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "model" and isinstance(value, Mapping):
@@ -307,9 +307,9 @@ class Private(PrivateEstimator[Model, Any]):
             value = Response(**value)
         super().__setattr__(name, value)
 
-    record: ClassVar[type] = FittedModel
+    _record_class: ClassVar[type] = FittedModel
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Model]:
+    def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Model]:
         """What a fit to private rows would do.
 
         Raises:
@@ -318,7 +318,7 @@ class Private(PrivateEstimator[Model, Any]):
         """
         response = self._response_of(X)
         model = self._checked(self.model)
-        earlier, origin = known(self, (model, response, self.row_norm))
+        earlier, origin = known(self, (model, response, self.max_row_norm))
         if earlier is not None:
             with said("as_prior"):
                 model = replace(model, **earlier)  # type: ignore[type-var]
@@ -334,23 +334,23 @@ class Private(PrivateEstimator[Model, Any]):
             "parameters": "the plan, the random start and all other parameters",
         }
         names = X.feature_names if isinstance(X, Table) else column_names(X)
-        norm = X.design(fit_intercept=False, labelled=False).row_norm if isinstance(X, Table) else self.row_norm
+        norm = X.design(fit_intercept=False, labelled=False).max_row_norm if isinstance(X, Table) else self.max_row_norm
         notes = {"width": getattr(source, "width", None), "names": names, "norm": norm, "response": response}
         with said("the plan of its blocks and its schedule"):
-            task = self._task(model, source, schedule, public, notes, self._clip(source))
+            task = self._planned_task(model, source, schedule, public, notes, self._clip(source))
         with said("its score_range"):
             scored = model.is_scored
         try_out(task, nobody, _keep, _show, _scores if scored else None)
         return task
 
-    def take(self, task: Task[Model], q: object) -> None:
+    def _take(self, task: Task[Model], q: object) -> None:
         """Keep q."""
         self._fitted_model: Model = task.model
-        super().take(task, q)
+        super()._take(task, q)
         for part in (q, *(vars(q).values() if is_dataclass(q) else ())):
             if isinstance(part, FixedCurvature) and part.restlessness > 1:
                 warnings.warn(
-                    f"The scores of {part.num_steps} steps have not settled: they lead {part.restlessness:.2g} times "
+                    f"The scores of {part.n_steps} steps have not settled: they lead {part.restlessness:.2g} times "
                     "as far from the mean point of the steps as their noise does. Do not use the estimates and their "
                     "intervals. Begin near the rates of the labels with FixedCurvature.at, take more steps, or bring "
                     "the columns to public ranges. What the fit spent stays spent.",
@@ -388,20 +388,20 @@ class Private(PrivateEstimator[Model, Any]):
             named(kind)
         super().save(path, overwrite=overwrite)
 
-    def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
+    def _no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No row, of a table with a schema or of so many features, with no response where there are responses."""
         if schema is not None:
             return {"X": Table({name: [] for name in schema.read_columns}, schema)}
         return {"X": np.empty((0, width or 0)), **({} if self.response is None else {"y": np.empty(0)})}
 
-    def quality(self, rows: object) -> Floats:
+    def _quality(self, rows: object) -> Floats:
         """The model's own score of each row."""
         return _scores(self._fitted_model, self.q_, rows)
 
-    def quality_range(self, model: Model) -> tuple[float, float]:
+    def _quality_range(self, model: Model) -> tuple[float, float]:
         """What the model declares."""
         ends = model.score_range if model.is_scored else None
-        return super().quality_range(model) if ends is None else ends
+        return super()._quality_range(model) if ends is None else ends
 
     @property
     def _unscored(self) -> str:
@@ -422,7 +422,7 @@ class Private(PrivateEstimator[Model, Any]):
         self._check_public(public)
         self._check_defined("score")
         source, _ = self._source(X, y, None)
-        parts = [self.quality(chunk.rows) for chunk in source.chunks()]
+        parts = [self._quality(chunk.rows) for chunk in source.chunks()]
         return float(np.nanmean(np.concatenate(parts)))
 
     def lower_bound(self) -> float:
@@ -467,7 +467,7 @@ class Private(PrivateEstimator[Model, Any]):
         columns = dict(zip(names or places(x_nd.shape[1]), norm * x_nd.T if norm else x_nd.T, strict=True))
         return columns if y_n is None or response is None else {**columns, "y": response.decode(np.asarray(y_n))}
 
-    def facts_for_report(self) -> Iterator[Figure]:
+    def _facts_for_report(self) -> Iterator[Figure]:
         """The model's intervals and its figures."""
         self._check_fitted()
         if self._fitted_model.defines("intervals"):
@@ -508,30 +508,30 @@ class Private(PrivateEstimator[Model, Any]):
         if (name := misfit(type(model), _facts(model))) is not None:
             raise ParameterError(f"model must have fields of the types that it declares: {name} is of another type.")
         _check_methods(model)
-        if self.num_steps is None:
+        if self.n_steps is None:
             return model
-        num_steps = check_integer("num_steps", self.num_steps, low=1, high=10**7)
-        if all(field.name != "num_steps" for field in fields(model)):
+        n_steps = check_integer("n_steps", self.n_steps, low=1, high=10**7)
+        if all(field.name != "n_steps" for field in fields(model)):
             raise ParameterError(
-                "num_steps must be None: this model has no field num_steps to set. Or declare `num_steps: int` in it."
+                "n_steps must be None: this model has no field n_steps to set. Or declare `n_steps: int` in it."
             )
-        return replace(model, num_steps=num_steps)
+        return replace(model, n_steps=n_steps)
 
-    def as_prior(self, columns: tuple[Model, Response | None, float | None]) -> tuple[Mapping[str, object], str]:
-        """Return values for fields of the model of the fit; `columns` are its model, response and row_norm.
+    def _as_prior(self, columns: tuple[Model, Response | None, float | None]) -> tuple[Mapping[str, object], str]:
+        """Return values for fields of the model of the fit; `columns` are its model, response and max_row_norm.
 
         Raises:
-            ParameterError: for another model, row_norm or response.
+            ParameterError: for another model, max_row_norm or response.
         """
         self._check_fitted()
         model, *others = columns
         if type(self._fitted_model) is not type(model):
             raise ParameterError(
-                f"prior must be a fitted dpvb.Private of a {type(model).__name__}, or a file of one, got one of a "
+                f"prior must be a fitted dpvb.PrivateModel of a {type(model).__name__}, or a file of one, got one of a "
                 f"{type(self._fitted_model).__name__}."
             )
-        if [self._rows.response, self.row_norm] != others:
-            raise ParameterError("prior must have the row_norm and the response of the fit: one of them differs.")
+        if [self._rows.response, self.max_row_norm] != others:
+            raise ParameterError("prior must have the max_row_norm and the response of the fit: one of them differs.")
         self._check_defined("as_prior")
         with said("as_prior"):
             return self._fitted_model.as_prior(self.q_), "the posterior"
@@ -577,28 +577,28 @@ class Private(PrivateEstimator[Model, Any]):
         if y is None and self.response is not None and not isinstance(X, Table):
             raise ParameterError("y must be given, the response of each row, where response= says what it may be.")
         if isinstance(X, Table):
-            if self.row_norm is not None:
-                raise ParameterError("row_norm must be None with a table: its schema says how long a row may be.")
+            if self.max_row_norm is not None:
+                raise ParameterError("max_row_norm must be None with a table: its schema says how long a row may be.")
             by_y = None if self.response is None else response
             design = X.design(y, response=by_y, fit_intercept=False, group=group, labelled=response is not None)
-            row_norm = design.row_norm
-        elif self.row_norm is None:
+            max_row_norm = design.max_row_norm
+        elif self.max_row_norm is None:
             raise unbounded(
-                "row_norm",
+                "max_row_norm",
                 "none",
                 ONE_UNIT,
-                "row_norm=n_features**0.5, once you have brought each column to [-1, 1] by the range of it that you "
-                "know without looking at the data",
+                "max_row_norm=n_features**0.5, once you have brought each column to [-1, 1] by the range of it that "
+                "you know without looking at the data",
                 BY_RELEASE,
             )
         else:
-            row_norm = self.row_norm
-            design = Design(X, y, response=response or LOGISTIC, row_norm=row_norm, group=group)
+            max_row_norm = self.max_row_norm
+            design = Design(X, y, response=response or LOGISTIC, max_row_norm=max_row_norm, group=group)
         answer = None if response is None else _answers(response)
         number = 1 if answer is None else len(answer)
         person = None if design.unit == Design.row else range(number)
         zero_nd = np.zeros((number, design.width))
-        zeros = Design(zero_nd, answer, response=response or LOGISTIC, row_norm=row_norm, group=person)
+        zeros = Design(zero_nd, answer, response=response or LOGISTIC, max_row_norm=max_row_norm, group=person)
         rows, nobody = (ModelRows(one, response is not None) for one in (design, zeros))
         return rows, nobody
 
@@ -759,7 +759,7 @@ def _figures(model: Model, q: object) -> Iterator[Figure]:
 def _keep(model: Model, q: object) -> None:
     """Raise for a q that no file can hold: by the names and types of its arrays, and by none of its numbers."""
     arrays = {name: np.empty(0, array.dtype) for name, array in trees.leaves(q).items()}
-    model_file.packed(kind="Private", arrays=arrays, facts={"fields": _facts(model), "form": trees.form_of(q)})
+    model_file.packed(kind="PrivateModel", arrays=arrays, facts={"fields": _facts(model), "form": trees.form_of(q)})
 
 
 def _show(model: Model, q: object) -> None:

@@ -23,8 +23,8 @@ from dpvb.estimators.base import Task
 from dpvb.guards.errors import (
     CheckpointError,
     DataFormatError,
+    EmptyVocabularyError,
     FewWordsWarning,
-    NoWordsError,
     ParameterError,
     check_choice,
     check_delta,
@@ -117,7 +117,7 @@ def laid(task: Task[LDAModel], *, delta: float, part: float | None) -> Task[LDAM
 
 
 def found(
-    task: Task[LDAModel], plan: Plan, run: RunJournal | None, num_examples: int | None
+    task: Task[LDAModel], plan: Plan, run: RunJournal | None, n_units: int | None
 ) -> tuple[Task[LDAModel], Plan, Journal]:
     """Release the words, and say how the fit goes on: its task, the plan in the words' columns, the journal.
 
@@ -125,22 +125,22 @@ def found(
         task: of texts.
         plan: its plan, calibrated.
         run: what counts it, where anything does.
-        num_examples: public number of units, where there is one.
+        n_units: public number of units, where there is one.
 
     Raises:
-        NoWordsError: if there is none.
+        EmptyVocabularyError: if there is none.
         CheckpointError: if words are lost by which later releases of this run were made.
-        LedgerError, WallError: as in `Wall.names`.
+        LedgerError, PrivateComputationError: as in `Wall.names`.
     """
     journal = Unrecorded() if run is None else run
     if run is not None and run.num_recorded and run.recorded(0) is None:
         raise CheckpointError(
             "the words that this run has found are lost, and its other releases with them: begin anew."
         )
-    words = Wall(task.source, plan, num_examples=num_examples, journal=journal).names(plan.releases[0])
+    words = Wall(task.source, plan, n_units=n_units, journal=journal).names(plan.releases[0])
     number = len(words.names)
     if not number:
-        raise NoWordsError(
+        raise EmptyVocabularyError(
             f"vocabulary: no word was found in enough {plan.unit}s, as the noisy totals say; what was spent on that "
             f"stays spent. {_WAYS}"
         )

@@ -69,14 +69,14 @@ class Columns:
         names: Names of the features, if the rows had names.
         width: Number of features.
         schema: Schema of a table, or of ranges; None: all rows had one norm.
-        row_norm: Number by which features were divided.
+        max_row_norm: Number by which features were divided.
     """
 
     kind: str
     names: tuple[str, ...] | None
     width: int
     schema: Schema | None
-    row_norm: Positive
+    max_row_norm: Positive
 
     def __post_init__(self) -> None:
         widths = [self.width, *([] if self.names is None else [len(self.names)])]
@@ -105,9 +105,10 @@ class Columns:
                 )
         if earlier.feature_names != self.feature_names:
             raise ParameterError(f"prior must have the features of the fit in their order: {self.width} of them.")
-        if earlier.row_norm != self.row_norm:
+        if earlier.max_row_norm != self.max_row_norm:
             raise ParameterError(
-                f"prior must have the row_norm of the fit, {self.row_norm:g}; its own is {earlier.row_norm:g}."
+                f"prior must have the max_row_norm of the fit, {self.max_row_norm:g}; "
+                f"its own is {earlier.max_row_norm:g}."
             )
 
     def table(self, X: Records, schema: Schema) -> Table:
@@ -141,12 +142,12 @@ class Columns:
             table = self.table(X, features)
             if replace(table.schema, target=None, group=None) != features:
                 raise DataFormatError("the table's schema is not the one that the model was fitted with.")
-            return table.features(fit_intercept=intercept > 0, sparse_rows=sparse_rows, row_norm=self.row_norm)
+            return table.features(fit_intercept=intercept > 0, sparse_rows=sparse_rows, max_row_norm=self.max_row_norm)
         if isinstance(X, Table):
             raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
         check_names(column_names(X), self.names)
         is_sparse = sparse_rows and sparse.issparse(X)
-        design = Design(X, row_norm=self.row_norm, intercept=intercept, sparse_rows=is_sparse)
+        design = Design(X, max_row_norm=self.max_row_norm, intercept=intercept, sparse_rows=is_sparse)
         check_width(design.width - (intercept > 0), self.width, self.kind)
         return design
 
@@ -158,24 +159,24 @@ class FittedColumns(Columns):
     constant: Nonnegative
 
 
-def bounded(X: Records, low: Any, high: Any, row_norm: float | None) -> Any:
-    """Return rows with a public bound: a table, or a matrix if row_norm bounds it.
+def bounded(X: Records, low: Any, high: Any, max_row_norm: float | None) -> Any:
+    """Return rows with a public bound: a table, or a matrix if max_row_norm bounds it.
 
     Raises:
         ParameterError: for a matrix without a bound or with two, for low or high that are no ranges, and for a table
             with any of them.
     """
-    bounds = {"low": low, "high": high, "row_norm": row_norm}
+    bounds = {"low": low, "high": high, "max_row_norm": max_row_norm}
     stated = [name for name, value in bounds.items() if value is not None]
     if isinstance(X, Table):
         if stated:
             raise ParameterError(f"{stated[0]} must be None with a table, whose schema says what its columns are.")
         return X
-    if stated == ["row_norm"]:
+    if stated == ["max_row_norm"]:
         return X
     if stated != ["low", "high"]:
         raise unbounded(
-            "low and high or row_norm",
+            "low and high or max_row_norm",
             " and ".join(stated) or "none",
             "low= and high=, the range of each column that you know without looking at the data, such as "
             "low=[18, 0], high=[90, 500_000] for ages and incomes",

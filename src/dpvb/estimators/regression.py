@@ -76,21 +76,23 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     """What all regressions share: ψ = intercept + x·coef, a Gaussian posterior, and its table.
 
     `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a `dpvb.Table`; and y, the response of each
-    row, (rows,), which is not needed where a table brings it. A plain X needs a public bound, low and high or row_norm.
-    The parameters of the budget, the batches and the ledger are those of `PrivateEstimator`.
+    row, (rows,), which is not needed where a table brings it. A plain X needs a public bound, low and high or
+    max_row_norm. The parameters of the budget, the batches and the ledger are those of `PrivateEstimator`.
 
     Args:
         low, high: public range of each column of a plain X, numbers, (n_features,) or {column name: number}, in its
             units: values outside are clipped, and columns are scaled as the numeric ones of a `dpvb.Schema`.
-        row_norm: public bound on the norm of a row of a plain X, intercept included, in units of X, if low and high are
+        max_row_norm: public bound on the norm of a row of a plain X, intercept included, in units of X, if low and high
+            are
             not given: longer rows are scaled back to it, in fit and in every prediction. For columns of one unit.
         fit_intercept: whether every row gets a constant.
-        intercept_value: that constant over row_norm, in (0, 1); the features' norm is at most
-            √(1 - intercept_value²)·row_norm. Small values leave room for the features, large ones measure the
+        relative_intercept: that constant over max_row_norm, in (0, 1); the features' norm is at most
+            √(1 - intercept_value²)·max_row_norm. Small values leave room for the features, large ones measure the
             intercept better.
-        column_bound: public bound on the absolute values of each column, a number or (n_features,), in units of X, if
-            row_norm is given. Not given: row_norm.
-        numeric: the columns that are numbers rather than indicators, as their places, or True for all, if row_norm is
+        max_abs_value: public bound on the absolute values of each column, a number or (n_features,), in units of X, if
+            max_row_norm is given. Not given: max_row_norm.
+        numeric: the columns that are numbers rather than indicators, as their places, or True for all, if max_row_norm
+            is
             given: their centres and spreads are released, so that neither bounds nor units matter. A schema declares
             its numbers itself, and columns with low and high are numbers.
         alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1. Not given: a column's own spread
@@ -112,21 +114,21 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
 
     low: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
     high: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
-    row_norm: float | None = None
+    max_row_norm: float | None = None
     fit_intercept: bool = True
-    intercept_value: float = 0.4
-    column_bound: float | Sequence[float] | NDArray[Any] | None = None
+    relative_intercept: float = 0.4
+    max_abs_value: float | Sequence[float] | NDArray[Any] | None = None
     numeric: bool | Sequence[int] | NDArray[Any] | None = None
     alpha: float | None = None
     prior: PrivateEstimator | Fitted | Mapping[str, tuple[float, float]] | Path | str | None = None
     public_prior: bool = False
     estimate: PosteriorOrMode = "posterior"
 
-    declares: ClassVar[tuple[str, ...]] = ("schema", "width")
-    record: ClassVar[type] = FittedWeights
-    reads: ClassVar[str | None] = "rows"
+    _declares: ClassVar[tuple[str, ...]] = ("schema", "width")
+    _record_class: ClassVar[type] = FittedWeights
+    _reads: ClassVar[str | None] = "rows"
     _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
-    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "fit_intercept": "intercept"}
+    _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "fit_intercept": "intercept"}
 
     @property
     @abstractmethod
@@ -174,7 +176,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         study, example = "coefficients to (mean, std)", '{"age": [0.03, 0.01]}'
         return known(self, rows, stated=stated, study=study, example=example)
 
-    def as_prior(self, columns: tuple[FittedColumns, Response]) -> tuple[KnownWeights, str]:
+    def _as_prior(self, columns: tuple[FittedColumns, Response]) -> tuple[KnownWeights, str]:
         """Return what the rows said of the weights, for predictions and for intervals.
 
         Raises:
@@ -251,7 +253,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         self._check_posterior()
         return self._coefficients.table(self._head(per, noise_aware), level, coding, exp, reference)
 
-    def curve(
+    def partial_effect(
         self,
         column: str,
         at: Sequence[Any],
@@ -277,7 +279,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         """
         self._check_posterior()
         head = self._head("unit", noise_aware)
-        return self._coefficients.curve(head, column, at, reference, given or {}, level, exp)
+        return self._coefficients.partial_effect(head, column, at, reference, given or {}, level, exp)
 
     @abstractmethod
     def _head(self, per: str, noise_aware: bool) -> TableHead:
@@ -304,7 +306,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         """The coefficient table as text; arguments are those of `coefficients`."""
         return Summary.of(self.coefficients(level, **options))
 
-    def facts_for_report(
+    def _facts_for_report(
         self,
         level: float = 0.95,
         noise_aware: bool = True,
@@ -374,7 +376,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         draws_nr = self._coefficients.normal.draws(normal_nd)
         return draws_nr[:, 1:], draws_nr[:, 0]
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[RegressionModel]:
+    def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[RegressionModel]:
         """What a fit to private rows would do."""
         return self._task_of(X, y, None, group)
 
@@ -393,18 +395,18 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         stated = "schema" if isinstance(X, Table) else "ranges"
         X = self._bounded(X)
         schema = X.schema if isinstance(X, Table) else None
-        design = self._private(X, y, trials, group, self.row_norm, beside)
+        design = self._private(X, y, trials, group, self.max_row_norm, beside)
         names = X.feature_names if isinstance(X, Table) else column_names(X)
         width = design.width - (design.intercept > 0)
-        columns = FittedColumns(type(self).__name__, names, width, schema, design.row_norm, design.intercept)
+        columns = FittedColumns(type(self).__name__, names, width, schema, design.max_row_norm, design.intercept)
         earlier, source = self._earlier(columns)
         model = self._model(design, schema, earlier)
         public = {
             "columns" if schema is None else stated: f"{design.width} columns"
             + (", the intercept's included" if design.intercept else "")
             + ("" if schema is None else ", their ranges and categories"),
-            "row_norm": f"rows divided by {design.row_norm:g} and clipped to norm 1, the intercept's constant being "
-            f"{design.intercept:g}",
+            "max_row_norm": f"rows divided by {design.max_row_norm:g} and clipped to norm 1, the intercept's constant "
+            f"being {design.intercept:g}",
             **self._said_of_response(schema),
             **({"prior": f"the prior: {source}"} if source else {}),
             "parameters": self._said_of_parameters,
@@ -415,7 +417,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             "prior": source,
             "target": schema.target if schema is not None and y is None else None,
         }
-        return self._task(model, design, model.schedule, public, notes)
+        return self._planned_task(model, design, model.schedule, public, notes)
 
     def _learned(self, task: Task[RegressionModel], q: Any) -> FittedWeights:
         weights, table = task.model.weights(q), task.model.table(q)
@@ -430,9 +432,9 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     def _scores(self, model: RegressionModel) -> tuple[ScoreFacts, str]:
         """What a model's scores are like, and the unit of its effects."""
 
-    def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
+    def _no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No row, of a table with a schema or of so many features."""
-        rows = super().no_rows(schema=schema, vocabulary=vocabulary, width=width)
+        rows = super()._no_rows(schema=schema, vocabulary=vocabulary, width=width)
         beside = dict.fromkeys(("y", *(() if schema else self._response.columns)), np.empty(0))
         return rows if schema is not None else {**rows, **beside}
 
@@ -449,7 +451,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         return psi_n + self._shift + (0.0 if rows.offset_n is None else rows.offset_n)
 
     def _bounded(self, X: Records) -> Any:
-        """Rows with a public bound: a table, or a matrix where row_norm says one.
+        """Rows with a public bound: a table, or a matrix where max_row_norm says one.
 
         Raises:
             ParameterError: a matrix without a bound, or with two; low or high that are no ranges; ranges or
@@ -459,7 +461,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             raise ParameterError("numeric must be None with a table, whose schema says what its columns are.")
         if self.numeric is not None and self.low is not None:
             raise ParameterError("numeric must be None with low and high, with which every column is a number.")
-        return bounded(X, self.low, self.high, None if isinstance(X, Table) else self.row_norm)
+        return bounded(X, self.low, self.high, None if isinstance(X, Table) else self.max_row_norm)
 
     def _private(
         self,
@@ -467,7 +469,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         y: Responses,
         trials: Any,
         group: Iterable[object] | None,
-        row_norm: float | None,
+        max_row_norm: float | None,
         beside: Mapping[str, Any] | None = None,
     ) -> AnyDesign:
         """Private rows in the form that the model reads."""
@@ -477,12 +479,12 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         if isinstance(X, Table):
             return X.design(y, trials, response=response, fit_intercept=constant > 0, **rows)
         _check_response(y)
-        return Design(X, y, trials, response=response, row_norm=row_norm, intercept=constant, **rows)  # type: ignore[arg-type]
+        return Design(X, y, trials, response=response, max_row_norm=max_row_norm, intercept=constant, **rows)  # type: ignore[arg-type]
 
     @property
     def _intercept(self) -> float:
-        """The constant of every row over row_norm; 0 for none."""
-        constant = check_number("intercept_value", self.intercept_value, low=0, high=1, closed="neither")
+        """The constant of every row over max_row_norm; 0 for none."""
+        constant = check_number("relative_intercept", self.relative_intercept, low=0, high=1, closed="neither")
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise ParameterError(f"fit_intercept must be True or False, got {self.fit_intercept!r}.")
         return constant if self.fit_intercept else 0.0
@@ -492,18 +494,18 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         constant, width = design.intercept, design.width - (design.intercept > 0)
         reach_d = np.full(width, math.sqrt((1 - constant) * (1 + constant)))
         if schema is not None:
-            numeric_d, low_d, unit_d = schema.numeric, np.zeros(width), largest_values(schema) / design.row_norm
+            numeric_d, low_d, unit_d = schema.numeric, np.zeros(width), largest_values(schema) / design.max_row_norm
             high_d = unit_d
         else:
             numeric_d = _places(self.numeric, width)
             unit_d = np.ones(width)
-            if self.column_bound is not None:
-                unit_d = bound_of_columns(self.column_bound, design)[int(constant > 0) :]
+            if self.max_abs_value is not None:
+                unit_d = bound_of_columns(self.max_abs_value, design)[int(constant > 0) :]
             high_d = np.minimum(unit_d, reach_d)
             low_d = -high_d
         first = np.zeros(int(constant > 0))
         low_d, high_d = (np.append(first, np.where(numeric_d, end_d, 0.0)) for end_d in (low_d, high_d))
-        has_units = schema is not None or self.column_bound is not None
+        has_units = schema is not None or self.max_abs_value is not None
         products_p3 = NO_PRODUCTS if schema is None or constant == 0 else 1 + schema.products
         return Declared(low_d, high_d, np.append(first + 1.0, unit_d), has_units, products_p3)
 
@@ -555,7 +557,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     def _spread_prior(self, unit: str, mean: str) -> str:
         """The prior by the columns' own spreads, in words, in units of the response."""
         number, indicator = tuned.TABLE_TAU, tuned.UNIT_EFFECT * tuned.TABLE_TAU
-        if self.schema_ is None and self.column_bound is None:
+        if self.schema_ is None and self.max_abs_value is None:
             indicator *= tuned.UNKNOWN_UNIT
         beside = f"; beside it, {self._prior_source}" if self._prior_source else ""
         return (
@@ -628,7 +630,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             check_beside(replace(self._given_response, max_weight=None), beside)
         d, empty = len(self._weights.mean_d), np.empty(0)
         parts = [(empty, empty, empty, empty, empty)]
-        design = self._private(X, y, trials, None, self._columns.row_norm, beside)
+        design = self._private(X, y, trials, None, self._columns.max_row_norm, beside)
         check_width(design.width - (self._columns.constant > 0), self._columns.width, type(self).__name__)
         for chunk in design.chunks():
             rows: Any = chunk.rows
@@ -725,8 +727,8 @@ def bound_of_columns(bound: Any, design: AnyDesign) -> Floats:
     except (TypeError, ValueError):
         bound_d = np.zeros(width)
     if not (bound_d > 0).all():
-        raise ParameterError(f"column_bound must be a positive number, or {width} of them, one a feature.")
-    bound_d = np.clip(bound_d / design.row_norm, 1e-6, 1.0)
+        raise ParameterError(f"max_abs_value must be a positive number, or {width} of them, one a feature.")
+    bound_d = np.clip(bound_d / design.max_row_norm, 1e-6, 1.0)
     return np.concatenate([[design.intercept], bound_d]) if design.intercept > 0 else bound_d
 
 

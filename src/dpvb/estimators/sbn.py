@@ -43,9 +43,9 @@ _FIRST = 0.0225
 # Epsilon below which a fit is planned for much noise.
 _NOISY = 0.7
 # Planned number of full-batch steps, τ0 and κ of the step sizes, ridge and sweeps; benchmark `mnist` chose them.
-_PLANNED: Mapping[str, Any] = {"num_steps": 14, "offset": 0.0, "decay": 0.25, "ridge": 1.0, "sweeps": 2}
+_PLANNED: Mapping[str, Any] = {"n_steps": 14, "offset": 0.0, "decay": 0.25, "ridge": 1.0, "sweeps": 2}
 # The same below _NOISY.
-_PLANNED_NOISY: Mapping[str, Any] = {"num_steps": 8, "offset": 0.0, "decay": 0.5, "ridge": 2.0, "sweeps": 3}
+_PLANNED_NOISY: Mapping[str, Any] = {"n_steps": 8, "offset": 0.0, "decay": 0.5, "ridge": 2.0, "sweeps": 3}
 # Passes over the data, with smaller batches.
 _PASSES = 5
 # Largest number of steps, with smaller batches.
@@ -59,8 +59,8 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
 
     `fit` takes private rows X of zeros and ones, (rows, J): NumPy or SciPy sparse, or a list or folder of .npz files of
     SciPy's. A row with any other entry, or with NaN, counts as no row, silently. The parameters of the budget, the
-    batches and the ledger are those of `PrivateEstimator`; num_examples=None: their number is released with a part of
-    the budget; num_steps=None: few large steps reconstruct best.
+    batches and the ledger are those of `PrivateEstimator`; n_units=None: their number is released with a part of
+    the budget; n_steps=None: few large steps reconstruct best.
 
     Args:
         n_components: number of hidden units K.
@@ -70,7 +70,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         ridge: how strongly noise shortens a step, or shrinks what is read; planned if not given.
         learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ; planned if not
             given.
-        start_std, start_mean: the start: std of the weights, probability of the hidden units.
+        init_std, init_mean: the start: std of the weights, probability of the hidden units.
         estimate: "posterior", or "mode", private expectation maximisation: weights are points of highest density.
             Weights are points in both cases; with "posterior" the prior includes their variances.
 
@@ -89,18 +89,18 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
     ridge: float | None = None
     learning_offset: float | None = None
     learning_decay: float | None = None
-    start_std: float = 0.1
-    start_mean: float = 0.5
+    init_std: float = 0.1
+    init_mean: float = 0.5
     estimate: PosteriorOrMode = "posterior"
 
-    record: ClassVar[type] = NetworkWeights
-    reads: ClassVar[str | None] = "images"
-    command: ClassVar[str | None] = "sbn"
-    size_parameter: ClassVar[str | None] = "n_components"
+    _record_class: ClassVar[type] = NetworkWeights
+    _reads: ClassVar[str | None] = "images"
+    _command: ClassVar[str | None] = "sbn"
+    _size_parameter: ClassVar[str | None] = "n_components"
     _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
-    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "hidden"}
+    _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_components": "hidden"}
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[SBN]:
+    def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[SBN]:
         """What a fit to private rows would do; y is ignored."""
         rows = binary_rows(X, threshold=self.threshold, group=group)
         model = self._model(rows.width)
@@ -119,7 +119,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
             {"first": _FIRST, "last": _FIRST},
             lambda t: min(decay(max(t - released_first, 1)), 1.0),
         )
-        return self._task(model, rows, schedule, public, {"width": rows.width, "names": column_names(X)})
+        return self._planned_task(model, rows, schedule, public, {"width": rows.width, "names": column_names(X)})
 
     def _learned(self, task: Task[SBN], q: Network) -> NetworkWeights:
         return NetworkWeights(q.w_kj, q.level_j, q.mean_k, q.count)
@@ -140,7 +140,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
             "noise of a weight", min(model.visible_noise(std), 1.0), model.visible_noise(_STEPS), unknown=1.0
         )
 
-    def quality(self, rows: NDArray[Any]) -> Floats:
+    def _quality(self, rows: NDArray[Any]) -> Floats:
         """Bound of each row at the learned weights, in nats."""
         q, pi_nk = self._q, self._local(rows)[0]
         psi_nj = linear.product(pi_nk, q.w_kj) + q.c_j
@@ -148,7 +148,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         second_nj = psi_nj**2 + np.maximum(linear.product(pi_nk * (1 - pi_nk), q.w_kj**2), 0.0)
         return kernel.example_bound(rows, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2)
 
-    def quality_range(self, model: SBN) -> tuple[float, float]:
+    def _quality_range(self, model: SBN) -> tuple[float, float]:
         """From the score of a uniform guess to 0."""
         return -model.n_visible * math.log(2.0), 0.0
 
@@ -214,7 +214,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         psi_nj = z_nk @ self.components_ + self.visible_bias_
         return np.asarray(draw.random(psi_nj.shape) < expit(psi_nj), dtype=np.int8)
 
-    def facts_for_report(self, width: int | None = None) -> Iterator[Figure]:
+    def _facts_for_report(self, width: int | None = None) -> Iterator[Figure]:
         """The weights of each hidden unit, strongest first, as an image where visible units are its pixels.
 
         Args:
@@ -249,12 +249,12 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         return SBN(
             self.n_components,
             width,
-            num_examples=self.num_examples,
+            n_units=self.n_units,
             clip=self.clip,
             sweeps=planned["sweeps"] if self.sweeps is None else self.sweeps,
             ridge=planned["ridge"] if self.ridge is None else self.ridge,
-            start_std=self.start_std,
-            start_mean=self.start_mean,
+            init_std=self.init_std,
+            init_mean=self.init_mean,
             mode=check_choice("estimate", self.estimate, ESTIMATES) == "mode",
         )
 
@@ -265,10 +265,10 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
 
     def _num_steps(self) -> int:
         """Number of steps: given, or planned from epsilon and the sampler."""
-        if (num_steps := self._given_steps()) is not None:
-            return num_steps
+        if (n_steps := self._given_steps()) is not None:
+            return n_steps
         sampling_prob = self._sampler().sampling_prob
-        few: int = self._planned()["num_steps"]
+        few: int = self._planned()["n_steps"]
         return few if sampling_prob == 1 else max(few, min(math.ceil(_PASSES / sampling_prob), _MOST_STEPS))
 
     def _learning(self) -> tuple[float, float]:

@@ -50,7 +50,7 @@ def of_a_place(score_n: Floats, rows: Any) -> Floats:
     return np.where(length_n > 0, score_n / np.maximum(length_n, 1), np.nan)
 
 
-def numbers_of(columns: int | str | Sequence[str] | None, low: Any, high: Any, row_norm: float | None) -> Points:
+def numbers_of(columns: int | str | Sequence[str] | None, low: Any, high: Any, max_row_norm: float | None) -> Points:
     """Columns of numbers with their public bounds.
 
     Raises:
@@ -58,10 +58,10 @@ def numbers_of(columns: int | str | Sequence[str] | None, low: Any, high: Any, r
     """
     if columns is None:
         raise ParameterError("columns must be given: the names of the columns of numbers, or how many there are.")
-    if low is None and high is None and row_norm is None:
+    if low is None and high is None and max_row_norm is None:
         way = "low= and high=, the range of each column that you know without looking at the data"
-        raise unbounded("low and high or row_norm", "none", way, ONE_UNIT)
-    return Points(columns, low, high, row_norm)
+        raise unbounded("low and high or max_row_norm", "none", way, ONE_UNIT)
+    return Points(columns, low, high, max_row_norm)
 
 
 def range_of_numbers(n_columns: int) -> tuple[float, float]:
@@ -122,10 +122,10 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
 
     max_length: int = 20
 
-    reads: ClassVar[str | None] = "sequences"
+    _reads: ClassVar[str | None] = "sequences"
 
     @property
-    def named_columns(self) -> tuple[str, ...] | None:
+    def _named_columns(self) -> tuple[str, ...] | None:
         """Names of the columns of bits or numbers; None for symbols."""
         content = self._content()
         return content.names if isinstance(content, Points) else None
@@ -146,7 +146,7 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
         self._fitted_model: Sequential = model
         self._q: Q = q
 
-    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Sequential]:
+    def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Sequential]:
         """What a fit to private sequences would do; y: the lengths of sequences that X has after one another."""
         content, model = self._content(), self._model()
         source = source_of(content, X, y, group)
@@ -156,12 +156,12 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
             "max_length": f"the first {model.max_length} {content.things} of a sequence",
             "parameters": "the plan and all other parameters",
         }
-        return self._task(model, source, model.schedule, public, {"symbols": names})
+        return self._planned_task(model, source, model.schedule, public, {"symbols": names})
 
     def _learned(self, task: Task[Sequential], q: Q) -> Any:
         return q
 
-    def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
+    def _no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
         """No sequences of so many symbols."""
         content = self._content()
         if width not in (None, len(content)):
@@ -169,7 +169,7 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
             raise ParameterError(f"width must be the number of {what}, {len(content)}, got {width}.")
         return {"X": []}
 
-    def quality(self, rows: Any) -> Floats:
+    def _quality(self, rows: Any) -> Floats:
         """Log-probability of a symbol, the mean of each sequence."""
         return of_a_place(self._score_rows(rows), rows)
 
@@ -201,7 +201,7 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
             PrivacyError, DataFormatError: as `score_samples`.
         """
         score = self.score(X, lengths, public=public)
-        if self.named_columns is not None:
+        if self._named_columns is not None:
             return {"log_likelihood_of_a_point": score}
         return {"log_likelihood_of_a_symbol": score, "perplexity": float(np.exp(-score))}
 
@@ -253,7 +253,7 @@ class ChainModel(SequenceModel[Windowed, Q]):
     _informative: ClassVar[float] = 2.0
 
     @property
-    def why_no_intervals(self) -> str:
+    def _why_no_intervals(self) -> str:
         """Why `transition_intervals` cannot be had, in a sentence; empty: they can."""
         return ""
 
@@ -276,12 +276,12 @@ class ChainModel(SequenceModel[Windowed, Q]):
             unknown,
         )
 
-    def quality_range(self, model: Windowed) -> tuple[float, float]:
+    def _quality_range(self, model: Windowed) -> tuple[float, float]:
         """From the score of a uniform guess to certainty."""
         return -float(np.log(model.n_symbols)), 0.0
 
     @abstractmethod
-    def steps(self) -> tuple[tuple[str, ...], Floats, Floats]:
+    def transition_table(self) -> tuple[tuple[str, ...], Floats, Floats]:
         """Names of the symbols or states, what follows each, (V, V), and how many times each comes in a row, (V,)."""
 
     def _head(self, number: int, level: float, noise_aware: bool) -> str:

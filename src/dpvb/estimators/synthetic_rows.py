@@ -1,4 +1,4 @@
-"""Synthetic rows, uniform in public declarations, for rehearsals, forecasts and audits; no private row is read."""
+"""Synthetic rows, uniform in public declarations, for dry runs, forecasts and audits; no private row is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpvb.data.tables.response import Response
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_integer
 
-#: Rows of a rehearsal if no public number of units is given.
+#: Rows of a dry run if no public number of units is given.
 NUM_ROWS = 10_000
 # Words of a document: half a page.
 _LENGTH = 200
@@ -43,10 +43,10 @@ def arguments(
     responses: int | None,
     grouped: bool,
 ) -> dict[str, Any]:
-    """Return the arguments of `task` for rows that are uniform in the declared ranges, categories or words.
+    """Return the arguments of `_task` for rows that are uniform in the declared ranges, categories or words.
 
     Args:
-        estimator: Its class attribute `reads` names the form of the rows.
+        estimator: Its class attribute `_reads` names the form of the rows.
         num_rows: Number of rows; each is a unit.
         schema, vocabulary, width: Public declarations of the columns, at least one of them.
         responses: Shape of y for estimators of plain numbers. None: no y; 0: one number per row; else numbers per row.
@@ -58,12 +58,12 @@ def arguments(
     rng = np.random.default_rng(0)
     if schema is not None:
         # A schema has its own persons.
-        if estimator.reads == "measurements" or (schema.target is None and estimator.reads in ("table", "labelled")):
+        if estimator._reads == "measurements" or (schema.target is None and estimator._reads in ("table", "labelled")):
             return {"X": Table(drawn_cells(schema, num_rows, rng), schema)}
         response = schema.target.response if schema.target is not None else estimator._response
         table = Table(drawn_cells(schema, num_rows, rng), schema)
         return {"X": table} if schema.target is not None else {"X": table, **drawn_responses(response, num_rows, rng)}
-    if estimator.reads == "sequences":
+    if estimator._reads == "sequences":
         drawn = _sequences(estimator, num_rows, rng)
         return {"X": drawn, **({"group": np.arange(num_rows)} if grouped else {})}
     if estimator._opens:
@@ -72,23 +72,23 @@ def arguments(
     if width is None and words is None:
         raise ParameterError(
             "no data are opened here, so that the columns must be declared: give "
-            f"{_COLUMNS.get(str(estimator.reads), _ROWS)}."
+            f"{_COLUMNS.get(str(estimator._reads), _ROWS)}."
         )
     width = check_integer("width", len(words) if words is not None else width, low=1)
     group = {"group": np.arange(num_rows)} if grouped else {}
-    if estimator.reads == "labelled" and words is None:
+    if estimator._reads == "labelled" and words is None:
         words = check_vocabulary([f"word{v}" for v in range(width)])
-    if estimator.reads in ("documents", "labelled"):
+    if estimator._reads in ("documents", "labelled"):
         places = np.repeat(np.arange(num_rows), _LENGTH), rng.integers(width, size=num_rows * _LENGTH)
         counts = sparse.csr_array((np.ones(num_rows * _LENGTH), places), shape=(num_rows, width))
-        labels = {"y": _choices(estimator.labels(), num_rows, rng)} if estimator.reads == "labelled" else {}
+        labels = {"y": _choices(estimator._class_labels(), num_rows, rng)} if estimator._reads == "labelled" else {}
         return {"X": BagOfWords(counts, vocabulary=words), **labels, **group}
-    if estimator.reads == "images":
+    if estimator._reads == "images":
         level = estimator.threshold
         pixels = (0.0, 1.0) if level is None else (float(level), np.nextafter(float(level), np.inf))
         return {"X": np.where(rng.random((num_rows, width)) < 0.5, *pixels), **group}
     x_nd = drawn_numbers(estimator, rng.random((num_rows, width)))
-    if estimator.reads == "rows":
+    if estimator._reads == "rows":
         return {"X": x_nd, **drawn_responses(estimator._response, num_rows, rng), **group}
     if isinstance(response := getattr(estimator, "response", None), Response):
         return {"X": x_nd, **drawn_responses(response, num_rows, rng), **group}
@@ -119,14 +119,14 @@ def _texts(num_rows: int, rng: np.random.Generator) -> list[str]:
 
 
 def drawn_numbers(estimator: Any, share_nd: Floats) -> Floats:
-    """Rows of a plain matrix, uniform in the public range of each column or in a cube of rows within row_norm."""
-    low, high, row_norm = (getattr(estimator, name, None) for name in ("low", "high", "row_norm"))
+    """Rows of a plain matrix, uniform in the public range of each column or in a cube of rows within max_row_norm."""
+    low, high, max_row_norm = (getattr(estimator, name, None) for name in ("low", "high", "max_row_norm"))
     with suppress(TypeError, ValueError):  # What is no range is refused with its name where the fit begins.
         if low is not None and high is not None:
             low_d, high_d = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
             return np.asarray(low_d + share_nd * (high_d - low_d))
         return np.asarray(
-            (2 * share_nd - 1) * (1.0 if row_norm is None else float(row_norm)) / np.sqrt(share_nd.shape[1])
+            (2 * share_nd - 1) * (1.0 if max_row_norm is None else float(max_row_norm)) / np.sqrt(share_nd.shape[1])
         )
     return share_nd
 

@@ -34,7 +34,7 @@ class TableModel(PrivateEstimator[M, Q]):
     counts: str | Sequence[str] = ""
     missing: str | Sequence[str] = ""
 
-    declares: ClassVar[tuple[str, ...]] = ("schema",)
+    _declares: ClassVar[tuple[str, ...]] = ("schema",)
     #: Name of the model and noun of its groups, for messages and tables.
     _called: ClassVar[str]
     _groups_are: ClassVar[str]
@@ -48,13 +48,13 @@ class TableModel(PrivateEstimator[M, Q]):
     def _estimates(self, *, noise_aware: bool) -> Iterator[tuple[int | str, str, float, float, tuple[float, float]]]:
         """Yield the group, name, mean, standard deviation and range of every number of every group."""
 
-    def no_rows(self, *, schema: Schema | None, vocabulary: Any, width: int | None) -> dict[str, Any]:
+    def _no_rows(self, *, schema: Schema | None, vocabulary: Any, width: int | None) -> dict[str, Any]:
         """Return no row of a table with a schema."""
         if schema is None:
             raise ParameterError(f"{self._called} needs a schema, what is public about the columns of its table.")
         return {"X": Table({name: np.empty(0) for name in schema.read_columns}, schema)}
 
-    def groups(self, level: float = 0.95, *, noise_aware: bool = True) -> GroupTable:
+    def component_table(self, level: float = 0.95, *, noise_aware: bool = True) -> GroupTable:
         """Return shares, means, rates and probabilities of all groups or classes, each with an interval.
 
         Args:
@@ -69,9 +69,9 @@ class TableModel(PrivateEstimator[M, Q]):
         )
         return GroupTable(lines, head(self._num_groups, self._groups_are, level, noise_aware))
 
-    def facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
+    def _facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
         """Yield each group's numbers, with their intervals; arguments as in `groups`."""
-        yield self.groups(level, noise_aware=noise_aware)
+        yield self.component_table(level, noise_aware=noise_aware)
 
     def _whole_layout(self, schema: Schema) -> Layout:
         """Return how all columns of a schema are modelled."""

@@ -19,7 +19,7 @@ class Federation:
         trust: Trust model, with the numbers of clients, of missing clients and of colluding clients.
         epsilon, delta: the budget of each client.
         participants: public key by name; empty bytes where there are no masks.
-        num_examples: public number of units of each client, where there is one.
+        n_units: public number of units of each client, where there is one.
     """
 
     kind: str
@@ -28,7 +28,7 @@ class Federation:
     epsilon: float
     delta: float
     participants: Mapping[str, bytes] = field(default_factory=dict)
-    num_examples: int | None = None
+    n_units: int | None = None
 
     def __post_init__(self) -> None:
         if len(self.participants) != self.trust.num_clients:

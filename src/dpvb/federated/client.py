@@ -19,7 +19,7 @@ that the same masks could hide another one, nothing more is given.
 With trust="trusted_server" what leaves has no noise of this client's: it must be sealed for the server on its way.
 
 A client accepts as a q the forms that its own model gives it, with numbers in their domains (`FormOfQ`). The forms are
-found by a rehearsal: the client's own plan on no data. The form settles that a row's statistic depends on
+found by a dry_run: the client's own plan on no data. The form settles that a row's statistic depends on
 no other row: an array that is one row of q for each row of data, or is shorter than indices reach, would break that.
 """
 
@@ -62,7 +62,7 @@ from dpvb.guards.errors import (
     LedgerError,
     ParameterError,
     PrivacyError,
-    WallError,
+    PrivateComputationError,
     check_integer,
 )
 from dpvb.guards.imports import check_numba
@@ -86,7 +86,7 @@ class FormOfQ:
 
     Args:
         task: model, plan and data; of the data only a batch of no rows is taken, when a q is first checked.
-        shared: where clients with equal models and plans find the forms of one rehearsal.
+        shared: where clients with equal models and plans find the forms of one dry run.
 
     Attributes:
         classes: the classes that these forms are made of.
@@ -94,7 +94,7 @@ class FormOfQ:
 
     def __init__(self, task: Task, shared: Shared) -> None:
         self._task = task
-        self._forms, self.classes = shared.once(_rehearsed, task.model, task.relative)
+        self._forms, self.classes = shared.once(_forms_of_a_dry_run, task.model, task.relative)
         self._no_rows: list[Any] | None = None
 
     def check(self, q: Any, release: Release) -> None:
@@ -131,7 +131,7 @@ class FormOfQ:
         return self._no_rows
 
 
-def _rehearsed(model: Model[Any, Any], plan: Plan) -> tuple[tuple[Any, ...], frozenset[type]]:
+def _forms_of_a_dry_run(model: Model[Any, Any], plan: Plan) -> tuple[tuple[Any, ...], frozenset[type]]:
     """The forms of q before the releases of a run on no data, and its classes; what such a run costs is the noise."""
     kinds, forms = Counter[tuple[str, ...]](), []
     for release in plan:
@@ -383,9 +383,9 @@ class Client:
             "unit": (offer.unit, plan.unit),
             "neighboring relation": (offer.neighboring_relation, plan.neighboring_relation),
             "trust model": (offer.trust, federation.trust.name),
-            "number of tolerated clients": (offer.tolerated, federation.trust.tolerated),
-            "number of colluders": (offer.colluders, federation.trust.colluders),
-            "public number of examples": (offer.num_examples, federation.num_examples),
+            "number of tolerated clients": (offer.max_missing, federation.trust.max_missing),
+            "number of max_colluding": (offer.max_colluding, federation.trust.max_colluding),
+            "public number of examples": (offer.n_units, federation.n_units),
             "number of releases": (len(offer.multipliers), len(plan)),
             "participants": (sorted(offer.participants), sorted(federation.participants)),
         }
@@ -416,7 +416,7 @@ class Client:
             with current.reopening():
                 arrays, private = current.give(digest, request, again=again)
                 return self._kept(digest, Share(digest, dict(arrays), private))
-        except WallError as error:
+        except PrivateComputationError as error:
             return self._kept(digest, Refusal(digest, str(error)))
 
     def _check_request(self, current: Membership, request: Request) -> None:

@@ -185,7 +185,7 @@ _ELSEWHERE: Final = {
     "epsilon": "it stands outside [model]",
     "delta": "it stands outside [model]",
     "vocabulary": "it stands outside [model], as the name or path of a list of words",
-    "num_steps": "num_rounds says it",
+    "n_steps": "num_rounds says it",
     "noise_multiplier": "epsilon and num_rounds say it",
     "accountant": "trust says it",
     "ledger": "each client's own file says it",
@@ -239,7 +239,7 @@ class Agreement:
             FederationError: for a public key that is none.
         """
         file = _Table.read(path)
-        kinds = tuple(name for name, kind in PrivateEstimator.kinds.items() if kind.reads is not None)
+        kinds = tuple(name for name, kind in PrivateEstimator._registered.items() if kind._reads is not None)
         kind = check_choice("kind", file.take("kind", str), kinds)
         rounds, width = file.take("num_rounds", int, None), file.take("width", int, None)
         clients = {name: _public(file, name, key) for name, key in file.take("clients", dict).items()}
@@ -255,8 +255,8 @@ class Agreement:
             trust=Trust(
                 check_choice("trust", file.take("trust", str), TRUST),
                 len(clients),
-                tolerated=file.take("tolerated", int, 0),
-                colluders=file.take("colluders", int, None),
+                max_missing=file.take("max_missing", int, 0),
+                max_colluding=file.take("max_colluding", int, None),
             ),
             schema=file.path("schema", None),
             vocabulary=file.word_list("vocabulary"),
@@ -268,7 +268,7 @@ class Agreement:
         server.end()
         file.end()
         forms = tuple(key for key in ("schema", "vocabulary", "width") if getattr(data, key) is not None)
-        declared = PrivateEstimator.kinds[kind].declares
+        declared = PrivateEstimator._registered[kind]._declares
         if len(forms) != 1 or forms[0] not in declared:
             raise ParameterError(
                 f"{path}: {kind} needs {' or '.join(declared)}, the public columns of all parties' data; "
@@ -289,7 +289,7 @@ class Agreement:
         Raises:
             ParameterError: for parameters that it does not take.
         """
-        return PrivateEstimator.kinds[self.kind](epsilon=self.epsilon, delta=self.delta, **self.params)
+        return PrivateEstimator._registered[self.kind](epsilon=self.epsilon, delta=self.delta, **self.params)
 
 
 @dataclass(frozen=True)
@@ -515,7 +515,7 @@ class _Table:
 def _params(kind: str, file: _Table) -> dict[str, Any]:
     """Parameters of the estimator, all of them known to it."""
     settings = file.inner("model", {})
-    signature = inspect.signature(PrivateEstimator.kinds[kind]).parameters
+    signature = inspect.signature(PrivateEstimator._registered[kind]).parameters
     names = [name for name in signature if name not in _ELSEWHERE]
     for name, instead in _ELSEWHERE.items():
         if settings.has(name):

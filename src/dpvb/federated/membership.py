@@ -25,7 +25,7 @@ from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Accepted, Offer, Request
 from dpvb.federated.shared import Shared
 from dpvb.guards.arrays import Ints
-from dpvb.guards.errors import BudgetError, CheckpointError, FederationError, ParameterError, WallError
+from dpvb.guards.errors import BudgetError, CheckpointError, FederationError, ParameterError, PrivateComputationError
 from dpvb.ledger import Ledger
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.checkpoint import Checkpoint
@@ -92,7 +92,7 @@ class Membership:
         self.ended = False
         run = Run(ledger=owner.ledger, dataset=owner.dataset, checkpoint=owner.memory.checkpoint(offer))
         self._method: Final = run.method(trust.method)
-        budget = {"epsilon": federation.epsilon, "delta": federation.delta, "num_examples": federation.num_examples}
+        budget = {"epsilon": federation.epsilon, "delta": federation.delta, "n_units": federation.n_units}
         if accepted is not None or trust.name != "none":
             multipliers = said.multipliers if accepted is None else accepted.facts["multipliers"]
             self.plan = owner.shared.once(trust.adopted, relative, tuple(multipliers), **budget)
@@ -112,14 +112,14 @@ class Membership:
             "plan": self.plan.digest.hex(),
             "epsilon": float(federation.epsilon),
             "delta": float(federation.delta),
-            "num_examples": federation.num_examples,
+            "n_units": federation.n_units,
         }
         return Accepted(self.offer, self._owner.name, self.nonce, facts)
 
     def charge(self) -> None:
         """Charge the whole plan, or warn that it is not recorded."""
         owner, federation = self._owner, self._owner.federation
-        doubts.warn(federation.epsilon, federation.delta, unit=self.plan.unit, num_units=federation.num_examples)
+        doubts.warn(federation.epsilon, federation.delta, unit=self.plan.unit, num_units=federation.n_units)
         if owner.ledger is None:
             owner.shared.once(_warn_not_recorded, self.plan, federation.epsilon)
         self._open()
@@ -140,7 +140,7 @@ class Membership:
             secret_noise=owner.noise is None or owner.noise.private,
             run_id=self.name if self._run is None else self._run.name,
             public=tuple(owner.task.public),
-            num_examples=federation.num_examples,
+            n_units=federation.n_units,
             charge=None if self._run is None else self._run.charge,
             against=federation.trust.against(),
         )
@@ -156,7 +156,7 @@ class Membership:
         Raises:
             FederationError: if the release cannot be given, or this client's masks may have hidden another sum before.
             LedgerError, CheckpointError: if it cannot be charged or put on record.
-            WallError: if a computation on the data failed.
+            PrivateComputationError: if a computation on the data failed.
         """
         query = loop.query(self._owner.task.model, request.q, self.plan.releases[request.step])
         conceal = self._conceal(digest, request)
@@ -167,7 +167,7 @@ class Membership:
         """After a failure drop the wall: the next request opens the run from its folder, as after a crash."""
         try:
             yield
-        except (FederationError, WallError):
+        except (FederationError, PrivateComputationError):
             raise
         except BaseException:
             if self._owner.memory.lasting:
@@ -290,7 +290,7 @@ class Membership:
             owner.task.source,
             plan,
             noise=owner.noise,
-            num_examples=owner.federation.num_examples,
+            n_units=owner.federation.n_units,
             journal=journal,
             party=owner.federation.trust.party,
         )

@@ -78,11 +78,11 @@ class Offer:
         multipliers: noise multiplier of every release, in order.
         trust: "none", "secure_aggregation" or "trusted_server".
         participants: public key of every client by name; empty bytes where a client has none.
-        tolerated: number of participants that may be missing.
+        max_missing: number of participants that may be missing.
         unit: what is protected, in words.
         neighboring_relation: "add_or_remove_one" or "replace_one".
-        num_examples: public number of units of each client, where there is one.
-        colluders: number of participants that may, besides, work against the others; None: as in `Trust`.
+        n_units: public number of units of each client, where there is one.
+        max_colluding: number of participants that may, besides, work against the others; None: as in `Trust`.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -97,11 +97,11 @@ class Offer:
     multipliers: tuple[float, ...]
     trust: str
     participants: Mapping[str, bytes]
-    tolerated: int
+    max_missing: int
     unit: str
     neighboring_relation: str
-    num_examples: int | None = None
-    colluders: int | None = None
+    n_units: int | None = None
+    max_colluding: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("version", "run", "kind", "unit"):
@@ -118,12 +118,12 @@ class Offer:
         for name, public in self.participants.items():
             if check_name(name) and public != b"":
                 check_public(name, public)
-        check_integer("tolerated", self.tolerated, low=0, high=len(self.participants))
-        object.__setattr__(self, "colluders", colluding(self.trust, self.colluders))
-        check_integer("colluders", self.colluders, low=0, high=len(self.participants))
+        check_integer("max_missing", self.max_missing, low=0, high=len(self.participants))
+        object.__setattr__(self, "max_colluding", colluding(self.trust, self.max_colluding))
+        check_integer("max_colluding", self.max_colluding, low=0, high=len(self.participants))
         check_choice("neighboring_relation", self.neighboring_relation, ("add_or_remove_one", "replace_one"))
-        if self.num_examples is not None:
-            check_integer("num_examples", self.num_examples, low=1)
+        if self.n_units is not None:
+            check_integer("n_units", self.n_units, low=1)
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ class Server:
         trust = federation.trust
         self._task, self._federation = task, federation
         self._plan = trust.planned(
-            task.relative, epsilon=federation.epsilon, delta=federation.delta, num_examples=federation.num_examples
+            task.relative, epsilon=federation.epsilon, delta=federation.delta, n_units=federation.n_units
         )
         self._record = transport if isinstance(transport, Recorded) else None
         self._noise = SecureNoise() if trust.party.gathers_noise else None
@@ -242,7 +242,7 @@ class Server:
             private=self._private,
             run_id=self._run,
             public=public,
-            num_examples=federation.num_examples,
+            n_units=federation.n_units,
             epsilon_method=federation.trust.method,
             against=federation.trust.against(),
             counts=self._factors.total().counts if self._factors else None,
@@ -261,11 +261,11 @@ class Server:
                 multipliers=tuple(release.mechanism.noise_multiplier for release in self._plan),
                 trust=trust.name,
                 participants=dict(federation.participants),
-                tolerated=trust.tolerated,
-                colluders=trust.colluders,
+                max_missing=trust.max_missing,
+                max_colluding=trust.max_colluding,
                 unit=self._plan.unit,
                 neighboring_relation=self._plan.neighboring_relation,
-                num_examples=federation.num_examples,
+                n_units=federation.n_units,
             )
         )
         self._offer = messages.digest(offer)
@@ -301,7 +301,7 @@ class Server:
             reasons = self._asking.reasons
             reasons_of_missing = "; ".join(f"{name}: {reasons.get(name, 'no answer').rstrip('.')}" for name in missing)
             raise FederationError(
-                f"{len(answered)} of {trust.num_clients} clients take part, and the plan tolerates {trust.tolerated} "
+                f"{len(answered)} of {trust.num_clients} clients take part, and the plan tolerates {trust.max_missing} "
                 f"missing. {reasons_of_missing}. Nothing more is asked; every client keeps what it was charged."
             )
         return sorted(answered)
@@ -350,18 +350,18 @@ class Server:
             plan=plan,
             step=t,
             party=federation.trust.party,
-            num_examples=federation.num_examples,
+            n_units=federation.n_units,
             run=self._run,
             private=all(share.private for share in shares),
             noise=self._noise,
             journal=None if self._noise is None else self._record,
         )
-        for name, grid in grids_of(release, federation.num_examples, federation.trust.party).items():
+        for name, grid in grids_of(release, federation.n_units, federation.trust.party).items():
             if np.abs(released.total[name]).max(initial=0.0) > _ROOM * grid.step:
                 raise FederationError(
                     f"step {t + 1}: what came of {'all clients' if len(shares) > 1 else 'a client'} adds up to no sum "
                     "of statistics: a share belongs to another request, was masked with other keys, or is of far more "
-                    "units than num_examples says. Nothing more is asked; every client keeps what it was charged."
+                    "units than n_units says. Nothing more is asked; every client keeps what it was charged."
                 )
         self._private = self._private and released.receipt.private
         return released

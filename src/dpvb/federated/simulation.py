@@ -40,8 +40,8 @@ def simulate(
     num_rounds: int | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
-    tolerated: int = 0,
-    colluders: int | None = None,
+    max_missing: int = 0,
+    max_colluding: int | None = None,
     unit: Literal["example", "client"] = "example",
     accounts: Sequence[tuple[Any, str]] | None = None,
     run: Run | None = None,
@@ -58,9 +58,9 @@ def simulate(
             alone, each of which adds a part of the noise) or "trusted_server" (it sees all sums and adds the noise).
         num_rounds: communications with each client, first and last releases included; None: as the estimator plans.
         epsilon, delta: the budget of each client; None: the estimator's.
-        tolerated: clients that may be missing; under secure aggregation their noise is not counted on.
-        colluders: under secure aggregation, clients that may, besides, work against the others: the noise of those is
-            enough without theirs. None: 1, for a client knows its own noise, and a single curious one counts.
+        max_missing: clients that may be missing; under secure aggregation their noise is not counted on.
+        max_colluding: under secure aggregation, clients that may, besides, work against the others: the noise of those
+            is enough without theirs. None: 1, for a client knows its own noise, and a single curious one counts.
         unit: what is protected: "example", one example (or person, with group=) at one client; "client", all that a
             client has.
         accounts: (ledger, data set) of each client, which it charges before it looks; None: not recorded.
@@ -89,10 +89,10 @@ def simulate(
     budget = {"epsilon": epsilon, "delta": delta}
     estimator.set_params(**{name: value for name, value in budget.items() if value is not None})
     owned = [_data(shard, unit) for shard in _listed("shards", shards)]
-    model_of_trust = Trust(trust, len(owned), tolerated, colluders)
+    model_of_trust = Trust(trust, len(owned), max_missing, max_colluding)
     with Run().alone():
-        planned = clone(estimator).set_params(num_steps=steps_of(estimator, owned[0], num_rounds))
-        tasks = [of_unit(check_known(planned.task(**data), "in a federation"), unit) for data in owned]
+        planned = clone(estimator).set_params(n_steps=steps_of(estimator, owned[0], num_rounds))
+        tasks = [of_unit(check_known(planned._task(**data), "in a federation"), unit) for data in owned]
     columns = [columns_of(task) for task in tasks]
     for m, task in enumerate(tasks):
         if declared(task.model) != declared(tasks[0].model) or columns[m] != columns[0]:
@@ -106,7 +106,7 @@ def simulate(
         epsilon=estimator.epsilon,
         delta=estimator.delta,
         participants={name: identities[name].public if identities else b"" for name in names},
-        num_examples=estimator.num_examples,
+        n_units=estimator.n_units,
     )
     booked = [(None, None)] * len(owned) if accounts is None else _listed("accounts", accounts)
     if len(booked) != len(owned):
@@ -133,23 +133,23 @@ def simulate(
         task = tasks[0]._replace(source=None)  # The server has no rows.
         server = Server(task, federation, transport)
         q = server.run(rng, notebook_line() if run.progress is None else run.progress)
-        estimator.promise(server.statement(task.public), task.notes)
-        estimator.take(task, q)
+        estimator._set_statement(server.statement(task.public), task.notes)
+        estimator._take(task, q)
         estimator.client_statements_ = tuple(client.statement for client in clients.values())
     return estimator
 
 
 def steps_of(estimator: Any, data: Mapping[str, Any], num_rounds: int | None) -> Any:
-    """The parameter num_steps for which an estimator's plan has so many releases.
+    """The parameter n_steps for which an estimator's plan has so many releases.
 
     Raises:
         ParameterError: if there are too few rounds for the releases that happen once.
     """
     if num_rounds is None:
-        return estimator.num_steps
+        return estimator.n_steps
     check_integer("num_rounds", num_rounds, low=1, high=10**6)
-    once = len(clone(estimator).set_params(num_steps=2).task(**data).relative) - 2
-    if num_rounds < (least := once + estimator.least_steps):
+    once = len(clone(estimator).set_params(n_steps=2)._task(**data).relative) - 2
+    if num_rounds < (least := once + estimator._least_steps):
         raise ParameterError(f"num_rounds must be at least {least}: {once} releases happen once; got {num_rounds}.")
     return num_rounds - once
 

@@ -16,21 +16,11 @@ client's sum hides nothing. n is 1 at least, and then every client adds all of t
 otherwise: a client knows its own noise, so that one that is curious already counts as one that colludes. Whoever is
 asked and does not answer leaves the masks in the sum, which then tells nothing.
 
-**Why integer shares add up.** A share is an exactly rounded normal number R of deviation τ, at least 2²⁰ grid steps.
-Let D be the discrete normal of the same τ, P(D = k) ∝ exp(-k²/2τ²) =: φ(k). By P(R = k) ∝ ∫ exp(-(k+t)²/2τ²) dt over
-|t| ≤ 1/2, which is φ(k) ∫ cosh(kt/τ²) exp(-t²/2τ²) dt, the ratio P(R = k)/φ(k) lies between exp(-1/8τ²) and
-cosh(k/2τ²) ≤ exp(k²/8τ⁴), and no draw has |k| > 39 τ + 1: so log P(R = k) and log P(D = k) differ by at most 191/τ².
-(Σ φ(k) is √(2π) τ up to a factor 1 ± 3 exp(-2π²τ²); what is cut off has a probability below 10⁻³³⁰.) The shares that
-the server does not know are m, between n and M; those that it knows it subtracts. Over m clients and d numbers the
-joint laws differ by a factor of exp(±191 m d/τ²), so by exp(±A) at most, A = 191 M d/τ². A sum of discrete normals is
-as private as a normal of the same variance, here m τ² ≥ (1 + s)² σ², up to a term below exp(-9τ²) (Kairouz, Liu &
-Steinke 2021, Theorem 1). With Rényi divergence ρ a at order a for noise σ, the release has, whoever takes part, at most
-
-    ρ a/(1 + s)² + A (2a - 1)/(a - 1)  ≤  ρ a   at every order a ≥ 1.01,   if A ≤ 0.01 s ρ,
-
-since (2a - 1)/(a - 1) ≤ 102 a there, and 1 - (1 + s)⁻² ≥ 1.99 s for s = 0.001. So the thousandth that is added to
-the noise pays for the integers, and what the accountant finds at its Rényi orders for σ itself holds: they are near
-√(log(1/δ)/ρ) + 1, above 1.01 for a ρ up to 10⁴ and a δ up to 0.1, and no more is granted. A ledger's are above it, too.
+**Why integer shares may be added.** A share is an exactly rounded normal number of deviation τ, at least 2²⁰ grid
+steps. docs/proofs.md, "Shares of noise", proves that M shares of d numbers change a Rényi divergence by at most A (2a -
+1)/(a - 1), A = 191 M d/τ², which the additional noise s pays for at every order a ≥ 1.01 if A ≤ 0.01 s ρ, ρ a the
+divergence for noise σ. The accountant's orders, near √(log(1/δ)/ρ) + 1, are above 1.01 for ρ up to 10⁴ and δ up to 0.1,
+and no more is granted. The ledger's orders are above 1.01, too.
 """
 
 from __future__ import annotations
@@ -52,9 +42,9 @@ _RATIO = 191.0
 _MOST_COST, _MOST_DELTA = 1e4, 0.1
 
 
-def colluding(trust: str, colluders: int | None) -> int:
+def colluding(trust: str, max_colluding: int | None) -> int:
     """The number of clients that may work against the others; None: see `Trust`."""
-    return int(trust == "secure_aggregation") if colluders is None else colluders
+    return int(trust == "secure_aggregation") if max_colluding is None else max_colluding
 
 
 @dataclass(frozen=True)
@@ -64,9 +54,9 @@ class Trust:
     Attributes:
         name: one of TRUST.
         num_clients: M.
-        tolerated: F, clients that may be missing; under secure aggregation their noise is not counted on.
-        colluders: C, clients that may, besides, work against the others (tell the server their keys, add no noise, or
-            use what they know of their own noise). None: 1 under secure aggregation, for a single curious client is
+        max_missing: F, clients that may be missing; under secure aggregation their noise is not counted on.
+        max_colluding: C, clients that may, besides, work against the others (tell the server their keys, add no noise,
+            or use what they know of their own noise). None: 1 under secure aggregation, for a single curious client is
             one of them; 0 otherwise, where no other number is allowed.
 
     Raises:
@@ -75,8 +65,8 @@ class Trust:
 
     name: str
     num_clients: int
-    tolerated: int = 0
-    colluders: int | None = None
+    max_missing: int = 0
+    max_colluding: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("trust", self.name, TRUST)
@@ -85,25 +75,25 @@ class Trust:
             raise ParameterError(
                 "num_clients must be at least 2 for secure aggregation: one client's sum hides nothing."
             )
-        check_integer("tolerated", self.tolerated, low=0, high=self.num_clients - 1)
+        check_integer("max_missing", self.max_missing, low=0, high=self.num_clients - 1)
         if self.secure and self.least < 2:
             raise ParameterError(
-                f"tolerated must be at most {self.num_clients - 2} of {self.num_clients} clients under secure "
-                f"aggregation, got {self.tolerated}: a single client's sum hides nothing. trust='none' needs no others."
+                f"max_missing must be at most {self.num_clients - 2} of {self.num_clients} clients under secure "
+                f"aggregation, got {self.max_missing}: a single client's sum hides nothing. "
+                "trust='none' needs no others."
             )
-        object.__setattr__(self, "colluders", colluding(self.name, self.colluders))
-        check_integer("colluders", self.colluders, low=0, high=self.num_clients - 1)
-        if self.colluders and not self.secure:
+        object.__setattr__(self, "max_colluding", colluding(self.name, self.max_colluding))
+        check_integer("max_colluding", self.max_colluding, low=0, high=self.num_clients - 1)
+        if self.max_colluding and not self.secure:
             raise ParameterError(
-                f"colluders must be 0 with trust={self.name!r}, got {self.colluders}: no client counts on another's "
-                "noise there."
+                f"max_colluding must be 0 with trust={self.name!r}, got {self.max_colluding}: no client counts on "
+                "another's noise there."
             )
         if self.secure and self._honest < 1:
             raise ParameterError(
-                f"colluders must be at most {self.least - 1} where {self.least} of {self.num_clients} clients may be "
-                f"all that take part, got {self.colluders}: the sum needs the noise of one client that "
-                "the others do not know. "
-                "Take fewer, or trust='none', under which each client adds all of its noise."
+                f"max_colluding must be at most {self.least - 1} where {self.least} of {self.num_clients} clients may "
+                f"be all that take part, got {self.max_colluding}: the sum needs the noise of one client that the "
+                "others do not know. Take fewer, or trust='none', under which each client adds all of its noise."
             )
 
     @property
@@ -121,7 +111,7 @@ class Trust:
     @property
     def least(self) -> int:
         """The fewest clients that take part in a release."""
-        return self.num_clients - self.tolerated
+        return self.num_clients - self.max_missing
 
     @property
     def method(self) -> str:
@@ -129,14 +119,14 @@ class Trust:
         return "renyi" if self.secure else "pld"
 
     def planned(
-        self, plan: Plan, *, epsilon: float, delta: float, num_examples: int | None = None, method: str = "pld"
+        self, plan: Plan, *, epsilon: float, delta: float, n_units: int | None = None, method: str = "pld"
     ) -> Plan:
         """Calibrate a plan with relative noise, such that each client meets (epsilon, delta).
 
         Args:
             plan: of one client.
             epsilon, delta: the budget of each client; infinite epsilon: no noise.
-            num_examples: public number of units of each client, if there is one.
+            n_units: public number of units of each client, if there is one.
             method: of the accountant, unless the trust model prescribes it.
 
         Raises:
@@ -144,10 +134,10 @@ class Trust:
         """
         self._check_plan(plan, delta)
         calibrated_plan = calibrated(plan, epsilon=epsilon, delta=delta, accountant="renyi" if self.secure else method)
-        return self._checked(calibrated_plan, num_examples)
+        return self._checked(calibrated_plan, n_units)
 
     def adopted(
-        self, plan: Plan, multipliers: Sequence[float], *, epsilon: float, delta: float, num_examples: int | None = None
+        self, plan: Plan, multipliers: Sequence[float], *, epsilon: float, delta: float, n_units: int | None = None
     ) -> Plan:
         """The plan with noise multipliers that somebody else proposes, one for each release.
 
@@ -167,7 +157,7 @@ class Trust:
             for release, multiplier in zip(plan, multipliers, strict=True)
         }
         releases = [release_of[id(release), multiplier] for release, multiplier in zip(plan, multipliers, strict=True)]
-        checked = self._checked(replace(plan, releases=releases), num_examples)
+        checked = self._checked(replace(plan, releases=releases), n_units)
         if not self.secure:
             return check_budget(checked, epsilon=epsilon, delta=delta)
         check_number("epsilon", epsilon, low=0, closed="right")
@@ -189,7 +179,9 @@ class Trust:
                 "everybody but the server, which sees this client's sums without noise and adds the noise for all "
                 f"{self.num_clients} clients."
             )
-        missing, turned = (f"at most {number}" if number else "none" for number in (self.tolerated, self.colluders))
+        missing, turned = (
+            f"at most {number}" if number else "none" for number in (self.max_missing, self.max_colluding)
+        )
         return (
             f"everybody, the server included, which sees nothing but sums over at least {self.least} of "
             f"{self.num_clients} clients: each adds a part of the noise, std 1/sqrt({self._honest}) of the whole, and "
@@ -201,8 +193,8 @@ class Trust:
     @property
     def _honest(self) -> int:
         """n: the fewest shares of noise in a sum that the server does not know."""
-        assert self.colluders is not None  # It was resolved.
-        return self.num_clients - self.tolerated - self.colluders
+        assert self.max_colluding is not None  # It was resolved.
+        return self.num_clients - self.max_missing - self.max_colluding
 
     def _check_plan(self, plan: Plan, delta: float) -> None:
         if self.secure:
@@ -213,14 +205,14 @@ class Trust:
                 "proven for sums of integer noise."
             )
 
-    def _checked(self, plan: Plan, num_examples: int | None) -> Plan:
+    def _checked(self, plan: Plan, n_units: int | None) -> Plan:
         """The plan, if integer shares are fine enough for it on the grids that it will have."""
         total = 0.0
         for release in plan:
             noise = release.mechanism.noise_multiplier
             if not self.secure or noise == 0:
                 continue
-            grids = grids_of(release, num_examples, self.party)
+            grids = grids_of(release, n_units, self.party)
             numbers = sum(math.prod(block.packed_shape) for block in release.blocks.values())
             fine = min(self.party.noise_share * release.noise_std(name) / grids[name].step for name in grids) ** 2 / 2
             cost = release.event().sensitivity(plan.neighboring_relation) ** 2 / (2 * noise**2)

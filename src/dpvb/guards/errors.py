@@ -49,7 +49,7 @@ class NotRecordedWarning(DpvbWarning):
     """A private fit is not recorded in a ledger; shown once per process unless a filter shows more."""
 
 
-class MeasuredRangeWarning(DpvbWarning):
+class DataDependentBoundWarning(DpvbWarning):
     """A public range has so many digits that somebody may have computed it from private rows."""
 
 
@@ -65,11 +65,11 @@ class PrivacyError(DpvbError, RuntimeError):
     """The call would break, or cannot carry, the privacy promise."""
 
 
-class WallError(DpvbError, RuntimeError):
+class PrivateComputationError(DpvbError, RuntimeError):
     """A computation on private data failed; the charge stands and the reason stays behind the wall."""
 
 
-class NoWordsError(DpvbError, RuntimeError):
+class EmptyVocabularyError(DpvbError, RuntimeError):
     """A fit that was to find its words found none, as was released; what was spent on that stays spent."""
 
 

@@ -423,7 +423,7 @@ class Ledger:
             self._check_turn(rows, newest, attempt, resumes=state == "resumed")
             return self._note(rows, end, body, newest.dataset, run, attempt)
 
-    def note_look(self, dataset: str) -> Receipt:
+    def record_data_check(self, dataset: str) -> Receipt:
         """Put on record that somebody looks at private data without noise; the note costs nothing and is a run alone.
 
         Args:
@@ -436,7 +436,7 @@ class Ledger:
             return self._note(rows, state, _NOTE, state.dataset(dataset).name, secrets.token_hex(16))
 
     def looks(self, dataset: str) -> list[Entry]:
-        """The notes that `note_look` put on record of a data set, in order.
+        """The notes that `record_data_check` put on record of a data set, in order.
 
         Raises:
             LedgerError: if there is none of that name.
@@ -684,7 +684,7 @@ class Ledger:
         if len(text) > MAX_BODY or "\\u0000" in text:
             raise ParameterError(
                 f"An entry of the ledger must have at most {MAX_BODY:,} bytes of JSON and no NUL, got {len(text):,} "
-                "bytes. A plan of many different releases has too many: use fewer steps (num_steps). Nothing was spent."
+                "bytes. A plan of many different releases has too many: use fewer steps (n_steps). Nothing was spent."
             )
         entry = Entry(state.seq + 1, body=text, created=_now(), prev=state.hash, **columns).sealed()
         if odd := state.follow(entry, partial(rows.past, seq=entry.seq)):

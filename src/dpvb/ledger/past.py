@@ -9,7 +9,7 @@ from itertools import groupby, zip_longest
 
 from dpvb.accounting import covering
 from dpvb.accounting import filter as spending
-from dpvb.accounting.costs import Composition, Cost, num_steps
+from dpvb.accounting.costs import Composition, Cost, n_steps
 from dpvb.accounting.events import Event
 from dpvb.accounting.forms import from_dict
 from dpvb.guards.errors import LedgerError, ParameterError
@@ -99,8 +99,8 @@ class Past:
         charged = from_dict(self.first.facts["cost"])
         if not isinstance(unstarted, Composition) or not isinstance(charged, Composition):
             raise LedgerError("only releases of a plan can be taken back, not those of a random number of trials.")
-        left = self._left(num_steps([charged])) if fact(self.first, "kind") == "plan" else Counter[Event]()
-        if any(number > left[event] for event, number in num_steps([unstarted]).items()):
+        left = self._left(n_steps([charged])) if fact(self.first, "kind") == "plan" else Counter[Event]()
+        if any(number > left[event] for event, number in n_steps([unstarted]).items()):
             raise _too_many(run)
         if any(-back > most for back, most in zip_longest(cost, self.back(unstarted), fillvalue=0)):
             raise LedgerError(f"run {run!r} takes back more than its releases cost.")
@@ -128,11 +128,11 @@ def order_of(cost: Cost, releases: Sequence[Event]) -> list[tuple[int, int]]:
     Raises:
         ParameterError: if they do not make up the cost.
     """
-    plan = num_steps([cost])
+    plan = n_steps([cost])
     numbers = {event: number for number, event in enumerate(plan)}
-    if num_steps(Composition([event], cost.neighboring_relation) for event in releases) != plan:
+    if n_steps(Composition([event], cost.neighboring_relation) for event in releases) != plan:
         raise ParameterError("releases must be those that cost is the cost of.")
-    alone = [(numbers[replace(event, num_steps=1)], event.num_steps) for event in releases]
+    alone = [(numbers[replace(event, n_steps=1)], event.n_steps) for event in releases]
     pieces = groupby(alone, key=lambda piece: piece[0])
     return [(kind, sum(number for _, number in piece)) for kind, piece in pieces]
 

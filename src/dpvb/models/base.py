@@ -23,21 +23,21 @@ class Model(model.Model[Any, Any], ABC):
     finite numbers and arrays, in dataclasses, named tuples, tuples, lists and dicts with names for keys; a field's type
     may declare a narrower domain (`dpvb.guards.domains`).
 
-    The methods from `figures` on are optional: `dpvb.Private` offers what a model defines. Each of them gets released
-    and public values only, but `score`, which gets rows.
+    The methods from `figures` on are optional: `dpvb.PrivateModel` offers what a model defines. Each of them gets
+    released and public values only, but `score`, which gets rows.
 
     Attributes:
-        num_steps: number of releases of the steps; a field of the subclass where users may choose it.
+        n_steps: number of releases of the steps; a field of the subclass where users may choose it.
         score_range: public ends of a row's score; a model that has them and `score` can be selected.
     """
 
-    num_steps: int = 20
+    n_steps: int = 20
     score_range: ClassVar[tuple[float, float] | None] = None
 
     @property
     def schedule(self) -> Schedule:
         """Equal noise at every step; each step keeps only the newest release."""
-        return Schedule((1.0,) * self.num_steps)
+        return Schedule((1.0,) * self.n_steps)
 
     def defines(self, name: str) -> bool:
         """Whether the model's class has a method of its own by this name, in place of the one here."""

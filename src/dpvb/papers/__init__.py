@@ -1,4 +1,4 @@
-"""The algorithms of the papers that dpvb began from, as printed: one file each, run by `dpvb.Private`.
+"""The algorithms of the papers that dpvb began from, as printed: one file each, run by `dpvb.PrivateModel`.
 
 =========================  ===============================================================================
 conjugate_exponential      Algorithms 1 and 2, and a worked Beta-Bernoulli

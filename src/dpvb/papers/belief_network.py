@@ -62,14 +62,14 @@ _GROUP_BITS = 9
 
 @dataclass(frozen=True)
 class VIPSNetwork(VIPS):
-    """Algorithm 6. `dpvb.Private` fits it to a `dpvb.data.tables.design.BinaryMatrix`.
+    """Algorithm 6. `dpvb.PrivateModel` fits it to a `dpvb.data.tables.design.BinaryMatrix`.
 
     Attributes:
         n_components, n_visible: K and J.
         n_rows: N, public.
         sweeps: rounds of (59) and (61) in an E-step, from ⟨z⟩ = σ(⟨b⟩).
         prior_variance: ν_b and ν_c.
-        start_std: standard deviation of the random start of W.
+        init_std: standard deviation of the random start of W.
         least_eigenvalue: of the mean s̃_7; the authors' code has 1e-3.
     """
 
@@ -78,7 +78,7 @@ class VIPSNetwork(VIPS):
     n_rows: float
     sweeps: int = 3
     prior_variance: float = 100.0
-    start_std: float = 0.1
+    init_std: float = 0.1
     least_eigenvalue: float = 1e-3
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ class VIPSNetwork(VIPS):
             check_integer(name, getattr(self, name), low=1)
         check_number("n_rows", self.n_rows, low=1, high=1e15)
         check_number("prior_variance", self.prior_variance, low=1e-6, high=1e9)
-        check_number("start_std", self.start_std, low=0, high=1e3)
+        check_number("init_std", self.init_std, low=0, high=1e3)
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -107,8 +107,8 @@ class VIPSNetwork(VIPS):
     def start(self, rng: np.random.Generator) -> tuple[Mapping[str, Floats], Mapping[str, Any]]:
         """Random W; b and c at 0."""
         k, j = self.n_components, self.n_visible
-        w_jk = rng.normal(0.0, self.start_std, (j, k))
-        ww_jkk = w_jk[:, :, None] * w_jk[:, None, :] + self.start_std**2 * np.eye(k)
+        w_jk = rng.normal(0.0, self.init_std, (j, k))
+        ww_jkk = w_jk[:, :, None] * w_jk[:, None, :] + self.init_std**2 * np.eye(k)
         zero_j, zero_k = np.zeros(j), np.zeros(k)
         n_bar: dict[str, Any] = {"w": w_jk, "ww": ww_jkk, "c": zero_j, "cc": zero_j, "b": zero_k, "bb": zero_k}
         n_bar["scales"] = WeightScales.start(k, j)

@@ -48,7 +48,7 @@ from dpvb.papers.conjugate_exponential import VIPS
 
 @dataclass(frozen=True)
 class VIPSRegression(VIPS):
-    """Algorithm 4. `dpvb.Private` fits it to a `dpvb.data.Design`, which has rows and responses.
+    """Algorithm 4. `dpvb.PrivateModel` fits it to a `dpvb.data.Design`, which has rows and responses.
 
     Attributes:
         n_features: d, the constant column included where there is one.

@@ -8,20 +8,20 @@
 Algorithm 2, as printed, in its order of operations:
 
     for t = 1, ..., J:
-        E-step: s̄ = (1/S) Σ ⟨s(D_n, l_n)⟩ over a mini-batch; s̃ = s̄ + N(0, σ²Δ²)     statistics; `Private` adds the noise
-        M-step: ν̃⁽ᵗ⁾ = ν + N s̃                                                        prior, project
+        E-step: s̄ = (1/S) Σ ⟨s(D_n, l_n)⟩ over a mini-batch; s̃ = s̄ + N(0, σ²Δ²)     statistics; `PrivateModel` adds
+        the noise M-step: ν̃⁽ᵗ⁾ = ν + N s̃                                                        prior, project
                 ν̃⁽ᵗ⁾ ← (1 - ρ_t) ν̃⁽ᵗ⁻¹⁾ + ρ_t ν̃⁽ᵗ⁾,   ρ_t = (τ₀ + t)^-κ                m_step
                 n̄ = ⟨n(m)⟩ under q(m)                                                 expected
 
-Algorithm 1 is the same without noise: `dpvb.Private(..., epsilon=math.inf)`.
+Algorithm 1 is the same without noise: `dpvb.PrivateModel(..., epsilon=math.inf)`.
 
 ==================  ===============================================================================================
 paper               code
 ==================  ===============================================================================================
 ν̃⁽ᵗ⁾, n̄, t          VIPSState.nu, VIPSState.n_bar, VIPSState.t
-τ₀, κ, J            learning_offset, learning_decay, num_steps
+τ₀, κ, J            learning_offset, learning_decay, n_steps
 N s̃                 s.read(name): the noisy sum over the batch, divided by its share S/N of the data
-S, σ, J             `sampling_prob` or `batch_size` of `Private`, its budget, num_steps
+S, σ, J             `sampling_prob` or `batch_size` of `PrivateModel`, its budget, n_steps
 ==================  ===============================================================================================
 
 Corrected: the printed outputs ⟨m⟩ of Algorithms 4 to 6 are ⟨n(m)⟩, which is what their E-steps use. The printed
@@ -65,16 +65,16 @@ class VIPS(Model):
     """Algorithm 2 for a model that says what its prior, statistics and expected natural parameters are.
 
     Attributes:
-        num_steps: J.
+        n_steps: J.
         learning_offset, learning_decay: τ₀ and κ of ρ_t = (τ₀ + t)^-κ; κ = 0 keeps the newest release alone.
     """
 
-    num_steps: int = 20
+    n_steps: int = 20
     learning_offset: float = 1.0
     learning_decay: float = 0.7
 
     def __post_init__(self) -> None:
-        check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        check_integer("n_steps", self.n_steps, low=1, high=10**6)
         check_number("learning_offset", self.learning_offset, low=0, high=1e9)
         check_number("learning_decay", self.learning_decay, low=0, high=1)
 

@@ -2,7 +2,7 @@
 
     1  initialise θ_0
     2  for t = 1, ..., T:
-    3      L_t: each example with probability q = L/N                        `sampling_prob` of `Private`
+    3      L_t: each example with probability q = L/N                        `sampling_prob` of `PrivateModel`
     5      g_t(x_i) = ∇_θ L(θ, x_i)                                          gradient
     6      g̃_t(x_i) = g_t(x_i) / max(‖g_t(x_i)‖/c_t, 1)                      e_step divides by c_t; the wall clips to 1
     8      g̃_t = (1/L) [Σ_i g̃_t(x_i) + N(0, σ_t² c_t² I)]                    the wall adds the noise; m_step
@@ -14,7 +14,7 @@ Corrected: as printed, line 8 adds the *unclipped* gradients, of which no noise 
 ==================  ===============================================================================================
 paper               code
 ==================  ===============================================================================================
-η_t, c_t, σ_t       learning_rates, clips, noise: one number a step; σ_t is relative, and `Private` scales it to ε
+η_t, c_t, σ_t       learning_rates, clips, noise: one number a step; σ_t is relative, and `PrivateModel` scales it to ε
 L                   sampling_prob · n_rows
 ==================  ===============================================================================================
 """
@@ -108,12 +108,12 @@ class DPSGDLogistic(DPSGD):
     """Logistic regression by Algorithm 1; rows hold the features and, in the last column, the label 0 or 1.
 
     Attributes:
-        row_norm: what `dpvb.Private` divides rows by.
+        max_row_norm: what `dpvb.PrivateModel` divides rows by.
     """
 
-    row_norm: float = 1.0
+    max_row_norm: float = 1.0
 
     def gradient(self, theta: Floats, batch: Floats) -> Floats:
         """(σ(θᵀx) - y) x."""
-        x_nd, y_n = self.row_norm * batch[:, :-1], self.row_norm * batch[:, -1]
+        x_nd, y_n = self.max_row_norm * batch[:, :-1], self.max_row_norm * batch[:, -1]
         return np.asarray(x_nd * (expit(product(x_nd, theta[:, None])[:, 0]) - y_n)[:, None])

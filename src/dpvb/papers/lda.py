@@ -45,7 +45,7 @@ from dpvb.papers.conjugate_exponential import VIPS
 
 @dataclass(frozen=True)
 class VIPSTopics(VIPS):
-    """Algorithm 3. `dpvb.Private` fits it to a `dpvb.data.BagOfWords`.
+    """Algorithm 3. `dpvb.PrivateModel` fits it to a `dpvb.data.BagOfWords`.
 
     Attributes:
         n_components, n_terms: K and V.
@@ -90,7 +90,7 @@ class VIPSTopics(VIPS):
             length_rule="resample",
             count_power=1.0,
             background=False,
-            word_power=0.0,
+            word_weight_power=0.0,
             doc_topic_prior=self.alpha,
             topic_word_prior=self.eta,
             tol=0.0,

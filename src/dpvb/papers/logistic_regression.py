@@ -29,7 +29,7 @@ from dpvb.papers.binomial_likelihoods import VIPSRegression
 
 @dataclass(frozen=True)
 class VIPSLogistic(VIPSRegression):
-    """Algorithm 5. `dpvb.Private` fits it to a `dpvb.data.Design`, which has rows and labels.
+    """Algorithm 5. `dpvb.PrivateModel` fits it to a `dpvb.data.Design`, which has rows and labels.
 
     Attributes:
         a0, b0: shape and rate of q(α)'s prior.

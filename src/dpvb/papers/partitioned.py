@@ -12,8 +12,8 @@ q⁽ⁱ⁻¹⁾/t_b ∝ exp(hᵀθ - ½ θᵀPθ) the gradients of (2.22) vanish
 
     Λ = P + Σ_n ⟨σ'(ψ_n)⟩ x_n x_nᵀ,   Λ μ = Λ μ + h - P μ + Σ_n (y_n - ⟨σ(ψ_n)⟩) x_n,   ψ_n = θᵀx_n under q
 
-and `LocalFreeEnergy` iterates these two lines. Its two sums are all that a client's rows enter: `dpvb.Private` makes
-them private, and each visit to a client spends a budget of its own.
+and `LocalFreeEnergy` iterates these two lines. Its two sums are all that a client's rows enter: `dpvb.PrivateModel`
+makes them private, and each visit to a client spends a budget of its own.
 
 ==================  ===============================================================================================
 paper               code
@@ -102,18 +102,18 @@ class Visit:
 
 @dataclass(frozen=True)
 class LocalFreeEnergy(Model):
-    """Line 5 for one client. `dpvb.Private` fits it to a `dpvb.data.Design` of the client's rows, ‖x‖ ≤ 1.
+    """Line 5 for one client. `dpvb.PrivateModel` fits it to a `dpvb.data.Design` of the client's rows, ‖x‖ ≤ 1.
 
     Attributes:
         h, P: natural parameters of the cavity, tuples of numbers and of rows.
         start: those of q⁽ⁱ⁻¹⁾.
-        num_steps: number of iterations; each releases both sums.
+        n_steps: number of iterations; each releases both sums.
     """
 
     h: tuple[float, ...]
     P: tuple[tuple[float, ...], ...]
     start: tuple[tuple[float, ...], tuple[tuple[float, ...], ...]]
-    num_steps: int = 10
+    n_steps: int = 10
 
     @cached_property
     def cavity(self) -> NormalFactor:
@@ -161,7 +161,7 @@ def partitioned(
         prior: p(θ).
         clients: a source of rows for each client, in any form that `fit` takes; private.
         fit: line 5: given the model and a client's rows, q⁽ⁱ⁾. For example
-            `lambda model, rows: dpvb.Private(model, epsilon=1.0, delta=1e-6).fit(rows).q_.natural`.
+            `lambda model, rows: dpvb.PrivateModel(model, epsilon=1.0, delta=1e-6).fit(rows).q_.natural`.
         visits: b of each round; public.
 
     Raises:

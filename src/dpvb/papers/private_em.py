@@ -74,19 +74,19 @@ class PrivateEM(Model):
     Attributes:
         n_features: d.
         n_components: K.
-        num_steps: number of rounds.
+        n_steps: number of rounds.
         isotropic: whether all unique variances are equal (principal components).
     """
 
     n_features: int
     n_components: int
-    num_steps: int = 10
+    n_steps: int = 10
     isotropic: bool = False
 
     def __post_init__(self) -> None:
         check_integer("n_features", self.n_features, low=1, high=10**5)
         check_integer("n_components", self.n_components, low=1, high=self.n_features)
-        check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        check_integer("n_steps", self.n_steps, low=1, high=10**6)
 
     @property
     def prior_variance(self) -> float:
@@ -108,7 +108,7 @@ class PrivateEM(Model):
     @property
     def schedule(self) -> Schedule:
         """All rounds alike."""
-        return Schedule((1.0,) * self.num_steps, {"first": _MEANS})
+        return Schedule((1.0,) * self.n_steps, {"first": _MEANS})
 
     def init(self, rng: np.random.Generator) -> Loadings:
         """Small random loadings."""

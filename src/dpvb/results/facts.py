@@ -63,7 +63,7 @@ class ReleaseFacts:
     def of_plan(cls, plan: Plan) -> tuple[Self, ...]:
         """The releases of a plan, equal ones counted together."""
         counts = Counter(map(cls.of, plan))
-        return tuple(replace(one, event=replace(one.event, num_steps=n)) for one, n in counts.items())
+        return tuple(replace(one, event=replace(one.event, n_steps=n)) for one, n in counts.items())
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:

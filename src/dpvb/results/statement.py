@@ -41,8 +41,8 @@ _TEST_NOISE = (
     "NOT PRIVATE: the noise of this run came from a test source and can be computed again. What follows says what "
     "secret noise would have promised; this run promises nothing. Do not publish its result as private."
 )
-_REHEARSAL = (
-    "REHEARSAL: the rows were made up from public declarations, and no private row was read. The result says nothing "
+_DRY_RUN = (
+    "DRY RUN: the rows were made up from public declarations, and no private row was read. The result says nothing "
     "about anybody, and nothing was spent. What follows is what the same call would promise for private rows."
 )
 _NO_NOISE = (
@@ -78,13 +78,13 @@ class PrivacyStatement:
         method, tool: the accountant's method, and what gave its number in the end (see accounting.Answer).
         secret_noise: False if the noise came from a test source.
         public: what the promise treats as known to everybody.
-        num_examples: the public number of units, where there is one.
+        n_units: the public number of units, where there is one.
         run_id, plan_digest: public name of the run, and SHA-256 of its plan.
         charge: the run's newest entry in the ledger that counted it, where one did.
         selection: how the result was chosen, where it was; `releases` are then the winner's own.
         against: in a federated run, against whom the promise holds; empty: against everybody.
         counts: how many units counted, as the run released it with noise; None where it did not.
-        rehearsal: whether the rows were made up, so that nothing is promised to anybody.
+        dry_run: whether the rows were made up, so that nothing is promised to anybody.
         remarks: what the released numbers say of the result, in words.
         published: whether the data are said to be public, so that no privacy is claimed; epsilon is infinite then.
 
@@ -102,14 +102,14 @@ class PrivacyStatement:
     tool: str
     secret_noise: bool
     public: tuple[str, ...]
-    num_examples: int | None
+    n_units: int | None
     run_id: str
     plan_digest: str
     charge: ChargeFacts | None = None
     selection: SelectionFacts | None = None
     against: str = ""
     counts: Counts | None = None
-    rehearsal: bool = False
+    dry_run: bool = False
     remarks: tuple[str, ...] = ()
     published: bool = False
 
@@ -120,15 +120,15 @@ class PrivacyStatement:
         for delta, epsilon in self.points:
             check_delta(delta)
             check_number("epsilon", epsilon, low=0)
-        for name in ("secret_noise", "rehearsal", "published"):
+        for name in ("secret_noise", "dry_run", "published"):
             if type(getattr(self, name)) is not bool:
                 raise ParameterError(f"{name} must be True or False, got {getattr(self, name)!r}.")
         if self.published and self.epsilon < math.inf:
             raise ParameterError(f"epsilon must be inf where data are published, got {self.epsilon!r}.")
         if self.published and self.charge is not None:
             raise ParameterError("charge must be None where data are published: a ledger counts private data alone.")
-        if self.num_examples is not None:
-            check_integer("num_examples", self.num_examples, low=1)
+        if self.n_units is not None:
+            check_integer("n_units", self.n_units, low=1)
         names = [block.name for release in self.releases for block in release.blocks]
         charge = [] if self.charge is None else [self.charge.ledger, self.charge.hash, self.charge.dataset]
         if self.charge is not None:
@@ -149,12 +149,12 @@ class PrivacyStatement:
         private: bool,
         run_id: str,
         public: Sequence[str],
-        num_examples: int | None = None,
+        n_units: int | None = None,
         epsilon_method: str = "pld",
         charge: ChargeFacts | None = None,
         against: str = "",
         counts: Counts | None = None,
-        rehearsal: bool = False,
+        dry_run: bool = False,
         published: bool = False,
         selection: SelectionFacts | None = None,
         plan_digest: str | None = None,
@@ -167,12 +167,12 @@ class PrivacyStatement:
             private: whether the run's noise was secret, as its receipts say.
             run_id: the run's public name.
             public: what is treated as known to everybody, in words.
-            num_examples: public number of units, if there is one.
+            n_units: public number of units, if there is one.
             epsilon_method: a sound method of the accountant, "pld" or "renyi".
             charge: the run's entry in a ledger, if one counted it.
             against: against whom it holds, if not everybody.
             counts: what the run released about the number of its units.
-            rehearsal: whether the rows were made up.
+            dry_run: whether the rows were made up.
             published: whether the data are said to be public.
             selection: what the result was chosen from, and what that cost, which is then promised.
             plan_digest: SHA-256 of everything that a selection might release; None: the plan's.
@@ -203,13 +203,13 @@ class PrivacyStatement:
             tool=tool,
             secret_noise=private,
             public=tuple(public),
-            num_examples=num_examples,
+            n_units=n_units,
             run_id=run_id,
             plan_digest=plan.digest.hex() if plan_digest is None else plan_digest,
             charge=charge,
             against=against,
             counts=counts,
-            rehearsal=rehearsal,
+            dry_run=dry_run,
             published=published,
             selection=selection,
         )
@@ -217,14 +217,14 @@ class PrivacyStatement:
     @property
     def private(self) -> bool:
         """Whether anything is promised: rows were private, the noise was secret and epsilon is finite."""
-        return not self.rehearsal and self.secret_noise and self.epsilon < math.inf
+        return not self.dry_run and self.secret_noise and self.epsilon < math.inf
 
     @property
     def brief(self) -> str:
         """The promise in a line."""
         faults = [
             *(["NOT PRIVATE, the noise came from a test source"] if not self.secret_noise else []),
-            *(["REHEARSAL on made-up rows"] if self.rehearsal else []),
+            *(["DRY RUN on made-up rows"] if self.dry_run else []),
             *(["public data, no privacy claimed"] if self.published else []),
             *(["NO PRIVACY, epsilon is infinite"] if self.epsilon == math.inf and not self.published else []),
         ]
@@ -360,7 +360,7 @@ class PrivacyStatement:
             else f"Even odds of a {unit}'s presence become at most {percent(self.belief)}; a test with 1 % false "
             f"alarms finds at most {percent(self.true_positive_rate(0.01))}."
         )
-        released = sum(release.event.num_steps for release in self.releases)
+        released = sum(release.event.n_steps for release in self.releases)
         counted = "" if self.counts is None else f" In them, {self.counts.say(unit)}."
         return list(
             {
@@ -386,15 +386,15 @@ class PrivacyStatement:
 
     def warnings(self) -> Iterator[str]:
         """Why the promise is none, or weak."""
-        if self.rehearsal:
-            yield _REHEARSAL
+        if self.dry_run:
+            yield _DRY_RUN
         if not self.secret_noise:
             yield _TEST_NOISE
         if self.epsilon == math.inf:
             yield _PUBLISHED if self.published else _NO_NOISE
-        if self.num_examples is not None and self.delta * self.num_examples >= 1:
+        if self.n_units is not None and self.delta * self.n_units >= 1:
             yield (
-                f"WEAK: delta = {self.delta:g} is not below 1 in {self.num_examples}, the number of {self.unit}s: "
+                f"WEAK: delta = {self.delta:g} is not below 1 in {self.n_units}, the number of {self.unit}s: "
                 f"publishing one random {self.unit} would satisfy this guarantee."
             )
 
@@ -432,8 +432,8 @@ class PrivacyStatement:
             yield "Counted", [f"{self.counts.say(unit)} (95 % intervals; released with noise, as all else)."]
         if self.remarks:
             yield "Result", list(self.remarks)
-        if self.num_examples is not None:
-            yield "Size", [f"{self.num_examples} {unit}s, a public number."]
+        if self.n_units is not None:
+            yield "Size", [f"{self.n_units} {unit}s, a public number."]
         elif self.neighboring_relation == "add_or_remove_one":
             yield "Size", [f"The number of {unit}s is private, too."]
         yield "Public", [f"- {fact}" for fact in self.public] or ["nothing but the plan above."]
@@ -452,7 +452,7 @@ class PrivacyStatement:
         if self.epsilon == math.inf:
             return "None is claimed: the data are public." if self.published else "None: epsilon = inf."
         prefix = "" if self.secret_noise else "None. Had the noise been secret: "
-        prefix = "None. Had the rows been private: " if self.rehearsal else prefix
+        prefix = "None. Had the rows been private: " if self.dry_run else prefix
         return (
             f"{prefix}(epsilon, delta)-differential privacy with epsilon = {accounting.rounded_up(self.epsilon)}, "
             f"delta = {self.delta:g}. It bounds what the result can say about any one {self.unit} to anybody, whatever "
@@ -482,7 +482,7 @@ class PrivacyStatement:
         """The releases in words; a long schedule in short."""
         if self.selection is not None:
             yield _selection(self.selection, self.unit)
-        total = sum(release.event.num_steps for release in self.releases)
+        total = sum(release.event.n_steps for release in self.releases)
         noise = [release.event.noise_multiplier for release in self.releases]
         spread = "" if min(noise) == max(noise) else f", noise multipliers from {min(noise):.6g} to {max(noise):.6g}"
         sums, them = ("1 sum was", "it") if total == 1 else (f"{total} sums were", "them")
@@ -509,7 +509,7 @@ def _release(release: ReleaseFacts, unit: str) -> str:
             "; of names that nobody had listed those left whose noisy total is above a threshold, and one that a "
             f"{unit} alone has with a probability of at most {event.added_delta:g}, which is a part of delta"
         )
-    number = "1 release" if event.num_steps == 1 else f"{event.num_steps} releases, each"
+    number = "1 release" if event.n_steps == 1 else f"{event.n_steps} releases, each"
     return f"{number} the sum over {batch}{joint}; {noise}. {'; '.join(map(_block, release.blocks))}."
 
 

@@ -28,7 +28,7 @@ class Combined(NamedTuple):
 
 
 @says_what_lacks
-def combine(
+def combine_synthetic(
     estimates: Sequence[float] | Floats, variances: Sequence[float] | Floats, *, level: float = 0.95
 ) -> Combined:
     """Combine one number that was estimated from each of several synthetic tables whose parameters were drawn.
@@ -93,7 +93,7 @@ class FidelityTable(Figure):
 
     Attributes:
         lines: of single columns.
-        pairs: of two columns; empty where `check_share` paid for none.
+        pairs: of two columns; empty where `fidelity_share` paid for none.
         head: what the table is of, in words.
     """
 

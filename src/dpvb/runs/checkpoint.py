@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import re
-import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -34,7 +33,7 @@ from dpvb.results import model_file
 
 #: Version of the folder's form; a reader refuses another one.
 FORMAT = 2
-_NAMES = ("run.json", "command.json", "token", "lock")
+_NAMES = ("run.json", "token", "lock")
 _FACTS = {"run": str, "seed": int, "ledger": str, "dataset": str, "plan": str, "facts": dict}
 # Of a run, and its token.
 _NAME = re.compile("[0-9a-f]{32}")
@@ -133,12 +132,6 @@ class Checkpoint:
         if not fits or not _NAME.fullmatch(found["run"]):
             raise CheckpointError(f"{self._manifest_path}: damaged; the run cannot be continued.")
         return found
-
-    @property
-    def call(self) -> str:
-        """What goes on with the run: the command that kept its call here, or the call itself."""
-        kept = (self.path / "command.json").exists()
-        return f"`dpvb resume {shlex.quote(str(self.path))}`" if kept else "the same call of fit"
 
     def begin(self, facts: Mapping[str, Any], token: str) -> None:
         """Write the token of a new run, then its facts.

@@ -25,7 +25,7 @@ from dpvb.accounting.costs import Composition
 from dpvb.core.forks import Origin
 from dpvb.core.journal import Journal, Sums
 from dpvb.core.plan import Plan, Release
-from dpvb.guards.errors import CheckpointError, DpvbError, LedgerError, NoWordsError, check_choice
+from dpvb.guards.errors import CheckpointError, DpvbError, EmptyVocabularyError, LedgerError, check_choice
 from dpvb.guards.strangers import printable
 from dpvb.ledger import Entry, Ledger, Receipt
 from dpvb.results.facts import ChargeFacts
@@ -103,7 +103,7 @@ class RunJournal:
             if isinstance(error, KeyboardInterrupt) and checkpoint is None:
                 error.add_note(self._remaining())
             elif isinstance(error, KeyboardInterrupt) and checkpoint is not None and checkpoint.manifest() is not None:
-                error.add_note(f"The ledger knows whether it was charged. Continue with {checkpoint.call}.")
+                error.add_note("The ledger records whether the fit was charged. Repeat the same call to continue.")
             self.close()
             raise
 
@@ -134,8 +134,8 @@ class RunJournal:
         if self._writes:
             if any(entry.state in ("finished", "abandoned") for entry in history):
                 raise CheckpointError(
-                    f"{checkpoint.path}: its run has ended. resume='read', or `dpvb resume FOLDER --read`, reads its "
-                    "result again and spends nothing; for a new run name a new folder as checkpoint."
+                    f"{checkpoint.path}: its run has ended. To load its result again, which spends nothing, repeat the "
+                    "call with resume='read'. For a new run, name a new folder as checkpoint."
                 )
             self._charge_plan(checkpoint.token())
             self._attempt = max((entry.attempt for entry in history), default=-1) + 1
@@ -256,8 +256,8 @@ class RunJournal:
             return
         note = f"The data set {self._dataset!r} was charged before this happened"
         if self._checkpoint is not None:
-            ends = isinstance(error, (CheckpointError, NoWordsError))  # The same call would come to the same.
-            error.add_note(f"{note}." if ends else f"{note}. Continue with {self._checkpoint.call}.")
+            ends = isinstance(error, (CheckpointError, EmptyVocabularyError))  # The same call would come to the same.
+            error.add_note(f"{note}." if ends else f"{note}. Repeat the same call to continue.")
             return
         error.add_note(
             f"{note}; {self._given_back()} With checkpoint= an interrupted fit can be continued. {self._remaining()}"

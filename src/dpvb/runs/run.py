@@ -76,7 +76,7 @@ class Run:
         cluster: "local:N" for N processes of this machine, a `dpvb.cluster.LocalPool`, or a Dask client. None
             (default): this process. The released values do not depend on it.
         keep: "path" keeps what was learned after each step in memory and in the model's file: `model.at_step(t)` is the
-            model after step t. It costs no privacy, since each q is computed from releases, and num_steps times the
+            model after step t. It costs no privacy, since each q is computed from releases, and n_steps times the
             memory of one model. Selections and federations keep only the result. None (default): only the result.
 
     Raises:

@@ -68,8 +68,8 @@ def told_how_far(progress: Progress | None) -> Iterator[Progress]:
             far = "Stopped before the first release." if costs else "Stopped before anything was charged or released."
         if made and not costs:  # Of a run that has ended.
             costs = [
-                "All of them are spent. If a checkpoint keeps them, `dpvb resume FOLDER --read` makes the model again, "
-                "and so does the same call of fit with resume='read'."
+                "All of them are spent. If the fit has a checkpoint, the same call with resume='read' restores the "
+                "model."
             ]
         error.__notes__ = [far, *costs]
         raise

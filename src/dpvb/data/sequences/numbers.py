@@ -31,8 +31,8 @@ class Points(Content[NumberRows]):
     Args:
         columns: their names, as a list or as one text with commas between; a number D for x0 to x(D-1).
         low, high: public range of each column, numbers or (D,): values outside are brought to its ends.
-        row_norm: in their place, a public bound on the norm of a point: longer ones are shortened to it, whatever of
-            them is missing. With neither numbers are as they come.
+        max_row_norm: in their place, a public bound on the norm of a point: longer ones are shortened to it, whatever
+            of them is missing. With neither numbers are as they come.
 
     Attributes:
         names: of the columns.
@@ -45,15 +45,15 @@ class Points(Content[NumberRows]):
 
     things: ClassVar[str] = "points"
 
-    def __init__(self, columns: object, low: Any = None, high: Any = None, row_norm: float | None = None) -> None:
+    def __init__(self, columns: object, low: Any = None, high: Any = None, max_row_norm: float | None = None) -> None:
         self.names = _names(columns)
         d = len(self.names)
         self.centre_d, self.unit_d, self.reach = np.zeros(d), np.ones(d), np.inf
-        self._low_d, self._high_d, self._shortens = np.full(d, -np.inf), np.full(d, np.inf), row_norm is not None
-        if row_norm is not None:
+        self._low_d, self._high_d, self._shortens = np.full(d, -np.inf), np.full(d, np.inf), max_row_norm is not None
+        if max_row_norm is not None:
             if low is not None or high is not None:
-                raise ParameterError("row_norm must be None with low and high.")
-            norm = check_number("row_norm", row_norm, low=1e-100, high=1e100)
+                raise ParameterError("max_row_norm must be None with low and high.")
+            norm = check_number("max_row_norm", max_row_norm, low=1e-100, high=1e100)
             self.unit_d, self.reach = np.full(d, norm), 1.0
         elif low is not None or high is not None:
             self._low_d, self._high_d = (_ends(name, end, d) for name, end in (("low", low), ("high", high)))

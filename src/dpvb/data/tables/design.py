@@ -49,8 +49,8 @@ _KEPT_ENTRIES = 2**24
 class Design(Held):
     """Rows of a regression, held in memory as they were given and cleaned chunk by chunk; few enough are kept clean.
 
-    A delivered row is (c0, f·x): x the given features, f = min(1/row_norm, √(1-c0²)/‖x‖). So the posterior's
-    weights belong to x/row_norm, and to the constant c0.
+    A delivered row is (c0, f·x): x the given features, f = min(1/max_row_norm, √(1-c0²)/‖x‖). So the posterior's
+    weights belong to x/max_row_norm, and to the constant c0.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Design(Held):
         trials: object = None,
         *,
         response: Response = LOGISTIC,
-        row_norm: float = 1.0,
+        max_row_norm: float = 1.0,
         intercept: float = 0.0,
         sparse_rows: bool = False,
         group: Iterable[object] | None = None,
@@ -75,7 +75,7 @@ class Design(Held):
             y: response of each row; private. None: zeros, for rows that are only to be predicted.
             trials: number of trials of each row (binomial only); private.
             response: what y may be; public.
-            row_norm: what the features are divided by; public.
+            max_row_norm: what the features are divided by; public.
             intercept: the constant c0 of column 0, in [0, 1); 0 for no such column. Public.
             sparse_rows: whether chunks hold `SparseDesignRows` or `DesignRows`.
             group: the person of each row, (rows,); private. None: each row is a unit.
@@ -88,7 +88,7 @@ class Design(Held):
             ParameterError: a public argument outside its range, trials without the binomial kind, or a column beside
                 without a bound.
         """
-        self._row_norm = check_number("row_norm", row_norm, low=1e-100, high=1e100)
+        self._row_norm = check_number("max_row_norm", max_row_norm, low=1e-100, high=1e100)
         self._intercept = check_number("intercept", intercept, low=0, high=1, closed="left")
         self._matrix = as_matrix(X)
         y_n, trials_n, over_n = _clean_responses(response, y, trials, self._matrix.num_rows)
@@ -129,7 +129,7 @@ class Design(Held):
         return self._intercept
 
     @property
-    def row_norm(self) -> float:
+    def max_row_norm(self) -> float:
         """What the features were divided by; public."""
         return self._row_norm
 

@@ -1,7 +1,7 @@
 """What is public about the columns of a table, and how it is written down.
 
 Nothing here is fitted to data. A row's features are those of its columns (`columns`), in the order of the schema. A
-whole row is divided by the public constant R of `Schema.row_norm`, so that rows have a norm of about 1.
+whole row is divided by the public constant R of `Schema.max_row_norm`, so that rows have a norm of about 1.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Schema:
         columns: in the order of their features, interactions among them; other columns of the data are not read.
         target: the column of responses, if the data hold them.
         group: the column that says whose a row is; its persons are then the privacy units.
-        scale: R; None: the rule of `row_norm`.
+        scale: R; None: the rule of `max_row_norm`.
         missing_values: texts that stand for a missing value; in the group column they name nobody.
 
     Raises:
@@ -214,7 +214,7 @@ class Schema:
         return sum(term.width for term in self.terms)
 
     @property
-    def row_norm(self) -> float:
+    def max_row_norm(self) -> float:
         """R, by which rows are divided: R² = 1 for the intercept + mean + 2 standard deviations of ‖x‖².
 
         Each column has its public guess (`square`) and they are taken for independent, so that few rows are longer than
@@ -239,7 +239,7 @@ class Schema:
     @property
     def intercept(self) -> float:
         """The intercept's constant in a row, 1/R."""
-        return 1.0 / self.row_norm
+        return 1.0 / self.max_row_norm
 
     @property
     def read_columns(self) -> list[str]:

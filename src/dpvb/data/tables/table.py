@@ -163,7 +163,7 @@ class Table:
         group: Iterable[object] | None = None,
         beside: Mapping[str, Any] | None = None,
         labelled: bool = True,
-        row_norm: float | None = None,
+        max_row_norm: float | None = None,
     ) -> AnyDesign:
         """The rows of a regression: features over R, the intercept 1/R before them, and responses.
 
@@ -175,14 +175,18 @@ class Table:
             group: the person of each row; private. None: the schema's group column, if it has one.
             beside: exposure, offset and weights, (rows,), where y is given; private.
             labelled: False reads no response, and no target: zeros stand in its place.
-            row_norm: public constant that features are divided by in the place of R.
+            max_row_norm: public constant that features are divided by in the place of R.
 
         Raises:
             DataFormatError: no y and no target, or y, trials, group or what stands beside of another length.
             ParameterError: a response that contradicts the schema's target, a group for data that are streamed, or y,
                 trials or group for several files, which must have them.
         """
-        rows: dict[str, Any] = {"fit_intercept": fit_intercept, "sparse_rows": sparse_rows, "row_norm": row_norm}
+        rows: dict[str, Any] = {
+            "fit_intercept": fit_intercept,
+            "sparse_rows": sparse_rows,
+            "max_row_norm": max_row_norm,
+        }
         beside = dict(beside or {})
         if self._files is not None:
             if not (y is None and trials is None and group is None and not beside):
@@ -215,7 +219,7 @@ class Table:
             Shard(path, partial(_design, path, self._schema, self._options, options, in_other_files))
             for path, in_other_files in zip(files, others, strict=True)
         ]
-        like = self._maker(options["fit_intercept"], options["sparse_rows"], options["row_norm"])(self._nothing())
+        like = self._maker(options["fit_intercept"], options["sparse_rows"], options["max_row_norm"])(self._nothing())
         return ShardedDesign(shards, like, unit="person" if grouped else "row")
 
     def _persons(self, path: Path) -> Iterator[object]:
@@ -224,10 +228,10 @@ class Table:
         return (one for piece in pieces for one in persons_of(piece, self._schema))
 
     def features(
-        self, *, fit_intercept: bool = True, sparse_rows: bool = False, row_norm: float | None = None
+        self, *, fit_intercept: bool = True, sparse_rows: bool = False, max_row_norm: float | None = None
     ) -> Design | StreamedDesign:
         """The same rows without responses (zeros in their place) and in the order of the data, for prediction."""
-        make = self._maker(fit_intercept, sparse_rows, row_norm)
+        make = self._maker(fit_intercept, sparse_rows, max_row_norm)
         return self._source(lambda: (make(piece.matrix) for piece in self._pieces()), make)
 
     def mixed(self, layout: Layout, *, group: Iterable[object] | None = None) -> AnyMixed:
@@ -272,10 +276,12 @@ class Table:
             return next(designs())
         return StreamedDesign(designs, self._num_rows, make(self._nothing()))
 
-    def _maker(self, fit_intercept: bool, sparse_rows: bool, row_norm: float | None = None) -> Callable[..., Design]:
+    def _maker(
+        self, fit_intercept: bool, sparse_rows: bool, max_row_norm: float | None = None
+    ) -> Callable[..., Design]:
         """Design with the schema's public constants, or another norm."""
-        intercept, norm = self._schema.intercept if fit_intercept else 0.0, row_norm or self._schema.row_norm
-        return partial(Design, row_norm=norm, intercept=intercept, sparse_rows=sparse_rows)
+        intercept, norm = self._schema.intercept if fit_intercept else 0.0, max_row_norm or self._schema.max_row_norm
+        return partial(Design, max_row_norm=norm, intercept=intercept, sparse_rows=sparse_rows)
 
     def _nothing(self) -> SparseMatrix:
         """No rows, of the schema's width."""
@@ -346,7 +352,7 @@ class StreamedDesign:
         self._pieces = designs
         self._like = like
         self._num_rows = count
-        self.width, self.intercept, self.row_norm = like.width, like.intercept, like.row_norm
+        self.width, self.intercept, self.max_row_norm = like.width, like.intercept, like.max_row_norm
 
     def __repr__(self) -> str:
         return f"StreamedDesign(width={self.width}, unit={self.unit!r})"
@@ -379,7 +385,7 @@ class ShardedDesign(Sharded[DesignRows | SparseDesignRows]):
     def __init__(self, shards: Sequence[Shard], like: Design, *, unit: str) -> None:
         """Take files, a design with the same columns, and what one privacy unit is."""
         super().__init__(shards, unit=unit)
-        self.width, self.intercept, self.row_norm = like.width, like.intercept, like.row_norm
+        self.width, self.intercept, self.max_row_norm = like.width, like.intercept, like.max_row_norm
 
 
 AnyDesign: TypeAlias = "Design | StreamedDesign | ShardedDesign"

@@ -108,9 +108,9 @@ def local_step(
     v_kj = np.empty((0, w_kj.shape[1])) if v_kj is None else v_kj
     extra_j = np.zeros(w_kj.shape[1]) if extra_j is None else extra_j
     start = _start(w_kj, v_kj, c_j, extra_j, b_k)
-    num_examples, num_visible = y_nj.shape
-    pi_nk = np.empty((num_examples, w_kj.shape[0]), dtype)
-    xi_nj, psi_nj = np.empty((2, num_examples, num_visible), dtype)
+    n_units, num_visible = y_nj.shape
+    pi_nk = np.empty((n_units, w_kj.shape[0]), dtype)
+    xi_nj, psi_nj = np.empty((2, n_units, num_visible), dtype)
 
     from dpvb.models.belief_network import kernel_numba
 
@@ -127,11 +127,11 @@ def local_step(
     rows = np.ascontiguousarray(y_nj, dtype=dtype)
 
     def task(first: int) -> None:
-        last = min(first + EXAMPLES_A_TASK, num_examples)
+        last = min(first + EXAMPLES_A_TASK, n_units)
         w, v, c, extra = wide
         kernel_numba.local_range(first, last, rows, w, v, c, extra, wide_b_k, sweeps, begin, pi_nk, xi_nj, psi_nj)
 
-    spread(task, range(0, num_examples, EXAMPLES_A_TASK), num_threads(threads))
+    spread(task, range(0, n_units, EXAMPLES_A_TASK), num_threads(threads))
     return pi_nk, xi_nj, psi_nj
 
 

@@ -67,7 +67,7 @@ COUNT_WEIGHT = 0.2  # noise budget (in bound / std) of the number of examples, a
 # Limit on loops that a model file may ask for: rounds settle within tens (`python -m benchmarks mnist`), and compiled
 # loops cannot be interrupted.
 _MOST_SWEEPS = 1_000
-_RANGES = {"clip": (1e-3, 1e3), "ridge": (0.0, 1e6), "start_std": (0.0, 1e3), "start_mean": (1e-3, 1 - 1e-3)}
+_RANGES = {"clip": (1e-3, 1e3), "ridge": (0.0, 1e6), "init_std": (0.0, 1e3), "init_mean": (1e-3, 1 - 1e-3)}
 
 # Curvature of a visible unit that is as often on as off.
 _CURVATURE = 0.25
@@ -135,13 +135,13 @@ class SBN(Model[Network, BinaryRows]):
     Attributes:
         n_components: K, number of hidden units.
         n_visible: J.
-        num_examples: public number of examples; None: it is released once, with the means.
+        n_units: public number of examples; None: it is released once, with the means.
         clip: factor on all bounds of the scores; 1 suits networks that reconstruct most of a vector.
         sweeps: rounds over the hidden units in the E-step; two keep hidden units more informative than running to
             convergence.
         ridge: λ; the divisor of a step is the curvature plus λ times the noise of the mean derivative.
-        start_std: standard deviation of the random start of the weights.
-        start_mean: probability of the hidden units at the start.
+        init_std: standard deviation of the random start of the weights.
+        init_mean: probability of the hidden units at the start.
         mode: True finds the weights of highest density: ⟨ζ⁻¹⟩ at w² instead of ⟨w²⟩.
 
     Raises:
@@ -150,20 +150,20 @@ class SBN(Model[Network, BinaryRows]):
 
     n_components: int
     n_visible: int
-    num_examples: float | None = None
+    n_units: float | None = None
     clip: float = 1.0
     sweeps: int = 2
     ridge: float = 2.0
-    start_std: float = 0.1
-    start_mean: float = 0.5
+    init_std: float = 0.1
+    init_mean: float = 0.5
     mode: bool = False
 
     def __post_init__(self) -> None:
         for name in ("n_components", "n_visible"):
             check_integer(name, getattr(self, name), low=1)
         check_integer("sweeps", self.sweeps, low=1, high=_MOST_SWEEPS)
-        if self.num_examples is not None:
-            check_number("num_examples", self.num_examples, low=1, high=1e15)
+        if self.n_units is not None:
+            check_number("n_units", self.n_units, low=1, high=1e15)
         for name, (low, high) in _RANGES.items():
             check_number(name, getattr(self, name), low=low, high=high)
 
@@ -174,7 +174,7 @@ class SBN(Model[Network, BinaryRows]):
         bound = clip * GRADIENT_BOUND * (num_hidden * num_visible) ** 0.5
         bias_bound, hidden_bound = clip * BIAS_BOUND * num_visible**0.5, HIDDEN_BOUND * num_hidden**0.5
         first = {"visible": Block((num_visible,), VISIBLE_BOUND * num_visible**0.5, "nonnegative", phase="first")}
-        if self.num_examples is None:
+        if self.n_units is None:
             first["count"] = Block((1,), 1.0, "nonnegative", phase="first", weight=COUNT_WEIGHT)
         return {
             **first,
@@ -184,11 +184,11 @@ class SBN(Model[Network, BinaryRows]):
         }
 
     def init(self, rng: np.random.Generator) -> Network:
-        """Random weights; hidden units have probability start_mean, visible ones ½."""
-        w_kj = rng.normal(0.0, self.start_std, (self.n_components, self.n_visible))
-        mean_k = np.full(self.n_components, self.start_mean)
+        """Random weights; hidden units have probability init_mean, visible ones ½."""
+        w_kj = rng.normal(0.0, self.init_std, (self.n_components, self.n_visible))
+        mean_k = np.full(self.n_components, self.init_mean)
         scales = WeightScales.start(self.n_components, self.n_visible)
-        return Network(w_kj, np.zeros(self.n_visible), mean_k, self.num_examples or 1.0, scales)
+        return Network(w_kj, np.zeros(self.n_visible), mean_k, self.n_units or 1.0, scales)
 
     def e_step(self, q: Network, batch: BinaryRows, blocks: Mapping[str, Block]) -> Contributions:
         """Derivatives of every example's own bound at q."""
@@ -207,7 +207,7 @@ class SBN(Model[Network, BinaryRows]):
 
     def started(self, s: Estimate, q: Network) -> Network:
         """The levels."""
-        count = self.num_examples or max(float(s.read("count")[0]), 1.0)
+        count = self.n_units or max(float(s.read("count")[0]), 1.0)
         least = min(max(s.noise_std("visible") / count, 1.0 / count), 0.5)
         return replace(q, level_j=logit(np.clip(s.read("visible") / count, least, 1 - least)), count=count)
 
@@ -246,7 +246,7 @@ class SBN(Model[Network, BinaryRows]):
             rho: step sizes; the first release makes no step.
             n: number of examples.
         """
-        spread, variance = self.start_mean * (1 - self.start_mean), 0.0
+        spread, variance = self.init_mean * (1 - self.init_mean), 0.0
         for t, std in enumerate(stds, start=2):
             noise, step = std / n, rho(t)
             remaining = 1.0 - step * spread / (spread + self.ridge * noise)

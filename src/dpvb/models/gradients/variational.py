@@ -228,10 +228,10 @@ class Variational(Model[VariationalState, tuple[NDArray[Any], ...]]):
     Attributes:
         density: log p(row | θ) and log p(θ).
         guide: "mean_field", "full_rank" or "point" (no covariance).
-        num_steps: T, number of gradients.
+        n_steps: T, number of gradients.
         clip: bound on the norm of a row's gradient.
         learning_rate: Adam's first rate; it falls fivefold. None: 40/T, at most 1/2.
-        start_scale: standard deviation of the guide at the start.
+        init_scale: standard deviation of the guide at the start.
         row_by_row: see `Gradients`.
 
     Raises:
@@ -240,18 +240,18 @@ class Variational(Model[VariationalState, tuple[NDArray[Any], ...]]):
 
     density: Density
     guide: Guide = "mean_field"
-    num_steps: int = 200
+    n_steps: int = 200
     clip: float = 1.0
     learning_rate: float | None = None
-    start_scale: float = 0.1
+    init_scale: float = 0.1
     row_by_row: bool | None = None
 
     def __post_init__(self) -> None:
         check_choice("guide", self.guide, GUIDES)
-        check_integer("num_steps", self.num_steps, low=1, high=10**7)
+        check_integer("n_steps", self.n_steps, low=1, high=10**7)
         check_number("clip", self.clip, low=1e-9, high=1e9)
         check_number("learning_rate", 1.0 if self.learning_rate is None else self.learning_rate, low=1e-9, high=1e9)
-        check_number("start_scale", self.start_scale, low=1e-6, high=1e6)
+        check_number("init_scale", self.init_scale, low=1e-6, high=1e6)
         if self.guide == "full_rank":
             hint = "Use guide='mean_field' for more."
             check_integer(
@@ -284,8 +284,8 @@ class Variational(Model[VariationalState, tuple[NDArray[Any], ...]]):
     def init(self, rng: np.random.Generator) -> VariationalState:
         """The start that the density declares; only the seed of the draws is random."""
         start_p, seed, full = self.density.start.astype(np.float64), int(rng.integers(2**62)), self.guide == "full_rank"
-        variance_p = np.full(len(start_p), self.start_scale**2 if self.guide != "point" else 0.0)
-        precision_p = np.full(len(start_p), self.start_scale**-2)
+        variance_p = np.full(len(start_p), self.init_scale**2 if self.guide != "point" else 0.0)
+        precision_p = np.full(len(start_p), self.init_scale**-2)
         covariance, precision = (np.diag(p) if full else p for p in (variance_p, precision_p))
         adam, regression = Adam.start(len(start_p)), CurvatureRegression.start(len(start_p), full=full)
         return self._drawn(
@@ -313,13 +313,13 @@ class Variational(Model[VariationalState, tuple[NDArray[Any], ...]]):
         gradient_p = score_p + prior_p + times(q.precision, q.point_p - q.mean_p)
         adam = q.adam.after(gradient_p)
         mean_p = q.mean_p + self._rate(t) * adam.step
-        late = t - math.floor(tuned.AVERAGE_START * self.num_steps)
+        late = t - math.floor(tuned.AVERAGE_START * self.n_steps)
         average_p = q.average_p + (mean_p - q.average_p) / max(late, 1)
         moved = replace(q, mean_p=mean_p, average_p=average_p, adam=adam, step=t)
         if self.guide == "point":
             return self._drawn(moved)
         regression = q.regression.joined(q.point_p, score_p, prior_p, 1.0 / (late if late > 0 else t))
-        guess_p = np.full(len(mean_p), self.start_scale**-2)
+        guess_p = np.full(len(mean_p), self.init_scale**-2)
         curvature, error_p = regression.curvature(guess_p, guess_p, sd)
         # Where the curvature is uncertain, assume more of it: draws then stay near the mean, which costs little, while
         # drawing too widely costs accuracy.
@@ -328,16 +328,16 @@ class Variational(Model[VariationalState, tuple[NDArray[Any], ...]]):
 
     def _drawn(self, q: VariationalState) -> VariationalState:
         """The state with the point of the next gradient, by draws in opposite pairs; the last point is the average."""
-        if q.step == self.num_steps or self.guide == "point":
-            return replace(q, point_p=q.average_p if q.step == self.num_steps else q.mean_p)
+        if q.step == self.n_steps or self.guide == "point":
+            return replace(q, point_p=q.average_p if q.step == self.n_steps else q.mean_p)
         draw_p = np.random.default_rng([q.seed, q.step // 2]).standard_normal(len(q.mean_p)) * (-1) ** q.step
         return replace(q, draw_p=draw_p, point_p=q.mean_p + spread(q.precision, draw_p))
 
     def _rate(self, t: int) -> float:
         """Adam's rate at step t."""
-        default = min(tuned.RATE_REACH / self.num_steps, tuned.LARGEST_RATE)
+        default = min(tuned.RATE_REACH / self.n_steps, tuned.LARGEST_RATE)
         first = default if self.learning_rate is None else self.learning_rate
-        return float(first * tuned.RATE_FALL ** (-t / self.num_steps))
+        return float(first * tuned.RATE_FALL ** (-t / self.n_steps))
 
     def finished(self, s: Estimate, q: VariationalState) -> VariationalState:
         """The covariance at the average; it counts the noise in the gradients that led there."""

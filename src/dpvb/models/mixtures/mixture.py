@@ -180,7 +180,7 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
         prune: whether fewer components are kept where the released number of rows is small.
         estimate: "posterior" (variational Bayes) or "mode" (private EM).
         prior: weight of the priors; 0: none.
-        num_steps: J; None: planned.
+        n_steps: J; None: planned.
         earlier: groups that the components start from, and are shrunk towards; as many as there are components.
         check: share of the budget for tables of all pairs of columns; 0: none are released.
 
@@ -193,7 +193,7 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
     prune: bool = True
     estimate: PosteriorOrMode = "posterior"
     prior: float = 1.0
-    num_steps: int | None = None
+    n_steps: int | None = None
     earlier: EarlierGroups | None = None
     check: float = 0.0
 
@@ -201,15 +201,15 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
         check_integer("n_components", self.n_components, low=1, high=10**4)
         check_choice("estimate", self.estimate, ESTIMATES)
         check_number("prior", self.prior, low=0, high=1e9)
-        if self.num_steps is not None:
-            check_integer("num_steps", self.num_steps, low=1, high=10**6)
-        if check_number("check_share", self.check, low=0, high=0.5) and not self.pairs.places:
-            raise ParameterError("check_share must be 0 for a table of one column: it pays for tables of two.")
+        if self.n_steps is not None:
+            check_integer("n_steps", self.n_steps, low=1, high=10**6)
+        if check_number("fidelity_share", self.check, low=0, high=0.5) and not self.pairs.places:
+            raise ParameterError("fidelity_share must be 0 for a table of one column: it pays for tables of two.")
 
     @property
     def steps(self) -> int:
         """J."""
-        return tuned.NUM_STEPS[self.columns.kind] if self.num_steps is None else self.num_steps
+        return tuned.NUM_STEPS[self.columns.kind] if self.n_steps is None else self.n_steps
 
     @property
     def blocks(self) -> Mapping[str, Block]:

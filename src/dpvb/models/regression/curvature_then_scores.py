@@ -215,7 +215,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
     Attributes:
         n_features: d, the constant column included where there is one.
         intercept: value of column 0 in every row; 0: there is no such column.
-        num_steps: T, number of scores.
+        n_steps: T, number of scores.
         alpha: precision of the prior N(m_0, I/alpha) of the weights of x; None: the prior of `scaling`.
         declared: what is public about the columns; None: no column is numeric.
         earlier: normal likelihoods of the weights of x from an earlier fit or a study, as read for predictions and for
@@ -227,7 +227,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
 
     n_features: int
     intercept: float = 0.0
-    num_steps: int = 16
+    n_steps: int = 16
     alpha: float | None = None
     declared: Declared | None = None
     earlier: tuple[NormalLikelihood, ...] = ()
@@ -236,7 +236,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
     reading: ClassVar[Reading] = staticmethod(denoised)
 
     def __post_init__(self) -> None:
-        check_fields(self.n_features, self.num_steps, self.intercept, self.alpha, self.declared)
+        check_fields(self.n_features, self.n_steps, self.intercept, self.alpha, self.declared)
 
     @property
     def columns(self) -> Declared:

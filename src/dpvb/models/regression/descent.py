@@ -78,7 +78,7 @@ class Descent:
         before_d, score_d: last point that was scored, and its score.
         variance_d: noise variance of that score.
         noise_curvature: what this noise alone adds, in expectation, to the next measured curvature.
-        num_steps: steps since the start or the last return.
+        n_steps: steps since the start or the last return.
     """
 
     point_d: Floats
@@ -90,7 +90,7 @@ class Descent:
     variance_d: Nonnegatives
     least: Nonnegative = UNSEEN
     noise_curvature: Nonnegative = 0.0
-    num_steps: int = 0
+    n_steps: int = 0
 
     @classmethod
     def start(cls, point_d: Floats, safety: float) -> Descent:
@@ -107,7 +107,7 @@ class Descent:
             variance_d: variance of the noise in both.
             majoriser: majoriser of the curvature.
         """
-        if self.num_steps > 0:
+        if self.n_steps > 0:
             moved_d = self.point_d - self.before_d
             curvature = float(moved_d @ (self.score_d - score_d)) - self.noise_curvature
             noise = math.sqrt(float(np.sum((self.variance_d + variance_d) * moved_d**2)))
@@ -121,7 +121,7 @@ class Descent:
         gradient_norm2 = float(np.sum(gradient_d**2 / np.where(variance_d > 0, variance_d, 1.0)))
         smaller = gradient_norm2 < self.least
         best_d, least = (self.point_d, gradient_norm2) if smaller else (self.best_d, self.least)
-        k = self.num_steps + 1
+        k = self.n_steps + 1
         momentum = min(k / (k + 3), tuned.MOMENTUM)
         last_d = self.point_d + majoriser.solve(gradient_d, self.safety)
         point_d = last_d + momentum * (last_d - self.last_d)
@@ -157,7 +157,7 @@ class FixedCurvature:
 
     Attributes:
         prior_d, alpha: mean of the prior, and its precision.
-        num_steps: how many scores there will be.
+        n_steps: how many scores there will be.
         point_d: the parameters at which the next score is to be taken.
         curvature_dd: A, as it was released, and corrected by differences of scores.
         curvature_std: noise of an entry of its diagonal.
@@ -169,7 +169,7 @@ class FixedCurvature:
 
     prior_d: Floats
     alpha: Positive
-    num_steps: int
+    n_steps: int
     point_d: Floats
     curvature_dd: Symmetric
     curvature_std: Nonnegative
@@ -179,21 +179,21 @@ class FixedCurvature:
     restlessness: Nonnegative = 0.0
 
     @classmethod
-    def start(cls, prior_d: Floats, *, alpha: float, num_steps: int) -> FixedCurvature:
+    def start(cls, prior_d: Floats, *, alpha: float, n_steps: int) -> FixedCurvature:
         """Return the prior, before anything is released.
 
         Args:
             prior_d: mean of the parameters, (d,), where the first score is taken.
             alpha: precision of the prior of every parameter.
-            num_steps: number of scores.
+            n_steps: number of scores.
         """
         no_score = Average(prior_d, np.zeros(len(prior_d)))
-        return cls(prior_d, alpha, num_steps, prior_d, np.eye(len(prior_d)), 0.0, no_score, no_score)
+        return cls(prior_d, alpha, n_steps, prior_d, np.eye(len(prior_d)), 0.0, no_score, no_score)
 
     @staticmethod
-    def schedule(num_steps: int, *, first: float = 0.1, second: float = 0.2, last: float = 0.1) -> Schedule:
+    def schedule(n_steps: int, *, first: float = 0.1, second: float = 0.2, last: float = 0.1) -> Schedule:
         """Return a plan in which later scores are more precise, and the shares of the other releases' budgets."""
-        noise = [math.sqrt(num_steps / t) for t in range(1, num_steps + 1)]
+        noise = [math.sqrt(n_steps / t) for t in range(1, n_steps + 1)]
         return Schedule(noise, {"first": first, "second": second, "last": last})
 
     def at(self, point_d: Floats) -> FixedCurvature:
@@ -230,12 +230,12 @@ class FixedCurvature:
             part = max(uphill / (uphill - after), tuned.LEAST_BACK)
             path = replace(path, point_d=self.last.point_d + part * moved_d)
         else:
-            late = self.step / self.num_steps
+            late = self.step / self.n_steps
             is_far = late < tuned.AVERAGE_ANEW and self._distance(now.point_d) > tuned.FAR_STD
             fresh = noise_std == 0 or late < 2.0 * tuned.AVERAGE_START or is_far
             mean = now if fresh else self.mean.joined(now.point_d, score_d, now.noise)
             path = replace(path, last=now, mean=mean)._led()
-        return replace(path, restlessness=path._restlessness()) if step == self.num_steps else path
+        return replace(path, restlessness=path._restlessness()) if step == self.n_steps else path
 
     def _restlessness(self) -> float:
         """How far the averaged scores lead away from the mean point, over the farthest that noise leads."""

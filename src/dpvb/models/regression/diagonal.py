@@ -175,8 +175,8 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         n_features: d, the constant column included where there is one.
         likelihood: distribution of the responses.
         intercept: value of column 0 in every row; 0: there is no such column.
-        column_bound: bounds a_j of the columns' absolute values, a number or (d,).
-        num_steps: T, number of scores.
+        max_abs_value: bounds a_j of the columns' absolute values, a number or (d,).
+        n_steps: T, number of scores.
         alpha: precision of the prior of the weights of x; None: estimated, in units of the columns.
         declared: what is public about the columns; None: no column is numeric.
 
@@ -187,16 +187,16 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
     n_features: int
     likelihood: Likelihood = field(default_factory=Likelihood)
     intercept: float = 0.0
-    column_bound: float | Floats = 1.0
-    num_steps: int = 80
+    max_abs_value: float | Floats = 1.0
+    n_steps: int = 80
     alpha: float | None = None
     declared: Declared | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self.n_features, self.num_steps, self.intercept, self.alpha, self.declared)
-        bound = np.asarray(self.column_bound)
+        check_fields(self.n_features, self.n_steps, self.intercept, self.alpha, self.declared)
+        bound = np.asarray(self.max_abs_value)
         if bound.shape not in ((), (self.n_features,)) or not np.all((bound >= 1e-6) & (bound <= 1)):
-            raise ParameterError(f"column_bound must be a number in [1e-6, 1], or {self.n_features} of them.")
+            raise ParameterError(f"max_abs_value must be a number in [1e-6, 1], or {self.n_features} of them.")
 
     @property
     def _columns(self) -> Declared:
@@ -209,7 +209,7 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
     @property
     def _bound_d(self) -> Floats:
         """Bounds on the columns of x̂: what a numeric one rarely exceeds."""
-        bound_d = np.array(np.broadcast_to(self.column_bound, self.n_features))
+        bound_d = np.array(np.broadcast_to(self.max_abs_value, self.n_features))
         bound_d[self._columns.numeric_j] = min(tuned.RARE_STD * self._columns.size(self.intercept), 1.0)
         return np.asarray(bound_d[self._order])
 
@@ -232,7 +232,7 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
     @property
     def schedule(self) -> Schedule:
         """The plan: later scores are released more precisely, μ_t² ∝ t."""
-        noise = [math.sqrt(self.num_steps / t) for t in range(1, self.num_steps + 1)]
+        noise = [math.sqrt(self.n_steps / t) for t in range(1, self.n_steps + 1)]
         return Schedule(noise, self._columns.budget(tuned.SUM_BUDGET + tuned.DIAGONAL_SECOND_BUDGET))
 
     def init(self, rng: np.random.Generator) -> DiagonalState:
@@ -307,7 +307,7 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         ratios = q.most * s.read("variance")[:, None] * ((tuned.RARE_STD,), (1.0,)) / trace
         ratios = np.clip(ratios, tuned.LEAST_RATIO, q.most)
         ratios = q.ratios + (2 / (t + 1) if sd > 0 else 1.0) * (ratios - q.ratios)
-        fresh = t < tuned.AVERAGE_START * self.num_steps or q.descent.num_steps == 0
+        fresh = t < tuned.AVERAGE_START * self.n_steps or q.descent.n_steps == 0
         mean = (Average(q.start_d, score_d) if fresh else q.mean).joined(q.descent.point_d, score_d, sd**2)
         q = replace(q, step=t, ratios=ratios, mean=mean)
         q = replace(q, alpha=self.alpha or self._precision(q))

@@ -191,7 +191,7 @@ class FirstOrder(CurvatureThenScores):
     @property
     def schedule(self) -> Schedule:
         """The plan: later scores are released more precisely, μ_t² ∝ t."""
-        noise = [math.sqrt(self.num_steps / t) for t in range(1, self.num_steps + 1)]
+        noise = [math.sqrt(self.n_steps / t) for t in range(1, self.n_steps + 1)]
         early = self.columns.budget(tuned.SUM_BUDGET + tuned.CURVATURE_BUDGET)
         num_last = 1 + self.likelihood.learns_dispersion
         return Schedule(noise, {**early, "last": num_last * tuned.LAST_BUDGET})
@@ -289,7 +289,7 @@ class FirstOrder(CurvatureThenScores):
         score_e, total = scale_e * s.read("score"), moments.total / q.most
         ratio = q.ratio.seen(float(s.read("variance")[0]) / total, (s.noise_std("variance") / total) ** 2, q.most)
         # (7) the averages of points and scores
-        fresh = sd == 0 or q.step < tuned.AVERAGE_START * self.num_steps
+        fresh = sd == 0 or q.step < tuned.AVERAGE_START * self.n_steps
         mean = (Average(q.start_e, score_e) if fresh else q.mean).joined(q.point_e, score_e, sd**2)
         # (8) information of the averaged score, and the variance of its noise
         information_e, noise_e = q.usual * ratio.value * moments.eigenvalue_e, mean.noise * scale_e**2

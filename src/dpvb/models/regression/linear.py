@@ -160,7 +160,7 @@ class LinearState(ScoreState):
 class Linear(CurvatureThenScores):
     """The model; every field is public, as in `CurvatureThenScores`."""
 
-    num_steps: int = 12
+    n_steps: int = 12
 
     reading: ClassVar[Reading] = staticmethod(read_collinear)
 
@@ -182,7 +182,7 @@ class Linear(CurvatureThenScores):
     @property
     def schedule(self) -> Schedule:
         """The plan: the first score takes a fixed part, later ones are released more precisely, μ_t² ∝ t."""
-        later = np.arange(2, self.num_steps + 1)
+        later = np.arange(2, self.n_steps + 1)
         first = tuned.SUM_BUDGET / (1.0 - tuned.SUM_BUDGET) * later.sum() if len(later) else 1.0
         noise = (1.0 / np.sqrt(np.append(first, later))).tolist()
         return Schedule(noise, {**self.columns.budget(tuned.LINEAR_CURVATURE), "last": tuned.LINEAR_LAST})

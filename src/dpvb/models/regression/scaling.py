@@ -198,7 +198,7 @@ class Declared:
 
 
 def check_fields(
-    n_features: int, num_steps: int, intercept: float, alpha: float | None, declared: Declared | None
+    n_features: int, n_steps: int, intercept: float, alpha: float | None, declared: Declared | None
 ) -> None:
     """Check what the first-order models have in common.
 
@@ -206,7 +206,7 @@ def check_fields(
         ParameterError: for a field outside its range.
     """
     check_integer("n_features", n_features, low=1, high=10**7)
-    check_integer("num_steps", num_steps, low=1, high=10**7)
+    check_integer("n_steps", n_steps, low=1, high=10**7)
     check_number("intercept", intercept, low=0, high=1, closed="left")
     check_number("alpha", 1.0 if alpha is None else alpha, low=1e-6, high=1e6)
     if declared is not None and len(declared.unit_d) != n_features:

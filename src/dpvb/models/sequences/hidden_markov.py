@@ -21,7 +21,7 @@ A_ij n_i, B_vk n_k    prior means of the sums: what the model predicts from thei
 ====================  ===========================================================================
 
 From a random start EM needs tens of steps. Private steps are few; steps on windows that are released once are free.
-Steps over whole sequences after that fit (num_steps) use more than windows contain. They pay if windows are pairs, or
+Steps over whole sequences after that fit (n_steps) use more than windows contain. They pay if windows are pairs, or
 with very many people: else their noise costs more.
 """
 
@@ -184,14 +184,14 @@ class HiddenMarkovPosterior:
         chain: the posterior.
         tilt_rkw: factors of R starts, (R, K, 1 + K).
         start_ww, pooled: noisy weights of the windows, (V + 1, V + 1), and (V, V, V) or (V, V); linear.
-        start_std, pooled_std: noise std of a number in the blocks; 0 before the release.
+        init_std, pooled_std: noise std of a number in the blocks; 0 before the release.
     """
 
     chain: HiddenChain
     tilt_rkw: Positives
     start_ww: Floats
     pooled: Floats
-    start_std: Nonnegative = 0.0
+    init_std: Nonnegative = 0.0
     pooled_std: Nonnegative = 0.0
 
 
@@ -208,7 +208,7 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
         power: p in [0.5, 1], how much persons with many windows weigh: each window of a person counts M^(p-1).
         clip: C; None: what one sequence of max_length symbols can reach, so that no such person is shortened.
         max_length: L.
-        num_steps: number of steps over whole sequences that follow the windows.
+        n_steps: number of steps over whole sequences that follow the windows.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -222,7 +222,7 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
     power: float = 1.0
     clip: float | None = 2.0
     max_length: int = 20
-    num_steps: int = 0
+    n_steps: int = 0
 
     def __post_init__(self) -> None:
         if check_integer("n_symbols", self.n_symbols, low=2) > _MOST_SYMBOLS:
@@ -231,7 +231,7 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
                 "Join symbols that are alike."
             )
         check_choice("emissions", self.emissions, KINDS)
-        check_integer("num_steps", self.num_steps, low=0, high=10**6)
+        check_integer("n_steps", self.n_steps, low=0, high=10**6)
         check_states(self.n_states, self.n_init)
         check_windows(self, 3)
 
@@ -263,7 +263,7 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
             "starts": Block((v + 1, v + 1), 1.0, "nonnegative", phase="first", weight=_STARTS),
             self.name: Block((v,) * self.length, self.bound, "nonnegative", phase="first", weight=_WINDOWS),
         }
-        return {**windows, **self._step_blocks} if self.num_steps else windows
+        return {**windows, **self._step_blocks} if self.n_steps else windows
 
     @property
     def _step_blocks(self) -> Mapping[str, Block]:
@@ -284,9 +284,9 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
     @property
     def schedule(self) -> Schedule:
         """Equal steps after the windows; all of them count alike."""
-        if not self.num_steps:
+        if not self.n_steps:
             return Schedule(())
-        return Schedule((1.0,) * self.num_steps, {"first": _WINDOWS_SHARE}, lambda t: 1.0 / max(t - 1, 1))
+        return Schedule((1.0,) * self.n_steps, {"first": _WINDOWS_SHARE}, lambda t: 1.0 / max(t - 1, 1))
 
     def init(self, rng: np.random.Generator) -> HiddenMarkovPosterior:
         """All states alike, and the factors of the starts."""
@@ -318,11 +318,11 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
 
     def started(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         """The best of the fits to the released windows."""
-        start_std, pooled_std = s.noise_std("starts"), s.noise_std(self.name)
+        init_std, pooled_std = s.noise_std("starts"), s.noise_std(self.name)
         start_ww, pooled = s.read("starts"), s.read(self.name)
         counts = denoised_triples(pooled, pooled_std)[1] if self.length == 3 else denoised_pairs(pooled, pooled_std)
         # The last row of the starts contains noise only.
-        windows = Windows(denoised_pairs(start_ww, start_std)[: self.n_symbols], counts)
+        windows = Windows(denoised_pairs(start_ww, init_std)[: self.n_symbols], counts)
         fits = []
         for tilt_kw in q.tilt_rkw:
             start = start_from_chain(windows, tilt_kw, _PRIOR)
@@ -330,7 +330,7 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
         best = max(fits, key=lambda fit: fit.log).chain
         if self.n_states < self.n_symbols:
             best = self.fitted(windows, best, _MOST_ROUNDS).chain
-        return HiddenMarkovPosterior(best, q.tilt_rkw, start_ww, pooled, start_std, pooled_std)
+        return HiddenMarkovPosterior(best, q.tilt_rkw, start_ww, pooled, init_std, pooled_std)
 
     def m_step(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         """The posterior from sums over states, each shrunk towards what the model predicts from their totals."""
@@ -377,7 +377,7 @@ class HiddenMarkov(Model[HiddenMarkovPosterior, SequenceRows | NumberRows]):
         """
         v, (start_k, first_k, step_kk) = self.n_symbols, q.chain.laws(expected=False)
         laws = ChainLaws(start_k, first_k, step_kk, FreeTable(self.shown_kv(q.chain)))
-        sizes, std_b = WindowSizes(v, self.length, self.power, self.bound), (q.start_std, q.pooled_std)
+        sizes, std_b = WindowSizes(v, self.length, self.power, self.bound), (q.init_std, q.pooled_std)
         starts_vv, units = q.start_ww[:v, :v], float(q.start_ww[:v].sum())
         released = ReleasedWindows.of(starts_vv, q.pooled, std_b, units, sizes, self.max_length)
         return step_errors(laws, released, rng, noise_aware=noise_aware)

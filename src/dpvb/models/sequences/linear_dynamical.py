@@ -233,7 +233,7 @@ class LinearPosterior:
         mean_d, scale_d: m and s, in units of the reader over `reach`.
         system: of numbers (x - m)/s.
         pooled, start: noisy moments of windows in the model's units, and how many people they are of; linear.
-        pooled_std, start_std: noise std of the diagonals; 0 before the release.
+        pooled_std, init_std: noise std of the diagonals; 0 before the release.
         count: noisy number of people.
         share_l: shares of the lengths of sequences, see `drawn_windows`.
         drawn_sp: systems drawn from the posterior, as `system_vector` has them; none of a mode.
@@ -247,7 +247,7 @@ class LinearPosterior:
     share_l: Nonnegatives
     drawn_sp: Floats
     pooled_std: Nonnegative = 0.0
-    start_std: Nonnegative = 0.0
+    init_std: Nonnegative = 0.0
     count: Positive = 1.0
 
 
@@ -358,13 +358,13 @@ class LinearDynamical(Model[LinearPosterior, NumberRows]):
         """The scales; then the moments, and the systems that they speak for."""
         if s.phase == "first":
             return self._scales(s, q)
-        pooled, pooled_std, start, start_std = s.read("windows"), s.noise_std("windows"), q.start, 0.0
+        pooled, pooled_std, start, init_std = s.read("windows"), s.noise_std("windows"), q.start, 0.0
         if self._starts:
-            start, start_std = s.read("starts"), s.noise_std("starts")
-        q = replace(q, pooled=pooled, start=start, pooled_std=pooled_std, start_std=start_std)
+            start, init_std = s.read("starts"), s.noise_std("starts")
+        q = replace(q, pooled=pooled, start=start, pooled_std=pooled_std, init_std=init_std)
         fit = linear_moments.best(self.grams(q), self.n_states, self.n_features, rounds=_ROUNDS)
         q = replace(q, system=kalman.in_order(fit.system))
-        blocks = [ReleasedMoments("pooled", q.pooled, pooled_std), ReleasedMoments("start", start, start_std)][
+        blocks = [ReleasedMoments("pooled", q.pooled, pooled_std), ReleasedMoments("start", start, init_std)][
             : 1 + self._starts
         ]
         sizes = q.share_l, self.blocks["windows"].bound, len(q.drawn_sp)
@@ -383,7 +383,7 @@ class LinearDynamical(Model[LinearPosterior, NumberRows]):
     def grams(self, q: LinearPosterior) -> Grams:
         """The released moments, of (x - m)/s and of one, as they are read from noise."""
         read = partial(linear_moments.in_units, unit_e=self.shape.unit_e, least=_LEAST_NOISE)
-        return Grams(read(q.pooled, q.pooled_std), read(q.start, q.start_std) if self._starts else None)
+        return Grams(read(q.pooled, q.pooled_std), read(q.start, q.init_std) if self._starts else None)
 
     def score(self, q: LinearPosterior, rows: NumberRows) -> Floats:
         """Log-density of each sequence in the units of the reader, (n,), in nats, each by itself."""

@@ -47,7 +47,7 @@ def local_step(
     spread_j: NDArray[np.floating] | None = None,
     tol: float = 1e-3,
     max_iter: int = 30,
-    fixed_work: bool = False,
+    fixed_iterations: bool = False,
     threads: int | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Run each document's own fixed point γ_k = α_k + Σ_v c_v φ_vk and bound the norm of its statistic.
@@ -55,7 +55,7 @@ def local_step(
     `indptr`, `indices`, `counts` are CSR rows, private. A document is taken as empty, silently, if its word
     ids are not strictly increasing and below V, if a count is not in [0, 1e30], or if all are below 1e-100.
     `exp_elog_beta_vk` (V, K), float32 or float64, and `alpha_k` (K,) are public. Every document starts at γ = 1
-    and stops by itself when mean |Δγ| < `tol`, at most after `max_iter` evaluations; `fixed_work` makes every
+    and stops by itself when mean |Δγ| < `tol`, at most after `max_iter` evaluations; `fixed_iterations` makes every
     document use exactly `max_iter`. A `tol` below 1e-4 asks for the limit of the plain iteration and gets it in
     float64; otherwise the iteration is accelerated, stops by the same rule, and may settle in another (as a rule
     better) local maximum: 30 accelerated evaluations go about as far as 100 plain ones. A cap matters to learning,
@@ -101,7 +101,7 @@ def local_step(
             alpha_k,
             float(tol),
             int(max_iter),
-            bool(fixed_work),
+            bool(fixed_iterations),
             accelerate,
             precision,
             theta_nk,

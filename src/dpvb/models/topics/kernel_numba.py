@@ -148,7 +148,7 @@ def local_range(
     alpha_k,
     tol,
     max_iter,
-    fixed_work,
+    fixed_iterations,
     accelerate,
     precision,
     theta_nk,
@@ -172,7 +172,7 @@ def local_range(
     prior_i, x_i, last_i, new_i = np.empty((4, num_topics))
     topics = np.empty(num_topics, np.int64)
     small = precision.dtype.type(SMALL32 if precision.itemsize == 4 else NO_MASS)
-    drop = DROP * tol if accelerate and not fixed_work else 0.0
+    drop = DROP * tol if accelerate and not fixed_iterations else 0.0
     for n in range(first, last):
         begin, end = indptr[n], indptr[n + 1]
         num_words = end - begin
@@ -227,7 +227,7 @@ def local_range(
                 new_i[i] = new
                 change += abs(new - x_i[i])
                 along += (new - x_i[i]) * (new - last_i[i])
-            done = change < tol * num_topics and not fixed_work
+            done = change < tol * num_topics and not fixed_iterations
             if (done and active == num_topics) or iteration + 1 == max_iter:
                 break
             if done:  # one sweep over every topic decides

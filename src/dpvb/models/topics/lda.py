@@ -52,7 +52,7 @@ _RANGES = {
     "clip": (1e-9, 1.0),
     "document_length": (1.0, 1e9),
     "count_power": (1e-3, 1.0),
-    "word_power": (0.0, 1.0),
+    "word_weight_power": (0.0, 1.0),
     "mass": (1e-9, 1e9),
     "doc_topic_prior": (1e-6, 1e6),
     "topic_word_prior": (1e-6, 1e6),
@@ -92,14 +92,14 @@ class LDAModel(Model["Topics", CountRows]):
         length_rule: how a document is brought to length L; see `to_length`.
         count_power: p in (0, 1]; 1 for the plain statistic.
         background: whether word totals are released first.
-        word_power: κ in [0, 1]; words are weighted by probability^-κ, which needs the background.
+        word_weight_power: κ in [0, 1]; words are weighted by probability^-κ, which needs the background.
         mass: tokens that one unit of the statistic stands for in λ = η + mass · statistic.
         doc_topic_prior: α, a scalar; None: 1/K at first, then half of it as the released sizes of the topics. Σα is 1.
         topic_word_prior: η, a scalar.
         tol, max_iter: local iterations of the E-step stop at mean |Δγ| < tol, or after max_iter. Keep max_iter small:
             documents that fully converge on early, bad topics reinforce them.
-        fixed_work: True makes every document run exactly max_iter local iterations.
-        num_steps: J, number of releases of the topics; by it the noise at the end is foreseen.
+        fixed_iterations: True makes every document run exactly max_iter local iterations.
+        n_steps: J, number of releases of the topics; by it the noise at the end is foreseen.
         around: public or earlier topics, or word frequencies alone; see `prior`.
         earlier: what was released of other people, which is read together with what is released now.
         means: whether documents meet the means of the topics, instead of exp⟨log β⟩.
@@ -117,14 +117,14 @@ class LDAModel(Model["Topics", CountRows]):
     length_rule: LengthRule = "truncate"
     count_power: float = 0.5
     background: bool = True
-    word_power: float = 0.25
+    word_weight_power: float = 0.25
     mass: float = 10.0
     doc_topic_prior: float | None = None
     topic_word_prior: float = 0.02
     tol: float = 1e-3
     max_iter: int = 15
-    fixed_work: bool = False
-    num_steps: int = 20
+    fixed_iterations: bool = False
+    n_steps: int = 20
     around: TopicPrior | None = None
     earlier: EarlierTopics | None = None
     means: bool = False
@@ -138,8 +138,10 @@ class LDAModel(Model["Topics", CountRows]):
         for name, (low, high) in _RANGES.items():
             check_number(name, self.alpha if name == "doc_topic_prior" else getattr(self, name), low=low, high=high)
         check_choice("length_rule", self.length_rule, LENGTH_RULES)
-        if self.word_power > 0 and not self.background:
-            raise ParameterError("word_power needs the word totals: set background=True, or word_power=0.")
+        if self.word_weight_power > 0 and not self.background:
+            raise ParameterError(
+                "word_weight_power needs the word totals: set background=True, or word_weight_power=0."
+            )
 
     @property
     def alpha(self) -> float:
@@ -170,7 +172,7 @@ class LDAModel(Model["Topics", CountRows]):
         self, q: Topics, batch: CountRows, counts: Floats, max_iter: int, spread_j: Floats | None = None
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Fixed point of every document, always from γ = 1: (theta_nk, ratio_j, norm_n, gamma_nk)."""
-        how = {"tol": self.tol, "max_iter": max_iter, "fixed_work": self.fixed_work}
+        how = {"tol": self.tol, "max_iter": max_iter, "fixed_iterations": self.fixed_iterations}
         return kernel.local_step(batch.indptr, batch.indices, counts, q.beta_vk, q.alpha_k, spread_j=spread_j, **how)  # type: ignore[arg-type]
 
     def e_step(self, q: Topics, batch: CountRows, blocks: Mapping[str, Block]) -> Contributions:
@@ -214,7 +216,7 @@ class LDAModel(Model["Topics", CountRows]):
         read = empirical_bayes.background if self.around is None else self.around.frequencies
         background_v = read(*self._word_totals(s))
         smoothed_v = background_v + _SMOOTHING / self.n_terms
-        word_weight_v = (smoothed_v / smoothed_v.mean()) ** -self.word_power
+        word_weight_v = (smoothed_v / smoothed_v.mean()) ** -self.word_weight_power
         # So large a mass makes exp⟨log β⟩ the mean of β.
         return self.topics(1e8 * background_v[:, None] * q.lambda_vk, background_v, word_weight_v)
 
@@ -223,7 +225,7 @@ class LDAModel(Model["Topics", CountRows]):
         noise_std, num_units = s.noise_std("counts"), 0.0 if s.counts is None else s.counts.counted
         x_vk, sd_v = s.read("counts") / q.word_weight_v[:, None], noise_std / q.word_weight_v
         # Of J releases t are averaged so far. The noise at the end of the plan decides for all steps.
-        share = 1.0 if s.receipt is None else min((s.receipt.step + (not self.background)) / self.num_steps, 1.0)
+        share = 1.0 if s.receipt is None else min((s.receipt.step + (not self.background)) / self.n_steps, 1.0)
         free = self.signal(num_units, noise_std * math.sqrt(share)) >= self.detectable
         s_vk = empirical_bayes.estimated_prior(x_vk, sd_v, q.background_v, free=free)
         lambda_vk = self.topic_word_prior + self.mass * s_vk

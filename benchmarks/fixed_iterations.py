@@ -1,4 +1,4 @@
-"""Time of a step with one very long document against one typical document, with and without `fixed_work`."""
+"""Time of a step with one very long document against one typical document, with and without `fixed_iterations`."""
 
 import time
 from functools import partial
@@ -27,9 +27,9 @@ def main() -> None:
         f"{STEPS} steps over {NUM_DOCUMENTS:,} documents of 50 words; one of them has all {NUM_TERMS:,} words, up to "
         "999 times each, against one like the others. Medians of interleaved steps, CPU time.\n"
     )
-    print("| fixed_work | worst record / typical record | asked |\n|---|---|---|")
-    for fixed_work in (True, False):
-        model = LDAModel(NUM_TOPICS, NUM_TERMS, fixed_work=fixed_work)
+    print("| fixed_iterations | worst record / typical record | asked |\n|---|---|---|")
+    for fixed_iterations in (True, False):
+        model = LDAModel(NUM_TOPICS, NUM_TERMS, fixed_iterations=fixed_iterations)
         q = model.init(np.random.default_rng(1))
         release = Release({"counts": model.blocks["counts"]}, Mechanism(FullBatch(), 1.0))
         plan = Plan([release] * STEPS)
@@ -41,7 +41,7 @@ def main() -> None:
                 wall.release(partial(model.e_step, q, blocks=release.blocks), release)
                 spent.append(time.process_time() - begun)
         usual, longest = (float(np.median(spent)) for spent in seconds)
-        print(f"| {fixed_work} | {longest / usual:.3f} | {'1.02' if fixed_work else '-'} |")
+        print(f"| {fixed_iterations} | {longest / usual:.3f} | {'1.02' if fixed_iterations else '-'} |")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A rehearsal is the same call on made-up rows: no row is read, nothing is spent, and nothing is taken for a fit."""
+"""A dry run is the same call on made-up rows: no row is read, nothing is spent, and nothing is taken for a fit."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from dpvb.estimators import synthetic_rows
 from dpvb.results.statement import PrivacyStatement
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
-BOUNDED = {**BUDGET, "row_norm": 1.0}
-TYPED = ["--epsilon", "1", "--delta", "1e-5", "--quiet", "--rehearse", "--num-examples", "300"]
+BOUNDED = {**BUDGET, "max_row_norm": 1.0}
+TYPED = ["--epsilon", "1", "--delta", "1e-5", "--quiet", "--dry-run", "--n-units", "300"]
 COLUMNS = (
     Numeric("age", low=18, high=90),
     Numeric("income", low=0, high=1e6, transform="log1p"),
@@ -60,11 +60,11 @@ def test_a_regression_of_a_table_that_is_not_there(tmp_path: Path, name: str) ->
     before = {tmp_path / "people.json"}
     given = ["--schema", tmp_path / "people.json", "--out", tmp_path / "m.dpvb", *TYPED, *NEEDED[name]]
     result = run("fit", name, tmp_path / "nosuch.csv", *given)
-    assert result.stdout.startswith("REHEARSAL on made-up rows")
+    assert result.stdout.startswith("DRY RUN on made-up rows")
     if name == "logistic":
         given = [one for one in given if one not in ("--out", tmp_path / "m.dpvb")]
-        assert run("fit", name, tmp_path / "nosuch.csv", *given).stdout.startswith("REHEARSAL on made-up rows")
-        given.remove("--rehearse")
+        assert run("fit", name, tmp_path / "nosuch.csv", *given).stdout.startswith("DRY RUN on made-up rows")
+        given.remove("--dry-run")
         refuse(tmp_path, "--out must name the model file to write", "fit", name, tmp_path / "nosuch.csv", *given)
     assert "work=state" in result.stdout
     assert re.search(r"300 made-up rows took [\d.]+ s", result.stderr)
@@ -75,7 +75,7 @@ def test_a_regression_of_a_table_that_is_not_there(tmp_path: Path, name: str) ->
 
 def test_every_command_has_it() -> None:
     for name in fit.kinds():
-        assert "--rehearse" in run("fit", name, "--help").stdout
+        assert "--dry-run" in run("fit", name, "--help").stdout
 
 
 def test_topics_of_documents_that_are_not_there(tmp_path: Path) -> None:
@@ -110,10 +110,18 @@ def headers(folder: Path) -> list[Path]:
 @pytest.mark.guarantees("dry run")
 def test_of_a_matrix_the_header_alone_is_read(tmp_path: Path) -> None:
     for path in headers(tmp_path):
-        given = ["--hidden", "2", "--num-steps", "2", "--out", tmp_path / "m.dpvb", *TYPED]
+        given = ["--hidden", "2", "--n-steps", "2", "--out", tmp_path / "m.dpvb", *TYPED]
         assert "300 made-up rows" in run("fit", "sbn", path, *given).stderr
         if path.suffix in (".npy", ".npz"):
-            given = ["--target", tmp_path / "nosuch.npy", "--row-norm", "2", "--out", tmp_path / "m.dpvb", *TYPED]
+            given = [
+                "--target",
+                tmp_path / "nosuch.npy",
+                "--max-row-norm",
+                "2",
+                "--out",
+                tmp_path / "m.dpvb",
+                *TYPED,
+            ]
             assert "x8" in run("fit", "logistic", path, *given).stdout
             assert "made-up persons" in run("fit", "logistic", path, "--group", tmp_path / "who.npy", *given).stderr
 
@@ -127,21 +135,21 @@ def test_what_says_nothing_of_its_columns_is_refused(tmp_path: Path) -> None:
         (tmp_path / "damaged.npz").write_bytes(b"PK\3\4")
         refuse(tmp_path, "declares no rows and columns", "fit", "sbn", tmp_path / name, *given)
     with pytest.raises(ParameterError, match="schema= for a table, width= for a matrix"):
-        dpvb.LogisticRegression(**BOUNDED).rehearse()
+        dpvb.LogisticRegression(**BOUNDED).dry_run()
     for width in (0, 1.5, "3"):
         with pytest.raises(ParameterError, match="width must be"):
-            dpvb.LogisticRegression(**BOUNDED).rehearse(width=width)  # type: ignore[arg-type]
-    with pytest.raises(ParameterError, match="num_rows must be"):
-        dpvb.LogisticRegression(**BOUNDED).rehearse(width=2, num_rows=0)
+            dpvb.LogisticRegression(**BOUNDED).dry_run(width=width)  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="n_units must be"):
+        dpvb.LogisticRegression(**BOUNDED).dry_run(width=2, n_units=0)
     with pytest.raises(DataFormatError, match="2 columns"):
-        dpvb.LDA(2, **BUDGET).rehearse(vocabulary=["a"], width=2)
+        dpvb.LDA(2, **BUDGET).dry_run(vocabulary=["a"], width=2)
 
 
-def test_what_a_fit_refuses_its_rehearsal_refuses(tmp_path: Path) -> None:
+def test_what_a_fit_refuses_its_dry_run_refuses(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="epsilon"):
-        dpvb.LogisticRegression(epsilon=-1.0, delta=1e-5, row_norm=1.0).rehearse(width=2)
+        dpvb.LogisticRegression(epsilon=-1.0, delta=1e-5, max_row_norm=1.0).dry_run(width=2)
     with pytest.raises(ParameterError, match="covariance"):
-        dpvb.LogisticRegression(covariance="best", **BOUNDED).rehearse(width=2)
+        dpvb.LogisticRegression(covariance="best", **BOUNDED).dry_run(width=2)
     (tmp_path / "m.dpvb").write_text("there")
     Schema(COLUMNS, target=TARGETS["logistic"]).save(tmp_path / "people.json")
     given = ["--schema", tmp_path / "people.json", "--out", tmp_path / "m.dpvb", *TYPED]
@@ -149,11 +157,11 @@ def test_what_a_fit_refuses_its_rehearsal_refuses(tmp_path: Path) -> None:
 
 
 @pytest.mark.guarantees("dry run")
-@kills("crashes", "a rehearsal that is charged")
-@edit("estimators/base.py", "        if not rehearses:\n", "        if True:\n")
+@kills("crashes", "a dry run that is charged")
+@edit("estimators/base.py", "        if not is_dry_run:\n", "        if True:\n")
 @pytest.mark.parametrize("charged", [False, True])
-def test_a_rehearsal_has_the_plan_of_its_fit_and_charges_nothing(ledger: Path, tmp_path: Path, charged: bool) -> None:
-    """A later plan has the noise that the ledger's filter asks for, and so has its rehearsal."""
+def test_a_dry_run_has_the_plan_of_its_fit_and_charges_nothing(ledger: Path, tmp_path: Path, charged: bool) -> None:
+    """A later plan has the noise that the ledger's filter asks for, and so has its dry run."""
     rng = np.random.default_rng(0)
     x, y = rng.uniform(-0.5, 0.5, (200, 3)), rng.integers(2, size=200)
     run = dpvb.Run(ledger=ledger, dataset="a", checkpoint=tmp_path / "run")
@@ -162,14 +170,14 @@ def test_a_rehearsal_has_the_plan_of_its_fit_and_charges_nothing(ledger: Path, t
     with dpvb.Ledger(ledger) as found:
         before, left = found.entries(), found.remaining("a")
     model = dpvb.LogisticRegression(**BOUNDED)
-    rehearsed = model.rehearse(width=3, run=run)
+    dry = model.dry_run(width=3, run=run)
     with dpvb.Ledger(ledger) as found:
         assert found.entries() == before
         assert found.remaining("a") == left
     assert not (tmp_path / "run").exists()
     assert not hasattr(model, "privacy_")
-    assert rehearsed.privacy_.charge is None
-    assert rehearsed.privacy_.plan_digest == model.fit(x, y, run=run).privacy_.plan_digest
+    assert dry.privacy_.charge is None
+    assert dry.privacy_.plan_digest == model.fit(x, y, run=run).privacy_.plan_digest
 
 
 def test_a_ledger_says_whether_the_fit_would_fit(ledger: Path, tmp_path: Path) -> None:
@@ -179,31 +187,31 @@ def test_a_ledger_says_whether_the_fit_would_fit(ledger: Path, tmp_path: Path) -
     assert "it fits into 'a'" in said
     said = run("fit", "logistic", tmp_path / "nosuch.csv", *given, *TYPED, "--epsilon", "50").stderr
     assert "does not fit into 'a'" in said
-    model = dpvb.LogisticRegression(epsilon=50.0, delta=1e-5, row_norm=1.0)
+    model = dpvb.LogisticRegression(epsilon=50.0, delta=1e-5, max_row_norm=1.0)
     with pytest.raises(BudgetError), pytest.warns(DpvbWarning, match="epsilon = 50"):
         model.fit(np.zeros((3, 2)), [0, 1, 0], run=dpvb.Run(ledger=ledger, dataset="a"))
 
 
 @pytest.mark.guarantees("dry run")
-@kills("leaks", "a rehearsal that promises what it never did")
-@edit("results/statement.py", "return not self.rehearsal and self.secret_noise", "return self.secret_noise")
-@kills("leaks", "a rehearsal that is saved as a model")
-@edit("estimators/base.py", "        if self.privacy_.rehearsal:\n", "        if False:\n")
-def test_a_rehearsal_is_taken_for_no_fit(tmp_path: Path) -> None:
-    rehearsed = dpvb.LogisticRegression(**BOUNDED).rehearse(width=2, num_rows=50)
-    statement = rehearsed.privacy_
+@kills("leaks", "a dry run that promises what it never did")
+@edit("results/statement.py", "return not self.dry_run and self.secret_noise", "return self.secret_noise")
+@kills("leaks", "a dry run that is saved as a model")
+@edit("estimators/base.py", "        if self.privacy_.dry_run:\n", "        if False:\n")
+def test_a_dry_run_is_taken_for_no_fit(tmp_path: Path) -> None:
+    dry = dpvb.LogisticRegression(**BOUNDED).dry_run(width=2, n_units=50)
+    statement = dry.privacy_
     assert not statement.private
-    assert "!!! REHEARSAL" in str(statement)
+    assert "!!! DRY RUN" in str(statement)
     assert "Promise        None." in str(statement)
     assert PrivacyStatement.from_dict(statement.to_dict()) == statement
-    with pytest.raises(ParameterError, match="a rehearsal is not saved"):
-        rehearsed.save(tmp_path / "m.dpvb")
+    with pytest.raises(ParameterError, match="a dry run is not saved"):
+        dry.save(tmp_path / "m.dpvb")
     assert not (tmp_path / "m.dpvb").exists()
-    fitted = rehearsed.fit(np.zeros((3, 2)), [0, 1, 0])  # A fit of private rows is one, whatever was before.
+    fitted = dry.fit(np.zeros((3, 2)), [0, 1, 0])  # A fit of private rows is one, whatever was before.
     assert fitted.privacy_.private
     fitted.save(tmp_path / "m.dpvb")
-    facts = {name: value for name, value in fitted.privacy_.to_dict().items() if name != "rehearsal"}
-    assert PrivacyStatement.from_dict(facts) == fitted.privacy_  # What earlier versions wrote is of no rehearsal.
+    facts = {name: value for name, value in fitted.privacy_.to_dict().items() if name != "dry_run"}
+    assert PrivacyStatement.from_dict(facts) == fitted.privacy_  # What earlier versions wrote is of no dry run.
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -218,19 +226,19 @@ def test_made_up_rows_have_no_fault(name: str) -> None:
     assert len(set(cells["who"])) == 2_000
 
 
-@pytest.mark.parametrize("row_norm", [1.0, 250.0])
-def test_rows_of_a_made_up_matrix_lie_within_their_norm(row_norm: float) -> None:
-    model = dpvb.LogisticRegression(**BUDGET, row_norm=row_norm)
+@pytest.mark.parametrize("max_row_norm", [1.0, 250.0])
+def test_rows_of_a_made_up_matrix_lie_within_their_norm(max_row_norm: float) -> None:
+    model = dpvb.LogisticRegression(**BUDGET, max_row_norm=max_row_norm)
     found = synthetic_rows.arguments(model, 500, schema=None, vocabulary=None, width=4, responses=None, grouped=True)
     assert found["X"].shape == (500, 4)
     norm_n = np.linalg.norm(found["X"], axis=1)
-    assert row_norm / 2 < norm_n.max() <= row_norm  # One row is below half with a chance of π²/32.
+    assert max_row_norm / 2 < norm_n.max() <= max_row_norm  # One row is below half with a chance of π²/32.
     assert set(found["y"]) == {0, 1}
     assert len(set(found["group"])) == 500
 
 
 def test_rows_of_a_made_up_matrix_fill_the_ranges_of_their_columns() -> None:
-    declared = SimpleNamespace(low=-1.0, high=[1.0, 9.0], row_norm=None)
+    declared = SimpleNamespace(low=-1.0, high=[1.0, 9.0], max_row_norm=None)
     x_nd = synthetic_rows.drawn_numbers(declared, np.random.default_rng(0).random((500, 2)))
     assert (np.floor(x_nd.min(axis=0)) == [-1, -1]).all()
     assert (np.ceil(x_nd.max(axis=0)) == [1, 9]).all()  # Within a tenth of each end: missed with a chance of 0.9^500.
@@ -242,13 +250,13 @@ def test_a_model_of_ones_own() -> None:
         from mixture import Mixture
     finally:
         sys.path.pop(0)
-    private = dpvb.Private(Mixture(3, 2), row_norm=1.0, **BUDGET)
-    rehearsed = private.rehearse(width=2, num_rows=200)
-    assert rehearsed.privacy_.rehearsal
+    private = dpvb.PrivateModel(Mixture(3, 2), max_row_norm=1.0, **BUDGET)
+    dry = private.dry_run(width=2, n_units=200)
+    assert dry.privacy_.dry_run
     with pytest.raises(ParameterError, match="width="):
-        private.rehearse()
+        private.dry_run()
     with pytest.raises(ParameterError, match="with 5 features as in X"):
-        private.rehearse(width=5)
+        private.dry_run(width=5)
 
 
 @pytest.mark.parametrize("responses", [None, 0, 2])
@@ -259,7 +267,7 @@ def test_a_density_of_ones_own(responses: int | None) -> None:
         seen = jnp.sum(y[0]) if y else 0.0
         return -((seen - jnp.dot(theta, x)) ** 2)
 
-    model = dpvb.DPVI(log_density, parameters=3, num_steps=3, **BUDGET)
-    rehearsed = model.rehearse(width=3, responses=responses, num_rows=50)
-    assert rehearsed.loc_.shape == (3,)
-    assert rehearsed.privacy_.rehearsal
+    model = dpvb.DPVI(log_density, parameters=3, n_steps=3, **BUDGET)
+    dry = model.dry_run(width=3, responses=responses, n_units=50)
+    assert dry.loc_.shape == (3,)
+    assert dry.privacy_.dry_run
