@@ -27,7 +27,6 @@ from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import as_source
 from dpvb.data.tables.design import BinaryMatrix
-from dpvb.federated.server import SCHEDULES
 
 CLIENTS, DELTA, ASKED = 4, 1e-5, 1e-6
 #: Distance of one client's fit: the sums of a client are cut to another grid than those of an ordinary fit.
@@ -96,10 +95,6 @@ def parts(num_rows: int) -> list[np.ndarray]:
     return np.split(np.arange(num_rows), np.round(num_rows * np.cumsum(weights)[:-1] / weights.sum()).astype(int))
 
 
-def simulated(estimator, shards, schedule: str, num_rounds: int):
-    return federated.simulate(estimator, shards, schedule=schedule, num_rounds=num_rounds)
-
-
 def distance(found, expected) -> float:
     """Relative L2 distance; of several arrays the largest."""
     pairs = zip(found, expected, strict=True)
@@ -140,53 +135,46 @@ def show(model: str, what: str, value: float, asked: float, seconds: float) -> b
 
 
 def logistic_rows(X, y) -> list[bool]:
-    """Every schedule against the pooled fit."""
+    """The federated fit against the pooled fit."""
     constant, num_rows = float(X[:, 0].max()), len(y)
     shards = [(X[rows, 1:], y[rows]) for rows in parts(num_rows)]
     # The public number of rows makes the grid of the sums finer.
     given = {"relative_intercept": constant, "n_units": num_rows}
-    reached, pooled = [], None
-    for schedule in SCHEDULES:
-        begun = time.perf_counter()
-        joined = simulated(logistic(**given), shards, schedule, ROUNDS["logistic"])
-        seconds = time.perf_counter() - begun
-        pooled = pooled or logistic(n_steps=joined.n_iter_, **given).fit(X[:, 1:], y)
-        far = distance(state(joined)[:1], state(pooled)[:1])
-        reached.append(show("logistic", f"{schedule}: mean to that of the pooled fit", far, ASKED, seconds))
-        far = distance(state(joined)[1:], state(pooled)[1:])
-        reached.append(show("logistic", f"{schedule}: covariance to that of the pooled fit", far, ASKED, seconds))
-    return reached
+    begun = time.perf_counter()
+    joined = federated.simulate(logistic(**given), shards, num_rounds=ROUNDS["logistic"])
+    seconds = time.perf_counter() - begun
+    pooled = logistic(n_steps=joined.n_iter_, **given).fit(X[:, 1:], y)
+    far = [distance([one], [other]) for one, other in zip(state(joined), state(pooled), strict=True)]
+    return [
+        show("logistic", f"{name} to that of the pooled fit", one, ASKED, seconds)
+        for name, one in zip(("mean", "covariance"), far, strict=True)
+    ]
 
 
-def fixed_points(name: str, make, shards, source) -> list[bool]:
-    """One pooled step from where every schedule ended."""
-    reached = []
-    for schedule in SCHEDULES:
-        begun = time.perf_counter()
-        joined = simulated(make(), shards, schedule, ROUNDS[name])
-        moved, seconds = movement(joined, source), time.perf_counter() - begun
-        reached.append(show(name, f"{schedule}: moved by one pooled step", moved, ASKED, seconds))
-    return reached
+def fixed_point(name: str, make, shards, source) -> bool:
+    """One pooled step from where the federated fit ended."""
+    begun = time.perf_counter()
+    moved = movement(federated.simulate(make(), shards, num_rounds=ROUNDS[name]), source)
+    return show(name, "moved by one pooled step", moved, ASKED, time.perf_counter() - begun)
 
 
 def followed(name: str, make, shards, X) -> bool:
-    """The synchronous schedule against the pooled fit with as many steps."""
+    """The federated fit against the pooled fit with as many steps."""
     begun, far, numbers = time.perf_counter(), 0.0, []
     for num_rounds in STEPS:
-        joined = simulated(make(), shards, "synchronous", num_rounds)
+        joined = federated.simulate(make(), shards, num_rounds=num_rounds)
         numbers.append(str(joined.n_iter_))
         far = max(far, distance(state(joined), state(make(n_steps=joined.n_iter_).fit(X))))
-    text = f"synchronous, ρ = 1: largest distance to the pooled fit after {', '.join(numbers)} steps"
+    text = f"ρ = 1: largest distance to the pooled fit after {', '.join(numbers)} steps"
     return show(name, text, far, ASKED, time.perf_counter() - begun)
 
 
 def alone(name: str, make, X, y=None) -> bool:
-    """One client with all rows, in every schedule, against the ordinary fit."""
-    begun, far = time.perf_counter(), 0.0
-    for schedule in SCHEDULES:
-        joined = simulated(make(), [X if y is None else (X, y)], schedule, max(STEPS))
-        far = max(far, distance(state(joined), state(make(n_steps=joined.n_iter_).fit(X, y))))
-    text = f"one client, {joined.n_iter_} steps, all schedules: largest distance to the ordinary fit"
+    """One client with all rows against the ordinary fit."""
+    begun = time.perf_counter()
+    joined = federated.simulate(make(), [X if y is None else (X, y)], num_rounds=max(STEPS))
+    far = distance(state(joined), state(make(n_steps=joined.n_iter_).fit(X, y)))
+    text = f"one client, {joined.n_iter_} steps: distance to the ordinary fit"
     return show(name, text, far, ALONE, time.perf_counter() - begun)
 
 
@@ -219,7 +207,7 @@ def main() -> None:
     ):
         if name not in models:
             continue
-        reached += fixed_points(name, make, shards[name], source)
+        reached.append(fixed_point(name, make, shards[name], source))
         reached.append(followed(name, make, shards[name], rows))
         reached.append(alone(name, make, rows))
     if "logistic" in models:

@@ -52,14 +52,12 @@ EPSILON, DELTA, STEPS = 2.0, 1e-5, 6
 #: Shares of messages that meet a fault, and seconds.
 TWICE, LATE, DAMAGED, LOST, KILLING = 0.2, 0.2, 0.1, 0.1, 0.15
 LATEST, WORKING, AGAIN = 0.3, 0.08, 1.0
-#: trust, schedule, client that dies for good at a step.
+#: trust, client that dies for good at a step.
 RUNS = [
-    ("none", "synchronous", None),
-    ("none", "sequential", None),
-    ("none", "asynchronous", None),
-    ("secure_aggregation", "synchronous", None),
-    ("secure_aggregation", "synchronous", 3),
-    ("none", "synchronous", 3),
+    ("none", None),
+    ("secure_aggregation", None),
+    ("secure_aggregation", 3),
+    ("none", 3),
 ]
 
 
@@ -174,9 +172,6 @@ class Network:
                 self._gone.add(client)
                 self._processes[client].kill()
         return self._tickets
-
-    def broadcast(self, data: bytes) -> tuple[int, ...]:
-        return tuple(self.send(client, data) for client in NAMES)
 
     def poll(self, timeout: float) -> list[Reply]:
         end = time.monotonic() + timeout
@@ -308,7 +303,7 @@ def right(network: Network, plan: Any, name: str) -> bool:
     return charged(network.folder / f"{name}.db", name) == (1 + len(again), list(total))
 
 
-def run(folder: Path, trust: str, schedule: str, fatal: int | None, rng: random.Random | None) -> tuple[Any, ...]:
+def run(folder: Path, trust: str, fatal: int | None, rng: random.Random | None) -> tuple[Any, ...]:
     """A fit; its accuracy on public rows or the error that ended it, the network, and which ledgers are right."""
     max_missing = int(fatal is not None and trust == "secure_aggregation")
     identities = {name: Identity.generate(name) for name in (*NAMES, "server")}
@@ -328,7 +323,7 @@ def run(folder: Path, trust: str, schedule: str, fatal: int | None, rng: random.
 
     try:
         task = model._task(**model.no_rows(schema=None, vocabulary=None, width=3))
-        server = Server(task, federation, network, schedule=schedule, timeout=120.0)
+        server = Server(task, federation, network, timeout=120.0)
         plans.append(server._plan)
         q = server.run(np.random.default_rng(0))
         model.privacy_ = server.statement(task.public)
@@ -350,20 +345,20 @@ def main() -> int:
         f"to {LATEST:g} s; of answers {LOST:.0%} are lost. 'dies': a client is gone for good from this release on. "
         "Under secure aggregation max_colluding=0.\n"
     )
-    head = ("trust", "schedule", "dies", "delivered", "damaged", "twice", "late", "lost", "killed", "differ", "ledgers")
-    widths = [19, 13, 5, 10, 8, 6, 5, 5, 7, 7, 8]
+    head = ("trust", "dies", "delivered", "damaged", "twice", "late", "lost", "killed", "differ", "ledgers")
+    widths = [19, 5, 10, 8, 6, 5, 5, 7, 7, 8]
     print("".join(f"{text:<{width}}" for text, width in zip(head, widths, strict=True)) + "s    accuracy (no faults)")
     good = True
-    for number, (trust, schedule, fatal) in enumerate(RUNS):
+    for number, (trust, fatal) in enumerate(RUNS):
         with tempfile.TemporaryDirectory() as quiet, tempfile.TemporaryDirectory() as faulty:
-            expected, network, ledgers = run(Path(quiet), trust, schedule, None, None)
+            expected, network, ledgers = run(Path(quiet), trust, None, None)
             good &= all(ledgers) and all(len(given) == 1 for given in network.answers.values())
             begun = time.monotonic()
-            end, network, ledgers = run(Path(faulty), trust, schedule, fatal, random.Random(1000 * seed + number))
+            end, network, ledgers = run(Path(faulty), trust, fatal, random.Random(1000 * seed + number))
             seconds = time.monotonic() - begun
         differ = sum(len(given) > 1 for given in network.answers.values())
-        numbers = [str(network.seen[name]) for name in head[3:9]]
-        shown = [trust, schedule, "-" if fatal is None else str(fatal), *numbers, str(differ), f"{sum(ledgers)} of 8"]
+        numbers = [str(network.seen[name]) for name in head[2:8]]
+        shown = [trust, "-" if fatal is None else str(fatal), *numbers, str(differ), f"{sum(ledgers)} of 8"]
         row = "".join(f"{text:<{width}}" for text, width in zip(shown, widths, strict=True))
         print(f"{row}{seconds:<5.0f}{end} ({expected})", flush=True)
         ends = end.startswith("ended") if fatal is not None and trust == "none" else not end.startswith("ended")

@@ -122,12 +122,14 @@ def large_rounds(count: int = 5) -> list[float]:
             seconds = []
             for _ in range(count):
                 begun = time.monotonic()
-                record.broadcast(f"{LARGE:<{LARGE}}".encode())
+                for name in record.clients:
+                    record.send(name, f"{LARGE:<{LARGE}}".encode())
                 answers = 0
                 while answers < len(names):
                     answers += len(record.poll(1.0))
                 seconds.append(time.monotonic() - begun)
-            box.broadcast(b"bye")
+            for name in box.clients:
+                box.send(name, b"bye")
             for process in processes:
                 process.wait(60)
             return seconds

@@ -106,10 +106,6 @@ class Nodes:
         self._ask(self._count)
         return self._count
 
-    def broadcast(self, data: bytes) -> tuple[int, ...]:
-        """Send the same bytes to all clients."""
-        return tuple(self.send(client, data) for client in self.clients)
-
     def poll(self, timeout: float) -> list[Reply]:
         """Return the answers that have come since, waiting up to `timeout` seconds for the first."""
         deadline = time.monotonic() + timeout

@@ -55,7 +55,7 @@ def in_process(folder: Path) -> tuple[Any, list[Any]]:
         owners[name] = Client(name, owned, federation, identity=own.identity, folder=own.folder)
     model = agreement.estimator()
     handlers = {name: owner.answer for name, owner in owners.items()}
-    server = Server(task, federation, InProcess(handlers), schedule=agreement.schedule)
+    server = Server(task, federation, InProcess(handlers))
     q = server.run(np.random.default_rng(0))
     model.privacy_ = server.statement(task.public)
     model._take(task, q)

@@ -1,4 +1,4 @@
-"""Federated runs: where the schedules end, who may fail, what is charged, and what strangers can do.
+"""Federated runs: where they end, who may fail, what is charged, and what strangers can do.
 
 Logistic regression on 60 rows unless said otherwise. Without noise all tests are deterministic.
 """
@@ -33,17 +33,14 @@ from dpvb.federated.agreement import Federation
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, digest
-from dpvb.federated.server import SCHEDULES, Server
+from dpvb.federated.server import Server
 from dpvb.federated.simulation import columns_of
 from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import TRUST, Trust
 from dpvb.ledger import Ledger
 
 Handler = Callable[[bytes], bytes]
-EVERY_SCHEDULE = pytest.mark.parametrize("schedule", SCHEDULES)
-#: Trust models with the schedules that they allow.
-LEGAL = [("none", schedule) for schedule in SCHEDULES] + [(name, "synchronous") for name in TRUST[1:]]
-EVERY_RUN = pytest.mark.parametrize(("trust", "schedule"), LEGAL, ids=["-".join(pair) for pair in LEGAL])
+EVERY_TRUST = pytest.mark.parametrize("trust", TRUST)
 DELTA, ROUNDS = 1e-5, 6
 
 
@@ -96,12 +93,11 @@ class Around:
     clients: Mapping[str, Client]
     handlers: dict[str, Handler]
 
-    def server(self, schedule: str = "synchronous", order: int | None = None, **options: Any) -> Server:
-        generator = None if order is None else np.random.default_rng(order)
-        return Server(self.tasks[0], self.federation, InProcess(self.handlers, generator), schedule=schedule, **options)
+    def server(self, **options: Any) -> Server:
+        return Server(self.tasks[0], self.federation, InProcess(self.handlers), **options)
 
-    def run(self, schedule: str = "synchronous", **options: Any) -> Any:
-        return self.server(schedule, **options).run(np.random.default_rng(0))
+    def run(self, **options: Any) -> Any:
+        return self.server(**options).run(np.random.default_rng(0))
 
     @property
     def plan(self) -> Plan:
@@ -183,14 +179,13 @@ _SPLITS = {
 }
 
 
-@EVERY_SCHEDULE
 @pytest.mark.parametrize("split", ["by label", pytest.param("unequal", marks=pytest.mark.slow)])
-def test_logistic_regression_ends_where_the_pooled_fit_does(schedule: str, split: str) -> None:
+def test_logistic_regression_ends_where_the_pooled_fit_does(split: str) -> None:
     """Clients that hold one class each, a client with one row and one with none: the pooled posterior to 1e-6."""
     x_nd, y_n = rows()
     options = {"alpha": 1.0, "random_state": 1}
     pooled = logistic(n_steps=200, **options).fit(x_nd, y_n)
-    joined = federated.simulate(logistic(**options), _SPLITS[split](x_nd, y_n), schedule=schedule, num_rounds=60)
+    joined = federated.simulate(logistic(**options), _SPLITS[split](x_nd, y_n), num_rounds=60)
     assert apart(joined, pooled) < 1e-6
 
 
@@ -269,11 +264,10 @@ def test_full_steps_follow_the_pooled_fit_step_by_step(name: str) -> None:
         assert distance(joined._q, pooled._q) < 1e-9
 
 
-@EVERY_SCHEDULE
-def test_the_end_of_a_schedule_is_a_fixed_point_of_the_pooled_step(schedule: str) -> None:
-    """Topics: from where a schedule ends, a pooled step moves q by less than 1e-6."""
+def test_the_end_of_a_run_is_a_fixed_point_of_the_pooled_step() -> None:
+    """Topics: from where a run ends, a pooled step moves q by less than 1e-6."""
     matrix = bags()
-    joined = federated.simulate(topics(), np.split(matrix, [3, 5]), schedule=schedule, num_rounds=60)
+    joined = federated.simulate(topics(), np.split(matrix, [3, 5]), num_rounds=60)
     task = topics(n_steps=2)._task(matrix)
     blocks = {key: block for key, block in joined._fitted_model.blocks.items() if block.phase == "step"}
     plan = Plan([Release(blocks, Mechanism(FullBatch(), 0.0))])
@@ -313,14 +307,13 @@ FITS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", FITS)
 def test_one_client_is_the_ordinary_fit(name: str) -> None:
-    """In every schedule, for every estimator: the q of the fit with as many steps."""
+    """For every estimator: the q of the fit with as many steps."""
     make, data = FITS[name]
     ordinary = make().fit(**data)
-    for schedule in SCHEDULES:
-        alone = federated.simulate(make(), [data], schedule=schedule)
-        assert alone.n_iter_ == ordinary.n_iter_
-        found = [tuple(posterior(model)) if "y" in data else model._q for model in (alone, ordinary)]
-        assert distance(*found) < 1e-8
+    alone = federated.simulate(make(), [data])
+    assert alone.n_iter_ == ordinary.n_iter_
+    found = [tuple(posterior(model)) if "y" in data else model._q for model in (alone, ordinary)]
+    assert distance(*found) < 1e-8
 
 
 def test_a_client_may_be_the_unit() -> None:
@@ -340,34 +333,31 @@ def test_a_client_may_be_the_unit() -> None:
 
 
 @pytest.mark.guarantees("aborted runs")
-@EVERY_RUN
-def test_a_client_that_never_answers_ends_the_run(trust: str, schedule: str, ledger: Path) -> None:
+@EVERY_TRUST
+def test_a_client_that_never_answers_ends_the_run(trust: str, ledger: Path) -> None:
     """Nobody is charged who did not accept, and whoever did is charged the plan once."""
     made = around(trust, epsilon=1.0, ledger=ledger)
     made.handlers["b"] = unreachable(made.handlers["b"], None)
     with pytest.raises(FederationError, match=r"2 of 3 clients take part.*b: it could not be reached"):
-        made.run(schedule)
+        made.run()
     assert charged(ledger, "b") == (0, ())
     for name in "ac":
         assert charged(ledger, name) == price(made.plan)
 
 
 @pytest.mark.guarantees("requests")
-@EVERY_RUN
-def test_a_client_that_is_back_soon_costs_nothing(trust: str, schedule: str, ledger: Path) -> None:
-    """Every other answer is lost: the same bytes are sent again, the plan is charged once, and q is the same.
-
-    (Asynchronous answers then land in another order.)
-    """
+@EVERY_TRUST
+def test_a_client_that_is_back_soon_costs_nothing(trust: str, ledger: Path) -> None:
+    """Every other answer is lost: the same bytes are sent again, the plan is charged once, and q is the same."""
     quiet = around(trust)
     faulty = around(trust)
     for name in "ac":
         faulty.handlers[name] = _sometimes(faulty.handlers[name])
-    for one, other in zip(numbers(quiet.run(schedule)), numbers(faulty.run(schedule)), strict=True):
-        assert np.array_equal(one, other) or schedule == "asynchronous"
+    for one, other in zip(numbers(quiet.run()), numbers(faulty.run()), strict=True):
+        assert np.array_equal(one, other)
     made = around(trust, epsilon=1.0, ledger=ledger)
     made.handlers["b"] = _sometimes(made.handlers["b"])
-    server = made.server(schedule)
+    server = made.server()
     server.run(np.random.default_rng(0))
     for name in "abc":
         assert charged(ledger, name) == price(made.plan)
@@ -390,14 +380,14 @@ def _sometimes(handler: Handler) -> Handler:
 
 
 @pytest.mark.guarantees("aborted runs")
-@EVERY_RUN
+@EVERY_TRUST
 @pytest.mark.parametrize("step", [0, 1, 3, ROUNDS - 1])
-def test_a_client_that_leaves_ends_a_run_that_may_miss_none(trust: str, schedule: str, step: int, ledger: Path) -> None:
+def test_a_client_that_leaves_ends_a_run_that_may_miss_none(trust: str, step: int, ledger: Path) -> None:
     """At any step: the error names it, nothing more is asked, and everybody was charged the plan, once."""
     made = around(trust, epsilon=1.0, ledger=ledger)
     made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
     with pytest.raises(FederationError, match=r"2 of 3 clients take part.*b: it could not be reached"):
-        made.run(schedule)
+        made.run()
     for name in "abc":
         assert charged(ledger, name) == price(made.plan)
     for client in made.clients.values():
@@ -433,22 +423,18 @@ def test_what_is_left_without_a_client_that_may_be_missing_is_the_fit_of_the_oth
     assert distance(around("secure_aggregation").run(), others.run()) > 1e-2
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("step", [0, 1, 3])
-def test_without_trust_a_run_goes_on_without_a_client_that_may_be_missing(
-    step: int, schedule: str, ledger: Path
-) -> None:
+def test_without_trust_a_run_goes_on_without_a_client_that_may_be_missing(step: int, ledger: Path) -> None:
     """One that is lost before it spoke on all that a step reads is left out; later, its last factor stays."""
-    order = 0 if schedule == "asynchronous" else None
     made = around("none", max_missing=1, epsilon=1.0, ledger=ledger)
     made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
-    made.run(schedule, order=order)
+    made.run()
     for name in "abc":
         assert charged(ledger, name) == price(made.plan)
     refused = around("none")
     refused.handlers["b"] = unreachable(refused.handlers["b"], range(step, ROUNDS))
     with pytest.raises(FederationError, match=r"2 of 3 clients take part, and the plan tolerates 0 missing. b: "):
-        refused.run(schedule, order=order)
+        refused.run()
 
 
 def test_a_client_that_comes_back_is_asked_again() -> None:
@@ -555,13 +541,13 @@ _HOSTILE: dict[str, Callable[[Share], Any]] = {
 }
 
 
-@EVERY_RUN
+@EVERY_TRUST
 @pytest.mark.parametrize("how", _HOSTILE)
-def test_an_answer_that_is_no_share_ends_the_run(trust: str, schedule: str, how: str) -> None:
+def test_an_answer_that_is_no_share_ends_the_run(trust: str, how: str) -> None:
     made = around(trust)
     made.handlers["b"] = _share_with(_HOSTILE[how])(made.handlers["b"])
     with pytest.raises(FederationError, match=r"2 of 3 clients take part.*b: "):
-        made.run(schedule)
+        made.run()
 
 
 @pytest.mark.parametrize("how", _HOSTILE)
@@ -574,8 +560,8 @@ def test_an_answer_that_is_no_share_costs_an_attempt_where_it_may_be_missing(how
         assert np.array_equal(one, other)
 
 
-@EVERY_RUN
-def test_shares_beyond_any_sum_end_the_run(trust: str, schedule: str) -> None:
+@EVERY_TRUST
+def test_shares_beyond_any_sum_end_the_run(trust: str) -> None:
     """Random words of the right form are no sum of statistics; nobody goes on from them.
 
     Under masks each of 43 entries lies in the room for sums by chance, with probability 1/2: false alarms below 2e-13.
@@ -585,7 +571,7 @@ def test_shares_beyond_any_sum_end_the_run(trust: str, schedule: str) -> None:
     words = _arrays(lambda a: rng.integers(-(2**63), 2**63, a.shape, dtype=np.int64))
     made.handlers["b"] = _share_with(words)(made.handlers["b"])
     with pytest.raises(FederationError, match=r"step 3: .* adds up to no sum of statistics"):
-        made.run(schedule)
+        made.run()
 
 
 def test_a_share_of_somebody_else_does_not_pass_under_masks() -> None:
@@ -613,9 +599,8 @@ _ACCEPTANCES: dict[str, Callable[[Accepted], Any]] = {
 }
 
 
-@EVERY_SCHEDULE
 @pytest.mark.parametrize("how", _ACCEPTANCES)
-def test_an_acceptance_that_is_none_ends_the_run(how: str, schedule: str) -> None:
+def test_an_acceptance_that_is_none_ends_the_run(how: str) -> None:
     made, asked = around(), []
     own = made.handlers["b"]
 
@@ -627,7 +612,7 @@ def test_an_acceptance_that_is_none_ends_the_run(how: str, schedule: str) -> Non
 
     made.handlers["b"] = answer
     with pytest.raises(FederationError, match=r"2 of 3 clients take part.*b: "):
-        made.run(schedule)
+        made.run()
     assert Request not in asked
     assert isinstance(decode(own(encode(made.offer("next")))), Accepted)  # and it was told that the run is over
 
@@ -700,7 +685,7 @@ def test_what_no_honest_server_asks_is_refused_for_nothing(trust: str, ledger: P
         refused(asked(0, 0, every, wrong), "q is not one of this model's")
     refused(asked(ROUNDS, 0, every, q), f"the plan has {ROUNDS} releases")
     refused(asked(0, 0, ("a", "c"), q), "not for 'b'")
-    refused(asked(0, 0, ("b", "stranger"), q), "no participant")
+    refused(asked(0, 0, ("b", "stranger"), q), "not a participant")
     if trust == "secure_aggregation":
         refused(asked(0, 0, ("b", "c"), q), "too little noise together")
         for nonces in ({}, {"b": bytes(32)}, {"a": accepted.nonce}):
@@ -796,13 +781,8 @@ _BAD: list[tuple[dict[str, Any], str]] = [
     ({"shards": "abc"}, "shards must be a list"),
     ({"shards": {"X": rows()[0]}}, "shards must be a list"),
     ({"shards": [*dealt(*rows(), 10), (np.zeros((3, 3)), np.zeros(3))]}, "same columns"),
-    ({"schedule": "parallel"}, "schedule must be"),
-    ({"schedule": None}, "schedule must be"),
     ({"trust": "secagg"}, "trust must be"),
     ({"trust": None}, "trust must be"),
-    ({"trust": "secure_aggregation", "schedule": "sequential"}, "schedule must be 'synchronous'"),
-    ({"trust": "secure_aggregation", "schedule": "asynchronous"}, "schedule must be 'synchronous'"),
-    ({"trust": "trusted_server", "schedule": "sequential"}, "schedule must be 'synchronous'"),
     ({"trust": "secure_aggregation", "shards": dealt(*rows())}, "num_clients must be at least 2"),
     ({"num_rounds": 0}, "num_rounds"),
     ({"num_rounds": 2}, "num_rounds must be at least 3"),
@@ -887,15 +867,14 @@ def test_an_account_without_room_ends_the_run_before_anything_is_read(ledger: Pa
     assert charged(ledger, "poor") == (0, ())
 
 
-@EVERY_RUN
-def test_every_client_is_told_its_own_guarantee(trust: str, schedule: str, ledger: Path) -> None:
+@EVERY_TRUST
+def test_every_client_is_told_its_own_guarantee(trust: str, ledger: Path) -> None:
     """ε and δ of each client, what it rests on, how much of the noise each adds, and the ledger's entry."""
     progressed: list[int] = []
     accounts = [(ledger, name) for name in "abc"]
     model = federated.simulate(
         logistic(),
         _GOOD["shards"],
-        schedule=schedule,
         trust=trust,
         num_rounds=ROUNDS,
         epsilon=0.9,
@@ -926,8 +905,5 @@ def test_every_client_is_told_its_own_guarantee(trust: str, schedule: str, ledge
 
 def test_simulated_runs_follow_their_random_state() -> None:
     shards = np.split(bags(), [3, 5])
-    for schedule in SCHEDULES:
-        found = [
-            federated.simulate(topics(n_steps=2, max_iter=5), shards, schedule=schedule)._q.lambda_vk for _ in range(2)
-        ]
-        assert np.array_equal(*found)
+    found = [federated.simulate(topics(n_steps=2, max_iter=5), shards)._q.lambda_vk for _ in range(2)]
+    assert np.array_equal(*found)

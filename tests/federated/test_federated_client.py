@@ -580,7 +580,7 @@ def test_a_request_that_differs_for_a_given_release_is_refused(ledger: Path) -> 
             assert "was given for another request" in reason(tell(client, different))
         assert "belongs to no offer" in reason(tell(client, asked(digest(b"another"), 2)))
         assert "releases" in reason(tell(client, asked(offer, STEPS)))
-        assert "no participant" in reason(tell(client, asked(offer, 2, names="abcd")))
+        assert "not a participant" in reason(tell(client, asked(offer, 2, names="abcd")))
         assert "not for 'a'" in reason(tell(client, asked(offer, 2, names="bc")))
         assert spent(ledger) == costs(made.plan)
         share(tell(client, asked(offer, 2)))

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from planted import edit, kills
 from test_federated import (
-    EVERY_RUN,
+    EVERY_TRUST,
     ROUNDS,
     Around,
     around,
@@ -102,7 +102,6 @@ def served(
 def taken_over(
     made: Around,
     folder: Path,
-    schedule: str,
     lives: Sequence[int],
     *,
     after: bool = False,
@@ -113,7 +112,7 @@ def taken_over(
     deaths = 0
     for calls in [*lives, 10**9]:
         try:
-            q, server = served(made, kind(made.handlers, calls, after=after), folder, schedule=schedule, **options)
+            q, server = served(made, kind(made.handlers, calls, after=after), folder, **options)
         except Killed:
             deaths += 1
         else:
@@ -132,17 +131,15 @@ def same(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.guarantees("takeover")
-@EVERY_RUN
+@EVERY_TRUST
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 13])
-def test_a_server_that_dies_at_any_call_is_taken_over(
-    trust: str, schedule: str, after: bool, every: int, tmp_path: Path
-) -> None:
+def test_a_server_that_dies_at_any_call_is_taken_over(trust: str, after: bool, every: int, tmp_path: Path) -> None:
     """The same bits of q as without a death, at every call that there is."""
-    whole = around(trust).run(schedule)
+    whole = around(trust).run()
     calls, deaths = 0, 1
     while deaths:
-        q, _, deaths = taken_over(around(trust), tmp_path / f"{calls}", schedule, [calls], after=after)
+        q, _, deaths = taken_over(around(trust), tmp_path / f"{calls}", [calls], after=after)
         assert same(q, whole)
         calls += every
     assert calls > 3 * ROUNDS
@@ -152,13 +149,11 @@ def test_a_server_that_dies_at_any_call_is_taken_over(
 @kills("crashes", "a trusted server noises a sum twice", "7-trusted_server-synchronous")
 @edit("core/wall.py", "total = recorded(journal, step, release, np.float64)", "total = None")
 @edit("federated/record.py", "INSERT INTO releases", "INSERT OR REPLACE INTO releases")
-@EVERY_RUN
+@EVERY_TRUST
 @pytest.mark.parametrize("life", [7, 9])
-def test_servers_that_die_all_the_time_charge_nobody_twice(
-    trust: str, schedule: str, life: int, ledger: Path, tmp_path: Path
-) -> None:
+def test_servers_that_die_all_the_time_charge_nobody_twice(trust: str, life: int, ledger: Path, tmp_path: Path) -> None:
     made = around(trust, epsilon=1.0, ledger=ledger)
-    _, server, deaths = taken_over(made, tmp_path / "server", schedule, [life] * 200)
+    _, server, deaths = taken_over(made, tmp_path / "server", [life] * 200)
     assert deaths >= 5
     for name in "abc":
         assert charged(ledger, name) == price(made.plan)
@@ -167,13 +162,13 @@ def test_servers_that_die_all_the_time_charge_nobody_twice(
         assert isinstance(decode(client.answer(encode(made.offer("next")))), Accepted)  # They know that it is over.
 
 
-@EVERY_RUN
+@EVERY_TRUST
 @pytest.mark.parametrize(
     ("step", "silent"),
     [(0, False), (3, True), *(pytest.param(*other, marks=pytest.mark.slow) for other in [(0, True), (3, False)])],
 )
 def test_who_was_missed_then_is_missed_again(
-    trust: str, schedule: str, step: int, silent: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    trust: str, step: int, silent: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Out of reach, or silent until the timeout: servers that die go on as one that lives."""
     Silent.install(monkeypatch)
@@ -182,7 +177,7 @@ def test_who_was_missed_then_is_missed_again(
         made = around(trust, max_missing=1)
         made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
         kind, folder = Silent if silent else Mortal, tmp_path / f"{len(lives)}"
-        q, server, deaths = taken_over(made, folder, schedule, lives, kind=kind, timeout=5.0)
+        q, server, deaths = taken_over(made, folder, lives, kind=kind, timeout=5.0)
         assert deaths == len(lives)
         found.append((q, server._clients))
     for q, clients in found:
@@ -240,8 +235,6 @@ def test_another_run_does_not_go_on_from_a_record(changes: dict[str, Any], tmp_p
     deaf = InProcess(dict.fromkeys("abc", pytest.fail))
     with pytest.raises(CheckpointError, match=r"asked something else.*--leave"):
         served(other, deaf, tmp_path / "server")
-    with pytest.raises(CheckpointError, match="asked something else"):
-        served(made, deaf, tmp_path / "server", schedule="sequential")
     served(made, InProcess(made.handlers), tmp_path / "server")  # Nothing of this did any harm.
 
 

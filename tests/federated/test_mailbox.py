@@ -61,7 +61,7 @@ def test_bytes_travel_whoever_starts_first_and_whoever_is_killed(tmp_path: Path)
         assert link.poll(0.0) == []
 
         large = bytes(range(97, 123)) * 250_000  # 6.5 MB: Flower cuts it into two pieces.
-        tickets = link.broadcast(large)
+        tickets = [link.send(name, large) for name in link.clients]
         replies = polled(link, 2)
         assert sorted(replies) == sorted(zip(tickets, link.clients, [large.upper()] * 2, strict=True))
 
@@ -82,11 +82,13 @@ def test_bytes_travel_whoever_starts_first_and_whoever_is_killed(tmp_path: Path)
 
         start = time.monotonic()
         for _ in range(10):
-            link.broadcast(b"x" * 10_000)
+            for name in link.clients:
+                link.send(name, b"x" * 10_000)
             assert len(polled(link, 2)) == 2
         assert time.monotonic() - start < 30  # Seconds; a process for each message would take minutes.
 
-        link.broadcast(b"bye")
+        for name in link.clients:
+            link.send(name, b"bye")
         assert sorted(reply.data for reply in polled(link, 2)) == [b"BYE", b"BYE"]
         for client in clients.values():
             code, said = client.end()

@@ -102,7 +102,7 @@ def test_what_never_began_comes_back(ledger: Ledger) -> None:
     charge(ledger, "run", of(*order), releases=order)
     ledger.append("run", attempt=0, state="released", step=1, digest="aa")
     for unstarted in (of(*[DEAR] * 3), of(CHEAP, CHEAP), of(DEAR, DEAR, DEAR, CHEAP)):
-        with pytest.raises(LedgerError, match="not so many"):
+        with pytest.raises(LedgerError, match="fewer releases left"):
             ledger.refund("run", unstarted=unstarted)
     ledger.refund("run", unstarted=of(DEAR, DEAR, CHEAP))
     assert ledger.remaining("notes").spent_if_fixed == of(CHEAP, DEAR).epsilon(1e-5)
@@ -115,7 +115,7 @@ def test_without_their_order_different_releases_come_back_together_or_not_at_all
     charge(ledger, "run", of(CHEAP, DEAR))
     ledger.append("run", attempt=0, state="started")
     for one in (CHEAP, DEAR):
-        with pytest.raises(LedgerError, match="not so many"):
+        with pytest.raises(LedgerError, match="fewer releases left"):
             ledger.refund("run", unstarted=of(one))
 
 
@@ -136,11 +136,11 @@ def test_charges_of_what_was_done_again_never_come_back(ledger: Ledger) -> None:
         ledger.append("run", attempt=attempt, state="resumed")
         charge(ledger, "run", plan(4.0, 1), kind=("again", "plan", "more")[attempt - 1], steps=[3], attempt=attempt)
     for number in range(1, 8):
-        with pytest.raises(LedgerError, match="not so many"):
+        with pytest.raises(LedgerError, match="fewer releases left"):
             ledger.refund("run", unstarted=plan(4.0, number))
     charge(ledger, "anything", plan(4.0, 4))
     charge(ledger, "anything", plan(4.0, 4), kind="again")
-    with pytest.raises(LedgerError, match="not so many"):
+    with pytest.raises(LedgerError, match="fewer releases left"):
         ledger.refund("anything", unstarted=plan(4.0, 1))
 
 
@@ -275,7 +275,7 @@ def test_an_odd_row_stops_nobody_where_others_may_append(ledger: Ledger, odd: di
     assert state.datasets == shared.datasets
     assert state.price("notes") == shared.price("notes")
     state.follow(charge_row(state, plan()))
-    with pytest.raises(LedgerError, match=f"row {strange.seq}: .*1 such rows"):
+    with pytest.raises(LedgerError, match=f"row {strange.seq}: .*these 1 rows"):
         walk(ledger.uuid, [*rows, strange], shared=True)
 
 

@@ -182,8 +182,7 @@ def test_a_model_without_a_bound_is_named() -> None:
         model.fit(np.zeros((9, 3))).lower_bound()
 
 
-@pytest.mark.parametrize("schedule", ["sequential", "synchronous"])
-def test_a_federation_of_a_conjugate_model_has_the_evidence_of_all_rows(schedule: str) -> None:
+def test_a_federation_of_a_conjugate_model_has_the_evidence_of_all_rows() -> None:
     """Partitioned inference whose factors are exact likelihoods: local free energies are 0, and F = log Z."""
     rng = np.random.default_rng(0)
     columns = {"label": rng.choice(["a", "b"], 90).tolist(), "colour": rng.choice(["red", "blue"], 90).tolist()}
@@ -191,5 +190,5 @@ def test_a_federation_of_a_conjugate_model_has_the_evidence_of_all_rows(schedule
     whole = dpvb.NaiveBayes(response="label", **_EXACT).fit(Table(columns, schema))
     parts = [slice(0, 40), slice(40, 50), slice(50, 90)]
     shards = [Table({name: values[part] for name, values in columns.items()}, schema) for part in parts]
-    model = simulate(dpvb.NaiveBayes(response="label", **_EXACT), shards, schedule=schedule)
+    model = simulate(dpvb.NaiveBayes(response="label", **_EXACT), shards)
     assert model.lower_bound() == pytest.approx(whole.lower_bound(), rel=1e-6)

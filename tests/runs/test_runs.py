@@ -286,7 +286,7 @@ def test_nothing_that_has_begun_comes_back_in_the_middle_of_a_fit(path: Path) ->
         nonlocal refused
         (run,) = {entry.run for entry in ledger.entries() if entry.run}
         for unstarted in (plan.releases, plan.releases[1:], plan.releases[step - 1 :]):
-            with pytest.raises(LedgerError, match="not so many releases"):
+            with pytest.raises(LedgerError, match="fewer releases left"):
                 ledger.refund(run, unstarted=Composition(replace(plan, releases=unstarted).events(), RELATION))
             refused += 1
 

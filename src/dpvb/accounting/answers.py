@@ -202,7 +202,7 @@ def curve(
 
 
 def belief(epsilon: float) -> float:
-    """How sure somebody can become who gave even odds to a unit's presence: e^ε/(1+e^ε).
+    """Return the largest probability that an attacker with even prior odds gives to a unit's presence: e^ε/(1+e^ε).
 
     Outside an event of probability δ: whatever (ε, δ) allows can be computed from a report that tells the truth with
     probability δ, and otherwise is right with probability e^ε/(1+e^ε) (Kairouz, Oh & Viswanath 2015).

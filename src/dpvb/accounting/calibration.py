@@ -56,7 +56,7 @@ def calibrate(
     if exposure <= delta:
         raise ParameterError(
             f"delta must be below {exposure:.3g}, the chance that one unit is sampled at all, got {delta!r}: no noise "
-            "would be needed, and whoever is sampled would have no privacy. Choose a smaller delta."
+            "would be needed, and a sampled unit would have no privacy. Choose a smaller delta."
         )
 
     def achieved(scale: float, by: str = method) -> float:

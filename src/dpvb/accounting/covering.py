@@ -121,7 +121,7 @@ def _below_chords(x: Vector, y: Vector) -> Vector:
 
 
 def is_gaussian(cost: Cost) -> bool:
-    """Whether a cost is that of Gaussian noise on sums of everybody."""
+    """Return whether a cost is that of Gaussian noise on sums of all units."""
     return isinstance(cost, Composition) and all(
         event.sampling_prob == 1 and event.noise_multiplier > 0 for event in cost.events
     )

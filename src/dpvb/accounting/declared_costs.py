@@ -39,7 +39,7 @@ _LEAST_EPSILON = 1e-9
 def gaussian_noise(
     noise_multiplier: float, neighboring_relation: NeighboringRelation, num_releases: int = 1
 ) -> Composition:
-    """Return the cost of sums of everybody with Gaussian noise.
+    """Return the cost of sums over all units with Gaussian noise.
 
     Args:
         noise_multiplier: standard deviation of the noise over the L2 sensitivity of the sums, which is their largest
@@ -58,7 +58,7 @@ def gaussian_noise(
 @final
 @dataclass(frozen=True)
 class LaplaceNoise:
-    """The cost of sums of everybody with Laplace noise.
+    """The cost of sums over all units with Laplace noise.
 
     Args:
         noise_multiplier: scale of the noise over the L1 sensitivity of the sums, which is their largest L1 distance

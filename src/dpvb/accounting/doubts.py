@@ -1,4 +1,4 @@
-"""What is doubtful about a budget: said before it is spent, from public facts alone, and never refused."""
+"""Warnings about a budget, given before it is spent. They depend only on public facts and refuse nothing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dpvb.guards.errors import DataDependentBoundWarning, DpvbWarning
 
 #: Above these a budget promises little, whatever the data are.
 MOST_DELTA, MOST_EPSILON = 1e-3, 10.0
-# Where nobody says how many units there are, noise that hides so many is spoken of.
+# Without a public number of units, a warning is given if the noise hides more units than this.
 _MANY = 1_000
 # A sum is told from its noise where it exceeds so many standard deviations, those of a 95 % interval.
 _DEVIATIONS = 1.96
-# Whoever declares a range from what is known of a column needs no more digits.
+# Significant digits of a declared range, and the rounding of its square; a computed range has more digits.
 _DIGITS, _ROUNDING = 8, 1e-15
 
 
@@ -29,7 +29,7 @@ def warn(
     counting: float = 0.0,
     stacklevel: int = 3,
 ) -> None:
-    """Warn of all that is doubtful about a budget.
+    """Warn if a budget gives little protection or its noise hides the results.
 
     Args:
         epsilon, delta: the budget, in their ranges; of an infinite epsilon nothing is said, as it is asked for.
@@ -67,7 +67,11 @@ def warn_of_ranges(ends: Iterable[tuple[str, float]], *, series: Sequence[str] =
     names = dict.fromkeys(name for name, end in ends if math.isfinite(end) and not _is_short(float(end)))
     if names or series:
         which = ", ".join(map(repr, names or series))
-        why = "has more digits than somebody declares" if names else "is a Series, as a frame's own min and max are"
+        why = (
+            "has more digits than a declared range usually has"
+            if names
+            else "is a Series, as a frame's own min and max are"
+        )
         warnings.warn(
             f"the range of {which} {why}. If it was computed from private rows (X.min(), X.max(), a quantile, the "
             "largest norm), it shows a value of theirs, and no budget covers that. Declare a round range that is known "
@@ -102,8 +106,8 @@ def units_in_noise(events: Sequence[Event]) -> float:
 def _of_epsilon(epsilon: float) -> Iterator[str]:
     if epsilon > MOST_EPSILON:
         yield (
-            f"epsilon = {epsilon:g} is above {MOST_EPSILON:g} and promises next to nothing: somebody who was 50 % sure "
-            "may become more than 99.99 % sure. Choose a smaller epsilon, such as 1."
+            f"epsilon = {epsilon:g} is above {MOST_EPSILON:g} and gives almost no protection: an attacker who was 50 % "
+            "sure may become more than 99.99 % sure. Choose a smaller epsilon, such as 1."
         )
 
 
@@ -125,8 +129,8 @@ def _of_noise(events: Sequence[Event], unit: str, num_units: int | None, countin
         there = "" if num_units is None else f" There are {num_units:,}."
         count = f" Their count will be known to ± {_about(hidden / math.sqrt(counting))}." if counting else ""
         yield (
-            f"the noise drowns everything: with fewer than about {_about(hidden)} {unit}s nothing can be seen above "
-            f"it, even if all of them agree.{there}{count} Take a larger epsilon."
+            f"results are lost in the noise: sums over fewer than about {_about(hidden)} {unit}s cannot be "
+            f"distinguished from it, even if all {unit}s agree.{there}{count} Take a larger epsilon."
         )
 
 
@@ -136,6 +140,6 @@ def _about(number: float) -> str:
 
 def _one_in(delta: float, unit: str, number: str) -> str:
     return (
-        f"delta = {delta:g} is not below 1 in {number}: publishing one {unit} at random would meet such a promise. "
+        f"delta = {delta:g} is not below 1 in {number}: publishing one random {unit} would satisfy this guarantee. "
         "Choose a smaller delta."
     )

@@ -464,7 +464,7 @@ def check_scores(case: Case) -> Iterator[Check]:
     elif together.tobytes() != each.tobytes():
         faults.append("a record has another score in another batch")
     elif not np.isfinite(together).all():
-        faults.append("the score of an ordinary record is no number")
+        faults.append("the score of an ordinary record is not a number")
     measured = "; ".join(dict.fromkeys(faults)) or f"{len(batch)} records: equal bit for bit"
     yield Check(case.name, "scores of records", not faults, measured, "exactly")
 
@@ -541,7 +541,7 @@ class _Recorded:
         if sorted(set(said)) != sorted(set(self.said)):
             faults.append("a record shows in what is printed, logged or warned of")
         for one, other, release in zip(replayed, self.released, self.plan, strict=True):
-            if _face(one) != _face(other):
+            if _observable(one) != _observable(other):
                 faults.append("a record shows in more than the sums")
                 continue
             try:
@@ -554,7 +554,7 @@ class _Recorded:
         return faults, largest
 
 
-def _face(released: Released) -> Any:
+def _observable(released: Released) -> Any:
     """All of a release but its numbers."""
     forms = {name: (total.shape, total.dtype.str) for name, total in released.total.items()}
     return forms, dict(released.noise_std), released.sampling_prob, released.receipt

@@ -43,7 +43,7 @@ _GUESSED = (1 / 2, 1 / 8, 1 / 32)
 
 
 def guesses_probability(num_canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """Upper bound on the probability of so many right guesses under (epsilon, delta)-DP."""
+    """Return an upper bound on the probability of `right` or more right guesses under (epsilon, delta)-DP."""
     from scipy.special import bdtrc
 
     def tail(count: Any) -> Any:
@@ -57,7 +57,7 @@ def guesses_probability(num_canaries: int, guesses: int, right: int, epsilon: fl
 
 
 def epsilon_bound(num_canaries: int, guesses: int, right: int, *, delta: float, level: float) -> float:
-    """Largest epsilon that so many right guesses refute at a level; 0 if they refute none."""
+    """Return the largest epsilon that the number of right guesses refutes at a level; 0 if it refutes none."""
     low, high = 0.0, 30.0
     if guesses_probability(num_canaries, guesses, right, low, delta) > level:
         return 0.0

@@ -68,7 +68,7 @@ def check_queries(case: Case, count: int = _QUERIES) -> Iterator[Check]:
 
 @dataclass
 class _Found:
-    """What was found so far."""
+    """Counts, largest values and faults so far."""
 
     asked: int = 0
     refused: int = 0

@@ -93,10 +93,15 @@ def differences(
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a reader shows: its units; and everything else, which must not depend on records."""
+    """What a reader shows.
+
+    Attributes:
+        units: Privacy units as bytes.
+        observable: Type, repr, width and messages, which must be equal for neighbours.
+    """
 
     units: Counter[bytes]
-    face: tuple[object, ...]
+    observable: tuple[object, ...]
 
 
 def _read(write: Callable[[Sequence[Any], Path], object], read: Callable[[Any], Any], records: Sequence[Any]) -> _Seen:
@@ -106,14 +111,14 @@ def _read(write: Callable[[Sequence[Any], Path], object], read: Callable[[Any], 
             try:
                 source = read(written)
                 units = units_of(source)
-                face: tuple[object, ...] = type(source), repr(source), getattr(source, "width", None)
+                observable: tuple[object, ...] = type(source), repr(source), getattr(source, "width", None)
             except Exception as error:  # Whatever it is, it must not depend on the records.
-                units, face = Counter[bytes](), (type(error), str(error).replace(folder, ""))
-        return _Seen(units, (*face, *said))
+                units, observable = Counter[bytes](), (type(error), str(error).replace(folder, ""))
+        return _Seen(units, (*observable, *said))
 
 
 def _differences(one: _Seen, other: _Seen) -> Iterator[str]:
-    if one.face != other.face:
+    if one.observable != other.observable:
         yield "a record shows in the type, the words or the width of what is read, or in what is said or raised"
     more, less = (one.units - other.units).total(), (other.units - one.units).total()
     if max(more, less) > 1:

@@ -181,7 +181,7 @@ def lead(
             remark(f"going on with the run in {settings.folder}.")
 
         def prepared(transport: Any) -> Server:
-            return Server(task, federation, transport, schedule=agreement.schedule, timeout=patience)
+            return Server(task, federation, transport, timeout=patience)
 
         if leave and record is not None:
             if record.offer is not None:

@@ -1,4 +1,4 @@
-"""What a server and its clients must agree on before anything is charged."""
+"""The facts that a server and its clients agree on before any budget is charged."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from dataclasses import dataclass, field
 from dpvb.federated.trust import Trust
 from dpvb.guards.errors import ParameterError
 
-SCHEDULES = ("synchronous", "sequential", "asynchronous")
-
 
 @dataclass(frozen=True)
 class Federation:
-    """What a server and its clients must agree on; public.
+    """Facts that a server and its clients must have in common; all are public.
 
     Attributes:
         kind: name of the estimator.
-        columns: what the data's columns are; see `columns_of`.
-        trust: with the number of clients, and of those that may be missing or collude.
+        columns: SHA-256 of the public facts about columns; see `columns_of`.
+        trust: Trust model, with the numbers of clients, of missing clients and of colluding clients.
         epsilon, delta: the budget of each client.
         participants: public key by name; empty bytes where there are no masks.
         n_units: public number of units of each client, where there is one.

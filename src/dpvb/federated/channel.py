@@ -77,7 +77,7 @@ class Channel:
         """
         start = _HEAD.size + _NONCE
         if not isinstance(sealed, bytes) or not start + _TAG <= len(sealed) <= max_bytes:
-            raise FederationError(f"an envelope has from {start + _TAG} to {max_bytes} bytes; this is none.")
+            raise FederationError(f"an envelope has from {start + _TAG} to {max_bytes} bytes; this is not an envelope.")
         head, nonce = sealed[: _HEAD.size], sealed[_HEAD.size : start]
         magic, version, sender_bytes, recipient_bytes = _HEAD.unpack(head)
         if magic != _MAGIC or version != _VERSION:

@@ -74,7 +74,7 @@ from dpvb.results.declared import declared
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.run import check_account, opened
 
-# A q is looked at before so many releases of each kind: by then it has all its parts.
+# Number of releases of each kind before which the form of q is recorded: by then q has all its parts.
 _REHEARSED: Final = 3
 # The form of a part that may be None and is.
 _MISSING: Final = (Ellipsis, None)
@@ -422,14 +422,14 @@ class Client:
     def _check_request(self, current: Membership, request: Request) -> None:
         trust, every = self._federation.trust, self._federation.participants
         if strangers := [name for name in request.participants if name not in every]:
-            raise FederationError(f"{strangers[0]!r} is asked too, and is no participant of this run.")
+            raise FederationError(f"{strangers[0]!r} is asked too, but is not a participant of this run.")
         if self.name not in request.participants:
             raise FederationError(f"the request is for {', '.join(request.participants)}, not for {self.name!r}.")
         if trust.secure and current.restarted and self._owner.ledger is None:
             raise FederationError(
                 "this client was started anew in the middle of its run, and has no ledger to show that its folder was "
-                "not set back, so that masks could hide two sums alike. Begin a new run; one that a ledger counts from "
-                "its beginning would go on."
+                "not set back, so that masks could hide two sums alike. Begin a new run. A run that a ledger "
+                "records from its beginning can resume."
             )
         if trust.secure and request.nonces.get(self.name) != current.nonce:
             raise FederationError(
@@ -506,7 +506,7 @@ class Client:
         return None if over is None else over()
 
     def _over(self, digest: str, offer: Offer, plan: str) -> Membership | None:
-        """A run that is over, ended for good; None if this client's configuration is no longer that of the run."""
+        """Return an ended run, its checkpoint closed; None if the configuration differs from that of the run."""
         current = None
         with suppress(DpvbError):
             current = Membership(self._owner, digest, offer)

@@ -17,7 +17,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +30,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from dpvb.data.documents import word_lists
 from dpvb.data.documents.vocabulary import PRIVATE
 from dpvb.estimators import PrivateEstimator
-from dpvb.federated.agreement import SCHEDULES
 from dpvb.federated.keys import Identity, check_name, check_public
 from dpvb.federated.transport import Address, parse_address
 from dpvb.federated.trust import TRUST, Trust
@@ -47,7 +46,7 @@ from dpvb.guards.errors import (
 from dpvb.guards.own import write_own
 from dpvb.guards.strangers import printable
 
-# As long as browsers take one for.
+# The longest period of validity that browsers accept.
 _MOST_DAYS = 398
 # A client's clock may be behind the server's.
 _BEFORE = timedelta(hours=1)
@@ -164,7 +163,7 @@ def _signed(
     valid: tuple[datetime, datetime],
     *extensions: tuple[x509.ExtensionType, bool],
 ) -> bytes:
-    """A certificate in PEM; of each extension, whether whoever does not know it must refuse."""
+    """Return a certificate in PEM. Each extension comes with whether it is critical (RFC 5280, 4.2)."""
     builder = x509.CertificateBuilder(
         issuer_name=issuer,
         subject_name=subject,
@@ -192,7 +191,7 @@ _ELSEWHERE: Final = {
     "ledger": "each client's own file says it",
     "dataset": "each client's own file says it",
     "checkpoint": "folder in each client's own file says it",
-    "resume": "a client goes on by itself",
+    "resume": "a client resumes by itself",
 }
 _TYPES: Final = {str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a table"}
 _MAX_BYTES: Final = 2**24
@@ -208,7 +207,6 @@ class Agreement:
         params: its parameters, as far as they are given.
         epsilon, delta: the budget of each client.
         num_rounds: communications with each client; None: as the estimator plans.
-        schedule: as in `dpvb.federated.simulate`.
         unit: what is protected: an "example" (row or document) at one client, all of a "person" there, or all of a
             "client".
         trust: with the number of clients, and of those that may be missing or collude.
@@ -223,7 +221,6 @@ class Agreement:
     epsilon: float
     delta: float
     num_rounds: int | None
-    schedule: str
     unit: str
     trust: Trust
     schema: Path | None
@@ -254,7 +251,6 @@ class Agreement:
             epsilon=check_number("epsilon", file.take("epsilon", float), low=0, closed="right"),
             delta=check_delta(file.take("delta", float)),
             num_rounds=None if rounds is None else check_integer("num_rounds", rounds, low=1, high=10**6),
-            schedule=check_choice("schedule", file.take("schedule", str, SCHEDULES[0]), SCHEDULES),
             unit=check_choice("unit", file.take("unit", str, UNITS[0]), UNITS),
             trust=Trust(
                 check_choice("trust", file.take("trust", str), TRUST),
@@ -275,7 +271,7 @@ class Agreement:
         declared = PrivateEstimator._registered[kind]._declares
         if len(forms) != 1 or forms[0] not in declared:
             raise ParameterError(
-                f"{path}: {kind} needs {' or '.join(declared)}, the public columns of everybody's data; "
+                f"{path}: {kind} needs {' or '.join(declared)}, the public columns of all parties' data; "
                 f"got {' and '.join(forms) or 'neither'}."
             )
         if data.vocabulary is not None and Path(data.vocabulary).name == PRIVATE:
@@ -360,23 +356,34 @@ class DataFiles:
     """
 
     file: Path
-    target: Path | None
-    trials: Path | None
-    exposure: Path | None
-    offset: Path | None
-    weights: Path | None
-    group: Path | None
-    text_column: str
-    group_column: str | None
-    file_format: str | None
-    token_pattern: str
-    person_column: str
-    symbol_column: str
-    time_column: str
-    sequence_column: str | None
-    separator: str
-    decimal: str
-    encoding: str
+    target: Path | None = None
+    trials: Path | None = None
+    exposure: Path | None = None
+    offset: Path | None = None
+    weights: Path | None = None
+    group: Path | None = None
+    text_column: str = "text"
+    group_column: str | None = None
+    file_format: str | None = None
+    token_pattern: str = "[a-z]+"
+    person_column: str = "person"
+    symbol_column: str = "symbol"
+    time_column: str = "time"
+    sequence_column: str | None = None
+    separator: str = ","
+    decimal: str = "."
+    encoding: str = "utf-8"
+
+    @classmethod
+    def taken(cls, table: _Table) -> DataFiles:
+        """Read the table [data], whose keys are the fields; `file_format` is `format` there."""
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            key, default = field.name.removeprefix("file_"), _NEEDED if field.default is MISSING else field.default
+            is_path = "Path" in str(field.type)
+            values[field.name] = table.path(key, default) if is_path else table.take(key, str, default)
+        table.end()
+        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -416,7 +423,7 @@ class ClientConfig:
         from dpvb.ledger.address import Address
 
         file = _Table.read(path)
-        agreement, data = Agreement.load(file.path("agreement")), file.inner("data")
+        agreement = Agreement.load(file.path("agreement"))
         ledger = file.take("ledger", str, None)
         party = cls(
             agreement=agreement,
@@ -427,28 +434,8 @@ class ClientConfig:
             ledger=None if ledger is None else Address(ledger if is_address(ledger) else file.folder / ledger),
             dataset=file.take("dataset", str, None),
             server_seconds=_seconds(file, "server_seconds", 3600.0),
-            data=DataFiles(
-                file=data.path("file"),
-                target=data.path("target", None),
-                trials=data.path("trials", None),
-                exposure=data.path("exposure", None),
-                offset=data.path("offset", None),
-                weights=data.path("weights", None),
-                group=data.path("group", None),
-                text_column=data.take("text_column", str, "text"),
-                group_column=data.take("group_column", str, None),
-                file_format=data.take("format", str, None),
-                token_pattern=data.take("token_pattern", str, "[a-z]+"),
-                person_column=data.take("person_column", str, "person"),
-                symbol_column=data.take("symbol_column", str, "symbol"),
-                time_column=data.take("time_column", str, "time"),
-                sequence_column=data.take("sequence_column", str, None),
-                separator=data.take("separator", str, ","),
-                decimal=data.take("decimal", str, "."),
-                encoding=data.take("encoding", str, "utf-8"),
-            ),
+            data=DataFiles.taken(file.inner("data")),
         )
-        data.end()
         file.end()
         return party
 
@@ -474,7 +461,7 @@ class _Table:
         except OSError as error:
             raise ParameterError(f"{path}: cannot be read ({reason_of(error)}).") from error
         except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-            raise ParameterError(f"{path}: is no TOML file: {error}.") from error
+            raise ParameterError(f"{path}: is not a TOML file: {error}.") from error
 
     def take(self, key: str, kind: type, default: Any = _NEEDED) -> Any:
         """The value of a key; the default, where there is one, if it is not there."""
@@ -514,11 +501,11 @@ class _Table:
         return _Table(self.take(key, dict, default), self._path, f"[{key}] ")
 
     def end(self) -> None:
-        """Refuse what nobody took."""
+        """Refuse keys that were not read."""
         for key in self._left:
             close = difflib.get_close_matches(key, self._known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(self._known)}."
-            raise ParameterError(f"{self.where(key)} is no key of this file; {hint}")
+            raise ParameterError(f"{self.where(key)} is not a key of this file; {hint}")
 
     def where(self, key: str) -> str:
         """A key for an error message."""
@@ -532,11 +519,11 @@ def _params(kind: str, file: _Table) -> dict[str, Any]:
     names = [name for name in signature if name not in _ELSEWHERE]
     for name, instead in _ELSEWHERE.items():
         if settings.has(name):
-            raise ParameterError(f"{settings.where(name)} is no key of this table; {instead}.")
+            raise ParameterError(f"{settings.where(name)} is not a key of this table; {instead}.")
     params = {name: settings.take(name, object, None) for name in names}
     settings.end()
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()}
-    # TOML has no word for nothing: where a number is the default, "none" is it.
+    # TOML has no null: the text "none" stands for None where the default is a number.
     nothing = [name for name, value in values.items() if value == "none" and type(signature[name].default) is float]
     return {name: value for name, value in values.items() if value is not None} | dict.fromkeys(nothing)
 

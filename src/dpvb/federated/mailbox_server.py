@@ -31,7 +31,7 @@ from dpvb.guards.errors import FederationError, ParameterError
 
 #: Seconds in which a new connection has to show a key; a handshake of TLS over a slow line takes one or two.
 STRANGER_SECONDS: Final = 10.0
-# At most so many connections have shown no key yet, or a quarter of the descriptors that the process may have.
+# Limit of connections that have shown no key yet; at most a quarter of the file descriptors of the process.
 _MOST_STRANGERS: Final = 512
 # Connections of a client: one in use, and others that its process or its network has left.
 _MOST_CONNECTIONS: Final = 4
@@ -90,7 +90,7 @@ class _Door(socket.socket):
                 _end(self._clients[client].popleft())
 
     def sweep(self, most: int) -> None:
-        """End the connections whose time is over, and all but so many."""
+        """End the connections whose time is over, and the oldest ones above the limit `most`."""
         now = time.monotonic()
         for peer in [peer for peer, (one, until) in self._strangers.items() if one.fileno() < 0 or until < now]:
             _end(self._strangers.pop(peer)[0])
@@ -197,10 +197,6 @@ class Mailbox:
             self._messages[self._count] = _Waiting(client, data, time.monotonic() + self._patience)
         self._loop.call_soon_threadsafe(self._events[client].set)
         return self._count
-
-    def broadcast(self, data: bytes) -> tuple[int, ...]:
-        """Leave the same bytes for all clients."""
-        return tuple(self.send(client, data) for client in self.clients)
 
     def poll(self, timeout: float) -> list[Reply]:
         """Return the answers that have come since, waiting up to `timeout` seconds for the first."""

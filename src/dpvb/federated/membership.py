@@ -176,7 +176,7 @@ class Membership:
             raise
 
     def end(self) -> None:
-        """End the run; what was charged stays charged, unless nobody has looked at anything."""
+        """End the run. Charges stay, unless no release was begun."""
         if self._owner.ledger is not None and self._run is None:
             self._open()
         self._owner.memory.end(self.offer)
@@ -269,7 +269,7 @@ class Membership:
         place = owner.memory.checkpoint(self.offer)
         checkpoint = None if place is None else Checkpoint(place)
         is_new = checkpoint is None or checkpoint.manifest() is None
-        if self.ended and is_new:  # Nobody kept count of it then.
+        if self.ended and is_new:  # The run was not recorded in a ledger.
             return None
         if is_new and self.restarted and owner.federation.trust.secure:
             self._may_repeat_masks = True
@@ -298,7 +298,7 @@ class Membership:
     def _finish(self) -> None:
         if self._run is not None and self._owner.memory.begun(self.offer):
             self._run.finish()
-        elif self._run is not None:  # Others refused, say: nobody has looked at anything.
+        elif self._run is not None:  # No release was begun, for example because other clients refused the offer.
             self._run.withdraw()
         self.ended = True
         self._wall = None

@@ -1,4 +1,4 @@
-"""What a client must not forget: which offers it accepted, which request got which release, and what it answered.
+"""A client's persistent memory: offers that it accepted, the request of each release, and its answers.
 
 With a folder all of it outlasts the process: every entry is whole on the disk before anything follows from it.
 
@@ -29,9 +29,9 @@ from dpvb.guards.errors import CheckpointError, FederationError, check_path
 from dpvb.guards.own import check_own_folder, locked, read_own, sync_folder, unlock, write_own
 from dpvb.runs.checkpoint import token_of
 
-# Without a folder, so many bytes of answers to requests are kept, the newest; and so many accepted offers, or bytes of
-# them and their answers, before the next one is refused.
+# Without a folder: bytes of answers to requests that are kept, the newest ones. 64 MiB holds the answers of a round.
 _MOST_KEPT = 2**26
+# Without a folder: number of accepted offers, and bytes of offers and their answers, above which an offer is refused.
 _MOST_OFFERS, _MOST_OFFERED = 1000, 2**26
 # Numbers of steps and attempts are below 2^53, see `messages`.
 _REQUEST: Final = re.compile(r"(\d{1,16})-(\d{1,16})\.request")
@@ -231,7 +231,7 @@ class Memory:
 
 
 def _bytes(path: Path) -> bytes | None:
-    """The contents of a file that nobody else could write, if it is there."""
+    """Return the contents of a file that only this user could write; None if there is no file."""
     try:
         return read_own(path, secret=False, most=_MOST_BYTES)
     except FileNotFoundError:

@@ -39,7 +39,7 @@ _TABLES: Final = (
 )
 #: Version of the record's form; a reader refuses another one.
 FORMAT: Final = 3
-# A server that looks so often for answers where it once sent something will not send it.
+# Polls without an answer after which a repeated server is taken to differ from the recorded one.
 _MOST_EMPTY: Final = 3
 
 
@@ -137,7 +137,7 @@ class Recorded:
         """Nothing is charged here: clients charge."""
 
     def record(self, step: int, total: Sums) -> None:
-        """Put noised sums on record.
+        """Record noised sums.
 
         Raises:
             CheckpointError: if they cannot be written.
@@ -172,10 +172,6 @@ class Recorded:
             self._pass_on(ticket, client, data)
         self._count, self._empty = ticket, 0
         return ticket
-
-    def broadcast(self, data: bytes) -> tuple[int, ...]:
-        """Send the same bytes to all clients."""
-        return tuple(self.send(client, data) for client in self.clients)
 
     def poll(self, timeout: float) -> list[Reply]:
         """The answers that have come, now on record; or those that came then.
@@ -302,7 +298,7 @@ class Recorded:
             self._file.execute("COMMIT")
         except sqlite3.Error as error:
             raise CheckpointError(
-                f"{self._folder}: cannot be written ({error}). Make room; then the same command goes on."
+                f"{self._folder}: cannot be written ({error}). Free disk space, and run the same command again."
             ) from error
         self._unwritten = []
 

@@ -1,15 +1,8 @@
 """The server of a federated run: it asks clients for their statistics, and has nothing but what they let go.
 
-The schedules, as in partitioned variational inference:
-
-synchronous     all clients at the same q, one M-step from all their factors
-sequential      one client after the other, each at the newest q
-asynchronous    whenever an answer lands, a new q; that client is asked again without waiting for the others, until it
-                is two steps ahead of the last: its budget is kept for a q that the others, too, have worked on
-
-M-steps of the last two start from the q with which the sweep began, a sweep being over when every client has answered
-once more. So a model's own counters and averages see one fresh statistic of each client a step, as in the ordinary fit.
-Blocks that are released once, first or last, are waited for in every schedule.
+Each release is asked of all clients at the same q (the synchronous schedule of partitioned variational inference), and
+one M-step follows from all their factors. The sequential and asynchronous schedules reach the same fixed points in as
+many releases, and in no less time: RESULTS.md, "Exactness of federated fits" and "Faults of federated runs".
 
 `Asking` sends a message to clients, reads their answers, and keeps the reason why a client gives none.
 
@@ -39,12 +32,12 @@ from dpvb.core.released import Released
 from dpvb.core.wall import gathered
 from dpvb.estimators.base import Task
 from dpvb.federated import messages
-from dpvb.federated.agreement import SCHEDULES, Federation
+from dpvb.federated.agreement import Federation
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
 from dpvb.federated.record import Recorded
-from dpvb.federated.transport import Reply, Transport
+from dpvb.federated.transport import Transport
 from dpvb.guards.blas import one_blas_thread
-from dpvb.guards.errors import DpvbError, FederationError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.errors import DpvbError, FederationError, check_integer, check_number
 from dpvb.guards.strangers import printable
 from dpvb.guards.version import __version__
 from dpvb.results.declared import declared
@@ -57,7 +50,7 @@ RETRIES: Final = 2
 
 @final
 class Asking:
-    """A server's way to its clients.
+    """Send messages to clients and read their answers.
 
     Args:
         transport: how bytes get to the clients.
@@ -73,18 +66,6 @@ class Asking:
         self._timeout: Final = timeout
         self._now = transport.now if isinstance(transport, Recorded) else time.monotonic
 
-    def deadline(self) -> float:
-        """The time until which an answer is waited for, if all that was asked is asked now."""
-        return self._now() + self._timeout
-
-    def is_over(self, deadline: float) -> bool:
-        """Whether a time has passed."""
-        return self._now() > deadline
-
-    def poll(self) -> list[Reply]:
-        """The answers that have come, after a second at most."""
-        return self.transport.poll(_POLL_SECONDS)
-
     def all(self, names: Iterable[str], data: bytes) -> dict[str, Any]:
         """Answers to one message, of those who could be reached in time.
 
@@ -95,24 +76,23 @@ class Asking:
         again = dict.fromkeys(names, RETRIES)
         tickets = {self.transport.send(name, data): name for name in again}
         answers: dict[str, Any] = {}
-        deadline = self.deadline()
-        while tickets and not self.is_over(deadline):
-            for ticket, _, answer in self.poll():
+        deadline = self._now() + self._timeout
+        while tickets and self._now() <= deadline:
+            for ticket, _, answer in self.transport.poll(_POLL_SECONDS):
                 name = tickets.pop(ticket, None)
                 if name is None:
                     continue
-                read = self.read(name, answer)
-                if read is not None:
+                if (read := self._read(name, answer)) is not None:
                     answers[name] = read
                 elif again[name]:
                     again[name] -= 1
                     tickets[self.transport.send(name, data)] = name
         for name in tickets.values():
-            self.late(name)
+            self.reasons[name] = f"no answer within {self._timeout:g} seconds"
         return answers
 
-    def read(self, name: str, answer: bytes | None) -> Any:
-        """What a client says, or None; a reason for None is kept."""
+    def _read(self, name: str, answer: bytes | None) -> Any:
+        """Decode an answer; for None, keep the reason."""
         if answer is None:
             self.reasons[name] = "it could not be reached"
             return None
@@ -124,10 +104,6 @@ class Asking:
         if isinstance(read, Refusal):
             self.reasons[name] = printable(read.reason)
         return read
-
-    def late(self, name: str) -> None:
-        """Remember that a client was waited for in vain."""
-        self.reasons[name] = f"no answer within {self._timeout:g} seconds"
 
 
 class Factors:
@@ -149,10 +125,9 @@ class Factors:
         """Forget a client's factor."""
         self._own.pop(client, None)
 
-    def complete(self, clients: Iterable[str], blocks: Iterable[str]) -> bool:
-        """Whether each client has released each of the blocks: before that, no q is read from them."""
-        needed = frozenset(blocks)
-        return all(client in self._own and needed <= self._own[client].names for client in clients)
+    def complete(self, client: str, blocks: Iterable[str]) -> bool:
+        """Whether a client has released each of the blocks."""
+        return client in self._own and self._own[client].names.issuperset(blocks)
 
     def __len__(self) -> int:
         return len(self._own)
@@ -164,8 +139,6 @@ class Factors:
 
 # Key under which the sum over clients is kept when single clients are not visible.
 _ALL: Final = "all"
-# Steps that a client may be ahead of the last one (asynchronous).
-_LEAD: Final = 2
 # The sums of all clients stay below 2⁶² grid steps, and their noise is far below the rest.
 _ROOM: Final = 2.0**62 * (1 + 2.0**-10)
 # Seconds that a farewell is waited for.
@@ -180,13 +153,12 @@ class _Member(NamedTuple):
 
 
 class Server:
-    """Runs the schedule.
+    """Asks the clients for one release after the other.
 
     Args:
         task: model, relative plan and step sizes; its source holds no rows that are read.
         federation: what was agreed on.
         transport: how bytes get to the clients; with a record (see `record`) another server can take over.
-        schedule: one of SCHEDULES.
         timeout: seconds after which a client that has not answered counts as missing.
         max_attempts: how often a step is tried under secure aggregation: each attempt is a release of its own.
 
@@ -200,20 +172,13 @@ class Server:
         federation: Federation,
         transport: Transport,
         *,
-        schedule: str = "synchronous",
         timeout: float = 600.0,
         max_attempts: int = 3,
     ) -> None:
-        check_choice("schedule", schedule, SCHEDULES)
         self._asking = Asking(transport, check_number("timeout", timeout, low=0, closed="neither"))
         self._max_attempts = check_integer("max_attempts", max_attempts, low=1, high=100)
         trust = federation.trust
-        if schedule != "synchronous" and trust.name != "none":
-            raise ParameterError(
-                f"schedule must be 'synchronous' with trust={trust.name!r}, got {schedule!r}: asked one at a time, "
-                "each client's statistic shows by itself. trust='none' protects it there."
-            )
-        self._task, self._federation, self._schedule = task, federation, schedule
+        self._task, self._federation = task, federation
         self._plan = trust.planned(
             task.relative, epsilon=federation.epsilon, delta=federation.delta, n_units=federation.n_units
         )
@@ -224,7 +189,6 @@ class Server:
         self._members: dict[str, _Member] = {}
         self._clients = sorted(federation.participants)  # Those who still take part.
         self._factors = Factors(task.model)
-        self._swept: Any = None  # The q with which the last sweep over all clients began.
         self._again: list[Release] = []  # Releases beyond the plan.
         self._private = True
 
@@ -235,7 +199,7 @@ class Server:
 
         Args:
             rng: public randomness of the start.
-            on_step: called with (step, plan) after each M-step that ends a sweep.
+            on_step: called with (step, plan) after each M-step.
 
         Raises:
             FederationError: if more clients are missing than may be; what was charged stays charged.
@@ -248,15 +212,9 @@ class Server:
         try:
             self._propose()
             q = self._task.model.init(rng)
-            t = 0
-            while t < len(self._plan):
-                block = self._asynchronous_steps(t) if self._schedule == "asynchronous" else 1
-                if block > 1:
-                    q = self._asynchronous(t, block, q, on_step)
-                else:
-                    q = self._sequential(t, q) if self._schedule == "sequential" else self._synchronous(t, q)
-                    on_step(t + 1, self._plan)
-                t += block
+            for t in range(len(self._plan)):
+                q = self._step(t, q)
+                on_step(t + 1, self._plan)
         except BaseException as error:
             if self._record is None or isinstance(error, FederationError):
                 self._leave("the run was broken off")
@@ -348,16 +306,20 @@ class Server:
             )
         return sorted(answered)
 
-    def _synchronous(self, t: int, q: Any) -> Any:
-        """All clients at one q."""
+    def _step(self, t: int, q: Any) -> Any:
+        """Ask all clients for release t at q; return the q of the M-step."""
         rho, release = self._task.rho(t + 1), self._plan.releases[t]
         if self._federation.trust.name == "none":
             shares = self._shares(self._clients, t, 0, q)
             self._present(shares)
             for name, share in shares.items():
-                self._take(name, t, share, rho)
-            for name in [name for name in self._clients if not self._known(name, t)]:
-                self._lose(name, {}, t)
+                plan = self._members[name].plan
+                self._factors.take(name, self._gathered([share], t, plan.releases[t], plan), rho)
+            # The factor of a client that has released all that an M-step reads stays, though it does not answer.
+            lost = {name for name in self._clients if not self._factors.complete(name, release.blocks)}
+            for name in lost:
+                self._factors.drop(name)
+            self._clients = self._present([name for name in self._clients if name not in lost])
         else:
             self._factors.take(_ALL, self._sum(t, release, q), rho)
         return updated(self._task.model, self._factors.total(), q)
@@ -374,101 +336,6 @@ class Server:
                 return self._gathered(list(shares.values()), t, release, self._plan)
             present = self._present(shares)
         raise FederationError(f"step {t + 1} failed in {self._max_attempts} attempts: in each a client was lost.")
-
-    def _sequential(self, t: int, q: Any) -> Any:
-        """One client after the other.
-
-        Scores are gradients at a point. Within a sweep some clients' scores are from the last sweep, so that a step
-        from scores starts from the q with which that sweep began. A step from the newest q would follow the old scores
-        for a second time, and a client with most of the data would swing for ever. Statistics are averages and belong
-        to no point: a step from statistics starts from the newest q.
-        """
-        start, answered = q, list(self._clients)
-        scores = any(not block.average for block in self._plan.releases[t].blocks.values())
-        last = answered[-1]
-        for name in self._clients[:]:
-            share = self._shares([name], t, 0, q).get(name)
-            if share is not None:
-                self._take(name, t, share, self._task.rho(t + 1))
-            else:
-                answered.remove(name)
-                self._present(answered)
-                if not self._known(name, t):
-                    self._lose(name, {}, t)
-            begin = self._swept if scores else start
-            if begin is not None and name != last:
-                q = self._preview(t, begin, q)
-        self._swept = start
-        return self._preview(t, start, start)
-
-    def _asynchronous_steps(self, t: int) -> int:
-        """Number of equal releases from step t on, which need no waiting; blocks released once are waited for."""
-        blocks = self._plan.releases[t].blocks
-        steps = 0
-        while t + steps < len(self._plan) and self._plan.releases[t + steps].blocks.keys() == blocks.keys():
-            steps += 1
-        return steps
-
-    def _asynchronous(self, first: int, steps: int, q: Any, on_step: Callable[[int, Plan], object]) -> Any:
-        """Every client at its own pace, through `steps` releases from `first` on."""
-        done = dict.fromkeys(self._clients, first)
-        start, swept = q, first
-        asked: dict[int, tuple[str, bytes, int]] = {}
-        asking = self._asking
-        deadline = asking.deadline()
-        while done and swept < first + steps:
-            busy = {name for name, *_ in asked.values()}
-            for name, step in done.items():
-                if name not in busy and step < min(first + steps, swept + _LEAD):
-                    data = self._request(step, 0, (name,), q)
-                    asked[asking.transport.send(name, data)] = (name, data, RETRIES)
-            landed = asking.poll()
-            if not landed and asking.is_over(deadline):
-                for name in busy:
-                    asking.late(name)
-                    self._lose(name, done, first)
-                asked.clear()
-            for ticket, _, answer in landed:
-                if ticket not in asked:
-                    continue
-                deadline = asking.deadline()
-                name, data, again = asked.pop(ticket)
-                read = asking.read(name, answer)
-                if read is None and again:
-                    asked[asking.transport.send(name, data)] = (name, data, again - 1)
-                    continue
-                share = None if read is None else self._share_of(name, done[name], messages.digest(data), read)
-                if share is None:
-                    self._lose(name, done, first)
-                else:
-                    self._take(name, done[name], share, self._task.rho(done[name] + 1))
-                    done[name] += 1
-                q = self._preview(swept, start, q)
-            while done and min(done.values()) > swept:
-                start, swept = q, swept + 1
-                on_step(swept, self._plan)
-        return q
-
-    def _lose(self, name: str, done: dict[str, int], t: int) -> None:
-        """Go on without a client, if those who stay are enough."""
-        done.pop(name, None)
-        if not self._known(name, t):
-            self._factors.drop(name)
-        self._clients = self._present([other for other in self._clients if other != name])
-
-    def _preview(self, t: int, start: Any, q: Any) -> Any:
-        """The newest q, once every client has spoken on everything that a step reads."""
-        if not self._factors.complete(self._clients, self._plan.releases[t].blocks):
-            return q
-        return updated(self._task.model, self._factors.total(), start)
-
-    def _known(self, name: str, t: int) -> bool:
-        """Whether a client has released before what a step reads: its factor then stays, though it does not answer."""
-        return self._factors.complete([name], self._plan.releases[t].blocks)
-
-    def _take(self, name: str, t: int, share: Share, rho: float) -> None:
-        plan = self._members[name].plan
-        self._factors.take(name, self._gathered([share], t, plan.releases[t], plan), rho)
 
     def _gathered(self, shares: list[Share], t: int, release: Release, plan: Plan) -> Released:
         """Shares as one release; whether all noise is secret is kept.
@@ -532,7 +399,8 @@ class Server:
         """Tell all clients that the run of an offer is over; whether they hear it does not matter."""
         transport = self._asking.transport
         link = transport.transport if isinstance(transport, Recorded) else transport  # No answer changes the run.
-        waiting = {*link.broadcast(messages.encode(Farewell(offer, reason)))}
+        farewell = messages.encode(Farewell(offer, reason))
+        waiting = {link.send(name, farewell) for name in link.clients}
         deadline = time.monotonic() + _FAREWELL_SECONDS
         while waiting and time.monotonic() < deadline:
             waiting -= {reply.ticket for reply in link.poll(_POLL_SECONDS)}

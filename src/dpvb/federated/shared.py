@@ -1,4 +1,4 @@
-"""What clients of one process calculate once, where somebody gives them the means to; no client knows of another."""
+"""Public results that several clients of one process share, so that each result is calculated once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpvb.core.plan import Plan
 from dpvb.federated import messages
 
 Made = TypeVar("Made")
-# So many results are kept, the newest.
+# Number of results that are kept, the newest ones: more than one run of simulated clients needs.
 _MOST: Final = 64
 
 
@@ -24,9 +24,9 @@ class _Result(NamedTuple):
 
 @final
 class Shared:
-    """What clients of one process calculate once: noise of equal plans, forms of equal models, equal messages.
+    """Share calibrated noise of equal plans, forms of equal models, and decoded messages between clients.
 
-    All of it is public. A client that is given none has one of its own.
+    All of these values are public. By default, each client has a `Shared` of its own.
     """
 
     def __init__(self) -> None:
@@ -36,11 +36,12 @@ class Shared:
         self._turn = threading.Lock()
 
     def once(self, make: Callable[..., Made], *given: Any, **named: Any) -> Made:
-        """The result of a function: an earlier one, if all that is given equals what was given then.
+        """Return make(*given, **named), or the earlier result of an equal call.
 
         Args:
-            make: a function of public values; the same object each time.
-            given, named: what it takes.
+            make: Function of public values; the same object in each call.
+            given: Positional arguments of the function.
+            named: Keyword arguments of the function.
         """
         with self._turn:
             for result in self._results:

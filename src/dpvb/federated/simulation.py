@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from dpvb.estimators.base import PrivateEstimator, Task, generator
 from dpvb.estimators.private_words import check_known
-from dpvb.federated.agreement import SCHEDULES, Federation
+from dpvb.federated.agreement import Federation
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
 from dpvb.federated.server import Server
@@ -36,7 +36,6 @@ def simulate(
     estimator: _Estimator,
     shards: Sequence[Any],
     *,
-    schedule: Literal["synchronous", "sequential", "asynchronous"] = "synchronous",
     trust: Literal["none", "secure_aggregation", "trusted_server"] = "none",
     num_rounds: int | None = None,
     epsilon: float | None = None,
@@ -55,7 +54,6 @@ def simulate(
     Args:
         estimator: a PrivateEstimator; its parameters are public and the same for all clients. It is fitted in place.
         shards: private data of each client: X, a tuple (X, y), or a dict of what the estimator's fit takes.
-        schedule: "synchronous", "sequential" or "asynchronous" (clients answer in an order drawn at random).
         trust: "none" (each client adds all of its noise), "secure_aggregation" (the server sees sums over clients
             alone, each of which adds a part of the noise) or "trusted_server" (it sees all sums and adds the noise).
         num_rounds: communications with each client, first and last releases included; None: as the estimator plans.
@@ -78,7 +76,6 @@ def simulate(
     """
     if not isinstance(estimator, PrivateEstimator):
         raise ParameterError(f"estimator must be one of this package's, got {type(estimator).__name__}.")
-    check_choice("schedule", schedule, SCHEDULES)
     check_choice("unit", unit, UNITS)
     run = Run.current(run)
     account = {name: getattr(run, name) for name in ("ledger", "dataset", "checkpoint") if accounts is None}
@@ -115,7 +112,6 @@ def simulate(
     if len(booked) != len(owned):
         raise ParameterError(f"accounts must name a ledger and a data set for each of {len(owned)} shards.")
     rng = generator("random_state", estimator.random_state)
-    order = rng.spawn(1)[0] if schedule == "asynchronous" else None  # what q starts from is drawn as in any fit
     shared = Shared()
     with ExitStack() as held:
         held.enter_context(one_blas_thread())
@@ -133,10 +129,9 @@ def simulate(
             )
             for name, task, (ledger, dataset) in zip(names, tasks, booked, strict=True)
         }
-        transport = InProcess({name: client.answer for name, client in clients.items()}, order)
-
+        transport = InProcess({name: client.answer for name, client in clients.items()})
         task = tasks[0]._replace(source=None)  # The server has no rows.
-        server = Server(task, federation, transport, schedule=schedule)
+        server = Server(task, federation, transport)
         q = server.run(rng, notebook_line() if run.progress is None else run.progress)
         estimator._set_statement(server.statement(task.public), task.notes)
         estimator._take(task, q)

@@ -1,4 +1,4 @@
-"""How bytes get from a server to its clients and back: interfaces, addresses, and the transport inside a process."""
+"""Transports between a server and its clients: interfaces, addresses, and a transport inside one process."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 from cryptography import x509
 
 from dpvb.guards.errors import FederationError, ParameterError, check_path, reason_of
 
 
 class Reply(NamedTuple):
-    """What came of one message.
+    """The answer to one message, or the fact that there is none.
 
     Attributes:
         ticket: the number that `send` gave.
@@ -52,16 +51,8 @@ class Transport(Protocol):
         """
         ...
 
-    def broadcast(self, data: bytes) -> tuple[int, ...]:
-        """Send the same bytes to all clients; return the tickets in the order of `clients`."""
-        ...
-
     def poll(self, timeout: float) -> list[Reply]:
         """Return the answers that have come since, waiting up to `timeout` seconds for the first; maybe none."""
-        ...
-
-    def close(self) -> None:
-        """Let go of everything; outstanding answers are lost."""
         ...
 
 
@@ -146,18 +137,14 @@ def check_certificate(certificate: str | os.PathLike[str], private_key: str | os
 class InProcess:
     """Clients in this process: an answer is computed when it is polled, one a poll."""
 
-    def __init__(
-        self, handlers: Mapping[str, Callable[[bytes], bytes]], order: np.random.Generator | None = None
-    ) -> None:
+    def __init__(self, handlers: Mapping[str, Callable[[bytes], bytes]]) -> None:
         """Take the clients.
 
         Args:
             handlers: what each client answers. One that raises ConnectionError cannot be reached; what else it raises
                 goes through `poll`.
-            order: public; picks whose oldest outstanding message is answered next. None: in the order sent.
         """
         self._handlers = dict(handlers)
-        self._order = order
         self._outstanding: deque[tuple[int, str, bytes]] = deque()
         self._tickets = 0
 
@@ -174,28 +161,12 @@ class InProcess:
         self._outstanding.append((self._tickets, client, data))
         return self._tickets
 
-    def broadcast(self, data: bytes) -> tuple[int, ...]:
-        """Send the same bytes to all clients."""
-        return tuple(self.send(client, data) for client in self._handlers)
-
     def poll(self, timeout: float) -> list[Reply]:
         """Compute the next answer; no answer if nothing is outstanding. Never waits."""
         if not self._outstanding:
             return []
-        ticket, client, data = message = self._next()
-        self._outstanding.remove(message)
+        ticket, client, data = self._outstanding.popleft()
         try:
             return [Reply(ticket, client, self._handlers[client](data))]
         except ConnectionError:
             return [Reply(ticket, client, None)]
-
-    def close(self) -> None:
-        """Forget what is outstanding."""
-        self._outstanding.clear()
-
-    def _next(self) -> tuple[int, str, bytes]:
-        if self._order is None:
-            return self._outstanding[0]
-        waiting = list(dict.fromkeys(client for _, client, _ in self._outstanding))
-        chosen = waiting[int(self._order.integers(len(waiting)))]
-        return next(message for message in self._outstanding if message[1] == chosen)

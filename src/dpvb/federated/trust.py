@@ -92,8 +92,8 @@ class Trust:
         if self.secure and self._honest < 1:
             raise ParameterError(
                 f"max_colluding must be at most {self.least - 1} where {self.least} of {self.num_clients} clients may "
-                f"be all that take part, got {self.max_colluding}: somebody's noise must be there that nobody else "
-                "knows. Take fewer, or trust='none', under which each client adds all of its noise."
+                f"be all that take part, got {self.max_colluding}: the sum needs the noise of one client that the "
+                "others do not know. Take fewer, or trust='none', under which each client adds all of its noise."
             )
 
     @property

@@ -1,4 +1,4 @@
-"""A privacy budget that outlives the process: every fit is charged before it looks, and nobody can forget it.
+"""A ledger: a privacy budget that outlives the process. Every fit is charged before it reads data.
 
     ledger = dpvb.Ledger("budget.db")
     ledger.register("notes", unit="document", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-6)
@@ -308,7 +308,7 @@ class Ledger:
         Raises:
             BudgetError: if the cap would be exceeded; it says what is left and what would fit.
             LedgerError: if the data set is unknown or has another unit or other neighbours; if the run has ended, was
-                taken over by a newer attempt, was charged for another plan, or belongs to somebody else; if the ledger
+                taken over by a newer attempt, was charged for another plan, or belongs to another owner; if the ledger
                 fails.
             ParameterError: for a value outside its range.
         """
@@ -392,7 +392,7 @@ class Ledger:
             request: of what was "released" beyond the plan, the public name of what asked for it.
 
         Raises:
-            LedgerError: if the run was never charged, has ended, belongs to somebody else, or was taken over by a newer
+            LedgerError: if the run was never charged, has ended, belongs to another owner, or was taken over by a newer
                 attempt; or if it said something else about the same step.
             ParameterError: for a value outside its range.
         """
@@ -481,7 +481,7 @@ class Ledger:
             unstarted: the cost of the releases that nobody ever began; never of more than the run was charged for.
 
         Raises:
-            LedgerError: if the run was never charged, has finished, belongs to somebody else, was charged as a data
+            LedgerError: if the run was never charged, has finished, belongs to another owner, was charged as a data
                 set's first plan beyond the filter, or has had another refund; or if more is asked for than can have
                 been left of its first charge, each step that was begun or charged again being used.
         """
@@ -630,8 +630,8 @@ class Ledger:
                 raise LedgerError(f"run {run!r} has no owner, as earlier versions wrote it: nothing of it comes back.")
         elif token is None or _hash(token) != owner:
             raise LedgerError(
-                f"run {run!r} belongs to somebody else: only who holds the token of its charge may go on with it, end "
-                "it or take anything back."
+                f"run {run!r} belongs to another owner: only the holder of the token of its charge may continue it, "
+                "end it or take a refund."
             )
         else:
             self._session.tokens[run] = token

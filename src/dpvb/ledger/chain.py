@@ -20,9 +20,9 @@ from dpvb.guards.errors import LedgerError
 
 #: Version of rows, hashes, orders and tables; a ledger of another one is refused.
 FORMAT = 1
-#: Kinds of rows that change what is spent.
-#: Bytes of a row's other facts, as JSON.
+#: Limit of the bytes of a row's other facts, as JSON: a plan of some 2,000 different releases.
 MAX_BODY = 2**18
+#: Kinds of rows that change the total of a data set.
 COSTS = ("charge", "sole", "refund")
 #: What to do with a ledger that fails a check.
 WAY_OUT = (
@@ -34,7 +34,7 @@ LOOK = "looked"
 
 
 def canonical(value: object) -> str:
-    """The one JSON spelling of a value: sorted keys, no blanks, ASCII, finite numbers."""
+    """Return the canonical JSON of a value: sorted keys, no blanks, ASCII, finite numbers."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

@@ -50,11 +50,11 @@ def appearance(name: str) -> str:
     return name.replace("m", "rn").translate(str.maketrans("0I1|", "Olll"))
 
 
-# Beyond this a cap is none.
+# Largest epsilon of a cap: larger ones would not limit any fit.
 _MAX_CAP = 1e6
 #: Characters of a public name.
 MAX_NAME = 200
-#: More plans like the newest one than these nobody counts.
+#: Limit of the count of further plans like the newest one: larger numbers do not change a decision.
 MOST_MORE = 10**6
 
 

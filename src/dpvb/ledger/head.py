@@ -1,4 +1,4 @@
-"""The head: where a ledger's chain ended, kept outside the rows, so that a ledger set back in time is found out.
+"""The head: where a ledger's chain ended, kept outside the rows, to detect a ledger that was set back.
 
 What this user of this machine has seen of a ledger is kept outside of it, so that nobody else can set both back.
 `$XDG_STATE_HOME/dpvb/heads/UUID` (`~/.local/state` if that is not set) holds the newest head acknowledged here. So a
@@ -33,10 +33,10 @@ class Seen:
     """
 
     def __init__(self, uuid: str) -> None:
-        # A database says this name, and somebody else may have chosen it.
+        # The database reports this name, and another user may have chosen it.
         name = uuid if _NAME.fullmatch(uuid) else hashlib.sha256(uuid.encode()).hexdigest()
         state = os.environ.get("XDG_STATE_HOME", "")
-        if not os.path.isabs(state):  # Such a one is to be ignored, says the specification.
+        if not os.path.isabs(state):  # The XDG specification: relative paths are ignored.
             state = os.path.join(os.path.expanduser("~"), ".local", "state")
         #: The file.
         self.path = Path(state, "dpvb", "heads", name)
@@ -103,8 +103,8 @@ class Seen:
 def way_out(path: Path) -> str:
     """What to do where a ledger and this file disagree."""
     return (
-        "Restore the newest copy of the ledger. Only who knows that nothing was charged since may delete "
-        f"{path}, which remembers what was seen."
+        f"Restore the newest copy of the ledger. Delete {path}, which records what this user has seen, only if you "
+        "know that nothing was charged since."
     )
 
 
@@ -118,7 +118,7 @@ def _remark(path: Path, error: OSError) -> None:
         _remarked = True
         say(
             f"{path}: cannot be used ({error.strerror}), so that a ledger set back together with its head is not "
-            "found out. Point XDG_STATE_HOME to a folder of your own."
+            "detected. Point XDG_STATE_HOME to a folder of your own."
         )
 
 

@@ -1,4 +1,4 @@
-"""What a run was charged with, what of it has begun, and so what may come back."""
+"""What a run was charged, which of its releases have begun, and what a refund may give back."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Past:
     def _take_charge(self, entry: Entry) -> None:
         if self.first is None:
             self.first = entry
-        else:  # Whoever charges a run again, does again what it names, or else anything.
+        else:  # A later charge of the run repeats the steps that it names, or any steps if it names none.
             steps = fact(entry, "steps")
             named = [_step(step) for step in steps] if isinstance(steps, list) and steps else [_ALL]
             self.begun = max(self.begun, 1 + max(named))
@@ -138,7 +138,7 @@ def order_of(cost: Cost, releases: Sequence[Event]) -> list[tuple[int, int]]:
 
 
 def fact(entry: Entry | None, name: str) -> object:
-    """A fact of a row that somebody else may have written."""
+    """Return a fact of a row that another user may have written; None if it cannot be read."""
     try:
         return None if entry is None else entry.facts.get(name)
     except (ValueError, TypeError, AttributeError, RecursionError):
@@ -157,4 +157,4 @@ def _step(value: object) -> int:
 
 
 def _too_many(run: str) -> LedgerError:
-    return LedgerError(f"run {run!r} has not so many releases left that never started.")
+    return LedgerError(f"run {run!r} has fewer releases left that never started.")

@@ -61,7 +61,7 @@ _LOCK = (
     _BEGIN.format("READ COMMITTED")
     + "; SET LOCAL lock_timeout = '30s'; SET LOCAL synchronous_commit = off; SELECT FROM dpvb.head FOR UPDATE"
 )
-# The message is one that nobody reads: a commit waits for the disk only if it has written something.
+# A commit waits for the disk only if it has written something: the message has no reader.
 _COMMIT = (
     "COMMIT; BEGIN; SET LOCAL synchronous_commit = on;"
     " SELECT pg_catalog.pg_logical_emit_message(true, 'dpvb', ''); COMMIT"
@@ -193,7 +193,7 @@ class PostgreSQLStore:
             self._connection = None
 
     def _version(self) -> int | None:
-        """Of the schema: 0 if it is no known one, None if there is none."""
+        """Return the version of the schema: 0 if it is unknown, None if there is no schema."""
         if not self._one("SELECT count(*) FROM pg_tables WHERE schemaname = 'dpvb' AND tablename = 'ledger'"):
             return None
         formats = self._run("SELECT format FROM dpvb.ledger").fetchall()
@@ -208,18 +208,18 @@ class PostgreSQLStore:
         if not believed:
             raise LedgerError(
                 f"{self._place} has a schema dpvb of the role {owner!r}, which is not yours, nor the database's "
-                "owner, nor a superuser: somebody may have made it before you. Connect as that role if it is the "
+                "owner, nor a superuser: another role may have made it before you. Connect as that role if it is the "
                 f"keeper's (?options=-crole%3D{owner}), or drop the schema."
             )
         if others:
             raise LedgerError(
-                f"{self._place}: {', '.join(others)} in the schema dpvb belong to somebody else than the schema, "
+                f"{self._place}: {', '.join(others)} in the schema dpvb have another owner than the schema, "
                 f"whose owner is {owner!r}. Make the ledger anew from a copy that you trust."
             )
         return owner, is_owner
 
     def _build(self, uuid: str, created: str) -> None:
-        """Make all tables, or those of this version from earlier ones, unless somebody else did so a moment ago."""
+        """Make or upgrade all tables, unless another process has just done so."""
         with self._block():
             self._owner()
             if self._version() not in (None, schema.EARLIER):
@@ -281,7 +281,7 @@ class PostgreSQLStore:
         raise AssertionError
 
     def _count(self, without: Sequence[str]) -> int:
-        """Number of rows, found without some of the ways to find them."""
+        """Count rows without the named access methods, so that a damaged index shows."""
         with self._block():
             for way in without:
                 self._run(f"SET LOCAL enable_{way} = off")

@@ -196,8 +196,8 @@ class SqliteStore:
     def grant(self, role: str, *, append: bool) -> list[str]:
         """Refuse: a file has no roles."""
         raise ParameterError(
-            f"{self._path} is a file, which has no roles: whoever may write the file may append. A team shares a "
-            "ledger in PostgreSQL: Ledger('postgresql://...')."
+            f"{self._path} is a file, which has no roles: every user who may write the file may append. A team shares "
+            "a ledger in PostgreSQL: Ledger('postgresql://...')."
         )
 
     def close(self) -> None:
@@ -220,7 +220,7 @@ class SqliteStore:
             try:
                 file = self._head_path.open("rb+")
             except FileNotFoundError as error:
-                text = f"{self._head_path} is gone; it tells a ledger from an older copy of it."
+                text = f"{self._head_path} is missing; it distinguishes a ledger from an older copy."
                 raise LedgerError(text) from error
             except OSError as error:
                 raise self._unwritten(error) from error
@@ -253,7 +253,7 @@ class SqliteStore:
         if self._is_moved():
             raise LedgerError(
                 f"{self._path}: the file or its -wal was replaced or removed while it was open. Nothing is read from "
-                "it and nothing acknowledged. Close it and open it again, once nobody replaces it any more."
+                "it and nothing acknowledged. Open it again when no other program replaces it."
             )
 
     def _digest(self) -> str:
@@ -269,7 +269,7 @@ class SqliteStore:
         if self._read_only:
             raise LedgerError(f"{self._path}: there is no ledger here.")
         if self.head() is None:
-            with suppress(FileExistsError):  # Somebody was faster; this one's ledger is made.
+            with suppress(FileExistsError):  # Another process was faster: its ledger is used.
                 self._replace_head(_doubled(Head.first(uuid)), new=True)
         self._first_head()
 
@@ -279,8 +279,8 @@ class SqliteStore:
             raise LedgerError(f"{self._path}: this file is not a ledger; it was left as it is.")
         if head.seq > 0:
             raise LedgerError(
-                f"{self._path} was lost: {self._head_path} tells of {head.seq} rows, and none is here. Restore the "
-                "newest copy of it, with its -wal file if there was one."
+                f"{self._path} was lost: {self._head_path} lists {head.seq} rows, but this file has none. Restore "
+                "the newest copy of it, with its -wal file if there was one."
             )
         return head
 
@@ -325,7 +325,9 @@ class SqliteStore:
             if self._file == _identity(self._path):
                 return connection
             connection.close()
-        raise LedgerError(f"{self._path}: the file is replaced again and again. Open it once nobody does.")
+        raise LedgerError(
+            f"{self._path}: the file is replaced again and again. Open it when no other program replaces it."
+        )
 
     def _configured(self) -> sqlite3.Connection:
         self._mode = "ro" if self._read_only else "rwc"
@@ -360,7 +362,7 @@ class SqliteStore:
         return not tables and self._pragma("application_id") == 0
 
     def _make(self, created: str) -> None:
-        """Make all tables in one transaction, unless somebody else did so a moment ago."""
+        """Make all tables in one transaction, unless another process has just made them."""
         head = self._first_head()
         self._patiently("PRAGMA journal_mode = WAL")
         with self.transaction(write=True):
@@ -471,7 +473,7 @@ def _open_to_the_same(descriptor: int, database: Path) -> None:
 
 
 def _identity(place: Path | int) -> _Identity | None:
-    """Which file it is; None if there is none."""
+    """Return the device and inode of a file; None if there is no file."""
     try:
         state = os.stat(place)
     except FileNotFoundError:
@@ -543,7 +545,7 @@ def _check_drive(path: Path, mounts: str) -> None:
 
 
 def is_network(kind: str) -> bool:
-    """Whether somebody beyond this system may write to a file system of this type."""
+    """Return whether another machine may write to a file system of this type."""
     return kind in _NETWORK or (kind.startswith("fuse.") and kind not in _LOCAL_PROGRAMS)
 
 

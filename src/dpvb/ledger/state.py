@@ -168,7 +168,7 @@ class State:
         return self.charges[name].total_units if name in self.charges else (0,) * self.width(name)
 
     def width(self, name: str) -> int:
-        """How many numbers a data set's costs have; where others may append, nobody knows whose noise was normal."""
+        """Return how many numbers a data set's costs have. In a shared store it is unknown whether noise was normal."""
         whole = self.datasets[name].part_of or name
         return self.widths.get(whole, len(spending.ORDERS) + 2 * (not self.shared))
 
@@ -267,7 +267,7 @@ class State:
             elif entry.dataset not in self.datasets:
                 return "its data set is not registered"
             elif entry.units or not isinstance(entry.facts.get("state"), str):
-                return "it is no event that a ledger writes"
+                return "it is not an event that a ledger writes"
         except LedgerError as error:
             return str(error).rstrip(".")
         except _ODD:
@@ -287,7 +287,7 @@ class State:
         self.rows[facts.name] = entry.seq
 
     def _take_charge(self, entry: Entry, past: Callable[[str], Past]) -> str:
-        """Count a cost. What would lower a total wrongly, or cannot be counted, is refused whoever wrote it."""
+        """Count a cost. Refuse, in every store, a row that would lower a total wrongly or cannot be counted."""
         if entry.kind not in COSTS:
             raise refused(entry, f"it has the kind {entry.kind!r} and a cost")
         if entry.dataset not in self.datasets:
@@ -323,7 +323,7 @@ class State:
 
     def _odd_charge(self, entry: Entry, price: Price) -> str:
         if entry.kind == "sole":
-            return "" if price.first else "it is charged as a first plan and is none"
+            return "" if price.first else "it is charged as a first plan, but is not one"
         return "it is over the cap" if price.spent > self.datasets[entry.dataset].cap else ""
 
     def odd_refund(self, entry: Entry, past_of: Callable[[str], Past]) -> str:
@@ -366,7 +366,7 @@ def stored_head(store: Store) -> Head:
     """Return the head that a store has, or raise LedgerError."""
     head = store.head()
     if head is None:
-        raise LedgerError(f"the head is gone; it tells a ledger from an older copy of it. {WAY_OUT}")
+        raise LedgerError(f"the head is missing; it distinguishes a ledger from an older copy. {WAY_OUT}")
     return head
 
 
@@ -470,7 +470,7 @@ def check_kept(head: Head, uuid: str, found: str | None, way_out: str) -> None:
 
 
 def set_back(seq: int, way_out: str = "") -> LedgerError:
-    """What to say of a ledger that lacks a row it had."""
+    """Return the error of a ledger that lacks a row that it had."""
     return LedgerError(
         f"row {seq} is missing: the ledger was set back to an older copy, or its -wal file was lost. "
         f"{way_out or RESTORE}"

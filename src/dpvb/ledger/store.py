@@ -1,4 +1,4 @@
-"""What a database must do for a ledger; everything else, all rules included, is said once, above it.
+"""What a database must do for a ledger. All rules of a ledger are above it, in `state`.
 
 A database holds two tables:
 
@@ -187,7 +187,7 @@ class Store(Protocol):
         """
 
     def head(self) -> Head | None:
-        """The head that is kept outside the rows, None if there is none; of a shared store what its rows say."""
+        """Return the head that is kept outside the rows, or None. A shared store derives it from the rows."""
 
     def settle(self, head: Head) -> None:
         """Return once the head kept outside is durable and this one or a later one of this chain; after each commit."""

@@ -55,8 +55,8 @@ def walk(uuid: str, entries: Iterable[Entry], receipts: Iterable[Receipt] = (), 
     if odd:
         rows = "; ".join(f"row {seq}: {why}" for seq, why in list(odd.items())[:_MAX_ODD])
         raise LedgerError(
-            f"{rows}. Somebody wrote {len(odd)} such rows past dpvb. They stop nobody and lower nothing; whoever may "
-            "append should be asked."
+            f"{rows}. dpvb did not write these {len(odd)} rows. They do not stop fits and do not lower a total. Ask "
+            "the roles that may append."
         )
     return state
 
@@ -109,7 +109,7 @@ def verify_export(path: str | os.PathLike[str], receipts: Sequence[Receipt] = ()
             first = next(lines, {})
             uuid = first.get("ledger")
             if first.get("format") != FORMAT or not isinstance(uuid, str):
-                raise LedgerError(f"{Path(path)}: this is no export of a ledger of format {FORMAT}.")
+                raise LedgerError(f"{Path(path)}: this is not an export of a ledger of format {FORMAT}.")
             walk(uuid, map(_entry, lines), receipts)
     except (OSError, ValueError) as error:
         raise LedgerError(f"{Path(path)}: cannot be read ({error}).") from error

@@ -395,7 +395,7 @@ class PrivacyStatement:
         if self.n_units is not None and self.delta * self.n_units >= 1:
             yield (
                 f"WEAK: delta = {self.delta:g} is not below 1 in {self.n_units}, the number of {self.unit}s: "
-                f"publishing one {self.unit} at random would meet such a promise."
+                f"publishing one random {self.unit} would satisfy this guarantee."
             )
 
     def sections(self) -> Iterator[tuple[str, list[str]]]:
