@@ -253,7 +253,7 @@ class SqliteStore:
         if self._is_moved():
             raise LedgerError(
                 f"{self._path}: the file or its -wal was replaced or removed while it was open. Nothing is read from "
-                "it and nothing acknowledged. Open it again when no other program replaces it."
+                "it and nothing acknowledged. Close it, and open it again when no other program replaces it."
             )
 
     def _digest(self) -> str:
