@@ -209,7 +209,7 @@ def test_a_trusted_server_noises_no_second_sum_of_a_step(
             return transports[-1]
 
         folder = tmp_path / f"{calls}"
-        _, _, deaths = taken_over(made, folder, "synchronous", [calls], after=after, kind=kind, timeout=5.0)
+        _, _, deaths = taken_over(made, folder, [calls], after=after, kind=kind, timeout=5.0)
         gone = {data: decode(data) for transport in transports for data in transport.gone}
         steps = sorted(message.step for message in gone.values() if isinstance(message, Request))
         assert steps == list(range(ROUNDS))
@@ -221,7 +221,7 @@ def test_a_run_that_fails_ends_for_everybody(ledger: Path, tmp_path: Path) -> No
     made = around("none", epsilon=1.0, ledger=ledger)
     made.handlers["b"] = unreachable(made.handlers["b"], range(3, ROUNDS))
     with pytest.raises(FederationError, match="2 of 3 clients take part"):
-        taken_over(made, tmp_path / "server", "synchronous", [9])
+        taken_over(made, tmp_path / "server", [9])
     for client in made.clients.values():
         assert isinstance(decode(client.answer(encode(made.offer("next")))), Accepted)
 
@@ -367,7 +367,7 @@ def test_a_full_disk_stops_a_server_that_can_go_on(monkeypatch: pytest.MonkeyPat
             write(*more)
 
         monkeypatch.setattr(record, "_write", full)
-        with pytest.raises(CheckpointError, match=r"is full.*Make room"):
+        with pytest.raises(CheckpointError, match=r"is full.*Free disk space"):
             Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
     with Recorded(InProcess(made.handlers), tmp_path / "server") as record:
         assert record.continues

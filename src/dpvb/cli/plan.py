@@ -54,7 +54,7 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
         width = inspect.Parameter("width", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Width)
         columns.setdefault("width", width)
 
-    def run(*, units: Units, plot: Plot = None, as_json: options.Json = False, **given: Any) -> None:
+    def run(*, n_units: Units, plot: Plot = None, as_json: options.Json = False, **given: Any) -> None:
         from dpvb.data import Schema
         from dpvb.estimators.planned import plan as planned
 
@@ -63,9 +63,9 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
         declared = {name: given[name] for name in columns if name not in names}
         if declared.get("schema") is not None:
             declared["schema"] = Schema.load(declared["schema"])
-        units = check_integer("units", units, low=1)
+        n_units = check_integer("n_units", n_units, low=1)
         with working("accounting"):
-            forecast = planned(model, units, **declared)
+            forecast = planned(model, n_units, **declared)
         name, size = forecast.size
         forecast = replace(forecast, size=(word_of(kind, name), size))
         if plot is not None:
@@ -77,7 +77,13 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
 
     shared = inspect.signature(run, eval_str=True).parameters
     ordered = sorted(
-        [shared["units"], *columns.values(), *parameters.values(), shared["plot"], shared["as_json"]],
+        [
+            shared["n_units"],
+            *columns.values(),
+            *(option for name, option in parameters.items() if name != "n_units"),
+            shared["plot"],
+            shared["as_json"],
+        ],
         key=lambda option: option.default is not option.empty,
     )
     run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]

@@ -108,7 +108,7 @@ def check_release(name: str, model: Any, fit: PrivateEstimator, *, public: bool)
     statement = model.privacy_
     statement.verify()
     if statement.dry_run:
-        raise ParameterError(f"{name} must be a fit, and not a dry_run: its rows were made up.")
+        raise ParameterError(f"{name} must be a fit, and not a dry run: its rows are synthetic.")
     public = public or statement.published
     if not (statement.private or public):
         raise ParameterError(

@@ -19,7 +19,7 @@ that the same masks could hide another one, nothing more is given.
 With trust="trusted_server" what leaves has no noise of this client's: it must be sealed for the server on its way.
 
 A client accepts as a q the forms that its own model gives it, with numbers in their domains (`FormOfQ`). The forms are
-found by a dry_run: the client's own plan on no data. The form settles that a row's statistic depends on
+found by a dry run: the client's own plan on no data. The form settles that a row's statistic depends on
 no other row: an array that is one row of q for each row of data, or is shorter than indices reach, would break that.
 """
 
@@ -383,7 +383,7 @@ class Client:
             "unit": (offer.unit, plan.unit),
             "neighboring relation": (offer.neighboring_relation, plan.neighboring_relation),
             "trust model": (offer.trust, federation.trust.name),
-            "number of tolerated clients": (offer.max_missing, federation.trust.max_missing),
+            "max_missing": (offer.max_missing, federation.trust.max_missing),
             "number of max_colluding": (offer.max_colluding, federation.trust.max_colluding),
             "public number of examples": (offer.n_units, federation.n_units),
             "number of releases": (len(offer.multipliers), len(plan)),
