@@ -94,7 +94,7 @@ def test_a_plan_is_calibrated_to_all_of_delta() -> None:
 
 def test_what_adds_nothing_is_written_as_it_ever_was() -> None:
     assert "added_delta" not in FULL.to_dict()
-    assert Event(**FULL.to_dict()) == FULL
+    assert Event.from_dict(FULL.to_dict()) == FULL
     found = cost(FINDS, SAMPLED)
     assert from_dict(found.to_dict()) == found
     assert found != cost(replace(FINDS, added_delta=0.0), SAMPLED)

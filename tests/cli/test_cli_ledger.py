@@ -90,7 +90,7 @@ def test_verify_and_export_of_a_ledger_and_of_its_chain(path: Path, tmp_path: Pa
     for broken, found in (
         ([*lines[:2], lines[3]], "row 2 is missing"),
         ([*lines[:2], lines[2].replace("full_batch", "full-batch"), lines[3]], "row 2: its hash"),
-        (lines[1:], "no export"),
+        (lines[1:], "not an export"),
         (["{"], "JSON"),
     ):
         chain.write_text("".join(broken))

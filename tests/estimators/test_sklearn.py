@@ -131,7 +131,7 @@ NEEDED = {
 KINDS = [
     kind
     for name, kind in PrivateEstimator._registered.items()
-    if kind.__module__.startswith("dpvb") and name != "Private"
+    if kind.__module__.startswith("dpvb") and name != "PrivateModel"
 ]
 
 

@@ -44,7 +44,7 @@ def simulated(progress: Callable[..., object]) -> Any:
 
 def dry(progress: Callable[..., object]) -> Any:
     return dpvb.LogisticRegression(**BUDGET, **RANGES, n_steps=2).dry_run(
-        width=40, num_rows=300, run=dpvb.Run(progress=progress)
+        width=40, n_units=300, run=dpvb.Run(progress=progress)
     )
 
 

@@ -42,11 +42,11 @@ LACKING: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "delta, selection": (
         lambda: dpvb.private_select(dpvb.LogisticRegression(**BUDGET, max_row_norm=1.0), [{}], X, Y, epsilon=1.0),
-        r"^select needs delta=, the chance .* in \(0, 1\): well below one over the number of units, as 1e-6\.$",
+        r"^private_select needs delta=, the chance .* in \(0, 1\): well below one over the number of units, as 1e-6\.$",
     ),
     "budget, selection": (
         lambda: dpvb.private_select(dpvb.LogisticRegression(**BUDGET, max_row_norm=1.0), [{}], X, Y),
-        r"^select needs epsilon=, the budget of the whole selection, in \(0, inf\]; .*; and delta=, the chance",
+        r"^private_select needs epsilon=, the budget of the whole selection, in \(0, inf\]; .*; and delta=, the chance",
     ),
     "range": (
         lambda: dpvb.private_range([1.0], epsilon=1.0),
