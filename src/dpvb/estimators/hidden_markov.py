@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -27,6 +27,7 @@ from dpvb.models.sequences.errors import StepErrors
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import Emitted, HiddenMarkovPosterior
+from dpvb.models.sequences.windows import HiddenWindowModel
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
 from dpvb.results.groups import GroupTable, Line, reach_of
@@ -221,10 +222,6 @@ class HiddenStates(ChainModel[Model, Posterior]):
         places = _largest(law_v) if isinstance(self._content(), Symbols) else range(min(3, len(law_v)))
         return ", ".join(f"{printable(str(self.symbols_[v]))} {law_v[v]:.3g}" for v in places)
 
-    def _window_settings(self) -> dict[str, Any]:
-        """Return the fields of the model that both kinds of emissions share."""
-        return {name: getattr(self, name) for name in ("estimate", "n_init", "power", "clip", "max_length")}
-
     @abstractmethod
     def _model(self) -> Model:
         """The model that the parameters name."""
@@ -377,7 +374,9 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
                 f"symbols must be the counts 0, 1, .. with emissions='poisson', got {[*content.values][:8]}: give "
                 "their number, symbols=21 for counts up to 20 and more."
             )
-        model = hidden_markov.HiddenMarkov(n_symbols, self.n_states, self.emissions, **self._window_settings())
+        model = hidden_markov.HiddenMarkov(
+            n_symbols, self.n_states, self.emissions, **self._shared(fields(HiddenWindowModel))
+        )
         if self.n_steps is not None:
             return replace(model, n_steps=self.n_steps)
         pays = model.length < 3 or (self.n_units or 0) >= _VERY_MANY
@@ -483,7 +482,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
 
     def _model(self) -> HiddenCells:
         """The model that the parameters name."""
-        return HiddenCells(len(self._content()), self.n_states, **self._window_settings())
+        return HiddenCells(len(self._content()), self.n_states, **self._shared(fields(HiddenWindowModel)))
 
     def _values(self, rows: NumberRows) -> Values:
         return rows.value_td

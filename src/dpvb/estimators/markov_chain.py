@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from dpvb.guards.errors import check_integer, check_number
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
 from dpvb.models.sequences import dynamics, markov_chain
+from dpvb.models.sequences.windows import WindowModel
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
 from dpvb.results.groups import GroupTable, Line, reach_of
@@ -197,11 +198,8 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         return markov_chain.MarkovChainModel(
             len(self._content()),
             self.order,
-            power=self.power,
-            clip=self.clip,
-            max_length=self.max_length,
             prior_weight=self.prior_weight,
-            estimate=self.estimate,
+            **self._shared(fields(WindowModel)),
         )
 
     def _ahead(self, tail: tuple[int, ...], steps: int) -> Floats:

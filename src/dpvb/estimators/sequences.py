@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import Field, dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -256,6 +256,10 @@ class ChainModel(SequenceModel[Windowed, Q]):
     def _why_no_intervals(self) -> str:
         """Why `transition_intervals` cannot be had, in a sentence; empty: they can."""
         return ""
+
+    def _shared(self, declared: tuple[Field[Any], ...]) -> dict[str, Any]:
+        """Return the parameters that a model of windows declares as fields, by name."""
+        return {field.name: getattr(self, field.name) for field in declared}
 
     @abstractmethod
     def _model(self) -> Windowed:

@@ -186,7 +186,12 @@ class WindowModel(ABC):
         check_number("power", self.power, low=0.5, high=1)
         if self.clip is not None:
             check_number("clip", self.clip, low=1e-3, high=1e9)
-        check_integer("max_length", self.max_length, low=self.length, high=10**6)
+        check_integer("max_length", self.max_length, low=self.least_length, high=10**6)
+
+    @property
+    def least_length(self) -> int:
+        """Return the smallest value that max_length may have."""
+        return self.length
 
     @property
     @abstractmethod
@@ -200,7 +205,7 @@ class WindowModel(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HiddenWindowModel(WindowModel, ABC):
+class HiddenWindowModel(WindowModel):
     """Fields that models with hidden states have in addition; every field is public.
 
     Attributes:
@@ -215,7 +220,11 @@ class HiddenWindowModel(WindowModel, ABC):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_integer("n_init", self.n_init, low=1, high=1000)
-        check_integer("max_length", self.max_length, low=3)
+
+    @property
+    def least_length(self) -> int:
+        """Return the smallest value that max_length may have: three points tell states from symbols."""
+        return 3
 
     def fitted(self, windows: Windows, chain: HiddenChain, value_v: Values, rounds: int) -> Fit[HiddenChain]:
         """Return the fit to windows after at most `rounds` iterations from a start.
