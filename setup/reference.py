@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
+from types import ModuleType
 from typing import Any
 
 import typer
@@ -20,11 +21,9 @@ import dpvb
 from dpvb.cli import app
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
-#: Subpackages whose public classes are results.
-RESULTS = ("results",)
 #: Results that users meet.
 RESULT_NAMES = (
-    *("PrivacyStatement", "CoefficientTable", "Coefficient", "GroupTable", "Forecast", "Outlook", "PlanSummary"),
+    *("PrivacyStatement", "CoefficientTable", "Coefficient", "GroupTable", "Forecast"),
     *("Combined", "FidelityTable", "Page", "Report", "Check"),
 )
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields|Examples?):\n", re.MULTILINE)
@@ -141,16 +140,17 @@ def page(title: str, opening: str, parts: list[str]) -> str:
     return "\n\n".join([f"# {title}", NOTE, opening, *parts]).rstrip() + "\n"
 
 
-def classes_of(*subpackages: str) -> dict[str, type]:
-    """Return the public classes of subpackages by name."""
-    found: dict[str, type] = {}
-    for subpackage in subpackages:
-        package = import_module(f"dpvb.{subpackage}")
-        for module in walk_packages(package.__path__, f"{package.__name__}."):
-            for name, value in vars(import_module(module.name)).items():
-                if isinstance(value, type) and value.__module__ == module.name and not name.startswith("_"):
-                    found[name] = value
-    return found
+def results() -> dict[str, type]:
+    """Return the classes of results that users meet, by name."""
+    modules = [import_module(module.name) for module in walk_packages(dpvb.results.__path__, "dpvb.results.")]
+    found = {name: value for module in modules for name, value in vars(module).items() if name in RESULT_NAMES}
+    return {name: value for name, value in found.items() if value.__module__.startswith("dpvb.results.")}
+
+
+def public(module: ModuleType) -> dict[str, Any]:
+    """Return the package's classes and functions that a module exports, by name."""
+    found = {name: getattr(module, name) for name in module.__all__}
+    return {name: one for name, one in found.items() if inspect.isclass(one) or inspect.isroutine(one)}
 
 
 def bases(value: type) -> str:
@@ -207,27 +207,13 @@ def commands(command: Any, name: str) -> Iterator[str]:
 def pages() -> dict[str, str]:
     """Return every page by its name."""
     base = dpvb.PrivateEstimator
-    public = {name: getattr(dpvb, name) for name in dpvb.__all__ if not inspect.ismodule(getattr(dpvb, name))}
-    estimators = {name: one for name, one in public.items() if isinstance(one, type) and issubclass(one, base)}
+    exported = {name: getattr(dpvb, name) for name in dpvb.__all__ if not inspect.ismodule(getattr(dpvb, name))}
+    estimators = {name: one for name, one in exported.items() if isinstance(one, type) and issubclass(one, base)}
     estimators.pop("PrivateEstimator")
     authors = ("dpvb.core.", "dpvb.models.")
-    own = {name: one for name, one in public.items() if one.__module__.startswith(authors)}
-    functions = {name: one for name, one in public.items() if name not in {*estimators, *own, "PrivateEstimator"}}
-    results = {name: one for name, one in classes_of(*RESULTS).items() if name in RESULT_NAMES}
-    data = {
-        name: one
-        for name, one in vars(dpvb.data).items()
-        if not name.startswith("_") and inspect.isroutine(one) | inspect.isclass(one)
-    }
-    data = {
-        name: one
-        for name, one in data.items()
-        if name in dpvb.data.__dict__.get("__all__", data) and one.__module__.startswith("dpvb")
-    }
-    accounting = {name: getattr(dpvb.accounting, name) for name in dpvb.accounting.__all__}
-    accounting = {name: one for name, one in accounting.items() if inspect.isclass(one) or inspect.isroutine(one)}
-    audit = {name: getattr(dpvb.audit, name) for name in dpvb.audit.__all__}
-    audit = {name: one for name, one in audit.items() if inspect.isclass(one) or inspect.isroutine(one)}
+    own = {name: one for name, one in exported.items() if one.__module__.startswith(authors)}
+    functions = {name: one for name, one in exported.items() if name not in {*estimators, *own, "PrivateEstimator"}}
+    accounting, audit = public(dpvb.accounting), public(dpvb.audit)
     audit["testing.check_model"] = dpvb.testing.check_model
 
     def all_of(found: dict[str, Any], of: type | None = None) -> list[str]:
@@ -245,8 +231,8 @@ def pages() -> dict[str, str]:
             all_of(estimators, base),
         ),
         "functions.md": page("Functions, ledger, run, table and schema", "Import them from `dpvb`.", all_of(functions)),
-        "data.md": page("Data and column types", "Import them from `dpvb.data`.", all_of(data)),
-        "results.md": page("Result objects", "Methods of estimators and functions return them.", all_of(results)),
+        "data.md": page("Data and column types", "Import them from `dpvb.data`.", all_of(public(dpvb.data))),
+        "results.md": page("Result objects", "Methods of estimators and functions return them.", all_of(results())),
         "accounting.md": page("dpvb.accounting", "Privacy costs of plans; no data are needed.", all_of(accounting)),
         "audit.md": page("dpvb.audit and dpvb.testing", "Checks of models on synthetic records.", all_of(audit)),
         "custom-models.md": page(
