@@ -63,7 +63,7 @@ def dry_run_fit(model: PrivateEstimator, given: Mapping[str, Any], run: Run, *, 
         echo(fitted.summary())
     number = model.n_units or NUM_ROWS
     remark(
-        f"dry_run: {number:,} made-up {fitted.privacy_.unit}s took {seconds:.1f} s on this machine (--n-units, "
+        f"dry run: {number:,} made-up {fitted.privacy_.unit}s took {seconds:.1f} s on this machine (--n-units, "
         "a public number, makes up as many). No row was read, nothing was spent or written."
     )
     if not Path(given["data"]).exists():

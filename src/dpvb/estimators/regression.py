@@ -83,17 +83,15 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         low, high: public range of each column of a plain X, numbers, (n_features,) or {column name: number}, in its
             units: values outside are clipped, and columns are scaled as the numeric ones of a `dpvb.Schema`.
         max_row_norm: public bound on the norm of a row of a plain X, intercept included, in units of X, if low and high
-            are
-            not given: longer rows are scaled back to it, in fit and in every prediction. For columns of one unit.
+            are not given: longer rows are scaled back to it, in fit and in every prediction. For columns of one unit.
         fit_intercept: whether every row gets a constant.
         relative_intercept: that constant over max_row_norm, in (0, 1); the features' norm is at most
-            √(1 - intercept_value²)·max_row_norm. Small values leave room for the features, large ones measure the
+            √(1 - relative_intercept²)·max_row_norm. Small values leave room for the features, large ones measure the
             intercept better.
         max_abs_value: public bound on the absolute values of each column, a number or (n_features,), in units of X, if
             max_row_norm is given. Not given: max_row_norm.
         numeric: the columns that are numbers rather than indicators, as their places, or True for all, if max_row_norm
-            is
-            given: their centres and spreads are released, so that neither bounds nor units matter. A schema declares
+            is given: their centres and spreads are released, so that neither bounds nor units matter. A schema declares
             its numbers itself, and columns with low and high are numbers.
         alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1. Not given: a column's own spread
             is its unit, and an indicator's value.

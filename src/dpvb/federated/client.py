@@ -384,7 +384,7 @@ class Client:
             "neighboring relation": (offer.neighboring_relation, plan.neighboring_relation),
             "trust model": (offer.trust, federation.trust.name),
             "max_missing": (offer.max_missing, federation.trust.max_missing),
-            "number of max_colluding": (offer.max_colluding, federation.trust.max_colluding),
+            "max_colluding": (offer.max_colluding, federation.trust.max_colluding),
             "public number of examples": (offer.n_units, federation.n_units),
             "number of releases": (len(offer.multipliers), len(plan)),
             "participants": (sorted(offer.participants), sorted(federation.participants)),
