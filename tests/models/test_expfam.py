@@ -15,7 +15,6 @@ from scipy.special import logsumexp
 from dpvb.models.expfam import (
     dirichlet_expectedstats,
     dirichlet_logz,
-    gamma_expectedstats,
     gig_expectedstats,
     gig_logz,
     polya_gamma_expectedstats,
@@ -79,18 +78,6 @@ def test_generalised_inverse_gaussian_against_its_integral() -> None:
         found = gig_expectedstats(np.array(a), np.array(b))
         assert float(gig_logz(np.array(a), np.array(b))) == pytest.approx(math.log(z), rel=1e-9)
         assert [float(part) for part in found] == pytest.approx([first / z, inverse / z], rel=1e-9)
-
-
-def test_gamma_against_its_integral() -> None:
-    """E[log α] and E[α] of α^(shape - 1) exp(-rate α)."""
-    for shape, rate in ((0.5, 2.0), (3.0, 0.1), (40.0, 7.0)):
-
-        def integral(statistic, k=shape, r=rate):  # type: ignore[no-untyped-def]
-            return mpmath.quad(lambda a: statistic(a) * a ** (k - 1) * mpmath.exp(-r * a), [0, 1, 10, mpmath.inf])
-
-        z = integral(lambda a: 1)
-        expected = [float(integral(statistic) / z) for statistic in (mpmath.log, lambda a: a)]
-        assert [float(part) for part in gamma_expectedstats(shape, rate)] == pytest.approx(expected, rel=1e-6)
 
 
 def test_polya_gamma_mean_is_that_of_its_series() -> None:

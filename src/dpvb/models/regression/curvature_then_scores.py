@@ -131,9 +131,8 @@ class Readings:
             return ridge.WeightPrior(np.zeros_like(drift_ee), forth_dd.T @ forth_dd / self.alpha + drift_ee, (1.0,))
         constant_d, mean_d = moments.basis_de @ moments.constant_e, moments.basis_de @ moments.mean_e
         free_d = np.where(np.arange(len(width_d)) < (self.intercept > 0), 0.0, self.size * width_d)
-        centred_dd = np.eye(len(width_d)) - np.outer(constant_d, mean_d)
-        fixed_dd = (tuned.INTERCEPT_STD * self.size) ** 2 * np.outer(constant_d, constant_d)
-        prior = ridge.WeightPrior((centred_dd * free_d**2) @ centred_dd.T, fixed_dd, taus).turned(moments.basis_de)
+        sd = tuned.INTERCEPT_STD * self.size
+        prior = ridge.WeightPrior.of(free_d, mean_d, constant_d, sd, taus).turned(moments.basis_de)
         return replace(prior, fixed_ee=prior.fixed_ee + drift_ee)
 
     @cached_property

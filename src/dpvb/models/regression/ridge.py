@@ -148,6 +148,21 @@ class WeightPrior:
     fixed_ee: Floats
     taus: tuple[float, ...]
 
+    @classmethod
+    def of(cls, width_d: Floats, mean_d: Floats, constant_d: Floats, sd: float, taus: tuple[float, ...]) -> WeightPrior:
+        """Return the prior in which columns add log odds of mean 0 over rows, and the mean log odds are apart.
+
+        Args:
+            width_d: standard deviation of each weight over τ.
+            mean_d: mean of the rows.
+            constant_d: weights that add 1 to the log odds of every row; 0 if there are none.
+            sd: standard deviation of the mean log odds.
+            taus: as in the class.
+        """
+        centred_dd = np.eye(len(width_d)) - np.outer(constant_d, mean_d)
+        slopes_dd = (centred_dd * width_d**2) @ centred_dd.T
+        return cls(slopes_dd, sd**2 * np.outer(constant_d, constant_d), taus)
+
     def turned(self, matrix_de: Floats) -> WeightPrior:
         """The prior of the weights matrixᵀ(m - m_0)."""
         slopes_ee, fixed_ee = (matrix_de.T @ part @ matrix_de for part in (self.slopes_ee, self.fixed_ee))
