@@ -445,7 +445,7 @@ def test_a_command_that_was_stopped_goes_on_from_elsewhere(
     first = dpvb.load(out).vocabulary_
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    run("resume", tmp_path / "run", "--read", "--overwrite")
+    run("fit", "lda", notes, *given, *counted, "--out", out, "--resume", "read", "--overwrite")
     assert dpvb.load(out).vocabulary_ == first
 
 
