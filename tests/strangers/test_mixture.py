@@ -107,7 +107,7 @@ def test_what_is_no_model_is_refused(model: Any) -> None:
     ("score", "ends", "said"),
     [
         (lambda self, q, batch: batch[:, 0] - batch[:, 0].mean(), (-5.0, 5.0), "another score in another batch"),
-        (lambda self, q, batch: np.full(len(batch), np.nan), (-5.0, 5.0), "no number"),
+        (lambda self, q, batch: np.full(len(batch), np.nan), (-5.0, 5.0), "not a number"),
         (lambda self, q, batch: np.zeros(3), (-5.0, 5.0), "one number for each"),
         (lambda self, q, batch: 1 / 0, (-5.0, 5.0), "ZeroDivisionError"),
         (lambda self, q, batch: np.zeros(len(batch)), (5.0, -5.0), "the lower one first"),
