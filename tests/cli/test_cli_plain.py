@@ -14,7 +14,7 @@ _FIT = "--epsilon 1 --delta 1e-5 --out m.dpvb"
 _LINES = [
     "sample .",
     f"fit logistic people.csv --schema people.json {_FIT}",
-    "coef m.dpvb",
+    "show m.dpvb --what coefficients",
     "show m.dpvb",
     "show m.dpvb --brief",
     "report m.dpvb --out m.html",
