@@ -38,6 +38,7 @@ from dpvb.accounting.costs import Composition, Cost
 from dpvb.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger import Ledger, Receipt, is_address, pricing, verify_export
 from dpvb.ledger import sqlite as in_file
+from dpvb.ledger.chain import Entry
 from dpvb.ledger.head import Seen
 
 ADD = "add_or_remove_one"
@@ -842,8 +843,23 @@ def test_an_index_that_leads_astray(original: Path, tmp_path: Path) -> None:
 
 @pytest.mark.guarantees("verify")
 @pytest.mark.slow
-def test_many_flipped_bits(original: Path, tmp_path: Path) -> None:
-    flip_bits(original, tmp_path, 1000, seed=2)
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_many_flipped_bits(original: Path, tmp_path: Path, seed: int) -> None:
+    flip_bits(original, tmp_path, 1000, seed)
+
+
+@pytest.mark.guarantees("verify")
+@pytest.mark.parametrize("column", ["body", "cost", "totals"])
+@pytest.mark.parametrize("text", ["", "5", "null", "[[", "[" * 100_000, "{}", "[]"])
+def test_a_column_that_holds_something_else_is_refused_and_not_read(column: str, text: str) -> None:
+    """Whatever stands there: the words of the ledger, and never those of the reader of JSON."""
+    entry = Entry(seq=3, kind="charge", key="k", dataset="d", **{column: text})
+    read = {"body": "facts", "cost": "cost_units", "totals": "total_units"}[column]
+    if text == ("{}" if column == "body" else "[]"):
+        assert not getattr(entry, read)
+    else:
+        with pytest.raises(LedgerError, match=f"row 3: its {column} cannot be read"):
+            getattr(entry, read)
 
 
 @pytest.mark.guarantees("verify")

@@ -90,17 +90,26 @@ class Entry:
     @cached_property
     def facts(self) -> Mapping[str, Any]:
         """The other facts."""
-        return dict(json.loads(self.body))
+        return dict(self._parsed("body", dict))
 
     @cached_property
     def cost_units(self) -> tuple[int, ...]:
         """Of a charge: its cost."""
-        return tuple(json.loads(self.cost))
+        return tuple(self._parsed("cost", list))
 
     @cached_property
     def total_units(self) -> tuple[int, ...]:
         """Of a charge: its totals."""
-        return tuple(json.loads(self.totals))
+        return tuple(self._parsed("totals", list))
+
+    def _parsed(self, column: str, kind: type) -> Any:
+        try:
+            value = json.loads(getattr(self, column))
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, kind):
+            raise refused(self, f"its {column} cannot be read")
+        return value
 
     @property
     def state(self) -> str | None:
