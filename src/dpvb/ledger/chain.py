@@ -43,6 +43,10 @@ def genesis(uuid: str) -> str:
     return hashlib.sha256(f"dpvb ledger {FORMAT} {uuid}".encode()).hexdigest()
 
 
+class UnreadableError(LedgerError, ValueError):
+    """A column of a row is not what was written: a ValueError too, for those who pass over what others append."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One row of a ledger.
@@ -108,7 +112,7 @@ class Entry:
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, kind):
-            raise refused(self, f"its {column} cannot be read")
+            raise UnreadableError(f"row {self.seq}: its {column} cannot be read. {WAY_OUT}")
         return value
 
     @property
