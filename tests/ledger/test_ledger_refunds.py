@@ -20,7 +20,7 @@ from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition
 from dpvb.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger import Ledger, chain, pricing
-from dpvb.ledger.chain import Entry, canonical
+from dpvb.ledger.chain import WAY_OUT, Entry, canonical
 from dpvb.ledger.past import Past
 from dpvb.ledger.state import State
 from dpvb.ledger.verify import walk
@@ -275,8 +275,10 @@ def test_an_odd_row_stops_nobody_where_others_may_append(ledger: Ledger, odd: di
     assert state.datasets == shared.datasets
     assert state.price("notes") == shared.price("notes")
     state.follow(charge_row(state, plan()))
-    with pytest.raises(LedgerError, match=f"row {strange.seq}: .*these 1 rows"):
+    with pytest.raises(LedgerError, match=f"row {strange.seq}: .*these 1 rows") as told:
         walk(ledger.uuid, [*rows, strange], shared=True)
+    assert str(told.value).count(f"row {strange.seq}") == 1
+    assert WAY_OUT not in str(told.value)
 
 
 def charge_row(state: State, cost: Composition, **changes: Any) -> Entry:

@@ -94,7 +94,8 @@ class Entry:
     @cached_property
     def facts(self) -> Mapping[str, Any]:
         """The other facts."""
-        return dict(self._parsed("body", dict))
+        facts: dict[str, Any] = self._parsed("body", dict)
+        return facts
 
     @cached_property
     def cost_units(self) -> tuple[int, ...]:
@@ -112,7 +113,7 @@ class Entry:
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, kind):
-            raise UnreadableError(f"row {self.seq}: its {column} cannot be read. {WAY_OUT}")
+            raise refused(self, f"its {column} cannot be read", UnreadableError)
         return value
 
     @property
@@ -159,9 +160,9 @@ def check_hash(entry: Entry) -> Entry:
     return entry
 
 
-def refused(entry: Entry, why: str) -> LedgerError:
+def refused(entry: Entry, why: str, kind: type[LedgerError] = LedgerError) -> LedgerError:
     """The error of a row that fails a check."""
-    return LedgerError(f"row {entry.seq}: {why}. {WAY_OUT}")
+    return kind(f"row {entry.seq}: {why}. {WAY_OUT}")
 
 
 def event_key(run: str, attempt: int, body: Mapping[str, Any]) -> str:

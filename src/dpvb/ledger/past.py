@@ -13,7 +13,7 @@ from dpvb.accounting.costs import Composition, Cost, n_steps
 from dpvb.accounting.events import Event
 from dpvb.accounting.forms import from_dict
 from dpvb.guards.errors import LedgerError, ParameterError
-from dpvb.ledger.chain import Entry
+from dpvb.ledger.chain import Entry, UnreadableError
 
 Units = tuple[int, ...]
 _ALL = 2**53
@@ -63,7 +63,7 @@ class Past:
             steps = fact(entry, "steps")
             named = [_step(step) for step in steps] if isinstance(steps, list) and steps else [_ALL]
             self.begun = max(self.begun, 1 + max(named))
-        kind = fact(entry, "kind") if _is_readable(entry) else "plan"
+        kind = fact(entry, "kind", "plan")
         if entry.kind == "charge" and kind == "plan" and entry.dataset == self.first.dataset:
             self.planned = spending.add(self.planned, entry.cost_units) if self.planned else entry.cost_units
 
@@ -137,19 +137,12 @@ def order_of(cost: Cost, releases: Sequence[Event]) -> list[tuple[int, int]]:
     return [(kind, sum(number for _, number in piece)) for kind, piece in pieces]
 
 
-def fact(entry: Entry | None, name: str) -> object:
-    """Return a fact of a row that another user may have written; None if it cannot be read."""
+def fact(entry: Entry | None, name: str, otherwise: object = None) -> object:
+    """Return a fact of a row that another user may have written; `otherwise` if the row cannot be read."""
     try:
         return None if entry is None else entry.facts.get(name)
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return None
-
-
-def _is_readable(entry: Entry) -> bool:
-    try:
-        return isinstance(entry.facts, dict)
-    except (ValueError, TypeError, RecursionError):
-        return False
+    except UnreadableError:
+        return otherwise
 
 
 def _step(value: object) -> int:

@@ -268,10 +268,10 @@ class State:
                 return "its data set is not registered"
             elif entry.units or not isinstance(entry.facts.get("state"), str):
                 return "it is not an event that a ledger writes"
+        except ODD:  # Before LedgerError: an UnreadableError is both.
+            return "its contents are not what a ledger writes"
         except LedgerError as error:
             return str(error).rstrip(".")
-        except _ODD:
-            return "its contents are not what a ledger writes"
         return ""
 
     def _take_dataset(self, entry: Entry, first: Callable[[str], Entry | None] | None = None) -> None:
@@ -334,10 +334,10 @@ class State:
             if past.first is None or past.first.dataset != entry.dataset:
                 return "its run was charged to another data set"
             past.check_steps(entry.run, from_dict(entry.facts["cost"]), entry.cost_units)
+        except ODD:  # Before LedgerError: an UnreadableError is both.
+            return "its contents are not what a ledger writes"
         except LedgerError as error:
             return str(error).rstrip(".")
-        except _ODD:
-            return "its contents are not what a ledger writes"
         return ""
 
 
