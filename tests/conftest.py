@@ -42,6 +42,15 @@ settings.register_profile(
 settings.load_profile("everyday")
 
 
+#: Addresses of all cases that pytest has read, those that are left to `make test-slow` too.
+CASES = pytest.StashKey[set[str]]()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Keep the address of each case, by which marks of planted bugs name it."""
+    item.config.stash.setdefault(CASES, set()).add(f"{item.path}::{item.name}")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Processes of one session compile a loop once: the first has its lock, the others load what is cached."""

@@ -146,7 +146,7 @@ def test_a_server_that_dies_at_any_call_is_taken_over(trust: str, after: bool, e
 
 
 @pytest.mark.guarantees("takeover")
-@kills("crashes", "a trusted server noises a sum twice", "7-trusted_server-synchronous")
+@kills("crashes", "a trusted server noises a sum twice", "7-trusted_server")
 @edit("core/wall.py", "total = recorded(journal, step, release, np.float64)", "total = None")
 @edit("federated/record.py", "INSERT INTO releases", "INSERT OR REPLACE INTO releases")
 @EVERY_TRUST

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from conftest import CASES
 from planted import FAILURES, TESTS, bugs
 
 
@@ -33,3 +34,13 @@ def test_no_mark_is_overlooked() -> None:
         path.read_text() for path in TESTS.rglob("*.py") if path.name not in ("planted.py", "test_planted_bugs.py")
     ]
     assert sum(text.count("@kills(") for text in texts) == len(bugs())
+
+
+def test_every_case_that_a_bug_names_exists(request: pytest.FixtureRequest) -> None:
+    """Of each file that this run has read, slow cases too; all files in `make test`."""
+    if any("::" in argument for argument in request.config.args):
+        pytest.skip("this run has read only the cases that were asked for.")
+    cases = request.config.stash[CASES]
+    read = {case.split("::")[0] for case in cases}
+    named = {bug.test for bug in bugs() if "[" in bug.test and bug.test.split("::")[0] in read}
+    assert sorted(named - cases) == []
