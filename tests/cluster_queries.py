@@ -49,12 +49,28 @@ class Waiting:
     def e_step(self, q: Any, batch: Any, blocks: Mapping[str, Any]) -> Any:
         statistics = self.model.e_step(q, batch, blocks)
         if os.getpid() != self.driver:
-            with suppress(FileExistsError):
-                descriptor = os.open(self.flag, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-                os.write(descriptor, f"{os.getpid()}\n".encode())
-                os.close(descriptor)
-                time.sleep(60)
+            wait_once(self.flag)
         return statistics
+
+
+def wait_once(flag: Path) -> None:
+    """Write the number of this process to a file and wait, if no process has done so before."""
+    with suppress(FileExistsError):
+        descriptor = os.open(flag, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+        os.close(descriptor)
+        time.sleep(60)
+
+
+def powers(parts: Mapping[int, Any], told: Path, own: Mapping[int, Any]) -> tuple[Path, Any]:
+    """Two to the power of each part's number, added; where the flag of `added_after_waiting` is."""
+    return told, np.array([sum(2**part for part in parts)])
+
+
+def added_after_waiting(total: tuple[Path, Any], one: tuple[Path, Any]) -> tuple[Path, Any]:
+    """The first process that adds two answers waits for its end."""
+    wait_once(total[0])
+    return total[0], total[1] + one[1]
 
 
 @dataclass(frozen=True)

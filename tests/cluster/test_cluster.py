@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import math
+import operator
 import os
 import signal
 import subprocess
@@ -19,7 +20,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster_queries import SECRET, Failing, Named, Scribbling, Unpackable, Unpicklable, Waiting, ones
+from cluster_queries import (
+    SECRET,
+    Failing,
+    Named,
+    Scribbling,
+    Unpackable,
+    Unpicklable,
+    Waiting,
+    added_after_waiting,
+    ones,
+    powers,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from planted import edit, kills
@@ -28,7 +40,8 @@ from scipy import sparse
 import dpvb
 from dpvb import DPVI, LDA, Ledger, LogisticRegression, SigmoidBeliefNetwork, cluster
 from dpvb.cluster import LocalPool, spread
-from dpvb.cluster.engine import Answered, PartMissing, map_reduce, shared_out
+from dpvb.cluster.dask import DaskEngine
+from dpvb.cluster.engine import Answered, PartMissing, Reduction, added, map_reduce, shared_out
 from dpvb.cluster.spread import SpreadSource
 from dpvb.core import loop
 from dpvb.core.blocks import Block
@@ -337,6 +350,21 @@ def test_four_workers_of_dask_of_which_one_is_killed(make: Any, sampler: str, tm
         assert_same_bits(released(task), found)
 
 
+@pytest.mark.slow
+def test_a_worker_that_is_killed_while_it_adds_answers_costs_time_alone(tmp_path: Path) -> None:
+    """Each part is a power of two: one that counted twice, or not at all, would show in the total."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=6, **DASK) as workers, distributed.Client(workers) as client:
+        engine = DaskEngine(client)
+        engine.hold([None] * 24, None)
+        killer = kill_at_work(tmp_path / "flag")
+        reduction = Reduction(powers, added_after_waiting)
+        found = map_reduce(reduction, 24, tmp_path / "flag", [None] * 24, "key", engine=engine)
+        killer.join()
+        assert (tmp_path / "flag").exists()
+        assert found[1].tolist() == [2**24 - 1]
+
+
 def test_a_task_done_again_draws_the_same_batch(two: LocalPool) -> None:
     """The sums of a Poisson batch count who was drawn: the same units in another process and in another run."""
     release = Release({"one": Block((NUMBER,), 1.0)}, Mechanism(Poisson(0.3), 1.0))
@@ -418,12 +446,15 @@ def test_a_process_that_answers_in_another_form_is_replaced(written: bytes, two:
     assert np.array_equal(*totals)
 
 
+ONES = Reduction(lambda parts, told, own: 1.0, operator.add)
+
+
 class Answers:
     """An engine whose processes answer for the parts that they are told to."""
 
     num_workers = 2
 
-    def __init__(self, *answered: Answered) -> None:
+    def __init__(self, answered: Any = None) -> None:
         self.answered = answered
 
     def hold(self, parts: Any) -> None: ...
@@ -437,23 +468,28 @@ class Answers:
 @pytest.mark.parametrize(
     "answered",
     [
-        [Answered((0, 1), 1.0)],
-        [Answered((0, 1), 1.0), Answered((1, 2), 1.0)],
-        [Answered((0, 1), 1.0), Answered((2,), None)],
-        [Answered((0, 1), 1.0), Answered((2, 3), 1.0)],
-        [Answered((0, 1, 2), 1.0), Answered((0, 1, 2), 1.0)],
-        [],
-        ["no answer"],
-        [Answered(3, 1.0)],  # type: ignore[arg-type]
-        [Answered((0, 1, None), 1.0)],  # type: ignore[arg-type]
-        [Answered((0.0, 1.0, 2.0), 1.0)],  # type: ignore[arg-type]
+        Answered((0, 1), 1.0),
+        Answered((0, 1, 1, 2), 2.0),
+        Answered((0, 1, 2), None),
+        Answered((0, 1, 2, 3), 1.0),
+        Answered((), None),
+        "no answer",
+        Answered(3, 1.0),  # type: ignore[arg-type]
+        Answered((0, 1, None), 1.0),  # type: ignore[arg-type]
+        Answered((0.0, 1.0, 2.0), 1.0),  # type: ignore[arg-type]
     ],
 )
-def test_every_part_counts_exactly_once(answered: list[Answered]) -> None:
+def test_every_part_counts_exactly_once(answered: Any) -> None:
     with pytest.raises(PartMissing):
-        map_reduce(ones, 3, None, [None] * 3, "key", engine=Answers(*answered))
-    sound = [Answered((0, 2), 1.0), Answered((1,), 2.0)]
-    assert map_reduce(ones, 3, None, [None] * 3, "key", engine=Answers(*sound)) == [1.0, 2.0]
+        map_reduce(ONES, 3, None, [None] * 3, "key", engine=Answers(answered))
+    assert map_reduce(ONES, 3, None, [None] * 3, "key", engine=Answers(Answered((0, 2, 1), 3.0))) == 3.0
+
+
+def test_a_total_speaks_of_all_its_parts_and_a_failed_answer_spoils_it() -> None:
+    sound, failed = Answered((0, 2), 1.0), Answered((1,), None)
+    assert added(ONES, sound, Answered((1,), 2.0)) == Answered((0, 2, 1), 3.0)
+    assert added(ONES, added(ONES, sound, failed), sound).answer is None
+    assert added(ONES, sound, Answered((1,), "text")).answer is None
 
 
 class Told(Answers):
@@ -466,7 +502,7 @@ class Told(Answers):
     def hold(self, parts: Any, model: Any = None) -> None: ...
 
     def run(self, task: Any, told: bytes, own: Any, key: str) -> Any:
-        return [Answered(tuple(range(len(own))), self.said[key.rpartition("-")[2]])]
+        return Answered(tuple(range(len(own))), self.said[key.rpartition("-")[2]])
 
 
 FORMS: list[Any] = [0, "x", [], [[1]], {}, {"a": 1}, {None: 1}, ()]
@@ -480,10 +516,10 @@ NUMBERS: list[Any] = [None, "1", True, 1.0, math.nan, -1, 10**30, [1]]
 def test_what_processes_say_in_another_form_is_refused_before_the_charge(counts: Any) -> None:
     task = logistic()
     with pytest.raises(DataFormatError, match="nothing was spent"):
-        SpreadSource(task.source, task.model, Told(__version__, counts))
+        SpreadSource(task.source, task.model, Told({__version__}, counts))
 
 
-@pytest.mark.parametrize("version", [*FORMS, np.array(["1", "2"])])
+@pytest.mark.parametrize("version", [*FORMS, np.array(["1", "2"]), __version__, {"0"}, {"0", __version__}, {1}, set()])
 def test_a_version_in_another_form_is_refused_before_the_charge(version: Any) -> None:
     task = logistic()
     with pytest.raises(ParameterError, match="cannot load the model"):

@@ -7,13 +7,14 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from typing import Any, final
 
 import numpy as np
 
-from dpvb.cluster.engine import Answered, PartMissing, Task, answered, opened, packed, shared_out
+from dpvb.cluster.engine import Answered, PartMissing, Reduction, added, answered, opened, packed, shared_out
 from dpvb.guards.errors import DpvbError, ParameterError
 from dpvb.guards.imports import check_numba
 from dpvb.guards.own import check_closed_folder
@@ -23,6 +24,8 @@ _SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
 #: Seconds that a step waits for a cluster that does nothing, having lost its workers, say.
 PATIENCE = 60.0
 _LOOK_EACH = 5.0
+# Answers that one worker adds at a time: a convention; memory and time of a step hardly depend on it.
+_FAN_IN = 4
 
 
 @final
@@ -93,23 +96,32 @@ class DaskEngine:
             free = dict.fromkeys(part.key for part in self._parts.values())
             self._client.sync(self._client.scheduler.set_restrictions, worker=free)
 
-    def run(self, task: Task, told: bytes, own: Sequence[Any], key: str) -> Iterable[Answered]:
-        """Have every worker do a task on its parts."""
+    def run(self, reduction: Reduction, told: bytes, own: Sequence[Any], key: str) -> Answered:
+        """Have every worker do a task on its parts; workers add each other's answers, and one total comes here."""
         common = self._submit(_same, Parcel(told), key=f"dpvb-{key}")
         futures = []
         for address, dealt in zip(self._addresses, self._dealt, strict=False):
             private = Parcel({part: own[part] for part in dealt})
             sources = [self._parts[part] for part in dealt]
             name = f"dpvb-{key}-parts-" + "-".join(map(str, dealt))
-            futures.append(self._submit(_done, task, common, private, self._model, *sources, key=name, worker=address))
+            futures.append(
+                self._submit(_done, reduction, common, private, self._model, *sources, key=name, worker=address)
+            )
+        level, sent = futures, [common, *futures]
+        while len(level) > 1:
+            groups = [level[first : first + _FAN_IN] for first in range(0, len(level), _FAN_IN)]
+            height = f"dpvb-{key}-total-{len(groups)}"
+            level = [self._submit(_total, reduction, *group, key=f"{height}-{n}") for n, group in enumerate(groups)]
+            sent += level
         try:
             with suppress(Exception):  # A worker that kept dying, a scheduler that is gone: the parts are missing.
-                self._wait(futures)
-                found = self._client.gather(futures, errors="skip", direct=self._direct)
-                return [parcel.content for parcel in found]
-            return []
+                self._wait(level)
+                (total,) = self._client.gather(level, errors="skip", direct=self._direct)
+                found: Answered = total.content
+                return found
+            return Answered((), None)
         finally:
-            _release(common, *futures)
+            _release(*sent)
 
     def _wait(self, futures: Sequence[Any]) -> None:
         """Wait for answers, as long as somebody works.
@@ -231,8 +243,16 @@ def _same(told: Parcel) -> Parcel:
     return told
 
 
-def _done(task: Task, told: Parcel, own: Parcel, model: Parcel, *sources: Parcel) -> Parcel:
+def _done(reduction: Reduction, told: Parcel, own: Parcel, model: Parcel, *sources: Parcel) -> Parcel:
     """What `answered` says, of sources in the order of their numbers."""
     places: Mapping[int, Any] = own.content
     parts = {part: source.content for part, source in zip(places, sources, strict=True)}
-    return Parcel(answered(task, told.content, places, parts, model.content))
+    return Parcel(answered(reduction, told.content, places, parts, model.content))
+
+
+def _total(reduction: Reduction, first: Parcel, *others: Parcel) -> Parcel:
+    """The total of some answers; they stay as they are, since Dask may need them again."""
+    total: Answered = deepcopy(first.content)
+    for one in others:
+        total = added(reduction, total, one.content)
+    return Parcel(total)

@@ -2,24 +2,21 @@
 
 A task is a pure function of some parts, of what all of them are told, and of what each part is told. Its answer is
 known by the parts that it speaks of, so a task that was lost and done again replaces its answer, and adds nothing to
-it. A process that fails says that it failed, and nothing else: whatever the error was, it may speak of private data.
+it. Answers are added where they are, in pairs and in any order; a total is known by all of its parts. A process that
+fails says that it failed, and nothing else: whatever the error was, it may speak of private data.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from dpvb.guards.errors import ParameterError
 from dpvb.guards.silence import silence
-
-#: What is done with the parts of one process: the parts by number, what all are told, and what each is told.
-Task = Callable[[Mapping[int, Any], Any, Mapping[int, Any]], Any]
-
 
 _HELD = "held"
 
@@ -28,9 +25,18 @@ class PartMissing(Exception):  # noqa: N818
     """Some parts gave no answer; it says nothing more."""
 
 
+class Reduction(NamedTuple):
+    """What every process does, and how two answers become one: functions of a module of this package."""
+
+    #: The parts of a process by number, what all are told, and what each is told -> the answer.
+    answer: Callable[[Mapping[int, Any], Any, Mapping[int, Any]], Any]
+    #: A total, which may be changed, and an answer -> their total. Their order must not matter.
+    add: Callable[[Any, Any], Any]
+
+
 @dataclass(frozen=True)
 class Answered:
-    """The answer of one process, by the numbers of its parts; None: it failed."""
+    """The answer of one process, or the total of several, by the numbers of their parts; None: one failed."""
 
     parts: tuple[int, ...]
     answer: Any
@@ -52,11 +58,13 @@ class Engine(Protocol):
         A process keeps its model, and with it what it has compiled.
         """
 
-    def run(self, task: Task, told: bytes, own: Sequence[Any], key: str) -> Iterable[Answered]:
-        """Have every process do a task on its parts.
+    def run(self, reduction: Reduction, told: bytes, own: Sequence[Any], key: str) -> Answered:
+        """Have every process do a task on its parts, and return the total of their answers.
+
+        Memory of the calling process must not grow with the number of processes.
 
         Args:
-            task: a pure function in this package.
+            reduction: what is done, and how answers are added.
             told: what every process is told, packed, with the model that is held left out.
             own: what each part's process is told of it.
             key: public name of the step, different at each call.
@@ -67,12 +75,19 @@ class Engine(Protocol):
 
 
 def map_reduce(
-    task: Task, num_parts: int, told: object, own: Sequence[Any], key: str, *, engine: Engine, model: object = None
-) -> list[Any]:
-    """The answers of all processes, each part counted exactly once.
+    reduction: Reduction,
+    num_parts: int,
+    told: object,
+    own: Sequence[Any],
+    key: str,
+    *,
+    engine: Engine,
+    model: object = None,
+) -> Any:
+    """Return the total of the answers of all processes, each part counted exactly once.
 
     Args:
-        task, own, key: as in `Engine.run`.
+        reduction, own, key: as in `Engine.run`.
         num_parts: number of parts that the engine holds.
         told: what every process is told; it is packed once.
         model: which of it the processes hold already.
@@ -80,15 +95,15 @@ def map_reduce(
     Raises:
         PartMissing: if a process failed or answered in another form, or a part is missing or answered for twice.
     """
-    answered = list(engine.run(task, packed(told, held=model), own, key))
-    if not all(isinstance(one, Answered) and _is_numbers(one.parts) and one.answer is not None for one in answered):
+    total = engine.run(reduction, packed(told, held=model), own, key)
+    if not isinstance(total, Answered) or not _are_numbers(total.parts) or total.answer is None:
         raise PartMissing
-    if sorted(part for one in answered for part in one.parts) != list(range(num_parts)):
+    if sorted(total.parts) != list(range(num_parts)):
         raise PartMissing
-    return [one.answer for one in answered]
+    return total.answer
 
 
-def _is_numbers(parts: object) -> bool:
+def _are_numbers(parts: object) -> bool:
     return isinstance(parts, tuple) and all(type(part) is int for part in parts)
 
 
@@ -98,12 +113,22 @@ def shared_out(num_parts: int, num_workers: int) -> list[tuple[int, ...]]:
     return [parts for parts in dealt if parts]
 
 
-def answered(task: Task, told: bytes, own: Mapping[int, Any], parts: Mapping[int, Any], model: object) -> Answered:
+def answered(
+    reduction: Reduction, told: bytes, own: Mapping[int, Any], parts: Mapping[int, Any], model: object
+) -> Answered:
     """Do a task where the parts are held; nothing is raised, printed or warned."""
     answer = None
     with suppress(Exception), silence(logs=True):
-        answer = task(parts, _Unpacker(io.BytesIO(told), model).load(), own)
+        answer = reduction.answer(parts, _Unpacker(io.BytesIO(told), model).load(), own)
     return Answered(tuple(parts), answer)
+
+
+def added(reduction: Reduction, total: Answered, one: Answered) -> Answered:
+    """Add an answer to a total, which is changed; nothing is raised, printed or warned."""
+    with suppress(Exception), silence(logs=True):
+        if total.answer is not None and one.answer is not None:
+            return Answered(total.parts + one.parts, reduction.add(total.answer, one.answer))
+    return Answered((), None)
 
 
 def opened(part: bytes) -> Any:

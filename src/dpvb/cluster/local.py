@@ -6,12 +6,12 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from typing import Any, BinaryIO, Self, final
 
-from dpvb.cluster.engine import Answered, Task, answered, opened, packed, shared_out
+from dpvb.cluster.engine import Answered, Reduction, added, answered, opened, packed, shared_out
 from dpvb.guards.errors import ParameterError, check_integer
 
 # How often one task is tried: its process may be killed by something that has nothing to do with it.
@@ -75,12 +75,20 @@ class LocalPool:
             )
         self._parts, self._dealt = parts, shared_out(len(parts), self._num_workers)
         self._model = packed(model)
-        self._ask_all([self._held(worker) for worker in range(self._num_workers)])
+        self._ask_all([self._held(worker) for worker in range(self._num_workers)], lambda answer: None)
 
-    def run(self, task: Task, told: bytes, own: Sequence[Any], key: str) -> Iterable[Answered]:
-        """Have every process do a task on its parts."""
-        requests = [pickle.dumps((task, told, {part: own[part] for part in dealt})) for dealt in self._dealt]
-        return [answer for answer in self._ask_all(requests) if isinstance(answer, Answered)]
+    def run(self, reduction: Reduction, told: bytes, own: Sequence[Any], key: str) -> Answered:
+        """Have every process do a task on its parts; an answer is added when it has come, and then forgotten."""
+        total: Answered | None = None
+
+        def take(answer: Any) -> None:
+            nonlocal total
+            one = answer if isinstance(answer, Answered) else Answered((), None)
+            total = one if total is None else added(reduction, total, one)
+
+        requests = [pickle.dumps((reduction, told, {part: own[part] for part in dealt})) for dealt in self._dealt]
+        self._ask_all(requests, take)
+        return total or Answered((), None)
 
     def close(self) -> None:
         """Let go of all parts; the processes stay."""
@@ -92,37 +100,44 @@ class LocalPool:
         dealt = self._dealt[worker] if worker < len(self._dealt) else ()
         return pickle.dumps((None, self._model, {part: packed(self._parts[part]) for part in dealt}))
 
-    def _ask_all(self, requests: Sequence[bytes]) -> list[Any]:
-        """Ask as many processes at once as there are requests."""
+    def _ask_all(self, requests: Sequence[bytes], take: Callable[[Any], None]) -> None:
+        """Ask as many processes at once as there are requests; this thread takes their answers, one at a time."""
         with ThreadPoolExecutor(self._num_workers) as threads:
             try:
-                return list(threads.map(self._ask, range(len(requests)), requests))
+                asked = {threads.submit(self._ask, worker, request): worker for worker, request in enumerate(requests)}
+                left = dict.fromkeys(asked.values(), _ATTEMPTS)
+                while asked:
+                    answered = next(as_completed(asked))
+                    worker = asked.pop(answered)
+                    left[worker] -= 1
+                    try:
+                        answer = pickle.loads(receive(self._processes[worker].stdout, answered.result()))
+                    except Exception:  # It died, or what it wrote is no answer.
+                        if left[worker]:
+                            asked[threads.submit(self._ask_another, worker, requests[worker])] = worker
+                            continue
+                        answer = None
+                    take(answer)
+                    del answer  # Before the next one is read: memory holds a total and one answer.
             except BaseException:  # Interrupted: nobody may go on with what nobody waits for.
                 self._interrupted = True
                 for process in self._processes:
                     process.kill()
                 raise
 
-    def _ask(self, worker: int, request: bytes) -> Any:
-        """The answer of one process, or of the one that had to take its place; None if they kept dying."""
-        for _ in range(_ATTEMPTS):
-            process = self._processes[worker]
-            try:
-                assert process.stdin is not None
-                assert process.stdout is not None
-                send(process.stdin, request)
-                return pickle.loads(receive(process.stdout))
-            except Exception:  # It died, or what it wrote is no answer.
-                _end(process)
-            if self._interrupted:
-                break
-            with suppress(Exception):
-                self._processes[worker] = new = self._started()
-                assert new.stdin is not None
-                assert new.stdout is not None
-                send(new.stdin, self._held(worker))
-                receive(new.stdout)
-        return None
+    def _ask(self, worker: int, request: bytes) -> int:
+        """Ask one process, and return the length of its answer."""
+        process = self._processes[worker]
+        send(process.stdin, request)
+        return announced(process.stdout)
+
+    def _ask_another(self, worker: int, request: bytes) -> int:
+        """Ask a process that takes the place of one that died or gave no answer."""
+        _end(self._processes[worker])
+        if not self._interrupted:
+            self._processes[worker] = self._started()
+            receive(self._processes[worker].stdout, self._ask(worker, self._held(worker)))
+        return self._ask(worker, request)
 
     def _started(self) -> subprocess.Popen[bytes]:
         """A fresh process: it knows nothing of this one's memory, and its own session is spared this one's signals."""
@@ -168,15 +183,26 @@ def send(pipe: Any, message: bytes) -> None:
     pipe.flush()
 
 
-def receive(pipe: Any) -> bytes:
-    """Read one message.
+def announced(pipe: Any) -> int:
+    """Wait for a message, and return its length.
 
     Raises:
         EOFError: if the pipe has ended.
     """
     head = pipe.read(_HEAD)
-    message: bytes = pipe.read(int.from_bytes(head, "little")) if len(head) == _HEAD else b""
-    if len(head) < _HEAD or len(message) < int.from_bytes(head, "little"):
+    if len(head) < _HEAD:
+        raise EOFError
+    return int.from_bytes(head, "little")
+
+
+def receive(pipe: Any, length: int) -> bytes:
+    """Read the message that was announced.
+
+    Raises:
+        EOFError: if the pipe has ended.
+    """
+    message: bytes = pipe.read(length)
+    if len(message) < length:
         raise EOFError
     return message
 
@@ -187,15 +213,15 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     model: Any = None
     while True:
         try:
-            task, told, own = pickle.loads(receive(requests))
+            reduction, told, own = pickle.loads(receive(requests, announced(requests)))
         except EOFError:
             return
-        if task is None:
+        if reduction is None:
             parts, model = {}, opened(told)
             parts = {part: opened(data) for part, data in own.items()}
             send(answers, pickle.dumps(True))
         else:
-            send(answers, pickle.dumps(answered(task, told, own, parts, model), protocol=5))
+            send(answers, pickle.dumps(answered(reduction, told, own, parts, model), protocol=5))
 
 
 def main() -> None:

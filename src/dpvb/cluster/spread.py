@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, final
 
 import numpy as np
 
-from dpvb.cluster.engine import Engine, PartMissing, Task, map_reduce
+from dpvb.cluster.engine import Engine, PartMissing, Reduction, map_reduce
 from dpvb.core.clipped_sums import Spread, Work
 from dpvb.core.sampling import drawn
 from dpvb.core.source import ChunkOfUnits, Source, chunks_of
@@ -60,15 +61,13 @@ class SpreadSource(Spread[Batch], Generic[Batch]):
         engine.hold(parts, model)
         self._model = model
         self._check_versions()
-        counts = self._gather(_counts, None, "count")
-        read = counts is not None and all(map(_are_counts, counts))
-        numbers = {part: number for one in counts or () for part, number in one.items()} if read else {}
-        if numbers.keys() != set(range(self._num_parts)):
+        counts = self._gather(_COUNTS, None, "count")
+        if not _are_counts(counts) or counts.keys() != set(range(self._num_parts)):
             raise DataFormatError(
                 "a worker process cannot read its part of the data; nothing was spent. Files must be readable under "
                 "the same names in every process."
             )
-        self._counts = [numbers[part] for part in range(self._num_parts)]
+        self._counts = [counts[part] for part in range(self._num_parts)]
         self._starts = [sum(self._counts[:part]) for part in range(self._num_parts)]
 
     def chunks(self) -> Iterator[ChunkOfUnits[Batch]]:
@@ -89,40 +88,37 @@ class SpreadSource(Spread[Batch], Generic[Batch]):
         if work.release.mechanism.sampler.name == "fixed_size":  # One draw over all units, which no part can do alone.
             draw = work.draw(self.count)
             places = [place._replace(chosen=draw(place.num_units)) for place in places]
-        answers = self._map(_sums, work, places, f"step-{step}")
+        total = self._map(_SUMS, work, places, f"step-{step}")
         shapes = {name: block.packed_shape for name, block in work.release.blocks.items()}
-        if any({n: s.shape for n, s in sums.items() if s.dtype == np.int64} != shapes for sums in answers):
+        if {name: value.shape for name, value in total.items() if value.dtype == np.int64} != shapes:
             raise PartMissing
-        total = {name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()}
-        for sums in answers:
-            _add(total, sums)
-        return total
+        return {name: np.require(value, requirements="W") for name, value in total.items()}
 
     def _check_versions(self) -> None:
-        versions = self._gather(_version, (self._model, self._model is not None), "start")
-        if versions is None or not all(type(version) is str and version == __version__ for version in versions):
+        versions = self._gather(_VERSION, (self._model, self._model is not None), "start")
+        if not isinstance(versions, set) or versions != {__version__}:
             raise ParameterError(
                 f"the processes of the cluster cannot load the model: each needs dpvb {__version__}, and whatever "
                 "modules the model is made of."
             )
 
-    def _map(self, task: Task, told: object, own: Sequence[Any], what: str) -> list[Any]:
+    def _map(self, reduction: Reduction, told: object, own: Sequence[Any], what: str) -> Any:
         key = f"{self._name}-{what}"
-        return map_reduce(task, self._num_parts, told, own, key, engine=self._engine, model=self._model)
+        return map_reduce(reduction, self._num_parts, told, own, key, engine=self._engine, model=self._model)
 
-    def _gather(self, task: Task, told: object, what: str) -> list[Any] | None:
+    def _gather(self, reduction: Reduction, told: object, what: str) -> Any:
         try:
-            return self._map(task, told, [None] * self._num_parts, what)
+            return self._map(reduction, told, [None] * self._num_parts, what)
         except PartMissing:
             return None
 
 
-def _version(parts: Mapping[int, Any], told: tuple[object, bool], own: Mapping[int, Any]) -> str:
+def _version(parts: Mapping[int, Any], told: tuple[object, bool], own: Mapping[int, Any]) -> set[str]:
     """The version of a process that could load the model."""
     model, expected = told
     if model is None and expected:
         raise PartMissing
-    return __version__
+    return {__version__}
 
 
 def _counts(parts: Mapping[int, Source[Any]], told: None, own: Mapping[int, Any]) -> dict[int, int]:
@@ -143,19 +139,28 @@ def _are_counts(answer: object) -> bool:
 
 def _sums(parts: Mapping[int, Source[Any]], work: Work[Any], own: Mapping[int, Place]) -> dict[str, Ints]:
     """Sums over the parts of one process: a pure function of its arguments."""
-    total: dict[str, Ints] = {}
+    total: dict[str, Ints] | None = None
     for part, source in parts.items():
         place = own[part]
         if source.count() != place.num_units:
             raise PartMissing  # A file has changed, and the words of the batch would meet other units.
         draw = work.draw(source.count, place.start) if place.chosen is None else drawn(place.chosen)
-        _add(total, work.sums(chunks_of(source), draw))
+        sums = work.sums(chunks_of(source), draw)
+        total = sums if total is None else _added(total, sums)
+    return total or {}
+
+
+def _added(total: dict[str, Ints], sums: Mapping[str, Ints]) -> dict[str, Ints]:
+    """Add sums of the same blocks in place."""
+    if [*map(_form, total.items())] != [*map(_form, sums.items())]:
+        raise PartMissing
+    for name, value in sums.items():
+        total[name] += value
     return total
 
 
-def _add(total: dict[str, Ints], sums: Mapping[str, Ints]) -> None:
-    for name, value in sums.items():
-        if name in total:
-            total[name] += value
-        else:
-            total[name] = value
+def _form(block: tuple[str, Ints]) -> tuple[object, ...]:
+    return block[0], block[1].shape, block[1].dtype
+
+
+_VERSION, _COUNTS, _SUMS = Reduction(_version, operator.or_), Reduction(_counts, operator.or_), Reduction(_sums, _added)
