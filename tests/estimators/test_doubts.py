@@ -26,7 +26,7 @@ DOUBTFUL = {
     "epsilon of a thousand": ({"epsilon": 1000.0, "delta": 1e-6}, "epsilon = 1000 is above 10"),
     "hardly any epsilon": ({"epsilon": 1e-5, "delta": 1e-6}, "fewer than about 180,000 rows"),
     "delta of one in n": ({"epsilon": 1.0, "delta": 1 / 300, "n_units": 300}, "not below 1 in 300, the public"),
-    "more noise than n": ({"epsilon": 0.02, "delta": 1e-6, "n_units": 300}, "is forecast for 300 rows"),
+    "more noise than n": ({"epsilon": 0.02, "delta": 1e-6, "n_units": 300}, "is expected for 300 rows"),
 }
 
 

@@ -397,7 +397,7 @@ SCHEMA = Schema(
     ),
     target=Target("ill", classes=("no", "yes")),
 )
-KINDS: dict[str, Any] = {"counts": "visits", "missing": ["income"]}
+KINDS: dict[str, Any] = {"count_columns": "visits", "missing_columns": ["income"]}
 
 
 def two_groups(n: int = 2000, seed: int = 0) -> np.ndarray:
@@ -515,7 +515,7 @@ def test_fidelity_shows_what_was_released_beside_the_rows_and_pairs_if_they_were
     """Without noise the released values are those of the data: rows of the data themselves differ by nothing."""
     cells = {name: values for name, values in people(1000).items() if name != "visits"}
     schema = replace(SCHEMA, columns=tuple(column for column in SCHEMA.columns if column.name != "visits"))
-    given: dict[str, Any] = {"missing": "income", **EXACT, "n_steps": 2, "fidelity_share": 0.2}
+    given: dict[str, Any] = {"missing_columns": "income", **EXACT, "n_steps": 2, "fidelity_share": 0.2}
     found = dpvb.Mixture(2, **given).fit(Table(cells, schema)).fidelity(cells, synthetic=True)
     for line in found:
         # Means of numbers are of clipped rows.
@@ -659,7 +659,7 @@ def test_a_file_keeps_everything_that_a_mixture_says(tmp_path: Any) -> None:
     model.save(tmp_path / "m.dpvb")
     again = dpvb.load(tmp_path / "m.dpvb")
     assert again.component_table().lines == model.component_table().lines
-    assert (again.counts, again.missing) == ("visits", ("income",))
+    assert (again.count_columns, again.missing_columns) == ("visits", ("income",))
     np.testing.assert_array_equal(again.predict_proba(cells), model.predict_proba(Table(cells, SCHEMA)))
     np.testing.assert_array_equal(again.sample(5, 0)["age"], model.sample(5, 0)["age"])
     plain = dpvb.GaussianMixture(2, **RANGES, epsilon=1.0, delta=1e-6, covariance_type="diag").fit(two_groups())
@@ -786,10 +786,10 @@ def test_a_faulty_row_adds_nothing() -> None:
     ("given", "words"),
     [
         ({"n_components": 0}, "n_components"),
-        ({"counts": "nothing"}, "counts must name numeric columns of the schema, got 'nothing'"),
-        ({"counts": "income"}, "a count must be a numeric column from low=0"),
-        ({"missing": ["job"]}, "missing must name numeric columns of the schema, got 'job'"),
-        ({"missing": 3}, "missing must be names of columns"),
+        ({"count_columns": "nothing"}, "count_columns must name numeric columns of the schema, got 'nothing'"),
+        ({"count_columns": "income"}, "a count must be a numeric column from low=0"),
+        ({"missing_columns": ["job"]}, "missing_columns must name numeric columns of the schema, got 'job'"),
+        ({"missing_columns": 3}, "missing_columns must be names of columns"),
         ({"covariance_type": "tied"}, "covariance_type"),
         ({"estimate": "best"}, "estimate"),
         ({"prune": "yes"}, "prune must be True or False"),

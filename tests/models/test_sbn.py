@@ -48,7 +48,7 @@ def summed(contribution: Any, n: int, shape: tuple[int, ...], step: float = 2.0*
 def test_released_derivatives_are_those_of_the_bound(block: str) -> None:
     """Central differences in W and c of the examples' bounds at fixed q(z) and ξ, W about the mean hidden units."""
     model, q, y_nj = Float64Network(K, J), first_order(1), drawn(2, 25)
-    pi_nk, _, _ = model.local(q, y_nj, model.sweeps)
+    pi_nk, _, _ = model.local(q, y_nj, model.n_sweeps)
     _, at_nj = kernel.second_moments(q.w_kj, np.empty((0, J)), q.c_j, np.zeros(1), pi_nk)
 
     def bound(w_kj: np.ndarray, level_j: np.ndarray) -> float:
@@ -195,7 +195,7 @@ def test_public_faults_are_typed_errors() -> None:
     faults = [
         {"n_steps": 0},
         {"clip": 0.0},
-        {"sweeps": 0},
+        {"n_sweeps": 0},
         {"init_mean": 0.0},
         {"init_std": -1.0},
         {"ridge": -1.0},

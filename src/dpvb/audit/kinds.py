@@ -238,7 +238,7 @@ def _codes(name: str) -> Categorical:
 def mixture() -> Case:
     """The case of a mixture of a number, a count, and two columns of categories."""
     schema = Schema((Numeric("x", *_ENDS), Numeric("count", 0, 9), _codes("choice"), Binary("flag")))
-    estimator = Mixture(_GROUPS, counts="count", prune=False, fidelity_share=0.1, **_BUDGET)
+    estimator = Mixture(_GROUPS, count_columns="count", prune=False, fidelity_share=0.1, **_BUDGET)
 
     records = partial(_records, schema)
     hostile = np.array([[*end, choice, flag] for choice in _CODES for flag in (0, 1) for end in _NUMBER_ENDS])
@@ -250,7 +250,7 @@ def mixture() -> Case:
 def naive_bayes(numbers: Literal["bins", "gaussian"]) -> Case:
     """The case of a table of the class, a number, a count and a choice."""
     schema = Schema((_codes("class"), Numeric("x", *_ENDS), Numeric("count", 0, 9), _codes("choice")))
-    estimator = NaiveBayes(response="class", numbers=numbers, bins=4, counts="count", **_BUDGET)
+    estimator = NaiveBayes(response="class", numbers=numbers, bins=4, count_columns="count", **_BUDGET)
 
     records = partial(_records, schema)
 

@@ -63,8 +63,8 @@ from dpvb.guards.strangers import imported, misfit, place_of
 from dpvb.results import model_file, pictures, trees
 from dpvb.results.audit_report import Report
 from dpvb.results.declared import declared, told
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Figure
-from dpvb.results.forecast import Knowledge
 from dpvb.results.page import Page
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.journal import RunJournal
@@ -385,7 +385,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
                 if path:
                     self.__dict__["_path"] = [self._learned(task, q) for q in path]
         self._name_features(column_names(X))
-        if (learned := self._knowledge_of_result()) is not None:
+        if (learned := self._accuracy_of_result()) is not None:
             self.privacy_: PrivacyStatement = replace(self.privacy_, remarks=(f"{learned}.",))
             self._warn_if_weak(learned, "was found", stacklevel=3)
         return self
@@ -505,22 +505,22 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         """Return a declared vocabulary, else that of the parameters if it is public."""
         return getattr(self, "vocabulary", None) if vocabulary is None and not self._opens else vocabulary
 
-    def _knows(self, task: Task[M], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[M], plan: Plan, n: float) -> ExpectedAccuracy:
         """How well the result is known after a fit to n units under a calibrated plan: of every forecast the source.
 
         By default the noise of means.
         """
-        return Knowledge.of_means(plan, n)
+        return ExpectedAccuracy.of_means(plan, n)
 
-    def _knowledge_of_result(self) -> Knowledge | None:
-        """How well the result of this fit is known, by its released numbers alone; None: nothing is said of it."""
+    def _accuracy_of_result(self) -> ExpectedAccuracy | None:
+        """Return the accuracy of the result, from released numbers only; None: not defined for this model."""
         return None
 
-    def _warn_if_weak(self, knowledge: Knowledge, where: str, *, stacklevel: int) -> None:
+    def _warn_if_weak(self, knowledge: ExpectedAccuracy, where: str, *, stacklevel: int) -> None:
         if knowledge.is_weak:
             warnings.warn(
-                f"{knowledge} {where}. Noise hides the result, which needs {knowledge.needs}. `dpvb.plan` forecasts "
-                "how many units, which epsilon or which smaller model would reach that.",
+                f"{knowledge} {where}. Noise hides the result: it needs {knowledge.needs}. `dpvb.plan` computes the "
+                "number of units, the epsilon or the model size that would reach this.",
                 LostInNoiseWarning,
                 stacklevel=stacklevel,
             )
@@ -615,7 +615,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         statement says so.
         """
         plan, rng = task.plan, generator("random_state", self.random_state)
-        expected = None if self.n_units is None else self._knows(task, plan, self.n_units)
+        expected = None if self.n_units is None else self._expected_accuracy(task, plan, self.n_units)
         is_lost = expected is not None and expected.is_weak
         doubts.warn(
             self.epsilon,
@@ -627,7 +627,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             stacklevel=4,
         )
         if expected is not None:
-            self._warn_if_weak(expected, f"is forecast for {self.n_units:,} {plan.unit}s", stacklevel=4)
+            self._warn_if_weak(expected, f"is expected for {self.n_units:,} {plan.unit}s", stacklevel=4)
         progress = (lambda step, plan: None) if run.progress is None else run.progress
 
         def on_release(number: int, q: Any) -> None:
@@ -709,8 +709,8 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             warnings.warn(
                 f"{counts.say(statement.unit)}. That cannot be told from none, or is too few to learn from; what was "
                 f"spent stays spent. {self._included(notes)}Look at the file, its separator, decimal sign and "
-                "encoding, the names in a folder, of which those in .txt are read (`dpvb look` shows its owner the "
-                "faults of a file, on a terminal); or spend more.",
+                "encoding, the names in a folder, of which those in .txt are read (`dpvb check-data` shows its owner "
+                "the faults of a file, on a terminal); or spend more.",
                 FewUnitsWarning,
                 stacklevel=4,
             )

@@ -23,8 +23,8 @@ from dpvb.models.gradients.density import Density, optional
 from dpvb.models.gradients.numpyro_model import NumPyro
 from dpvb.models.gradients.variational import Guide, Variational, VariationalState
 from dpvb.results import trees
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Figure, Intervals
-from dpvb.results.forecast import Knowledge
 
 #: Ends of a 95 % interval, in standard deviations.
 _NORMAL_95 = 1.959964
@@ -137,13 +137,13 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
         if record.scale_tril_pp is not None:
             self.scale_tril_ = record.scale_tril_pp
 
-    def _knows(self, task: Task[Variational], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[Variational], plan: Plan, n: float) -> ExpectedAccuracy:
         number, start = task.model.density.num_parameters, math.floor(tuned.AVERAGE_START * task.model.n_steps)
         of_steps = plan.noise_stds("gradient")[start:]
         noise = of_steps[0] / math.sqrt(len(of_steps))
         information = n * self.clip**2 * _INFORMATIVE / number  # Of gradients that are about as long as the clip.
         std = (1.0 / (1.0 / (1.0 / information + (noise / information) ** 2) + 1.0)) ** 0.5
-        return Knowledge("standard deviation of a parameter", std, _WORTH, unknown=1.0)
+        return ExpectedAccuracy("standard deviation of a parameter", std, _WORTH, unknown=1.0)
 
     def _facts_for_report(self) -> Iterator[Figure]:
         """Each parameter's mean and 95 % interval."""

@@ -24,8 +24,8 @@ from dpvb.models.sequences import kalman, linear_dynamical
 from dpvb.models.sequences.kalman import LinearSystem
 from dpvb.models.sequences.linear_dynamical import LinearPosterior
 from dpvb.results import trees
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Curves, Figure, Grid, Intervals
-from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import GroupTable, Line, head, reach_of
 from dpvb.rows import NumberRows
 
@@ -95,8 +95,12 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
     def _learned(self, task: Task[linear_dynamical.LinearDynamical], q: LinearPosterior) -> LinearPosterior:
         return replace(q, system=kalman.in_order(q.system))
 
-    def _knows(self, task: Task[linear_dynamical.LinearDynamical], plan: Plan, n: float) -> Knowledge:
-        return replace(Knowledge.of_means(plan, n), name="noise of the moments of windows, over a person's bound")
+    def _expected_accuracy(
+        self, task: Task[linear_dynamical.LinearDynamical], plan: Plan, n: float
+    ) -> ExpectedAccuracy:
+        return replace(
+            ExpectedAccuracy.of_means(plan, n), name="noise of the moments of windows, over a person's bound"
+        )
 
     def _quality_range(self, model: linear_dynamical.LinearDynamical) -> tuple[float, float]:
         """From the score of a uniform guess to 3 nats a column above it."""

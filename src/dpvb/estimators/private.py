@@ -64,9 +64,9 @@ from dpvb.models.base import Interval, Model
 from dpvb.models.regression.descent import FixedCurvature
 from dpvb.results import model_file, trees
 from dpvb.results.declared import told
+from dpvb.results.expected_accuracy import CLEAR, ExpectedAccuracy
 from dpvb.results.facts import ReleaseFacts
 from dpvb.results.figures import Figure, Intervals
-from dpvb.results.forecast import CLEAR, Knowledge
 from dpvb.results.statement import PrivacyStatement
 from dpvb.rows import DesignRows
 
@@ -484,15 +484,15 @@ class PrivateModel(PrivateEstimator[Model, Any]):
             name = type(self._fitted_model).__name__
             raise ParameterError(f"model must define {method}(...), and {name} does not: see docs/new-model.md.")
 
-    def _knows(self, task: Task[Model], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[Model], plan: Plan, n: float) -> ExpectedAccuracy:
         """The model's own answer, where it has one; else the noise of means."""
         model = task.model
-        if not model.defines("knows"):
-            return super()._knows(task, plan, n)
-        with said("knows"):
-            name, value = model.knows({block: plan.noise_std_of_mean(block) for block in model.blocks}, n)
-            check_number(f"the forecast of {name!r}", value, low=0, closed="both")
-        return Knowledge(str(name), float(value), CLEAR)
+        if not model.defines("expected_accuracy"):
+            return super()._expected_accuracy(task, plan, n)
+        with said("expected_accuracy"):
+            name, value = model.expected_accuracy({block: plan.noise_std_of_mean(block) for block in model.blocks}, n)
+            check_number(f"the expected accuracy {name!r}", value, low=0, closed="both")
+        return ExpectedAccuracy(str(name), float(value), CLEAR)
 
     def _checked(self, model: object) -> Model:
         """A model, with the number of steps that was asked for."""

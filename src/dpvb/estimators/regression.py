@@ -45,8 +45,8 @@ from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
 from dpvb.results import trees
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Per, Summary, TableHead, difference, for_arviz
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Facts, Figure
-from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import reach_of
 
 RegressionModel = TypeVar("RegressionModel", bound=CurvatureThenScores | FirstOrderDiagonal)
@@ -423,7 +423,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             weights, table = weights.point(), replace(weights.point(), data=table.data)
         return FittedWeights(task.notes["columns"], weights, table, 0.0, task.notes["prior"])
 
-    def _knows(self, task: Task[RegressionModel], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[RegressionModel], plan: Plan, n: float) -> ExpectedAccuracy:
         return known_coefficients(task, plan, n, *self._scores(task.model))
 
     @abstractmethod

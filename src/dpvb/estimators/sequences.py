@@ -21,7 +21,7 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
 from dpvb.guards.lacking import constructor_says_what_lacks
-from dpvb.results.forecast import Knowledge
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.groups import head
 
 # Nats above a uniform guess, for each column of numbers, at which a score is cut when settings are chosen.
@@ -269,11 +269,11 @@ class ChainModel(SequenceModel[Windowed, Q]):
     def _deviation(self, model: Windowed, plan: Plan, n: float) -> tuple[int, float]:
         """Of how many a law is, symbols or states, and the standard deviation of one of its probabilities."""
 
-    def _knows(self, task: Task[Windowed], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[Windowed], plan: Plan, n: float) -> ExpectedAccuracy:
         number, std = self._deviation(task.model, plan, n)
         # The same if all distributions over the symbols or states are as likely.
         unknown = math.sqrt((number - 1) / (number + 1)) / number if number > 1 else 1.0
-        return Knowledge(
+        return ExpectedAccuracy(
             "standard deviation of a transition probability",
             min(std, _UNIFORM_STD),
             unknown / self._informative,

@@ -137,7 +137,7 @@ class SBN(Model[Network, BinaryRows]):
         n_visible: J.
         n_units: public number of examples; None: it is released once, with the means.
         clip: factor on all bounds of the scores; 1 suits networks that reconstruct most of a vector.
-        sweeps: rounds over the hidden units in the E-step; two keep hidden units more informative than running to
+        n_sweeps: rounds over the hidden units in the E-step; two keep hidden units more informative than running to
             convergence.
         ridge: λ; the divisor of a step is the curvature plus λ times the noise of the mean derivative.
         init_std: standard deviation of the random start of the weights.
@@ -152,7 +152,7 @@ class SBN(Model[Network, BinaryRows]):
     n_visible: int
     n_units: float | None = None
     clip: float = 1.0
-    sweeps: int = 2
+    n_sweeps: int = 2
     ridge: float = 2.0
     init_std: float = 0.1
     init_mean: float = 0.5
@@ -161,7 +161,7 @@ class SBN(Model[Network, BinaryRows]):
     def __post_init__(self) -> None:
         for name in ("n_components", "n_visible"):
             check_integer(name, getattr(self, name), low=1)
-        check_integer("sweeps", self.sweeps, low=1, high=_MOST_SWEEPS)
+        check_integer("n_sweeps", self.n_sweeps, low=1, high=_MOST_SWEEPS)
         if self.n_units is not None:
             check_number("n_units", self.n_units, low=1, high=1e15)
         for name, (low, high) in _RANGES.items():
@@ -195,7 +195,7 @@ class SBN(Model[Network, BinaryRows]):
         if "gradient" not in blocks:
             ones = {"count": Rows(np.ones_like(batch[:, :1], dtype=np.float64))} if "count" in blocks else {}
             return {"visible": Rows(batch.astype(np.float64)), **ones}
-        pi_nk, xi_nj, psi_nj = self.local(q, batch, self.sweeps)
+        pi_nk, xi_nj, psi_nj = self.local(q, batch, self.n_sweeps)
         real = pi_nk.dtype.type
         r_nj = batch.astype(real) - real(0.5) - xi_nj * psi_nj
         p_nk = pi_nk - q.mean_k.astype(real)
