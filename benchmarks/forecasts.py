@@ -422,7 +422,7 @@ def subjects() -> Iterator[Subject]:
             "hidden Markov",
             table,
             lambda v=v, k=k, **o: dpvb.HiddenMarkovModel(
-                symbols=v, n_states=k, clip=None, max_length=10, random_state=0, **o
+                symbols=v, n_states=k, clip_norm=None, max_length=10, random_state=0, **o
             ),
             lambda n, v=v, k=k: hidden(n, v, k, 10),
             {},

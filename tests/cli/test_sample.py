@@ -50,8 +50,10 @@ def test_the_table_in_the_docs_is_what_its_commands_print(folder: Path, tmp_path
     run(*fit, "--quiet")
 
     def skeleton(text: str) -> list[str]:
-        lines = [line for line in text.splitlines() if not line.startswith(("prior:", "unseen:"))]
-        return [" ".join(re.sub(r"-?\d[\d.,e+-]*|prior$|unseen$", "#", line).rstrip("# ").split()) for line in lines]
+        lines = [line for line in text.splitlines() if not line.startswith(("prior:", "scale unknown:"))]
+        return [
+            " ".join(re.sub(r"-?\d[\d.,e+-]*|prior$|scale unknown$", "#", line).rstrip("# ").split()) for line in lines
+        ]
 
     assert skeleton(run(*show).stdout) == skeleton(block[2])
 

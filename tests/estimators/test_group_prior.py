@@ -39,7 +39,7 @@ def first() -> dpvb.Mixture:
 
 def test_without_noise_rows_of_both_fits_count_alike() -> None:
     """One group: means are those of all rows, and as sure as these make them; prior_weight counts earlier rows."""
-    given: dict[str, Any] = {**GIVEN, "epsilon": math.inf, "clip": 1e4, "public_prior": True}
+    given: dict[str, Any] = {**GIVEN, "epsilon": math.inf, "clip_scale": 1e4, "public_prior": True}
     earlier = dpvb.Mixture(1, **given).fit(people(1000, 1, one=1.0))
     for weight, share in ((1.0, 1 / 3), (0.5, 1 / 2), (0.0, 1.0)):
         model = dpvb.Mixture(1, **given, prior=earlier, prior_weight=weight).fit(people(500, 2, shift=1.0, one=1.0))

@@ -423,7 +423,7 @@ def people(n: int = 800, seed: int = 0) -> dict[str, Any]:
 
 def test_a_fit_without_noise_finds_what_scikit_learn_does() -> None:
     x_nd = two_groups()
-    ours = dpvb.GaussianMixture(2, **RANGES, **EXACT, clip=1e6, prior_weight=1e-6).fit(x_nd)
+    ours = dpvb.GaussianMixture(2, **RANGES, **EXACT, clip_scale=1e6, prior_weight=1e-6).fit(x_nd)
     other = peers.GaussianMixture(2, random_state=0, n_init=3, tol=1e-8, max_iter=500).fit(x_nd)
     order = np.argsort(-other.weights_)
     np.testing.assert_allclose(ours.weights_, other.weights_[order], atol=2e-3)
@@ -470,7 +470,7 @@ def test_two_categories_are_a_coin() -> None:
 
 def test_one_group_is_the_mean_of_all_rows() -> None:
     cells = people()
-    model = dpvb.Mixture(1, **KINDS, **EXACT, clip=1e4).fit(Table(cells, SCHEMA))
+    model = dpvb.Mixture(1, **KINDS, **EXACT, clip_scale=1e4).fit(Table(cells, SCHEMA))
     assert model.rates_[0, 0] == pytest.approx(cells["visits"].mean(), rel=0.01)
     assert model.means_[0, 0] == pytest.approx(cells["age"].mean(), rel=0.01)
     lacks = np.isnan(cells["income"])
@@ -793,7 +793,7 @@ def test_a_faulty_row_adds_nothing() -> None:
         ({"covariance_type": "tied"}, "covariance_type"),
         ({"estimate": "best"}, "estimate"),
         ({"prune": "yes"}, "prune must be True or False"),
-        ({"clip": 0.0}, "clip"),
+        ({"clip_scale": 0.0}, "clip_scale"),
         ({"prior_weight": -1.0}, "prior_weight"),
         ({"n_steps": 0}, "n_steps"),
         ({"fidelity_share": 0.6}, "fidelity_share"),

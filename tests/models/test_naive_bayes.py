@@ -86,7 +86,7 @@ def documents(n: int = 900, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 MODELS = {
     "bins": NaiveBayesModel(3, MixedColumns(numbers=2, gaps=(1,), max_counts=(9.0,), sizes=(3, 2)), 4),
     "gaussian": NaiveBayesModel(3, MixedColumns(numbers=2, gaps=(1,), max_counts=(9.0,), sizes=(3, 2)), 0),
-    "words": NaiveBayesModel(3, MixedColumns(), num_words=30, clip=2.0),
+    "words": NaiveBayesModel(3, MixedColumns(), num_words=30, clip_norm=2.0),
 }
 #: Largest norms: three columns of categories beside the label, or two; x and x² of two numbers, and a count.
 LARGEST = {
@@ -214,7 +214,7 @@ def test_gaussian_numbers_at_their_estimates_are_those_of_scikit_learn() -> None
 @pytest.mark.parametrize("alpha", [0.1, 1.0])
 def test_words_are_those_of_scikit_learn_where_no_document_is_cut(alpha: float) -> None:
     counts, y = documents()
-    given: dict[str, Any] = {"vocabulary": VOCABULARY, "classes": (0, 1), "clip": 3.0, "lengths": True}
+    given: dict[str, Any] = {"vocabulary": VOCABULARY, "classes": (0, 1), "clip_norm": 3.0, "lengths": True}
     found, exact = both(dpvb.NaiveBayes(alpha=alpha, **given, **EXACT), sparse.csr_array(counts), y)
     shares = (np.bincount(y) + alpha) / (900 + 2 * alpha)
     other = BernoulliNB(alpha=alpha, class_prior=shares).fit(counts, y)
@@ -651,7 +651,7 @@ def test_odd_documents_are_fitted_in_silence(odd: str, epsilon: float) -> None:
         ({"count_columns": "income"}, "a count must be a numeric column from low=0"),
         ({"missing_columns": "job"}, "missing_columns must name numeric columns"),
         ({"alpha": -1.0}, "alpha"),
-        ({"clip": 0.0}, "clip"),
+        ({"clip_norm": 0.0}, "clip_norm"),
         ({"lengths": 3}, "lengths must be True or False"),
         ({"estimate": "best"}, "estimate"),
         ({"classes": (0, 1)}, "classes and vocabulary must be left out with a table"),

@@ -95,7 +95,9 @@ def test_scales_rise_to_a_bound_on_the_evidence_of_a_weight() -> None:
 
 def test_without_noise_a_network_predicts_better_than_independent_columns() -> None:
     y_nj, held_out = np.split(drawn(11, 900), [600])
-    model = dpvb.SigmoidBeliefNetwork(K, epsilon=np.inf, delta=1e-5, n_steps=40, clip=5.0, random_state=1).fit(y_nj)
+    model = dpvb.SigmoidBeliefNetwork(K, epsilon=np.inf, delta=1e-5, n_steps=40, clip_scale=5.0, random_state=1).fit(
+        y_nj
+    )
     mean_j = np.clip(y_nj.mean(axis=0), 0.01, 0.99)
     independent = (held_out * np.log(mean_j) + (1 - held_out) * np.log1p(-mean_j)).sum(axis=1).mean()
     assert model.score(held_out, public=True) > independent + 0.5
@@ -194,7 +196,7 @@ def test_public_faults_are_typed_errors() -> None:
             model.reconstruct(rows)
     faults = [
         {"n_steps": 0},
-        {"clip": 0.0},
+        {"clip_scale": 0.0},
         {"n_sweeps": 0},
         {"init_mean": 0.0},
         {"init_std": -1.0},

@@ -74,7 +74,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
             log_density alone.
         log_prior: log p(θ), a scalar; None: standard normal. It is neither clipped nor noised.
         guide: the posterior: "mean_field", "full_rank" (P up to 2000), or "point" (private gradient descent).
-        clip: bound on the norm of a row's gradient in θ.
+        clip_norm: bound on the norm of a row's gradient in θ.
         learning_rate: first rate of Adam, in units of θ; None: 40/n_steps, at most 1/2.
         init_scale: standard deviation of the guide at the start.
         row_by_row: True computes gradients one row after the other; None does so only where rows computed together are
@@ -94,7 +94,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
     parameters: Any = None
     log_prior: Callable[[Any], Any] | None = None
     guide: Guide = "mean_field"
-    clip: float = 1.0
+    clip_norm: float = 1.0
     learning_rate: float | None = None
     init_scale: float = 0.1
     row_by_row: bool | None = None
@@ -141,7 +141,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
         number, start = task.model.density.num_parameters, math.floor(tuned.AVERAGE_START * task.model.n_steps)
         of_steps = plan.noise_stds("gradient")[start:]
         noise = of_steps[0] / math.sqrt(len(of_steps))
-        information = n * self.clip**2 * _INFORMATIVE / number  # Of gradients that are about as long as the clip.
+        information = n * self.clip_norm**2 * _INFORMATIVE / number  # Of gradients that are about as long as the clip.
         std = (1.0 / (1.0 / (1.0 / information + (noise / information) ** 2) + 1.0)) ** 0.5
         return ExpectedAccuracy("standard deviation of a parameter", std, _WORTH, unknown=1.0)
 
@@ -242,7 +242,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
         n_steps, sampling_prob = self.n_steps, self._sampler().sampling_prob
         if n_steps is None:
             n_steps = _STEPS if sampling_prob == 1 else max(_STEPS, math.ceil(_PASSES / sampling_prob))
-        options = {"clip": self.clip, "learning_rate": self.learning_rate, "init_scale": self.init_scale}
+        options = {"clip_norm": self.clip_norm, "learning_rate": self.learning_rate, "init_scale": self.init_scale}
         density = self._density(features, responses)
         return Variational(density, self.guide, n_steps, row_by_row=self.row_by_row, **options)  # type: ignore[arg-type]
 

@@ -108,7 +108,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
         prior_weight: weight of the priors of groups, which draw them to the mean and the spread of all rows, or to
             `prior`, of which each row counts as so many; 0: none.
-        clip: bound on a row's score, over its root mean square in its own group.
+        clip_scale: bound on a row's score, over its root mean square in its own group.
         fidelity_share: share of the budget, up to .5, for a release of the tables of all pairs of columns, with which
             `fidelity` compares synthetic rows; 0: none, and `fidelity` has single columns alone.
 
@@ -130,7 +130,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
     prior: PrivateEstimator | Fitted | Path | str | None = None
     public_prior: bool = False
     prior_weight: float = 1.0
-    clip: float = tuned.CLIP
+    clip_scale: float = tuned.CLIP
     fidelity_share: float = 0.0
 
     _reads: ClassVar[str | None] = "table"
@@ -328,7 +328,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
     def _model(self, layout: Layout) -> MixtureModel:
         """The model that the parameters name."""
         kind = _COVARIANCES[check_choice("covariance_type", self.covariance_type, (*_COVARIANCES,))]
-        clip = check_number("clip", self.clip, low=1e-2, high=1e9)
+        clip = check_number("clip_scale", self.clip_scale, low=1e-2, high=1e9)
         layout.check_squares()
         columns = columns_of(layout, kind, clip)
         if not isinstance(self.prune, (bool, np.bool_)):

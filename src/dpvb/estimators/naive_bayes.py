@@ -86,8 +86,8 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         classes: the labels of documents, or one text with commas between; of a table its schema says them.
         vocabulary: the words of documents, or the names of columns of counts, fixed without looking at the documents;
             or a list that ships with dpvb, as "english".
-        clip: bound on the root of the number of words of a document: of a longer one each word counts less, in the fit
-            and in predictions.
+        clip_norm: bound on the root of the number of words of a document: of a longer one each word counts less, in
+            the fit and in predictions.
         lengths: whether the number of words of a document tells of its class; for images, not for texts.
         alpha: rows that the priors count for: of each class, of each category, of each mean. Not given: 1, and for
             words 0.1.
@@ -110,7 +110,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
     bins: int = tuned.BINS
     classes: Sequence[Any] | str | None = None
     vocabulary: Sequence[str] | str | None = None
-    clip: float = tuned.WORDS
+    clip_norm: float = tuned.WORDS
     lengths: bool = False
     alpha: float | None = None
     estimate: PosteriorOrMode = "posterior"
@@ -144,7 +144,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         public = {
             "classes": f"the {len(classes)} classes",
             "vocabulary": f"the vocabulary, {len(terms)} terms",
-            "parameters": f"the root of a document's number of words at most {model.clip:g}, the plan and all "
+            "parameters": f"the root of a document's number of words at most {model.clip_norm:g}, the plan and all "
             "other parameters",
         }
         notes = {"steps": 1, "schema": None, "vocabulary": terms, "classes": classes}
@@ -398,7 +398,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         number_of_bins = check_integer("bins", self.bins, low=2, high=10**4) if self.numbers == "bins" else 0
         prior = (tuned.WORD_ALPHA if width else tuned.ALPHA) if self.alpha is None else self.alpha
         return NaiveBayesModel(
-            number, columns, number_of_bins, width, self.clip, bool(self.lengths), prior, self.estimate
+            number, columns, number_of_bins, width, self.clip_norm, bool(self.lengths), prior, self.estimate
         )
 
     def _visible(self, X: Records) -> Any:

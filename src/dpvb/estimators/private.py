@@ -272,10 +272,10 @@ class PrivateModel(PrivateEstimator[Model, Any]):
             {"class": "my_models:Patterns", "n_patterns": 2}, of a module that is imported.
         max_row_norm: a public bound on the norm of a row, in the units of X, which a table and a source of another kind
             can do without; longer rows are scaled back to it.
-        clip: "joint" clips all blocks of a release by one factor, so that their ratios stay as they are; "block" clips
-            each block to its own bound. The two differ if a unit exceeds a bound, for example a person with several
-            rows. None (default): "block" if each row is a unit, "joint" otherwise: with group=, and with a source of
-            another kind.
+        clipping: "joint" clips all blocks of a release by one factor, so that their ratios stay as they are; "block"
+            clips each block to its own bound. The two differ if a unit exceeds a bound, for example a person with
+            several rows. None (default): "block" if each row is a unit, "joint" otherwise: with group=, and with a
+            source of another kind.
         response: a `dpvb.data.Response`, which says what y may be: its labels, its range, or its largest count. A
             label reaches the model as its place among the labels, a number as its place in [-1, 1]. Or its fields, as
             a TOML file has them. None (default): `fit` takes no y.
@@ -292,7 +292,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
     model: Model | Mapping[str, object] | None = None
     _: KW_ONLY
     max_row_norm: float | None = None
-    clip: Literal["block", "joint"] | None = None
+    clipping: Literal["block", "joint"] | None = None
     response: Response | Mapping[str, Any] | None = None
     prior: PrivateEstimator | Fitted | Path | str | None = None
     public_prior: bool = False
@@ -538,9 +538,9 @@ class PrivateModel(PrivateEstimator[Model, Any]):
 
     def _clip(self, source: object) -> Literal["block", "joint"]:
         """How units are clipped: one factor for all blocks, unless each row is known to be a unit."""
-        if self.clip is not None:
-            check_choice("clip", self.clip, ("block", "joint"))
-            return self.clip
+        if self.clipping is not None:
+            check_choice("clipping", self.clipping, ("block", "joint"))
+            return self.clipping
         return "block" if isinstance(source, ModelRows) and source.unit == Design.row else "joint"
 
     def _response_of(self, X: Records) -> Response | None:

@@ -65,7 +65,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
     Args:
         n_components: number of hidden units K.
         threshold: entries above it count as 1, the others as 0; without it they must be 0 or 1.
-        clip: factor on the bounds of the scores; 1 suits networks that reconstruct most of a row.
+        clip_scale: factor on the bounds of the scores; 1 suits networks that reconstruct most of a row.
         n_sweeps: rounds over the hidden units of a row in the fit; planned if not given.
         ridge: how strongly noise shortens a step, or shrinks what is read; planned if not given.
         learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ; planned if not
@@ -84,7 +84,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
     n_components: int = 100
     _: KW_ONLY
     threshold: float | None = None
-    clip: float = 1.0
+    clip_scale: float = 1.0
     n_sweeps: int | None = None
     ridge: float | None = None
     learning_offset: float | None = None
@@ -250,7 +250,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
             self.n_components,
             width,
             n_units=self.n_units,
-            clip=self.clip,
+            clip_scale=self.clip_scale,
             n_sweeps=planned["n_sweeps"] if self.n_sweeps is None else self.n_sweeps,
             ridge=planned["ridge"] if self.ridge is None else self.ridge,
             init_std=self.init_std,

@@ -67,7 +67,7 @@ COUNT_WEIGHT = 0.2  # noise budget (in bound / std) of the number of examples, a
 # Limit on loops that a model file may ask for: rounds settle within tens (`python -m benchmarks mnist`), and compiled
 # loops cannot be interrupted.
 _MOST_SWEEPS = 1_000
-_RANGES = {"clip": (1e-3, 1e3), "ridge": (0.0, 1e6), "init_std": (0.0, 1e3), "init_mean": (1e-3, 1 - 1e-3)}
+_RANGES = {"clip_scale": (1e-3, 1e3), "ridge": (0.0, 1e6), "init_std": (0.0, 1e3), "init_mean": (1e-3, 1 - 1e-3)}
 
 # Curvature of a visible unit that is as often on as off.
 _CURVATURE = 0.25
@@ -136,7 +136,7 @@ class SBN(Model[Network, BinaryRows]):
         n_components: K, number of hidden units.
         n_visible: J.
         n_units: public number of examples; None: it is released once, with the means.
-        clip: factor on all bounds of the scores; 1 suits networks that reconstruct most of a vector.
+        clip_scale: factor on all bounds of the scores; 1 suits networks that reconstruct most of a vector.
         n_sweeps: rounds over the hidden units in the E-step; two keep hidden units more informative than running to
             convergence.
         ridge: λ; the divisor of a step is the curvature plus λ times the noise of the mean derivative.
@@ -151,7 +151,7 @@ class SBN(Model[Network, BinaryRows]):
     n_components: int
     n_visible: int
     n_units: float | None = None
-    clip: float = 1.0
+    clip_scale: float = 1.0
     n_sweeps: int = 2
     ridge: float = 2.0
     init_std: float = 0.1
@@ -170,7 +170,7 @@ class SBN(Model[Network, BinaryRows]):
     @property
     def blocks(self) -> Mapping[str, Block]:
         """Σ y and, unless public, the number of examples; then derivatives in W (K, J) and c (J,), and Σ p (K,)."""
-        num_hidden, num_visible, clip = self.n_components, self.n_visible, self.clip
+        num_hidden, num_visible, clip = self.n_components, self.n_visible, self.clip_scale
         bound = clip * GRADIENT_BOUND * (num_hidden * num_visible) ** 0.5
         bias_bound, hidden_bound = clip * BIAS_BOUND * num_visible**0.5, HIDDEN_BOUND * num_hidden**0.5
         first = {"visible": Block((num_visible,), VISIBLE_BOUND * num_visible**0.5, "nonnegative", phase="first")}
