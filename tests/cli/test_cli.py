@@ -213,12 +213,12 @@ def test_topics_show_and_evaluate(tmp_path: Path, fitted: Path) -> None:
     assert run("show", fitted).stdout.strip() == str(model.privacy_)
     brief = run("show", fitted, "--what", "brief").stdout.rstrip().splitlines()
     assert [line.split("  ")[0] for line in brief] == [
-        "Promise",
+        "Guarantee",
         "Meaning",
-        "Made by",
+        "Computed from",
         "Result",
-        "Charged",
-        "Beyond it",
+        "Ledger",
+        "Not covered",
     ]
     assert brief[0].endswith(f"{model.privacy_.brief}.")
     assert json.loads(run("show", fitted, "--as", "json").stdout) == model.privacy_.to_dict()
@@ -326,7 +326,7 @@ def test_the_bar_counts_steps(tmp_path: Path, words_file: Path) -> None:
 
 def without_counts(text: str) -> str:
     """What was printed, without noisy numbers of documents and topics, and what is said of few of them."""
-    text = re.sub(r"warning: [^\n]* that counted: [^\n]*\n", "", text)
+    text = re.sub(r"warning: [^\n]* included: [^\n]*\n", "", text)
     text = re.sub(r"[^\n]*(above the noise|any of the others)[^\n]*\n", "", text)
     return re.sub(r"(counted|shortened):\s+[\d,]+ ±\s+[\d,]+", r"\1", text)
 

@@ -304,7 +304,7 @@ def test_the_text_has_a_head_and_reference_levels_that_are_no_rows(private: Any)
     assert lines[0] == "Logistic regression on age, work, sex, region."
     assert lines[1].startswith("Privacy: epsilon = ")
     assert "delta = 1e-05, for each row" in lines[1]
-    assert lines[2].startswith("Rows that counted: ")
+    assert lines[2].startswith("Rows included: ")
     assert [line.split()[0] for line in lines if line.endswith(" reference")] == ["work=state", "sex=f", "region=1"]
     assert "work=state" not in table.names
     assert table.contrast({"work=state": 1}).std == 0

@@ -58,7 +58,7 @@ def test_what_is_forecast_of_the_count_is_what_the_fit_then_says() -> None:
     (forecast,) = re.findall(
         r"Their count will be known to ± ([\d,]+)\. Take a larger epsilon\.", str(found[0].message)
     )
-    (said,) = re.findall(r"rows that counted: [\d,]+ ± ([\d,]+);", fitted.privacy_.counts.say("row"))
+    (said,) = re.findall(r"rows included: [\d,]+ ± ([\d,]+) ", fitted.privacy_.counts.say("row"))
     assert float(forecast.replace(",", "")) == pytest.approx(float(said.replace(",", "")), rel=0.05)
 
 

@@ -223,7 +223,7 @@ class TableHead:
         statement = self.statement
         parts = [f"{self.model}.", f"Privacy: {statement.brief}."]
         if statement.counts is not None:
-            parts.append(f"{statement.counts.say(statement.unit).capitalize()} (95 % intervals).")
+            parts.append(f"{statement.counts.say(statement.unit).capitalize()}.")
         parts.append(f"Prior: {self.prior}.")
         lines = [line for part in parts for line in textwrap.wrap(printable(part), _WIDTH, subsequent_indent="    ")]
         if self.minus is None:
