@@ -475,7 +475,7 @@ def test_a_printed_statement_asks_the_second_accountant_and_believes_no_file():
     statement = PrivacyStatement.from_plan(
         calibrated(sampled_plan(), epsilon=1.0, delta=1e-5), delta=1e-5, private=True, run_id="run", public=[]
     )
-    assert "Second accountant: dp-accounting finds epsilon between 0.98" in " ".join(str(statement).split())
+    assert "Cross-check: dp-accounting finds epsilon between 0.98" in " ".join(str(statement).split())
     assert PrivacyStatement.from_dict(json.loads(json.dumps(statement.to_dict()))) == statement
     older = statement.to_dict() | {"second_opinion": "dp-accounting finds nothing"}
     assert "finds nothing" not in str(PrivacyStatement.from_dict(older))

@@ -163,13 +163,13 @@ def test_plan_forecasts_topics() -> None:
     given = ("plan", "lda", "--n-units", 2000, "--width", 7702, "--topics", 10, "--epsilon", 1, "--delta", 1e-5)
     shown = run(*given).stdout
     assert shown.startswith(
-        "Topics above the noise, of 10: 0, forecast for 2,000 documents at epsilon = 1.\n"
-        "The noise no longer hides the result at 5 or more. This needs about 9,500 documents instead of 2,000; or "
+        "Topics above the noise, of 10: 0, expected for 2,000 documents at epsilon = 1.\n"
+        "Noise hides the result. It would not at 5 or more. This needs about 9,500 documents instead of 2,000; or "
         "epsilon = 5.8 instead of 1; or --topics = 2 instead of 10.\n"
     )
-    assert "becomes at most 73.2 % certain" in shown
+    assert "in the data can reach at most 73.2 %" in shown
     facts = json.loads(run(*given, "--json").stdout)
-    assert facts["strength"] < 1 < facts["ladder"][-1]["strength"]
+    assert facts["strength"] < 1 < facts["budget_table"][-1]["strength"]
     assert "--n-units must be" in run(*given[:2], "--n-units", 0, *given[4:], code=2).stderr
     assert "There is no kind of model 'nonsense'" in run("plan", "nonsense", code=2).stderr
 
@@ -213,12 +213,12 @@ def test_topics_show_and_evaluate(tmp_path: Path, fitted: Path) -> None:
     assert run("show", fitted).stdout.strip() == str(model.privacy_)
     brief = run("show", fitted, "--what", "brief").stdout.rstrip().splitlines()
     assert [line.split("  ")[0] for line in brief] == [
-        "Promise",
+        "Guarantee",
         "Meaning",
-        "Made by",
+        "Computed from",
         "Result",
-        "Charged",
-        "Beyond it",
+        "Ledger",
+        "Not covered",
     ]
     assert brief[0].endswith(f"{model.privacy_.brief}.")
     assert json.loads(run("show", fitted, "--as", "json").stdout) == model.privacy_.to_dict()
@@ -326,7 +326,7 @@ def test_the_bar_counts_steps(tmp_path: Path, words_file: Path) -> None:
 
 def without_counts(text: str) -> str:
     """What was printed, without noisy numbers of documents and topics, and what is said of few of them."""
-    text = re.sub(r"warning: [^\n]* that counted: [^\n]*\n", "", text)
+    text = re.sub(r"warning: [^\n]* included: [^\n]*\n", "", text)
     text = re.sub(r"[^\n]*(above the noise|any of the others)[^\n]*\n", "", text)
     return re.sub(r"(counted|shortened):\s+[\d,]+ ±\s+[\d,]+", r"\1", text)
 

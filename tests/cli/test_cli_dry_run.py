@@ -60,10 +60,10 @@ def test_a_regression_of_a_table_that_is_not_there(tmp_path: Path, name: str) ->
     before = {tmp_path / "people.json"}
     given = ["--schema", tmp_path / "people.json", "--out", tmp_path / "m.dpvb", *TYPED, *NEEDED[name]]
     result = run("fit", name, tmp_path / "nosuch.csv", *given)
-    assert result.stdout.startswith("DRY RUN on made-up rows")
+    assert result.stdout.startswith("DRY RUN on synthetic rows")
     if name == "logistic":
         given = [one for one in given if one not in ("--out", tmp_path / "m.dpvb")]
-        assert run("fit", name, tmp_path / "nosuch.csv", *given).stdout.startswith("DRY RUN on made-up rows")
+        assert run("fit", name, tmp_path / "nosuch.csv", *given).stdout.startswith("DRY RUN on synthetic rows")
         given.remove("--dry-run")
         refuse(tmp_path, "--out must name the model file to write", "fit", name, tmp_path / "nosuch.csv", *given)
     assert "work=state" in result.stdout
@@ -202,7 +202,7 @@ def test_a_dry_run_is_taken_for_no_fit(tmp_path: Path) -> None:
     statement = dry.privacy_
     assert not statement.private
     assert "!!! DRY RUN" in str(statement)
-    assert "Promise        None." in str(statement)
+    assert "Guarantee      None." in str(statement)
     assert PrivacyStatement.from_dict(statement.to_dict()) == statement
     with pytest.raises(ParameterError, match="a dry run is not saved"):
         dry.save(tmp_path / "m.dpvb")

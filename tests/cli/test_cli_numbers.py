@@ -85,7 +85,7 @@ def test_coefficients_are_printed_with_their_intervals(fitted: Path) -> None:
         assert f"{row.low:.4g}" in shown
         assert row.note in shown
     assert shown == model.summary() + "\n"
-    assert "WITHOUT the privacy noise" in run(*COEF, fitted, "--naive").stdout
+    assert "WITHOUT the privacy noise" in run(*COEF, fitted, "--ignore-noise").stdout
     told = run(*COEF, fitted, "--exp", "--coding", "sum", "--per", "range", "--level", "0.9").stdout
     assert told == model.summary(0.9, exp=True, coding="sum", per="range") + "\n"
     refuse(fitted.parent, "--coding must be one of", *COEF, fitted, "--coding", "effects")

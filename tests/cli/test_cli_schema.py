@@ -12,7 +12,7 @@ import pytest
 from each import each
 from planted import edit, kills
 from test_cli import refuse, run
-from test_cli_look import on_terminal
+from test_cli_check_data import on_terminal
 
 import dpvb
 from dpvb.data import Categorical, Numeric, Schema, Target

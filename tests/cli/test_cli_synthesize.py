@@ -38,7 +38,7 @@ def table(path: Path) -> list[dict[str, str]]:
 def test_rows_of_nobody_come_with_the_promise_and_in_the_types_of_the_schema(people: Path) -> None:
     data, out = people / "people.csv", people / "synthetic.csv"
     run("synthesize", data, "--schema", people / "people.json", "--rows", "250", "--out", out, *BUDGET,
-        "--counts", "visits", "--seed", "3", "--quiet")  # fmt: skip
+        "--count-columns", "visits", "--seed", "3", "--quiet")  # fmt: skip
     rows = table(out)
     assert len(rows) == 250
     assert [*rows[0]] == ["age", "visits", "job"]
@@ -61,7 +61,8 @@ def test_rows_of_nobody_come_with_the_promise_and_in_the_types_of_the_schema(peo
 
 def test_a_fitted_mixture_makes_any_number_of_tables_and_spends_nothing(people: Path) -> None:
     model, out = people / "m.dpvb", people / "s.csv"
-    run("fit", "mixture", people / "people.csv", "--schema", people / "people.json", "--groups", "3", "--counts",
+    run("fit", "mixture", people / "people.csv", "--schema", people / "people.json", "--components", "3",
+    "--count-columns",
         "visits", *BUDGET, "--out", model, "--quiet")  # fmt: skip
     shown = run("show", model, "--what", "groups").stdout
     assert "share" in shown
@@ -171,7 +172,7 @@ def test_classes_are_learnt_from_a_table_and_from_texts(people: Path) -> None:
     """`dpvb fit naive-bayes`: a file's groups, measures on public rows, and what is refused."""
     out, budget = people / "m.dpvb", (*BUDGET, "--quiet")
     run("fit", "naive-bayes", people / "people.csv", "--schema", people / "people.json", "--response", "job",
-        "--counts", "visits", "--bins", "8", "--out", out, *budget)  # fmt: skip
+        "--count-columns", "visits", "--bins", "8", "--out", out, *budget)  # fmt: skip
     assert "share" in run("show", out, "--what", "groups").stdout
     assert "accuracy" in run("evaluate", out, people / "people.csv", "--public").stdout
     notes = people / "notes.csv"

@@ -101,7 +101,7 @@ TASKS: dict[str, Any] = {
         epsilon=1.0, delta=1e-5, n_steps=3, max_trials=4, max_row_norm=1.0, **SAMPLERS[sampler]
     )._task(X, Y, trials=np.full(NUMBER, 3)),
     "network": lambda sampler: task_of(
-        SigmoidBeliefNetwork, (X > 0).astype(np.int8), sampler=sampler, n_components=2, clip=1.0
+        SigmoidBeliefNetwork, (X > 0).astype(np.int8), sampler=sampler, n_components=2, clip_scale=1.0
     ),
 }
 
@@ -788,7 +788,7 @@ def test_files_of_binary_rows_are_the_rows_in_memory(sampler: str, two: Any, tmp
     for path, rows in zip(paths, (slice(0, 90), slice(90, NUMBER)), strict=True):
         sparse.save_npz(path, sparse.csr_array(binary[rows]))
     whole, files = (
-        task_of(SigmoidBeliefNetwork, x, sampler=sampler, n_components=2, clip=1.0) for x in (binary, paths)
+        task_of(SigmoidBeliefNetwork, x, sampler=sampler, n_components=2, clip_scale=1.0) for x in (binary, paths)
     )
     alone = released(whole)
     assert_same_bits(alone, released(files))

@@ -220,8 +220,8 @@ def test_without_rows_every_line_of_the_table_is_the_priors(coding: str, options
     nobody = {name: column[:0] for name, column in people(9).items()}
     table = made(schema(unseen=True), data=nobody, **options).coefficients(coding=coding)
     for row, variance in zip(table, table.prior_variance, strict=True):
-        assert row.decided == pytest.approx(0, abs=0.05), row.name
-        assert row.note in ("prior", "unseen")
+        assert row.contraction == pytest.approx(0, abs=0.05), row.name
+        assert row.note in ("prior", "scale unknown")
         if coding == "places" or row.name in ("age", "sex"):
             assert row.std**2 == pytest.approx(variance, rel=0.05)
 
@@ -251,7 +251,7 @@ def test_ratios_are_the_exponentials_and_stay_finite(private: Any) -> None:
         )
         assert ratio.low < ratio.mean < ratio.high
         assert ratio.std == pytest.approx(ratio.mean * plain.std)
-        assert (ratio.note, ratio.decided, ratio.positive) == (plain.note, plain.decided, plain.positive)
+        assert (ratio.note, ratio.contraction, ratio.positive) == (plain.note, plain.contraction, plain.positive)
     huge = private.contrast({"age": 1e9}, exp=True)
     tiny = private.contrast({"age": -1e9}, exp=True)
     assert json.loads(json.dumps([huge, tiny], allow_nan=False))
@@ -304,7 +304,7 @@ def test_the_text_has_a_head_and_reference_levels_that_are_no_rows(private: Any)
     assert lines[0] == "Logistic regression on age, work, sex, region."
     assert lines[1].startswith("Privacy: epsilon = ")
     assert "delta = 1e-05, for each row" in lines[1]
-    assert lines[2].startswith("Rows that counted: ")
+    assert lines[2].startswith("Rows included: ")
     assert [line.split()[0] for line in lines if line.endswith(" reference")] == ["work=state", "sex=f", "region=1"]
     assert "work=state" not in table.names
     assert table.contrast({"work=state": 1}).std == 0
@@ -364,7 +364,7 @@ def test_names_of_any_kind_stand_in_one_line(name: str) -> None:
     table = model.coefficients(coding="places")
     assert table.names == ("intercept", *model.feature_names_)
     lines = str(table).split("\n")
-    end = lines.index("decided: the share of the prior's variance that the data took away.")
+    end = lines.index("contraction: 1 - posterior variance / prior variance.")
     assert end - lines.index("") == 2 + len(table)
     doubles = {one for one in table.names if table.names.count(one) > 1}
     assert doubles

@@ -109,7 +109,7 @@ def test_a_notebook_shows_each_line_with_four_digits(table: Any) -> None:
             continue
         row = rows[name]
         numbers = [row.mean, row.low, row.high] if table.exp else [row.mean, row.std, row.low, row.high]
-        assert cells == [*(f"{number:.4g}" for number in numbers), f"{100 * row.decided:.0f} %", row.note]
+        assert cells == [*(f"{number:.4g}" for number in numbers), f"{100 * row.contraction:.0f} %", row.note]
     said = " ".join("".join(page.texts).split())
     for line in str(table).splitlines():
         if "% from" not in line and line and not line.startswith(tuple(rows)):

@@ -273,8 +273,8 @@ def test_a_statistic_that_is_released_once_takes_the_whole_budget() -> None:
 def test_joint_clipping_keeps_the_ratio_of_a_persons_sums() -> None:
     """A person of forty equal rows: the mean is theirs with one factor for both sums, and another with two."""
     group = np.zeros(len(X), dtype=int)
-    jointly = dpvb.PrivateModel(Once(), clip="joint", **NO_NOISE).fit(0.5 * X, group=group)
-    apart = dpvb.PrivateModel(Once(), clip="block", **NO_NOISE).fit(0.5 * X, group=group)
+    jointly = dpvb.PrivateModel(Once(), clipping="joint", **NO_NOISE).fit(0.5 * X, group=group)
+    apart = dpvb.PrivateModel(Once(), clipping="block", **NO_NOISE).fit(0.5 * X, group=group)
     assert "clipped jointly" in str(jointly.privacy_)
     assert "clipped jointly" not in str(apart.privacy_)
     number, total = (_sums(Once(), clip, group) for clip in ("joint", "block"))
@@ -282,7 +282,7 @@ def test_joint_clipping_keeps_the_ratio_of_a_persons_sums() -> None:
     assert (total["s"] / total["n"] > 0.6).all()
     assert jointly.q_.shape == apart.q_.shape
     with pytest.raises(ParameterError, match="clip must be one of 'block', 'joint'"):
-        dpvb.PrivateModel(Once(), clip="all", **NO_NOISE).fit(X)  # type: ignore[arg-type]
+        dpvb.PrivateModel(Once(), clipping="all", **NO_NOISE).fit(X)  # type: ignore[arg-type]
 
 
 class Households:
@@ -314,7 +314,7 @@ def test_units_of_several_rows_are_clipped_by_one_factor_unless_asked_otherwise(
         ("block", Households(design), None, "block"),
         ("joint", X, None, "joint"),
     ]:
-        private = dpvb.PrivateModel(Once(), clip=clip, **NO_NOISE)  # type: ignore[arg-type]
+        private = dpvb.PrivateModel(Once(), clipping=clip, **NO_NOISE)  # type: ignore[arg-type]
         assert {release.clip for release in private._task(data, group=given).plan} == {found}
 
 
@@ -394,7 +394,7 @@ def test_a_zero_inflated_poisson_of_people_with_several_visits_finds_its_mean(ep
     assert abs(model.q_.mean - 3.06) < 0.4
     assert abs(model.q_.never - 0.3) < 0.1
     assert "clipped jointly" in str(model.privacy_)
-    apart = dpvb.PrivateModel(ZeroInflatedPoisson(), clip="block", epsilon=epsilon, **given).fit(y, group=person)  # type: ignore[arg-type]
+    apart = dpvb.PrivateModel(ZeroInflatedPoisson(), clipping="block", epsilon=epsilon, **given).fit(y, group=person)  # type: ignore[arg-type]
     assert apart.q_.mean > 6
 
 
@@ -406,7 +406,7 @@ def _sums(model: Any, clip: Any, group: Any) -> dict[str, Any]:
             found.update({name: s.read(name) for name in ("n", "s")})
             return q
 
-    dpvb.PrivateModel(Kept(), clip=clip, **NO_NOISE).fit(0.5 * X, group=group)
+    dpvb.PrivateModel(Kept(), clipping=clip, **NO_NOISE).fit(0.5 * X, group=group)
     return found
 
 

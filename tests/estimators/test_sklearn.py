@@ -97,7 +97,7 @@ MATRICES = [
     dpvb.FactorAnalysis(1, epsilon=1.0, delta=1e-5, max_row_norm=1.0),
     dpvb.GaussianMixture(2, epsilon=1.0, delta=1e-5, n_steps=2, low=-10.0, high=10.0),
     dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, n_steps=2, threshold=0.5),
-    dpvb.DPVI(Density(), parameters={"mean": np.zeros(())}, epsilon=1.0, delta=1e-5, n_steps=2, clip=1.0),
+    dpvb.DPVI(Density(), parameters={"mean": np.zeros(())}, epsilon=1.0, delta=1e-5, n_steps=2, clip_norm=1.0),
 ]
 #: Kinds without scikit-learn's checks, which give plain matrices of any width and y.
 WITHOUT = {

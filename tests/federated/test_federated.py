@@ -232,7 +232,7 @@ def topics(**options: Any) -> Any:
 
 
 def network(**options: Any) -> Any:
-    how: dict[str, Any] = {"learning_offset": 0.0, "learning_decay": 0.0, "clip": 100.0, "random_state": 0}
+    how: dict[str, Any] = {"learning_offset": 0.0, "learning_decay": 0.0, "clip_scale": 100.0, "random_state": 0}
     return PlainNetwork(2, epsilon=math.inf, delta=DELTA, **{**how, **options})
 
 

@@ -1,4 +1,4 @@
-"""Every page is a program: its blocks run in the order of the page, in a folder that `dpvb sample` has filled.
+"""Every page is a program: its blocks run in the order of the page, in a folder that `dpvb example-data` has filled.
 
 A `python` block runs in the page's own namespace, a `sh` block line by line. A block of any kind that has a title is
 written to the file of that name instead. What a page takes for granted stands before it in a comment, `<!-- first:`,
@@ -69,7 +69,7 @@ def command(line: str, folder: Path) -> None:
     """One line of a shell; `dpvb` alone is called in this process, which has loaded what it needs."""
     from dpvb.cli import app
 
-    if line.startswith("dpvb look"):  # On a terminal alone, with a typed yes.
+    if line.startswith("dpvb check-data"):  # On a terminal alone, with a typed yes.
         line = f"printf 'yes\\n' | script -qec {shlex.quote(line)} /dev/null"
     if line.startswith("dpvb ") and not re.search(r"[|<>&]", line):
         done = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])

@@ -183,20 +183,20 @@ def test_the_text_states_every_fact(sampler, relation, clip):
         f"epsilon = {rounded_up(statement.epsilon)}, delta = 1e-07",
         f"({relation})",
         "one person",
-        f"at most {percent(statement.belief)} sure",
-        f"finds at most {percent(statement.true_positive_rate(0.01))} of",
-        "false alarm for 1 %",
+        f"can reach at most {percent(statement.belief)} from",
+        f"true positive rate of an attacker is at most {percent(statement.true_positive_rate(0.01))}.",
+        "false positive rate of 1 %",
         "20 releases",
         "noise multiplier 4.",
         f"counts (7702 x 50): clipped to norm 15, noise std {plan.releases[0].noise_std('counts'):.6g}",
         f"length (scalar): clipped to norm 2.5, noise std {plan.releases[0].noise_std('length'):.6g}",
         "Upper bound",
-        "400000 persons, a public number",
+        "400000 persons; the number is public",
         *PUBLIC,
-        "the time, the memory or the power",
-        "public arguments that somebody chose by looking at the data",
-        "their epsilons and deltas add up, and nobody keeps count",
-        "several persons together are protected less",
+        "the running time, memory and power",
+        "public arguments that were chosen from the data",
+        "their epsilons and deltas add to these, and no ledger was used",
+        "facts about several persons together",
         f"3f2a, plan {plan.digest.hex()}",
     ]:
         assert fact in text
@@ -367,8 +367,8 @@ def test_damaged_statements_give_one_error():
 def test_a_statement_says_who_keeps_count():
     alone = statement_of(plan_of(FullBatch()))
     counted = replace(alone, charge=ChargeFacts("8f3c", 12, "aa55", "notes"))
-    assert "nobody keeps count here" in str(alone)
-    assert "nobody keeps count here" not in str(counted)
+    assert "no ledger was used" in str(alone)
+    assert "no ledger was used" not in str(counted)
     assert "data set 'notes': entry 12 of ledger 8f3c, hash aa55" in str(counted)
     assert PrivacyStatement.from_dict(counted.to_dict()) == counted
 

@@ -202,12 +202,12 @@ def test_clusters_persons_owners_and_dry_runs_are_as_for_ours() -> None:
 
 def test_it_forecasts_its_own_error() -> None:
     """At ε = 4 the curvature is far above its noise, more than ten standard deviations in every direction."""
-    knowledge = dpvb.plan(odds(4.0), 20_000, width=4, epsilons=()).knowledge
+    knowledge = dpvb.plan(odds(4.0), 20_000, width=4, epsilons=()).expected_accuracy
     name, std = knowledge.name, knowledge.number
     assert name == "posterior std of a coefficient"
     found = np.mean([(high - low) / 2 for _, _, low, high in odds(4.0).fit(*people()).intervals()[3:]]) / ndtri(0.975)
     assert 0.5 < std / found < 2
-    assert dpvb.plan(odds(4.0), 2_000, width=4, epsilons=()).knowledge.number > std
+    assert dpvb.plan(odds(4.0), 2_000, width=4, epsilons=()).expected_accuracy.number > std
     assert name in str(dpvb.plan(odds(), 3_000, width=4)).lower()
 
 

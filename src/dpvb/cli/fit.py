@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import inspect
 import math
+import re
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -360,7 +361,7 @@ def options_of(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
         panel = options.RUN if name in of_the_run else panel
         option = typer.Option(
             f"{word}/--no-{word[2:]}" if plain is bool else word,
-            help=texts[name][:1].upper() + texts[name][1:] if name in texts else None,
+            help=help_of(kind, texts[name]) if name in texts else None,
             show_default=not needed,
             rich_help_panel=None if needed else panel,
             envvar=VARIABLES.get(name),
@@ -377,8 +378,18 @@ def needed(kind: type[PrivateEstimator]) -> str:
     return "".join(f"{word_of(kind, name)} N " for name in names if name not in _BUDGET)
 
 
+def help_of(kind: type[PrivateEstimator], text: str) -> str:
+    """Return the description of a parameter for the command line: parameters become options, None is "not given"."""
+    from dpvb.runs.run import Run
+
+    names = {*inspect.signature(kind).parameters, *inspect.signature(Run).parameters}
+    text = re.sub(r"`(\w+)`", lambda found: word_of(kind, found[1]) if found[1] in names else found[0], text)
+    text = re.sub(r"\bNone \(default\)", "Not given", text)
+    return text[:1].upper() + text[1:]
+
+
 def word_of(kind: type[PrivateEstimator], name: str) -> str:
-    """The option of a parameter."""
+    """Return the option of a parameter."""
     return f"--{kind._spelled.get(name, name).replace('_', '-')}"
 
 

@@ -55,7 +55,7 @@ def init(path: Place) -> None:
     with Ledger(path) as budget:
         if datasets := budget.datasets():
             raise ParameterError(
-                f"{budget.shown!r} is a ledger already, with {len(datasets)} data sets. Look at it with: "
+                f"{budget.location!r} is a ledger already, with {len(datasets)} data sets. Look at it with: "
                 "dpvb ledger show"
             )
         echo(f"ledger {budget.uuid}: no data sets yet. Say what one may lose with: dpvb ledger register")
@@ -134,7 +134,7 @@ def show(
     name: Annotated[str | None, typer.Argument(help="One data set; all of them if not given.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Print what each data set has spent, and what remains; and when somebody looked at it by `dpvb look`.
+    """Print the budget that each data set has spent and has left, and the times of `dpvb check-data`.
 
     Two totals stand side by side. The first counts for the cap: it holds although later plans were chosen after
     seeing earlier results. The second is what the same plans would cost, had all of them been fixed beforehand.
@@ -147,7 +147,9 @@ def show(
         names = [one.name for one in budget.datasets()] if name is None else [name]
         left = {one: budget.remaining(one) for one in names}  # Of an unknown name it says which there are.
         facts = [
-            one.to_dict() | left[one.name].to_dict() | {"looks": [note.created for note in budget.looks(one.name)]}
+            one.to_dict()
+            | left[one.name].to_dict()
+            | {"data_checks": [note.created for note in budget.data_checks(one.name)]}
             for one in budget.datasets()
             if one.name in left
         ]
@@ -179,8 +181,8 @@ def show(
         if one["sole"]:
             echo(f"{one['name']}: one plan, charged by its own epsilon as the first; nothing can follow it.")
     for one in facts:
-        if one["looks"]:
-            echo(f"{one['name']}: somebody looked at it without noise, by dpvb look, at {', '.join(one['looks'])}.")
+        if one["data_checks"]:
+            echo(f"{one['name']}: checked without noise by dpvb check-data, at {', '.join(one['data_checks'])}.")
 
 
 @ledger.command()
@@ -271,7 +273,7 @@ def verify(
     else:
         with Ledger(path, read_only=True) as budget:
             budget.verify(receipts)
-            shown = budget.shown
+            shown = budget.location
     with_receipts = f", and {len(receipts)} of them have a model's receipt" if receipts else ""
     echo(f"{shown}: all rows are as they were written{with_receipts}.")
 

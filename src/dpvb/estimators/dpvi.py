@@ -23,8 +23,8 @@ from dpvb.models.gradients.density import Density, optional
 from dpvb.models.gradients.numpyro_model import NumPyro
 from dpvb.models.gradients.variational import Guide, Variational, VariationalState
 from dpvb.results import trees
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Figure, Intervals
-from dpvb.results.forecast import Knowledge
 
 #: Ends of a 95 % interval, in standard deviations.
 _NORMAL_95 = 1.959964
@@ -74,7 +74,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
             log_density alone.
         log_prior: log p(θ), a scalar; None: standard normal. It is neither clipped nor noised.
         guide: the posterior: "mean_field", "full_rank" (P up to 2000), or "point" (private gradient descent).
-        clip: bound on the norm of a row's gradient in θ.
+        clip_norm: bound on the norm of a row's gradient in θ.
         learning_rate: first rate of Adam, in units of θ; None: 40/n_steps, at most 1/2.
         init_scale: standard deviation of the guide at the start.
         row_by_row: True computes gradients one row after the other; None does so only where rows computed together are
@@ -94,7 +94,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
     parameters: Any = None
     log_prior: Callable[[Any], Any] | None = None
     guide: Guide = "mean_field"
-    clip: float = 1.0
+    clip_norm: float = 1.0
     learning_rate: float | None = None
     init_scale: float = 0.1
     row_by_row: bool | None = None
@@ -137,13 +137,13 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
         if record.scale_tril_pp is not None:
             self.scale_tril_ = record.scale_tril_pp
 
-    def _knows(self, task: Task[Variational], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[Variational], plan: Plan, n: float) -> ExpectedAccuracy:
         number, start = task.model.density.num_parameters, math.floor(tuned.AVERAGE_START * task.model.n_steps)
         of_steps = plan.noise_stds("gradient")[start:]
         noise = of_steps[0] / math.sqrt(len(of_steps))
-        information = n * self.clip**2 * _INFORMATIVE / number  # Of gradients that are about as long as the clip.
+        information = n * self.clip_norm**2 * _INFORMATIVE / number  # Of gradients that are about as long as the clip.
         std = (1.0 / (1.0 / (1.0 / information + (noise / information) ** 2) + 1.0)) ** 0.5
-        return Knowledge("standard deviation of a parameter", std, _WORTH, unknown=1.0)
+        return ExpectedAccuracy("standard deviation of a parameter", std, _WORTH, unknown=1.0)
 
     def _facts_for_report(self) -> Iterator[Figure]:
         """Each parameter's mean and 95 % interval."""
@@ -242,7 +242,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
         n_steps, sampling_prob = self.n_steps, self._sampler().sampling_prob
         if n_steps is None:
             n_steps = _STEPS if sampling_prob == 1 else max(_STEPS, math.ceil(_PASSES / sampling_prob))
-        options = {"clip": self.clip, "learning_rate": self.learning_rate, "init_scale": self.init_scale}
+        options = {"clip_norm": self.clip_norm, "learning_rate": self.learning_rate, "init_scale": self.init_scale}
         density = self._density(features, responses)
         return Variational(density, self.guide, n_steps, row_by_row=self.row_by_row, **options)  # type: ignore[arg-type]
 

@@ -41,8 +41,8 @@ from dpvb.models.factors.posterior import FactorErrors, FactorPosterior, factor_
 from dpvb.models.factors.reading import captured, least_share, noise_of_moments
 from dpvb.models.factors.three_releases import SecondMoments, ThreeReleases
 from dpvb.results import pictures, trees
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Figure, Grid, Intervals
-from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import reach_of
 
 # Share of the variance with which a direction must be seen, at most, and the square of that share times the number of
@@ -237,14 +237,14 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         factors, direction_dk, _ = self._read(q, columns)
         return FittedFactors(columns, q, factors, direction_dk)
 
-    def _knows(self, task: Task[ThreeReleases], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[ThreeReleases], plan: Plan, n: float) -> ExpectedAccuracy:
         d, number = task.model.n_features, self._number(task.model.n_features)
         noise, of_lengths = plan.noise_stds("gram")[-1], sum(plan.noise_stds("length"))
         details = []
         if number is not None and number < d:
             share = captured(d, number, noise_of_moments(noise, of_lengths, n))
             details.append((f"variance that {number} components capture, over that without noise", share))
-        return Knowledge(
+        return ExpectedAccuracy(
             "least share of the variance with which a direction is seen",
             least_share(d, noise, of_lengths, n),
             min(_WORTH, math.sqrt(_WORTH_OF_COLUMNS / d)),

@@ -63,7 +63,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
     estimate: PosteriorOrMode = "posterior"
     n_init: int = 5
     power: float = 1.0
-    clip: float | None = 2.0
+    clip_norm: float | None = 2.0
 
     _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_states": "states"}
     _size_parameter: ClassVar[str | None] = "n_states"
@@ -104,15 +104,15 @@ class HiddenStates(ChainModel[Model, Posterior]):
         """
         return np.asarray(self.forecast(X, lengths)[:, 0])
 
-    def forecast(self, X: Records, lengths: Any = None, *, steps: int = 1) -> Floats:
-        """Probabilities of the symbols 1 to `steps` places on, (sequences, steps, V): as private as X.
+    def forecast(self, X: Records, lengths: Any = None, *, horizon: int = 1) -> Floats:
+        """Probabilities of the symbols 1 to `horizon` places on, (sequences, horizon, V): as private as X.
 
         Of bits they are the probabilities of ones, and of numbers the means, (sequences, steps, D).
 
         Raises:
             DataFormatError: as in `predict`.
         """
-        rows, steps = self._visible(X, lengths), check_integer("steps", steps, low=1, high=10**6)
+        rows, steps = self._visible(X, lengths), check_integer("horizon", horizon, low=1, high=10**6)
         state_nk = passes.last_states(self._q.chain, rows.indptr, self._values(rows))
         is_empty_n = np.diff(rows.indptr) == 0
         ahead_ntv = np.empty((len(state_nk), steps, len(self.symbols_)))
@@ -279,8 +279,8 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
         estimate: "posterior" (variational Bayes) or "mode" (expectation maximisation).
         n_init: how many starts are tried; the best by the released windows is kept.
         power: how much persons with many windows of symbols weigh, from 0.5 (as the root of their number) to 1 (as it).
-        clip: bound on what a person's windows add; None: what one sequence of max_length can reach: nobody with one
-            is then shortened, the noise is larger, and the laws of the states are those of the whole.
+        clip_norm: bound on what a person's windows add; None: what one sequence of max_length can reach: nobody with
+            one is then shortened, the noise is larger, and the laws of the states are those of the whole.
 
     Attributes:
         symbols_: the symbols, in the order of all that follows; for bits the names of the columns.
@@ -435,7 +435,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         estimate: "posterior" (variational Bayes) or "mode" (expectation maximisation).
         n_init: how many starts are tried; the best by the released windows is kept.
         power: how much persons with many pairs of points weigh, from 0.5 (as the root of their number) to 1 (as it).
-        clip: bound on what a person's pairs add; None: what one sequence of max_length can reach: nobody with one
+        clip_norm: bound on what a person's pairs add; None: what one sequence of max_length can reach: nobody with one
             is then shortened, the noise is larger, and the laws of the states are those of the whole.
 
     Attributes:

@@ -56,8 +56,8 @@ from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.topics.lda import EarlierTopics, LDAModel, LengthRule, Topics
 from dpvb.models.topics.prior import TopicPrior
 from dpvb.results import metrics, trees
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Bars, Figure
-from dpvb.results.forecast import Knowledge
 from dpvb.runs.journal import RunJournal
 from dpvb.runs.run import Run
 
@@ -400,10 +400,10 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             task = self._task_of(BagOfWords(sparse.csr_array((0, width))), prior, earlier, {"width": width})
         return task, task.plan
 
-    def _knows(self, task: Task[LDAModel], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[LDAModel], plan: Plan, n: float) -> ExpectedAccuracy:
         model = task.model
         if model.means:  # Topics around those of a prior need not stand above the noise.
-            return replace(Knowledge.of_means(plan, n), enough=math.nan)
+            return replace(ExpectedAccuracy.of_means(plan, n), enough=math.nan)
         strength, number = signal_over_noise(model, plan, task.rho, n) / model.detectable, model.n_components
         share = float(ndtr(math.log(strength) / _SIZE_SPREAD)) if 0 < strength < math.inf else float(strength > 0)
         return _topics(number * share, number, details=_threshold(plan))
@@ -553,7 +553,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             ),
         )
 
-    def _knowledge_of_result(self) -> Knowledge | None:
+    def _accuracy_of_result(self) -> ExpectedAccuracy | None:
         model, q = self._fitted_model, self._q
         std = noise_of_topics(q)
         if std == 0 or model.means or model.signal(q.num_units, std) >= PLENTY * model.detectable:
@@ -801,9 +801,9 @@ def signal_over_noise(model: LDAModel, plan: Plan, rho: StepSize, num_units: flo
     return model.signal(num_units, final_std(plan, rho))
 
 
-def _topics(above: float, number: int, details: tuple[tuple[str, float], ...] = ()) -> Knowledge:
+def _topics(above: float, number: int, details: tuple[tuple[str, float], ...] = ()) -> ExpectedAccuracy:
     """The number of topics above the noise; half of them are enough."""
-    return Knowledge(f"topics above the noise, of {number}", above, number / 2, rises=True, details=details)
+    return ExpectedAccuracy(f"topics above the noise, of {number}", above, number / 2, rises=True, details=details)
 
 
 def _threshold(plan: Plan) -> tuple[tuple[str, float], ...]:

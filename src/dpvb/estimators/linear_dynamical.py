@@ -24,8 +24,8 @@ from dpvb.models.sequences import kalman, linear_dynamical
 from dpvb.models.sequences.kalman import LinearSystem
 from dpvb.models.sequences.linear_dynamical import LinearPosterior
 from dpvb.results import trees
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Curves, Figure, Grid, Intervals
-from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import GroupTable, Line, head, reach_of
 from dpvb.rows import NumberRows
 
@@ -66,7 +66,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         max_row_norm: in their place, a public bound on the norm of a point: longer ones are shortened to it.
         window: points of a window, from 2. Longer ones see slower motion, and hold more noise.
         max_length: the first so many points of each sequence count.
-        clip: bound on what a person's windows add, in units of what average windows add.
+        clip_scale: bound on what a person's windows add, in units of what average windows add.
 
     Attributes:
         columns_: names of the columns.
@@ -85,7 +85,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
     max_row_norm: float | None = None
     window: int = 6
     max_length: int = 50
-    clip: float = 0.75
+    clip_scale: float = 0.75
 
     _command: ClassVar[str | None] = "linear-dynamical"
     _record_class: ClassVar[type] = LinearPosterior
@@ -95,8 +95,12 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
     def _learned(self, task: Task[linear_dynamical.LinearDynamical], q: LinearPosterior) -> LinearPosterior:
         return replace(q, system=kalman.in_order(q.system))
 
-    def _knows(self, task: Task[linear_dynamical.LinearDynamical], plan: Plan, n: float) -> Knowledge:
-        return replace(Knowledge.of_means(plan, n), name="noise of the moments of windows, over a person's bound")
+    def _expected_accuracy(
+        self, task: Task[linear_dynamical.LinearDynamical], plan: Plan, n: float
+    ) -> ExpectedAccuracy:
+        return replace(
+            ExpectedAccuracy.of_means(plan, n), name="noise of the moments of windows, over a person's bound"
+        )
 
     def _quality_range(self, model: linear_dynamical.LinearDynamical) -> tuple[float, float]:
         """From the score of a uniform guess to 3 nats a column above it."""
@@ -117,15 +121,15 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
                 state_tk[start:stop] = mean_tk[: stop - start]
         return np.split(state_tk, rows.indptr[1:-1])[: len(rows.indptr) - 1]
 
-    def forecast(self, X: Records, lengths: Any = None, *, steps: int = 1, level: float = 0.95) -> Bands:
-        """The points 1 to `steps` places after each sequence, with bands: as private as X, without any guarantee.
+    def forecast(self, X: Records, lengths: Any = None, *, horizon: int = 1, level: float = 0.95) -> Bands:
+        """The points 1 to `horizon` places after each sequence, with bands: as private as X, without any guarantee.
 
         They hold each number by itself with the probability `level`, and include the uncertainty of the system.
 
         Raises:
             DataFormatError: for what holds no sequences.
         """
-        rows, steps = self._visible(X, lengths), check_integer("steps", steps, low=1, high=10**6)
+        rows, steps = self._visible(X, lengths), check_integer("horizon", horizon, low=1, high=10**6)
         reach = reach_of(level)
         mean_ntd, variance_ntd = self._ahead(self._system, rows, steps)
         draws = self._draws(_OF_BANDS)
@@ -171,16 +175,16 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         number, long, draw = self._sequences_to_draw(n, rng, length)
         return kalman.drawn(self._system, number, long, draw) * self._scale_d + self._mean_d
 
-    def marginal_bands(self, steps: int | None = None, *, level: float = 0.95) -> Bands:
+    def marginal_bands(self, horizon: int | None = None, *, level: float = 0.95) -> Bands:
         """How sequences begin: the law of each of their first points, (steps, D), with bands, of nobody.
 
         Args:
-            steps: how many points; None: max_length.
+            horizon: how many points; None: max_length.
             level: probability inside a band, in (0, 1).
         """
         self._check_fitted()
-        number = check_integer("steps", self.max_length if steps is None else steps, low=1, high=10**6)
-        return Bands(*(end[0] for end in self.forecast([[]], steps=number, level=level)))
+        number = check_integer("horizon", self.max_length if horizon is None else horizon, low=1, high=10**6)
+        return Bands(*(end[0] for end in self.forecast([[]], horizon=number, level=level)))
 
     @if_fitted
     def score(self, X: Records, lengths: Any = None, *, public: bool = False) -> float:
@@ -272,7 +276,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         """The model that the parameters name."""
         numbers = self._content()
         return linear_dynamical.LinearDynamical(
-            len(numbers), self.n_states, self.window, self.clip, self.max_length, numbers.reach
+            len(numbers), self.n_states, self.window, self.clip_scale, self.max_length, numbers.reach
         )
 
     def _public_content(self) -> Points:

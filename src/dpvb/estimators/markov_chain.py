@@ -43,8 +43,8 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         order: symbols on which the next one depends, 1 or 2.
         max_length: the first so many symbols of each sequence count.
         power: how much persons with many windows of symbols weigh, from 0.5 (as the root of their number) to 1 (as it).
-        clip: bound on what a person's windows add; None: what one sequence of max_length can reach: nobody with one
-            is then shortened, the noise is larger, and intervals are those of the whole.
+        clip_norm: bound on what a person's windows add; None: what one sequence of max_length can reach: nobody with
+            one is then shortened, the noise is larger, and intervals are those of the whole.
         prior_weight: weight of the chain of lower order, to which a row of few windows is drawn; 0: none.
         estimate: "posterior", means of the rows, or "mode", their most probable values; intervals are about means.
 
@@ -63,7 +63,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
     _: KW_ONLY
     order: int = 1
     power: float = 0.5
-    clip: float | None = 1.5
+    clip_norm: float | None = 1.5
     prior_weight: float = 10.0
     estimate: PosteriorOrMode = "posterior"
 
@@ -79,13 +79,13 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         """
         return np.asarray(self.forecast(X, lengths)[:, 0])
 
-    def forecast(self, X: Records, lengths: Any = None, *, steps: int = 1) -> Floats:
-        """Probabilities of the symbols 1 to `steps` places on, (sequences, steps, V): as private as X.
+    def forecast(self, X: Records, lengths: Any = None, *, horizon: int = 1) -> Floats:
+        """Probabilities of the symbols 1 to `horizon` places on, (sequences, horizon, V): as private as X.
 
         Raises:
             DataFormatError: as in `predict_next`.
         """
-        rows, steps = self._visible(X, lengths), check_integer("steps", steps, low=1, high=10**6)
+        rows, steps = self._visible(X, lengths), check_integer("horizon", horizon, low=1, high=10**6)
         ends = rows.indptr[1:]
         tails = [tuple(rows.code[max(a, b - self.order) : b].tolist()) for a, b in zip(rows.indptr, ends, strict=False)]
         ahead_of = {tail: self._ahead(tail, steps) for tail in set(tails)}

@@ -55,7 +55,7 @@ from dpvb.models.mixtures.components import (
 from dpvb.models.mixtures.mixture import MixtureModel
 from dpvb.models.mixtures.pairs import Pairs
 from dpvb.results import trees
-from dpvb.results.forecast import Knowledge
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.synthetic import FidelityTable, Marginal, PairOfColumns
 from dpvb.rows import MixedRows
 
@@ -95,9 +95,10 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
 
     Args:
         n_components: largest number of groups.
-        counts: numeric columns from 0 that are counts, as names or one text with commas between.
-        missing: numeric columns whose entries may be missing, in the same form: each group has a share of missing
-            ones, and a variance of such a column, but no covariances. Elsewhere a row without a number is faulty.
+        count_columns: numeric columns from 0 that are counts, as names or one text with commas between.
+        missing_columns: numeric columns whose entries may be missing, in the same form: each group has a share of
+            missing ones, and a variance of such a column, but no covariances. Elsewhere a row without a number is
+            faulty.
         prune: whether fewer groups are kept where the released number of rows is small, and noise would drown more.
         covariance_type: "full", or "diag" for numbers that are independent within a group.
         estimate: "posterior" (variational Bayes) or "mode" (expectation maximisation).
@@ -107,7 +108,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
         prior_weight: weight of the priors of groups, which draw them to the mean and the spread of all rows, or to
             `prior`, of which each row counts as so many; 0: none.
-        clip: bound on a row's score, over its root mean square in its own group.
+        clip_scale: bound on a row's score, over its root mean square in its own group.
         fidelity_share: share of the budget, up to .5, for a release of the tables of all pairs of columns, with which
             `fidelity` compares synthetic rows; 0: none, and `fidelity` has single columns alone.
 
@@ -129,13 +130,13 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
     prior: PrivateEstimator | Fitted | Path | str | None = None
     public_prior: bool = False
     prior_weight: float = 1.0
-    clip: float = tuned.CLIP
+    clip_scale: float = tuned.CLIP
     fidelity_share: float = 0.0
 
     _reads: ClassVar[str | None] = "table"
     _record_class: ClassVar[type] = FittedGroups
     _command: ClassVar[str | None] = "mixture"
-    _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_components": "groups"}
+    _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_components": "components"}
     _called: ClassVar[str] = "a mixture"
     _groups_are: ClassVar[str] = "groups"
 
@@ -183,11 +184,11 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
             task.model.marginals(q),
         )
 
-    def _knows(self, task: Task[MixtureModel], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[MixtureModel], plan: Plan, n: float) -> ExpectedAccuracy:
         model = task.model
         [noise] = plan.noise_stds("count_third")
         number = model.kept(n, model.run_precision(noise)) if model.prune else model.n_components
-        return Knowledge("groups", float(number), min(model.n_components, _SEVERAL), rises=True)
+        return ExpectedAccuracy("groups", float(number), min(model.n_components, _SEVERAL), rises=True)
 
     def _quality(self, rows: Any) -> Floats:
         """Log-density of each row, of numbers scaled to [-1, 1]."""
@@ -327,7 +328,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
     def _model(self, layout: Layout) -> MixtureModel:
         """The model that the parameters name."""
         kind = _COVARIANCES[check_choice("covariance_type", self.covariance_type, (*_COVARIANCES,))]
-        clip = check_number("clip", self.clip, low=1e-2, high=1e9)
+        clip = check_number("clip_scale", self.clip_scale, low=1e-2, high=1e9)
         layout.check_squares()
         columns = columns_of(layout, kind, clip)
         if not isinstance(self.prune, (bool, np.bool_)):
@@ -474,7 +475,7 @@ def _check_columns(model: Mixture, schema: Schema, layout: Layout, covariance: s
         )
     counts = tuple(column.name for column in layout.counts), tuple(column.name for column in model._layout_.counts)
     gaps = layout.gaps, model._layout_.gaps
-    for role, (asked, other) in (("counts", counts), ("missing", gaps)):
+    for role, (asked, other) in (("count_columns", counts), ("missing_columns", gaps)):
         if asked != other:
             raise ParameterError(f"{role} must be {', '.join(other) or 'none'}, as in the prior, got {asked}.")
     name_asked = next(name for name, kind in _COVARIANCES.items() if kind == covariance)

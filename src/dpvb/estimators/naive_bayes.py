@@ -40,7 +40,7 @@ from dpvb.models.mixtures.naive_bayes import (
     split_labels,
 )
 from dpvb.results import metrics, trees
-from dpvb.results.forecast import Knowledge, geometric_mean
+from dpvb.results.expected_accuracy import ExpectedAccuracy, geometric_mean
 from dpvb.results.trees import Label
 from dpvb.rows import MixedRows
 
@@ -79,14 +79,15 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
             target.
         numbers: how numbers are modelled: "bins", by a probability for each bin of a public width, or "gaussian".
         bins: number of bins of each number.
-        counts: numeric columns from 0 that have a Poisson distribution, as names or one text with commas between.
-        missing: numeric columns whose entries may be missing, in the same form. Elsewhere a row without a number is
-            faulty.
+        count_columns: numeric columns from 0 that have a Poisson distribution, as names or one text with commas
+            between.
+        missing_columns: numeric columns whose entries may be missing, in the same form. Elsewhere a row without a
+            number is faulty.
         classes: the labels of documents, or one text with commas between; of a table its schema says them.
         vocabulary: the words of documents, or the names of columns of counts, fixed without looking at the documents;
             or a list that ships with dpvb, as "english".
-        clip: bound on the root of the number of words of a document: of a longer one each word counts less, in the fit
-            and in predictions.
+        clip_norm: bound on the root of the number of words of a document: of a longer one each word counts less, in
+            the fit and in predictions.
         lengths: whether the number of words of a document tells of its class; for images, not for texts.
         alpha: rows that the priors count for: of each class, of each category, of each mean. Not given: 1, and for
             words 0.1.
@@ -109,7 +110,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
     bins: int = tuned.BINS
     classes: Sequence[Any] | str | None = None
     vocabulary: Sequence[str] | str | None = None
-    clip: float = tuned.WORDS
+    clip_norm: float = tuned.WORDS
     lengths: bool = False
     alpha: float | None = None
     estimate: PosteriorOrMode = "posterior"
@@ -132,7 +133,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         if isinstance(X, Table):
             return self._of_table(X, y, group)
         classes = self._class_labels()
-        for name in ("response", "counts", "missing"):
+        for name in ("response", "count_columns", "missing_columns"):
             if getattr(self, name):
                 raise ParameterError(f"{name} must be left out with documents, got {getattr(self, name)!r}.")
         if y is None:
@@ -143,7 +144,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         public = {
             "classes": f"the {len(classes)} classes",
             "vocabulary": f"the vocabulary, {len(terms)} terms",
-            "parameters": f"the root of a document's number of words at most {model.clip:g}, the plan and all "
+            "parameters": f"the root of a document's number of words at most {model.clip_norm:g}, the plan and all "
             "other parameters",
         }
         notes = {"steps": 1, "schema": None, "vocabulary": terms, "classes": classes}
@@ -171,12 +172,12 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         q = replace(q, word_kw=np.ascontiguousarray(q.word_kw), word_noise_kw=np.ascontiguousarray(q.word_noise_kw))
         return FittedClasses(notes["schema"], words, tuple(notes["classes"]), q)
 
-    def _knows(self, task: Task[NaiveBayesModel], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[NaiveBayesModel], plan: Plan, n: float) -> ExpectedAccuracy:
         model, share = task.model, 1 / task.model.n_classes
         cells, words, count = ((plan.noise_stds(name) or [0.0])[0] for name in ("categories", "words", "count"))
         share_std = math.sqrt(share * (1 - share) / n + (1 - share) * (count / n) ** 2)
         probability_j, std_j, plain_j = model.foreseen(n * share, cells, words)
-        return Knowledge(
+        return ExpectedAccuracy(
             "standard deviation of a probability within a class",
             geometric_mean(std_j),
             geometric_mean(std_j * probability_j / plain_j) / _TOLD,  # Bins that are brought together tell less.
@@ -397,7 +398,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         number_of_bins = check_integer("bins", self.bins, low=2, high=10**4) if self.numbers == "bins" else 0
         prior = (tuned.WORD_ALPHA if width else tuned.ALPHA) if self.alpha is None else self.alpha
         return NaiveBayesModel(
-            number, columns, number_of_bins, width, self.clip, bool(self.lengths), prior, self.estimate
+            number, columns, number_of_bins, width, self.clip_norm, bool(self.lengths), prior, self.estimate
         )
 
     def _visible(self, X: Records) -> Any:

@@ -64,9 +64,9 @@ from dpvb.models.base import Interval, Model
 from dpvb.models.regression.descent import FixedCurvature
 from dpvb.results import model_file, trees
 from dpvb.results.declared import told
+from dpvb.results.expected_accuracy import CLEAR, ExpectedAccuracy
 from dpvb.results.facts import ReleaseFacts
 from dpvb.results.figures import Figure, Intervals
-from dpvb.results.forecast import CLEAR, Knowledge
 from dpvb.results.statement import PrivacyStatement
 from dpvb.rows import DesignRows
 
@@ -272,10 +272,10 @@ class PrivateModel(PrivateEstimator[Model, Any]):
             {"class": "my_models:Patterns", "n_patterns": 2}, of a module that is imported.
         max_row_norm: a public bound on the norm of a row, in the units of X, which a table and a source of another kind
             can do without; longer rows are scaled back to it.
-        clip: "joint" clips all blocks of a release by one factor, so that their ratios stay as they are; "block" clips
-            each block to its own bound. The two differ if a unit exceeds a bound, for example a person with several
-            rows. None (default): "block" if each row is a unit, "joint" otherwise: with group=, and with a source of
-            another kind.
+        clipping: "joint" clips all blocks of a release by one factor, so that their ratios stay as they are; "block"
+            clips each block to its own bound. The two differ if a unit exceeds a bound, for example a person with
+            several rows. None (default): "block" if each row is a unit, "joint" otherwise: with group=, and with a
+            source of another kind.
         response: a `dpvb.data.Response`, which says what y may be: its labels, its range, or its largest count. A
             label reaches the model as its place among the labels, a number as its place in [-1, 1]. Or its fields, as
             a TOML file has them. None (default): `fit` takes no y.
@@ -292,7 +292,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
     model: Model | Mapping[str, object] | None = None
     _: KW_ONLY
     max_row_norm: float | None = None
-    clip: Literal["block", "joint"] | None = None
+    clipping: Literal["block", "joint"] | None = None
     response: Response | Mapping[str, Any] | None = None
     prior: PrivateEstimator | Fitted | Path | str | None = None
     public_prior: bool = False
@@ -484,15 +484,15 @@ class PrivateModel(PrivateEstimator[Model, Any]):
             name = type(self._fitted_model).__name__
             raise ParameterError(f"model must define {method}(...), and {name} does not: see docs/new-model.md.")
 
-    def _knows(self, task: Task[Model], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[Model], plan: Plan, n: float) -> ExpectedAccuracy:
         """The model's own answer, where it has one; else the noise of means."""
         model = task.model
-        if not model.defines("knows"):
-            return super()._knows(task, plan, n)
-        with said("knows"):
-            name, value = model.knows({block: plan.noise_std_of_mean(block) for block in model.blocks}, n)
-            check_number(f"the forecast of {name!r}", value, low=0, closed="both")
-        return Knowledge(str(name), float(value), CLEAR)
+        if not model.defines("expected_accuracy"):
+            return super()._expected_accuracy(task, plan, n)
+        with said("expected_accuracy"):
+            name, value = model.expected_accuracy({block: plan.noise_std_of_mean(block) for block in model.blocks}, n)
+            check_number(f"the expected accuracy {name!r}", value, low=0, closed="both")
+        return ExpectedAccuracy(str(name), float(value), CLEAR)
 
     def _checked(self, model: object) -> Model:
         """A model, with the number of steps that was asked for."""
@@ -538,9 +538,9 @@ class PrivateModel(PrivateEstimator[Model, Any]):
 
     def _clip(self, source: object) -> Literal["block", "joint"]:
         """How units are clipped: one factor for all blocks, unless each row is known to be a unit."""
-        if self.clip is not None:
-            check_choice("clip", self.clip, ("block", "joint"))
-            return self.clip
+        if self.clipping is not None:
+            check_choice("clipping", self.clipping, ("block", "joint"))
+            return self.clipping
         return "block" if isinstance(source, ModelRows) and source.unit == Design.row else "joint"
 
     def _response_of(self, X: Records) -> Response | None:

@@ -31,8 +31,8 @@ from dpvb.kernels import linear
 from dpvb.models.belief_network import kernel
 from dpvb.models.belief_network.sbn import SBN, Network, NetworkWeights
 from dpvb.results import metrics, trees
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Figure, Grid, Images
-from dpvb.results.forecast import Knowledge
 
 # Rounds over the hidden units of a row that is transformed or scored: more than in a step of the fit.
 _SWEEPS = 15
@@ -43,9 +43,9 @@ _FIRST = 0.0225
 # Epsilon below which a fit is planned for much noise.
 _NOISY = 0.7
 # Planned number of full-batch steps, τ0 and κ of the step sizes, ridge and sweeps; benchmark `mnist` chose them.
-_PLANNED: Mapping[str, Any] = {"n_steps": 14, "offset": 0.0, "decay": 0.25, "ridge": 1.0, "sweeps": 2}
+_PLANNED: Mapping[str, Any] = {"n_steps": 14, "offset": 0.0, "decay": 0.25, "ridge": 1.0, "n_sweeps": 2}
 # The same below _NOISY.
-_PLANNED_NOISY: Mapping[str, Any] = {"n_steps": 8, "offset": 0.0, "decay": 0.5, "ridge": 2.0, "sweeps": 3}
+_PLANNED_NOISY: Mapping[str, Any] = {"n_steps": 8, "offset": 0.0, "decay": 0.5, "ridge": 2.0, "n_sweeps": 3}
 # Passes over the data, with smaller batches.
 _PASSES = 5
 # Largest number of steps, with smaller batches.
@@ -65,8 +65,8 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
     Args:
         n_components: number of hidden units K.
         threshold: entries above it count as 1, the others as 0; without it they must be 0 or 1.
-        clip: factor on the bounds of the scores; 1 suits networks that reconstruct most of a row.
-        sweeps: rounds over the hidden units of a row in the fit; planned if not given.
+        clip_scale: factor on the bounds of the scores; 1 suits networks that reconstruct most of a row.
+        n_sweeps: rounds over the hidden units of a row in the fit; planned if not given.
         ridge: how strongly noise shortens a step, or shrinks what is read; planned if not given.
         learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ; planned if not
             given.
@@ -84,8 +84,8 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
     n_components: int = 100
     _: KW_ONLY
     threshold: float | None = None
-    clip: float = 1.0
-    sweeps: int | None = None
+    clip_scale: float = 1.0
+    n_sweeps: int | None = None
     ridge: float | None = None
     learning_offset: float | None = None
     learning_decay: float | None = None
@@ -132,11 +132,11 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         self._fitted_model, self.n_features_in_ = self._model(width), width
         self.components_, self.visible_bias_, self.hidden_bias_ = record.w_kj, record.c_j, record.b_k
 
-    def _knows(self, task: Task[SBN], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[SBN], plan: Plan, n: float) -> ExpectedAccuracy:
         model = task.model
         std = model.noise_of_weights(plan.noise_stds("gradient"), task.rho, n)
         # Strength compares the noise of the steps, so that plans that shrink weights differently are compared, too.
-        return Knowledge(
+        return ExpectedAccuracy(
             "noise of a weight", min(model.visible_noise(std), 1.0), model.visible_noise(_STEPS), unknown=1.0
         )
 
@@ -250,8 +250,8 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
             self.n_components,
             width,
             n_units=self.n_units,
-            clip=self.clip,
-            sweeps=planned["sweeps"] if self.sweeps is None else self.sweeps,
+            clip_scale=self.clip_scale,
+            n_sweeps=planned["n_sweeps"] if self.n_sweeps is None else self.n_sweeps,
             ridge=planned["ridge"] if self.ridge is None else self.ridge,
             init_std=self.init_std,
             init_mean=self.init_mean,
@@ -279,7 +279,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
 
     def _local(self, rows: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
         """⟨z⟩, ⟨ξ⟩ and ⟨ψ⟩ of rows that the caller may see."""
-        expected = self._fitted_model.local(self._q, rows, max(self._fitted_model.sweeps, _SWEEPS))
+        expected = self._fitted_model.local(self._q, rows, max(self._fitted_model.n_sweeps, _SWEEPS))
         pi_nk, xi_nj, psi_nj = (part.astype(np.float64) for part in expected)
         return pi_nk, xi_nj, psi_nj
 

@@ -21,7 +21,7 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
 from dpvb.guards.lacking import constructor_says_what_lacks
-from dpvb.results.forecast import Knowledge
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.groups import head
 
 # Nats above a uniform guess, for each column of numbers, at which a score is cut when settings are chosen.
@@ -94,7 +94,7 @@ class WindowsModel(SequencesModel, Protocol):
         """V."""
 
     @property
-    def clip(self) -> float | None:
+    def clip_norm(self) -> float | None:
         """C; None: what one sequence of max_length can reach."""
 
     @property
@@ -269,11 +269,11 @@ class ChainModel(SequenceModel[Windowed, Q]):
     def _deviation(self, model: Windowed, plan: Plan, n: float) -> tuple[int, float]:
         """Of how many a law is, symbols or states, and the standard deviation of one of its probabilities."""
 
-    def _knows(self, task: Task[Windowed], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[Windowed], plan: Plan, n: float) -> ExpectedAccuracy:
         number, std = self._deviation(task.model, plan, n)
         # The same if all distributions over the symbols or states are as likely.
         unknown = math.sqrt((number - 1) / (number + 1)) / number if number > 1 else 1.0
-        return Knowledge(
+        return ExpectedAccuracy(
             "standard deviation of a transition probability",
             min(std, _UNIFORM_STD),
             unknown / self._informative,
@@ -293,18 +293,18 @@ class ChainModel(SequenceModel[Windowed, Q]):
         above = head(number, "transitions", level, noise_aware)
         if not self._shortened:
             return above
-        most = replace(self._model(), clip=None).bound
+        most = replace(self._model(), clip_norm=None).bound
         return (
-            f"{above}\nclip={self._model().clip:g} shortened {self._shortened:.0%} of the {self.privacy_.unit}s. "
+            f"{above}\nclip={self._model().clip_norm:g} shortened {self._shortened:.0%} of the {self.privacy_.unit}s. "
             "That is counted in, as if each had one sequence, whose length says nothing of its symbols. "
-            f"clip=None, here {most:.3g}, shortens nobody who has one sequence."
+            f"clip_norm=None, here {most:.3g}, shortens nobody who has one sequence."
         )
 
     @property
     def _shortened(self) -> float:
         """The share of units that the clip shortened, as the released counts say; 0 if that is hardly anybody."""
         counts = self.privacy_.counts
-        if self._model().clip is None or counts is None or counts.shortened <= 3 * counts.shortened_std:
+        if self._model().clip_norm is None or counts is None or counts.shortened <= 3 * counts.shortened_std:
             return 0.0
         return min(counts.shortened / max(counts.counted, 1.0), 1.0)
 

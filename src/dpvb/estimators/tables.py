@@ -27,12 +27,12 @@ class TableModel(PrivateEstimator[M, Q]):
     """A model of groups or classes of the rows of a table.
 
     Args:
-        counts: numeric columns from 0 that are counts, as names or one text with commas between.
-        missing: numeric columns whose entries may be missing, in the same form.
+        count_columns: numeric columns from 0 that are counts, as names or one text with commas between.
+        missing_columns: numeric columns whose entries may be missing, in the same form.
     """
 
-    counts: str | Sequence[str] = ""
-    missing: str | Sequence[str] = ""
+    count_columns: str | Sequence[str] = ""
+    missing_columns: str | Sequence[str] = ""
 
     _declares: ClassVar[tuple[str, ...]] = ("schema",)
     #: Name of the model and noun of its groups, for messages and tables.
@@ -75,7 +75,9 @@ class TableModel(PrivateEstimator[M, Q]):
 
     def _whole_layout(self, schema: Schema) -> Layout:
         """Return how all columns of a schema are modelled."""
-        return Layout.of(schema, names_of("counts", self.counts), names_of("missing", self.missing))
+        return Layout.of(
+            schema, names_of("count_columns", self.count_columns), names_of("missing_columns", self.missing_columns)
+        )
 
 
 def names_of(parameter: str, names: Any) -> tuple[str, ...]:

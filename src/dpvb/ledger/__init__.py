@@ -107,7 +107,7 @@ class Ledger:
         self._begin()
 
     def __repr__(self) -> str:
-        return f"Ledger({self.shown!r})"
+        return f"Ledger({self.location!r})"
 
     def __enter__(self) -> Ledger:
         return self
@@ -121,8 +121,8 @@ class Ledger:
         return self._url
 
     @property
-    def shown(self) -> str:
-        """The same without a password."""
+    def location(self) -> str:
+        """Path of the file, or address of the database without its password."""
         return without_password(self._url)
 
     @property
@@ -424,10 +424,10 @@ class Ledger:
             return self._note(rows, end, body, newest.dataset, run, attempt)
 
     def record_data_check(self, dataset: str) -> Receipt:
-        """Put on record that somebody looks at private data without noise; the note costs nothing and is a run alone.
+        """Record that private data are checked without noise. The record is a run of its own and uses no budget.
 
         Args:
-            dataset: whose.
+            dataset: Registered name of the data set.
 
         Raises:
             LedgerError: if the data set is unknown.
@@ -435,8 +435,11 @@ class Ledger:
         with self._transaction(write=True) as (rows, state):
             return self._note(rows, state, _NOTE, state.dataset(dataset).name, secrets.token_hex(16))
 
-    def looks(self, dataset: str) -> list[Entry]:
-        """The notes that `record_data_check` put on record of a data set, in order.
+    def data_checks(self, dataset: str) -> list[Entry]:
+        """Return the records that `record_data_check` wrote for a data set, in order.
+
+        Args:
+            dataset: Registered name of the data set.
 
         Raises:
             LedgerError: if there is none of that name.
@@ -521,7 +524,7 @@ class Ledger:
         with self._session.lock:
             store = self._opened()
             if faults := store.check():
-                raise LedgerError(f"{self.shown}: {'; '.join(faults)}. {WAY_OUT}")
+                raise LedgerError(f"{self.location}: {'; '.join(faults)}. {WAY_OUT}")
             seen = self._seen.head()
             with store.transaction(write=False) as rows:
                 head = stored_head(store)  # Before the rows: it is never ahead of them.
@@ -559,7 +562,7 @@ class Ledger:
     def _transaction(self, *, write: bool = False) -> Iterator[tuple[Transaction, State]]:
         """Rows and state at one moment; a writer is alone, and returns once rows and head are durable."""
         if write and self._read_only:
-            raise LedgerError(f"{self.shown} was opened with read_only=True; open it without to spend.")
+            raise LedgerError(f"{self.location} was opened with read_only=True; open it without to spend.")
         with self._session.lock:
             store = self._opened()
             seen = self._seen.head()
@@ -641,7 +644,7 @@ class Ledger:
             store = self._store()
             if self._uuid not in ("", store.uuid):
                 store.close()
-                raise LedgerError(f"{self.shown} holds another ledger now, {store.uuid} instead of {self._uuid}.")
+                raise LedgerError(f"{self.location} holds another ledger now, {store.uuid} instead of {self._uuid}.")
             self._session.store = store
         return self._session.store
 

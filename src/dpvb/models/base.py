@@ -72,6 +72,11 @@ class Model(model.Model[Any, Any], ABC):
         """Return the variational lower bound on the log evidence in nats, if q determines it."""
         raise NotImplementedError
 
-    def knows(self, noise: Mapping[str, float], n: float) -> tuple[str, float]:
-        """Name an error of a fit to n units, and forecast it by the noise std of each block; 0.1 is a good one."""
+    def expected_accuracy(self, noise: Mapping[str, float], n: float) -> tuple[str, float]:
+        """Return a name and the expected size of an error of a fit to n units; at most 0.1 counts as accurate.
+
+        Args:
+            noise: Standard deviation of the noise of the mean of each block, by name; public.
+            n: Public number of units.
+        """
         raise NotImplementedError

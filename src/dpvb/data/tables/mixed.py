@@ -93,7 +93,7 @@ class Layout:
                 columns.append(Numeric(target.name, 0, target.max_count))
                 counts += [target.name]
         numeric = {column.name: column for column in columns if isinstance(column, (Numeric, Date))}
-        for role, names in (("counts", counts), ("missing", gaps)):
+        for role, names in (("count_columns", counts), ("missing_columns", gaps)):
             for name in names:
                 if name not in numeric:
                     raise ParameterError(f"{role} must name numeric columns of the schema, got {name!r}.")
