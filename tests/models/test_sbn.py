@@ -49,12 +49,13 @@ def test_released_derivatives_are_those_of_the_bound(block: str) -> None:
     """Central differences in W and c of the examples' bounds at fixed q(z) and ξ, W about the mean hidden units."""
     model, q, y_nj = Float64Network(K, J), first_order(1), drawn(2, 25)
     pi_nk, _, _ = model.local(q, y_nj, model.n_sweeps)
-    _, at_nj = kernel.second_moments(q.w_kj, np.empty((0, J)), q.c_j, np.zeros(1), pi_nk)
+    _, at_nj = kernel.second_moments(q.w_kj, q.c_j, pi_nk)
 
     def bound(w_kj: np.ndarray, level_j: np.ndarray) -> float:
         moved = replace(q, w_kj=w_kj, level_j=level_j)
-        psi_nj, second_nj = kernel.second_moments(w_kj, np.empty((0, J)), moved.c_j, np.zeros(1), pi_nk)
-        return float(kernel.example_bound(y_nj, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2, at_nj).sum())
+        psi_nj, second_nj = kernel.second_moments(w_kj, moved.c_j, pi_nk)
+        held = 0.5 * float((kernel.xi_of(at_nj) * (second_nj - at_nj)).sum())
+        return float(kernel.example_bound(y_nj, pi_nk, psi_nj, at_nj, q.b_k).sum()) - held
 
     found = summed(model.e_step(q, y_nj, model.blocks)[block], 25, (K, J) if block == "gradient" else (J,))
     for place in [(0, 0), (2, 5), (3, 17)] if block == "gradient" else [(0,), (9,)]:

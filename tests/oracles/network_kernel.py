@@ -21,26 +21,21 @@ def local_step(
     c_j: Floats,
     b_k: Floats,
     *,
-    v_kj: Floats | None = None,
-    extra_j: Floats | None = None,
     sweeps: int = 3,
     dtype: Any = np.float64,
 ) -> tuple[Real, Real, Real]:
     """Return ⟨z⟩, ⟨ξ⟩ and ⟨ψ⟩ of every example, in float64."""
-    variance_kj = np.zeros_like(w_kj) if v_kj is None or not len(v_kj) else v_kj
-    extra_j = np.zeros(w_kj.shape[1]) if extra_j is None else extra_j
     pi_nk = np.tile(expit(b_k), (len(y_nj), 1))
     xi_nj, psi_nj = np.empty((2, len(y_nj), w_kj.shape[1]))
     for n, y_j in enumerate(y_nj.astype(np.float64)):
         pi_k = pi_nk[n]
         psi_j = pi_k @ w_kj + c_j
         for sweep in range(sweeps + 1):
-            second_j = psi_j**2 + (pi_k * (1 - pi_k)) @ w_kj**2 + pi_k @ variance_kj + extra_j
+            second_j = psi_j**2 + (pi_k * (1 - pi_k)) @ w_kj**2
             xi_j = xi_of(second_j)
             for k in range(len(pi_k) if sweep < sweeps else 0):
                 others_j = psi_j - w_kj[k] * pi_k[k]
-                square_j = w_kj[k] ** 2 + variance_kj[k]
-                logit = b_k[k] + w_kj[k] @ (y_j - 0.5) - 0.5 * (xi_j @ (2 * others_j * w_kj[k] + square_j))
+                logit = b_k[k] + w_kj[k] @ (y_j - 0.5) - 0.5 * (xi_j @ (2 * others_j * w_kj[k] + w_kj[k] ** 2))
                 pi_k[k] = expit(logit)
                 psi_j = others_j + w_kj[k] * pi_k[k]
         xi_nj[n], psi_nj[n] = xi_j, psi_j

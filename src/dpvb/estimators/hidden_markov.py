@@ -23,7 +23,6 @@ from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
 from dpvb.models.sequences import dynamics, hidden_markov, markov_chain, passes
 from dpvb.models.sequences.emissions import BernoulliEmissions, GaussianEmissions, PoissonEmissions, Values
-from dpvb.models.sequences.errors import StepErrors
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import Emitted, HiddenMarkovPosterior
@@ -96,14 +95,6 @@ class HiddenStates(ChainModel[Model, Posterior]):
         state_tk = passes.smoothed(self._q.chain, rows.indptr, self._values(rows))
         return np.split(state_tk, rows.indptr[1:-1])[: len(rows.indptr) - 1]
 
-    def predict_next(self, X: Records, lengths: Any = None) -> Floats:
-        """Probabilities of the next symbol of each sequence, (sequences, V), or as `forecast` says: as private as X.
-
-        Raises:
-            DataFormatError: as in `predict`.
-        """
-        return np.asarray(self.forecast(X, lengths)[:, 0])
-
     def forecast(self, X: Records, lengths: Any = None, *, horizon: int = 1) -> Floats:
         """Probabilities of the symbols 1 to `horizon` places on, (sequences, horizon, V): as private as X.
 
@@ -134,10 +125,6 @@ class HiddenStates(ChainModel[Model, Posterior]):
     @abstractmethod
     def _with_one_start(self, q: Posterior) -> Posterior:
         """Return a posterior with one start: starts are public, and no part of what was learned."""
-
-    @abstractmethod
-    def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
-        """The steps without bias, and their standard errors."""
 
     def _deviation(self, model: Model, plan: Plan, n: float) -> tuple[int, float]:
         v, length = model.n_symbols, model.length
@@ -171,7 +158,8 @@ class HiddenStates(ChainModel[Model, Posterior]):
         level, draw = check_number("level", level, low=0, high=1, closed="neither"), generator("rng", rng)
         if self._why_no_intervals:
             raise ParameterError(self._why_no_intervals)
-        step_kk, std_kk = self._errors(draw, noise_aware)
+        q: Any = self._q
+        step_kk, std_kk = self._fitted_model.step_errors(q, draw, noise_aware=noise_aware)
         reach = reach_of(level)
         lines = tuple(
             Line.within(str(i), str(j), float(np.clip(step, 0.0, 1.0)), float(std_kk[i, j]), reach, (0.0, 1.0))
@@ -221,10 +209,6 @@ class HiddenStates(ChainModel[Model, Posterior]):
         law_v = self._shown[k]
         places = _largest(law_v) if isinstance(self._content(), Symbols) else range(min(3, len(law_v)))
         return ", ".join(f"{printable(str(self.symbols_[v]))} {law_v[v]:.3g}" for v in places)
-
-    @abstractmethod
-    def _model(self) -> Model:
-        """The model that the parameters name."""
 
     def _learned(self, task: Task[Model], q: Posterior) -> Posterior:
         share_k = dynamics.symbol_shares(q.chain.laws(expected=False).step_kk)
@@ -328,9 +312,6 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
                 "were released, tell states from what states show in part alone. Join symbols that are alike."
             )
         return ""
-
-    def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
-        return self._fitted_model.step_errors(self._q, rng, noise_aware=noise_aware)
 
     def _with_one_start(self, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         return replace(q, tilt_rkw=q.tilt_rkw[:1])
@@ -498,9 +479,6 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         """What the states show."""
         assert isinstance(chain.emissions, GaussianEmissions)
         return chain.emissions
-
-    def _errors(self, rng: np.random.Generator, noise_aware: bool) -> StepErrors:
-        return self._fitted_model.step_errors(self._q, rng, noise_aware=noise_aware)
 
     def _with_one_start(self, q: HiddenCellsPosterior) -> HiddenCellsPosterior:
         return replace(q, chance_rk=q.chance_rk[:1])

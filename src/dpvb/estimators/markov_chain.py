@@ -71,19 +71,11 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
     _record_class: ClassVar[type] = markov_chain.Chain
     _example: ClassVar[str | None] = "--symbols front,news,sports --symbol-column page"
 
-    def predict_next(self, X: Records, lengths: Any = None) -> Floats:
-        """Probabilities of the next symbol of each sequence, (sequences, V): as private as X, without any guarantee.
-
-        Raises:
-            DataFormatError: for symbols that are none of the public ones.
-        """
-        return np.asarray(self.forecast(X, lengths)[:, 0])
-
     def forecast(self, X: Records, lengths: Any = None, *, horizon: int = 1) -> Floats:
         """Probabilities of the symbols 1 to `horizon` places on, (sequences, horizon, V): as private as X.
 
         Raises:
-            DataFormatError: as in `predict_next`.
+            DataFormatError: for symbols that are none of the public ones.
         """
         rows, steps = self._visible(X, lengths), check_integer("horizon", horizon, low=1, high=10**6)
         ends = rows.indptr[1:]

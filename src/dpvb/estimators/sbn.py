@@ -146,7 +146,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         psi_nj = linear.product(pi_nk, q.w_kj) + q.c_j
         # Rounding may take a variance near zero below it.
         second_nj = psi_nj**2 + np.maximum(linear.product(pi_nk * (1 - pi_nk), q.w_kj**2), 0.0)
-        return kernel.example_bound(rows, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2)
+        return kernel.example_bound(rows, pi_nk, psi_nj, second_nj, q.b_k)
 
     def _quality_range(self, model: SBN) -> tuple[float, float]:
         """From the score of a uniform guess to 0."""

@@ -6,13 +6,11 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import Field, dataclass, replace
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from dpvb.core.model import Model
 from dpvb.core.plan import Plan
-from dpvb.core.schedule import Schedule
 from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
@@ -21,6 +19,10 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
 from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.models.sequences.hidden_cells import HiddenCells
+from dpvb.models.sequences.hidden_markov import HiddenMarkov
+from dpvb.models.sequences.linear_dynamical import LinearDynamical
+from dpvb.models.sequences.markov_chain import MarkovChainModel
 from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.groups import head
 
@@ -69,41 +71,9 @@ def range_of_numbers(n_columns: int) -> tuple[float, float]:
     return -math.log(2) * n_columns, (_ABOVE_UNIFORM - math.log(2)) * n_columns
 
 
-class SequencesModel(Model[Any, Any], Protocol):
-    """What estimators of sequences need of their model; every field is public."""
-
-    @property
-    def max_length(self) -> int:
-        """L, the places of a sequence that count."""
-
-    @property
-    def schedule(self) -> Schedule:
-        """Parts of the budget, and steps."""
-
-    def score(self, q: Any, rows: Any, /) -> Floats:
-        """Log-probability of each sequence."""
-
-
-class WindowsModel(SequencesModel, Protocol):
-    """A dataclass of a model of windows."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def n_symbols(self) -> int:
-        """V."""
-
-    @property
-    def clip_norm(self) -> float | None:
-        """C; None: what one sequence of max_length can reach."""
-
-    @property
-    def bound(self) -> float:
-        """C as a number."""
-
-
-Sequential = TypeVar("Sequential", bound=SequencesModel)
-Windowed = TypeVar("Windowed", bound=WindowsModel)
+#: Models of sequences, and among them those of windows.
+Sequential = TypeVar("Sequential", bound=MarkovChainModel | HiddenMarkov | HiddenCells | LinearDynamical)
+Windowed = TypeVar("Windowed", bound=MarkovChainModel | HiddenMarkov | HiddenCells)
 
 
 @constructor_says_what_lacks
@@ -140,7 +110,8 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
 
     def _score_rows(self, rows: Any) -> Floats:
         """Log-probability of each sequence, (n,), as the model reads its places."""
-        return self._fitted_model.score(self._q, rows)
+        q: Any = self._q
+        return self._fitted_model.score(q, rows)
 
     def _keep_model(self, model: Sequential, q: Q) -> None:
         self._fitted_model: Sequential = model
@@ -262,10 +233,6 @@ class ChainModel(SequenceModel[Windowed, Q]):
         return {field.name: getattr(self, field.name) for field in declared}
 
     @abstractmethod
-    def _model(self) -> Windowed:
-        """The model that the parameters name."""
-
-    @abstractmethod
     def _deviation(self, model: Windowed, plan: Plan, n: float) -> tuple[int, float]:
         """Of how many a law is, symbols or states, and the standard deviation of one of its probabilities."""
 
@@ -295,7 +262,7 @@ class ChainModel(SequenceModel[Windowed, Q]):
             return above
         most = replace(self._model(), clip_norm=None).bound
         return (
-            f"{above}\nclip={self._model().clip_norm:g} shortened {self._shortened:.0%} of the {self.privacy_.unit}s. "
+            f"{above}\nclip_norm={self._model().clip_norm:g} shortened {self._shortened:.0%} of the {self.privacy_.unit}s. "
             "That is counted in, as if each had one sequence, whose length says nothing of its symbols. "
             f"clip_norm=None, here {most:.3g}, shortens nobody who has one sequence."
         )
@@ -307,6 +274,18 @@ class ChainModel(SequenceModel[Windowed, Q]):
         if self._model().clip_norm is None or counts is None or counts.shortened <= 3 * counts.shortened_std:
             return 0.0
         return min(counts.shortened / max(counts.counted, 1.0), 1.0)
+
+    def predict_next(self, X: Records, lengths: Any = None) -> Floats:
+        """What `forecast` says of the next place of each sequence, (sequences, V): as private as X.
+
+        Raises:
+            DataFormatError: as `forecast`.
+        """
+        return np.asarray(self.forecast(X, lengths)[:, 0])
+
+    @abstractmethod
+    def forecast(self, X: Records, lengths: Any = None, *, horizon: int = 1) -> Floats:
+        """Probabilities of the symbols 1 to `horizon` places on, (sequences, horizon, V): as private as X."""
 
     @staticmethod
     def _check_laws(*laws: Floats) -> None:

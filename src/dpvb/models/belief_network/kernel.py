@@ -3,7 +3,7 @@
 =====================  ===========================================================================
 paper                  code
 =====================  ===========================================================================
-w_j, its variances     `w_kj`, `v_kj`: hidden units first; no rows in v_kj where weights are points
+w_j                    `w_kj`: hidden units first
 ⟨z_n⟩                  `pi_nk`
 ⟨ξ_nj⟩                 `xi_nj` = tanh(g/2) / (2g) at g² = ⟨ψ_nj²⟩
 ⟨ψ_nj⟩                 `psi_nj`
@@ -48,31 +48,20 @@ def xi_of(second: Floats) -> Floats:
     return np.asarray(np.tanh(g / 2) / (2 * g))
 
 
-def second_moments(w_kj: Floats, v_kj: Floats, c_j: Floats, extra_j: Floats, pi_nk: Floats) -> tuple[Floats, Floats]:
+def second_moments(w_kj: Floats, c_j: Floats, pi_nk: Floats) -> tuple[Floats, Floats]:
     """⟨ψ⟩ and ⟨ψ²⟩, (n, J), by matrix products: for public rows only, whose last bits may depend on their batch."""
     psi_nj = pi_nk @ w_kj + c_j
-    second_nj = psi_nj**2 + (pi_nk * (1 - pi_nk)) @ w_kj**2 + extra_j
-    return psi_nj, second_nj + pi_nk @ v_kj if len(v_kj) else second_nj
+    return psi_nj, psi_nj**2 + (pi_nk * (1 - pi_nk)) @ w_kj**2
 
 
-def example_bound(
-    y_nj: Real,
-    pi_nk: Floats,
-    psi_nj: Floats,
-    second_nj: Floats,
-    b_k: Floats,
-    b_second_k: Floats,
-    at_nj: Floats | None = None,
-) -> Floats:
+def example_bound(y_nj: Real, pi_nk: Floats, psi_nj: Floats, second_nj: Floats, b_k: Floats) -> Floats:
     """Lower bound on each example's log-likelihood, (n,), in nats (Jaakkola & Jordan 2000).
 
-    `psi_nj`, `second_nj` and `b_k`, `b_second_k` are first and second moments of ψ and b under q. The bound is
-    taken at g² = `at_nj`; None: at its best, ⟨ψ²⟩. KL divergences of weights are not in it.
+    `psi_nj` and `second_nj` are ⟨ψ⟩ and ⟨ψ²⟩ under q, at which the bound is best.
     """
-    at_nj = second_nj if at_nj is None else at_nj
-    visible_nj = (y_nj - 0.5) * psi_nj - 0.5 * xi_of(at_nj) * (second_nj - at_nj) - _log_two_cosh(at_nj)
+    visible_nj = (y_nj - 0.5) * psi_nj - _log_two_cosh(second_nj)
     entropy_nk = -xlogy(pi_nk, pi_nk) - xlogy(1 - pi_nk, 1 - pi_nk)
-    hidden_nk = (pi_nk - 0.5) * b_k - _log_two_cosh(b_second_k) + entropy_nk
+    hidden_nk = (pi_nk - 0.5) * b_k - _log_two_cosh(b_k**2) + entropy_nk
     return np.asarray(visible_nj.sum(axis=1) + hidden_nk.sum(axis=1))
 
 
@@ -88,8 +77,6 @@ def local_step(
     c_j: Floats,
     b_k: Floats,
     *,
-    v_kj: Floats | None = None,
-    extra_j: Floats | None = None,
     sweeps: int = 3,
     dtype: type[np.floating[Any]] = np.float32,
     threads: int | None = None,
@@ -97,26 +84,21 @@ def local_step(
     """Coordinate ascent over the hidden units of each example, `sweeps` times from π = σ(⟨b⟩).
 
     `y_nj` (n, J) holds zeros and ones, private; a row with NaN gives NaN. `w_kj` (K, J), `c_j` (J,) and `b_k`
-    (K,) are public means; `v_kj` (K, J) and `extra_j` (J,) the variances of weights and offsets, none where they
-    are points. ξ is brought to its optimum before each sweep and after the last one.
+    (K,) are public. ξ is brought to its optimum before each sweep and after the last one.
 
     Returns `(pi_nk, xi_nj, psi_nj)` in `dtype`, private. A row of the result depends on that
     row and the public arguments only: not on the batch, its order or `threads`.
 
     Source: Gan, Henao, Carlson & Carin 2015; Park, Foulds, Chaudhuri & Welling 2020, section 6.
     """
-    v_kj = np.empty((0, w_kj.shape[1])) if v_kj is None else v_kj
-    extra_j = np.zeros(w_kj.shape[1]) if extra_j is None else extra_j
-    start = _start(w_kj, v_kj, c_j, extra_j, b_k)
+    start = _start(w_kj, c_j, b_k)
     n_units, num_visible = y_nj.shape
     pi_nk = np.empty((n_units, w_kj.shape[0]), dtype)
     xi_nj, psi_nj = np.empty((2, n_units, num_visible), dtype)
 
     from dpvb.models.belief_network import kernel_numba
 
-    wide = [_padded(array, (rows, LANES), dtype) for array, rows in ((w_kj, 2), (v_kj, 1))]
-    wide += [_padded(array, (LANES,), dtype) for array in (c_j, extra_j)]
-    wide_b_k = _padded(b_k, (2,), dtype)
+    wide_kj, wide_b_k = _padded(w_kj, (2, LANES), dtype), _padded(b_k, (2,), dtype)
     begin = (
         _padded(start.pi_k, (2,), dtype),
         _padded(start.psi_j, (LANES,), dtype),
@@ -128,8 +110,7 @@ def local_step(
 
     def task(first: int) -> None:
         last = min(first + EXAMPLES_A_TASK, n_units)
-        w, v, c, extra = wide
-        kernel_numba.local_range(first, last, rows, w, v, c, extra, wide_b_k, sweeps, begin, pi_nk, xi_nj, psi_nj)
+        kernel_numba.local_range(first, last, rows, wide_kj, wide_b_k, sweeps, begin, pi_nk, xi_nj, psi_nj)
 
     spread(task, range(0, n_units, EXAMPLES_A_TASK), num_threads(threads))
     return pi_nk, xi_nj, psi_nj
@@ -209,14 +190,11 @@ def add_scores(
     spread(task, range(len(edges) - 1), num_threads(threads))
 
 
-def _start(w_kj: Floats, v_kj: Floats, c_j: Floats, extra_j: Floats, b_k: Floats) -> Start:
+def _start(w_kj: Floats, c_j: Floats, b_k: Floats) -> Start:
     """The common start, by sums along an axis: their order, unlike that of a matrix product, is always the same."""
     pi_k = np.asarray(expit(b_k))
     psi_j = (w_kj * pi_k[:, None]).sum(axis=0) + c_j
-    second_j = psi_j**2 + (w_kj**2 * (pi_k * (1 - pi_k))[:, None]).sum(axis=0) + extra_j
-    if len(v_kj):
-        second_j += (v_kj * pi_k[:, None]).sum(axis=0)
-    xi_j = xi_of(second_j)
+    xi_j = xi_of(psi_j**2 + (w_kj**2 * (pi_k * (1 - pi_k))[:, None]).sum(axis=0))
     curve_k = (w_kj**2 * xi_j).sum(axis=1)
     return Start(pi_k, psi_j, xi_j, curve_k, (w_kj * np.roll(w_kj, -1, axis=0) * xi_j).sum(axis=1))
 

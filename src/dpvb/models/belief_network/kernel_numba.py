@@ -66,15 +66,6 @@ def _second(w_kj, pi_k, out_j):
 
 
 @compiled
-def _spread(v_kj, pi_k, out_j):
-    """Add Σ_k π_k v_k, the part of ⟨ψ²⟩ that comes from the variances of the weights."""
-    for k in range(v_kj.shape[0]):
-        p, v = pi_k[k], v_kj[k]
-        for j in range(out_j.size):
-            out_j[j] += p * v[j]
-
-
-@compiled
 def _visit(xi_j, r_j, wa_j, wb_j, move_a_j, move_b_j, step_a, step_b):
     """Take the last two units' steps out of the residual, and weigh the next two against it, in one pass."""
     pull_a = pull_b = curve_a = curve_b = cross = r_j.dtype.type(0)
@@ -109,14 +100,6 @@ def _visit_first(xi_j, r_j, wa_j, wb_j, move_a_j, move_b_j, step_a, step_b):
 
 
 @compiled
-def _sum(x_j, y_j):
-    total = x_j.dtype.type(0)
-    for j in range(x_j.size):
-        total += x_j[j] * y_j[j]
-    return total
-
-
-@compiled
 def _probability(logit):
     """σ(logit) within LIMIT: beyond it, products with π would be denormal numbers, which are slow."""
     logit = LIMIT if logit > LIMIT else (-LIMIT if logit < -LIMIT else logit)
@@ -124,21 +107,21 @@ def _probability(logit):
 
 
 @compiled
-def local_range(first, last, y_nj, w_kj, v_kj, c_j, extra_j, b_k, sweeps, start, pi_nk, xi_nj, psi_nj):
+def local_range(first, last, y_nj, w_kj, b_k, sweeps, start, pi_nk, xi_nj, psi_nj):
     """Write π, ξ and ⟨ψ⟩ of the examples first..last-1 in place.
 
     start: (π_k, ⟨ψ⟩_j, ξ_j, Σ_j ξ_j w_kj², Σ_j ξ_j w_kj w_k'j at k' = k + 1) where π = σ(b), common to all examples.
-    w_kj has an even number of rows: one of zeros may be added. v_kj has no rows where weights are points; extra_j is
-    the variance of the offset.
+    w_kj has an even number of rows: one of zeros may be added.
     """
     num_visible, num_hidden = y_nj.shape[1], pi_nk.shape[1]
     num_rows, width = w_kj.shape
     start_k, start_psi_j, start_xi_j, start_curve_k, start_cross_k = start
-    real = c_j.dtype.type
+    real = w_kj.dtype.type
     half = real(0.5)
-    h_j, r_j, psi_j, xi_j = np.zeros(width, c_j.dtype), np.empty_like(c_j), np.empty_like(c_j), np.empty_like(c_j)
-    second_j, move_a_j, move_b_j = np.empty_like(c_j), np.empty_like(c_j), np.empty_like(c_j)
-    pi_k, spread_k = np.empty(num_rows, c_j.dtype), np.zeros(num_rows, c_j.dtype)
+    h_j = np.zeros(width, w_kj.dtype)
+    r_j, psi_j, xi_j = np.empty_like(h_j), np.empty_like(h_j), np.empty_like(h_j)
+    second_j, move_a_j, move_b_j = np.empty_like(h_j), np.empty_like(h_j), np.empty_like(h_j)
+    pi_k = np.empty(num_rows, w_kj.dtype)
     for n in range(first, last):
         for j in range(num_visible):
             h_j[j] = y_nj[n, j] - half
@@ -146,8 +129,6 @@ def local_range(first, last, y_nj, w_kj, v_kj, c_j, extra_j, b_k, sweeps, start,
         psi_j[:] = start_psi_j
         xi_j[:] = start_xi_j
         for sweep in range(sweeps):
-            for k in range(v_kj.shape[0]):
-                spread_k[k] = half * _sum(v_kj[k], xi_j)
             for j in range(width):
                 r_j[j] = h_j[j] - xi_j[j] * psi_j[j]
                 move_a_j[j] = move_b_j[j] = 0
@@ -161,21 +142,19 @@ def local_range(first, last, y_nj, w_kj, v_kj, c_j, extra_j, b_k, sweeps, start,
                     pull_a, pull_b, curve_a, curve_b, cross = _visit(
                         xi_j, r_j, wa_j, wb_j, move_a_j, move_b_j, step_a, step_b
                     )
-                logit = b_k[k] + pull_a + curve_a * (pi_k[k] - half) - spread_k[k]
+                logit = b_k[k] + pull_a + curve_a * (pi_k[k] - half)
                 new = real(_probability(logit))
                 step_a, pi_k[k] = new - pi_k[k], new
                 # The residual that the second unit sees lacks the first one's step: the cross term makes up for it.
-                logit = b_k[k + 1] + pull_b - step_a * cross + curve_b * (pi_k[k + 1] - half) - spread_k[k + 1]
+                logit = b_k[k + 1] + pull_b - step_a * cross + curve_b * (pi_k[k + 1] - half)
                 new = real(_probability(logit))
                 step_b, pi_k[k + 1] = new - pi_k[k + 1], new
             _second(w_kj, pi_k, second_j)
-            if v_kj.shape[0]:
-                _spread(v_kj, pi_k, second_j)
             for j in range(width):
                 r = r_j[j] - step_a * move_a_j[j] - step_b * move_b_j[j]
                 psi = (h_j[j] - r) / xi_j[j]
                 psi_j[j] = psi
-                second_j[j] += psi * psi + extra_j[j]
+                second_j[j] += psi * psi
             _weigh(second_j, xi_j)
         pi_nk[n] = pi_k[:num_hidden]
         xi_nj[n] = xi_j[:num_visible]

@@ -255,6 +255,4 @@ class SBN(Model[Network, BinaryRows]):
 
     def bound(self, q: NetworkWeights, y_nj: NDArray[Any], pi_nk: Floats) -> Floats:
         """Lower bound on each example's log-likelihood at q(z) and the learned weights, (n,), in nats."""
-        no_variances = np.empty((0, self.n_visible))
-        psi_nj, second_nj = kernel.second_moments(q.w_kj, no_variances, q.c_j, np.zeros(1), pi_nk)
-        return kernel.example_bound(y_nj, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2)
+        return kernel.example_bound(y_nj, pi_nk, *kernel.second_moments(q.w_kj, q.c_j, pi_nk), q.b_k)
