@@ -385,9 +385,11 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
                 if path:
                     self.__dict__["_path"] = [self._learned(task, q) for q in path]
         self._name_features(column_names(X))
+        remarks = self._said_of_result()
         if (learned := self._knowledge_of_result()) is not None:
-            self.privacy_: PrivacyStatement = replace(self.privacy_, remarks=(f"{learned}.",))
+            remarks = (f"{learned}.", *remarks)
             self._warn_if_weak(learned, "was found", stacklevel=3)
+        self.privacy_: PrivacyStatement = replace(self.privacy_, remarks=remarks)
         return self
 
     def at_step(self, step: int) -> Self:
@@ -515,6 +517,10 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     def _knowledge_of_result(self) -> Knowledge | None:
         """How well the result of this fit is known, by its released numbers alone; None: nothing is said of it."""
         return None
+
+    def _said_of_result(self) -> tuple[str, ...]:
+        """What the released numbers of this fit say of its result, in sentences; none: nothing is said of it."""
+        return ()
 
     def _warn_if_weak(self, knowledge: Knowledge, where: str, *, stacklevel: int) -> None:
         if knowledge.is_weak:
