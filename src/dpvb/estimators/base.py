@@ -390,6 +390,8 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             remarks = (f"{learned}.", *remarks)
             self._warn_if_weak(learned, "was found", stacklevel=3)
         self.privacy_: PrivacyStatement = replace(self.privacy_, remarks=remarks)
+        if self._is_simpler:
+            warnings.warn(remarks[-1], LostInNoiseWarning, stacklevel=2)
         return self
 
     def at_step(self, step: int) -> Self:
@@ -521,6 +523,11 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     def _said_of_result(self) -> tuple[str, ...]:
         """What the released numbers of this fit say of its result, in sentences; none: nothing is said of it."""
         return ()
+
+    @property
+    def _is_simpler(self) -> bool:
+        """Whether the model is simpler than the one asked for, as the last sentence about the result says."""
+        return False
 
     def _warn_if_weak(self, knowledge: Knowledge, where: str, *, stacklevel: int) -> None:
         if knowledge.is_weak:

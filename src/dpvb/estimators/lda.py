@@ -594,10 +594,21 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         better = 100.0 * -math.expm1(-self.gain_)
         return (f"{len(self.components_)} topics predict {max(better, 0.0):.2g} % better than one.",)
 
+    @property
+    def _is_simpler(self) -> bool:
+        return self.gain_ is not None and self._q.is_one
+
     def _knowledge_of_result(self) -> Knowledge | None:
         model, q = self._fitted_model, self._q
         std = noise_of_topics(q)
-        if q.is_one or std == 0 or model.means or model.signal(q.num_units, std) >= PLENTY * model.detectable:
+        # A released gain says whether the topics help, without a second fit to documents of no topics.
+        if (
+            self.gain_ is not None
+            or q.is_one
+            or std == 0
+            or model.means
+            or model.signal(q.num_units, std) >= PLENTY * model.detectable
+        ):
             return None
         return _topics(float(self.topics_above_noise_), model.n_components)
 
