@@ -726,6 +726,8 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             check_vocabulary(record.vocabulary, width=n_terms)
         if record.is_one and n_components > 1:
             raise ValueError("one topic in several columns")
+        if not (record.means or record.iterates or record.is_one):
+            raise ValueError("topics of no release")
         trees.check_lengths(record, v=n_terms, k=n_components)
         if not (record.lambda_vk >= 1 / _MOST).all() or trees.largest(record) > _MOST:
             raise ValueError("numbers that no fit has")
