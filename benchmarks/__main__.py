@@ -70,6 +70,7 @@ NAMES = [
     "mixture_speed",
     "posterior_as_prior",
     "topics",
+    "topics_or_words",
     "coverage_counts",
     "coverage_beside",
     "ablate_regression",

@@ -92,9 +92,13 @@ def test_words_drawn_alike_make_no_topics(fixed_noise: int) -> None:
     with pytest.warns(LostInNoiseWarning, match="topics above the noise, of 5: [01] was found"):
         fitted = model(5, random_state=fixed_noise).fit(documents(1, fixed_noise))
     assert fitted.topics_above_noise_ <= 1
+    with pytest.warns(LostInNoiseWarning, match="do not show topics"):
+        compared = model(5, random_state=fixed_noise, n_steps=20).fit(documents(1, fixed_noise))
+    assert compared.topics_above_noise_ == 0
 
 
 def test_what_stands_out_is_said_kept_and_saved(tmp_path: Any, fixed_noise: int) -> None:
+    """Without a comparison with one topic, which says more."""
     fitted = model(5, random_state=fixed_noise).fit(documents(5, fixed_noise))
     number = fitted.topics_above_noise_
     assert f"topics above the noise, of 5: {number}." in " ".join(str(fitted.privacy_).split())
@@ -145,23 +149,31 @@ def test_a_warning_comes_before_anything_is_spent_where_the_number_is_public() -
         begin()
 
 
-def test_auto_takes_as_many_topics_as_are_clear() -> None:
+def test_auto_takes_as_many_topics_as_predict_best() -> None:
+    """A signal of 30 each; one topic if the signal of all documents is below 100."""
     matrix = documents(5, n=20)
-    given: dict[str, Any] = {"n_units": 3_000}
-    chosen = model("auto", **given)
-    one = model(1, **given)
-    task = one._task(matrix)
-    expected = signal_over_noise(task.model, task.plan, task.rho, 3_000) // 100
-    assert expected > 1
-    fitted = chosen.fit(matrix)
-    assert len(fitted.components_) == expected
-    assert fitted.transform(matrix).shape == (20, expected)
-    with pytest.warns(LostInNoiseWarning, match="topics above the noise, of 1: .* is expected for 20 documents"):
-        assert len(model("auto", n_units=20).fit(matrix).components_) == 1
+    for number, several in ((500, False), (1_500, True), (3_000, True)):
+        task = model(50, n_units=number)._task(matrix)
+        signal = 50 * signal_over_noise(task.model, task.plan, task.rho, number)
+        assert (signal >= 100) is several
+        expected = int(signal // 30) if several else 1
+        fitted = model("auto", n_units=number).fit(matrix)
+        assert len(fitted.components_) == expected
+        assert fitted.transform(matrix).shape == (20, expected)
+
+
+def test_words_get_less_of_the_budget_where_topics_are_clear() -> None:
+    """From a signal of 100 of each topic on, as a public number of documents lets expect it."""
+    matrix, shares = documents(5, n=20), []
+    for number in (None, 1_000, 100_000):
+        plan = model(10, n_units=number)._task(matrix).plan
+        cost = [release.mechanism.noise_multiplier**-2 for release in plan]
+        shares.append(cost[0] / sum(cost))
+    assert shares == pytest.approx([0.4, 0.4, 0.1])
 
 
 @kills("public facts", "a number of topics that is chosen by the number of private documents")
-@edit("estimators/lda.py", "if self.n_units is None or self.epsilon == math.inf:", "if False:")
+@edit("estimators/lda.py", "if self.n_units is not None and self.epsilon != math.inf:", "if True:")
 @edit(
     "estimators/lda.py",
     "signal_over_noise(one, plan, schedule.rho, self.n_units)",

@@ -183,9 +183,14 @@ def test_so_does_minibatch_and_the_number_of_topics_may_be_planned() -> None:
 
 def test_topics_above_the_noise_are_counted_as_ever(fitted: dpvb.LDA) -> None:
     assert 0 <= fitted.topics_above_noise_ <= 2
-    forecast = dpvb.plan(model(), 1_500, 200, epsilons=()).expected_accuracy
     # A part of the budget finds words.
-    assert forecast.strength < dpvb.plan(model(vocabulary=None), 1_500, 200, epsilons=()).expected_accuracy.strength
+    shares = (0.1, 0.2, 0.5, 0.9)
+    forecasts = [
+        dpvb.plan(model(vocabulary_share=share), 1_500, 200, epsilons=()).expected_accuracy for share in shares
+    ]
+    strengths = [forecast.strength for forecast in forecasts]
+    assert strengths == sorted(strengths, reverse=True)
+    assert strengths[0] > strengths[-1]
 
 
 def test_a_dry_run_reads_nothing_and_finds_made_up_words() -> None:

@@ -118,7 +118,7 @@ def test_an_earlier_fit_without_a_prior_or_noise_is_no_month(known: dpvb.LDA) ->
     with pytest.raises(ParameterError, match="earlier must be a private model"):
         months(known, earlier=known).fit(documents(20))
     with pytest.raises(ParameterError, match="earlier must be a fit with prior="):
-        months(known, earlier=model(n_components=TOPICS).fit(documents(20))).fit(documents(20))
+        months(known, earlier=model(n_components=TOPICS, n_steps=10).fit(documents(20))).fit(documents(20))
 
 
 def test_persons_are_asked_for_as_ids(known: dpvb.LDA) -> None:

@@ -87,7 +87,7 @@ def test_exact_totals_leave_the_prior_as_it_is() -> None:
     t_v = known.topics_vk @ (1e5 * known.usage_k)
     c_k = known.usage(t_v, 0.0)
     np.testing.assert_allclose(c_k, 1e5 * known.usage_k, rtol=1e-9)
-    b_v = prior.words(known.topics_vk @ c_k, t_v, 0.0)
+    b_v = prior.words(known.topics_vk @ c_k, t_v, np.zeros(TERMS))
     np.testing.assert_allclose(known.adapted(c_k, b_v), known.topics_vk, rtol=1e-6)
 
 
@@ -97,7 +97,7 @@ def test_words_follow_the_totals_where_they_were_seen_and_the_prior_elsewhere() 
     seen = mean_v > 500.0
     unseen = mean_v < 0.5
     truth_v = np.where(seen, 3.0, 1.0) * mean_v
-    b_v = prior.words(mean_v, truth_v + np.random.default_rng(4).standard_normal(TERMS) * 5.0, 5.0)
+    b_v = prior.words(mean_v, truth_v + np.random.default_rng(4).standard_normal(TERMS) * 5.0, np.full(TERMS, 5.0))
     assert b_v.sum() == pytest.approx(1.0)
     ratio_v = b_v / mean_v
     assert np.median(ratio_v[seen]) == pytest.approx(3 * np.median(ratio_v[unseen]), rel=0.3)
@@ -320,7 +320,7 @@ def test_a_file_of_topics_without_a_release_of_topics_is_refused(public_model: d
 @kills("releases", "an earlier release whose cost the statement does not add")
 @edit("estimators/earlier.py", "rounded_up(past.epsilon + fit.epsilon)", "rounded_up(fit.epsilon)")
 def test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom(public_model: dpvb.LDA) -> None:
-    first = model(n_components=TOPICS, epsilon=0.5, delta=1e-6).fit(documents(40))
+    first = model(n_components=TOPICS, epsilon=0.5, delta=1e-6, n_steps=10).fit(documents(40))
     second = model(prior=first, n_steps=0, provenance={"prior": "the first half of the year"}).fit(documents(40))
     said = " ".join(str(second.privacy_).split())
     assert "6 topics of an earlier release, which promised each document behind it epsilon = " in said

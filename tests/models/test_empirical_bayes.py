@@ -22,25 +22,26 @@ def noisy_matrix(seed: int, terms: int = 400, topics: int = 8, sd: float = 5.0) 
 
 def test_the_mixture_posterior_is_its_integral() -> None:
     """Fixed weights: the mean of Σ π_i N(m r_i, τ_i²) given x, by numerical integration over the line."""
-    ratios, weights = np.array([0.2, 1.0, 5.0]), np.array([[0.2, 0.2, 0.6], [0.5, 0.3, 0.2]])
+    ratios, widths = np.array([0.2, 1.0, 5.0]), np.array([0.2, 0.05, 0.3])
+    weights = np.array([[0.2, 0.2, 0.6], [0.5, 0.3, 0.2]])
     u, w, bins = np.array([-3.0, 0.25, 8.0, 20 / 3]), np.array([2.0, 0.5, 6.0, 4 / 3]), np.array([1, 1, 0, 1])
     got = np.empty(4)
-    mixtures.posterior_means(u, w, bins, weights, ratios, eb._WIDTH, np.empty(3), got)
+    mixtures.posterior_means(u, w, bins, weights, ratios, widths, np.empty(3), got)
     grid = np.linspace(-80, 120, 400_001)
     for n in range(4):
-        tau = eb._WIDTH * w[n] * ratios
+        tau = widths * w[n] * ratios
         prior = (weights[bins[n]] / tau * np.exp(-0.5 * ((grid[:, None] - w[n] * ratios) / tau) ** 2)).sum(axis=1)
         posterior = prior * np.exp(-0.5 * (grid - u[n]) ** 2)
         assert got[n] == pytest.approx((grid * posterior).sum() / posterior.sum(), rel=1e-6)
 
 
 def known(ratios: Any, rounds: int) -> eb._Family:
-    return eb._Family(np.asarray(ratios), np.eye(len(ratios)), rounds)
+    return eb._Family.free(np.asarray(ratios), rounds)
 
 
 def likelihood_of(u: np.ndarray, w: float, family: eb._Family) -> np.ndarray:
     out = np.empty((u.size, len(family.ratios_g)))
-    mixtures.likelihoods(u, np.full(u.size, w), family.ratios_g, eb._WIDTH, out)
+    mixtures.likelihoods(u, np.full(u.size, w), family.ratios_g, family.width_g, out)
     return out
 
 
@@ -57,7 +58,7 @@ def test_em_finds_a_known_prior_again() -> None:
     np.testing.assert_allclose(weights_bg.sum(axis=1), 1.0, rtol=1e-12)
 
 
-@pytest.mark.parametrize("family", [eb._FREE, eb._mean_one()], ids=["free", "mean one"])
+@pytest.mark.parametrize("family", [eb._FREE, eb._TOTALS], ids=["matrix", "totals"])
 def test_each_round_of_em_raises_the_likelihood(family: eb._Family) -> None:
     _truth, x, _ = noisy_matrix(2)
     likelihood_nc = likelihood_of(x.ravel() / 5.0, 10.0, family) @ family.members_cg.T
@@ -66,6 +67,78 @@ def test_each_round_of_em_raises_the_likelihood(family: eb._Family) -> None:
         np.log(likelihood_nc @ eb._fitted(likelihood_nc, start, 0.0, rounds=rounds)).sum() for rounds in (1, 2, 5, 20)
     ]
     assert np.diff(values).min() > -1e-6 * abs(values[0])
+
+
+#: Means over noise, and truths of them: as the mean, far from it, and near it.
+TRUTHS: dict[str, Any] = {
+    "as the mean": lambda m_n, rng: m_n,
+    "skewed": lambda m_n, rng: m_n * rng.gamma(0.3, 1 / 0.3, m_n.shape),
+    "within 10 %": lambda m_n, rng: m_n * (1 + 0.1 * rng.standard_normal(m_n.shape)),
+}
+
+
+def mean_one_likelihoods(truth: str, scale: float, entries: int = 3_000) -> np.ndarray:
+    """Likelihoods of entries under the members of the mean-one family, (entries, members)."""
+    rng, family = np.random.default_rng(5), eb._mean_one()
+    w_n = scale * rng.gamma(1.0, 1.0, entries)
+    u_n = TRUTHS[truth](w_n, rng) + rng.standard_normal(entries)
+    out_ng = np.empty((entries, len(family.ratios_g)))
+    mixtures.likelihoods(u_n, w_n, family.ratios_g, family.width_g, out_ng)
+    return np.asarray(out_ng @ family.members_cg.T)
+
+
+@pytest.mark.parametrize("truth", TRUTHS)
+@pytest.mark.parametrize("scale", [0.1, 3.0, 100.0])
+@pytest.mark.parametrize("held", [0.0, 300.0])
+def test_mean_one_weights_maximise_the_marginal_likelihood(truth: str, scale: float, held: float) -> None:
+    """Not behind 5,000 rounds of EM by 1e-6 an entry; and the gap to the optimum by duality is below 1e-6 an entry.
+
+    For the concave mean of logs, the optimum is at most log max_c mean_n L_nc/(Lπ)_n above the value at π.
+    """
+    likelihood_nc = mean_one_likelihoods(truth, scale)
+    start_c = np.full(likelihood_nc.shape[1], 1 / likelihood_nc.shape[1])
+    weight_n = np.concatenate([np.ones(len(likelihood_nc)), held * start_c])
+    rows_nc = np.concatenate([likelihood_nc, np.eye(len(start_c))])[weight_n > 0]
+    weight_n = weight_n[weight_n > 0] / weight_n.sum()
+
+    def value(pi_c: np.ndarray) -> float:
+        return float(weight_n @ np.log(rows_nc @ pi_c))
+
+    found_c = eb._fitted(likelihood_nc, start_c, held, rounds=0)
+    assert value(found_c) >= value(eb._fitted(likelihood_nc, start_c, held, rounds=5_000)) - 1e-6
+    assert np.log(((weight_n / (rows_nc @ found_c)) @ rows_nc).max()) < 1e-6
+
+
+def test_what_is_exactly_the_mean_gets_the_point() -> None:
+    """x = m: the point's weight is above 0.9, and the means come back."""
+    mean = 10.0 * np.random.default_rng(6).gamma(1.0, 1.0, (500, 4))
+    family = eb._mean_one()
+    likelihood_ng = np.empty((2_000, len(family.ratios_g)))
+    mixtures.likelihoods(mean.ravel(), mean.ravel(), family.ratios_g, family.width_g, likelihood_ng)
+    weights_c = eb._most_likely(likelihood_ng @ family.members_cg.T, np.ones(2_000))
+    assert weights_c[-1] > 0.9
+    assert family.width_g[-1] == 0.0
+    np.testing.assert_allclose(eb.around(mean, np.ones(500), mean), mean, rtol=1e-3)
+
+
+def test_evidence_is_the_log_of_the_integrated_likelihood() -> None:
+    """Against densities by numerical integration, at the weights that are found; and it prefers the true means."""
+    rng, family = np.random.default_rng(7), eb._mean_one()
+    mean_v, sd_v = 30.0 * rng.gamma(0.5, 2.0, 300) + 1.0, rng.uniform(5.0, 20.0, 300)
+    x_v = mean_v * rng.gamma(3.0, 1 / 3, 300) + sd_v * rng.standard_normal(300)
+    center_ng = mean_v[:, None] * family.ratios_g
+    std_ng = np.hypot(sd_v[:, None], center_ng * family.width_g)
+    density_ng = np.exp(-0.5 * ((x_v[:, None] - center_ng) / std_ng) ** 2) / (np.sqrt(2 * np.pi) * std_ng)
+    density_nc = density_ng @ family.members_cg.T
+    expected = np.log(density_nc @ eb._most_likely(density_nc, np.ones(300))).sum()
+    assert eb.evidence(x_v, sd_v, mean_v) == pytest.approx(expected, abs=1e-3)
+    assert eb.evidence(x_v, sd_v, mean_v) > eb.evidence(x_v, sd_v, np.roll(mean_v, 1)) + 10
+
+
+def test_evidence_is_finite_for_entries_far_from_all_means() -> None:
+    x_v = np.array([-1e9, 0.0, 1e9, 1e-9])
+    for mean in (1e-12, 1.0, 1e12):
+        assert np.isfinite(eb.evidence(x_v, np.ones(4), np.full(4, mean)))
 
 
 def test_the_members_of_the_usual_family_are_distributions_of_mean_one() -> None:
@@ -84,7 +157,7 @@ def test_what_was_hardly_measured_is_read_as_its_prior_mean() -> None:
     for x in (rng.standard_normal(mean.shape), truth + rng.standard_normal(mean.shape)):
         ratio = eb.around(x, np.ones(4000), mean)[500:] / 1e-3
         assert ratio.mean() == pytest.approx(1.0, abs=0.02)
-        assert np.quantile(np.abs(ratio - 1.0), 0.9) < 0.1
+        assert np.quantile(np.abs(ratio - 1.0), 0.9) < 0.2
 
 
 @pytest.mark.parametrize("free", [False, True])

@@ -22,13 +22,13 @@ from dpvb.models.topics.lda import LDAModel
 def test_one_prior_reads_all_steps_of_a_plan(strong: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights are free from the first step on where the last will see topics clearly, and in no step elsewhere."""
     found: list[bool] = []
-    usual = empirical_bayes.estimated_prior
+    usual = empirical_bayes.around
 
     def watched(*args: Any, free: bool = False) -> Any:
         found.append(free)
         return usual(*args, free=free)
 
-    monkeypatch.setattr(empirical_bayes, "estimated_prior", watched)
+    monkeypatch.setattr(empirical_bayes, "around", watched)
     model = LDAModel(3, 40, n_steps=16)
     matrix = np.random.default_rng(0).poisson(1.0, (500, 40))
     # The averages of the last steps have about a third of one step's noise.

@@ -14,10 +14,10 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 
 #: When a block is released.
-Phase = Literal["first", "second", "third", "step", "last"]
+Phase = Literal["first", "second", "third", "step", "midway", "last"]
 
 _DOMAINS = ("real", "nonnegative", "psd", "gram")
-#: In the order of their releases.
+#: In the order of their first releases, but for "midway", which lies between steps.
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
@@ -33,7 +33,7 @@ class Block:
             "psd": symmetric matrices, whose sum is positive semidefinite if the model keeps its word. "gram": the
             same by construction, since the wall takes nothing but `forms.Gram`.
         phase: "first" does not depend on q and is released once; "second" and "third" are released once after it, each
-            at the q that it made; "step" at every step, "last" once at the end.
+            at the q that it made; "step" at every step, "midway" once between two steps, "last" once at the end.
         average: True for a statistic, which is averaged over steps; False for a score at the current q.
         weight: share of its release's noise budget, relative to the other blocks': noise_std falls with it.
 

@@ -36,6 +36,9 @@ class Estimate:
     _mean: Mapping[str, Floats] = field(default_factory=dict)
     _variance: Mapping[str, float] = field(default_factory=dict)
     _mass: Mapping[str, float] = field(default_factory=dict)
+    # Of the releases after that of phase "midway", by block: their mean, weighted by precision, its variance, and the
+    # sum of weights.
+    _later: Mapping[str, tuple[Floats, float, float]] = field(default_factory=dict)
     seal: InitVar[object] = None
     rho: float = 1.0
     receipt: ReleaseReceipt | None = None
@@ -58,8 +61,12 @@ class Estimate:
         mean = {name: np.add.reduce([part._mean[name] / part._mass[name] for part in parts]) for name in names}
         variance = {name: math.fsum(part._variance[name] / part._mass[name] ** 2 for part in parts) for name in names}
         mass = dict.fromkeys(names, 1.0)
+        later = {}
+        for name in names.intersection(*(part._later for part in parts)):
+            mean_of_part, variance_of_part, _ = zip(*(part._later[name] for part in parts), strict=True)
+            later[name] = (np.add.reduce(mean_of_part), math.fsum(variance_of_part), 1.0)
         phase = min((part.phase for part in parts), key=PHASES.index)
-        return cls(last._blocks, mean, variance, mass, _SEAL, last.rho, last.receipt, phase)
+        return cls(last._blocks, mean, variance, mass, later, _SEAL, last.rho, last.receipt, phase)
 
     def update(self, released: Released, rho: float) -> Estimate:
         """Take in one release with step size rho in (0, 1]; a score replaces its predecessor.
@@ -67,7 +74,8 @@ class Estimate:
         Raises:
             PrivacyError: for a release whose arrays have not the shapes of the blocks.
         """
-        mean, variance, mass = dict(self._mean), dict(self._variance), dict(self._mass)
+        mean, variance, mass, later = dict(self._mean), dict(self._variance), dict(self._mass), dict(self._later)
+        is_later = any(self._blocks[name].phase == "midway" for name in self._mean if name not in COUNTS)
         for name, total in released.total.items():
             block = COUNTS.get(name) or self._blocks[name]
             if total.shape != block.packed_shape:
@@ -82,12 +90,21 @@ class Estimate:
                 variance[name] = weight**2 * (fresh_variance + drawn) + variance.get(name, 0.0)
                 mass[name] = weight + mass.get(name, 0.0)
                 continue
+            if is_later and block.phase == "step":
+                weight = 1.0 / fresh_variance if fresh_variance > 0 else 1.0
+                before, before_variance, weights = later.get(name, (np.zeros(()), 0.0, 0.0))
+                share = weight / (weights + weight)
+                later[name] = (
+                    share * fresh + (1 - share) * before,
+                    share**2 * fresh_variance + (1 - share) ** 2 * before_variance,
+                    weights + weight,
+                )
             step = rho if block.average else 1.0
             mean[name] = step * fresh + (1 - step) * mean.get(name, np.zeros(()))
             variance[name] = step**2 * fresh_variance + (1 - step) ** 2 * variance.get(name, 0.0)
             mass[name] = step + (1 - step) * mass.get(name, 0.0)
         phase = max((self._blocks[name].phase for name in released.total if name not in COUNTS), key=PHASES.index)
-        return Estimate(self._blocks, mean, variance, mass, _SEAL, rho, released.receipt, phase)
+        return Estimate(self._blocks, mean, variance, mass, later, _SEAL, rho, released.receipt, phase)
 
     @property
     def names(self) -> frozenset[str]:
@@ -107,6 +124,14 @@ class Estimate:
     def read(self, name: str) -> Floats:
         """Unbiased linear estimate of the full-data statistic; may leave the domain."""
         return self._blocks[name].unpack(self._mean[name] / self._mass[name])
+
+    def read_after_midway(self, name: str) -> tuple[Floats, float]:
+        """Mean of a block's releases after that of phase "midway", weighted by their precision, and its noise std.
+
+        It is for a model whose step blocks have another meaning from there on.
+        """
+        mean, variance, _ = self._later[name]
+        return self._blocks[name].unpack(mean), math.sqrt(variance)
 
     def project(self, name: str) -> Floats:
         """The linear estimate, projected onto the block's domain."""

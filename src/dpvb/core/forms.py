@@ -166,8 +166,8 @@ class ScaledRows:
 class SparseRows:
     """Sparse statistics in compressed rows: unit n has values[indptr[n]:indptr[n+1]] at the places `indices`.
 
-    The block has one axis. The places of a unit increase strictly from 0 and lie within it; a unit of any other is
-    dropped, since its norm would be another.
+    Places number the entries of a block, of several axes row by row. Those of a unit increase strictly from 0 and lie
+    within it; a unit of any other is dropped, since its norm would be another.
     """
 
     indptr: Ints
@@ -182,8 +182,9 @@ class SparseRows:
         whole = indptr.dtype.kind in "iu" and places.dtype.kind in "iu"
         if not whole or indptr[0] != 0 or indptr[-1] != len(values) or np.any(indptr[1:] < indptr[:-1]):
             raise ValueError("indptr runs from 0 to the number of values, and places are whole numbers.")
-        (width,) = block.shape
-        inside = (places >= 0) & (places < width)
+        if block.symmetric:
+            raise ValueError("a symmetric block takes no sparse rows.")
+        inside = (places >= 0) & (places < math.prod(block.shape))
         return SparseRows(indptr.astype(np.int64), np.where(inside, places, -1).astype(np.int64), values)
 
     def norms(self) -> Floats:
@@ -204,7 +205,7 @@ class SparseRows:
         weight = np.repeat(weights, np.diff(self.indptr))
         used = np.flatnonzero(weight)
         steps = np.trunc(self.values[used] * weight[used] / grid.step).astype(np.int64)
-        np.add.at(out, self.indices[used], steps)
+        np.add.at(out, np.unravel_index(self.indices[used], out.shape), steps)
 
     def nonnegative(self) -> Contribution:
         """Negative values set to 0."""

@@ -47,7 +47,7 @@ class Model(Protocol[Q, Batch]):
     # What follows a release is post-processing of released statistics, outside the wall.
 
     def started(self, s: Estimate, q: Q) -> Q:
-        """Return q after a release of blocks of phase "first", "second" or "third"; `s.phase` says which."""
+        """Return q after a release of blocks of phase "first", "second", "third" or "midway"; see `s.phase`."""
         return q
 
     def m_step(self, s: Estimate, q: Q) -> Q:

@@ -19,7 +19,7 @@ from dpvb.accounting.events import RELATIONS, Event, NeighboringRelation
 from dpvb.core.blocks import PHASES, Block, Phase, swap_ratio
 from dpvb.core.counting import COUNTS, with_counts
 from dpvb.core.sampling import FullBatch, Sampler
-from dpvb.core.schedule import SHARES
+from dpvb.core.schedule import MIDWAY, SHARES
 from dpvb.guards.errors import ParameterError, PrivacyError, check_choice, check_delta, check_number
 
 
@@ -197,6 +197,8 @@ def phased(
 ) -> Plan:
     """Lay out a model's releases by phase: step blocks at every step, those of each other phase once, in order.
 
+    Blocks of phase "midway" are released after the share `MIDWAY` of the steps.
+
     Every release counts its units as well.
 
     Args:
@@ -229,7 +231,9 @@ def phased(
         phase: [Release(in_phase[phase], Mechanism(FullBatch(), math.sqrt(rest / (share * cost))), clip=clip)]
         for phase, share in taken.items()
     }
-    laid["step"] = [steps[noise] for noise in schedule]
+    before = round(MIDWAY * len(schedule))
+    laid["step"] = [steps[noise] for noise in schedule[:before]]
+    laid["midway"] = [*laid.get("midway", []), *(steps[noise] for noise in schedule[before:])]
     releases = [release for phase in PHASES for release in laid.get(phase, [])]
     return Plan(releases, neighboring_relation, unit)
 

@@ -9,7 +9,9 @@ from types import MappingProxyType
 from dpvb.guards.errors import check_number
 
 #: Default part of the budget for the release of each phase beside the steps.
-SHARES: Mapping[str, float] = MappingProxyType({"first": 0.1, "second": 0.1, "third": 0.1, "last": 0.1})
+SHARES: Mapping[str, float] = MappingProxyType({"first": 0.1, "second": 0.1, "third": 0.1, "midway": 0.01, "last": 0.1})
+#: Part of the steps that are released before blocks of phase "midway". Benchmark `topics_or_words` shows its effect.
+MIDWAY = 0.4
 
 #: The step size of step t = 1, 2, ...
 StepSize = Callable[[int], float]

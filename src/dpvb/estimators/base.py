@@ -420,9 +420,13 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
                 if path:
                     self.__dict__["_path"] = [self._learned(task, q) for q in path]
         self._name_features(column_names(X))
+        remarks = self._said_of_result()
         if (learned := self._accuracy_of_result()) is not None:
-            self.privacy_: PrivacyStatement = replace(self.privacy_, remarks=(f"{learned}.",))
+            remarks = (f"{learned}.", *remarks)
             self._warn_if_weak(learned, "was found", stacklevel=3)
+        self.privacy_: PrivacyStatement = replace(self.privacy_, remarks=remarks)
+        if self._is_simpler:
+            warnings.warn(remarks[-1], LostInNoiseWarning, stacklevel=2)
         return self
 
     def at_step(self, step: int) -> Self:
@@ -554,6 +558,15 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     def _accuracy_of_result(self) -> ExpectedAccuracy | None:
         """Return the accuracy of the result, from released numbers only; None: not defined for this model."""
         return None
+
+    def _said_of_result(self) -> tuple[str, ...]:
+        """What the released numbers of this fit say of its result, in sentences; none: nothing is said of it."""
+        return ()
+
+    @property
+    def _is_simpler(self) -> bool:
+        """Whether the model is simpler than the one asked for, as the last sentence about the result says."""
+        return False
 
     def _warn_if_weak(self, knowledge: ExpectedAccuracy, where: str, *, stacklevel: int) -> None:
         if knowledge.is_weak:

@@ -54,7 +54,7 @@ from dpvb.guards.errors import (
 )
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.topics.lda import EarlierTopics, LDAModel, LengthRule, Topics
-from dpvb.models.topics.prior import TopicPrior
+from dpvb.models.topics.prior import TopicPrior, WordList
 from dpvb.results import metrics, trees
 from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Bars, Figure
@@ -76,8 +76,13 @@ _FEW_SHARE = 0.6
 _MANY_SHARE = 0.3
 #: Words of a topic that a report shows.
 _WORDS_OF_A_REPORT = 12
-#: Signal of each topic from which on its words are clear; benchmark `topics` (n_components="auto") chose it.
-_CLEAR = 100.0
+# Share of the budget for word totals, and the share from a clear signal of each topic on, where topics need more of it.
+# Benchmark `topics_or_words` shows the effect of the first, and `wikipedia` of the second.
+_WORDS_SHARE, _CLEAR_SHARE, _CLEAR = 0.4, 0.1, 100.0
+# Signal of one topic of all documents, below which "auto" is one topic, and signal of each of the topics else.
+_LEAST_SIGNAL, _SIGNAL_OF_TOPIC = 100.0, 30.0
+# Steps from which on topics are compared with one topic midway. Fewer have not found topics by then.
+_LEAST_STEPS = 18
 
 
 @dataclass(frozen=True)
@@ -88,12 +93,14 @@ class FittedTopics:
         vocabulary: words of the columns, where there are some.
         means, iterates: as in `LDAModel`: what was released.
         above_noise_k: which topics stand above the noise, once somebody has asked.
+        word_list: the list of words that the word totals agree with; None: there is none.
     """
 
     vocabulary: tuple[str, ...] | None
     means: bool
     iterates: bool
     above_noise_k: Bools | None
+    word_list: str | None
     lambda_vk: Positives
     background_v: Annotated[Floats | None, SIMPLEX]
     word_weight_v: Positives
@@ -103,6 +110,9 @@ class FittedTopics:
     sum_vk: Floats | None
     sum_std_v: Annotated[Floats | None, NONNEGATIVE]
     num_units: float
+    is_one: bool
+    gain: float
+    gain_std: Nonnegative
 
 
 # Fields of `Topics` that its other ones follow from.
@@ -119,8 +129,10 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
     parameters of the budget and the batches are those of `PrivateEstimator`.
 
     Args:
-        n_components: number of topics K, or "auto": as many as stand far above the noise by public facts, which needs
-            n_units.
+        n_components: number of topics K, or "auto": as many as public facts let expect to predict best, which needs
+            n_units. 1: word frequencies, in one release, whatever n_steps is. With 18 steps or more, a share of the
+            budget compares the topics with one topic after 2/5 of the steps. If the topics do not predict better, the
+            model becomes one topic.
         clip: bound on one document's statistic as a share in (0, 1] of document_length^count_power; smaller means less
             noise and a weaker voice.
         vocabulary: the terms in column order, fixed without looking at the documents; needed for texts. The columns of
@@ -141,7 +153,8 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         count_power: power in (0, 1] of a count in what is released; 1 releases plain counts.
         background: whether word totals are released first; they start the topics and weigh the words.
         word_weight_power: words are weighted by probability^-word_weight_power, in [0, 1], so that frequent ones do not
-            fill a document's norm; more than 0 needs the background.
+            fill a document's norm; more than 0 needs the background. None (default): 1/4 if the released number of
+            documents makes topics detectable, else 0.
         mass: number of words that one unit of what is released stands for.
         doc_topic_prior, topic_word_prior: concentration of the prior: α of a document's topics, and η of a topic's
             words; planned if not given.
@@ -165,6 +178,9 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         vocabulary_, n_features_in_: public names and number of terms.
         above_noise_: which topics deviate more from the background than noise alone makes them do, (K,); a number,
             `topics_above_noise_`, counts them. Found where it is asked for, from released numbers alone.
+        gain_, gain_std_: released gain of the topics over one topic, in nats per word, after 2/5 of the steps, and the
+            noise std of the gain; None if topics were not compared. Later steps add up to 0.03 to it.
+        word_list_: the word list around whose frequencies the word totals were estimated; None: no list fits them.
     """
 
     n_components: int | Literal["auto"] = 10
@@ -180,7 +196,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
     length_rule: LengthRule = "truncate"
     count_power: float = 0.5
     background: bool = True
-    word_weight_power: float = 0.25
+    word_weight_power: float | None = None
     mass: float = 10.0
     doc_topic_prior: float | None = None
     topic_word_prior: float | None = None
@@ -270,17 +286,18 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         self, source: Any, prior: KnownTopics | None, earlier: KnownTopics | None, notes: Mapping[str, Any]
     ) -> Task[LDAModel]:
         """What a fit to documents would do whose columns are public."""
-        around = None if prior is None else prior.aligned(source.vocabulary, source.width)
-        if around is not None and prior is not None and prior.model is not None:
-            model, schedule = self._around(source, around)
+        if prior is not None and prior.model is not None:
+            model, schedule = self._around(source, prior.topics(source.vocabulary, source.width))
         elif self.earlier is not None:
             raise ParameterError("prior must be a model where earlier= is given: both months are read around it.")
         else:
-            schedule = self._schedule(SHARES)
-            number = self._number_of_topics(source, schedule)
-            model = self._model(source.width, number, around=around, n_steps=len(schedule.noise))
+            lists = private_words.lists_of(source.vocabulary) if prior is None else prior.lists(source.vocabulary)
+            model, schedule = self._by_signal(source, lists)
         listed = " without names" if source.vocabulary is None else word_lists.told(source.vocabulary)
         start = "" if prior is None else f"; {prior.told(self)}"
+        if prior is None and model.lists:
+            names = ", ".join(one.name for one in model.lists)
+            start = f"; word frequencies of {names} ({word_lists.SOURCE}), if the released word totals agree with them"
         start += "" if earlier is None else f"; sums of {earlier.told(self)}"
         facts = {"vocabulary": f"the vocabulary, {source.width} terms{listed}", **self._public(model, start)}
         return self._planned_task(model, source, schedule, facts, notes)
@@ -315,9 +332,8 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         source = private_words.texts(X, token_pattern=self.token_pattern, group=group)
         stop, said = private_words.stop_words(self.stop_words)
         source = source.without(stop)
-        schedule = self._schedule({**SHARES, "first": share})
-        number = self._number_of_topics(SimpleNamespace(width=private_words.STAND_IN, unit=source.unit), schedule)
-        model = self._model(private_words.STAND_IN, number, n_steps=len(schedule.noise))
+        stand_in = SimpleNamespace(width=private_words.STAND_IN, unit=source.unit)
+        model, schedule = self._by_signal(stand_in, (), share=share)
         pattern = f"token pattern {self.token_pattern!r}, stop words {said}"
         public = {"stop_words": f"what a word is: {pattern}", **self._public(model)}
         notes = {"width": None, "vocabulary": None, "names": None}
@@ -382,7 +398,11 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
     def _learned(self, task: Task[LDAModel], q: Topics) -> FittedTopics:
         words, model = task.notes["vocabulary"], task.model
         parts = {name: getattr(q, name) for name in _TOPICS}
-        return FittedTopics(None if words is None else tuple(words), model.means, model.iterates, None, **parts)
+        if q.is_one:  # Topics that are all alike are one; of their sums the first has all words.
+            sums = None if q.sum_vk is None else q.sum_vk[:, :1]
+            parts |= {"lambda_vk": q.lambda_vk.sum(axis=1, keepdims=True), "alpha_k": np.ones(1), "sum_vk": sums}
+        listed = None if q.listed == 0 else model.lists[q.listed - 1].name
+        return FittedTopics(None if words is None else tuple(words), model.means, model.iterates, None, listed, **parts)
 
     def _foreseen(self, **columns: Any) -> tuple[Task[LDAModel], Plan]:
         if self._opens or columns["width"] is None:
@@ -402,7 +422,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
 
     def _expected_accuracy(self, task: Task[LDAModel], plan: Plan, n: float) -> ExpectedAccuracy:
         model = task.model
-        if model.means:  # Topics around those of a prior need not stand above the noise.
+        if model.means or not model.iterates:  # Topics around those of a prior need not stand above the noise.
             return replace(ExpectedAccuracy.of_means(plan, n), enough=math.nan)
         strength, number = signal_over_noise(model, plan, task.rho, n) / model.detectable, model.n_components
         share = float(ndtr(math.log(strength) / _SIZE_SPREAD)) if 0 < strength < math.inf else float(strength > 0)
@@ -417,6 +437,8 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
                 prior topics.
         """
         self._check_fitted()
+        if self._above_noise is None and self._q.is_one:
+            self._above_noise: Bools | None = np.zeros(1, dtype=bool)
         if self._above_noise is None:
             model = self._fitted_model
             if model.means:
@@ -424,7 +446,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             schedule, rng = self._schedule(SHARES), generator("random_state", self.random_state)
             blocks_of = self._model(self.n_features_in_, model.n_components, n_steps=len(schedule.noise))
             plan = self._relative_plan(blocks_of, self.privacy_.unit, schedule)
-            self._above_noise: Bools | None = topics_above_noise(model, self._q, plan, schedule.rho, rng)
+            self._above_noise = topics_above_noise(model, self._q, plan, schedule.rho, rng)
             self._record = replace(self._record, above_noise_k=self._above_noise)
         assert self._above_noise is not None
         return self._above_noise
@@ -553,10 +575,40 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             ),
         )
 
+    def summary(self) -> str:
+        """The number of topics and of words, how much better the topics predict than one topic, and the word list."""
+        self._check_fitted()
+        number = len(self.components_)
+        lines = [f"{number} topic{'s' * (number > 1)} of {self.n_features_in_:,} words", *self._said_of_result()]
+        if self.word_list_ is not None:
+            lines.append(f"The words agree with {self.word_list_}.")
+        return "\n".join(lines)
+
+    def _said_of_result(self) -> tuple[str, ...]:
+        """How much better the topics predict than one topic, if that was released."""
+        if self.gain_ is None:
+            return ()
+        if self._q.is_one:
+            said = f"at epsilon = {self.epsilon:g}: the model is their word frequencies"
+            return (f"These {self.privacy_.unit}s do not show topics {said}.",)
+        better = 100.0 * -math.expm1(-self.gain_)
+        return (f"{len(self.components_)} topics predict {max(better, 0.0):.2g} % better than one.",)
+
+    @property
+    def _is_simpler(self) -> bool:
+        return self.gain_ is not None and self._q.is_one
+
     def _accuracy_of_result(self) -> ExpectedAccuracy | None:
         model, q = self._fitted_model, self._q
         std = noise_of_topics(q)
-        if std == 0 or model.means or model.signal(q.num_units, std) >= PLENTY * model.detectable:
+        # A released gain says whether the topics help, without a second fit to documents of no topics.
+        if (
+            self.gain_ is not None
+            or q.is_one
+            or std == 0
+            or model.means
+            or model.signal(q.num_units, std) >= PLENTY * model.detectable
+        ):
             return None
         return _topics(float(self.topics_above_noise_), model.n_components)
 
@@ -578,7 +630,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         if (earlier := self._known(self.earlier)) is not None:
             if earlier.model is None or len(earlier.model.components_) != number:
                 raise ParameterError(f"earlier must be a fit of {number} topics, as many as the prior has.")
-            earlier.aligned(source.vocabulary, source.width)
+            earlier.topics(source.vocabulary, source.width)
             parts["earlier"] = earlier.model._released_sums(self)
 
         def laid(n_steps: int) -> tuple[LDAModel, Schedule]:
@@ -595,19 +647,40 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         signal = signal_over_noise(model, plan, schedule.rho, self.n_units)
         return laid(0 if signal < _NOTHING else _FEW if signal < _MUCH else _MANY)
 
-    def _number_of_topics(self, source: Any, schedule: Schedule) -> int:
-        """K as it was given, or as many topics as public facts let one expect far above the noise."""
-        if self.n_components != "auto":
-            return self.n_components
-        if self.n_units is None or self.epsilon == math.inf:
+    def _by_signal(
+        self, source: Any, lists: tuple[WordList, ...], *, share: float | None = None
+    ) -> tuple[LDAModel, Schedule]:
+        """Model and schedule without known topics: number of topics and share of words by what public facts foresee.
+
+        Args:
+            source: its width and its unit are looked at.
+            lists: of words.
+            share: of the budget for words; None: planned.
+        """
+        words_share = _WORDS_SHARE if share is None else share
+        schedule = self._schedule({**SHARES, "first": words_share})
+        number, signal = self.n_components, 0.0
+        if self.n_units is not None and self.epsilon != math.inf:
+            one = self._model(source.width, 1)
+            plan = self._calibrated(self._relative_plan(one, source.unit, schedule), Run.current())
+            signal = signal_over_noise(one, plan, schedule.rho, self.n_units)
+        elif number == "auto":
             raise ParameterError(
                 "n_components must be a number unless epsilon is finite and n_units is given: 'auto' chooses by "
                 "the noise and a public number of documents."
             )
-        one = self._model(source.width, 1)
-        plan = self._calibrated(self._relative_plan(one, source.unit, schedule), Run.current())
-        signal = signal_over_noise(one, plan, schedule.rho, self.n_units)
-        return int(min(max(signal // _CLEAR, 1), source.width))
+        if number == "auto":
+            number = 1 if signal < _LEAST_SIGNAL else int(min(signal // _SIGNAL_OF_TOPIC, source.width))
+        if share is None and signal / number >= _CLEAR:
+            schedule = replace(schedule, budget={**SHARES, "first": _CLEAR_SHARE})
+        n_steps, many = len(schedule.noise), self.background and number > 1
+        model = self._model(source.width, number, lists=lists, n_steps=n_steps)
+        plan = self._relative_plan(model, source.unit, schedule)
+        if self.background:
+            model = replace(model, final_noise=final_std(plan, schedule.rho) / plan.releases[0].noise_std("words"))
+        compares = many and n_steps >= _LEAST_STEPS and self.epsilon != math.inf
+        # One topic is word totals: words that are found anew in the first release have theirs in the steps.
+        return replace(model, compares=compares, iterates=many or self._opens or not self.background), schedule
 
     def _model(self, width: int, n_components: int, **parts: Any) -> LDAModel:
         """The model that the parameters name; its own defaults stand for None."""
@@ -651,7 +724,9 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         n_terms, n_components = record.lambda_vk.shape
         if record.vocabulary is not None:
             check_vocabulary(record.vocabulary, width=n_terms)
-        if not (record.means or record.iterates):
+        if record.is_one and n_components > 1:
+            raise ValueError("one topic in several columns")
+        if not (record.means or record.iterates or record.is_one):
             raise ValueError("topics of no release")
         trees.check_lengths(record, v=n_terms, k=n_components)
         if not (record.lambda_vk >= 1 / _MOST).all() or trees.largest(record) > _MOST:
@@ -659,11 +734,20 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
 
     def _show(self, record: FittedTopics) -> None:
         n_terms, n_components = record.lambda_vk.shape
-        model = self._model(n_terms, n_components, means=record.means, iterates=record.iterates)
+        # The power by which words were weighted, for a fit without topics that is compared with this one.
+        is_even = float(np.ptp(record.word_weight_v)) == 0
+        power = (0.0 if is_even else 0.25) if self.word_weight_power is None else self.word_weight_power
+        model = self._model(
+            n_terms, n_components, means=record.means, iterates=record.iterates, word_weight_power=power
+        )
         releases = {name: getattr(record, name) for name in _TOPICS}
         self._fitted_model, self._q = model, replace(model.topics(record.lambda_vk), **releases)
         self.n_features_in_, self.vocabulary_ = n_terms, record.vocabulary
         self._above_noise, self.components_ = record.above_noise_k, record.lambda_vk.T
+        self.word_list_ = record.word_list
+        compared = record.gain_std > 0
+        self.gain_: float | None = record.gain if compared else None
+        self.gain_std_: float | None = record.gain_std if compared else None
 
 
 # What is known of topics before a fit: topics of a model, or frequencies of words; where from, and at what cost.
@@ -672,8 +756,6 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
 # Limit for numbers read from a file, and its inverse for what is positive: a prior with others would under- or
 # overflow a fit that was already charged.
 _MOST = 1e30
-# Added to every word's frequency, as a share of the mean one: a list may lack a word that documents have.
-_SMOOTHING = 0.02
 
 
 @dataclass(frozen=True)
@@ -720,26 +802,32 @@ class KnownTopics:
         """The words of a model's terms, where they have names."""
         return None if self.model is None else self.model.vocabulary_
 
-    def aligned(self, vocabulary: tuple[str, ...] | None, width: int) -> TopicPrior:
-        """The prior for the terms of a fit.
+    def topics(self, vocabulary: tuple[str, ...] | None, width: int) -> TopicPrior:
+        """Return the topics of a model for the terms of a fit.
 
         Raises:
             ParameterError: for other terms than the prior's.
         """
-        if self.model is None:
-            if vocabulary is None:
-                raise ParameterError(
-                    "vocabulary must name the terms, so that the prior's frequencies find their words."
-                )
-            f_v = np.array([self.frequency.get(word, 0.0) for word in vocabulary])
-            f_v += _SMOOTHING * f_v.mean() + (f_v.sum() == 0)
-            return TopicPrior((f_v / f_v.sum())[:, None], np.ones(1))
+        assert self.model is not None
         return self.model._as_prior((vocabulary, width))[0]
+
+    def lists(self, vocabulary: tuple[str, ...] | None) -> tuple[WordList, ...]:
+        """Return the frequencies of words for the terms of a fit; nothing if none of the words has one.
+
+        Raises:
+            ParameterError: for terms without names.
+        """
+        if vocabulary is None:
+            raise ParameterError("vocabulary must name the terms, so that the prior's frequencies find their words.")
+        f_v = np.array([self.frequency.get(word, 0.0) for word in vocabulary])
+        name = self.listed or f"a public list of {len(self.frequency)} words"
+        return (WordList(name, f_v),) if f_v.sum() > 0 else ()
 
     def told(self, fit: PrivateEstimator) -> str:
         """Where it comes from, and what it cost whom, in words, for the statement of a fit."""
         if self.model is None:
-            return f"word frequencies of {self.listed or f'a public list of {len(self.frequency)} words'}"
+            listed = self.listed or f"a public list of {len(self.frequency)} words"
+            return f"word frequencies of {listed}, if the released word totals agree with them"
         return f"{len(self.model.components_)} topics of {told(self.model, fit, public=self.public)}"
 
 

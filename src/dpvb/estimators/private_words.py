@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
+
 from dpvb.core.journal import Begun, Journal, Unrecorded
 from dpvb.core.names import WORDS, Threshold, release_of
 from dpvb.core.plan import Plan
@@ -30,6 +32,7 @@ from dpvb.guards.errors import (
     check_delta,
 )
 from dpvb.models.topics.lda import LDAModel
+from dpvb.models.topics.prior import WordList
 from dpvb.runs.journal import RunJournal
 
 #: Share of the budget Σ p²/σ² that the release of words takes, and its part of delta: benchmark `topics` chose them.
@@ -87,6 +90,19 @@ def texts(X: object, *, token_pattern: str, group: Iterable[object] | None) -> T
         "X must be texts where vocabulary='private': a list or one column of strings, or "
         "open_documents(path, vocabulary='private'). The columns of counts are words that somebody has chosen: name "
         "them with vocabulary=, or say public_vocabulary=True."
+    )
+
+
+def lists_of(vocabulary: Iterable[str] | None) -> tuple[WordList, ...]:
+    """Return the lists of words that ship with the package and fit a public vocabulary; none where terms have no names.
+
+    Args:
+        vocabulary: public words, in the order of the columns.
+    """
+    words = tuple(vocabulary or ())
+    return tuple(
+        WordList(f"the public list {name!r} of dpvb", np.array(word_lists.frequencies_of(name, words)))
+        for name in word_lists.that_fit(words)
     )
 
 
@@ -157,7 +173,7 @@ def found(
         f"the {number} words that left, each with a noisy total above {mechanism.threshold:.4g}; a {plan.unit} gave "
         f"{mechanism.most_names} at most"
     )
-    model = replace(task.model, n_terms=number)
+    model = replace(task.model, n_terms=number, lists=lists_of(words.names))
     shapes = {name: block.shape for name, block in model.blocks.items()}
     plans: dict[int, Any] = {}
     for release in plan:

@@ -262,9 +262,10 @@ class ChainModel(SequenceModel[Windowed, Q]):
             return above
         most = replace(self._model(), clip_norm=None).bound
         return (
-            f"{above}\nclip_norm={self._model().clip_norm:g} shortened {self._shortened:.0%} of the {self.privacy_.unit}s. "
-            "That is counted in, as if each had one sequence, whose length says nothing of its symbols. "
-            f"clip_norm=None, here {most:.3g}, shortens nobody who has one sequence."
+            f"{above}\nclip_norm={self._model().clip_norm:g} clipped {self._shortened:.0%} of the "
+            f"{self.privacy_.unit}s. That is counted in, as if each had one sequence, "
+            "whose length says nothing of its symbols. "
+            f"clip_norm=None, here {most:.3g}, clips nobody who has one sequence."
         )
 
     @property

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import PurePath
@@ -60,6 +61,27 @@ def frequencies(name: str | os.PathLike[str]) -> dict[str, float]:
             f"'{language}:2000', got {str(name)!r}."
         )
     return dict(list(share_of_word.items())[:most])
+
+
+def frequencies_of(name: str | os.PathLike[str], vocabulary: Sequence[str]) -> list[float]:
+    """Frequencies of a list for the words of a vocabulary, in its order; 0 for a word that the list lacks; public.
+
+    Args:
+        name: as in `frequencies`.
+        vocabulary: public words.
+
+    Raises:
+        ParameterError: as in `frequencies`.
+    """
+    share_of_word = frequencies(name)
+    return [share_of_word.get(word, 0.0) for word in vocabulary]
+
+
+def that_fit(vocabulary: Sequence[str]) -> tuple[str, ...]:
+    """Names of the lists that hold at least half of the words of a public vocabulary."""
+    return tuple(
+        name for name in LANGUAGES if 2 * sum(word in _frequencies(name) for word in vocabulary) >= len(vocabulary) > 0
+    )
 
 
 def words(name: str | os.PathLike[str]) -> tuple[str, ...]:

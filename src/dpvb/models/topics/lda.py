@@ -15,6 +15,7 @@ L, α, η             document_length, doc_topic_prior, topic_word_prior; length
 f(c)                spread_j: what a word spreads over topics, c^p with p = count_power; s_nvk = c_nv^p φ_nvk
 a·L^p               bound on a document's statistic, clip a
 w_v                 word_weight_v: the statistic is clipped and released as w_v s_nvk
+b_v                 background_v: word probabilities, by all that was released of words
 ==================  =============================================================================
 """
 
@@ -33,9 +34,9 @@ from scipy.special import digamma
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.forms import SparseRows
+from dpvb.core.forms import Rows, SparseRows
 from dpvb.core.model import Model
-from dpvb.guards.arrays import Floats
+from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models import empirical_bayes
@@ -43,7 +44,7 @@ from dpvb.models.expfam import dirichlet_expectedstats, dirichlet_logz
 from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics import prior
 from dpvb.models.topics.kernel import Factored
-from dpvb.models.topics.prior import TopicPrior
+from dpvb.models.topics.prior import TopicPrior, WordList
 from dpvb.rows import CountRows
 
 LengthRule = Literal["truncate", "rescale", "resample"]
@@ -69,8 +70,14 @@ _LEAST_SIZE = 0.05
 _LEAST_USAGE = 0.02
 # η of topics that are read around a prior.
 _LEAST_ETA = 0.002
-# Bound on the norm of a document's word totals (c^p): √100 for p = 1/2 and 100 tokens.
-_WORD_BOUND = 10.0
+# Bound on the norm of a document's word totals (c^p): √16 for p = 1/2 and 16 tokens. Less noise is worth more than
+# whole documents: 10 is far behind, 3 and 5 are alike.
+_WORD_BOUND = 4.0
+# Power of the word weights where topics are detectable and none is given.
+_WEIGHT_POWER = 0.25
+# Of the comparison with one topic: largest gain of a document in nats per word, number of words from which on a
+# document has the full weight 1, and the number that stands for this weight in the release, which needs less precision.
+_MOST_GAIN, _FULL_LENGTH, _LENGTH_SCALE = 0.5, 100.0, 0.25
 # Limit on loops that a model file may ask for: documents settle within hundreds, and compiled loops cannot be
 # interrupted.
 _LARGEST_MAX_ITER = 100_000
@@ -92,7 +99,8 @@ class LDAModel(Model["Topics", CountRows]):
         length_rule: how a document is brought to length L; see `to_length`.
         count_power: p in (0, 1]; 1 for the plain statistic.
         background: whether word totals are released first.
-        word_weight_power: κ in [0, 1]; words are weighted by probability^-κ, which needs the background.
+        word_weight_power: κ in [0, 1]; words are weighted by probability^-κ, which needs the background. None: 1/4 if
+            the released number of units makes topics detectable, else 0.
         mass: tokens that one unit of the statistic stands for in λ = η + mass · statistic.
         doc_topic_prior: α, a scalar; None: 1/K at first, then half of it as the released sizes of the topics. Σα is 1.
         topic_word_prior: η, a scalar.
@@ -100,6 +108,10 @@ class LDAModel(Model["Topics", CountRows]):
             documents that fully converge on early, bad topics reinforce them.
         fixed_iterations: True makes every document run exactly max_iter local iterations.
         n_steps: J, number of releases of the topics; by it the noise at the end is foreseen.
+        final_noise: noise std of an entry of the topics' sums at the end of the plan, over that of a word total.
+        lists: public word frequencies, of which the one is used that the word totals agree with, if any.
+        compares: whether the gain of the topics over one topic is released midway; if there is none, the later steps
+            release word totals, and the model is one topic.
         around: public or earlier topics, or word frequencies alone; see `prior`.
         earlier: what was released of other people, which is read together with what is released now.
         means: whether documents meet the means of the topics, instead of exp⟨log β⟩.
@@ -117,7 +129,7 @@ class LDAModel(Model["Topics", CountRows]):
     length_rule: LengthRule = "truncate"
     count_power: float = 0.5
     background: bool = True
-    word_weight_power: float = 0.25
+    word_weight_power: float | None = _WEIGHT_POWER
     mass: float = 10.0
     doc_topic_prior: float | None = None
     topic_word_prior: float = 0.02
@@ -125,6 +137,9 @@ class LDAModel(Model["Topics", CountRows]):
     max_iter: int = 15
     fixed_iterations: bool = False
     n_steps: int = 20
+    final_noise: float = 0.0
+    lists: tuple[WordList, ...] = ()
+    compares: bool = False
     around: TopicPrior | None = None
     earlier: EarlierTopics | None = None
     means: bool = False
@@ -136,9 +151,11 @@ class LDAModel(Model["Topics", CountRows]):
         check_integer("n_terms", self.n_terms, low=1)
         check_integer("max_iter", self.max_iter, low=1, high=_LARGEST_MAX_ITER)
         for name, (low, high) in _RANGES.items():
-            check_number(name, self.alpha if name == "doc_topic_prior" else getattr(self, name), low=low, high=high)
+            given = self.alpha if name == "doc_topic_prior" else getattr(self, name)
+            if given is not None:
+                check_number(name, given, low=low, high=high)
         check_choice("length_rule", self.length_rule, LENGTH_RULES)
-        if self.word_weight_power > 0 and not self.background:
+        if self.word_weight_power and not self.background:
             raise ParameterError(
                 "word_weight_power needs the word totals: set background=True, or word_weight_power=0."
             )
@@ -150,11 +167,17 @@ class LDAModel(Model["Topics", CountRows]):
 
     @property
     def blocks(self) -> Mapping[str, Block]:
-        """Expected topic-word counts of a document, V × K, and before them its word totals, V."""
+        """Expected topic-word counts of a document, V × K, before them its word totals, V, and midway the gain."""
         bound = self.clip * self.document_length**self.count_power
         counts = {"counts": Block((self.n_terms, self.n_components), bound, "nonnegative")}
         words = {"words": Block((self.n_terms,), _WORD_BOUND, "nonnegative", phase="first")}
-        return {**(words if self.background else {}), **(counts if self.iterates else {})}
+        # One block, so that a person's gain and length are clipped by one factor, which leaves their ratio.
+        gain = {"gain": Block((2,), math.hypot(_MOST_GAIN, _LENGTH_SCALE), "real", phase="midway")}
+        return {
+            **(words if self.background else {}),
+            **(counts if self.iterates else {}),
+            **(gain if self.compares else {}),
+        }
 
     def init(self, rng: np.random.Generator) -> Topics:
         """Random topics, λ ~ Gamma(100, 1/100) (Hoffman et al. 2010)."""
@@ -176,24 +199,69 @@ class LDAModel(Model["Topics", CountRows]):
         return kernel.local_step(batch.indptr, batch.indices, counts, q.beta_vk, q.alpha_k, spread_j=spread_j, **how)  # type: ignore[arg-type]
 
     def e_step(self, q: Topics, batch: CountRows, blocks: Mapping[str, Block]) -> Contributions:
-        """Word totals, and expected topic-word counts in factored form, of every document."""
+        """Word totals, the gain of topics over one, and expected topic-word counts in factored form, of every document.
+
+        Once the model is one topic, word totals take the place of the counts, as those of the first topic.
+        """
         counts = to_length(batch, self.document_length, self.length_rule)
+        if "gain" in blocks:
+            return {"gain": Rows(self._gains(q, batch, counts))}
         spread_j = counts**self.count_power
         words = SparseRows(batch.indptr, batch.indices, spread_j)
         if "counts" not in blocks:
             return {"words": words}
+        if q.is_one:
+            places = np.asarray(batch.indices, dtype=np.int64) * self.n_components
+            return {"words": words, "counts": SparseRows(batch.indptr, places, spread_j * self._words_as_counts)}
         weighted_j = spread_j * q.word_weight_v[batch.indices]
         theta_nk, ratio_j, norm_n, _ = self.local(q, batch, counts, self.max_iter, weighted_j)
         s_nvk = Factored(batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n)
         return {"words": words, "counts": s_nvk}
 
+    @property
+    def _words_as_counts(self) -> float:
+        """Factor of a document's word totals in the place of its counts: what is clipped to one bound is to the other.
+
+        So the signal over the noise is that of a first release of the same noise multiplier.
+        """
+        return self.blocks["counts"].bound / _WORD_BOUND
+
+    def _gains(self, q: Topics, batch: CountRows, counts: Floats) -> Floats:
+        """Gain of the topics over one topic, in nats per word, times the weight of the document's length; the weight.
+
+        Shape (n, 2). The gain is the bound of the document under the topics, less its log likelihood under the word
+        probabilities. A document that the E-step takes for empty has gain and weight 0.
+        """
+        weight_v = q.lambda_vk.sum(axis=1) if q.background_v is None else q.background_v
+        with np.errstate(all="ignore"):
+            bound_n, sound_n = self._bounds(_at_means(q), batch, counts)
+            log_b_v = np.log(weight_v / weight_v.sum())
+            alone_j = counts * log_b_v[np.clip(batch.indices, 0, len(log_b_v) - 1)]
+            row_j, number = np.repeat(np.arange(len(sound_n)), np.diff(batch.indptr)), len(sound_n)
+            gain_n = bound_n - np.bincount(row_j, weights=alone_j, minlength=number)
+            length_n = np.bincount(row_j, weights=counts, minlength=number)
+            weight_n = np.where(sound_n, np.minimum(length_n, _FULL_LENGTH) / _FULL_LENGTH, 0.0)
+            gain_n = np.where(weight_n > 0, weight_n * gain_n / length_n, 0.0)
+        return np.stack([gain_n, _LENGTH_SCALE * weight_n], axis=1)
+
     def started(self, s: Estimate, q: Topics) -> Topics:
-        """Random topics around the word probabilities, or the known topics."""
+        """Random topics around the word probabilities, or the known topics; midway, topics or one topic."""
+        if s.phase == "midway":
+            return self._decided(s, q)
         return self._with_releases(s, self._read_around(s) or self._around_background(s, q))
 
     def m_step(self, s: Estimate, q: Topics) -> Topics:
-        """λ = η + mass · the statistic, read from its noisy estimate."""
-        return self._with_releases(s, self._read_around(s) or self._summed(s, q))
+        """λ = η + mass · the statistic, read from its noisy estimate; or one topic of all word totals."""
+        return self._with_releases(s, self._read_around(s) or (self._one if q.is_one else self._summed)(s, q))
+
+    def _decided(self, s: Estimate, q: Topics) -> Topics:
+        """Keep the topics if their released gain over one topic is larger than its noise std; else take one topic."""
+        gain, weight = s.read("gain")
+        std = s.noise_std("gain")
+        number = max(weight, std) / _LENGTH_SCALE
+        gain_of_word, std_of_word = (gain / number, std / number) if number > 0 else (0.0, 0.0)
+        q = replace(q, gain=float(gain_of_word), gain_std=float(std_of_word))
+        return q if gain > std else self._alike(s, q, q.background_v, q.listed)
 
     def signal(self, num_units: float, noise_std: float) -> float:
         """Expected norm of a topic's sum off the background, over the noise std of an entry."""
@@ -212,34 +280,78 @@ class LDAModel(Model["Topics", CountRows]):
         return replace(new, words_v=words_v, words_std=words_std, num_units=num_units)
 
     def _around_background(self, s: Estimate, q: Topics) -> Topics:
-        """Random topics around the word probabilities, and the weights of the words."""
-        read = empirical_bayes.background if self.around is None else self.around.frequencies
-        background_v = read(*self._word_totals(s))
+        """Random topics around the word probabilities, and the weights of the words; or the one topic."""
+        background_v, listed = self._word_probabilities(s)
+        if self.n_components == 1:
+            return self._alike(s, q, background_v, listed)
+        power = self.word_weight_power
+        if power is None:
+            detectable = self.signal(_counted(s), self.final_noise * s.noise_std("words")) >= self.detectable
+            power = _WEIGHT_POWER * detectable
         smoothed_v = background_v + _SMOOTHING / self.n_terms
-        word_weight_v = (smoothed_v / smoothed_v.mean()) ** -self.word_weight_power
+        word_weight_v = (smoothed_v / smoothed_v.mean()) ** -power
         # So large a mass makes exp⟨log β⟩ the mean of β.
-        return self.topics(1e8 * background_v[:, None] * q.lambda_vk, background_v, word_weight_v)
+        new = self.topics(1e8 * background_v[:, None] * q.lambda_vk, background_v, word_weight_v)
+        return replace(new, listed=listed)
+
+    def _word_probabilities(self, s: Estimate, *later: Floats) -> tuple[Floats, int]:
+        """Word probabilities (V,), and the number of the list around which they were read, 0 for none.
+
+        Args:
+            s: with word totals.
+            later: a later release of word totals and the noise std of its entries, (V,) each.
+        """
+        words_v, std = self._word_totals(s)
+        total_v, std_v = prior.of_both(words_v, std, *later) if later else (words_v, np.full(self.n_terms, std))
+        listed = prior.chosen(self.lists, total_v, std_v)
+        if not listed:
+            return empirical_bayes.background(total_v, std_v), 0
+        return prior.words(self.lists[listed - 1].means(prior.total_of(total_v, std_v)), total_v, std_v), listed
+
+    def _alike(self, s: Estimate, q: Topics, b_v: Floats | None, listed: int) -> Topics:
+        """Return topics that all are the word probabilities, each with an equal share of all words."""
+        assert b_v is not None
+        words_v, std = self._word_totals(s)
+        size = self.mass * prior.total_of(words_v, np.full(self.n_terms, std)) / self.n_components
+        new = self.topics(np.repeat(np.maximum(size * b_v, _TINY)[:, None], self.n_components, axis=1), b_v)
+        new = replace(new, is_one=True, listed=listed, gain=q.gain, gain_std=q.gain_std)
+        return self._with_releases(s, replace(new, sum_vk=q.sum_vk, sum_std_v=q.sum_std_v))
+
+    def _one(self, s: Estimate, q: Topics) -> Topics:
+        """One topic, by the first release of word totals and by those since the decision for it."""
+        x_vk, std = s.read_after_midway("counts")
+        sd_v = np.full(self.n_terms, std)
+        scale = self._words_as_counts
+        new = self._alike(s, q, *self._word_probabilities(s, x_vk[:, 0] / scale, sd_v / scale))
+        return replace(new, sum_vk=x_vk, sum_std_v=sd_v)
 
     def _summed(self, s: Estimate, q: Topics) -> Topics:
         """λ = η + mass · the statistic, read from its noisy estimate; α by its released sizes."""
-        noise_std, num_units = s.noise_std("counts"), 0.0 if s.counts is None else s.counts.counted
+        noise_std = s.noise_std("counts")
         x_vk, sd_v = s.read("counts") / q.word_weight_v[:, None], noise_std / q.word_weight_v
         # Of J releases t are averaged so far. The noise at the end of the plan decides for all steps.
-        share = 1.0 if s.receipt is None else min((s.receipt.step + (not self.background)) / self.n_steps, 1.0)
-        free = self.signal(num_units, noise_std * math.sqrt(share)) >= self.detectable
-        s_vk = empirical_bayes.estimated_prior(x_vk, sd_v, q.background_v, free=free)
-        lambda_vk = self.topic_word_prior + self.mass * s_vk
-        new = self.topics(lambda_vk, q.background_v, q.word_weight_v, self._next_alpha(x_vk.sum(axis=0)))
-        return replace(new, sum_vk=x_vk, sum_std_v=sd_v)
+        before = self.background + ("gain" in s.names)
+        share = 1.0 if s.receipt is None else min((s.receipt.step + 1 - before) / self.n_steps, 1.0)
+        free = self.signal(_counted(s), noise_std * math.sqrt(share)) >= self.detectable
+        b_v, listed = q.background_v, q.listed
+        if self.background:
+            b_v, listed = self._word_probabilities(s, x_vk.sum(axis=1), sd_v * math.sqrt(self.n_components))
+            size_k = prior.sizes(np.repeat(b_v[:, None], self.n_components, axis=1), x_vk, sd_v)
+            s_vk = empirical_bayes.around(x_vk, sd_v, np.outer(b_v, size_k), free=free)
+        else:
+            size_k = x_vk.sum(axis=0)
+            s_vk = empirical_bayes.estimated_prior(x_vk, sd_v, None, free=free)
+        new = self.topics(self.topic_word_prior + self.mass * s_vk, b_v, q.word_weight_v, self._next_alpha(size_k))
+        return replace(new, sum_vk=x_vk, sum_std_v=sd_v, gain=q.gain, gain_std=q.gain_std, listed=listed)
 
     def _read_around(self, s: Estimate) -> Topics | None:
         """Return topics around the known ones, by the word totals and the released counts; None: none are known."""
         around = self.around
-        if around is None or len(around.usage_k) == 1:
+        if around is None:
             return None
         words_v, std = self._word_totals(s)
         c_k = around.usage(words_v, std)
-        b_v = prior.words(around.topics_vk @ c_k, words_v, std)
+        b_v = prior.words(around.topics_vk @ c_k, words_v, np.full(self.n_terms, std))
         t_vk = around.adapted(c_k, b_v)
         parts = [(s.read("counts"), s.noise_std("counts"))] if s.phase == "step" else []
         if self.earlier is not None and self.earlier.sum_vk is not None:
@@ -278,18 +390,31 @@ class LDAModel(Model["Topics", CountRows]):
 
         "mean" scores by distributions of words; "expected_log" by exp⟨log β⟩, whose sum is far below 1 where λ is.
         """
-        if topics == "mean":
-            mean_vk = q.lambda_vk / q.lambda_vk.sum(axis=0)
-            q = replace(q, beta_vk=mean_vk.astype(q.beta_vk.dtype))
-        _, ratio_j, _, gamma_nk = self.local(q, batch, batch.counts, max(self.max_iter, _MOST_ITERATIONS))
+        return self._bounds(_at_means(q) if topics == "mean" else q, batch, batch.counts)[0]
+
+    def _bounds(self, q: Topics, batch: CountRows, counts: Floats) -> tuple[Floats, Bools]:
+        """ELBO of each document with these counts, in nats, and whether the E-step does not take it for empty, (n,)."""
+        _, ratio_j, norm_n, gamma_nk = self.local(q, batch, counts, max(self.max_iter, _MOST_ITERATIONS))
         row_j = np.repeat(np.arange(len(gamma_nk)), np.diff(batch.indptr))
         # The kernel's theta is exp ψ(γ_k); subtract ψ(Σ_k γ_k), which all topics have in common.
-        log_p = np.log(batch.counts) - np.log(ratio_j) - digamma(gamma_nk.sum(axis=1))[row_j]
-        words_n = np.bincount(row_j, weights=batch.counts * log_p, minlength=len(gamma_nk))
+        p_j = np.divide(counts, ratio_j, out=np.ones_like(ratio_j), where=counts > 0)
+        log_p = np.log(p_j) - digamma(gamma_nk.sum(axis=1))[row_j]
+        words_n = np.bincount(row_j, weights=counts * log_p, minlength=len(gamma_nk))
         elog_theta_nk = dirichlet_expectedstats(gamma_nk)
         topics_n = ((q.alpha_k - gamma_nk) * elog_theta_nk).sum(axis=1) + dirichlet_logz(gamma_nk)
         topics_n -= dirichlet_logz(q.alpha_k)
-        return np.asarray(words_n + topics_n)
+        return np.asarray(words_n + topics_n), np.asarray(norm_n > 0)
+
+
+def _counted(s: Estimate) -> float:
+    """Released number of units; 0 if no release has counted them."""
+    return 0.0 if s.counts is None else s.counts.counted
+
+
+def _at_means(q: Topics) -> Topics:
+    """Q whose documents use the topics' means."""
+    mean_vk = q.lambda_vk / q.lambda_vk.sum(axis=0)
+    return replace(q, beta_vk=mean_vk.astype(q.beta_vk.dtype))
 
 
 # What is learned of topics, all of it public.
@@ -333,6 +458,10 @@ class Topics:
 
     What was released, as it came: words_v, (V,), and sum_vk, (V, K), are linear estimates, un-projected and unweighted,
     with the noise std of their words' entries; num_units is the released number of units.
+
+    is_one: whether all topics are the word probabilities, and sum_vk holds word totals as its first column. gain and
+    gain_std: released gain of the topics over one topic, in nats per word, and its noise std; both 0 before its
+    release. listed: number of the word list that the word totals agree with, from 1 on; 0 for none.
     """
 
     lambda_vk: Positives
@@ -345,6 +474,10 @@ class Topics:
     sum_vk: Floats | None = None
     sum_std_v: Annotated[Floats | None, NONNEGATIVE] = None
     num_units: float = 0.0
+    is_one: bool = False
+    gain: float = 0.0
+    gain_std: Nonnegative = 0.0
+    listed: int = 0
 
 
 # Documents as bags of words, and how each is brought to a common length from its own words alone.

@@ -6,7 +6,8 @@ docs/theory/topics.md  code
 P_vk, u_k              `TopicPrior`: topics whose columns sum to 1, and their usual shares
 t_v, σ, τ              words_v, std: the first release, word totals; total: their sum
 c_k                    `TopicPrior.usage`: how many words of each topic there are
-b_v                    `words`: word totals, read around P c
+z_v                    `of_both`: word totals by the first release and by the sums over topics
+b_v                    `words`: word totals, read around P c, or around a list of words
 T_vk                   `TopicPrior.adapted`: the topics that the later releases start from
 ĉ_k                    `sizes`: what was released of each topic
 =====================  =======================================================================
@@ -16,6 +17,7 @@ All of it is post-processing of released numbers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +38,9 @@ _USUAL = 2.0
 _EVEN = 0.2
 # Least probability of a word, over the prior's.
 _LEAST_WORD = 1e-3
+# Part of the word totals' prior that is spread evenly: a list may lack words that documents use, which would be
+# outliers that decide between lists.
+_EVENLY = 0.05
 # Least size of a topic, over the mean size.
 _LEAST_SIZE = 0.02
 # Least standard deviation of the sizes of topics, over their mean.
@@ -57,7 +62,7 @@ class TopicPrior:
     def usage(self, words_v: Floats, std: float) -> Floats:
         """C (K,), nonnegative: minimises the weighted squares of t - P c, held to the usual shares."""
         p_vk, number = self.topics_vk, len(self.usage_k)
-        total = _total(words_v, std)
+        total = total_of(words_v, np.full(len(words_v), std))
         usual_k = total * self.usage_k
         held_k = 1.0 / (_USUAL * usual_k + _EVEN * total / number) ** 2
         c_k = usual_k.copy()
@@ -77,14 +82,54 @@ class TopicPrior:
         t_vk = self.topics_vk * (b_v / (self.topics_vk @ c_k))[:, None]
         return np.asarray(t_vk / t_vk.sum(axis=0))
 
-    def frequencies(self, words_v: Floats, std: float) -> Floats:
-        """B (V,) around the prior's word frequencies."""
-        return words(_total(words_v, std) * (self.topics_vk @ self.usage_k), words_v, std)
+
+@dataclass(frozen=True)
+class WordList:
+    """Words with public frequencies.
+
+    Attributes:
+        name: in words.
+        frequency_v: of the words of the vocabulary, nonnegative, some of them positive.
+    """
+
+    name: str
+    frequency_v: Floats
+
+    def means(self, total: float) -> Floats:
+        """Prior means (V,), positive, of word totals with this sum."""
+        share_v = self.frequency_v / self.frequency_v.sum()
+        return np.asarray(total * ((1.0 - _EVENLY) * share_v + _EVENLY / len(share_v)))
 
 
-def words(mean_v: Floats, words_v: Floats, std: float) -> Floats:
+def of_both(words_v: Floats, std: float, y_v: Floats, y_std_v: Floats) -> tuple[Floats, Floats]:
+    """Word totals by the first release and a later one of another scale, and their noise std, both (V,).
+
+    Each is weighted by its precision, on the scale of the first release. The later one is ignored if its sum is not
+    positive.
+
+    Args:
+        words_v, std: the first release, with the noise std of an entry.
+        y_v, y_std_v: the later one, as the sums over topics, (V,).
+    """
+    ratio = float(y_v.sum()) / total_of(words_v, np.full(len(words_v), std))
+    if not (std > 0 and ratio > 0 and (y_std_v > 0).all()):
+        return words_v, np.full(len(words_v), std)
+    precision_v = 1.0 / std**2 + (ratio / y_std_v) ** 2
+    return (words_v / std**2 + ratio * y_v / y_std_v**2) / precision_v, precision_v**-0.5
+
+
+def chosen(lists: Sequence[WordList], words_v: Floats, std_v: Floats) -> int:
+    """Return the number of the list, from 1 on, around which word totals are most likely; 0: around even means."""
+    if not lists or not (std_v > 0).all():
+        return 0
+    total = total_of(words_v, std_v)
+    means = [np.full(len(words_v), total / len(words_v)), *(words_of.means(total) for words_of in lists)]
+    return int(np.argmax([empirical_bayes.evidence(words_v, std_v, mean_v) for mean_v in means]))
+
+
+def words(mean_v: Floats, words_v: Floats, std_v: Floats) -> Floats:
     """B (V,), positive, sums to 1: word totals, read around positive prior means."""
-    b_v = empirical_bayes.around(words_v[:, None], np.full(len(words_v), std), mean_v[:, None])[:, 0]
+    b_v = empirical_bayes.around(words_v[:, None], std_v, mean_v[:, None])[:, 0]
     b_v = np.maximum(b_v, _LEAST_WORD * mean_v)
     return np.asarray(b_v / b_v.sum())
 
@@ -100,6 +145,6 @@ def sizes(t_vk: Floats, x_vk: Floats, sd_v: Floats) -> Floats:
     return np.asarray(np.maximum(mean + spread / (spread + noise_k) * (raw_k - mean), _LEAST_SIZE * mean))
 
 
-def _total(words_v: Floats, std: float) -> float:
-    """Sum of the word totals, positive."""
-    return max(float(words_v.sum()), std * float(np.sqrt(len(words_v))), 1e-250)
+def total_of(words_v: Floats, std_v: Floats) -> float:
+    """Sum of word totals, at least its noise, positive."""
+    return max(float(words_v.sum()), float(np.linalg.norm(std_v)), 1e-250)
