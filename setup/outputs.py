@@ -83,7 +83,8 @@ def run(text: str, name: str, replaced: Callable[[str], str] = str) -> list[Outp
             continue
         is_output = below is not None and below["kind"] == "text" and not text[block.end() : below.start()].strip()
         if below is not None and is_output:
-            lines = "".join(f"{line.rstrip()}\n" for line in printed.getvalue().strip("\n").splitlines())
+            shown = printed.getvalue().replace(f"{Path.cwd()}{os.sep}", "").strip("\n")
+            lines = "".join(f"{line.rstrip()}\n" for line in shown.splitlines())
             outputs.append(Output(below.start("code"), below.end("code"), textwrap.dedent(below["code"]), lines))
     return outputs
 
