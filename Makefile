@@ -9,7 +9,7 @@ INSTALL := $(PY) -m pip install -q --disable-pip-version-check -c setup/tested.t
 demo: $(VENV)/plot
 	$(VENV)/bin/dpvb demo --out demo-output
 
-# Runs every block and command of every page and every notebook, then makes the site in `site`; a warning is an error.
+# Runs every block and command of every page, then makes the site in `site`; a warning is an error.
 docs: .venv-docs/ready
 	$(PY) -m pytest -q -n 2 --dist worksteal -m "slow or not slow" tests/laws/test_site.py
 	PATH="$(CURDIR)/.venv-docs/bin:$$PATH" NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
@@ -121,7 +121,7 @@ $(VENV)/dev: $(PY) pyproject.toml setup/tested.txt
 	.venv-flower/bin/python setup/see_packages.py $(PY)
 	touch $@
 
-# Its notebooks see all that the tests have; the tests see nothing of what a site and notebooks need.
+# The tests see nothing of what a site needs.
 .venv-docs/ready: $(VENV)/dev
 	python3 -m venv .venv-docs
 	.venv-docs/bin/python setup/see_packages.py $(PY)

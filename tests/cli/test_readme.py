@@ -43,10 +43,10 @@ def run(script: list[str], folder: Path) -> str:
 
 
 def test_every_block_is_a_program_or_lines_of_a_shell() -> None:
-    assert {kind for kind, _ in BLOCKS} == {"python", "sh"}
+    assert {kind for kind, _ in BLOCKS} == {"python", "sh", "text"}  # What is printed is text.
     assert re.findall(r"^ {4}(?:dpvb|make|pip|python\S*|cd) .*", README, re.MULTILINE) == []
     written = [line for kind, code in BLOCKS if kind == "sh" for line in code.replace("\\\n", "").splitlines() if line]
-    assert len(written) >= 20
+    assert len(written) >= 10
     assert {line.split()[0] for line in written} == {"make", "python3", "dpvb", "cd"}
 
 
@@ -59,11 +59,10 @@ def test_every_command_line_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             monkeypatch.chdir(words[0])
         else:
             said += call(*words).stdout
-    assert any(word in said for word in ("knee", "hip", "joint", "fall", "bone", "sprain"))  # Of the made-up notes.
+    assert "work=state" in said
     assert "AUC" in said
-    assert (tmp_path / "first-try" / "images.png").read_bytes().startswith(b"\x89PNG")
-    proportions = (tmp_path / "first-try" / "proportions.csv").read_text().splitlines()
-    assert len(proportions) == 1 + len(list((tmp_path / "first-try" / "notes").iterdir()))
+    assert "PRIVACY STATEMENT" in said
+    assert "<html" in (tmp_path / "first-try" / "model.html").read_text()
 
 
 @pytest.mark.slow
@@ -73,7 +72,7 @@ def test_every_line_and_every_program_runs_in_order(tmp_path: Path) -> None:
         if kind == "python":
             (tmp_path / f"block{number}.py").write_text(code, encoding="utf-8")
             script.append(f"python {tmp_path}/block{number}.py")
-        else:
+        elif kind == "sh":
             script += shell(code, of_the_source=False)
     run(script, tmp_path)
     assert (tmp_path / "first-try" / "model.dpvb").exists()

@@ -157,8 +157,7 @@ def test_the_readme_is_short_and_its_numbers_are_those_of_the_results() -> None:
     assert len(measured) >= 12
     for *_, private, without, title in measured:
         section = results[results.index(f"\n## {title}\n") + 4 :].split("\n## ")[0]
-        numbers = [number for number in (private, without) if number not in ("", "1")]
-        assert [number for number in numbers if number not in section] == [], title
+        assert missing(f"{private} {without}", section) == [], title
 
 
 def test_the_readme_and_the_page_say_the_same_of_the_core() -> None:
@@ -230,7 +229,7 @@ def test_the_accuracy_of_intervals_is_that_of_the_results() -> None:
     lines = (ROOT / "docs" / "accuracy.md").read_text().splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")][1:]
     assert len(rows) >= 25
-    for _, n, _, _, coverage, title in rows:
+    for _, n, _, coverage, title in rows:
         section = results[results.index(f"\n## {title}\n") + 4 :].split("\n## ")[0]
         for number in re.findall(r"\d[\d,.]*", f"{n} {coverage}"):
             percentage = f"{100 * float(number.replace(',', '')):.1f}%"
