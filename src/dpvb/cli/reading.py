@@ -28,9 +28,7 @@ def documents(
     file_format: options.Format = None,
     width: Annotated[int | None, options.data("Number of words, for lda-c without a vocabulary.")] = None,
     token_pattern: options.TokenPattern = options.ANY_WORD,
-    stream: Annotated[
-        bool, options.data("Read the file anew at each pass: for data larger than memory.", "--stream")
-    ] = False,
+    stream: options.Stream = False,
     separator: options.Separator = ",",
     encoding: options.Encoding = "utf-8",
     seen: Annotated[
@@ -231,13 +229,7 @@ def sequences(
         str | None,
         options.data("Column that says which of a person's sequences a row belongs to; each has one if not given."),
     ] = None,
-    stream: Annotated[
-        bool,
-        options.data(
-            "Cut the table by person into temporary files of this user's alone: for data larger than memory.",
-            "--stream",
-        ),
-    ] = False,
+    stream: options.Stream = False,
     separator: options.Separator = ",",
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
