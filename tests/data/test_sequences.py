@@ -210,8 +210,8 @@ def test_numbers_are_symbols_whatever_type_one_of_them_made_of_all() -> None:
 def test_files_of_a_streamed_table_are_this_users_alone_and_go_away() -> None:
     source = Events(table(), time="time", stream=True).sequences(SYMBOLS)
     assert isinstance(source, Sharded)
-    paths = [shard.path for shard in source.parts(1)]
-    folder = paths[0].parent
+    folder = source.parts(1)[0].path.parent
+    paths = [*folder.iterdir()]
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in paths} == {0o600}
     written = b"".join(path.read_bytes() for path in paths)

@@ -23,7 +23,7 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, BinaryIO, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +116,7 @@ class Partitions(Sequence[Shard]):
                 f"{reason}. Set TMPDIR to a folder with more room. Nothing was charged."
             )
         self._shards = [
-            Shard(path, partial(_open, path, like, opened), len(first_p))
+            Shard(path, partial(_open, path, len(first_p), like, opened), len(first_p))
             for path, first_p in zip(paths, firsts, strict=True)
         ]
         order = np.argsort(np.concatenate(firsts))
@@ -173,10 +173,7 @@ def _cut(pieces: Iterable[Piece], paths: Sequence[Path], earlier: Iterable[objec
     key, start = secrets.token_bytes(32), 0
     without = {digest for cell in ids_of("seen", earlier) if (digest := digest_of(cell, key)) is not None}
     with ExitStack() as stack:
-        files = [
-            stack.enter_context(open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"))
-            for path in paths
-        ]
+        files: dict[Path, BinaryIO] = {}
         for piece in pieces:
             person_n = digests(piece.persons, key, without)
             somebody = np.flatnonzero(person_n.any(axis=1))
@@ -186,14 +183,23 @@ def _cut(pieces: Iterable[Piece], paths: Sequence[Path], earlier: Iterable[objec
             columns = {"person": person_n, "row": start + np.arange(len(person_n)), **piece.rows.columns}
             rows = Stored(columns, piece.rows.slab).take(which)
             ends = np.searchsorted(place_n[in_order], np.arange(len(paths) + 1)).tolist()
-            for file, (first, stop) in zip(files, pairwise(ends), strict=True):
-                if stop > first:
-                    file.write(_packed(rows.take(slice(first, stop))))
+            for path, (first, stop) in zip(paths, pairwise(ends), strict=True):
+                if stop == first:
+                    continue
+                if path not in files:
+                    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                    files[path] = stack.enter_context(open(descriptor, "wb"))
+                files[path].write(_packed(rows.take(slice(first, stop))))
             start += len(person_n)
 
 
 def _put_in_order(path: Path, like: Stored) -> Integers:
-    """Write the rows of a file anew in the order of their persons, and return the number of each one's first row."""
+    """Write the rows of a file anew in the order of their persons, and return the number of each one's first row.
+
+    A partition without persons has no file.
+    """
+    if not path.exists():
+        return np.empty(0, dtype=np.int64)
     key = {"person": np.empty((0, 2), dtype=np.uint64), "row": np.empty(0, dtype=np.int64)}
     none = Stored({**key, **like.columns}, like.slab)
     rows = Stored.joined([none, *_unpacked(path, none)])
@@ -207,9 +213,11 @@ def _put_in_order(path: Path, like: Stored) -> Integers:
     return np.asarray(row_n[np.flatnonzero(np.diff(person_n, prepend=-1))], dtype=np.int64)
 
 
-def _open(path: Path, like: Stored, opened: Callable[[Stored, Together], Opened[Any]]) -> Opened[Any]:
-    """Return the private data of a partition."""
-    (rows,) = _unpacked(path, Stored({**like.columns, "person": np.empty(0, dtype=np.int64)}, like.slab))
+def _open(path: Path, count: int, like: Stored, opened: Callable[[Stored, Together], Opened[Any]]) -> Opened[Any]:
+    """Return the private data of a partition of so many persons."""
+    rows = Stored({**like.columns, "person": np.empty(0, dtype=np.int64)}, like.slab)
+    if count:
+        (rows,) = _unpacked(path, rows)
     columns = dict(rows.columns)
     person_n = columns.pop("person")
     first = np.append(np.flatnonzero(np.diff(person_n, prepend=-1)), len(person_n))
