@@ -101,7 +101,11 @@ def test_all_forms_of_long_tables_are_the_same_units(stream: bool, tmp_path: Pat
 
 
 @kills("persons", "persons of a streamed table told apart by their parts alone")
-@edit("data/sequences/events.py", 'for name in ("person", "part"))', 'for name in ("part", "part"))')
+@edit(
+    "data/sequences/events.py",
+    "arranged(group.unit_of_row, ranks(part_n), time_n)",
+    "arranged(ranks(part_n), ranks(part_n), time_n)",
+)
 def test_persons_of_one_file_of_a_streamed_table_are_several_units() -> None:
     """Among 100 persons in 64 files some share a file, whatever the key of the digests is."""
     people = {f"person {number}": [number % 3, 0] for number in range(100)}
