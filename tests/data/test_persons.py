@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
+import os
 import pickle
-from collections.abc import Sequence
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -23,10 +27,12 @@ from planted import edit, kills
 from dpvb.audit.readers import units_of
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release
-from dpvb.core.sampling import FullBatch
+from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, BinaryMatrix, Design, Numeric, Schema, Table, Target, open_documents
-from dpvb.data.persons import by_person, elsewhere, newcomers, read_ids
+from dpvb.data.partitions import Partitions, Piece, Stored, _unpacked
+from dpvb.data.persons import by_person, newcomers, read_ids
+from dpvb.data.tables.mixed import Layout, Mixed
 from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError, ParameterError
 from dpvb.models.regression.first_order import FirstOrder
@@ -184,29 +190,19 @@ file_ids = st.sampled_from(
 file_rows = st.lists(st.tuples(file_ids, st.integers(0, 4)), min_size=1, max_size=5)
 
 
-def first_files(files: Sequence[Rows]) -> list[tuple[Any, int]]:
-    """The rows that count: those of the first file in which their person is."""
-    kept: list[tuple[Any, int]] = []
-    seen: set[Any] = set()
-    for rows in files:
-        named = [
-            (None if who in (None, "", "NA") else str(who).strip().lstrip("0").removesuffix(".0"), w) for who, w in rows
-        ]
-        kept += [(who, word) for who, word in named if who is not None and who not in seen]
-        seen |= {who for who, _ in named}
-    return kept
+def rows_of_somebody(files: Sequence[Rows]) -> list[tuple[Any, int]]:
+    """The rows that count, with their persons in one spelling: all but those of nobody."""
+    rows = [row for file in files for row in file if row[0] not in (None, "", "NA")]
+    return [(str(who).strip().lstrip("0").removesuffix(".0"), word) for who, word in rows]
 
 
 @pytest.mark.guarantees("one person")
-@kills("persons", "a person in two files refused")
+@kills("persons", "rows of a person in one partition that are not brought together")
 @edit(
-    "data/persons.py",
-    "        others.append(Elsewhere(",
-    '        if digests & seen:\n            raise DataFormatError("A person has rows in two files.")\n'
-    "        others.append(Elsewhere(",
+    "data/partitions.py",
+    'person_n = ranks(rows.columns["person"])',
+    'person_n = np.arange(len(rows.columns["person"]))',
 )
-@kills("persons", "persons of the last file but one forgotten")
-@edit("data/persons.py", "        seen |= digests\n", "        seen = digests\n")
 @kills("persons", "a person in files of two formats is two units")
 @edit("data/persons.py", "hashlib.blake2b(name.encode(", "hashlib.blake2b(f'{type(cell)} {name}'.encode(")
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -215,53 +211,57 @@ def test_a_person_in_several_files_of_documents_is_one_unit(tmp_path_factory: An
     folder = tmp_path_factory.mktemp("documents")
     paths = [write(folder / f"{n}", rows) for n, (write, rows) in enumerate(files)]
     source = open_documents(paths, vocabulary=WORDS, group_column="who")
-    kept = first_files([rows for _, rows in files])
+    kept = rows_of_somebody([rows for _, rows in files])
     expected = BagOfWords(np.eye(5)[[word for _, word in kept]], group=[who for who, _ in kept])
     assert source.count() == expected.count()
     assert units_of(source) == units_of(expected)
+    streamed = open_documents(paths[0], vocabulary=WORDS, group_column="who", stream=True)
+    assert units_of(streamed) == units_of(open_documents(paths[0], vocabulary=WORDS, group_column="who"))
 
 
 @pytest.mark.guarantees("one person")
-@kills("persons", "rows of a person count once in each file of a table")
-@edit("data/tables/table.py", "group=others.left(table._held.group)", "group=table._held.group")
+@kills("persons", "a person of a table is another unit in each piece of its files")
+@edit(
+    "data/partitions.py",
+    "digests(piece.persons, key, without)",
+    "digests(piece.persons, secrets.token_bytes(32), without)",
+)
+@kills("readers", "rows of a person of several files in another order than that of the data")
+@edit("data/partitions.py", 'np.argsort(person_n, kind="stable")\n    rows', "np.lexsort((-row_n, person_n))\n    rows")
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.sampled_from([as_csv, *PARQUET]), file_rows), min_size=2, max_size=3))
 def test_a_person_in_several_files_of_a_table_is_one_unit(tmp_path_factory: Any, files: Any) -> None:
     folder = tmp_path_factory.mktemp("tables")
     paths = [write(folder / f"{n}", rows) for n, (write, rows) in enumerate(files)]
     source = Table(paths, SCHEMA).design()
-    kept = first_files([rows for _, rows in files])
+    kept = rows_of_somebody([rows for _, rows in files])
     words = np.array([word for _, word in kept], dtype=float)
-    expected = Table({"v": words, "y": words % 2, "who": [who for who, _ in kept]}, SCHEMA).design()
+    whole = Table({"v": words, "y": words % 2, "who": [who for who, _ in kept]}, SCHEMA)
+    expected = whole.design()
     assert source.count() == expected.count()
     assert units_of(source) == units_of(expected)
     assert source.unit == "person"
-
-
-@pytest.mark.guarantees("public refusals")
-@pytest.mark.parametrize("number", [1, 2])
-def test_files_of_persons_that_are_to_be_streamed_are_refused_before_the_charge(number: int, tmp_path: Path) -> None:
-    paths = [as_csv(tmp_path / f"{n}", [("anna", 1)]) for n in range(number)]
-    with pytest.raises(ParameterError, match="a schema without a group"):
-        Table(paths, SCHEMA, stream=True)
+    layout = Layout.of(SCHEMA)
+    assert units_of(Table(paths, SCHEMA).mixed(layout)) == units_of(whole.mixed(layout))
+    for sparse in (False, True):
+        held, streamed = (Table(paths[0], SCHEMA, stream=stream).design(sparse_rows=sparse) for stream in (False, True))
+        assert units_of(streamed) == units_of(held)
 
 
 @pytest.mark.guarantees("excluded people")
 @kills("persons", "persons of earlier months who count again where files are read")
-@edit("data/persons.py", '_ids("seen", earlier)', '_ids("seen", ())')
+@edit("data/partitions.py", 'ids_of("seen", earlier)', 'ids_of("seen", ())')
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     st.lists(st.tuples(st.sampled_from([as_jsonl, as_csv, *PARQUET]), file_rows), min_size=1, max_size=2),
     st.lists(file_ids, max_size=4),
 )
-def test_persons_who_were_seen_count_as_if_a_file_before_had_them(
-    tmp_path_factory: Any, files: Any, seen: list[Any]
-) -> None:
+def test_persons_who_were_seen_are_left_out(tmp_path_factory: Any, files: Any, seen: list[Any]) -> None:
     """In one file and in several, with ids from memory and from a file."""
     folder = tmp_path_factory.mktemp("documents")
     paths = [write(folder / f"{n}", rows) for n, (write, rows) in enumerate(files)]
-    before = [(who, 0) for who in seen]
-    kept = first_files([before, *(rows for _, rows in files)])[len(first_files([before])) :]
+    before = {who for who, _ in rows_of_somebody([[(who, 0) for who in seen]])}
+    kept = [row for row in rows_of_somebody([rows for _, rows in files]) if row[0] not in before]
     expected = BagOfWords(np.eye(5)[[word for _, word in kept]], group=[who for who, _ in kept])
     (folder / "seen.txt").write_text("\n".join("" if who is None else str(who) for who in seen))
     for known in (seen, read_ids(folder / "seen.txt")):
@@ -283,17 +283,102 @@ def test_ids_are_lines_and_what_is_no_id_names_nobody(tmp_path: Path) -> None:
         open_documents(tmp_path / "notes.csv", vocabulary=WORDS, group_column="who", seen="ann")
 
 
-def test_what_travels_with_a_file_names_nobody(tmp_path: Path) -> None:
-    """Digests under a key that no other object has; the same persons twice are other bytes."""
-    paths = [as_csv(tmp_path / f"{n}", [("ann", 0), ("bob", 1)]) for n in range(2)]
-    once, again = (elsewhere(paths, lambda path: ["ann", b"bob", None]) for _ in range(2))
-    for number, known in enumerate(once):
-        assert known.left(["ann", "bob", "eve", None]) == [["ann", "bob"], [None, None]][number] + ["eve", None]
-        travelled = pickle.loads(pickle.dumps(known))
-        assert travelled.left(["ann"]) == known.left(["ann"])
-        assert b"ann" not in pickle.dumps(known)
-        assert "digest" not in repr(known)
-        assert known != again[number]
+@pytest.mark.guarantees("events")
+@kills("generators", "partitions by digests without a secret key")
+@edit("data/partitions.py", "key, start = secrets.token_bytes(32), 0", "key, start = bytes(32), 0")
+def test_digests_of_persons_have_a_key_that_no_other_table_has() -> None:
+    """What a process that is killed leaves behind does not tell who is in two tables."""
+    found: list[set[bytes]] = []
+
+    def pieces() -> Iterator[Piece]:
+        rows = Stored({"v": np.zeros((4000, 64))})
+        yield Piece(np.arange(4000), rows)
+        [folder] = {path.parent for path in Path(tempfile.gettempdir()).glob("dpvb-*/00")} - before
+        none = {"person": np.empty((0, 2), np.uint64), "row": np.empty(0, np.int64), "v": np.empty((0, 64))}
+        read = [*_unpacked(folder / "00", Stored(none))]
+        found.append({one.tobytes() for block in read for one in block.columns["person"]})
+
+    for _ in range(2):
+        before = {path.parent for path in Path(tempfile.gettempdir()).glob("dpvb-*/00")}
+        partitions = Partitions(pieces(), Stored({"v": np.empty((0, 64))}), lambda rows, group: Mixed(rows, group))
+        assert len(partitions.unit_numbers) == 4000
+    assert all(found)
+    assert found[0].isdisjoint(found[1])
+
+
+@pytest.mark.guarantees("events")
+@kills("leaks", "files of partitions that others may read")
+@edit("data/partitions.py", "os.O_EXCL, 0o600", "os.O_EXCL, 0o644")
+def test_partitions_are_this_users_alone_name_nobody_and_go_away(tmp_path: Path) -> None:
+    paths = [as_csv(tmp_path / f"{n}", [(f"somebody{who}", who % 5) for who in range(200)]) for n in range(2)]
+    source = Table(paths, SCHEMA).design()
+    shards = source.parts(1)
+    folder = shards[0].path.parent
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+    assert not any(b"somebody" in path.read_bytes() for path in folder.iterdir())
+    travelled = pickle.loads(pickle.dumps(shards))
+    assert b"somebody" not in pickle.dumps(shards)
+    assert sum(shard.open().count() for shard in travelled) == source.count() == 200
+    assert "200" not in repr(shards) + repr(source)
+    del source, shards
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_a_forked_process_leaves_the_files_of_its_parent(tmp_path: Path) -> None:
+    paths = [as_csv(tmp_path / f"{n}", [("ann", 1), ("bob", 2)]) for n in range(2)]
+    source = Table(paths, SCHEMA).design()
+    child = os.fork()
+    if not child:
+        source._shards._removed()  # what the end of a process calls
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert sum(chunk.num_units for chunk in source.chunks()) == 2
+
+
+@pytest.mark.guarantees("events")
+@kills("leaks", "partitions stay where the reading was broken off")
+@edit("data/partitions.py", "            undone.callback(self._removed)", "            pass")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, DataFormatError, OSError])
+def test_data_that_are_not_read_to_their_end_leave_no_files(error: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def pieces() -> Iterator[Piece]:
+        yield Piece(["ann"], Stored({"v": np.zeros(1)}))
+        assert [*tmp_path.iterdir()]
+        raise error
+
+    # The traceback that is held here holds what was being made.
+    with pytest.raises(DataFormatError if error is OSError else error) as held:
+        Partitions(pieces(), Stored({"v": np.empty(0)}), lambda rows, group: Mixed(rows, group))
+    assert held.tb is not None
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.guarantees("sampling")
+@kills("sampler", "units of partitions drawn by their places in the partitions")
+@edit("core/clipped_sums.py", "draw if numbers is None else drawn(", "draw if True else drawn(")
+@pytest.mark.parametrize("sampler", [FullBatch(), Poisson(0.4), FixedSize(20, 60)])
+def test_a_sum_over_files_has_the_bits_of_the_sum_over_one(sampler: Any, tmp_path: Path) -> None:
+    """Persons with rows in all files; the same words draw the same persons, whichever partition they are in."""
+    rng = np.random.default_rng(5)
+    rows = [(f"p{who}", int(word)) for who, word in zip(rng.integers(0, 60, 300), rng.integers(0, 5, 300), strict=True)]
+    files = [as_csv(tmp_path / f"{n}", rows[n * 100 : (n + 1) * 100]) for n in range(3)]
+    merged = as_csv(tmp_path / "merged", rows)
+    model = FirstOrder(2, n_steps=1)
+    q = model.init(np.random.default_rng(0))
+    release = Release({"score": model.blocks["score"]}, Mechanism(sampler, 1.0))
+    totals = []
+    for source in (
+        Table(merged, SCHEMA).design(),
+        Table(files, SCHEMA).design(),
+        Table(merged, SCHEMA, stream=True).design(),
+    ):
+        wall = Wall(source, Plan([release], unit="person"), noise=InsecureNoise(0))
+        totals.append(wall.release(partial(model.e_step, q, blocks=release.asked), release).total["score"])
+    assert np.array_equal(totals[0], totals[1])
+    assert np.array_equal(totals[0], totals[2])
 
 
 # ---------------------------------------------------------------- what one person moves
@@ -326,8 +411,8 @@ def test_a_person_moves_a_sum_of_rows_by_one_bound_at_most(forms: list[Any], dat
 
 
 @pytest.mark.guarantees("one person")
-@kills("persons", "documents of a person count once in each file")
-@edit("data/documents/files.py", "group=group if others is None else others.left(group)", "group=group")
+@kills("persons", "a partition that holds only a part of a person")
+@edit("data/partitions.py", "(person_n[somebody, 0] % len(paths)).astype(np.int64)", "somebody % len(paths)")
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.sampled_from([as_jsonl, as_csv, *PARQUET]), file_rows), min_size=2, max_size=3), st.data())
 def test_a_person_moves_a_sum_over_files_by_one_bound_at_most(tmp_path_factory: Any, files: Any, data: Any) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import gc
-import os
 import stat
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +17,9 @@ from scipy import sparse
 from dpvb.audit.readers import units_of
 from dpvb.data import Events
 from dpvb.data.persons import by_person
-from dpvb.data.sequences.events import Partitioned, _row_of
 from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
+from dpvb.data.shards import Sharded
 from dpvb.errors import DataFormatError, ParameterError
 from dpvb.estimators.choosing import private_range
 
@@ -104,7 +101,11 @@ def test_all_forms_of_long_tables_are_the_same_units(stream: bool, tmp_path: Pat
 
 
 @kills("persons", "persons of a streamed table told apart by their parts alone")
-@edit("data/sequences/events.py", 'for name in ("person", "part"))', 'for name in ("part", "part"))')
+@edit(
+    "data/sequences/events.py",
+    "arranged(group.unit_of_row, ranks(part_n), time_n)",
+    "arranged(ranks(part_n), ranks(part_n), time_n)",
+)
 def test_persons_of_one_file_of_a_streamed_table_are_several_units() -> None:
     """Among 100 persons in 64 files some share a file, whatever the key of the digests is."""
     people = {f"person {number}": [number % 3, 0] for number in range(100)}
@@ -210,60 +211,20 @@ def test_numbers_are_symbols_whatever_type_one_of_them_made_of_all() -> None:
 
 
 @pytest.mark.guarantees("events")
-@kills("generators", "persons of a streamed table by digests without a secret key")
-@edit("data/sequences/events.py", "key = secrets.token_bytes(32)", "key = bytes(32)")
-@kills("leaks", "files of a streamed table that others may read")
-@edit("data/sequences/events.py", "os.O_EXCL, 0o600", "os.O_EXCL, 0o644")
 def test_files_of_a_streamed_table_are_this_users_alone_and_go_away() -> None:
     source = Events(table(), time="time", stream=True).sequences(SYMBOLS)
-    assert isinstance(source, Partitioned)
-    paths = [shard.path for shard in source.parts(1)]
-    folder = paths[0].parent
+    assert isinstance(source, Sharded)
+    folder = source.parts(1)[0].path.parent
+    paths = [*folder.iterdir()]
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in paths} == {0o600}
     written = b"".join(path.read_bytes() for path in paths)
     assert written
     assert not any(text.encode() in written for text in (*PEOPLE, *SYMBOLS.values))
-    other = Events(table(), time="time", stream=True).sequences(SYMBOLS)
-    again = b"".join(shard.path.read_bytes() for shard in other.parts(1))
-    first, second = (
-        {*map(tuple, np.frombuffer(found, _row_of(SYMBOLS))["person"].tolist())} for found in (written, again)
-    )
-    assert len(first) == len(second) == len(PEOPLE)
-    assert first.isdisjoint(second)  # Another key, other digests.
+    assert units(source) == EXPECTED
     del source
     gc.collect()
     assert not folder.exists()
-
-
-def test_a_forked_process_leaves_the_files_of_its_parent() -> None:
-    source = Events(table(), time="time", stream=True).sequences(SYMBOLS)
-    assert isinstance(source, Partitioned)
-    child = os.fork()
-    if not child:
-        source._removed()  # what the end of a process calls
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert units(source) == EXPECTED
-
-
-@pytest.mark.guarantees("events")
-@kills("leaks", "files of a streamed table stay where its reading was broken off")
-@edit("data/sequences/events.py", "            undone.callback(self._removed)", "            pass")
-@pytest.mark.parametrize("error", [KeyboardInterrupt, DataFormatError, OSError])
-def test_a_table_that_is_not_read_to_its_end_leaves_no_files(error: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-
-    def pieces() -> Iterator[Any]:
-        yield from Events(table(), time="time")._pieces(SYMBOLS)
-        assert [*tmp_path.iterdir()]
-        raise error
-
-    # The traceback that is held here holds what was being made.
-    with pytest.raises(DataFormatError if error is OSError else error) as held:
-        Partitioned(pieces(), SYMBOLS)
-    assert held.tb is not None
-    assert not [*tmp_path.iterdir()]
 
 
 @each(

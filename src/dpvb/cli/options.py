@@ -100,6 +100,15 @@ Separator = Annotated[str, data("What stands between the fields of a CSV file: ,
 Decimal = Annotated[str, data("The decimal sign of a CSV file: . or a comma.")]
 Encoding = Annotated[str, data("The encoding of the file, or of files in a folder: utf-8, latin-1, cp1252 ...")]
 
+Stream = Annotated[
+    bool,
+    data(
+        "Read the files anew at each pass, or if they name persons, once into temporary files of this user alone: for "
+        "data larger than memory.",
+        "--stream",
+    ),
+]
+
 # Rows of numbers.
 Rows = Annotated[
     Path,

@@ -28,9 +28,7 @@ def documents(
     file_format: options.Format = None,
     width: Annotated[int | None, options.data("Number of words, for lda-c without a vocabulary.")] = None,
     token_pattern: options.TokenPattern = options.ANY_WORD,
-    stream: Annotated[
-        bool, options.data("Read the file anew at each pass: for data larger than memory.", "--stream")
-    ] = False,
+    stream: options.Stream = False,
     separator: options.Separator = ",",
     encoding: options.Encoding = "utf-8",
     seen: Annotated[
@@ -97,6 +95,7 @@ def rows(
         Path | None, options.data("How many rows each of a matrix's rows counts as, .npy; with --max-weight.")
     ] = None,
     group: options.Group = None,
+    stream: options.Stream = False,
     separator: options.Separator = ",",
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
@@ -116,8 +115,8 @@ def rows(
                 "--target, --trials, --exposure, --offset, --weights and --group belong to a matrix; a schema names "
                 "these columns."
             )
-        return table(data, schema, separator=separator, decimal=decimal, encoding=encoding)
-    _check_matrix(data)
+        return table(data, schema, stream, separator, decimal, encoding)
+    _check_matrix(data, stream)
     if target is None:
         raise ParameterError("a matrix needs --target, a .npy file with the response of each row.")
     return _matrices(X=data, y=target, trials=trials, exposure=exposure, offset=offset, weights=weights, group=group)
@@ -127,6 +126,7 @@ def measurements(
     data: options.Rows,
     schema: options.SchemaFile = None,
     group: options.Group = None,
+    stream: options.Stream = False,
     separator: options.Separator = ",",
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
@@ -143,14 +143,15 @@ def measurements(
     if schema is not None:
         if group:
             raise ParameterError("--group belongs to a matrix; a schema names the column of persons.")
-        return rows(data, schema, separator=separator, decimal=decimal, encoding=encoding)
-    _check_matrix(data)
+        return table(data, schema, stream, separator, decimal, encoding)
+    _check_matrix(data, stream)
     return _matrices(X=data, group=group)
 
 
 def table(
     data: options.TableFile,
     schema: options.SchemaFile = None,
+    stream: options.Stream = False,
     separator: options.Separator = ",",
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
@@ -166,7 +167,8 @@ def table(
 
     if schema is None:
         raise ParameterError(f"{data.name!r} needs --schema, what is public about its columns (see `dpvb schema`).")
-    return {"X": Table(data, Schema.load(schema), separator=separator, decimal=decimal, encoding=encoding)}
+    written: dict[str, Any] = {"separator": separator, "decimal": decimal, "encoding": encoding}
+    return {"X": Table(data, Schema.load(schema), stream=stream, **written)}
 
 
 def labelled(
@@ -175,6 +177,7 @@ def labelled(
     vocabulary: options.Vocabulary = None,
     text_column: options.TextColumn = "text",
     label_column: Annotated[str, options.data("Column of the label of a text.")] = "label",
+    stream: options.Stream = False,
     separator: options.Separator = ",",
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
@@ -189,7 +192,9 @@ def labelled(
         dpvb fit {name} notes.csv --vocabulary english --classes spam,no {needed}--epsilon 1 --delta 1e-5 --out m.dpvb
     """
     if schema is not None:
-        return table(data, schema, separator, decimal, encoding)
+        return table(data, schema, stream, separator, decimal, encoding)
+    if stream:
+        raise ParameterError("--stream needs --schema: texts with labels are held in memory. Leave --stream out.")
     if vocabulary is None:
         raise ParameterError(f"{data.name!r} needs --schema for a table, or --vocabulary and --classes for texts.")
     from dpvb.data.csv_files import Dialect
@@ -231,13 +236,7 @@ def sequences(
         str | None,
         options.data("Column that says which of a person's sequences a row belongs to; each has one if not given."),
     ] = None,
-    stream: Annotated[
-        bool,
-        options.data(
-            "Cut the table by person into temporary files of this user's alone: for data larger than memory.",
-            "--stream",
-        ),
-    ] = False,
+    stream: options.Stream = False,
     separator: options.Separator = ",",
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
@@ -300,10 +299,12 @@ def with_options(added: Mapping[str, inspect.Parameter]) -> Callable[[Callable[.
     return signed
 
 
-def _check_matrix(data: Path) -> None:
-    """Raise ParameterError for a file that needs a schema."""
+def _check_matrix(data: Path, stream: bool) -> None:
+    """Raise ParameterError for a file that needs a schema, or for a matrix that is to be streamed."""
     from dpvb.data.readable import check_there
 
+    if stream:
+        raise ParameterError("--stream needs --schema: a matrix is held in memory. Leave --stream out.")
     if data.suffix.lower() not in (".npz", ".npy"):
         check_there(data)
         raise ParameterError(

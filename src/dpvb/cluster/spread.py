@@ -85,8 +85,10 @@ class SpreadSource(Spread[Batch], Generic[Batch]):
             PartMissing: if any part is missing; a sum without it would be another mechanism's.
         """
         places = [Place(start, number, None) for start, number in zip(self._starts, self._counts, strict=True)]
-        if work.release.mechanism.sampler.name == "fixed_size":  # One draw over all units, which no part can do alone.
-            draw = work.draw(self.count)
+        reordered = getattr(self._source, "unit_numbers", None) is not None
+        # One draw over all units, which no part can do alone.
+        if reordered or work.release.mechanism.sampler.name == "fixed_size":
+            draw = work.draw_of(self._source, self.count)
             places = [place._replace(chosen=draw(place.num_units)) for place in places]
         total = self._map(_SUMS, work, places, f"step-{step}")
         shapes = {name: block.packed_shape for name, block in work.release.blocks.items()}

@@ -21,7 +21,7 @@ from dpvb.core.contributions import Contribution, Contributions, Grid
 from dpvb.core.counting import COUNTED, SHORTENED, TOLERANCE
 from dpvb.core.forms import grouped, is_gram, nonnegative
 from dpvb.core.plan import Release
-from dpvb.core.sampling import Draw
+from dpvb.core.sampling import Draw, drawn
 from dpvb.core.source import LARGEST_BATCH, ChunkOfUnits, CutRows, is_shipped, num_rows, pieces
 from dpvb.guards.arrays import Batch, Bools, Ints
 
@@ -69,6 +69,11 @@ class Work(Generic[Batch]):
             return self.words(count, start=position - count)
 
         return self.release.mechanism.sampler.draw(bits, count)
+
+    def draw_of(self, source: Any, count: Callable[[], int]) -> Draw:
+        """Start the batch of a source: unit n of the data is drawn by word n, wherever the source has it."""
+        draw, numbers = self.draw(count), getattr(source, "unit_numbers", None)
+        return draw if numbers is None else drawn(draw(len(numbers))[numbers])
 
     def sums(self, chunks: Iterable[ChunkOfUnits[Batch]], draw: Draw) -> dict[str, Ints]:
         """Exact integer sums of the clipped contributions of the units that are drawn.

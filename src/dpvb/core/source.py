@@ -37,7 +37,11 @@ class ChunkOfUnits(Protocol[Batch_co]):
 
 
 class Source(Protocol[Batch_co]):
-    """Private data, read chunk by chunk; a unit is never split over chunks."""
+    """Private data, read chunk by chunk; a unit is never split over chunks.
+
+    A source whose chunks have the units in another order than the data has `unit_numbers`, a permutation, (units,): the
+    place of each unit in the data, by which batches are drawn; private.
+    """
 
     def chunks(self) -> Iterator[ChunkOfUnits[Batch_co]]:
         """All units, in a fixed order; one chunk of no units if there are none."""

@@ -1,19 +1,16 @@
 """Whose rows are whose: rows brought together by person, within one file and over several.
 
 The law: within one owner all rows of a person are one unit, whatever names, files, formats, chunks and processes they
-came through; a row whose person is not known adds nothing. Ids are compared in one spelling (`spelling.identity`). Of
-a person who has rows in several files those of the first file count, and the others add nothing: nothing is said, as
-saying it would tell that such a person is there.
+came through, and all of them count within the bound of one unit. A row whose person is not known adds nothing. Ids are
+compared in one spelling (`spelling.identity`). Rows of several files are brought together in `partitions`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import secrets
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -22,6 +19,18 @@ from dpvb.data.readable import BOM, check_readable, lines, open_binary
 from dpvb.data.slabs import Integers
 from dpvb.data.spelling import Cells, cells_of, each, identity
 from dpvb.guards.errors import DataFormatError
+
+
+class Together(NamedTuple):
+    """Rows that are in the order of their persons already; private.
+
+    Attributes:
+        unit_of_row: number of the person of each row, nondecreasing from 0.
+        first: first row of each person, and the number of rows.
+    """
+
+    unit_of_row: Integers
+    first: Integers
 
 
 def by_person(group: Iterable[object], num_rows: int) -> tuple[Integers, Integers, Integers]:
@@ -38,6 +47,20 @@ def by_person(group: Iterable[object], num_rows: int) -> tuple[Integers, Integer
     Raises:
         DataFormatError: a group that is not one-dimensional or not as long as the data.
     """
+    person_of_row = numbered(check_group(group, num_rows))
+    order = np.argsort(person_of_row, kind="stable")
+    order = order[np.count_nonzero(person_of_row < 0) :]
+    unit_of_row = person_of_row[order]
+    first = np.append(np.flatnonzero(np.diff(unit_of_row, prepend=-1)), len(order))
+    return order, unit_of_row, first
+
+
+def check_group(group: Iterable[object], num_rows: int) -> Cells:
+    """Return the cells of a group that names the person of each row.
+
+    Raises:
+        DataFormatError: a group that is not one-dimensional or not as long as the data.
+    """
     group = tuples(group)
     # Sets have no order, and a sparse array has no length.
     odd = isinstance(group, (str, bytes, set, frozenset)) or sparse.issparse(group)
@@ -46,12 +69,7 @@ def by_person(group: Iterable[object], num_rows: int) -> tuple[Integers, Integer
     cells = group if isinstance(group, np.ndarray) else cells_of(group)
     if len(cells) != num_rows:
         raise DataFormatError("group must hold one id for each row of the data; the two differ in length.")
-    person_of_row = numbered(cells)
-    order = np.argsort(person_of_row, kind="stable")
-    order = order[np.count_nonzero(person_of_row < 0) :]
-    unit_of_row = person_of_row[order]
-    first = np.append(np.flatnonzero(np.diff(unit_of_row, prepend=-1)), len(order))
-    return order, unit_of_row, first
+    return cells
 
 
 def numbered(cells: Cells) -> Integers:
@@ -72,52 +90,13 @@ def tuples(group: Any) -> Any:
     return [*map(tuple, group.tolist())]
 
 
-@dataclass(frozen=True)
-class Elsewhere:
-    """The persons of one file who have rows in an earlier one, by digests under a key that nobody else has.
-
-    It travels with the file to the process that reads it.
-    """
-
-    _key: bytes = field(repr=False)
-    _digests: frozenset[bytes] = field(repr=False)
-
-    def left(self, group: Iterable[object]) -> list[object]:
-        """The person of each row of this file, and None in the place of those who have rows in an earlier one."""
-        cells = cells_of(group)
-        stays = each(cells, lambda cell: digest_of(cell, self._key) not in self._digests)
-        return [cell if stay else None for cell, stay in zip(cells, stays, strict=True)]
-
-
-def elsewhere(
-    paths: Sequence[Path], persons: Callable[[Path], Iterable[object]], earlier: Iterable[object] = ()
-) -> list[Elsewhere]:
-    """For each file, who of its persons has rows in a file before it; reads the persons of all files once.
-
-    Args:
-        paths: the files, in an order that is public.
-        persons: the person of each row of a file; private.
-        earlier: persons who count as if they had rows in a file before all of these; private.
-
-    Raises:
-        DataFormatError: for earlier persons that are a text, or no sequence.
-    """
-    key, others = secrets.token_bytes(32), []
-    seen = {digest for cell in _ids("seen", earlier) if (digest := digest_of(cell, key)) is not None}
-    for path in paths:
-        digests = {digest for cell in persons(path) if (digest := digest_of(cell, key)) is not None}
-        others.append(Elsewhere(key, frozenset(digests & seen)))
-        seen |= digests
-    return others
-
-
 def newcomers(group: Iterable[object], seen: Iterable[object]) -> list[object]:
     """The person of each row, and None in the place of those who were seen earlier; both are private.
 
     Raises:
         DataFormatError: for a text, or what is no sequence.
     """
-    cells, seen_ids = _ids("group", group), {identity(cell) for cell in _ids("seen", seen)}
+    cells, seen_ids = ids_of("group", group), {identity(cell) for cell in ids_of("seen", seen)}
     return [None if identity(cell) in seen_ids else cell for cell in cells]
 
 
@@ -132,7 +111,16 @@ def read_ids(path: Path) -> list[bytes]:
         return [line.removeprefix(BOM) for line in lines(file)]
 
 
-def _ids(name: str, persons: Any) -> Iterable[object]:
+def ids_of(name: str, persons: Any) -> Iterable[object]:
+    """Return the ids of persons; private.
+
+    Args:
+        name: of the parameter that holds them.
+        persons: a sequence of ids.
+
+    Raises:
+        DataFormatError: for a text, or what is no sequence.
+    """
     if isinstance(persons, (str, bytes)) or not isinstance(persons, Iterable):
         raise DataFormatError(f"{name} must be a sequence of persons' ids.")
     return cells_of(tuples(persons))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from dpvb.data.slabs import Integers
 from dpvb.guards.errors import DataFormatError, check_path
 
 #: Files of these formats may be given as a folder, too.
@@ -32,11 +33,13 @@ class Shard:
 
     Attributes:
         path: public.
-        open: reads the file; made of public things, and of what tells whose rows an earlier file holds.
+        open: reads the file; made of public things.
+        count: number of its units where that is known; private under add/remove.
     """
 
     path: Path
     open: Callable[[], Opened[Any]]
+    count: int | None = field(default=None, repr=False)
 
 
 class Sharded(Generic[Rows]):
@@ -45,10 +48,14 @@ class Sharded(Generic[Rows]):
     Args:
         shards: the files.
         unit: what one privacy unit is; public. No unit may be in two shards.
+
+    Attributes:
+        unit_numbers: see `core.source.Source`; None: units are in the order in which they are numbered.
     """
 
     def __init__(self, shards: Sequence[Shard], *, unit: str) -> None:
-        self._shards, self.unit = tuple(shards), unit
+        self._shards, self.unit = shards, unit
+        self.unit_numbers: Integers | None = getattr(shards, "unit_numbers", None)
         self._count: int | None = None
 
     def __repr__(self) -> str:
@@ -61,7 +68,8 @@ class Sharded(Generic[Rows]):
     def count(self) -> int:
         """Return the number of units, by one pass at the first call; private under add/remove."""
         if self._count is None:
-            self._count = sum(shard.open().count() for shard in self._shards)
+            counts = (shard.open().count() if shard.count is None else shard.count for shard in self._shards)
+            self._count = sum(counts)
         return self._count
 
     def chunks(self) -> Iterator[Any]:

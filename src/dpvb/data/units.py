@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.persons import by_person
+from dpvb.data.persons import Together, by_person
 from dpvb.data.slabs import Integers, Which
 from dpvb.kernels.spans import running_total, spans
 
@@ -71,7 +71,8 @@ class Units:
 
     Args:
         entry_start: number of entries before each row, and of all, (rows + 1,); chunks are cut by it.
-        group: the person of each row; private. None: each row is a unit.
+        group: the person of each row; private. `Together`: the rows are in the order of their persons already. None:
+            each row is a unit.
 
     Raises:
         DataFormatError: a group of another length than the rows.
@@ -82,7 +83,9 @@ class Units:
         # Numbers of the rows in the order of their persons (None: they are in it), their persons, first row of each.
         self._persons: tuple[Integers | None, Integers, Integers] | None = None
         self._kept: dict[int, Any] = {}
-        if group is not None:
+        if isinstance(group, Together):
+            self._persons = None, *group
+        elif group is not None:
             order, unit_of_row, first = by_person(group, len(entry_start) - 1)
             self._entry_start = running_total(np.diff(entry_start)[order])
             self._persons = order, unit_of_row, first

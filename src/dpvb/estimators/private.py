@@ -644,16 +644,24 @@ class ModelRows:
     def parts(self, number: int) -> list[ModelRows | Shard]:
         """The same units in order, in at most so many sources of their own, or in their files."""
         return [
-            Shard(one.path, partial(self._of_file, one)) if isinstance(one, Shard) else replace(self, design=one)
+            Shard(one.path, partial(_of_file, one, self.labelled))
+            if isinstance(one, Shard)
+            else replace(self, design=one)
             for one in self.design.parts(number)
         ]
 
-    def _of_file(self, shard: Shard) -> ModelRows:
-        return replace(self, design=cast("AnyDesign", shard.open()))
+    @property
+    def unit_numbers(self) -> Ints | None:
+        """See `core.source.Source`."""
+        return getattr(self.design, "unit_numbers", None)
 
     def chunks(self) -> Iterator[RowsChunk]:
         """All units once; of a person who has more rows than LARGEST_BATCH the first of them."""
         return (RowsChunk(_shortened(chunk), self.labelled) for chunk in self.design.chunks())
+
+
+def _of_file(shard: Shard, labelled: bool) -> ModelRows:
+    return ModelRows(cast("AnyDesign", shard.open()), labelled)
 
 
 @dataclass(frozen=True)

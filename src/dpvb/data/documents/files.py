@@ -22,11 +22,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from dpvb.data.arrow import cells, check_parquet, parquet_batches
 from dpvb.data.csv_files import USUAL, Dialect, Record, check_csv, csv_records, decoded
@@ -35,7 +38,8 @@ from dpvb.data.documents.count_rows import DocumentSource, clean_slabs, concaten
 from dpvb.data.documents.matrix_files import OpenedFile, open_docword, open_lda_c, open_matrix_market, open_npz
 from dpvb.data.documents.texts import Texts
 from dpvb.data.documents.vocabulary import PRIVATE, TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
-from dpvb.data.persons import Elsewhere, elsewhere
+from dpvb.data.partitions import Partitions, Piece, Stored
+from dpvb.data.persons import newcomers
 from dpvb.data.readable import BOM, MAX_DOCUMENT_BYTES, check_readable, check_there, lines, open_binary
 from dpvb.data.shards import Shard, Sharded, one_width, paths_of
 from dpvb.data.slabs import Slab
@@ -52,7 +56,7 @@ def json_records(path: Path, columns: tuple[str, ...]) -> Iterator[Record]:
                 continue
             try:
                 record = json.loads(line.removeprefix(BOM).decode())
-            except (ValueError, RecursionError, MemoryError):
+            except (ValueError, RecursionError):
                 record = None
             yield tuple(map(record.get, columns)) if isinstance(record, dict) else nothing
 
@@ -113,6 +117,8 @@ _FORMAT_OF_SUFFIX = {
     ".parquet": "parquet",
     ".txt": "txt",
 }
+# Documents of which the words are counted together; most of them are short.
+_PIECE = 1024
 _GROUPED = ("jsonl", "csv", "parquet")
 _ENCODED = ("csv", "txt", "folder")
 FORMATS = (*_MATRIX_FORMATS, "csv", *_TEXT_FORMATS)
@@ -121,7 +127,7 @@ FORMATS = (*_MATRIX_FORMATS, "csv", *_TEXT_FORMATS)
 class ShardedDocuments(Sharded[CountRows]):
     """Documents in several files with one vocabulary."""
 
-    def __init__(self, shards: list[Shard], width: int, vocabulary: tuple[str, ...] | None, **facts: Any) -> None:
+    def __init__(self, shards: Sequence[Shard], width: int, vocabulary: tuple[str, ...] | None, **facts: Any) -> None:
         """Take files of one width; see `Sharded`."""
         super().__init__(shards, **facts)
         self.width, self.vocabulary = width, vocabulary
@@ -172,8 +178,9 @@ def open_documents(
         width: public number of terms, for an lda-c file without a vocabulary.
         file_format: one of the formats above. None: told by the name.
         text_column: the column or key of the text.
-        group_column: the column or key of the person (jsonl, csv, parquet); the rows are then held in memory
-            and the person is the privacy unit. Of a person who has rows in several files those of the first count.
+        group_column: the column or key of the person (jsonl, csv, parquet), who is then the privacy unit. The rows of
+            one file are held in memory. Those of several files, or with stream=True, are brought together by person in
+            temporary files of this user alone. All rows of a person count, whichever file they are in.
         token_pattern: what a word is in the lower-cased text: "english", "unicode" (letters of any script),
             "cjk-characters" (each ideograph and kana), or a regular expression.
         stream: True reads the file anew at each pass, in bounded memory; None and False hold its rows. A pass over
@@ -186,8 +193,7 @@ def open_documents(
         DataFormatError: a file that cannot be opened, a faulty header, a missing column, text without a
             vocabulary, a vocabulary of words that token_pattern never makes or of another width, or files of
             different widths.
-        ParameterError: an unknown format, an option that the format does not have, stream=True with group_column, or
-            seen without it.
+        ParameterError: an unknown format, an option that the format does not have, or seen without group_column.
     """
     options: dict[str, Any] = {
         "vocabulary": vocabulary,
@@ -200,8 +206,6 @@ def open_documents(
         "encoding": encoding,
     }
     dialect = Dialect(separator, encoding=encoding)
-    if group_column is not None and stream:
-        raise ParameterError("group_column brings persons together, which needs rows in memory: leave stream out.")
     if seen is not None and group_column is None:
         raise ParameterError("group_column must say whose each document is, where seen= names persons.")
     several = None if file_format == "folder" else paths_of(path, "path")
@@ -226,12 +230,12 @@ def open_documents(
         tokenizer = Tokenizer(words, token_pattern)
         columns = (text_column,) if group_column is None else (text_column, group_column)
         _check_text(location, name, columns, dialect, read_through=bool(stream))
+        if group_column is not None and stream:
+            return _partitioned({location: name}, columns, dialect, tokenizer, words, () if seen is None else seen)
         if group_column is not None:
-            read = partial(_read_grouped, location, name, columns, dialect, tokenizer, words)
-            if seen is None:
-                return read()
-            persons = (record[0] for record in _records(location, name, (group_column,), dialect))
-            return read(*elsewhere([location], lambda _: persons, seen))
+            rows, group = _grouped(location, name, columns, dialect, tokenizer, words)
+            group = group if seen is None else newcomers(group, seen)
+            return BagOfWords.of_rows(rows, vocabulary=words, group=group)
 
         def slabs() -> Iterator[Slab]:
             records = _records(location, name, (text_column,), dialect)
@@ -293,14 +297,7 @@ def _open_shards(
             raise ParameterError(f"group_column needs jsonl, csv or parquet files, got format {name!r}.")
         _check_text(path, name, columns, dialect)
 
-    def persons(path: Path) -> Iterator[object]:
-        return (record[0] for record in _records(path, names[path], (column,), dialect))
-
-    shards = [
-        Shard(path, partial(_read_grouped, path, names[path], columns, dialect, tokenizer, words, others))
-        for path, others in zip(paths, elsewhere(paths, persons, seen), strict=True)
-    ]
-    return ShardedDocuments(shards, len(words), words, unit="person")
+    return _partitioned(names, columns, dialect, tokenizer, words, seen)
 
 
 def _open_private(paths: Sequence[Path], options: dict[str, Any], dialect: Dialect, seen: Iterable[object]) -> Texts:
@@ -323,19 +320,14 @@ def _open_private(paths: Sequence[Path], options: dict[str, Any], dialect: Diale
             raise ParameterError(f"encoding needs a csv or txt file or a folder of them, got format {name!r}.")
         _check_text(path, name, columns, dialect)
 
-    def ids(path: Path) -> Iterator[object]:
-        return (record[0] for record in _records(path, names[path], (persons,), dialect))
-
-    earlier = elsewhere(paths, ids, seen) if persons is not None else [None] * len(paths)
     group: list[object] = []
 
     def texts() -> Iterator[object]:
-        for path, others in zip(paths, earlier, strict=True):
-            persons_of_file: list[object] = []
+        for path in paths:
             for text, *person in _records(path, names[path], columns, dialect):
-                persons_of_file += person
+                group.extend(person)
                 yield text
-            group.extend(persons_of_file if others is None else others.left(persons_of_file))
+        group[:] = newcomers(group, seen)
 
     # The persons are known once the texts are read.
     return Texts(texts(), token_pattern=options["token_pattern"], group=None if persons is None else group)
@@ -399,16 +391,10 @@ def _check_text(
         check_parquet(path, columns, read_through=read_through)
 
 
-def _read_grouped(
-    path: Path,
-    name: str,
-    columns: tuple[str, ...],
-    dialect: Dialect,
-    tokenizer: Tokenizer,
-    words: tuple[str, ...],
-    others: Elsewhere | None = None,
-) -> BagOfWords:
-    """Documents by person, without those of persons who are in a file before it."""
+def _grouped(
+    path: Path, name: str, columns: tuple[str, ...], dialect: Dialect, tokenizer: Tokenizer, words: tuple[str, ...]
+) -> tuple[CountRows, list[object]]:
+    """The documents of a file, and the person of each."""
     group: list[object] = []
 
     def texts() -> Iterable[object]:
@@ -417,4 +403,33 @@ def _read_grouped(
             yield text
 
     rows = concatenate(clean_slabs(tokenizer.slabs(texts()), len(words)), len(words))
-    return BagOfWords.of_rows(rows, vocabulary=words, group=group if others is None else others.left(group))
+    return rows, group
+
+
+def _partitioned(
+    names: Mapping[Path, str],
+    columns: tuple[str, ...],
+    dialect: Dialect,
+    tokenizer: Tokenizer,
+    words: tuple[str, ...],
+    seen: Iterable[object],
+) -> ShardedDocuments:
+    """The documents of files of these formats by person, without those of persons who were seen."""
+
+    def pieces() -> Iterator[Piece]:
+        for path, name in names.items():
+            records = _records(path, name, columns, dialect)
+            while batch := [*islice(records, _PIECE)]:
+                texts, persons = zip(*batch, strict=True)
+                rows = concatenate(clean_slabs(tokenizer.slabs(texts), len(words)), len(words))
+                yield Piece(persons, Stored({}, Slab(rows.indptr, rows.indices, rows.counts)))
+
+    like = Stored({}, Slab(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0)))
+    partitions = Partitions(pieces(), like, partial(_documents, words), seen)
+    return ShardedDocuments(partitions, len(words), words, unit="person")
+
+
+def _documents(words: tuple[str, ...], rows: Stored, group: Iterable[object]) -> BagOfWords:
+    """The documents of a partition."""
+    assert rows.slab is not None
+    return BagOfWords.of_rows(CountRows(*rows.slab, len(words)), vocabulary=words, group=group)

@@ -1,9 +1,7 @@
 """Long tables of events, a row each, as sequences: who, what, when.
 
-Rows of one person may stand anywhere, in any of several files. A table that is streamed is cut into files of their own
-by a digest of the person, under a key that nobody else has; each of them holds whole persons, and is read by itself.
-The files are this user's alone, and are removed when the sequences are no longer needed, at the latest at exit. A
-process that is killed leaves them where temporary files are.
+Rows of one person may stand anywhere, in any of several files. The rows of a table that is streamed are brought
+together by person in temporary files (see `partitions`).
 
 A row that names nobody, or has no moment or no part where a column of them is declared, is nobody's. One whose symbol
 is none of the public ones is a gap: no window crosses it. A cell of numbers that is no finite one is missing.
@@ -27,37 +25,31 @@ prints for it, so that 0.1 and "0.1" are equal. So does a text with an exponent.
 from __future__ import annotations
 
 import math
-import os
 import re
 import secrets
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from functools import partial
-from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.csv_files import Dialect
-from dpvb.data.persons import digest_of, numbered
+from dpvb.data.partitions import Partitions, Piece, Stored, digests, ranks
+from dpvb.data.persons import Together, numbered
 from dpvb.data.sequences.content import Content, Rows, Sequences, arranged
 from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
-from dpvb.data.shards import Shard, Sharded
-from dpvb.data.slabs import Integers
+from dpvb.data.shards import Sharded
 from dpvb.data.spelling import Cells, Floats, cells_of, each, number, spelled
 from dpvb.data.tables.columns import Categorical
 from dpvb.data.tables.ranged import Date, Numeric, check_name
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import persons_of, reader_of
 from dpvb.data.times import instant
-from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
+from dpvb.guards.errors import ParameterError
 
 Moment: TypeAlias = "tuple[float, float, float]"
 
@@ -155,11 +147,6 @@ def _rest(text: str, nearest: float) -> tuple[float, float]:
         return second, float(rest - Decimal(second))
 
 
-# Files into which a streamed table is cut.
-_FILES = 64
-_ROW = [("person", "<u8", 2), ("part", "<u8", 2), ("time", "<f8", 3)]
-
-
 class _Piece(NamedTuple):
     """Some rows of a long table; None names nobody."""
 
@@ -226,7 +213,7 @@ class Events:
         """Columns of the symbols, or of the numbers."""
         return (self.symbol,) if self.values is None else Points(self.values).names
 
-    def sequences(self, content: Content[Rows]) -> Sequences[Rows] | Partitioned[Rows]:
+    def sequences(self, content: Content[Rows]) -> Sequences[Rows] | Sharded[Rows]:
         """The persons' sequences of public symbols, or of numbers, held in memory or in files.
 
         Raises:
@@ -239,7 +226,7 @@ class Events:
             raise ParameterError(f"values of the events must be {len(content)} columns, got {[*self._read]}.")
         pieces: Iterator[_Piece] = self._pieces(content)
         if self.stream:
-            return Partitioned(pieces, content)
+            return Sharded(_partitions(pieces, content), unit="person")
         events = _joined([*pieces], content)
         person_n, part_n = (numbered(cells) for cells in (events.persons, events.parts))
         indptr, order, person = arranged(np.where(part_n < 0, -1, person_n), part_n, events.time_n)
@@ -267,83 +254,25 @@ class Events:
             yield _Piece(person_n, parts, time_n, content.of_columns(piece.cells, self._read))
 
 
-class Partitioned(Sharded[Rows], Generic[Rows]):
-    """Persons' sequences in files of this process: see the head of this file."""
-
-    def __init__(self, pieces: Iterator[_Piece], content: Content[Rows]) -> None:
-        """Read a long table once."""
-        folder = tempfile.mkdtemp(prefix="dpvb-")  # Nobody else may enter it.
-        self._removed: Any = weakref.finalize(self, _remove, folder, os.getpid())
-        paths = [Path(folder) / f"{number:02d}" for number in range(_FILES)]
-        reason = None
-        with ExitStack() as undone:
-            undone.callback(self._removed)  # A traceback that somebody keeps would keep the files.
-            try:
-                _cut(pieces, paths, _row_of(content))
-                undone.pop_all()
-            except OSError as error:
-                reason = reason_of(error)
-        if reason is not None:
-            raise DataFormatError(f"stream needs room for the rows among temporary files in {folder!r}: {reason}.")
-        super().__init__([Shard(path, partial(_read, path, content)) for path in paths], unit="person")
-
-
-def _remove(folder: str, process: int) -> None:
-    """Remove the files of this process; one that was forked from it leaves them."""
-    if os.getpid() == process:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _row_of(content: Content[Any]) -> np.dtype[Any]:
-    """What a file holds of each row."""
-    like = content.encoded([])
-    return np.dtype([*_ROW, ("held", like.dtype.newbyteorder("<"), like.shape[1:])])
-
-
-def _cut(pieces: Iterator[_Piece], paths: Sequence[Path], kind: np.dtype[Any]) -> None:
-    """Write each row to the file that a digest of its person names."""
+def _partitions(pieces: Iterator[_Piece], content: Content[Any]) -> Partitions:
+    """Files of whole persons, by one pass over a long table."""
     key = secrets.token_bytes(32)
-    with ExitStack() as stack:
-        files = [
-            stack.enter_context(open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"))
-            for path in paths
-        ]
-        for piece in pieces:
-            person_n, part_n = (_digests(cells, key) for cells in (piece.persons, piece.parts))
-            row_n = np.empty(len(person_n), dtype=kind)
-            row_n["person"], row_n["part"], row_n["time"], row_n["held"] = person_n, part_n, piece.time_n, piece.held_n
-            somebody = (person_n != 0).any(axis=1) & (part_n != 0).any(axis=1)
-            place_n = np.where(somebody, person_n[:, 0] % len(paths), len(paths))
-            for place, file in enumerate(files):
-                file.write(row_n[place_n == place].tobytes())
+
+    def stored(piece: _Piece) -> Piece:
+        part_n = digests(piece.parts, key)
+        somebody: list[bool] = np.asarray(part_n.any(axis=1)).tolist()
+        persons = [one if has_part else None for one, has_part in zip(piece.persons, somebody, strict=True)]
+        return Piece(persons, Stored({"part": part_n, "time": piece.time_n, "held": piece.held_n}))
+
+    like = stored(_joined([], content)).rows
+    return Partitions(map(stored, pieces), like, partial(_sequences, content))
 
 
-def _read(path: Path, content: Content[Rows]) -> Sequences[Rows]:
-    """The persons of one file."""
-    row_n = np.fromfile(path, dtype=_row_of(content))
-    person_n, part_n = (_ranks(row_n[name]) for name in ("person", "part"))
-    indptr, order, person = arranged(person_n, part_n, row_n["time"])
-    return Sequences(content.made(indptr, row_n["held"][order]), person)
-
-
-def _ranks(digest_n: NDArray[np.uint64]) -> Integers:
-    """Numbers for digests, equal where they are."""
-    whole_n = np.ascontiguousarray(digest_n).view([("high", "<u8"), ("low", "<u8")])[:, 0]
-    return np.unique(whole_n, return_inverse=True)[1].astype(np.int64).reshape(-1)
-
-
-def _digests(cells: Sequence[object], key: bytes) -> NDArray[np.uint64]:
-    """Digest of each id, (n, 2); zeros where it names nobody."""
-    digests = [bytes(16)]
-
-    def place(cell: object) -> int:
-        digest = digest_of(cell, key)
-        if digest is not None:
-            digests.append(digest)
-        return 0 if digest is None else len(digests) - 1
-
-    place_n = each(cells, place)
-    return np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)[place_n]
+def _sequences(content: Content[Rows], rows: Stored, group: Together) -> Sequences[Rows]:
+    """The sequences of the persons of a partition."""
+    part_n, time_n, held_n = (rows.columns[name] for name in ("part", "time", "held"))
+    indptr, order, person = arranged(group.unit_of_row, ranks(part_n), time_n)
+    return Sequences(content.made(indptr, held_n[order]), person)
 
 
 def _joined(pieces: Sequence[_Piece], content: Content[Any]) -> _Piece:

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from functools import partial
 from pathlib import Path
 
@@ -32,11 +33,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.documents.matrix_files import open_npz
+from dpvb.data.partitions import Stored
 from dpvb.data.shards import Shard, Sharded, one_width, paths_of
-from dpvb.data.slabs import Which
+from dpvb.data.slabs import Integers, Which
 from dpvb.data.spelling import Floats, as_numbers
 from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_matrix, column
-from dpvb.data.tables.response import BOUNDS, LOGISTIC, Response
+from dpvb.data.tables.response import BOUNDS, LOGISTIC, Beside, Response
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import ParameterError, check_number
 from dpvb.kernels.spans import running_total
@@ -94,8 +96,7 @@ class Design(Held):
         y_n, trials_n, over_n = _clean_responses(response, y, trials, self._matrix.num_rows)
         self._beside = response.shifts(self._matrix.num_rows, _columns(response, beside or {}, self._matrix.num_rows))
         self._response, self._sparse = response, sparse_rows
-        dense_start = np.arange(self._matrix.num_rows + 1, dtype=np.int64) * self._matrix.width
-        self._units = Units(self._matrix.entry_start() if sparse_rows else dense_start, group)
+        self._units = Units(self._entry_start(), group)
         limit = math.sqrt((1.0 - self._intercept) * (1.0 + self._intercept))
         margin = 1.0 - (self._matrix.width + 16) * 2.0**-51
         pieces, inside = [np.empty(0)], [np.empty(0, dtype=np.bool_)]
@@ -143,6 +144,30 @@ class Design(Held):
         if self._sparse:
             return self._units.chunks(self._sparse_rows)
         return self._units.chunks(self._dense_rows, keep_entries=_KEPT_ENTRIES)
+
+    def stored(self) -> Stored:
+        """Return the rows of a table as a file can hold them; they are read and cleaned already."""
+        assert isinstance(self._matrix, SparseMatrix)
+        columns = {"scale": self._scale_n, "y": self._y_n, "trials": self._trials_n, "cut": self._cut_n}
+        beside = {"offset": self._beside.offset_n, "weight": self._beside.weight_n}
+        columns |= {name: column for name, column in beside.items() if column is not None}
+        return Stored(columns, self._matrix.slab)
+
+    def restored(self, rows: Stored, group: Iterable[object]) -> Design:
+        """Return a design of other rows, which `stored` gave for a design with the same public arguments."""
+        other, columns = copy(self), rows.columns
+        assert rows.slab is not None
+        other._matrix = SparseMatrix(rows.slab, self._matrix.width)
+        other._scale_n, other._y_n, other._trials_n = (columns[name] for name in ("scale", "y", "trials"))
+        other._cut_n = columns["cut"]
+        other._beside = Beside(columns.get("offset"), columns.get("weight"), columns["cut"])
+        other._units = Units(other._entry_start(), group)
+        return other
+
+    def _entry_start(self) -> Integers:
+        if self._sparse:
+            return self._matrix.entry_start()
+        return np.arange(self._matrix.num_rows + 1, dtype=np.int64) * self._matrix.width
 
     def _keep(self, which: Which) -> None:
         self._matrix = self._matrix.take(which)

@@ -117,16 +117,16 @@ class DenseMatrix:
 
 
 class SparseMatrix:
-    """Compressed sparse rows with whatever ids and values, kept as they are."""
+    """Compressed sparse rows with whatever ids and values, kept as they are in `slab`."""
 
     def __init__(self, slab: Slab, width: int) -> None:
-        self._slab = slab
+        self.slab = slab
         self.num_rows, self.width = len(slab.indptr) - 1, width
 
     @classmethod
     def stacked(cls, parts: Iterable[SparseMatrix], width: int) -> SparseMatrix:
         """The rows of all parts, in order; no part is held on to."""
-        return cls(stacked(part._slab for part in parts), width)
+        return cls(stacked(part.slab for part in parts), width)
 
     def columns(self) -> Sequence[NDArray[Any]]:
         """All columns, their zeros included."""
@@ -134,11 +134,11 @@ class SparseMatrix:
 
     def entries(self, rows: Which) -> Entries:
         """The chosen rows: entries in the order of their columns, equal places added, zeros left out."""
-        indptr, place = places(self._slab.indptr, rows)
+        indptr, place = places(self.slab.indptr, rows)
         num_rows = len(indptr) - 1
         with np.errstate(all="ignore"):
-            values = self._slab.values[place].astype(np.float64)
-        column = self._slab.indices[place]
+            values = self.slab.values[place].astype(np.float64)
+        column = self.slab.indices[place]
         outside = (column < 0) | (column >= self.width)
         row = np.repeat(np.arange(num_rows, dtype=np.int64), np.diff(indptr))
         # A value at no place of the matrix makes its row faulty wherever it is put.
@@ -156,12 +156,12 @@ class SparseMatrix:
 
     def dense(self, rows: Which) -> Floats:
         """The chosen rows with their zeros."""
-        new_indptr, place = places(self._slab.indptr, rows)
+        new_indptr, place = places(self.slab.indptr, rows)
         if (np.diff(new_indptr) == self.width).all():
-            column_nd = self._slab.indices[place].reshape(len(new_indptr) - 1, self.width)
+            column_nd = self.slab.indices[place].reshape(len(new_indptr) - 1, self.width)
             if (column_nd == np.arange(self.width)).all():  # All entries in their order; no zero is negative.
                 with np.errstate(all="ignore"):
-                    return self._slab.values[place].astype(np.float64).reshape(column_nd.shape) + 0.0
+                    return self.slab.values[place].astype(np.float64).reshape(column_nd.shape) + 0.0
         indptr, indices, values = self.entries(rows)
         x_nd = np.zeros((len(indptr) - 1, self.width))
         x_nd[np.repeat(np.arange(len(x_nd)), np.diff(indptr)), indices] = values
@@ -169,12 +169,12 @@ class SparseMatrix:
 
     def entry_start(self) -> Integers:
         """The boundaries of the rows."""
-        return self._slab.indptr
+        return self.slab.indptr
 
     def take(self, rows: Which) -> SparseMatrix:
         """The chosen rows with whatever ids and values they have."""
-        indptr, place = places(self._slab.indptr, rows)
-        return SparseMatrix(Slab(indptr, self._slab.indices[place], self._slab.values[place]), self.width)
+        indptr, place = places(self.slab.indptr, rows)
+        return SparseMatrix(Slab(indptr, self.slab.indices[place], self.slab.values[place]), self.width)
 
     def lengths(self, rows: Which) -> Floats:
         """Norms that neither overflow nor underflow; squares are added in the row's own order."""

@@ -8,13 +8,14 @@ drops it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.data.partitions import Stored
 from dpvb.data.shards import Shard, Sharded
 from dpvb.data.slabs import Which
 from dpvb.data.spelling import Cells, Floats
@@ -254,6 +255,16 @@ class Mixed(Held):
 
     def _keep(self, which: Which) -> None:
         self._rows = self._rows.take(which)
+
+
+def stored(rows: MixedRows) -> Stored:
+    """Return rows as a file can hold them."""
+    return Stored({field.name: getattr(rows, field.name) for field in fields(rows)})
+
+
+def mixed_of(rows: Stored, group: Iterable[object]) -> Mixed:
+    """Return rows that `stored` gave, by person."""
+    return Mixed(MixedRows(**rows.columns), group)
 
 
 class ShardedMixed(Sharded[MixedRows]):

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import check_batches, import_arrow, parquet_batches, parquet_schema
 from dpvb.data.csv_files import Dialect, check_csv, csv_records, times_in_header
-from dpvb.data.persons import Elsewhere, elsewhere, tuples
+from dpvb.data.partitions import Partitions, Piece
+from dpvb.data.persons import check_group, tuples
 from dpvb.data.readable import check_readable, check_there
 from dpvb.data.shards import Shard, Sharded, paths_of
 from dpvb.data.slabs import Slab
@@ -24,7 +25,7 @@ from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, ea
 from dpvb.data.tables.columns import Binary, Categorical
 from dpvb.data.tables.design import Design
 from dpvb.data.tables.matrices import SparseMatrix, column, is_arrow_table, is_frame
-from dpvb.data.tables.mixed import AnyMixed, Layout, Mixed, ShardedMixed
+from dpvb.data.tables.mixed import AnyMixed, Layout, Mixed, ShardedMixed, mixed_of, stored
 from dpvb.data.tables.ranged import Date
 from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
@@ -90,8 +91,9 @@ class Table:
 
         Names of columns are public, everything else private; types too, as a cell may have decided them. Columns that
         the schema does not name are not read. Several files are read one after another, anew at each pass; or side by
-        side, each by one process of a cluster (see dpvb.cluster), which holds it. Of a person who has rows in several
-        files those of the first one count.
+        side, each by one process of a cluster (see dpvb.cluster), which holds it. If the schema has a group, one pass
+        over all files brings the rows of each person together in temporary files of this user alone. Then all rows of a
+        person count, whichever file they are in.
 
         Args:
             data: a pandas DataFrame; an Arrow table (or what exports one); a mapping of names to 1-D columns; a
@@ -104,7 +106,7 @@ class Table:
 
         Raises:
             DataFormatError: none of these forms, or a column of the schema that is missing.
-            ParameterError: schema is no Schema, or stream=True with data in memory or with a group column.
+            ParameterError: schema is no Schema, or stream=True with data in memory.
         """
         if not isinstance(schema, Schema):
             raise ParameterError(
@@ -120,9 +122,10 @@ class Table:
         self._data = data
         self._reader = reader_of(data, schema, file_format, self._dialect, read_through=bool(stream))
         is_file = self._files is not None or isinstance(data, (str, os.PathLike))
-        if stream and (not is_file or schema.group is not None):
+        if stream and not is_file:
             raise ParameterError(
-                "stream=True needs a file, and a schema without a group: persons are brought together."
+                "stream=True needs a file, a list of files or a folder: data in memory are held. Leave stream out. "
+                "Nothing was charged."
             )
         if self._files is None and not stream:
             self._held = _joined(self._pieces(), schema)
@@ -179,25 +182,24 @@ class Table:
 
         Raises:
             DataFormatError: no y and no target, or y, trials, group or what stands beside of another length.
-            ParameterError: a response that contradicts the schema's target, a group for data that are streamed, or y,
-                trials or group for several files, which must have them.
+            ParameterError: a response that contradicts the schema's target, or y, trials or group for several files,
+                which must have them.
         """
         rows: dict[str, Any] = {
             "fit_intercept": fit_intercept,
             "sparse_rows": sparse_rows,
             "max_row_norm": max_row_norm,
         }
-        beside = dict(beside or {})
+        beside, grouped = dict(beside or {}), group is not None or self._schema.group is not None
         if self._files is not None:
             if not (y is None and trials is None and group is None and not beside):
                 raise ParameterError(
                     "of several files the response is the schema's target and the person its group: leave y, trials, "
                     "group and what stands beside y out."
                 )
-            response = self._target_response(response) if labelled else None
-            return self._sharded(response=response, labelled=labelled, **rows)
-        if group is not None and self._held is None:
-            raise ParameterError("group needs data that are held, to bring persons together: open with stream=False.")
+            if not grouped:
+                response = self._target_response(response) if labelled else None
+                return self._sharded(response=response, labelled=labelled, **rows)
         if y is not None:
             response = LOGISTIC if response is None else response
             y = column("y", y, self._num_rows())
@@ -209,23 +211,22 @@ class Table:
         else:
             response = self._target_response(response) if labelled else LOGISTIC
         make = partial(self._maker(**rows), response=response)
-        return self._source(partial(self._designs, make, y, trials, group, beside, labelled), make)
+        if group is not None and self._held is None:
+            group = check_group(group, self._num_rows())
+        designs = partial(self._designs, make, y, trials, group, beside, labelled)
+        if self._held is not None or not grouped:
+            return self._source(lambda: (make_rows(group=persons) for persons, make_rows in designs()), make)
+        like = make(self._nothing())
+        pieces = (Piece(persons, make_rows().stored()) for persons, make_rows in designs())
+        return ShardedDesign(Partitions(pieces, like.stored(), like.restored), like, unit="person")
 
     def _sharded(self, **options: Any) -> ShardedDesign:
         """Several files as a design, each by these options of `design`."""
-        files, grouped = self._files or [], self._schema.group is not None
-        others = elsewhere(files, self._persons) if grouped else [None] * len(files)
         shards = [
-            Shard(path, partial(_design, path, self._schema, self._options, options, in_other_files))
-            for path, in_other_files in zip(files, others, strict=True)
+            Shard(path, partial(_design, path, self._schema, self._options, options)) for path in self._files or []
         ]
         like = self._maker(options["fit_intercept"], options["sparse_rows"], options["max_row_norm"])(self._nothing())
-        return ShardedDesign(shards, like, unit="person" if grouped else "row")
-
-    def _persons(self, path: Path) -> Iterator[object]:
-        """The person of each row of a file."""
-        pieces = _file_reader(path, self._schema, self._options["file_format"], self._dialect).pieces()
-        return (one for piece in pieces for one in persons_of(piece, self._schema))
+        return ShardedDesign(shards, like, unit="row")
 
     def features(
         self, *, fit_intercept: bool = True, sparse_rows: bool = False, max_row_norm: float | None = None
@@ -247,28 +248,29 @@ class Table:
         """
         if self._schema.target is not None:
             _check_target(self._schema, self._reader)
-        if self._files is None:
-            return self._mixed(layout, group, None)
-        if group is not None:
+        if self._files is not None and group is not None:
             raise ParameterError("of several files the person is the schema's group: leave group out.")
-        grouped = self._schema.group is not None
-        others = elsewhere(self._files, self._persons) if grouped else [None] * len(self._files)
-        shards = [
-            Shard(path, partial(_mixed, path, self._schema, self._options, layout, in_other_files))
-            for path, in_other_files in zip(self._files, others, strict=True)
-        ]
-        return ShardedMixed(shards, unit="person" if grouped else "row")
+        grouped = group is not None or self._schema.group is not None
+        if self._files is not None and not grouped:
+            shards = [Shard(path, partial(_mixed, path, self._schema, self._options, layout)) for path in self._files]
+            return ShardedMixed(shards, unit="row")
+        if self._held is not None or not grouped:
+            pieces = [*self._mixed_pieces(layout, None)]
+            rows = MixedRows.joined([rows for _, rows in pieces] or [layout.none])
+            own = None if self._schema.group is None else [one for persons, _ in pieces for one in persons]
+            return Mixed(rows, own if group is None else group)
+        cells = None if group is None else check_group(group, self._num_rows())
+        stored_pieces = (Piece(persons, stored(rows)) for persons, rows in self._mixed_pieces(layout, cells))
+        return ShardedMixed(Partitions(stored_pieces, stored(layout.none), mixed_of), unit="person")
 
-    def _mixed(self, layout: Layout, group: Iterable[object] | None, others: Elsewhere | None) -> Mixed:
-        """The rows of one file, or of data in memory, without those of persons who are in a file before it."""
-        missing, pieces, persons = frozenset(self._schema.missing_values), list[MixedRows](), list[object]()
+    def _mixed_pieces(self, layout: Layout, group: Any) -> Iterator[tuple[Any, MixedRows]]:
+        """Rows piece by piece, and the person of each: of a group, or the piece's own."""
+        missing, start = frozenset(self._schema.missing_values), 0
         for piece in self.pieces():
-            pieces.append(layout.rows(piece.cells, piece.malformed, missing))
-            persons += [] if self._schema.group is None else persons_of(piece, self._schema)
-        pieces = pieces or [layout.none]
-        if group is None and self._schema.group is not None:
-            group = persons if others is None else others.left(persons)
-        return Mixed(MixedRows.joined(pieces), group)
+            stop = start + len(piece.malformed)
+            own = [] if self._schema.group is None else persons_of(piece, self._schema)
+            yield own if group is None else group[start:stop], layout.rows(piece.cells, piece.malformed, missing)
+            start = stop
 
     def _source(self, designs: Callable[[], Iterator[Design]], make: Callable[..., Design]) -> Design | StreamedDesign:
         """One design of all rows where they are held; otherwise one that reads them anew at each pass."""
@@ -285,7 +287,8 @@ class Table:
 
     def _nothing(self) -> SparseMatrix:
         """No rows, of the schema's width."""
-        return _joined([], self._schema).matrix
+        cells: dict[str, Cells] = {name: [] for name in self._schema.read_columns}
+        return _encode(Records(cells, np.zeros(0, dtype=np.bool_)), self._schema).matrix
 
     def _target_response(self, response: Response | None) -> Response:
         """The response of the target's encoded values, whose labels are their places."""
@@ -316,11 +319,11 @@ class Table:
         make: Callable[..., Design],
         y: NDArray[Any] | None,
         trials: NDArray[Any] | None,
-        group: Iterable[object] | None,
+        group: Any,
         beside: Mapping[str, NDArray[Any]],
         labelled: bool,
-    ) -> Iterator[Design]:
-        """A design of each piece, with these responses and persons, or the piece's own in the place of None."""
+    ) -> Iterator[tuple[Any, Callable[..., Design]]]:
+        """Persons and a design of each piece, by these responses and persons, or the piece's own in place of None."""
         start = 0
         for piece in self._pieces():
             rows = slice(start, start + piece.matrix.num_rows)
@@ -331,8 +334,8 @@ class Table:
                 if y is None
                 else {name: values[rows] for name, values in beside.items()}
             )
-            person = piece.group if group is None else group
-            yield make(piece.matrix, *labels, group=person, cut=piece.cut_n, beside=columns)
+            persons = piece.group if group is None else group if self._held is not None else group[rows]
+            yield persons, partial(make, piece.matrix, *labels, cut=piece.cut_n, beside=columns)
             start = rows.stop
 
     def _num_rows(self) -> int:
@@ -412,19 +415,14 @@ def _check_target(schema: Schema, reader: _ColumnReader) -> None:
         raise DataFormatError(f"The data lack {' and '.join(map(repr, needed))}, the target of the schema; or give y.")
 
 
-def _design(
-    path: Path, schema: Schema, own: Mapping[str, Any], options: Mapping[str, Any], others: Elsewhere | None
-) -> AnyDesign:
-    """One of several files as a design, without the rows of persons who are in a file before it."""
-    table = Table(path, schema, **own)
-    if others is None or table._held is None or table._held.group is None:
-        return table.design(**options)
-    return table.design(**options, group=others.left(table._held.group))
+def _design(path: Path, schema: Schema, own: Mapping[str, Any], options: Mapping[str, Any]) -> AnyDesign:
+    """One of several files as a design."""
+    return Table(path, schema, **own).design(**options)
 
 
-def _mixed(path: Path, schema: Schema, own: Mapping[str, Any], layout: Layout, others: Elsewhere | None) -> Mixed:
+def _mixed(path: Path, schema: Schema, own: Mapping[str, Any], layout: Layout) -> AnyMixed:
     """One of several files as rows of a mixture."""
-    return Table(path, schema, **{**own, "stream": schema.group is None})._mixed(layout, None, others)
+    return Table(path, schema, **{**own, "stream": True}).mixed(layout)
 
 
 def _encode(piece: Records, schema: Schema) -> _Encoded:
