@@ -72,6 +72,7 @@ NAMES = [
     "topics",
     "coverage_counts",
     "coverage_beside",
+    "persons",
     "ablate_regression",
     "wikipedia",
     "federated_topics",
