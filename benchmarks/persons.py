@@ -19,7 +19,7 @@ BASE = -0.5
 
 @dataclass(frozen=True)
 class Cell:
-    """One design: persons, features, ε, standard deviation of a person's effect, and rows of each person (0: 1 to 10)."""
+    """One design: persons, features, ε, standard deviation of effects, and rows of each person (0: 1 to 10)."""
 
     persons: int
     features: int
