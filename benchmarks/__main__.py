@@ -73,6 +73,7 @@ NAMES = [
     "topics_or_words",
     "coverage_counts",
     "coverage_beside",
+    "persons",
     "ablate_regression",
     "wikipedia",
     "federated_topics",

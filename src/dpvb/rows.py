@@ -101,6 +101,7 @@ class DesignRows:
         cut_n: rows that were cut to a bound or a range, or filled in for a missing number, (n,); None: not known.
         offset_n: what is added to ψ, (n,); None: nothing.
         weight_n: how many rows a row counts as, (n,); None: one.
+        person_n: the person of each row, nondecreasing from 0, (n,); None: every row is a unit.
     """
 
     x_nd: Floats
@@ -109,6 +110,7 @@ class DesignRows:
     cut_n: NDArray[np.bool_] | None = None
     offset_n: Floats | None = None
     weight_n: Floats | None = None
+    person_n: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.y_n)
@@ -117,6 +119,12 @@ class DesignRows:
         """Some consecutive rows."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(self, **{name: value[which] for name, value in given.items() if value is not None})
+
+    def of_persons(self, unit_of_row: Ints) -> DesignRows:
+        """The same rows with their persons, and with what was derived from them."""
+        rows = replace(self, person_n=unit_of_row)
+        vars(rows)["_last"] = self._last
+        return rows
 
     def matrix(self, width: int) -> Floats:
         """Features as a matrix of so many columns, (n, width)."""
@@ -146,7 +154,7 @@ class SparseDesignRows:
         values: entries; a row's norm is at most 1.
         y_n: responses, (n,).
         trials_n: numbers of trials, (n,); 1 unless the response is binomial.
-        cut_n, offset_n, weight_n: as in `DesignRows`.
+        cut_n, offset_n, weight_n, person_n: as in `DesignRows`.
     """
 
     indptr: NDArray[np.int64]
@@ -157,6 +165,11 @@ class SparseDesignRows:
     cut_n: NDArray[np.bool_] | None = None
     offset_n: Floats | None = None
     weight_n: Floats | None = None
+    person_n: Ints | None = None
+
+    def of_persons(self, unit_of_row: Ints) -> SparseDesignRows:
+        """The same rows with their persons."""
+        return replace(self, person_n=unit_of_row)
 
     def matrix(self, width: int) -> sparse.csr_array:
         """Features as a matrix of so many columns, (n, width)."""

@@ -191,7 +191,11 @@ def test_what_is_beyond_its_bound_counts_as_the_bound(name: str, bound: float) -
 
 @pytest.mark.guarantees("row weights")
 @kills("norms", "weights of rows applied twice")
-@edit("models/regression/likelihood.py", "scale_n=form.scale_n * weight_n)", "scale_n=form.scale_n * weight_n**2)")
+@edit(
+    "models/regression/persons.py",
+    "ScaledRows(form.rows, form.scale_n * weight_n)",
+    "ScaledRows(form.rows, form.scale_n * weight_n**2)",
+)
 @EVERY_KIND
 @pytest.mark.parametrize("form", ["first_order, offset and weights", "first_order, diagonal, offset and weights"])
 def test_no_row_exceeds_the_bounds_whatever_stands_beside_it(kind: str, form: str) -> None:

@@ -22,7 +22,7 @@ from dpvb.core.counting import COUNTED, SHORTENED, TOLERANCE
 from dpvb.core.forms import grouped, is_gram, nonnegative
 from dpvb.core.plan import Release
 from dpvb.core.sampling import Draw, drawn
-from dpvb.core.source import LARGEST_BATCH, ChunkOfUnits, CutRows, is_shipped, num_rows, pieces
+from dpvb.core.source import LARGEST_BATCH, ChunkOfUnits, CutRows, RowsOfPersons, is_shipped, num_rows, pieces
 from dpvb.guards.arrays import Batch, Bools, Ints
 
 # Norms are clipped to this share of the bound, so that rounding a product cannot reach past the bound itself.
@@ -117,6 +117,8 @@ class Work(Generic[Batch]):
         if length > LARGEST_BATCH and not is_shipped(self._model):  # One unit; whether it is depends on it alone.
             raise ValueError(f"a model of one's own is asked about at most {LARGEST_BATCH} rows at once")
         release, rows, num_units = self.release, batch.rows, batch.num_units
+        if batch.unit_of_row is not None and isinstance(rows, RowsOfPersons):
+            rows = rows.of_persons(batch.unit_of_row)
         answer = self.query(rows if is_shipped(self._model) else _lent(rows))
         rows_of_block = {name: answer[name].of_block(block, length) for name, block in release.asked.items()}
         if batch.unit_of_row is not None:

@@ -154,9 +154,16 @@ class ScaledRows:
         """The products, without their negative entries."""
         return self._products().nonnegative()
 
-    def grouped(self, unit_of_row: Ints, num_units: int) -> Rows:
-        """The sums of the units' products."""
-        return self._products().grouped(unit_of_row, num_units)
+    def grouped(self, unit_of_row: Ints, num_units: int) -> ScaledRows:
+        """The sums of the units' products; a unit of one row keeps its scale, and so every bit."""
+        usable = np.flatnonzero(np.isfinite(self.norms()))
+        unit, number_u = unit_of_row[usable], np.bincount(unit_of_row[usable], minlength=num_units)
+        total, scale_u = np.zeros((num_units, self.rows.x_nd.shape[1])), np.ones(num_units)
+        alone = number_u[unit] == 1
+        total[unit[alone]], scale_u[unit[alone]] = self.rows.x_nd[usable[alone]], self.scale_n[usable[alone]]
+        others = usable[~alone]
+        np.add.at(total, unit[~alone], self.rows.x_nd[others] * self.scale_n[others, None])
+        return ScaledRows(MeasuredRows(total), scale_u)
 
     def _products(self) -> Rows:
         return Rows(self.rows.x_nd * self.scale_n[:, None])
@@ -210,6 +217,19 @@ class SparseRows:
     def nonnegative(self) -> Contribution:
         """Negative values set to 0."""
         return replace(self, values=_without_negative(self.values))
+
+    def grouped(self, unit_of_row: Ints, num_units: int) -> SparseRows:
+        """The sums of the units' rows, so that a unit's own norm is used; a unit of one row keeps every entry."""
+        length_n = np.diff(self.indptr)
+        used = np.flatnonzero(np.repeat(np.isfinite(self.norms()), length_n))
+        unit, place = np.repeat(unit_of_row, length_n)[used], self.indices[used]
+        # Entries of a unit at one place follow each other in the order of the unit's rows.
+        order = np.lexsort((place, unit))
+        unit, place = unit[order], place[order]
+        first = np.flatnonzero((np.diff(unit, prepend=-1) != 0) | (np.diff(place, prepend=-1) != 0))
+        total = np.add.reduceat(self.values[used][order], first) if len(first) else np.zeros(0)
+        indptr = np.append(0, np.cumsum(np.bincount(unit[first], minlength=num_units)))
+        return SparseRows(indptr, place[first], total)
 
 
 @dataclass(frozen=True)
@@ -374,8 +394,9 @@ class _RowsOfUnits:
         row_norms = self.rows.norms()
         usable = np.isfinite(row_norms)
         total = np.bincount(self.unit_of_row, weights=np.where(usable, row_norms, 0.0), minlength=self.num_units)
-        # Rounding is charged by the unit's own number of rows: a norm must not depend on the rest of the batch.
-        return total * (1.0 + np.bincount(self.unit_of_row, minlength=self.num_units) * 2.0**-52)
+        # Rounding is charged by the unit's own number of additions: a norm must not depend on the rest of the batch.
+        added = np.maximum(np.bincount(self.unit_of_row, minlength=self.num_units) - 1, 0)
+        return total * (1.0 + added * 2.0**-52)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
         usable = np.isfinite(self.rows.norms())

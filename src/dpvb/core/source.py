@@ -111,6 +111,14 @@ def pieces(chunk: ChunkOfUnits[Any]) -> Iterator[ChunkOfUnits[Any]]:
 
 
 @runtime_checkable
+class RowsOfPersons(Protocol):
+    """Rows of which what one adds may depend on the other rows of its person, which a model is then told."""
+
+    def of_persons(self, unit_of_row: Ints) -> Any:
+        """The same rows with the person of each, a local number, nondecreasing from 0."""
+
+
+@runtime_checkable
 class CutRows(Protocol):
     """Rows whose reader says of each whether it stands as it was given: the wall counts units with others."""
 

@@ -51,8 +51,8 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positive, Symmetric
 from dpvb.models.regression import ridge, tuned
 from dpvb.models.regression.descent import Average
-from dpvb.models.regression.likelihood import times
 from dpvb.models.regression.moments import Reading, RowMoments, denoised, read_at_mean, read_moments, read_positive
+from dpvb.models.regression.persons import averaged
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields, mapped, measured
 from dpvb.rows import DesignRows
@@ -274,19 +274,20 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         moments = RowMoments(np.eye(self.n_features), one_d, one_d, one_d, constant_d, 1.0)
         return self._start(Scaling.start(self.columns), moments, zero_d, zero_d)
 
-    @times
     def e_step(self, q: Any, batch: DesignRows, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for."""
         scaling, columns = q.scaling, self.columns
         if blocks.keys() <= {"means", "spread"}:
-            return columns.contributions(batch.x_nd[:, columns.read_r], batch.y_n, scaling.mean_d, blocks)
+            x_nr = batch.x_nd[:, columns.read_r]
+            return averaged(columns.contributions(x_nr, batch.y_n, scaling.mean_d, blocks), batch)
         if "curvature" in blocks:
             x_nd = mapped(batch.x_nd, scaling.forth(columns)) / scaling.room
             weight_n = 1.0 / np.maximum(upper_norms(x_nd), 1.0) ** 2
             if self.intercept == 0:
                 rest = math.sqrt(1 - tuned.ADDED_CONSTANT**2)
                 x_nd = np.hstack([np.full((len(x_nd), 1), tuned.ADDED_CONSTANT), rest * x_nd])
-            return {**self._counted(batch, weight_n), "curvature": Gram(x_nd, weight_n * self._sizes(batch))}
+            moments = Gram(x_nd, weight_n * self._sizes(batch))
+            return averaged({**self._counted(batch, weight_n), "curvature": moments}, batch)
         rows = batch.derived(measured, np.vstack([scaling.forth(columns), q.moments.basis_de / q.moments.scale_e]))
         weight_n = 1.0 / np.maximum(rows.length_n, 1.0)
         at = self._at_end if "curvature_at_mean" in blocks else self._at_step

@@ -46,7 +46,8 @@ from dpvb.guards.errors import ParameterError
 from dpvb.models import empirical_bayes
 from dpvb.models.regression import tuned
 from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant
-from dpvb.models.regression.likelihood import LEAST_RATE, Likelihood, times
+from dpvb.models.regression.likelihood import LEAST_RATE, Likelihood
+from dpvb.models.regression.persons import Expected, averaged, weighted
 from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields
 from dpvb.rows import SparseDesignRows
@@ -242,12 +243,11 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         scaling, descent = Scaling.start(self._columns), Descent.start(zero, tuned.FIRST_SAFETY)
         return DiagonalState(scaling, unread, one, zero, descent, Average(zero, zero), scaling.width_d[self._order])
 
-    @times
     def e_step(self, q: DiagonalState, batch: SparseDesignRows, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for; a row's sums run over its entries in their order."""
         if blocks.keys() <= {"means", "spread"}:
             x_nr = dense_columns(self._columns, batch)
-            return self._columns.contributions(x_nr, batch.y_n, q.scaling.mean_d, blocks)
+            return averaged(self._columns.contributions(x_nr, batch.y_n, q.scaling.mean_d, blocks), batch)
         batch = numbers_first(q.scaling, self._columns, batch, self.intercept)
         row = np.repeat(np.arange(n := len(batch.y_n)), np.diff(batch.indptr))
         b_n = self.likelihood.size(batch.y_n, batch.trials_n)
@@ -256,10 +256,8 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
             free = batch.values / q.scaling.room * ((batch.indices > 0) | (self.intercept == 0))
             weight_n = 1.0 / np.maximum(np.bincount(row, free * free, n), 1.0)
             square = free * free / self._bound_d[batch.indices] * (weight_n * b_n)[row]
-            return {
-                "count": Rows(weight_n[:, None] * self.likelihood.base_counts(batch, 2)),
-                "second": replace(entries, values=square),
-            }
+            counts = Rows(weight_n[:, None] * self.likelihood.base_counts(batch, 2))
+            return averaged({"count": counts, "second": replace(entries, values=square)}, batch)
         scaled = batch.values / q.scale_d[batch.indices]
         norm_n = np.sqrt(np.bincount(row, scaled * scaled, n))
         psi_n = np.asarray(np.bincount(row, batch.values * q.descent.point_d[batch.indices], n), dtype=np.float64)
@@ -269,7 +267,14 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         trimmed_n = np.minimum(norm_n, tuned.RARE_STD) / tuned.RARE_STD
         square_n = np.minimum(norm_n, 1.0) * np.stack([trimmed_n, np.minimum(norm_n, 1.0)])
         score = replace(entries, values=scaled * residual_n[row])
-        return {"score": score, "variance": Rows((variance_n * square_n).T)}
+        variance = Rows((variance_n * square_n).T)
+
+        def expects() -> Expected:
+            std_n = np.sqrt(self.likelihood.steepest * variance_n) / np.maximum(norm_n, 1.0)
+            share_n = self.likelihood.curvature(psi_n, np.ones(n))
+            return Expected(replace(entries, values=scaled * std_n[row]), share_n, self.blocks["score"].bound)
+
+        return weighted({"score": score, "variance": variance}, batch, expects)
 
     def started(self, s: Estimate, q: DiagonalState) -> DiagonalState:
         """The map to x̂; then scales, majoriser and prior mean from second moments."""

@@ -35,6 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,7 @@ from dpvb.models.regression.curvature_then_scores import CurvatureThenScores, Re
 from dpvb.models.regression.descent import Average
 from dpvb.models.regression.likelihood import Likelihood, log_odds, log_rate
 from dpvb.models.regression.moments import RowMoments, Tracked
+from dpvb.models.regression.persons import Expected, averaged, weighted
 from dpvb.models.regression.scaling import Scaling
 from dpvb.rows import DesignRows
 
@@ -224,30 +226,40 @@ class FirstOrder(CurvatureThenScores):
         return {"count": Rows(weight_n[:, None] * self.likelihood.base_counts(batch, 1))}
 
     def _at_step(self, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
-        likelihood, b_n, psi_n = self._at(q, batch, rows, q.point_e)
+        likelihood, psi_n, share_n = self._at(q, batch, rows, q.point_e)
         residual_n = likelihood.residual(psi_n, batch.y_n, batch.trials_n)
         trace_n = (weight_n * rows.length_n) ** 2
+        score, variance = ScaledRows(rows, weight_n * residual_n), Rows((share_n * trace_n)[:, None])
+        expects = partial(self._expected, likelihood, rows, weight_n, psi_n, share_n)
         return {
-            "score": ScaledRows(rows, weight_n * residual_n),
-            "variance": Rows((likelihood.curvature(psi_n, b_n) * trace_n)[:, None]),
-            **self._of_dispersion("dispersion", likelihood, batch, psi_n),
+            **weighted({"score": score, "variance": variance}, batch, expects),
+            **averaged(self._of_dispersion("dispersion", likelihood, batch, psi_n), batch),
         }
 
     def _at_end(self, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
-        likelihood, b_n, psi_n = self._at(q, batch, rows, q.mean.point_d)
-        variance_n = 0.25 * likelihood.curvature(psi_n, b_n)
+        likelihood, psi_n, share_n = self._at(q, batch, rows, q.mean.point_d)
+        gram = Gram(rows.x_nd, 0.25 * share_n * weight_n**2)
+        expects = partial(self._expected, likelihood, rows, weight_n, psi_n, share_n)
         return {
-            "curvature_at_mean": Gram(rows.x_nd, variance_n * weight_n**2),
-            **self._of_dispersion("dispersion_at_mean", likelihood, batch, psi_n),
+            **weighted({"curvature_at_mean": gram}, batch, expects),
+            **averaged(self._of_dispersion("dispersion_at_mean", likelihood, batch, psi_n), batch),
         }
 
     def _at(
         self, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, weights_e: Floats
     ) -> tuple[Likelihood, Floats, Floats]:
-        """The likelihood, each row's size, and its ψ at some weights."""
+        """The likelihood, each row's ψ at some weights, and its curvature over the largest of a row of size 1."""
         psi_n = row_sums(rows.x_nd, q.moments.scale_e * weights_e)
         psi_n = psi_n if batch.offset_n is None else psi_n + batch.offset_n
-        return self.likelihood.at(q.dispersion.r), self._sizes(batch), psi_n
+        likelihood = self.likelihood.at(q.dispersion.r)
+        return likelihood, psi_n, likelihood.curvature(psi_n, self._sizes(batch))
+
+    def _expected(
+        self, likelihood: Likelihood, rows: MeasuredRows, weight_n: Floats, psi_n: Floats, share_n: Floats
+    ) -> Expected:
+        """What the model expects of scores, by which persons are weighted."""
+        form = ScaledRows(rows, weight_n * np.sqrt(likelihood.steepest * share_n))
+        return Expected(form, likelihood.curvature(psi_n, np.ones_like(psi_n)), self.blocks["score"].bound)
 
     def _of_dispersion(self, name: str, likelihood: Likelihood, batch: DesignRows, psi_n: Floats) -> Contributions:
         """What rows add to the score of a dispersion that is learned."""

@@ -31,15 +31,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
 from typing import Any, Final, Literal
 
 import numpy as np
 from scipy.special import betainc, expit, gammaln, logit, ndtr, ndtri, pdtr
 
 from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
-from dpvb.core.forms import Gram, Rows, ScaledRows, SparseRows
 from dpvb.data.tables.response import LOGISTIC, Kind, Response
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_number
@@ -247,33 +244,6 @@ class Likelihood:
         if self.is_count:
             return np.asarray(np.exp(np.minimum(offset_n - self._reach, 0.0)))
         return np.clip(0.5 + 0.5 * offset_n / self._reach, 0.0, 1.0)
-
-
-def times(e_step: Callable[..., Contributions]) -> Callable[..., Contributions]:
-    """An E-step of rows that count once, made one of rows of any weight."""
-
-    @wraps(e_step)
-    def weighted(model: Any, q: Any, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
-        once = e_step(model, q, batch, blocks)
-        if batch.weight_n is None:
-            return once
-        # A row of weight 0 is none, in the number of units that counted, too.
-        weight_n = np.where(batch.weight_n > 0, batch.weight_n, np.nan)
-        return {name: _times(one, weight_n) for name, one in once.items()}
-
-    return weighted
-
-
-def _times(form: Any, weight_n: Floats) -> Any:
-    """What rows add, times their weights."""
-    match form:
-        case Rows():
-            return replace(form, values=form.values * weight_n[:, None])
-        case SparseRows():
-            return replace(form, values=form.values * np.repeat(weight_n, np.diff(form.indptr)))
-        case Gram() | ScaledRows():
-            return replace(form, scale_n=form.scale_n * weight_n)
-    raise TypeError(type(form))  # Regressions have no other form.
 
 
 def log_odds(count: float, sd: float, number: float) -> tuple[float, float]:

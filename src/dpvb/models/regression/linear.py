@@ -41,6 +41,7 @@ from dpvb.kernels.linear import row_sums
 from dpvb.models.regression import tuned
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores, Readings, ScoreState
 from dpvb.models.regression.moments import Reading, RowMoments, read_collinear
+from dpvb.models.regression.persons import averaged
 from dpvb.models.regression.scaling import Scaling
 from dpvb.rows import DesignRows
 
@@ -215,17 +216,16 @@ class Linear(CurvatureThenScores):
     def _at_step(self, q: LinearState, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
         residual_n = self._residuals(q, batch, rows)
         clipped_n = np.clip(residual_n / q.clip, -1.0, 1.0)
-        return {"score": ScaledRows(rows, weight_n * clipped_n), "residual": Rows(one_hot(residual_n))}
+        score = ScaledRows(rows, weight_n * clipped_n)
+        return averaged({"score": score, "residual": Rows(one_hot(residual_n))}, batch)
 
     def _at_end(self, q: LinearState, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
         residual_n = self._residuals(q, batch, rows)
         excess_n = np.where(np.isnan(residual_n), np.nan, np.clip(rows.length_n - 1.0, 0.0, 1.0))
         square_n = np.minimum(np.abs(residual_n) / q.reach, 1.0) ** 2
-        return {
-            "curvature_at_mean": Gram(rows.x_nd, weight_n**2),
-            "excess": Rows(excess_n[:, None]),
-            "square": Rows(square_n[:, None]),
-        }
+        gram, excess, square = Gram(rows.x_nd, weight_n**2), Rows(excess_n[:, None]), Rows(square_n[:, None])
+        # Every row has the largest possible curvature, so that of the weights of persons W is V.
+        return averaged({"curvature_at_mean": gram, "excess": excess, "square": square}, batch)
 
     def _residuals(self, q: LinearState, batch: DesignRows, rows: MeasuredRows) -> Floats:
         return batch.y_n - row_sums(rows.x_nd, q.moments.scale_e * q.point_e)

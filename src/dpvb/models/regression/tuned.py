@@ -88,6 +88,10 @@ CLIP_FALL = 2.0  # convention: largest factor by which a clip falls in a step, a
 LEAST_CLIP = 1.5  # kept: least clip, over a typical residual; none loses 110 LL
 NUM_CLIPS = 16  # convention: number of clips that are tried
 
+# --- persons with several rows ----------------------------------------------------------------------------------------
+PERSON_STD = 2.0  # kept: k, standard deviations of a person's score below its bound; 3 adds noise, 1 clips
+PERSON_CORRELATION = 0.6  # kept: ρ, correlation of the residuals of a person; 0.3 clips where it is larger
+
 # --- the diagonal form's prior ----------------------------------------------------------------------------------------
 ALPHA_SHAPE = 5.0  # kept: shape a of the hyper-prior Gam(a, aτ²) of α; 1 loses 93 LL
 DIAGONAL_TAU = 0.15  # kept: its τ: prior std of the log odds that a std of a column adds; 0.35 loses 56 LL
