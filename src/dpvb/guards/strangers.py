@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -69,9 +70,8 @@ def misfit(kind: Any, values: Mapping[str, object]) -> str | None:
         kind: the dataclass; it may name types that are not there when it runs, and then every value fits.
         values: None, numbers, texts, and tuples of them.
     """
-    try:
-        hints = get_type_hints(kind)
-    except Exception:
+    hints = _hints(kind)
+    if hints is None:
         return None
     for field in fields(kind):
         value = values.get(field.name, field.default)
@@ -79,6 +79,15 @@ def misfit(kind: Any, values: Mapping[str, object]) -> str | None:
         if not is_default and not _is_of(value, hints.get(field.name, Any)):
             return field.name
     return None
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any] | None:
+    """The types of a class's fields; None if one is not there."""
+    try:
+        return get_type_hints(kind)
+    except Exception:
+        return None
 
 
 def _is_of(value: object, hint: Any) -> bool:
