@@ -48,7 +48,7 @@ from dpvb.estimators.earlier import known
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import places
 from dpvb.guards import domains
-from dpvb.guards.arrays import Bools, Floats, Ints
+from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import (
     ModelFileError,
     NotSettledWarning,
@@ -651,37 +651,10 @@ class ModelRows:
     def _of_file(self, shard: Shard) -> ModelRows:
         return replace(self, design=cast("AnyDesign", shard.open()))
 
-    def chunks(self) -> Iterator[RowsChunk]:
+    def chunks(self) -> Iterator[Chunk[Any]]:
         """All units once; of a person who has more rows than LARGEST_BATCH the first of them."""
-        return (RowsChunk(_shortened(chunk), self.labelled) for chunk in self.design.chunks())
-
-
-@dataclass(frozen=True)
-class RowsChunk:
-    """Some consecutive units; see `core.source.ChunkOfUnits`."""
-
-    chunk: Chunk[Any]
-    labelled: bool
-
-    @property
-    def rows(self) -> Floats | DesignRows:
-        """Their rows."""
-        rows: DesignRows = self.chunk.rows
-        return rows if self.labelled else rows.x_nd
-
-    @property
-    def unit_of_row(self) -> Ints | None:
-        """Whose each row is; None: each row is a unit."""
-        return self.chunk.unit_of_row
-
-    @property
-    def num_units(self) -> int:
-        """Number of units."""
-        return int(self.chunk.num_units)
-
-    def select(self, units: Bools) -> RowsChunk:
-        """The chosen units alone."""
-        return RowsChunk(self.chunk.select(units), self.labelled)
+        chunks = map(_shortened, self.design.chunks())
+        return chunks if self.labelled else map(_unlabelled, chunks)
 
 
 def _empty_chunk(source: Any) -> Any:
@@ -699,6 +672,16 @@ def _shortened(chunk: Chunk[Any]) -> Chunk[Any]:
         return chunk
     # Such a chunk is one person alone.
     return replace(chunk, which=_first(chunk.which), unit_of_row=_first(chunk.unit_of_row), kept=None)
+
+
+def _unlabelled(chunk: Chunk[DesignRows]) -> Chunk[Floats]:
+    """The predictors of a chunk alone; the rows of a whole chunk are kept as there."""
+    return Chunk(
+        chunk.which,
+        chunk.unit_of_row,
+        chunk.num_units,
+        lambda which: (chunk.rows if which is chunk.which else chunk.read(which)).x_nd,
+    )
 
 
 def _first(rows: Any) -> Any:
@@ -732,9 +715,8 @@ def _check_methods(model: Model) -> None:
     """Refuse a model that has blocks of a phase, and no method that follows their release."""
     with said("its blocks"):
         phases = {block.phase for block in model.blocks.values()}
-    after = {"step": "m_step", "last": "finished"}
-    lacking = [method for phase, method in after.items() if phase in phases and not model.defines(method)]
-    if phases and not phases & after.keys() and not model.defines("started"):
+    lacking = [method for phase, method in _METHODS.items() if phase in phases and not model.defines(method)]
+    if phases and not phases & _METHODS.keys() and not model.defines("started"):
         lacking = ["started"]
     if lacking:
         when = {"started": "the release of its first blocks", "m_step": "each step", "finished": "the last release"}
