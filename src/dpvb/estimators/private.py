@@ -188,7 +188,7 @@ def _ask(task: Task, q: object, release: Release, batch: ChunkOfUnits[Any]) -> N
             )
         alone = replace(release, blocks={name: block}, weights={name: 1.0})
         with said(f"{place}, for which {what} returned {_shown(form)},"):
-            Work(partial(_again, answer), alone, grids_of(alone, None), _words)._added(batch)
+            Work(lambda rows: answer, alone, grids_of(alone, None), _words)._added(batch)
 
 
 def _rows(batch: ChunkOfUnits[Any], task: Task) -> str:
@@ -206,10 +206,6 @@ def _shown(form: object) -> str:
     parts = {part.name: getattr(form, part.name) for part in fields(form)} if is_dataclass(form) else {}
     shapes = [f"{name} {np.shape(value)}" for name, value in parts.items() if hasattr(value, "__array__")]
     return f"{type(form).__name__}({', '.join(shapes)})"
-
-
-def _again(found: Any, rows: Any) -> Any:
-    return found
 
 
 def _words(count: int, start: int = 0) -> Any:
