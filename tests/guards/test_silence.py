@@ -39,7 +39,7 @@ def overlapping(inside_second, *, logs: bool = False) -> None:
 
 
 @kills("leaks", "silence of each thread by itself")
-@edit("guards/silence.py", "with _warnings, np.errstate", "with _without_warnings(), np.errstate")
+@edit("guards/silence.py", "with _warnings, np.errstate", "with warnings.catch_warnings(action='ignore'), np.errstate")
 @kills("leaks", "silence that ends with the first of two threads")
 @edit("guards/silence.py", "if self._users == 0 and self._made is not None:", "if self._made is not None:")
 def test_the_first_thread_that_leaves_takes_no_silence_away():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpvb.federated.agreement import Federation
     from dpvb.federated.client import Client
     from dpvb.federated.config import Agreement, ClientConfig, ServerConfig
-    from dpvb.federated.transport import Remote
+    from dpvb.federated.mailbox_server import Mailbox
 
 federate = typer.Typer(
     cls=Commands,
@@ -128,7 +128,7 @@ def server(
 
 def lead(
     settings: ServerConfig,
-    opened: Callable[[int], AbstractContextManager[Remote]],
+    opened: Callable[[int], AbstractContextManager[Mailbox]],
     *,
     overwrite: bool = False,
     leave: bool = False,
@@ -160,7 +160,7 @@ def lead(
         if missing := link.wait(settings.join_seconds, names):
             remark(f"{', '.join(missing)} did not come within {settings.join_seconds:g} s.")
 
-    def part(link: Remote) -> None:
+    def part(link: Mailbox) -> None:
         """Wait for the clients that are on their way back, to tell them that the run is over."""
         if names := link.unheard():
             remark(

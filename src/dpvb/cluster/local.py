@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from typing import Any, BinaryIO, Self, final
+from typing import Any, BinaryIO, Final, Self, final
 
 from dpvb.cluster.engine import Answered, Reduction, added, answered, opened, packed, shared_out
 from dpvb.guards.errors import ParameterError, check_integer
@@ -34,20 +34,23 @@ class LocalPool:
     Args:
         num_workers: number of processes, at least 1; public.
 
+    Attributes:
+        num_workers: number of processes.
+
     Raises:
         ParameterError: for another number.
     """
 
     def __init__(self, num_workers: int = 2) -> None:
-        self._num_workers = check_integer("num_workers", num_workers, low=1, high=1024)
+        self.num_workers: Final = check_integer("num_workers", num_workers, low=1, high=1024)
         self._dealt: list[tuple[int, ...]] = []
         self._parts: Sequence[Any] = ()
         self._model = packed(None)
         self._interrupted = False
-        self._processes = [self._started() for _ in range(self._num_workers)]
+        self._processes = [self._started() for _ in range(self.num_workers)]
 
     def __repr__(self) -> str:
-        return f"LocalPool({self._num_workers})"
+        return f"LocalPool({self.num_workers})"
 
     def __enter__(self) -> Self:
         return self
@@ -56,11 +59,6 @@ class LocalPool:
         for process in self._processes:
             _end(process)
         self._processes = []
-
-    @property
-    def num_workers(self) -> int:
-        """Number of processes."""
-        return self._num_workers
 
     @property
     def process_ids(self) -> list[int]:
@@ -73,9 +71,9 @@ class LocalPool:
             raise ParameterError(
                 "this pool has ended: its `with` block is over, or it was interrupted. Make a new one."
             )
-        self._parts, self._dealt = parts, shared_out(len(parts), self._num_workers)
+        self._parts, self._dealt = parts, shared_out(len(parts), self.num_workers)
         self._model = packed(model)
-        self._ask_all([self._held(worker) for worker in range(self._num_workers)], lambda answer: None)
+        self._ask_all([self._held(worker) for worker in range(self.num_workers)], lambda answer: None)
 
     def run(self, reduction: Reduction, told: bytes, own: Sequence[Any], key: str) -> Answered:
         """Have every process do a task on its parts; an answer is added when it has come, and then forgotten."""
@@ -102,7 +100,7 @@ class LocalPool:
 
     def _ask_all(self, requests: Sequence[bytes], take: Callable[[Any], None]) -> None:
         """Ask as many processes at once as there are requests; this thread takes their answers, one at a time."""
-        with ThreadPoolExecutor(self._num_workers) as threads:
+        with ThreadPoolExecutor(self.num_workers) as threads:
             try:
                 asked = {threads.submit(self._ask, worker, request): worker for worker, request in enumerate(requests)}
                 left = dict.fromkeys(asked.values(), _ATTEMPTS)
@@ -142,7 +140,7 @@ class LocalPool:
     def _started(self) -> subprocess.Popen[bytes]:
         """A fresh process: it knows nothing of this one's memory, and its own session is spared this one's signals."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        share = max(1, cores // self._num_workers)
+        share = max(1, cores // self.num_workers)
         threads = {name: str(min(share, _whole(os.environ.get(name), share))) for name in _THREADS}
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         return subprocess.Popen(

@@ -31,7 +31,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -234,7 +234,6 @@ _RUNS_EACH = 5
 _OWN = ("epsilon", "delta", "noise_multiplier", "accountant", "neighboring_relation")
 
 _Estimator = TypeVar("_Estimator", bound=PrivateEstimator)
-Unit = TypeVar("Unit")
 #: Scores of clean rows under a fitted model; NaN where there is nothing to score.
 Score = Callable[[Any], Floats]
 
@@ -529,10 +528,10 @@ def _selected(
 # Scores of private units behind the wall: bounded, each from its own unit alone.
 
 
-class Side(Generic[Unit]):
+class Side:
     """The units whose coin says that they are scored, or those that are fitted."""
 
-    def __init__(self, source: Source[Unit], coins: Words, holdout: float, *, scored: bool) -> None:
+    def __init__(self, source: Source[Any], coins: Words, holdout: float, *, scored: bool) -> None:
         self._source, self._coins, self._scored = source, coins, scored
         self._threshold = np.uint64(math.floor(math.ldexp(holdout, 64)))
 

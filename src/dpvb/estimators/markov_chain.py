@@ -16,7 +16,7 @@ from dpvb.estimators.base import generator
 from dpvb.estimators.given import Records
 from dpvb.estimators.sequences import ChainModel
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import check_integer, check_number
+from dpvb.guards.errors import check_integer
 from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.guards.strangers import printable
 from dpvb.models.sequences import dynamics, markov_chain
@@ -107,7 +107,22 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
             rng: a seed, a NumPy generator or None; for the people who are drawn.
         """
         self._check_fitted()
-        return self._table(check_number("level", level, low=0, high=1, closed="neither"), noise_aware, rng)
+        model, q = replace(self._fitted_model, estimate="posterior"), self._q
+        reach = reach_of(level)
+        noise_std = q.windows_std if noise_aware else 0.0
+        if self._shortened:
+            law, std = model.corrected_law(q, generator("rng", rng), noise_std)
+        else:
+            weight = markov_chain.window_weight(float(q.windows.sum()), float(q.first_v.sum()), model.power)
+            law = model.law(q)
+            std = markov_chain.deviations(law, q.windows, model.prior_weight, weight, noise_std)
+        lines = tuple(
+            Line.within(before_it, str(self.symbols_[place]), mean, float(std[(*before, place)]), reach, (0.0, 1.0))
+            for (*before, place), mean in np.ndenumerate(law)
+            for before_it in [", ".join(str(self.symbols_[one]) for one in before)]
+        )
+        above = self._head(len(lines), level, noise_aware)
+        return GroupTable(lines, above, ("after", "comes"), "Transitions", name="transitions")
 
     def transition_table(self) -> tuple[tuple[str, ...], Floats, Floats]:
         """Names of the symbols, what follows each, (V, V), and how many times each comes in a row, (V,).
@@ -129,26 +144,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
             columns=names,
             values=tuple(map(tuple, follows_vv.tolist())),
         )
-        yield self._table(level, noise_aware, rng=0)
-
-    def _table(self, level: float, noise_aware: bool, rng: Any) -> GroupTable:
-        """The lines of `transition_intervals`."""
-        model, q = replace(self._fitted_model, estimate="posterior"), self._q
-        reach = reach_of(level)
-        noise_std = q.windows_std if noise_aware else 0.0
-        if self._shortened:
-            law, std = model.corrected_law(q, generator("rng", rng), noise_std)
-        else:
-            weight = markov_chain.window_weight(float(q.windows.sum()), float(q.first_v.sum()), model.power)
-            law = model.law(q)
-            std = markov_chain.deviations(law, q.windows, model.prior_weight, weight, noise_std)
-        lines = tuple(
-            Line.within(before_it, str(self.symbols_[place]), mean, float(std[(*before, place)]), reach, (0.0, 1.0))
-            for (*before, place), mean in np.ndenumerate(law)
-            for before_it in [", ".join(str(self.symbols_[one]) for one in before)]
-        )
-        above = self._head(len(lines), level, noise_aware)
-        return GroupTable(lines, above, ("after", "comes"), "Transitions", name="transitions")
+        yield self.transition_intervals(level, noise_aware=noise_aware)
 
     def _unbent(self) -> tuple[Floats, Floats]:
         """What follows each symbol, (V, V), and the law of the chain's order, as the table of intervals has them."""

@@ -251,16 +251,12 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         """
         return self._layout_.cells(self._drawn(n, rng, parameters)[0])
 
-    @property
-    def _num_groups(self) -> int:
-        return len(self.weights_)
-
     def _estimates(self, *, noise_aware: bool) -> Iterator[tuple[int, str, float, float, tuple[float, float]]]:
         of, now, start, unit = self._spread, self._now, "" if noise_aware else "naive_", (0.0, 1.0)
         weight_k, mean_k, probability_kv = (getattr(of, f"{start}{part}") for part in _PARTS)
         half_d = self._layout_.scale[1]
         variance_kd = np.diagonal(now.root_kdd @ np.swapaxes(now.root_kdd, 1, 2), axis1=1, axis2=2) * half_d**2
-        for k in range(self._num_groups):
+        for k in range(len(self.weights_)):
             yield k, "share", float(self.weights_[k]), math.sqrt(weight_k[k]), unit
             for d, number in enumerate(self._layout_.numbers):
                 std = math.sqrt(variance_kd[k, d] * mean_k[k])

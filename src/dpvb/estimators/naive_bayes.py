@@ -303,10 +303,6 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         rows = MixedRows(np.clip(x_nd, -1, 1), count_np, np.column_stack([k_n, code_nj]), whole_n, whole_n < 0)
         return _with(layout, self._answer).cells(rows)
 
-    @property
-    def _num_groups(self) -> int:
-        return len(self.classes_)
-
     def _estimates(self, *, noise_aware: bool) -> Iterator[tuple[str, str, float, float, tuple[float, float]]]:
         for k, label in enumerate(map(str, self.classes_.tolist())):
             for numbers in self._numbers_of(k, float(noise_aware)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -93,8 +94,9 @@ def plan(
                 least(lambda e: is_enough(epsilon=e), epsilon, _LARGEST) if epsilon < _LARGEST else math.inf
             )
     if budgets and weak and isinstance(size, int):
-        with suppress(ParameterError):  # A prior may allow only one size.
-            needed_size = _largest(lambda k: is_enough(**{str(estimator._size_parameter): k}), size)
+        with suppress(ParameterError):  # A prior may allow one size alone.
+            # The largest size below this one that is enough, as all smaller ones are; 0: none.
+            needed_size = bisect(range(1, size), 0, key=lambda k: not is_enough(**{str(estimator._size_parameter): k}))
     return PlanSummary(
         kind=type(estimator).__name__,
         unit=releases.unit,
@@ -108,15 +110,6 @@ def plan(
         needed_size=needed_size,
         releases=_in_words(releases),
     )
-
-
-def _largest(is_enough: Callable[[int], bool], size: int) -> int:
-    """Return the largest integer below `size` at which a decreasing condition holds; 0: none."""
-    low, high = 0, size
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if is_enough(middle) else (low, middle)
-    return low
 
 
 def _in_words(releases: Plan) -> str:

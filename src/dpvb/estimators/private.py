@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, asdict, dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,7 @@ from dpvb.estimators.earlier import known
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import places
 from dpvb.guards import domains
-from dpvb.guards.arrays import Bools, Floats, Ints
+from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import (
     ModelFileError,
     NotSettledWarning,
@@ -65,7 +65,6 @@ from dpvb.models.regression.descent import FixedCurvature
 from dpvb.results import model_file, trees
 from dpvb.results.declared import told
 from dpvb.results.expected_accuracy import CLEAR, ExpectedAccuracy
-from dpvb.results.facts import ReleaseFacts
 from dpvb.results.figures import Figure, Intervals
 from dpvb.results.statement import PrivacyStatement
 from dpvb.rows import DesignRows
@@ -119,7 +118,8 @@ def try_out(task: Task[Model], nobody: Source[Any], keep: Asked, show: Asked, sc
     # By the second step a q is the model's own M-step's.
     plan = replace(task.relative, releases=[*task.relative.releases[:3], *task.relative.releases[3:][-1:]])
     with said("the privacy statement"):
-        str(_statement(plan, task.public))
+        # Without noise it needs no accountant.
+        str(PrivacyStatement.from_plan(plan.scaled(0.0), delta=0.5, private=True, run_id="", public=task.public))
     refused = None
     for scale in (0.0, 1.0):
         try:
@@ -188,7 +188,7 @@ def _ask(task: Task, q: object, release: Release, batch: ChunkOfUnits[Any]) -> N
             )
         alone = replace(release, blocks={name: block}, weights={name: 1.0})
         with said(f"{place}, for which {what} returned {_shown(form)},"):
-            Work(partial(_again, answer), alone, grids_of(alone, None), _words)._added(batch)
+            Work(lambda rows: answer, alone, grids_of(alone, None), _words)._added(batch)
 
 
 def _rows(batch: ChunkOfUnits[Any], task: Task) -> str:
@@ -208,31 +208,8 @@ def _shown(form: object) -> str:
     return f"{type(form).__name__}({', '.join(shapes)})"
 
 
-def _again(found: Any, rows: Any) -> Any:
-    return found
-
-
 def _words(count: int, start: int = 0) -> Any:
     return np.zeros(count, dtype=np.uint64)
-
-
-def _statement(plan: Plan, public: list[str]) -> PrivacyStatement:
-    """The texts that the fit's statement will be made of; the numbers stand for others."""
-    return PrivacyStatement(
-        unit=plan.unit,
-        neighboring_relation=plan.neighboring_relation,
-        epsilon=1.0,
-        delta=0.5,
-        curve=(),
-        releases=ReleaseFacts.of_plan(plan),
-        method="pld",
-        tool="pld",
-        secret_noise=True,
-        public=tuple(public),
-        n_units=None,
-        run_id="",
-        plan_digest=plan.digest.hex(),
-    )
 
 
 @dataclass(frozen=True)
@@ -655,41 +632,14 @@ class ModelRows:
         """See `core.source.Source`."""
         return getattr(self.design, "unit_numbers", None)
 
-    def chunks(self) -> Iterator[RowsChunk]:
+    def chunks(self) -> Iterator[Chunk[Any]]:
         """All units once; of a person who has more rows than LARGEST_BATCH the first of them."""
-        return (RowsChunk(_shortened(chunk), self.labelled) for chunk in self.design.chunks())
+        chunks = map(_shortened, self.design.chunks())
+        return chunks if self.labelled else map(_unlabelled, chunks)
 
 
 def _of_file(shard: Shard, labelled: bool) -> ModelRows:
     return ModelRows(cast("AnyDesign", shard.open()), labelled)
-
-
-@dataclass(frozen=True)
-class RowsChunk:
-    """Some consecutive units; see `core.source.ChunkOfUnits`."""
-
-    chunk: Chunk[Any]
-    labelled: bool
-
-    @property
-    def rows(self) -> Floats | DesignRows:
-        """Their rows."""
-        rows: DesignRows = self.chunk.rows
-        return rows if self.labelled else rows.x_nd
-
-    @property
-    def unit_of_row(self) -> Ints | None:
-        """Whose each row is; None: each row is a unit."""
-        return self.chunk.unit_of_row
-
-    @property
-    def num_units(self) -> int:
-        """Number of units."""
-        return int(self.chunk.num_units)
-
-    def select(self, units: Bools) -> RowsChunk:
-        """The chosen units alone."""
-        return RowsChunk(self.chunk.select(units), self.labelled)
 
 
 def _empty_chunk(source: Any) -> Any:
@@ -707,6 +657,16 @@ def _shortened(chunk: Chunk[Any]) -> Chunk[Any]:
         return chunk
     # Such a chunk is one person alone.
     return replace(chunk, which=_first(chunk.which), unit_of_row=_first(chunk.unit_of_row), kept=None)
+
+
+def _unlabelled(chunk: Chunk[DesignRows]) -> Chunk[Floats]:
+    """The predictors of a chunk alone; the rows of a whole chunk are kept as there."""
+    return Chunk(
+        chunk.which,
+        chunk.unit_of_row,
+        chunk.num_units,
+        lambda which: (chunk.rows if which is chunk.which else chunk.read(which)).x_nd,
+    )
 
 
 def _first(rows: Any) -> Any:
@@ -740,9 +700,8 @@ def _check_methods(model: Model) -> None:
     """Refuse a model that has blocks of a phase, and no method that follows their release."""
     with said("its blocks"):
         phases = {block.phase for block in model.blocks.values()}
-    after = {"step": "m_step", "last": "finished"}
-    lacking = [method for phase, method in after.items() if phase in phases and not model.defines(method)]
-    if phases and not phases & after.keys() and not model.defines("started"):
+    lacking = [method for phase, method in _METHODS.items() if phase in phases and not model.defines(method)]
+    if phases and not phases & _METHODS.keys() and not model.defines("started"):
         lacking = ["started"]
     if lacking:
         when = {"started": "the release of its first blocks", "m_step": "each step", "finished": "the last release"}

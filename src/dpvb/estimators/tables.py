@@ -39,11 +39,6 @@ class TableModel(PrivateEstimator[M, Q]):
     _called: ClassVar[str]
     _groups_are: ClassVar[str]
 
-    @property
-    @abstractmethod
-    def _num_groups(self) -> int:
-        """Number of groups or classes."""
-
     @abstractmethod
     def _estimates(self, *, noise_aware: bool) -> Iterator[tuple[int | str, str, float, float, tuple[float, float]]]:
         """Yield the group, name, mean, standard deviation and range of every number of every group."""
@@ -67,7 +62,8 @@ class TableModel(PrivateEstimator[M, Q]):
             Line.within(group, name, mean, std, reach, ends)
             for group, name, mean, std, ends in self._estimates(noise_aware=noise_aware)
         )
-        return GroupTable(lines, head(self._num_groups, self._groups_are, level, noise_aware))
+        number = len({line.group for line in lines})
+        return GroupTable(lines, head(number, self._groups_are, level, noise_aware))
 
     def _facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
         """Yield each group's numbers, with their intervals; arguments as in `groups`."""

@@ -152,12 +152,9 @@ def _form(value: Any) -> Any:
     """Classes, shapes and dtypes of a tree, without its numbers; a field that may be None is marked by an ellipsis."""
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, bool | np.bool_):
-        return bool
-    if isinstance(value, int | np.integer):
-        return int
-    if isinstance(value, float | np.floating):
-        return float
+    for kind, of_numpy in ((bool, np.bool_), (int, np.integer), (float, np.floating)):
+        if isinstance(value, (kind, of_numpy)):
+            return kind
     if isinstance(value, np.ndarray):
         return np.ndarray, value.dtype.str, value.shape
     if isinstance(value, Mapping):

@@ -162,6 +162,9 @@ class Server:
         timeout: seconds after which a client that has not answered counts as missing.
         max_attempts: how often a step is tried under secure aggregation: each attempt is a release of its own.
 
+    Attributes:
+        name: public name of the run.
+
     Raises:
         ParameterError: for parameters that do not go together.
     """
@@ -184,7 +187,7 @@ class Server:
         )
         self._record = transport if isinstance(transport, Recorded) else None
         self._noise = SecureNoise() if trust.party.gathers_noise else None
-        self._run = secrets.token_hex(16) if self._record is None else self._record.run
+        self.name: Final = secrets.token_hex(16) if self._record is None else self._record.run
         self._offer = ""  # Digest of the offer.
         self._members: dict[str, _Member] = {}
         self._clients = sorted(federation.participants)  # Those who still take part.
@@ -222,11 +225,6 @@ class Server:
         self._leave("the run is complete")
         return q
 
-    @property
-    def name(self) -> str:
-        """Public name of the run."""
-        return self._run
-
     def statement(self, public: list[str]) -> PrivacyStatement:
         """What the run promises about each client's people: that of the client with the least noise.
 
@@ -240,7 +238,7 @@ class Server:
             weakest,
             delta=federation.delta,
             private=self._private,
-            run_id=self._run,
+            run_id=self.name,
             public=public,
             n_units=federation.n_units,
             epsilon_method=federation.trust.method,
@@ -254,7 +252,7 @@ class Server:
         offer = messages.encode(
             Offer(
                 version=__version__,
-                run=self._run,
+                run=self.name,
                 kind=federation.kind,
                 model=declared(self._task.model),
                 columns=federation.columns,
@@ -351,7 +349,7 @@ class Server:
             step=t,
             party=federation.trust.party,
             n_units=federation.n_units,
-            run=self._run,
+            run=self.name,
             private=all(share.private for share in shares),
             noise=self._noise,
             journal=None if self._noise is None else self._record,

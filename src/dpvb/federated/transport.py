@@ -7,7 +7,7 @@ import ipaddress
 import os
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -53,18 +53,6 @@ class Transport(Protocol):
 
     def poll(self, timeout: float) -> list[Reply]:
         """Return the answers that have come since, waiting up to `timeout` seconds for the first; maybe none."""
-        ...
-
-
-class Remote(Transport, Protocol):
-    """Carries bytes to clients in other processes, which come, end and come back."""
-
-    def wait(self, timeout: float, names: Iterable[str] | None = None) -> tuple[str, ...]:
-        """Wait until clients have called, at most `timeout` seconds; return the names of those that are missing."""
-        ...
-
-    def unheard(self) -> tuple[str, ...]:
-        """Names of the clients that have called and not ended, and have a message that they have not answered."""
         ...
 
 

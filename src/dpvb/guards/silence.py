@@ -6,7 +6,8 @@ import logging
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 
 import numpy as np
 
@@ -36,13 +37,6 @@ class _Shared:
 
 
 @contextmanager
-def _without_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-@contextmanager
 def _without_logs() -> Iterator[None]:
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -53,15 +47,11 @@ def _without_logs() -> Iterator[None]:
 
 
 # The filters of warnings and the level of logs belong to the process, not to a thread.
-_warnings, _logs = _Shared(_without_warnings), _Shared(_without_logs)
+_warnings, _logs = _Shared(partial(warnings.catch_warnings, action="ignore")), _Shared(_without_logs)
 
 
 @contextmanager
 def silence(*, logs: bool = False) -> Iterator[None]:
     """Let no warning out, nor a log record where asked for, as long as any thread is inside."""
-    with _warnings, np.errstate(all="ignore"):
-        if not logs:
-            yield
-            return
-        with _logs:
-            yield
+    with _warnings, np.errstate(all="ignore"), _logs if logs else nullcontext():
+        yield

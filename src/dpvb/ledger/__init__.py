@@ -67,6 +67,10 @@ class Ledger:
     Several processes and threads may use one ledger at a time. A pickle or a copy is another way into the same ledger,
     and a forked process finds its own. What a run says later, and what it gets back, is for whoever holds the token of
     its charge: the object that made the charge, and nobody else unless it is told.
+
+    Attributes:
+        url: path of the file, or the database's address with all that is in it.
+        uuid: the ledger's own name.
     """
 
     @says_what_lacks
@@ -81,13 +85,13 @@ class Ledger:
             LedgerError: if it cannot be opened, or fails a check: it was changed, set back, lost, or has another
                 format.
         """
-        self._url = checked_place(path_or_url)
+        self.url = checked_place(path_or_url)
         self._read_only = bool(read_only)
-        self._uuid = ""
+        self.uuid = ""
         self._begin()
         with self._session.lock:
-            self._uuid = self._opened().uuid
-            self._seen = Seen(self._uuid)
+            self.uuid = self._opened().uuid
+            self._seen = Seen(self.uuid)
             if not read_only:
                 with self._transaction() as (_, state):
                     pass
@@ -99,11 +103,11 @@ class Ledger:
         weakref.finalize(self, self._session.close)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_url": self._url, "_read_only": self._read_only, "_uuid": self._uuid}
+        return {"url": self.url, "_read_only": self._read_only, "uuid": self.uuid}
 
     def __setstate__(self, facts: dict[str, Any]) -> None:
         self.__dict__.update(facts)
-        self._seen = Seen(self._uuid)
+        self._seen = Seen(self.uuid)
         self._begin()
 
     def __repr__(self) -> str:
@@ -116,19 +120,9 @@ class Ledger:
         self.close()
 
     @property
-    def url(self) -> str:
-        """Path of the file, or the database's address with all that is in it."""
-        return self._url
-
-    @property
     def location(self) -> str:
         """Path of the file, or address of the database without its password."""
-        return without_password(self._url)
-
-    @property
-    def uuid(self) -> str:
-        """The ledger's own name."""
-        return self._uuid
+        return without_password(self.url)
 
     def close(self) -> None:
         """Let go of the database; the next use opens it again."""
@@ -591,7 +585,7 @@ class Ledger:
         for head, remedy in ((stored, RESTORE), (seen, way_out(self._seen.path))):
             if head is not None:
                 row = rows.row(head.seq) if head.seq not in hashes else None
-                check_kept(head, self._uuid, row.hash if row else hashes.get(head.seq), remedy)
+                check_kept(head, self.uuid, row.hash if row else hashes.get(head.seq), remedy)
 
     def _keep(
         self, store: Store, state: State, hashes: Mapping[int, str], seen: Head | None, *, acknowledged: bool
@@ -603,7 +597,7 @@ class Ledger:
 
         def check(kept: Head) -> None:
             if kept.seq in hashes:
-                check_kept(kept, self._uuid, hashes[kept.seq], way_out(self._seen.path))
+                check_kept(kept, self.uuid, hashes[kept.seq], way_out(self._seen.path))
                 return
             with store.transaction(write=False) as rows:
                 self._check_heads(kept, None, rows, hashes)
@@ -642,23 +636,23 @@ class Ledger:
     def _opened(self) -> Store:
         if self._session.store is None:
             store = self._store()
-            if self._uuid not in ("", store.uuid):
+            if self.uuid not in ("", store.uuid):
                 store.close()
-                raise LedgerError(f"{self.location} holds another ledger now, {store.uuid} instead of {self._uuid}.")
+                raise LedgerError(f"{self.location} holds another ledger now, {store.uuid} instead of {self.uuid}.")
             self._session.store = store
         return self._session.store
 
     def _store(self) -> Store:
-        new, now = self._uuid or str(uuids.uuid4()), _now()
-        if is_address(self._url):
+        new, now = self.uuid or str(uuids.uuid4()), _now()
+        if is_address(self.url):
             from dpvb.ledger.postgresql import PostgreSQLStore
 
-            return PostgreSQLStore(self._url, uuid=new, created=now, read_only=self._read_only)
+            return PostgreSQLStore(self.url, uuid=new, created=now, read_only=self._read_only)
         from dpvb.ledger.sqlite import SqliteStore
 
-        if self._uuid and not Path(self._url).exists():
-            raise LedgerError(f"{self._url}: this ledger is gone.")
-        return SqliteStore(Path(self._url), uuid=new, created=now, read_only=self._read_only)
+        if self.uuid and not Path(self.url).exists():
+            raise LedgerError(f"{self.url}: this ledger is gone.")
+        return SqliteStore(Path(self.url), uuid=new, created=now, read_only=self._read_only)
 
     def _note(
         self, rows: Transaction, state: State, body: Mapping[str, Any], dataset: str, run: str, attempt: int = 0
@@ -696,7 +690,7 @@ class Ledger:
         return self._receipt(entry)
 
     def _receipt(self, entry: Entry) -> Receipt:
-        return Receipt(self._uuid, entry.seq, entry.hash, entry.dataset)
+        return Receipt(self.uuid, entry.seq, entry.hash, entry.dataset)
 
 
 def _hash(token: str) -> str:

@@ -7,7 +7,7 @@ reads must be public; nothing here adds noise.
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +19,6 @@ from dpvb.guards.errors import DataFormatError, check_integer, check_number
 
 # Documents whose word probabilities are computed at once.
 _ROWS = 4096
-
-
-class TopicModel(Protocol):
-    """A fitted topic model, of this package or of scikit-learn."""
-
-    @property
-    def components_(self) -> NDArray[Any]:
-        """Topics as unnormalised word weights, (K, V)."""
-
-    def transform(self, X: Any) -> NDArray[Any]:
-        """Topic proportions of documents, (rows, K)."""
 
 
 def perplexity(log_likelihood: float, num_tokens: float) -> float:
@@ -52,7 +41,7 @@ def unigram_perplexity(word_weights_v: NDArray[Any], public_counts: Any) -> floa
     return perplexity(float(counts.data @ log_p_v[counts.indices]), float(counts.data.sum()))
 
 
-def completion_perplexity(model: TopicModel, public_counts: Any, *, seed: int = 0) -> float:
+def completion_perplexity(model: Any, public_counts: Any, *, seed: int = 0) -> float:
     """Perplexity of one half of each document's words, given topic proportions fitted to the other half.
 
     Each token falls into either half by a fair coin. p(w | document) = Σ_k θ_k β_kw with posterior means
@@ -60,7 +49,7 @@ def completion_perplexity(model: TopicModel, public_counts: Any, *, seed: int = 
     compares models of different kinds.
 
     Args:
-        model: a fitted topic model.
+        model: a fitted topic model, of this package or of scikit-learn.
         public_counts: documents × words, whole numbers, public.
         seed: of the coins.
     """
@@ -162,13 +151,10 @@ def auc(public_y_n: Any, score_n: Any) -> float:
         public_y_n: 0 or 1, shape (n,).
         score_n: larger for likelier positives, shape (n,).
     """
+    from sklearn.metrics import roc_auc_score
+
     y_n, score_n = _pair(public_y_n, score_n)
-    _, tie_n, size_t = np.unique(score_n, return_inverse=True, return_counts=True)
-    rank_n = (np.cumsum(size_t) - (size_t - 1) / 2)[tie_n]
-    positives, negatives = float(y_n.sum()), float(len(y_n) - y_n.sum())
-    if not positives * negatives:
-        return 0.5
-    return float((rank_n @ y_n - positives * (positives + 1) / 2) / (positives * negatives))
+    return float(roc_auc_score(y_n, score_n)) if 0 < y_n.sum() < len(y_n) else 0.5
 
 
 def log_likelihood(public_y_n: Any, probability_n: Any) -> float:

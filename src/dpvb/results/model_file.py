@@ -21,11 +21,10 @@ import json
 import math
 import os
 import re
-import secrets
 import struct
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -34,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.guards.errors import ModelFileError, ParameterError, check_path
-from dpvb.guards.own import sync_folder
+from dpvb.guards.own import new_own
 from dpvb.guards.strangers import parsed_json, printable
 from dpvb.guards.version import __version__
 
@@ -92,19 +91,11 @@ def save(
     """
     members = _members(kind, arrays, facts)
     target = _target(check_path("path", path))
-    temporary = target.parent / f".dpvb-{secrets.token_hex(8)}.tmp"
     try:
-        with open(temporary, "xb+") as file:
+        with new_own(target, mode=0o666) as file:
             _write_zip(file, members)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        sync_folder(target.parent)
     except OSError as error:
         raise ModelFileError(f"{target}: cannot be written ({error.strerror}); nothing was changed.") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def load(path: str | os.PathLike[str], *, kind: str | None = None) -> StoredModel:
@@ -358,15 +349,13 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, entr
     if not fits or info.file_size != len(header) + math.prod(shape) * itemsize:
         raise ModelFileError(f"tampered with: array {name!r} has not the size that its shape implies.")
     array = np.empty(shape, dtype)
-    sha = hashlib.sha256()
     with archive.open(info) as member:
         if member.read(len(header)) != header:
             raise ModelFileError(f"tampered with: array {name!r} has another header than its shape implies.")
         for start in range(0, array.nbytes, _CHUNK):
             part = _bytes(array)[start : start + _CHUNK]
             part[:] = member.read(len(part))
-            sha.update(part)
-    if sha.hexdigest() != entry["sha256"]:
+    if hashlib.sha256(_bytes(array)).hexdigest() != entry["sha256"]:
         raise ModelFileError(f"damaged: array {name!r} does not match its hash.")
     if not np.isfinite(array).all():
         raise ModelFileError(f"tampered with: array {name!r} is not finite.")

@@ -63,6 +63,9 @@ class Gradients:
         function: (θ, *parts) -> scalar in JAX; pure.
         num_parameters, shapes: P and the shape of each part of a row; public.
         row_by_row: True computes one row after the other without trying the faster way; None tries.
+
+    Attributes:
+        batch_size: number of rows that are computed together; public. Others are padded to a multiple of it.
     """
 
     def __init__(
@@ -76,21 +79,16 @@ class Gradients:
         jax = optional("jax")
         self._device = jax.devices("cpu")[0]
         self._default_device = jax.default_device
-        self._batch_size, self._num_parameters, self._shapes = _batch_size(num_parameters), num_parameters, shapes
+        self.batch_size, self._num_parameters, self._shapes = _batch_size(num_parameters), num_parameters, shapes
         gradient = jax.grad(function)
         self._compiled = jax.jit(jax.vmap(gradient, in_axes=(None, *(0 for _ in shapes))))
         self.row_by_row = not self._is_even() if row_by_row is None else row_by_row
         if self.row_by_row:
             self._compiled = jax.jit(lambda theta_p, *rows: jax.lax.map(lambda row: gradient(theta_p, *row), rows))
 
-    @property
-    def batch_size(self) -> int:
-        """Number of rows that are computed together; public. Other numbers of rows are padded to a multiple of it."""
-        return self._batch_size
-
     def __call__(self, theta_p: NDArray[Any], rows: Sequence[NDArray[Any]]) -> Singles:
         """Gradients at θ of rows: each of their parts with n first."""
-        size = self._batch_size
+        size = self.batch_size
         with np.errstate(over="ignore"), self._default_device(self._device):
             theta = np.asarray(theta_p, dtype=np.float32)
             singles = [np.asarray(part, dtype=np.float32) for part in rows]
@@ -104,19 +102,19 @@ class Gradients:
 
     def _batch(self, theta: Singles, rows: Sequence[Singles]) -> Singles:
         number = len(rows[0])
-        if number < self._batch_size:
+        if number < self.batch_size:
             rows = [self._padded(part) for part in rows]
         return np.asarray(self._compiled(theta, *rows), dtype=np.float32)[:number]
 
     def _padded(self, part: Singles) -> Singles:
-        padded = np.zeros((self._batch_size, *part.shape[1:]), dtype=np.float32)
+        padded = np.zeros((self.batch_size, *part.shape[1:]), dtype=np.float32)
         padded[: len(part)] = part
         return padded
 
     def _is_even(self) -> bool:
         """Whether all places of a batch give the same bits for the same row, on public rows."""
         draw = np.random.default_rng(0)
-        size, width = self._batch_size, sum(math.prod(shape) for shape in self._shapes)
+        size, width = self.batch_size, sum(math.prod(shape) for shape in self._shapes)
         kinds = [scale * draw.standard_normal((2, width)) for scale in _SCALES]
         rows = np.vstack(
             [*kinds, draw.integers(0, 2, (2, width)), draw.integers(0, 9, (1, width)), np.ones((1, width))]

@@ -36,11 +36,6 @@ _STEADY = 5.0
 _STEEP = 20.0
 
 
-def advanced(state: Floats, law: Floats) -> Floats:
-    """The state one step later."""
-    return np.asarray((state[..., None] * law).sum(axis=0) if law.ndim > 2 else state @ law)
-
-
 def stationary(law: Floats) -> Floats:
     """The state that a step does not change, from π(I - P) = 0 and Σ π = 1."""
     v, order = len(law), law.ndim - 1

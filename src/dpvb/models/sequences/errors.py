@@ -112,17 +112,6 @@ def descended(squares: Squares, x_p: Floats) -> Minimum:
     return Minimum(x_p, precision_pp, at_p)
 
 
-class ShownTable(Protocol):
-    """What hidden states show, with parameters."""
-
-    @property
-    def size(self) -> int:
-        """E, the number of parameters."""
-
-    def at(self, x_e: Floats) -> tuple[Floats, Floats]:
-        """Probabilities of V values, (V, K), and their derivatives, (V, E, K), where x_e is added to the parameters."""
-
-
 class FreeTable(NamedTuple):
     """A law of its own for every state, (K, V)."""
 
@@ -130,11 +119,14 @@ class FreeTable(NamedTuple):
 
     @property
     def size(self) -> int:
-        """K (V - 1)."""
+        """E, the number of parameters: K (V - 1)."""
         return int(self.law_kv.size - len(self.law_kv))
 
     def at(self, x_e: Floats) -> tuple[Floats, Floats]:
-        """Linear in the parameters; an entry may be a bit below 0."""
+        """Probabilities of V values, (V, K), and their derivatives, (V, E, K), where x_e is added to the parameters.
+
+        They are linear in the parameters; an entry may be a bit below 0.
+        """
         k, v = self.law_kv.shape
         slope_vkfk, every_k = np.zeros((v, k, v - 1, k)), np.arange(k)
         slope_vkfk[:, every_k, :, every_k] = free(v)
@@ -150,11 +142,11 @@ class CellTable(NamedTuple):
 
     @property
     def size(self) -> int:
-        """2 K D."""
+        """E, the number of parameters: 2 K D."""
         return int(2 * self.mean_kd.size)
 
     def at(self, x_e: Floats) -> tuple[Floats, Floats]:
-        """Products over the columns; the parameters are the means, then the log variances."""
+        """As `FreeTable.at`: products over the columns; the parameters are the means, then the log variances."""
         k, d = self.mean_kd.shape
         mean_kd, log_kd = (both + added for both, added in zip(self[:2], x_e.reshape(2, k, d), strict=True))
         std_kd1 = np.exp(np.maximum(log_kd, _NARROW) / 2)[:, :, None]
@@ -236,7 +228,7 @@ class ChainLaws:
     start_k: Floats
     first_k: Floats
     step_kk: Floats
-    shown: ShownTable
+    shown: FreeTable | CellTable
 
     @property
     def size(self) -> int:

@@ -102,32 +102,19 @@ class WindowCounts:
 
     def norms(self) -> Floats:
         """Norms from exact integers; the factor covers the rounding of a power, a root and a product."""
-        order, first = self._units
-        out = np.empty(len(first) - 1)
-        rows = self.rows
-        kernel.norms(rows.indptr, rows.code, order, first, self.k, self.width, self.longest, self.power, out)
-        return out * (1.0 + 2.0**-45)
+        arguments = self._given
+        out_u = np.empty(len(arguments[3]) - 1)
+        kernel.norms(*arguments, out_u)
+        return out_u * (1.0 + 2.0**-45)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
         """Truncate what one window adds, and add it as often as the window occurs."""
-        order, first = self._units
-        kernel.accumulate(
-            self.rows.indptr,
-            self.rows.code,
-            order,
-            first,
-            self.k,
-            self.width,
-            self.longest,
-            self.power,
-            weights,
-            grid.step,
-            out.reshape(-1),
-        )
+        kernel.accumulate(*self._given, weights, grid.step, out.reshape(-1))
 
     @property
-    def _units(self) -> Units:
-        return self.units or each(self.rows.indptr)
+    def _given(self) -> tuple[Ints, Ints, Ints, Ints, int, int, int, float]:
+        order, first = self.units or each(self.rows.indptr)
+        return self.rows.indptr, self.rows.code, order, first, self.k, self.width, self.longest, self.power
 
 
 def denoised_totals(x_v: Floats, sd: float) -> Floats:
