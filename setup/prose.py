@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 #: Largest numbers allowed. A commit that lowers a count lowers its limit.
 LIMITS = {
     "banned phrases, pages": 94,
-    "banned phrases, docstrings and messages": 1300,
+    "banned phrases, docstrings and messages": 1296,
     "banned phrases, comments": 253,
     "sentences above 30 words, user pages": 16,
     "sentences above 35 words, pages": 32,

@@ -75,7 +75,7 @@ _LEAST_ETA = 0.002
 _WORD_BOUND = 4.0
 # Power of the word weights where topics are detectable and none is given.
 _WEIGHT_POWER = 0.25
-# Of the comparison with one topic: largest gain of a document in nats per word, number of words from which on a
+# The comparison with one topic: largest gain of a document in nats per word, number of words from which on a
 # document has the full weight 1, and the number that stands for this weight in the release, which needs less precision.
 _MOST_GAIN, _FULL_LENGTH, _LENGTH_SCALE = 0.5, 100.0, 0.25
 # Limit on loops that a model file may ask for: documents settle within hundreds, and compiled loops cannot be
@@ -461,7 +461,7 @@ class Topics:
 
     is_one: whether all topics are the word probabilities, and sum_vk holds word totals as its first column. gain and
     gain_std: released gain of the topics over one topic, in nats per word, and its noise std; both 0 before its
-    release. listed: number of the word list that the word totals agree with, from 1 on; 0 for none.
+    release. listed: number of the word list that the word totals agree with, the first being 1; 0 for none.
     """
 
     lambda_vk: Positives
