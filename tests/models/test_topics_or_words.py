@@ -400,6 +400,8 @@ def test_documents_without_topics_become_one_topic_in_all_seeds() -> None:
         assert model.gain_ < 0
         assert model.topics_above_noise_ == 0
         assert "their word frequencies" in model.summary()
+        [figure] = model.report().figures
+        assert figure.title == "One topic: word frequencies"
         p_v = matrix.sum(axis=0) / matrix.sum()
         exact = math.exp(-p_v @ np.log(p_v))
         assert model.perplexity(matrix, public=True) < 1.1 * exact

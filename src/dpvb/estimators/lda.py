@@ -556,13 +556,13 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             words: how many of each topic.
         """
         words = check_integer("words", words, low=1)
-        clear = None if self._fitted_model.means else self.above_noise_
+        clear = None if self._fitted_model.means or self._q.is_one else self.above_noise_
         probability_kv = self.components_ / self.components_.sum(axis=1, keepdims=True)
         names = self.vocabulary_ or [f"#{v}" for v in range(self.n_features_in_)]
         order = np.argsort(-probability_kv, axis=1, kind="stable")[:, :words]
         yield Bars(
             name="topics",
-            title=f"{len(order)} topics",
+            title="One topic: word frequencies" if self._q.is_one else f"{len(order)} topics",
             note="Bars are probabilities of a topic's most probable words."
             + ("" if clear is None else f" {clear.sum()} of the topics stand above the noise."),
             groups=tuple(
