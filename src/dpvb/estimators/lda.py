@@ -179,7 +179,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         above_noise_: which topics deviate more from the background than noise alone makes them do, (K,); a number,
             `topics_above_noise_`, counts them. Found where it is asked for, from released numbers alone.
         gain_, gain_std_: released gain of the topics over one topic, in nats per word, after 2/5 of the steps, and the
-            noise std of the gain; None if topics were not compared. Later steps add up to 0.03 to it.
+            noise std of the gain; None if topics were not compared.
         word_list_: the word list around whose frequencies the word totals were estimated; None: no list fits them.
     """
 
