@@ -182,6 +182,11 @@ CASES = [
     Case("curvature", Curvature(), table, table_records, HOSTILE_ROWS),
     Case("curvature_joint", Curvature(), table, table_records, HOSTILE_ROWS, clip="joint"),
     Case("lda", LDAModel(3, TERMS, clip=0.1, max_iter=20), bags, kinds.documents, HOSTILE_DOCUMENTS),
+    *by_phase(
+        "lda",
+        cases.Case("lda", LDAModel(3, TERMS, compares=True), bags, kinds.documents, HOSTILE_DOCUMENTS),
+        {"midway": 0.2},
+    ),
     Case("lda_plain", PLAIN_TOPICS, bags, kinds.documents, HOSTILE_DOCUMENTS),
     *by_phase(
         "first_order",

@@ -164,8 +164,8 @@ def test_plan_forecasts_topics() -> None:
     shown = run(*given).stdout
     assert shown.startswith(
         "Topics above the noise, of 10: 0, expected for 2,000 documents at epsilon = 1.\n"
-        "Noise hides the result. It would not at 5 or more. This needs about 9,500 documents instead of 2,000; or "
-        "epsilon = 5.8 instead of 1; or --topics = 2 instead of 10.\n"
+        "Noise hides the result. It would not at 5 or more. This needs about 12,000 documents instead of 2,000; or "
+        "epsilon = 7.3 instead of 1; or --topics = 1 instead of 10.\n"
     )
     assert "in the data can reach at most 73.2 %" in shown
     facts = json.loads(run(*given, "--json").stdout)

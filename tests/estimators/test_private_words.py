@@ -181,6 +181,13 @@ def test_so_does_minibatch_and_the_number_of_topics_may_be_planned() -> None:
     assert planned.components_.shape[0] >= 1
 
 
+def test_a_public_number_of_documents_decides_on_the_word_weights_of_words_that_are_found() -> None:
+    """The release that finds words counts no documents."""
+    powers = [model(n_components=2, n_units=number)._task(texts()).model.word_weight_power for number in (50, 10**6)]
+    assert powers == [None, 0.25]
+    assert model(n_units=10**6, word_weight_power=0.5)._task(texts()).model.word_weight_power == 0.5
+
+
 def test_topics_above_the_noise_are_counted_as_ever(fitted: dpvb.LDA) -> None:
     assert 0 <= fitted.topics_above_noise_ <= 2
     # A part of the budget finds words.

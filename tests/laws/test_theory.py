@@ -30,7 +30,7 @@ NUMERIC = Declared(np.zeros(3), np.array([0.0, 1.0, 1.0]), np.ones(3))
 MIXED = MixedColumns(numbers=3, max_counts=(9.0,), sizes=(3, 2, 2))
 NEGATIVE = Likelihood("negative_binomial", max_count=5.0, dispersion=None)
 MODELS: dict[str, list[Any]] = {
-    "topics": [LDAModel(2, 5)],
+    "topics": [LDAModel(2, 5, compares=True)],
     "regressions": [FirstOrder(3, 0.5, declared=NUMERIC), FirstOrder(3, likelihood=NEGATIVE)],
     "linear": [Linear(3, 0.5, declared=NUMERIC)],
     "mixtures": [MixtureModel(3, MIXED, check=0.1)],
@@ -58,8 +58,9 @@ def test_a_page_names_the_blocks_that_its_models_release(page: str) -> None:
 
 
 def test_bounds_of_the_pages_are_those_of_the_models() -> None:
-    topics, network = LDAModel(2, 5).blocks, sbn.SBN(2, 4).blocks
-    assert [topics["words"].bound, topics["counts"].bound] == [10.0, 0.067 * math.sqrt(500.0)]
+    topics, network = LDAModel(2, 5, compares=True).blocks, sbn.SBN(2, 4).blocks
+    assert [topics["words"].bound, topics["counts"].bound] == [4.0, 0.067 * math.sqrt(500.0)]
+    assert topics["gain"].bound == math.hypot(1 / 2, 1 / 4)
     last = Linear(3, 0.5).blocks
     assert [last[name].weight for name in ("residual", "excess", "square")] == [0.3, 0.3, 0.6]
     assert (network["gradient"].bound, network["bias"].weight) == (0.0575 * math.sqrt(8.0), 0.16)

@@ -168,7 +168,7 @@ def test_a_document_adds_the_same_gain_beside_any_others() -> None:
 @pytest.mark.parametrize("is_one", [False, True])
 @pytest.mark.parametrize("persons", [False, True])
 @pytest.mark.parametrize("name", ["gain", "counts"])
-@kills("factor", "word totals that are said to be nonnegative topics' and are not clipped", "counts-True-True")
+@kills("factor", "word totals of one topic that are not clipped", "counts-True-True")
 @edit("core/clipped_sums.py", "_MARGIN / np.maximum(relative[name], _MARGIN)", "np.ones_like(relative[name])")
 def test_no_pair_of_units_is_farther_apart_than_is_accounted(name: str, persons: bool, is_one: bool) -> None:
     """By brute force, at topics of all kinds: one unit added, and one replaced by any other."""
@@ -400,6 +400,8 @@ def test_documents_without_topics_become_one_topic_in_all_seeds() -> None:
         assert model.gain_ < 0
         assert model.topics_above_noise_ == 0
         assert "their word frequencies" in model.summary()
+        [figure] = model.report().figures
+        assert figure.title == "One topic: word frequencies"
         p_v = matrix.sum(axis=0) / matrix.sum()
         exact = math.exp(-p_v @ np.log(p_v))
         assert model.perplexity(matrix, public=True) < 1.1 * exact

@@ -135,7 +135,9 @@ def compare(
     partner, shared = metrics.match_topics(tops[0], tops[1])
     _print_topics(private, plain, partner, shared, f"private, epsilon = {epsilon:g}")
     _print_perplexities(sample, private, plain, epsilon)
-    console.print(f"\n{private.topics_above_noise_} of the {topics} private topics are distinguishable from noise.")
+    console.print(f"\n{private.summary()}")
+    number = len(private.components_)
+    console.print(f"{private.topics_above_noise_} of the {number} private topics are distinguishable from noise.")
     console.print()
     console.print(str(private.privacy_), soft_wrap=True)
     console.print(

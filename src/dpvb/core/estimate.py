@@ -36,8 +36,7 @@ class Estimate:
     _mean: Mapping[str, Floats] = field(default_factory=dict)
     _variance: Mapping[str, float] = field(default_factory=dict)
     _mass: Mapping[str, float] = field(default_factory=dict)
-    # Of the releases after that of phase "midway", by block: their mean, weighted by precision, its variance, and the
-    # sum of weights.
+    # Mean of the releases after that of phase "midway", by block, weighted by precision; its variance; sum of weights.
     _later: Mapping[str, tuple[Floats, float, float]] = field(default_factory=dict)
     seal: InitVar[object] = None
     rho: float = 1.0

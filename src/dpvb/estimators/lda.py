@@ -53,7 +53,7 @@ from dpvb.guards.errors import (
     reason_of,
 )
 from dpvb.guards.lacking import constructor_says_what_lacks
-from dpvb.models.topics.lda import EarlierTopics, LDAModel, LengthRule, Topics
+from dpvb.models.topics.lda import WEIGHT_POWER, EarlierTopics, LDAModel, LengthRule, Topics
 from dpvb.models.topics.prior import TopicPrior, WordList
 from dpvb.results import metrics, trees
 from dpvb.results.expected_accuracy import ExpectedAccuracy
@@ -154,7 +154,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         background: whether word totals are released first; they start the topics and weigh the words.
         word_weight_power: words are weighted by probability^-word_weight_power, in [0, 1], so that frequent ones do not
             fill a document's norm; more than 0 needs the background. None (default): 1/4 if the released number of
-            documents makes topics detectable, else 0.
+            documents makes topics detectable, else 0; for vocabulary="private", if n_units does.
         mass: number of words that one unit of what is released stands for.
         doc_topic_prior, topic_word_prior: concentration of the prior: α of a document's topics, and η of a topic's
             words; planned if not given.
@@ -179,7 +179,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         above_noise_: which topics deviate more from the background than noise alone makes them do, (K,); a number,
             `topics_above_noise_`, counts them. Found where it is asked for, from released numbers alone.
         gain_, gain_std_: released gain of the topics over one topic, in nats per word, after 2/5 of the steps, and the
-            noise std of the gain; None if topics were not compared. Later steps add up to 0.03 to it.
+            noise std of the gain; None if topics were not compared.
         word_list_: the word list around whose frequencies the word totals were estimated; None: no list fits them.
     """
 
@@ -556,13 +556,13 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             words: how many of each topic.
         """
         words = check_integer("words", words, low=1)
-        clear = None if self._fitted_model.means else self.above_noise_
+        clear = None if self._fitted_model.means or self._q.is_one else self.above_noise_
         probability_kv = self.components_ / self.components_.sum(axis=1, keepdims=True)
         names = self.vocabulary_ or [f"#{v}" for v in range(self.n_features_in_)]
         order = np.argsort(-probability_kv, axis=1, kind="stable")[:, :words]
         yield Bars(
             name="topics",
-            title=f"{len(order)} topics",
+            title="One topic: word frequencies" if self._q.is_one else f"{len(order)} topics",
             note="Bars are probabilities of a topic's most probable words."
             + ("" if clear is None else f" {clear.sum()} of the topics stand above the noise."),
             groups=tuple(
@@ -678,6 +678,9 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         plan = self._relative_plan(model, source.unit, schedule)
         if self.background:
             model = replace(model, final_noise=final_std(plan, schedule.rho) / plan.releases[0].noise_std("words"))
+        if self._opens and self.word_weight_power is None and signal / number >= model.detectable:
+            # A release that finds words counts no documents, so that a public number decides on the word weights.
+            model = replace(model, word_weight_power=WEIGHT_POWER)
         compares = many and n_steps >= _LEAST_STEPS and self.epsilon != math.inf
         # One topic is word totals: words that are found anew in the first release have theirs in the steps.
         return replace(model, compares=compares, iterates=many or self._opens or not self.background), schedule
@@ -736,7 +739,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         n_terms, n_components = record.lambda_vk.shape
         # The power by which words were weighted, for a fit without topics that is compared with this one.
         is_even = float(np.ptp(record.word_weight_v)) == 0
-        power = (0.0 if is_even else 0.25) if self.word_weight_power is None else self.word_weight_power
+        power = (0.0 if is_even else WEIGHT_POWER) if self.word_weight_power is None else self.word_weight_power
         model = self._model(
             n_terms, n_components, means=record.means, iterates=record.iterates, word_weight_power=power
         )

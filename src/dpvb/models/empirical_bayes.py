@@ -44,7 +44,7 @@ _NEWTON_STEPS, _NEWTON_END, _NEWTON_RIDGE = 100, 1e-13, 1e-10
 _LEAST_WEIGHT = 1e-12
 # Least background, as a fraction of the mean: of a word total as read, and of the mean itself over sd.
 _LEAST_BACKGROUND, _LEAST_MEAN = 1e-4, 1e-3
-# Least column total, as a fraction of the mean one; least row sum, over sd·√K, if there is no background.
+# Least column total, as a fraction of the mean one; least row sum, over sd·√K.
 _LEAST_COLUMN, _LEAST_ROW = 0.05, 0.1
 # An entry is read as no less than its measurement minus so many sd.
 _FARTHEST = 6.0
@@ -67,9 +67,9 @@ def background(total_v: Floats, sd: float | Floats) -> Floats:
     return np.asarray(smooth_v / smooth_v.sum())
 
 
-def estimated_prior(x_vk: Floats, sd_v: Floats, background_v: Floats | None, *, free: bool = False) -> Floats:
-    """Posterior mean under a prior of the ratios s_vk/m_vk that is itself estimated; see `around`."""
-    return around(x_vk, sd_v, np.outer(*_prior_factors(x_vk, sd_v, background_v)), free=free)
+def estimated_prior(x_vk: Floats, sd_v: Floats, *, free: bool = False) -> Floats:
+    """Posterior mean around means of rank one, by the sums of rows and columns; see `around`."""
+    return around(x_vk, sd_v, np.outer(*_prior_factors(x_vk, sd_v)), free=free)
 
 
 def around(x_vk: Floats, sd_v: Floats, mean_vk: Floats, *, free: bool = False) -> Floats:
@@ -114,12 +114,11 @@ def evidence(x_v: Floats, sd_v: Floats, mean_v: Floats) -> float:
     return float((most_n + np.log(likelihood_nc @ weights_c) - constant_n).sum())
 
 
-def _prior_factors(x_vk: Floats, sd_v: Floats, background_v: Floats | None) -> tuple[Floats, Floats]:
-    """Positive factors of the prior means, (V,) and (K,); without a background the row sums serve as one."""
+def _prior_factors(x_vk: Floats, sd_v: Floats) -> tuple[Floats, Floats]:
+    """Positive factors of the prior means, (V,) and (K,)."""
     num_topics = x_vk.shape[1]
-    if background_v is None:
-        row_v = np.maximum(x_vk.sum(axis=1), _LEAST_ROW * sd_v * np.sqrt(num_topics))
-        background_v = np.maximum(row_v, 1e-12 * max(row_v.sum(), 1e-280))
+    row_v = np.maximum(x_vk.sum(axis=1), _LEAST_ROW * sd_v * np.sqrt(num_topics))
+    background_v = np.maximum(row_v, 1e-12 * max(row_v.sum(), 1e-280))
     noise = float(np.linalg.norm(sd_v)) * np.sqrt(num_topics)
     total = max(float(x_vk.sum()), noise, 1e-250)
     column_k = np.maximum(x_vk.sum(axis=0), _LEAST_COLUMN * total / num_topics)

@@ -73,9 +73,9 @@ _LEAST_ETA = 0.002
 # Bound on the norm of a document's word totals (c^p): √16 for p = 1/2 and 16 tokens. Less noise is worth more than
 # whole documents: 10 is far behind, 3 and 5 are alike.
 _WORD_BOUND = 4.0
-# Power of the word weights where topics are detectable and none is given.
-_WEIGHT_POWER = 0.25
-# Of the comparison with one topic: largest gain of a document in nats per word, number of words from which on a
+#: Power of the word weights where topics are detectable and none is given.
+WEIGHT_POWER = 0.25
+# The comparison with one topic: largest gain of a document in nats per word, number of words from which on a
 # document has the full weight 1, and the number that stands for this weight in the release, which needs less precision.
 _MOST_GAIN, _FULL_LENGTH, _LENGTH_SCALE = 0.5, 100.0, 0.25
 # Limit on loops that a model file may ask for: documents settle within hundreds, and compiled loops cannot be
@@ -129,7 +129,7 @@ class LDAModel(Model["Topics", CountRows]):
     length_rule: LengthRule = "truncate"
     count_power: float = 0.5
     background: bool = True
-    word_weight_power: float | None = _WEIGHT_POWER
+    word_weight_power: float | None = WEIGHT_POWER
     mass: float = 10.0
     doc_topic_prior: float | None = None
     topic_word_prior: float = 0.02
@@ -287,7 +287,7 @@ class LDAModel(Model["Topics", CountRows]):
         power = self.word_weight_power
         if power is None:
             detectable = self.signal(_counted(s), self.final_noise * s.noise_std("words")) >= self.detectable
-            power = _WEIGHT_POWER * detectable
+            power = WEIGHT_POWER * detectable
         smoothed_v = background_v + _SMOOTHING / self.n_terms
         word_weight_v = (smoothed_v / smoothed_v.mean()) ** -power
         # So large a mass makes exp⟨log β⟩ the mean of β.
@@ -340,7 +340,7 @@ class LDAModel(Model["Topics", CountRows]):
             s_vk = empirical_bayes.around(x_vk, sd_v, np.outer(b_v, size_k), free=free)
         else:
             size_k = x_vk.sum(axis=0)
-            s_vk = empirical_bayes.estimated_prior(x_vk, sd_v, None, free=free)
+            s_vk = empirical_bayes.estimated_prior(x_vk, sd_v, free=free)
         new = self.topics(self.topic_word_prior + self.mass * s_vk, b_v, q.word_weight_v, self._next_alpha(size_k))
         return replace(new, sum_vk=x_vk, sum_std_v=sd_v, gain=q.gain, gain_std=q.gain_std, listed=listed)
 
@@ -461,7 +461,7 @@ class Topics:
 
     is_one: whether all topics are the word probabilities, and sum_vk holds word totals as its first column. gain and
     gain_std: released gain of the topics over one topic, in nats per word, and its noise std; both 0 before its
-    release. listed: number of the word list that the word totals agree with, from 1 on; 0 for none.
+    release. listed: number of the word list that the word totals agree with, the first being 1; 0 for none.
     """
 
     lambda_vk: Positives

@@ -119,7 +119,7 @@ def of_both(words_v: Floats, std: float, y_v: Floats, y_std_v: Floats) -> tuple[
 
 
 def chosen(lists: Sequence[WordList], words_v: Floats, std_v: Floats) -> int:
-    """Return the number of the list, from 1 on, around which word totals are most likely; 0: around even means."""
+    """Return the number of the list around which word totals are most likely, the first being 1; 0: even means."""
     if not lists or not (std_v > 0).all():
         return 0
     total = total_of(words_v, std_v)
