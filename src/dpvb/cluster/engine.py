@@ -22,6 +22,8 @@ Task = Callable[[Mapping[int, Any], Any, Mapping[int, Any]], Any]
 
 
 _HELD = "held"
+# The answer of a process that had not enough memory.
+_SHORTAGE = "out of memory"
 
 
 class PartMissing(Exception):  # noqa: N818
@@ -79,8 +81,11 @@ def map_reduce(
 
     Raises:
         PartMissing: if a process failed or answered in another form, or a part is missing or answered for twice.
+        MemoryError: if a process had not enough memory.
     """
     answered = list(engine.run(task, packed(told, held=model), own, key))
+    if any(isinstance(one, Answered) and isinstance(one.answer, str) and one.answer == _SHORTAGE for one in answered):
+        raise MemoryError
     if not all(isinstance(one, Answered) and _is_numbers(one.parts) and one.answer is not None for one in answered):
         raise PartMissing
     if sorted(part for one in answered for part in one.parts) != list(range(num_parts)):
@@ -102,7 +107,10 @@ def answered(task: Task, told: bytes, own: Mapping[int, Any], parts: Mapping[int
     """Do a task where the parts are held; nothing is raised, printed or warned."""
     answer = None
     with suppress(Exception), silence(logs=True):
-        answer = task(parts, _Unpacker(io.BytesIO(told), model).load(), own)
+        try:
+            answer = task(parts, _Unpacker(io.BytesIO(told), model).load(), own)
+        except MemoryError:
+            answer = _SHORTAGE
     return Answered(tuple(parts), answer)
 
 

@@ -25,7 +25,14 @@ from dpvb.accounting.costs import Composition
 from dpvb.core.forks import Origin
 from dpvb.core.journal import Journal, Sums
 from dpvb.core.plan import Plan, Release
-from dpvb.guards.errors import CheckpointError, DpvbError, EmptyVocabularyError, LedgerError, check_choice
+from dpvb.guards.errors import (
+    CheckpointError,
+    DpvbError,
+    EmptyVocabularyError,
+    LedgerError,
+    RunCompletedError,
+    check_choice,
+)
 from dpvb.guards.strangers import printable
 from dpvb.ledger import Entry, Ledger, Receipt
 from dpvb.results.facts import ChargeFacts
@@ -34,6 +41,8 @@ from dpvb.runs.checkpoint import Checkpoint, Seal
 #: How a run uses its checkpoint, see RunJournal.
 RESUMES = ("continue", "read")
 NOTHING_TO_READ = "resume='read' reads a run that has ended: name its folder as checkpoint."
+#: The end of a note to an error after which the same call resumes the run.
+AGAIN = "Repeat the same call to continue."
 # A run without a checkpoint says so often that it goes on, so that what it never started can be given back.
 _MARKS = 20
 
@@ -103,7 +112,7 @@ class RunJournal:
             if isinstance(error, KeyboardInterrupt) and checkpoint is None:
                 error.add_note(self._remaining())
             elif isinstance(error, KeyboardInterrupt) and checkpoint is not None and checkpoint.manifest() is not None:
-                error.add_note("The ledger records whether the fit was charged. Repeat the same call to continue.")
+                error.add_note(f"The ledger records whether the fit was charged. {AGAIN}")
             self.close()
             raise
 
@@ -133,7 +142,7 @@ class RunJournal:
         history = self._ledger.history(self.name)
         if self._writes:
             if any(entry.state in ("finished", "abandoned") for entry in history):
-                raise CheckpointError(
+                raise RunCompletedError(
                     f"{checkpoint.path}: its run has ended. To load its result again, which spends nothing, repeat the "
                     "call with resume='read'. For a new run, name a new folder as checkpoint."
                 )
@@ -257,7 +266,7 @@ class RunJournal:
         note = f"The data set {self._dataset!r} was charged before this happened"
         if self._checkpoint is not None:
             ends = isinstance(error, (CheckpointError, EmptyVocabularyError))  # The same call would come to the same.
-            error.add_note(f"{note}." if ends else f"{note}. Repeat the same call to continue.")
+            error.add_note(f"{note}." if ends else f"{note}. {AGAIN}")
             return
         error.add_note(
             f"{note}; {self._given_back()} With checkpoint= an interrupted fit can be continued. {self._remaining()}"
