@@ -103,6 +103,8 @@ def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"width": files.matrix_width(Path(given["data"])), "grouped": given["group"] is not None}
 
 
+# Options that name files of private rows.
+_FILES = ("data", "target", "trials", "exposure", "offset", "weights", "group", "seen")
 # What every example says itself.
 _BUDGET = ("epsilon", "delta")
 # Types that an option can have; of a parameter that may be several, the first of them.
@@ -242,6 +244,8 @@ def _field(value: Any, hint: Any) -> Any:
 
 def fitting(name: str) -> Callable[..., None]:
     """The function that a kind's command calls; its signature has the options, and those of a model of one's own."""
+    from dpvb.data.watched import watching
+    from dpvb.runs.checkpoint import Checkpoint
     from dpvb.runs.run import Run
 
     kind = kind_named(name)
@@ -286,7 +290,10 @@ def fitting(name: str) -> Callable[..., None]:
         assert out is not None
         if kind._reads == "sequences":  # A mistake of the columns is one before a file is opened.
             given["columns"] = model._named_columns
-        with _told_of_stops(model, out, given["checkpoint"]):
+        given_files = (value for name, value in given.items() if name in _FILES and isinstance(value, Path))
+        with _told_of_stops(model, out, given["checkpoint"]), watching(given_files) as states:
+            if given["checkpoint"] is not None and given["checkpoint"].is_dir() and run.resume != "read":
+                Checkpoint(given["checkpoint"]).check_files(states.states)
             rows = read(str(kind._reads), given)
             with progress_bar(quiet=quiet) as tell:
                 model.fit(**rows, run=replace(run, progress=tell))

@@ -41,6 +41,7 @@ from dpvb.data.tables.matrices import has_columns, is_arrow_table
 from dpvb.data.tables.ranged import Date, Numeric, Spline
 from dpvb.data.tables.table import Table
 from dpvb.data.times import microseconds
+from dpvb.data.watched import Watched, watched
 from dpvb.estimators import synthetic_rows
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards import pages
@@ -379,7 +380,8 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             self._warn_of_computed_bounds(X)
             with one_blas_thread(), told_how_far(run.progress) as tell:
                 path: list[Any] = []
-                task, q = self._run(task, replace(run, progress=tell), path.append if run.keep else None)
+                stepped = path.append if run.keep else None
+                task, q = self._run(task, replace(run, progress=tell), stepped, files=watched(X, task.source))
                 self._take(task, q)
                 self.__dict__.pop("_path", None)
                 if path:
@@ -607,14 +609,21 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         return check_budget(relative.scaled(multiplier), epsilon=self.epsilon, delta=self.delta)
 
     def _run(
-        self, task: Task[M], run: Run, stepped: Callable[[Q], object] | None = None, *, is_dry_run: bool = False
+        self,
+        task: Task[M],
+        run: Run,
+        stepped: Callable[[Q], object] | None = None,
+        *,
+        is_dry_run: bool = False,
+        files: Watched | None = None,
     ) -> tuple[Task[M], Q]:
         """Run a task's plan on its data, here or on a cluster; returns the task as it ended, and q; sets `privacy_`.
 
         `stepped` is called with q after each step. A dry run has made-up data: no ledger is charged, and the
-        statement says so.
+        statement says so. `files` are those that the data were read from: a change of them ends the fit.
         """
         plan, rng = task.plan, generator("random_state", self.random_state)
+        files = Watched() if files is None else files
         expected = None if self.n_units is None else self._knows(task, plan, self.n_units)
         is_lost = expected is not None and expected.is_weak
         doubts.warn(
@@ -632,13 +641,15 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
         def on_release(number: int, q: Any) -> None:
             progress(number, plan)
+            files.check()
             if stepped is not None and any(block.phase == "step" for block in plan.releases[number - 1].asked.values()):
                 stepped(q)
 
         charging: AbstractContextManager[RunJournal | None] = nullcontext()
         if not is_dry_run:
             facts = self._facts(task.model)
-            charging = run.journal(plan, epsilon=self.epsilon, delta=self.delta, facts=facts)
+            files.check()
+            charging = run.journal(plan, epsilon=self.epsilon, delta=self.delta, facts=facts, files=files.states)
         if is_on_show(run.cluster):
             self._say_once(
                 "the Dask cluster shows its pages beyond this machine, and whoever reaches them sees how large the "

@@ -33,6 +33,7 @@ from dpvb.accounting import Event
 from dpvb.accounting.answers import METHODS
 from dpvb.cluster import Cluster
 from dpvb.core.plan import Plan
+from dpvb.data.watched import FileState
 from dpvb.guards.errors import (
     CheckpointError,
     LedgerError,
@@ -207,14 +208,20 @@ class Run:
 
     @contextmanager
     def journal(
-        self, plan: Plan, *, epsilon: float, delta: float, facts: Mapping[str, Any] | None = None
+        self,
+        plan: Plan,
+        *,
+        epsilon: float,
+        delta: float,
+        facts: Mapping[str, Any] | None = None,
+        files: Sequence[FileState] = (),
     ) -> Iterator[RunJournal | None]:
         """Charge a plan that is about to start; the journal ends with the block, or is interrupted in it.
 
         Args:
             plan: all releases.
             epsilon, delta: what an interrupted fit without a ledger is said to have spent.
-            facts: as in RunJournal.
+            facts, files: as in RunJournal.
 
         Raises:
             ParameterError: if one of ledger and dataset is missing, or a checkpoint has no ledger; and if numba takes
@@ -245,7 +252,8 @@ class Run:
             resume = "continue" if self.resume is None else self.resume
             facts = {**(facts or {}), "accountant": replace(self, ledger=ledger).method("pld", plan.events())}
             # The wall adds normal noise, rounded after it was drawn.
-            journal = RunJournal(ledger, self.dataset, plan, checkpoint=folder, resume=resume, facts=facts, normal=True)
+            kept: dict[str, Any] = {"checkpoint": folder, "resume": resume, "facts": facts, "files": files}
+            journal = RunJournal(ledger, self.dataset, plan, normal=True, **kept)
             try:
                 if 0 < journal.num_recorded < len(plan):
                     say(f"run {journal.name} goes on at release {journal.num_recorded + 1} of {len(plan)}.")

@@ -30,6 +30,7 @@ from dpvb.data.tables.ranged import Date
 from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk
+from dpvb.data.watched import Watched
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
 from dpvb.guards.lacking import says_what_lacks
 from dpvb.kernels.spans import MAX_ROWS
@@ -113,6 +114,8 @@ class Table:
                 f"schema must be a dpvb.Schema, what is public about the columns, got {type(schema).__name__}. Read "
                 "one with Schema.load(path); `dpvb schema --header FILE` writes one to fill in."
             )
+        #: The files as they were before they were read.
+        self.watched = Watched.of(data, is_read_again=schema.group is None)
         self._schema = schema
         self._held: _Encoded | None = None
         self._count: int | None = None
@@ -128,6 +131,7 @@ class Table:
                 "Nothing was charged."
             )
         if self._files is None and not stream:
+            self.watched = replace(self.watched, is_read_again=False)
             self._held = _joined(self._pieces(), schema)
             self._count = self._held.matrix.num_rows
 
