@@ -55,6 +55,9 @@ AnyLedger = Ledger | str | os.PathLike[str]
 #: Variables of the environment that name the ledger and the data set where nothing else does.
 VARIABLES: Final[Mapping[str, str]] = {"ledger": "DPVB_LEDGER", "dataset": "DPVB_DATASET"}
 
+#: Variable of the environment by which an administrator has fits without a ledger refused.
+REQUIRED: Final = "DPVB_REQUIRE_LEDGER"
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -292,12 +295,20 @@ def _process() -> str:
 
 
 def warn_not_recorded(epsilon: float, *, stacklevel: int = 2) -> None:
-    """Warn that a fit with privacy is not recorded in a ledger.
+    """Warn that a fit with privacy is not recorded in a ledger, or refuse it where the environment requires one.
 
     Args:
         epsilon: of the fit; for inf there is nothing to record.
         stacklevel: as in `warnings.warn`.
+
+    Raises:
+        ParameterError: if DPVB_REQUIRE_LEDGER is set to anything but 0.
     """
+    if epsilon < math.inf and os.environ.get(REQUIRED, "0") not in ("", "0"):
+        raise ParameterError(
+            f"ledger must name a ledger, because the environment variable {REQUIRED} requires one, got None. Give "
+            "ledger= and dataset=. Nothing was read or charged."
+        )
     if epsilon < math.inf:
         warnings.warn(
             "This fit is not recorded in a ledger: the epsilons of several fits of the same data add up. To record "
