@@ -175,6 +175,12 @@ def test_the_disk_is_full(folder: Path, monkeypatch: pytest.MonkeyPatch, place: 
     assert ended.exit_code == ExitCode.DISK_FULL, ended.stderr
     assert ended.stderr.count("\n") == 1
     assert "unexpected" not in ended.stderr
+    if place == "model":
+        assert "The fit has ended and was charged." in ended.stderr
+        monkeypatch.undo()
+        monkeypatch.chdir(folder)
+        assert fit(*KEPT, "--resume", "read").exit_code == ExitCode.DONE
+        assert dpvb.load("m.dpvb").privacy_.epsilon <= 1
     with dpvb.Ledger("budget.db") as ledger:
         assert any(entry.kind == "charge" for entry in ledger.entries()) == (place != "temporary")
 
@@ -185,6 +191,44 @@ def test_the_cause_of_an_error_decides_whatever_wraps_it() -> None:
     assert exit_code_of(wrapped) is ExitCode.DISK_FULL
     assert exit_code_of(errors.CheckpointError("run: damaged.")) is ExitCode.FAILED
     assert exit_code_of(errors.OutOfMemoryError("")) is exit_code_of(MemoryError()) is ExitCode.OUT_OF_MEMORY
+
+
+@kills("releases", "two commands that write one model")
+@edit(
+    "cli/fit.py",
+    "held = files.reserved(out, overwrite)",
+    "held = files.reserved(out.with_name(str(id(model))), overwrite)",
+)
+def test_a_second_command_for_one_model_is_refused_before_its_charge(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with dpvb.Ledger("budget.db") as ledger:
+        ledger.register("others", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.1, delta=1e-5)
+    release, second = Wall.release, list[Any]()
+
+    def during(self: Any, query: Any, asked: Any) -> Any:
+        if not second:
+            second.append(None)
+            second[0] = fit("--ledger", "budget.db", "--dataset", "others")
+        return release(self, query, asked)
+
+    monkeypatch.setattr(Wall, "release", during)
+    assert fit(*COUNTED).exit_code == ExitCode.DONE
+    assert second[0].exit_code == ExitCode.FAILED
+    assert "is being written by another command" in second[0].stderr
+    with dpvb.Ledger("budget.db") as ledger:
+        assert ledger.remaining("others").epsilon > 1
+    assert not [*folder.glob(".*.lock")]
+
+
+def test_a_ledger_may_be_required(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPVB_REQUIRE_LEDGER", "1")
+    refused = fit()
+    assert refused.exit_code == ExitCode.FAILED
+    assert "--ledger must name a ledger, because the environment variable DPVB_REQUIRE_LEDGER" in refused.stderr
+    assert fit(*COUNTED).exit_code == ExitCode.DONE
+    with pytest.raises(errors.ParameterError, match="DPVB_REQUIRE_LEDGER"):
+        dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, max_row_norm=1.0).fit(np.zeros((4, 1)), [0, 1, 0, 1])
 
 
 @pytest.mark.parametrize("kept", [False, True])

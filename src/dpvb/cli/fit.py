@@ -30,7 +30,7 @@ from dpvb.cli import files, log, options
 from dpvb.cli.reading import READINGS, read
 from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import echo, progress_bar, remark, spent
-from dpvb.guards.errors import ParameterError
+from dpvb.guards.errors import ModelFileError, ParameterError
 from dpvb.guards.strangers import imported
 
 if TYPE_CHECKING:
@@ -291,13 +291,14 @@ def fitting(name: str) -> Callable[..., None]:
         if kind._reads == "sequences":  # A mistake of the columns is one before a file is opened.
             given["columns"] = model._named_columns
         given_files = (value for name, value in given.items() if name in _FILES and isinstance(value, Path))
-        with _told_of_stops(model, out, given["checkpoint"]), watching(given_files) as states:
+        held = files.reserved(out, overwrite)
+        with held, _told_of_stops(model, out, given["checkpoint"]), watching(given_files) as states:
             if given["checkpoint"] is not None and given["checkpoint"].is_dir() and run.resume != "read":
                 Checkpoint(given["checkpoint"]).check_files(states.states)
             rows = read(str(kind._reads), given)
             with progress_bar(quiet=quiet) as tell:
                 model.fit(**rows, run=replace(run, progress=tell))
-            model.save(out, overwrite=True)  # What is there by now was looked at before anything was spent.
+            model.save(out, overwrite=overwrite)
         log.write("statement", message=model.privacy_.brief)
         figure = next(model._facts_for_report(), None)
         looks = "" if figure is None else f"dpvb show {out} --what {figure.name or 'all'}; "
@@ -314,9 +315,15 @@ def fitting(name: str) -> Callable[..., None]:
 
 @contextmanager
 def _told_of_stops(model: PrivateEstimator, out: Path, checkpoint: Path | None) -> Iterator[None]:
-    """Say what a KeyboardInterrupt cost that comes while files are read or the model is written."""
+    """Say what an end cost that comes while files are read or the model is written."""
     try:
         yield
+    except (ModelFileError, ParameterError) as error:
+        if hasattr(model, "privacy_"):  # The fit has ended, and only its file is missing.
+            lost = "Without --checkpoint its releases are lost."
+            kept = "Make room, then the same command with --resume read writes the model."
+            error.add_note(f"The fit has ended and was charged. {lost if checkpoint is None else kept}")
+        raise
     except KeyboardInterrupt as error:
         if not hasattr(error, "__notes__") and hasattr(model, "privacy_"):
             error.add_note(f"Stopped when the fit had ended: its releases are spent, and {out} may be missing.")
