@@ -136,7 +136,7 @@ def test_a_model_knows_a_ledger_that_was_set_back(path: Path, tmp_path: Path, mo
 
 def test_what_is_refused(path: Path, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("no ledger")
-    assert "this file is not a ledger" in run("init", tmp_path / "other.txt", code=2).stderr
+    assert "it is not a ledger" in run("init", tmp_path / "other.txt", code=2).stderr
     assert (tmp_path / "other.txt").read_text() == "no ledger"
     assert "dpvb ledger init" in run("register", tmp_path / "none.db", "people", *PEOPLE, code=2).stderr
     assert not (tmp_path / "none.db").exists()

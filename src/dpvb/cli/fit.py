@@ -32,6 +32,7 @@ from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import echo, progress_bar, remark, spent
 from dpvb.guards.errors import ModelFileError, ParameterError
 from dpvb.guards.strangers import imported
+from dpvb.guards.watched import watching
 
 if TYPE_CHECKING:
     from dpvb import Model
@@ -244,7 +245,7 @@ def _field(value: Any, hint: Any) -> Any:
 
 def fitting(name: str) -> Callable[..., None]:
     """The function that a kind's command calls; its signature has the options, and those of a model of one's own."""
-    from dpvb.data.watched import watching
+    from dpvb.data.shards import files_of
     from dpvb.runs.checkpoint import Checkpoint
     from dpvb.runs.run import Run
 
@@ -290,7 +291,7 @@ def fitting(name: str) -> Callable[..., None]:
         assert out is not None
         if kind._reads == "sequences":  # A mistake of the columns is one before a file is opened.
             given["columns"] = model._named_columns
-        given_files = (value for name, value in given.items() if name in _FILES and isinstance(value, Path))
+        given_files = [file for name in _FILES for file in files_of(given.get(name), name)]
         held = files.reserved(out, overwrite)
         with held, _told_of_stops(model, out, given["checkpoint"]), watching(given_files) as states:
             if given["checkpoint"] is not None and given["checkpoint"].is_dir() and run.resume != "read":

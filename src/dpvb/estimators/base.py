@@ -41,7 +41,6 @@ from dpvb.data.tables.matrices import has_columns, is_arrow_table
 from dpvb.data.tables.ranged import Date, Numeric, Spline
 from dpvb.data.tables.table import Table
 from dpvb.data.times import microseconds
-from dpvb.data.watched import Watched, watched
 from dpvb.estimators import synthetic_rows
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards import pages
@@ -61,6 +60,7 @@ from dpvb.guards.errors import (
 )
 from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
 from dpvb.guards.strangers import imported, misfit, place_of
+from dpvb.guards.watched import Watched, watched
 from dpvb.results import model_file, pictures, trees
 from dpvb.results.audit_report import Report
 from dpvb.results.declared import declared, told

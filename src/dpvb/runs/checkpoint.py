@@ -26,10 +26,10 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dpvb.core.journal import Sums
-from dpvb.data.watched import changed
 from dpvb.guards import own
 from dpvb.guards.errors import CheckpointError, DataFormatError, ModelFileError, check_path
 from dpvb.guards.strangers import parsed_json
+from dpvb.guards.watched import changed
 from dpvb.results import model_file
 
 #: Version of the folder's form; a reader refuses another one.
@@ -140,7 +140,7 @@ class Checkpoint:
         """Refuse files that are not as they were when the run of this folder began.
 
         Args:
-            files: their states now, see `data.watched`.
+            files: their states now, see `guards.watched`.
 
         Raises:
             DataFormatError: naming a file.

@@ -25,7 +25,6 @@ from dpvb.accounting.costs import Composition
 from dpvb.core.forks import Origin
 from dpvb.core.journal import Journal, Sums
 from dpvb.core.plan import Plan, Release
-from dpvb.data.watched import FileState
 from dpvb.guards.errors import (
     CheckpointError,
     DataFormatError,
@@ -36,6 +35,7 @@ from dpvb.guards.errors import (
     check_choice,
 )
 from dpvb.guards.strangers import printable
+from dpvb.guards.watched import FileState
 from dpvb.ledger import Entry, Ledger, Receipt
 from dpvb.results.facts import ChargeFacts
 from dpvb.runs.checkpoint import Checkpoint, Seal

@@ -33,7 +33,6 @@ from dpvb.accounting import Event
 from dpvb.accounting.answers import METHODS
 from dpvb.cluster import Cluster
 from dpvb.core.plan import Plan
-from dpvb.data.watched import FileState
 from dpvb.guards.errors import (
     CheckpointError,
     LedgerError,
@@ -44,6 +43,7 @@ from dpvb.guards.errors import (
 )
 from dpvb.guards.imports import check_numba
 from dpvb.guards.strangers import say
+from dpvb.guards.watched import FileState
 from dpvb.ledger import Ledger, is_address
 from dpvb.ledger.address import Address
 from dpvb.runs.checkpoint import Checkpoint

@@ -42,10 +42,10 @@ from dpvb.data.documents.vocabulary import PRIVATE, TOKEN_PATTERN, Tokenizer, Vo
 from dpvb.data.partitions import Partitions, Piece, Stored
 from dpvb.data.persons import newcomers
 from dpvb.data.readable import BOM, MAX_DOCUMENT_BYTES, check_readable, check_there, lines, open_binary
-from dpvb.data.shards import Shard, Sharded, one_width, paths_of
+from dpvb.data.shards import Shard, Sharded, files_of, one_width, paths_of
 from dpvb.data.slabs import Slab
-from dpvb.data.watched import Watched
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer
+from dpvb.guards.watched import Watched
 from dpvb.rows import CountRows
 
 
@@ -197,7 +197,7 @@ def open_documents(
             different widths.
         ParameterError: an unknown format, an option that the format does not have, or seen without group_column.
     """
-    watched = Watched.of(path)
+    watched = Watched.of(files_of(path, "path"))
     options: dict[str, Any] = {
         "vocabulary": vocabulary,
         "width": width,

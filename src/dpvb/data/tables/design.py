@@ -40,8 +40,8 @@ from dpvb.data.spelling import Floats, as_numbers
 from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_matrix, column
 from dpvb.data.tables.response import BOUNDS, LOGISTIC, Beside, Response
 from dpvb.data.units import Chunk, Held, Units
-from dpvb.data.watched import Watched
 from dpvb.guards.errors import ParameterError, check_number
+from dpvb.guards.watched import Watched
 from dpvb.kernels.spans import running_total
 from dpvb.rows import BinaryRows, DesignRows, SparseDesignRows
 

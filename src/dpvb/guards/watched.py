@@ -7,7 +7,6 @@ checkpoint keeps them for its owner alone, and no message has more of them than 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -15,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpvb.data.shards import paths_of
 from dpvb.guards.errors import DataFormatError
 
 
@@ -48,12 +46,9 @@ class Watched:
     is_read_again: bool = False
 
     @classmethod
-    def of(cls, data: object, *, is_read_again: bool = False) -> Watched:
-        """Return the files that a path, a list of paths or a folder stands for; none for anything else."""
-        paths = paths_of(data, "data") if isinstance(data, (str, os.PathLike, list, tuple)) else None
-        if paths is None and isinstance(data, (str, os.PathLike)):
-            paths = [Path(data)]
-        files = tuple(file for path in paths or () for file in _files(path))
+    def of(cls, paths: Iterable[Path], *, is_read_again: bool = False) -> Watched:
+        """Return some files as they are now."""
+        files = tuple(paths)
         return cls(files, _states(files), is_read_again)
 
     def __add__(self, other: Watched) -> Watched:
@@ -81,11 +76,9 @@ def watched(*data: object) -> Watched:
 
 
 @contextmanager
-def watching(paths: Iterable[Path | None]) -> Iterator[Watched]:
+def watching(paths: Iterable[Path]) -> Iterator[Watched]:
     """Watch files that are read into arrays, which do not show where they came from."""
-    files = Watched()
-    for path in paths:
-        files += Watched.of(path)
+    files = Watched.of(paths)
     before = _around.set((*_around.get(), files))
     try:
         yield files
@@ -100,15 +93,6 @@ def changed(kept: Sequence[Sequence[Any]], now: Sequence[Sequence[Any]]) -> str 
 
 
 _around: ContextVar[tuple[Watched, ...]] = ContextVar("dpvb_files", default=())
-
-
-def _files(path: Path) -> Iterator[Path]:
-    """Yield a file, or those below a folder."""
-    if not path.is_dir():
-        yield path
-        return
-    for folder, _, names in os.walk(path):
-        yield from (Path(folder) / name for name in sorted(names))
 
 
 def _states(paths: Iterable[Path]) -> tuple[FileState, ...]:
