@@ -42,6 +42,7 @@ NAMES = [
     "forecasts",
     "memory",
     "memory_of_rows",
+    "files_of_persons",
     "negative_binomial",
     "sbn_speed",
     "federated_exactness",

@@ -123,7 +123,8 @@ GUARANTEES = {
         "parts": "Parts of a data set that were registered in advance are charged in parallel.",
         "refunds": "Only releases that never began are refunded, from the run's own first charge, whoever writes the row.",
         "foreign claims": "The cost that another role writes is recalculated; an unexpected row of another role blocks no one.",
-        "checkpoints": "Checkpoints contain only released values, readable only by their owner. Files that another user could have written are not trusted.",
+        "same data": "A resumed run reads the files of its beginning: a file that was changed, added or removed is refused before anything is read. A file that changes between two passes ends the fit.",
+        "checkpoints": "Checkpoints contain released values, and names, sizes and times of files. They are readable only by their owner. Files that another user could have written are not trusted.",
     },
     "Federations": {
         "noise shares": "With trust none, each client adds all its noise. Under secure aggregation, clients that are present and honest add the whole noise together. A trusted server adds it.",

@@ -40,8 +40,8 @@ def fitting(folder: Path, *more: str, steps: int = STEPS) -> subprocess.Popen[st
     return subprocess.Popen([*PROGRAM, *call], cwd=folder, text=True, start_new_session=True, **pipes)
 
 
-def stopped(process: subprocess.Popen[str], ready: Callable[[], bool]) -> str:
-    """What a process says that gets Ctrl-C once something is ready; exit code 130."""
+def stopped(process: subprocess.Popen[str], ready: Callable[[], bool], code: int = 130) -> str:
+    """What a process says that gets Ctrl-C once something is ready, and ends with this exit code."""
     end = time.monotonic() + 120
     while not ready():
         assert process.poll() is None, process.stderr and process.stderr.read()
@@ -49,7 +49,7 @@ def stopped(process: subprocess.Popen[str], ready: Callable[[], bool]) -> str:
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
     out, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
+    assert process.returncode == code, said
     assert out == ""
     assert "Traceback" not in said
     return said
@@ -73,7 +73,7 @@ COUNTED = ("--ledger", "budget.db", "--dataset", "images")
 def test_a_fit_that_is_stopped_resumes_when_the_command_is_repeated(folder: Path) -> None:
     place = folder / "a run"
     releases = lambda: len(list(place.glob("release-*"))) >= 3  # noqa: E731
-    said = stopped(fitting(folder, *COUNTED, "--checkpoint", "a run", steps=150), releases)
+    said = stopped(fitting(folder, *COUNTED, "--checkpoint", "a run", steps=150), releases, code=6)
     assert made(said) >= 2
     assert "'images' was charged" in said
     assert "Repeat the same call to continue." in said

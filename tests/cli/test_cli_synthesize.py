@@ -120,8 +120,7 @@ def test_what_is_missing_or_there_already_is_refused_before_anything_is_spent(pe
     call = ("synthesize", data, "--schema", schema, "--rows", "5", "--out", out)
     assert "Missing option '--epsilon'" in run(*call, code=2).stderr
     usage = run(*call, *BUDGET, "--nonsense", code=2).stderr
-    assert "Usage: dpvb fit mixture" in usage
-    assert "--nonsense" in usage
+    assert usage.startswith("error: No such option '--nonsense'.")
     refuse(people, "--epsilon must be", *call, "--epsilon", "0", "--delta", "1e-6")
     refuse(people, "comes first", "synthesize", "--schema", schema, data, "--rows", "5", "--out", out, *BUDGET)
     out.with_suffix(".dpvb").write_text("mine")

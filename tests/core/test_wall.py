@@ -47,7 +47,7 @@ from dpvb.core.schedule import constant
 from dpvb.core.source import Nobody
 from dpvb.core.wall import Wall
 from dpvb.data.documents.bag_of_words import BagOfWords
-from dpvb.errors import ParameterError, PrivacyError, PrivateComputationError
+from dpvb.errors import OutOfMemoryError, ParameterError, PrivacyError, PrivateComputationError
 
 FALSE_ALARM = 1e-6
 EVERY_MODEL = pytest.mark.parametrize("case", TOYS_FIRST, ids=NAMES)
@@ -482,7 +482,7 @@ def test_persons_are_drawn_whole() -> None:
         lambda rows: {"a": Rows(np.zeros((len(rows), D + 1)))},
         lambda rows: {"a": Rows(np.zeros((len(rows) + 1, D)))},
         lambda rows: {"a": "text"},
-        lambda rows: (_ for _ in ()).throw(MemoryError("x")),
+        lambda rows: (_ for _ in ()).throw(BufferError("x")),
         lambda rows: (_ for _ in ()).throw(RecursionError("x")),
     ],
 )
@@ -518,7 +518,7 @@ class Fragile(Location):
     def e_step(self, q: Any, batch: Any, blocks: Any) -> Any:
         hit = bool((batch[:, 0] == 7).any())
         if hit and self.place == "e_step":
-            raise MemoryError("a secret")
+            raise BufferError("a secret")
         made = super().e_step(q, batch, blocks)
         fails = {"norms_fail": hit and self.place == "norms", "sums_fail": hit and self.place == "sum"}
         return {name: FragileRows(part.values, **fails) for name, part in made.items()}  # type: ignore[attr-defined]
@@ -645,10 +645,10 @@ class PanicError(BaseException):
 @kills("errors", "what extensions raise comes out")
 @edit(
     "core/clipped_sums.py",
-    "except BaseException as error:\n            if isinstance(error, STOPS):\n                raise\n",
+    "except BaseException as error:\n            if isinstance(error, _ENDS):\n                raise\n",
     "except Exception:\n",
 )
-@pytest.mark.parametrize("error", [PanicError, MemoryError, RecursionError, GeneratorExit])
+@pytest.mark.parametrize("error", [PanicError, BufferError, RecursionError, GeneratorExit])
 def test_whatever_a_computation_raises_ends_behind_the_wall(error: type[BaseException]) -> None:
     def query(rows: Any) -> Any:
         if len(rows) and (rows[:, 0] == 7).any():
@@ -664,6 +664,28 @@ def test_whatever_a_computation_raises_ends_behind_the_wall(error: type[BaseExce
         assert not caught.value.args
     else:
         wall.release(query, plan.releases[0])
+
+
+@pytest.mark.guarantees("silence")
+def test_a_shortage_of_memory_ends_a_release_with_one_sentence() -> None:
+    """Nothing goes on unit by unit, and nothing of the error comes out."""
+    calls = 0
+
+    def query(rows: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if len(rows):
+            raise MemoryError("income 123456")
+        return {"a": Rows(rows)}
+
+    plan = plain(size=D)
+    wall: Wall[Any] = Wall(table(np.zeros((40, D))), plan)
+    with pytest.raises(OutOfMemoryError, match="there is not enough memory for a computation on the rows") as caught:
+        wall.release(query, plan.releases[0])
+    assert calls == 2
+    assert "123456" not in str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    assert isinstance(caught.value, MemoryError)
 
 
 @pytest.mark.guarantees("silence")

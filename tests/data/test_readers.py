@@ -853,9 +853,8 @@ def test_what_is_no_idx_file_is_refused(tmp_path, content):
 @kills("readers", "the size of a file decides whether a table streams")
 @edit(
     "data/tables/table.py",
-    "        if self._files is None and not stream:\n            self._held",
-    "        if self._files is None and not (stream or (is_file and Path(data).stat().st_size > 2**14)):\n"
-    "            self._held",
+    "        if self._files is None and not stream:\n",
+    "        if self._files is None and not (stream or (is_file and Path(data).stat().st_size > 2**14)):\n",
 )
 @kills("readers", "the size of a file decides whether documents stream")
 @edit(

@@ -100,7 +100,7 @@ def spill(kind: str) -> None:
         raise RuntimeWarning(text)
     if kind == "assertion":
         assert CANARY == 0.0, text
-    raise MemoryError(text)
+    raise BufferError(text)
 
 
 class LeakyRows:

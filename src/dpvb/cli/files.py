@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dpvb.guards.errors import DataFormatError, ModelFileError, ParameterError, check_path
-from dpvb.guards.own import new_own
+from dpvb.guards.own import locked, new_own, unlock
 
 
 def load_model(path: Path, *needed: str) -> Any:
@@ -145,6 +145,42 @@ def check_target(path: Path, overwrite: bool, word: str = "--out") -> None:
     if not path.parent.is_dir():
         raise ParameterError(f"{word}: there is no folder {str(path.parent)!r}. Make it first.")
     _check_writable(path.parent, word)
+
+
+@contextmanager
+def reserved(path: Path, overwrite: bool) -> Iterator[None]:
+    """Keep other commands from writing a file, from before the charge until it is written.
+
+    A lock beside the file does it: a process that is killed leaves nothing that is in the way.
+
+    Raises:
+        ParameterError: as `check_target`, or if another command holds the file.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    held = None
+    check_target(path, overwrite)
+    try:
+        held = locked(lock)
+    except BlockingIOError:
+        pass
+    except OSError as error:
+        raise ParameterError(f"--out {str(path)!r} cannot be reserved: {error.strerror}. Name another file.") from error
+    if held is None or not _is_at(held, lock):
+        raise ParameterError(f"--out {str(path)!r} is being written by another command. Name another file.")
+    try:
+        check_target(path, overwrite)
+        yield
+    finally:
+        with suppress(OSError):
+            lock.unlink()
+        unlock(held)
+
+
+def _is_at(file: IO[bytes], path: Path) -> bool:
+    """Whether an open file is still the one at a path."""
+    with suppress(OSError):
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    return False
 
 
 def check_folder(folder: Path, word: str = "--out") -> None:

@@ -31,8 +31,9 @@ from dpvb.cli import files, log, options
 from dpvb.cli.reading import READINGS, read
 from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import echo, progress_bar, remark, spent
-from dpvb.guards.errors import ParameterError
+from dpvb.guards.errors import ModelFileError, ParameterError
 from dpvb.guards.strangers import imported
+from dpvb.guards.watched import watching
 
 if TYPE_CHECKING:
     from dpvb import Model
@@ -104,6 +105,8 @@ def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"width": files.matrix_width(Path(given["data"])), "grouped": given["group"] is not None}
 
 
+# Options that name files of private rows.
+_FILES = ("data", "target", "trials", "exposure", "offset", "weights", "group", "seen")
 # What every example says itself.
 _BUDGET = ("epsilon", "delta")
 # Types that an option can have; of a parameter that may be several, the first of them.
@@ -243,6 +246,8 @@ def _field(value: Any, hint: Any) -> Any:
 
 def fitting(name: str) -> Callable[..., None]:
     """The function that a kind's command calls; its signature has the options, and those of a model of one's own."""
+    from dpvb.data.shards import files_of
+    from dpvb.runs.checkpoint import Checkpoint
     from dpvb.runs.run import Run
 
     kind = kind_named(name)
@@ -287,11 +292,15 @@ def fitting(name: str) -> Callable[..., None]:
         assert out is not None
         if kind._reads == "sequences":  # A mistake of the columns is one before a file is opened.
             given["columns"] = model._named_columns
-        with _told_of_stops(model, out, given["checkpoint"]):
+        given_files = [file for name in _FILES for file in files_of(given.get(name), name)]
+        held = files.reserved(out, overwrite)
+        with held, _told_of_stops(model, out, given["checkpoint"]), watching(given_files) as states:
+            if given["checkpoint"] is not None and given["checkpoint"].is_dir() and run.resume != "read":
+                Checkpoint(given["checkpoint"]).check_files(states.states)
             rows = read(str(kind._reads), given)
             with progress_bar(quiet=quiet) as tell:
                 model.fit(**rows, run=replace(run, progress=tell))
-            model.save(out, overwrite=True)  # What is there by now was looked at before anything was spent.
+            model.save(out, overwrite=overwrite)
         log.write("statement", message=model.privacy_.brief)
         figure = next(model._facts_for_report(), None)
         looks = "" if figure is None else f"dpvb show {out} --what {figure.name or 'all'}; "
@@ -308,9 +317,15 @@ def fitting(name: str) -> Callable[..., None]:
 
 @contextmanager
 def _told_of_stops(model: PrivateEstimator, out: Path, checkpoint: Path | None) -> Iterator[None]:
-    """Say what a KeyboardInterrupt cost that comes while files are read or the model is written."""
+    """Say what an end cost that comes while files are read or the model is written."""
     try:
         yield
+    except (ModelFileError, ParameterError) as error:
+        if hasattr(model, "privacy_"):  # The fit has ended, and only its file is missing.
+            lost = "Without --checkpoint its releases are lost."
+            kept = "Make room, then the same command with --resume read writes the model."
+            error.add_note(f"The fit has ended and was charged. {lost if checkpoint is None else kept}")
+        raise
     except KeyboardInterrupt as error:
         if not hasattr(error, "__notes__") and hasattr(model, "privacy_"):
             error.add_note(f"Stopped when the fit had ended: its releases are spent, and {out} may be missing.")

@@ -39,10 +39,10 @@ CapDelta = Annotated[float, typer.Option(help="Well below one over the number of
 
 @ledger.command()
 def init(path: Place) -> None:
-    """Make a new, empty ledger.
+    """Make a new, empty ledger, or bring one that is there to the form of this version.
 
-    Beside a file there is a second one, its name with `.head`, which tells it from an older copy of itself: keep both
-    together. What is already there is left as it is and refused.
+    The command may be repeated: rows that are there stay as they are. Beside a file there is a second one, its name
+    with `.head`, which distinguishes it from an older copy of itself. Keep both together.
 
         dpvb ledger init budget.db
 
@@ -50,15 +50,13 @@ def init(path: Place) -> None:
     """
     from dpvb import Ledger
 
-    if _is_file(path):
-        raise ParameterError(f"{path!r} is already there. Look at it with: dpvb ledger show {path}")
     with Ledger(path) as budget:
         if datasets := budget.datasets():
-            raise ParameterError(
-                f"{budget.location!r} is a ledger already, with {len(datasets)} data sets. Look at it with: "
-                "dpvb ledger show"
-            )
-        echo(f"ledger {budget.uuid}: no data sets yet. Say what one may lose with: dpvb ledger register")
+            number = len(datasets)
+            many = "data set" if number == 1 else "data sets"
+            echo(f"ledger {budget.uuid}: it was there already, with {number} {many}. Show them: dpvb ledger show")
+        else:
+            echo(f"ledger {budget.uuid}: no data sets yet. Say what one may lose with: dpvb ledger register")
 
 
 @ledger.command()

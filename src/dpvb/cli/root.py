@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 import select
+import signal
 import sys
+import threading
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,30 +21,97 @@ import typer
 from typer.core import TyperGroup
 
 from dpvb.cli import log
-from dpvb.cli.terminal import echo, remark
-from dpvb.guards.errors import DpvbError, DpvbWarning, reason_of
+from dpvb.cli.terminal import echo, is_terminal, remark
+from dpvb.guards.errors import (
+    BudgetError,
+    DataFormatError,
+    DpvbError,
+    DpvbWarning,
+    LedgerUnreachableError,
+    RunCompletedError,
+    reason_of,
+)
 from dpvb.guards.imports import import_own
 from dpvb.guards.version import __version__
 
-# As a shell says it of a program that Ctrl-C has stopped, and of one whose output nobody reads any more.
-_STOPPED, _UNREAD = 128 + 2, 128 + 13
+# As a shell reports a program whose output is not read any more.
+_UNREAD = 128 + 13
+
+
+class ExitCode(IntEnum):
+    """How a command ended, for programs that start it; a signal gives 128 and its number."""
+
+    DONE = 0
+    FAILED = 2
+    OVER_BUDGET = 3
+    LEDGER_UNREACHABLE = 4
+    DATA_UNREADABLE = 5
+    RESUMABLE = 6
+    COMPLETED = 7
+    OUT_OF_MEMORY = 8
+    DISK_FULL = 9
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """Return the exit code of an error: that of its cause, or else whether the same command resumes."""
+    chain: BaseException | None = error
+    while chain is not None:
+        is_full = isinstance(chain, OSError) and chain.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+        if is_full or getattr(chain, "sqlite_errorname", "") == "SQLITE_FULL":
+            return ExitCode.DISK_FULL
+        chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
+    for kind, code in _CODES.items():
+        if isinstance(error, kind):
+            return code
+    from dpvb.runs.journal import AGAIN
+
+    notes = getattr(error, "__notes__", [])
+    return ExitCode.RESUMABLE if any(note.endswith(AGAIN) for note in notes) else ExitCode.FAILED
+
+
+_CODES: dict[type[BaseException], ExitCode] = {
+    BudgetError: ExitCode.OVER_BUDGET,
+    LedgerUnreachableError: ExitCode.LEDGER_UNREACHABLE,
+    DataFormatError: ExitCode.DATA_UNREADABLE,
+    RunCompletedError: ExitCode.COMPLETED,
+    MemoryError: ExitCode.OUT_OF_MEMORY,
+}
+_EXIT_CODES = (
+    "Exit codes: 0 done, 2 wrong usage or another error, 3 over the cap, 4 ledger unreachable, 5 data unreadable, "
+    "6 interrupted and resumable, 7 completed already, 8 out of memory, 9 disk full; 128 + N after signal N."
+)
+# The signal that ended a command.
+_signal = signal.SIGINT
 
 
 class Commands(TyperGroup):
-    """Turns an error into one line, in the words of the command that was called, and exit code 2.
+    """Turns an error into one line, in the words of the command that was called, and an exit code.
 
-    Of Ctrl-C one line says what it cost; a pipe that is closed at its other end, as `| head` does, is no error.
+    Of Ctrl-C and SIGTERM one line says what it cost; a pipe that is closed at its other end, as `| head` does, is no
+    error.
     """
+
+    def make_context(self, *given: Any, **named: Any) -> Any:
+        """Parse the options of the program.
+
+        Raises:
+            typer.Exit: after a mistake in them.
+        """
+        try:
+            return super().make_context(*given, **named)
+        except Exception as error:
+            _check_usage(error)
+            raise
 
     def invoke(self, ctx: Any) -> Any:
         """Call a command.
 
         Raises:
-            typer.Exit: with code 2, after an error; 130, after Ctrl-C; 141, where nobody reads on.
+            typer.Exit: with an `ExitCode` after an error; 128 and the number of a signal; 141, where nobody reads on.
         """
         if ctx.parent is not None:
             return self._told(ctx)
-        with log.ended():
+        with log.ended(), _terminable():
             return self._told(ctx)
 
     def _told(self, ctx: Any) -> Any:
@@ -54,31 +127,34 @@ class Commands(TyperGroup):
                 warnings.simplefilter("always", DpvbWarning)
                 warnings.showwarning = show
                 return super().invoke(ctx)
-        except DpvbError as error:
-            words = [str(error), *getattr(error, "__notes__", [])]  # What the ledger adds to an error in a fit.
-            message = self._with_options(ctx, " ".join(" ".join(words).split()))
+        except (DpvbError, MemoryError) as error:
+            # What the ledger adds to an error in a fit.
+            words = [str(error) if isinstance(error, DpvbError) else "not enough memory.", *_notes(error)]
+            message, code = self._with_options(ctx, " ".join(" ".join(words).split())), exit_code_of(error)
         except KeyboardInterrupt as error:
-            remark(self._with_options(ctx, " ".join(getattr(error, "__notes__", ["Stopped."]))), level="warning")
-            raise typer.Exit(_STOPPED) from None
+            remark(self._with_options(ctx, " ".join(_notes(error) or ["Stopped."])), level="warning")
+            code = exit_code_of(error)
+            raise typer.Exit(128 + _signal if code is ExitCode.FAILED else code) from None
         except BrokenPipeError as error:
             if not _is_read():
                 raise typer.Exit(_UNREAD) from None
-            message = f"{error.strerror or 'broken pipe'}: this command."
+            message, code = f"{error.strerror or 'broken pipe'}: this command.", ExitCode.FAILED
         except (OSError, ImportError) as error:
             reason = reason_of(error) if isinstance(error, OSError) else str(error)
             message = f"{reason or type(error).__name__}: {getattr(error, 'filename', None) or 'this command'}."
-        except MemoryError:
-            message = "not enough memory."
+            message, code = " ".join([message, *_notes(error)]), exit_code_of(error)
         except Exception as error:
             if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
+                _check_usage(error)
                 raise  # The command line parser's own.
             # The text of an error that nobody foresaw may quote a private document.
             place = traceback.extract_tb(error.__traceback__)[-1]
             message = (
                 f"unexpected {type(error).__name__} at {Path(place.filename).name}:{place.lineno}; please report it."
             )
+            code = exit_code_of(error)
         remark(f"error: {message}", level="error")
-        raise typer.Exit(2)
+        raise typer.Exit(code)
 
     def _with_options(self, ctx: Any, message: str) -> str:
         """An error of the library in which the parameters of the command become its options."""
@@ -90,6 +166,43 @@ class Commands(TyperGroup):
         subject = rf"^(?P<subject>{names})(?= must | needs | = )"
         message = re.sub(rf"(?<![\w.(])({names})='", lambda match: f"{word[match[1]]} '", message)
         return re.sub(f"{argument}|{subject}", lambda match: word[match["argument"] or match["subject"]], message)
+
+
+def _check_usage(error: Any) -> None:
+    """Print a mistake of usage as one line where no terminal shows it.
+
+    Raises:
+        typer.Exit: after that line.
+    """
+    has_words = hasattr(error, "format_message") and bool(getattr(error, "message", ""))
+    if has_words and not is_terminal(sys.stderr):
+        remark(f"error: {' '.join(error.format_message().split())}", level="error")
+        raise typer.Exit(error.exit_code) from None
+
+
+def _notes(error: BaseException) -> list[str]:
+    return list(getattr(error, "__notes__", []))
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM, with which a scheduler ends a command, end it as Ctrl-C does."""
+    global _signal
+    _signal = signal.SIGINT
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        global _signal
+        _signal = signal.Signals(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _is_read() -> bool:
@@ -132,6 +245,7 @@ app = typer.Typer(
 
     `dpvb demo` compares fits with and without privacy on Wikipedia articles. `dpvb COMMAND --help` explains a
     command.""",
+    epilog=_EXIT_CODES,
 )
 
 

@@ -19,6 +19,8 @@ from dpvb.guards.errors import ParameterError
 from dpvb.guards.silence import silence
 
 _HELD = "held"
+# The answer of a process that had not enough memory.
+_SHORTAGE = "out of memory"
 
 
 class PartMissing(Exception):  # noqa: N818
@@ -94,8 +96,11 @@ def map_reduce(
 
     Raises:
         PartMissing: if a process failed or answered in another form, or a part is missing or answered for twice.
+        MemoryError: if a process had not enough memory.
     """
     total = engine.run(reduction, packed(told, held=model), own, key)
+    if isinstance(total, Answered) and _is_short(total):
+        raise MemoryError
     if not isinstance(total, Answered) or not _are_numbers(total.parts) or total.answer is None:
         raise PartMissing
     if sorted(total.parts) != list(range(num_parts)):
@@ -119,16 +124,29 @@ def answered(
     """Do a task where the parts are held; nothing is raised, printed or warned."""
     answer = None
     with suppress(Exception), silence(logs=True):
-        answer = reduction.answer(parts, _Unpacker(io.BytesIO(told), model).load(), own)
+        try:
+            answer = reduction.answer(parts, _Unpacker(io.BytesIO(told), model).load(), own)
+        except MemoryError:
+            answer = _SHORTAGE
     return Answered(tuple(parts), answer)
 
 
 def added(reduction: Reduction, total: Answered, one: Answered) -> Answered:
     """Add an answer to a total, which is changed; nothing is raised, printed or warned."""
+    if _is_short(total) or _is_short(one):
+        return Answered((), _SHORTAGE)
     with suppress(Exception), silence(logs=True):
-        if total.answer is not None and one.answer is not None:
-            return Answered(total.parts + one.parts, reduction.add(total.answer, one.answer))
+        try:
+            if total.answer is not None and one.answer is not None:
+                return Answered(total.parts + one.parts, reduction.add(total.answer, one.answer))
+        except MemoryError:
+            return Answered((), _SHORTAGE)
     return Answered((), None)
+
+
+def _is_short(one: Answered) -> bool:
+    """Whether a process had not enough memory."""
+    return isinstance(one.answer, str) and one.answer == _SHORTAGE
 
 
 def opened(part: bytes) -> Any:

@@ -30,6 +30,8 @@ _MARGIN = 1.0 - 2.0**-20
 
 #: What stops a process, and is no failure of a computation.
 STOPS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+# A shortage of memory is no failure of a unit either: no unit may be left out because a machine is small.
+_ENDS = (*STOPS, MemoryError)
 
 
 def zeros(release: Release) -> dict[str, Ints]:
@@ -100,7 +102,7 @@ class Work(Generic[Batch]):
         try:
             added = self._added(batch)
         except BaseException as error:
-            if isinstance(error, STOPS):
+            if isinstance(error, _ENDS):
                 raise
             return False
         for name, total in added.items():

@@ -29,7 +29,7 @@ from dpvb.core.plan import Plan, Release
 from dpvb.core.released import SEAL, Released, ReleaseReceipt
 from dpvb.core.source import Source, chunks_of
 from dpvb.guards.arrays import Batch, Ints
-from dpvb.guards.errors import PrivacyError, PrivateComputationError
+from dpvb.guards.errors import OutOfMemoryError, PrivacyError, PrivateComputationError
 from dpvb.guards.silence import silence
 
 #: The model's e_step at the current q.
@@ -95,6 +95,7 @@ class Wall(Generic[Batch]):
             LedgerError: if the journal could not charge it (nothing is read) or record it (nothing is released).
             CheckpointError: if the journal has another release in its place.
             PrivateComputationError: if the computation failed; the charge stands, the reason is not told.
+            OutOfMemoryError: if it had not enough memory; the charge stands.
         """
         if self.__party is not None:
             raise PrivacyError("this wall is one of several parties: its noise may be a part only. Use share.")
@@ -193,6 +194,11 @@ def _behind(computation: Callable[[], Sums]) -> Sums:
     try:
         with silence(logs=True):
             return computation()
+    except MemoryError:
+        end = OutOfMemoryError(
+            "there is not enough memory for a computation on the rows; its charge stands. Raise the limit, end other "
+            "programs, or read files with stream=True."
+        )
     except BaseException as error:
         end = next((kind() for kind in STOPS if isinstance(error, kind)), end)
     raise end

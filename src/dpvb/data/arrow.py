@@ -175,6 +175,8 @@ def parquet_batches(path: Path, columns: Sequence[str], *, batch_rows: int) -> I
             batches = file.iter_batches(batch_size=batch_rows, columns=list(dict.fromkeys(columns)))
             while (batch := next(batches, None)) is not None:
                 yield batch
+    except MemoryError:
+        raise
     except Exception:
         damaged = True
     if damaged:

@@ -101,7 +101,7 @@ class Partitions(Sequence[Shard]):
         folder = tempfile.mkdtemp(prefix="dpvb-")  # Other users cannot enter it.
         self._removed: Any = weakref.finalize(self, _remove, folder, os.getpid())
         paths = [Path(folder) / f"{number:02d}" for number in range(_FILES)]
-        reason = None
+        failure = None
         with ExitStack() as undone:
             undone.callback(self._removed)  # A traceback that is kept would keep the files.
             try:
@@ -109,12 +109,12 @@ class Partitions(Sequence[Shard]):
                 firsts = [_put_in_order(path, like) for path in paths]
                 undone.pop_all()
             except OSError as error:
-                reason = reason_of(error)
-        if reason is not None:
+                failure = OSError(error.errno, error.strerror)  # Without a traceback that holds rows.
+        if failure is not None:
             raise DataFormatError(
                 f"Rows are brought together by person in temporary files in {folder!r}, which cannot be written: "
-                f"{reason}. Set TMPDIR to a folder with more room. Nothing was charged."
-            )
+                f"{reason_of(failure)}. Set TMPDIR to a folder with more room. Nothing was charged."
+            ) from failure
         self._shards = [
             Shard(path, partial(_open, path, len(first_p), like, opened), len(first_p))
             for path, first_p in zip(paths, firsts, strict=True)

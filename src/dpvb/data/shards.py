@@ -90,6 +90,20 @@ def one_width(widths: Iterable[int]) -> int:
     return distinct.pop()
 
 
+def files_of(data: object, name: str = "X") -> list[Path]:
+    """The files that data may be read from, of a folder those of every format; none for data in memory.
+
+    Args:
+        data, name: as in `paths_of`.
+    """
+    several = paths_of(data, name) or []
+    if not isinstance(data, (str, os.PathLike)):
+        return several
+    path = check_path(name, data)
+    texts = (one for one in path.rglob("*") if one.suffix.lower() == ".txt") if path.is_dir() else [path]
+    return [*several, *sorted(texts)]
+
+
 def paths_of(data: object, name: str = "X") -> list[Path] | None:
     """The files that a list of paths, or a folder of shards, stands for; None for anything else.
 

@@ -121,6 +121,8 @@ def number(cell: object) -> float:
         return math.nan if value is None else float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+    except MemoryError:
+        raise
     except Exception:  # a signalling NaN, a Fraction without its parts
         return math.nan
 
@@ -201,6 +203,8 @@ def spelled(cell: object) -> str | None:
         if value is None:
             return _spelled_object(cell)
         return _spelled_fraction(value) if isinstance(value, Fraction) else _spelled_number(value)
+    except MemoryError:
+        raise
     except Exception:  # an object that was made without its parts
         return None
 

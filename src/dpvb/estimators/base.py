@@ -60,6 +60,7 @@ from dpvb.guards.errors import (
 )
 from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
 from dpvb.guards.strangers import imported, misfit, place_of
+from dpvb.guards.watched import Watched, watched
 from dpvb.results import model_file, pictures, trees
 from dpvb.results.audit_report import Report
 from dpvb.results.declared import declared, told
@@ -414,7 +415,8 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             self._warn_of_computed_bounds(X)
             with one_blas_thread(), told_how_far(run.progress) as tell:
                 path: list[Any] = []
-                task, q = self._run(task, replace(run, progress=tell), path.append if run.keep else None)
+                stepped = path.append if run.keep else None
+                task, q = self._run(task, replace(run, progress=tell), stepped, files=watched(X, task.source))
                 self._take(task, q)
                 self.__dict__.pop("_path", None)
                 if path:
@@ -659,13 +661,21 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         return check_budget(relative.scaled(multiplier), epsilon=self.epsilon, delta=self.delta)
 
     def _run(
-        self, task: Task[M], run: Run, stepped: Callable[[Q], object] | None = None, *, is_dry_run: bool = False
+        self,
+        task: Task[M],
+        run: Run,
+        stepped: Callable[[Q], object] | None = None,
+        *,
+        is_dry_run: bool = False,
+        files: Watched | None = None,
     ) -> tuple[Task[M], Q]:
         """Run the plan of a task, here or on a cluster; return the final task and q, and set `privacy_`.
 
-        `stepped` is called with q after each step. A dry run charges no ledger, and its statement reports it.
+        `stepped` is called with q after each step. A dry run charges no ledger, and its statement reports it. `files`
+        are those that the data were read from: a change of them ends the fit.
         """
         plan, rng = task.plan, generator("random_state", self.random_state)
+        files = Watched() if files is None else files
         expected = None if self.n_units is None else self._expected_accuracy(task, plan, self.n_units)
         is_lost = expected is not None and expected.is_weak
         doubts.warn(
@@ -683,13 +693,15 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
         def on_release(number: int, q: Any) -> None:
             progress(number, plan)
+            files.check()
             if stepped is not None and any(block.phase == "step" for block in plan.releases[number - 1].asked.values()):
                 stepped(q)
 
         charging: AbstractContextManager[RunJournal | None] = nullcontext()
         if not is_dry_run:
             facts = self._facts(task.model)
-            charging = run.journal(plan, epsilon=self.epsilon, delta=self.delta, facts=facts)
+            files.check()
+            charging = run.journal(plan, epsilon=self.epsilon, delta=self.delta, facts=facts, files=files.states)
         if is_on_show(run.cluster):
             self._say_once(
                 "The dashboard of the Dask cluster is reachable from other machines and reveals the size of the "

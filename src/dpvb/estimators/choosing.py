@@ -59,6 +59,7 @@ from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import (
     LedgerError,
+    OutOfMemoryError,
     ParameterError,
     PrivateComputationError,
     check_choice,
@@ -492,13 +493,20 @@ def _selected(
     """
     word, coins = _words(noise), noise.words(step=0, purpose="holdout")
     best: _Trial | None = None
+    is_short = False
     with silence(logs=True), one_blas_thread():  # Neither warnings nor logs may count the runs.
         try:
             for _ in range(choice.cost.runs.draw(word)):
                 run = _run(choice, _uniform(word, len(choice.plans)), data, coins, make_noise)
                 best = run if best is None or run.score > best.score else best
+        except MemoryError:
+            best, is_short = None, True
         except Exception:  # Whichever run it was, and why, stays here.
             best = None
+    if is_short:
+        raise OutOfMemoryError(
+            "there is not enough memory for the selection; all of it stays charged. Raise the limit."
+        )
     if best is None:
         raise PrivateComputationError("a run of the selection failed; all of it stays charged, and the reason private.")
     winner = choice.winner(best.candidate)

@@ -69,6 +69,10 @@ class PrivateComputationError(DpvbError, RuntimeError):
     """A computation on private data failed; the charge stands and the reason stays behind the wall."""
 
 
+class OutOfMemoryError(DpvbError, MemoryError):
+    """A computation on private data had not enough memory; the charge stands, and no unit was left out."""
+
+
 class EmptyVocabularyError(DpvbError, RuntimeError):
     """A fit that was to find its words found none, as was released; what was spent on that stays spent."""
 
@@ -81,8 +85,16 @@ class CheckpointError(DpvbError, RuntimeError):
     """A run cannot be checkpointed or continued here."""
 
 
+class RunCompletedError(CheckpointError):
+    """The run of a checkpoint has ended already; nothing was spent."""
+
+
 class LedgerError(DpvbError, RuntimeError):
     """A ledger cannot be read, believed or written; nothing was spent that is not on record."""
+
+
+class LedgerUnreachableError(LedgerError):
+    """A ledger cannot be reached for now, as the server is down or another process holds the file; try again."""
 
 
 class BudgetError(LedgerError):

@@ -31,7 +31,7 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, final
 
-from dpvb.guards.errors import LedgerError
+from dpvb.guards.errors import LedgerError, LedgerUnreachableError
 from dpvb.guards.strangers import printable
 from dpvb.ledger import schema
 from dpvb.ledger.address import without_password
@@ -54,6 +54,8 @@ _BATCH = 2_000
 # Before anything is done, these failures leave nothing behind: a deadlock, a serialization failure.
 _TRANSIENT = ("40001", "40P01")
 _ATTEMPTS = 5
+# In the server's words, which have no code where it refuses a connection: a later call may succeed.
+_PASSING = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots")
 
 _BEGIN = "BEGIN ISOLATION LEVEL {}; SET LOCAL search_path = pg_catalog, pg_temp"
 _LOOK = _BEGIN.format("REPEATABLE READ READ ONLY")
@@ -330,10 +332,10 @@ class PostgreSQLStore:
         try:
             yield
         except psycopg.Error as error:
-            reason = self._reason(error)
+            reason, is_away = self._reason(error), _is_away(error)
         else:
             return
-        raise LedgerError(f"{self._place}: {reason}")
+        raise (LedgerUnreachableError if is_away else LedgerError)(f"{self._place}: {reason}")
 
     def _reason(self, error: psycopg.Error) -> str:
         if error.diag.message_primary:
@@ -347,6 +349,20 @@ class PostgreSQLStore:
             if hidden := _driver().conninfo.conninfo_to_dict(self._url).get(secret):
                 words = words.replace(str(hidden), "***")
         return words
+
+
+def _is_away(error: psycopg.Error) -> bool:
+    """Whether a server cannot be reached, or does not serve now: a later call may succeed.
+
+    https://www.postgresql.org/docs/current/errcodes-appendix.html: no connection, no room, stopped or starting, locked.
+    """
+    if not isinstance(error, _driver().OperationalError):
+        return False
+    if error.sqlstate is not None:
+        return bool(error.sqlstate.startswith(("08", "53", "57P", "55P03")))
+    # A refused connection has no code, only the server's words: it answered, as to a wrong password, if they are fatal.
+    words = str(error)
+    return "FATAL:" not in words or any(passing in words for passing in _PASSING)
 
 
 def _driver() -> ModuleType:

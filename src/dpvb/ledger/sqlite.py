@@ -30,7 +30,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, final
 
-from dpvb.guards.errors import LedgerError, ParameterError
+from dpvb.guards.errors import LedgerError, LedgerUnreachableError, ParameterError
 from dpvb.guards.own import new_own
 from dpvb.ledger.chain import COLUMNS, FORMAT, WAY_OUT, Entry
 from dpvb.ledger.head import Head
@@ -73,6 +73,9 @@ _ADVICE = {
     "SQLITE_CORRUPT": "the file is damaged",
     "SQLITE_CONSTRAINT": "the database refused a row",
 }
+
+# What passes, so that a later call may succeed.
+_PASSING = ("SQLITE_BUSY", "SQLITE_IOERR")
 
 _SCHEMA = {
     "ledger": "CREATE TABLE ledger (uuid TEXT PRIMARY KEY, format INTEGER NOT NULL, created TEXT NOT NULL) STRICT",
@@ -229,7 +232,7 @@ class SqliteStore:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError as error:
                     if time.monotonic() > deadline:
-                        raise LedgerError(f"{self._head_path}: {_ADVICE['SQLITE_BUSY']}.") from error
+                        raise LedgerUnreachableError(f"{self._head_path}: {_ADVICE['SQLITE_BUSY']}.") from error
                 else:
                     if _identity(self._head_path) == _identity(file.fileno()):
                         yield file
@@ -428,7 +431,8 @@ class SqliteStore:
         except sqlite3.Error as error:
             name = getattr(error, "sqlite_errorname", "")
             advice = next((text for start, text in _ADVICE.items() if name.startswith(start)), "it cannot be used")
-            raise LedgerError(f"{self._path}: {advice} ({error}).") from error
+            kind = LedgerUnreachableError if name.startswith(_PASSING) else LedgerError
+            raise kind(f"{self._path}: {advice} ({error}).") from error
         except UnicodeError as error:  # Names in a damaged file, in SQLite's own words about it.
             raise LedgerError(f"{self._path}: {_ADVICE['SQLITE_CORRUPT']}.") from error
         except OSError as error:

@@ -1,6 +1,6 @@
 """A folder that holds the releases of a run, so that another process can go on where one was killed.
 
-    run.json                     public facts of the run
+    run.json                     facts of the run, and the states of the files that its data were read from
     token                        what the run was charged with, until it has ended (see `ledger`)
     release-STEP-ATTEMPT.sealed  a release, encrypted
     lock                         one process at a time
@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, final
@@ -27,8 +27,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dpvb.core.journal import Sums
 from dpvb.guards import own
-from dpvb.guards.errors import CheckpointError, ModelFileError, check_path
+from dpvb.guards.errors import CheckpointError, DataFormatError, ModelFileError, check_path
 from dpvb.guards.strangers import parsed_json
+from dpvb.guards.watched import changed
 from dpvb.results import model_file
 
 #: Version of the folder's form; a reader refuses another one.
@@ -39,6 +40,8 @@ _FACTS = {"run": str, "seed": int, "ledger": str, "dataset": str, "plan": str, "
 _NAME = re.compile("[0-9a-f]{32}")
 # More than a model file can hold.
 _MOST = 2**31
+# Room for the states of a million files.
+_MOST_FACTS = 2**28
 # A key seals one release, once.
 _NONCE = bytes(12)
 
@@ -118,7 +121,7 @@ class Checkpoint:
             CheckpointError: if it is damaged, somebody else's, or of another version.
         """
         try:
-            found = parsed_json(own.read_own(self._manifest_path))
+            found = parsed_json(own.read_own(self._manifest_path, most=_MOST_FACTS))
         except FileNotFoundError:
             return None
         except ValueError as error:
@@ -132,6 +135,30 @@ class Checkpoint:
         if not fits or not _NAME.fullmatch(found["run"]):
             raise CheckpointError(f"{self._manifest_path}: damaged; the run cannot be continued.")
         return found
+
+    def check_files(self, files: Sequence[Sequence[Any]]) -> None:
+        """Refuse files that are not as they were when the run of this folder began.
+
+        Args:
+            files: their states now, see `guards.watched`.
+
+        Raises:
+            DataFormatError: naming a file.
+            CheckpointError: as in `manifest`.
+        """
+        found = self.manifest()
+        kept = None if found is None else found.get("files")
+        if kept is None or not token_of(self.path).exists():
+            return
+        sound = isinstance(kept, list) and all(isinstance(one, list) and len(one) == 3 for one in kept)
+        if not sound:
+            raise CheckpointError(f"{self._manifest_path}: damaged; the run cannot be continued.")
+        if (name := changed(kept, files)) is not None:
+            raise DataFormatError(
+                f"The file {name!r} was changed, added or removed since the run in {str(self.path)!r} began, and a run "
+                "has one data set. Put the files back with their times of modification, and the same call resumes. Or "
+                "name a new folder as checkpoint: a new run is charged anew. Nothing was read or charged now."
+            )
 
     def begin(self, facts: Mapping[str, Any], token: str) -> None:
         """Write the token of a new run, then its facts.

@@ -25,8 +25,17 @@ from dpvb.accounting.costs import Composition
 from dpvb.core.forks import Origin
 from dpvb.core.journal import Journal, Sums
 from dpvb.core.plan import Plan, Release
-from dpvb.guards.errors import CheckpointError, DpvbError, EmptyVocabularyError, LedgerError, check_choice
+from dpvb.guards.errors import (
+    CheckpointError,
+    DataFormatError,
+    DpvbError,
+    EmptyVocabularyError,
+    LedgerError,
+    RunCompletedError,
+    check_choice,
+)
 from dpvb.guards.strangers import printable
+from dpvb.guards.watched import FileState
 from dpvb.ledger import Entry, Ledger, Receipt
 from dpvb.results.facts import ChargeFacts
 from dpvb.runs.checkpoint import Checkpoint, Seal
@@ -34,6 +43,8 @@ from dpvb.runs.checkpoint import Checkpoint, Seal
 #: How a run uses its checkpoint, see RunJournal.
 RESUMES = ("continue", "read")
 NOTHING_TO_READ = "resume='read' reads a run that has ended: name its folder as checkpoint."
+#: The end of a note to an error after which the same call resumes the run.
+AGAIN = "Repeat the same call to continue."
 # A run without a checkpoint says so often that it goes on, so that what it never started can be given back.
 _MARKS = 20
 
@@ -49,6 +60,7 @@ class RunJournal:
         resume: "continue" goes on with a run that was interrupted, or begins one; "read" makes no release, and reads
             those of a run that has ended.
         facts: public facts that the fit must share with the run that it continues.
+        files: state of the files that the data were read from, which must be the same for a run that goes on.
         normal: as in `Ledger.charge`.
 
     Attributes:
@@ -59,6 +71,7 @@ class RunJournal:
         BudgetError, LedgerError: if the plan cannot be charged; nothing was read.
         CheckpointError: if the checkpoint belongs to another run, to another process, or has ended; nothing was
             charged.
+        DataFormatError: if a file is not as it was when the run began; nothing was charged.
     """
 
     name: str
@@ -73,11 +86,12 @@ class RunJournal:
         checkpoint: Checkpoint | None = None,
         resume: str = "continue",
         facts: Mapping[str, Any] | None = None,
+        files: Sequence[FileState] = (),
         normal: bool = False,
     ) -> None:
         check_choice("resume", resume, RESUMES)
         self._ledger, self._dataset, self._plan, self._checkpoint = ledger, dataset, plan, checkpoint
-        self._normal = normal
+        self._normal, self._files = normal, [[*one] for one in files]
         self._origin = Origin()
         self._attempt = 0
         # What is known of the run. Releases have the keys (step, request); those of the plan have the request "".
@@ -103,7 +117,7 @@ class RunJournal:
             if isinstance(error, KeyboardInterrupt) and checkpoint is None:
                 error.add_note(self._remaining())
             elif isinstance(error, KeyboardInterrupt) and checkpoint is not None and checkpoint.manifest() is not None:
-                error.add_note("The ledger records whether the fit was charged. Repeat the same call to continue.")
+                error.add_note(f"The ledger records whether the fit was charged. {AGAIN}")
             self.close()
             raise
 
@@ -111,7 +125,7 @@ class RunJournal:
         self.name, token, checkpoint = secrets.token_hex(16), secrets.token_hex(16), self._checkpoint
         if checkpoint is not None:
             self.seed = secrets.randbits(63)
-            checkpoint.begin({"run": self.name, "seed": self.seed, **self._own(facts)}, token)
+            checkpoint.begin({"run": self.name, "seed": self.seed, **self._own(facts), "files": self._files}, token)
         try:
             self._charge_plan(token)
         except BaseException as error:
@@ -132,8 +146,9 @@ class RunJournal:
         self.name, self.seed = found["run"], found["seed"]
         history = self._ledger.history(self.name)
         if self._writes:
+            checkpoint.check_files(self._files)
             if any(entry.state in ("finished", "abandoned") for entry in history):
-                raise CheckpointError(
+                raise RunCompletedError(
                     f"{checkpoint.path}: its run has ended. To load its result again, which spends nothing, repeat the "
                     "call with resume='read'. For a new run, name a new folder as checkpoint."
                 )
@@ -256,8 +271,9 @@ class RunJournal:
             return
         note = f"The data set {self._dataset!r} was charged before this happened"
         if self._checkpoint is not None:
-            ends = isinstance(error, (CheckpointError, EmptyVocabularyError))  # The same call would come to the same.
-            error.add_note(f"{note}." if ends else f"{note}. Repeat the same call to continue.")
+            # The same call would come to the same.
+            ends = isinstance(error, (CheckpointError, DataFormatError, EmptyVocabularyError))
+            error.add_note(f"{note}." if ends else f"{note}. {AGAIN}")
             return
         error.add_note(
             f"{note}; {self._given_back()} With checkpoint= an interrupted fit can be continued. {self._remaining()}"

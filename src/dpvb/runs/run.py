@@ -43,6 +43,7 @@ from dpvb.guards.errors import (
 )
 from dpvb.guards.imports import check_numba
 from dpvb.guards.strangers import say
+from dpvb.guards.watched import FileState
 from dpvb.ledger import Ledger, is_address
 from dpvb.ledger.address import Address
 from dpvb.runs.checkpoint import Checkpoint
@@ -53,6 +54,9 @@ from dpvb.runs.stops import Progress
 AnyLedger = Ledger | str | os.PathLike[str]
 #: Variables of the environment that name the ledger and the data set where nothing else does.
 VARIABLES: Final[Mapping[str, str]] = {"ledger": "DPVB_LEDGER", "dataset": "DPVB_DATASET"}
+
+#: Variable of the environment by which an administrator has fits without a ledger refused.
+REQUIRED: Final = "DPVB_REQUIRE_LEDGER"
 
 
 @final
@@ -207,14 +211,20 @@ class Run:
 
     @contextmanager
     def journal(
-        self, plan: Plan, *, epsilon: float, delta: float, facts: Mapping[str, Any] | None = None
+        self,
+        plan: Plan,
+        *,
+        epsilon: float,
+        delta: float,
+        facts: Mapping[str, Any] | None = None,
+        files: Sequence[FileState] = (),
     ) -> Iterator[RunJournal | None]:
         """Charge a plan that is about to start; the journal ends with the block, or is interrupted in it.
 
         Args:
             plan: all releases.
             epsilon, delta: what an interrupted fit without a ledger is said to have spent.
-            facts: as in RunJournal.
+            facts, files: as in RunJournal.
 
         Raises:
             ParameterError: if one of ledger and dataset is missing, or a checkpoint has no ledger; and if numba takes
@@ -245,7 +255,8 @@ class Run:
             resume = "continue" if self.resume is None else self.resume
             facts = {**(facts or {}), "accountant": replace(self, ledger=ledger).method("pld", plan.events())}
             # The wall adds normal noise, rounded after it was drawn.
-            journal = RunJournal(ledger, self.dataset, plan, checkpoint=folder, resume=resume, facts=facts, normal=True)
+            kept: dict[str, Any] = {"checkpoint": folder, "resume": resume, "facts": facts, "files": files}
+            journal = RunJournal(ledger, self.dataset, plan, normal=True, **kept)
             try:
                 if 0 < journal.num_recorded < len(plan):
                     say(f"run {journal.name} goes on at release {journal.num_recorded + 1} of {len(plan)}.")
@@ -284,12 +295,20 @@ def _process() -> str:
 
 
 def warn_not_recorded(epsilon: float, *, stacklevel: int = 2) -> None:
-    """Warn that a fit with privacy is not recorded in a ledger.
+    """Warn that a fit with privacy is not recorded in a ledger, or refuse it where the environment requires one.
 
     Args:
         epsilon: of the fit; for inf there is nothing to record.
         stacklevel: as in `warnings.warn`.
+
+    Raises:
+        ParameterError: if DPVB_REQUIRE_LEDGER is set to anything but 0.
     """
+    if epsilon < math.inf and os.environ.get(REQUIRED, "0") not in ("", "0"):
+        raise ParameterError(
+            f"ledger must name a ledger, because the environment variable {REQUIRED} requires one, got None. Give "
+            "ledger= and dataset=. Nothing was read or charged."
+        )
     if epsilon < math.inf:
         warnings.warn(
             "This fit is not recorded in a ledger: the epsilons of several fits of the same data add up. To record "

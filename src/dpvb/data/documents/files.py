@@ -24,6 +24,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -41,9 +42,10 @@ from dpvb.data.documents.vocabulary import PRIVATE, TOKEN_PATTERN, Tokenizer, Vo
 from dpvb.data.partitions import Partitions, Piece, Stored
 from dpvb.data.persons import newcomers
 from dpvb.data.readable import BOM, MAX_DOCUMENT_BYTES, check_readable, check_there, lines, open_binary
-from dpvb.data.shards import Shard, Sharded, one_width, paths_of
+from dpvb.data.shards import Shard, Sharded, files_of, one_width, paths_of
 from dpvb.data.slabs import Slab
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer
+from dpvb.guards.watched import Watched
 from dpvb.rows import CountRows
 
 
@@ -195,6 +197,7 @@ def open_documents(
             different widths.
         ParameterError: an unknown format, an option that the format does not have, or seen without group_column.
     """
+    watched = Watched.of(files_of(path, "path"))
     options: dict[str, Any] = {
         "vocabulary": vocabulary,
         "width": width,
@@ -205,6 +208,18 @@ def open_documents(
         "separator": separator,
         "encoding": encoding,
     }
+    source = _opened(path, stream, seen, options)
+    again = stream or isinstance(source, ShardedDocuments)
+    marked: Any = source
+    marked.watched = replace(watched, is_read_again=bool(again and group_column is None))
+    return source
+
+
+def _opened(
+    path: Any, stream: bool | None, seen: Iterable[object] | None, options: dict[str, Any]
+) -> DocumentSource | Texts:
+    """Open documents with the options of `open_documents`."""
+    vocabulary, width, file_format, text_column, group_column, token_pattern, separator, encoding = options.values()
     dialect = Dialect(separator, encoding=encoding)
     if seen is not None and group_column is None:
         raise ParameterError("group_column must say whose each document is, where seen= names persons.")

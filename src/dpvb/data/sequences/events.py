@@ -42,7 +42,7 @@ from dpvb.data.persons import Together, numbered
 from dpvb.data.sequences.content import Content, Rows, Sequences, arranged
 from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
-from dpvb.data.shards import Sharded
+from dpvb.data.shards import Sharded, files_of
 from dpvb.data.spelling import Cells, Floats, cells_of, each, number, spelled
 from dpvb.data.tables.columns import Categorical
 from dpvb.data.tables.ranged import Date, Numeric, check_name
@@ -50,6 +50,7 @@ from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import persons_of, reader_of
 from dpvb.data.times import instant
 from dpvb.guards.errors import ParameterError
+from dpvb.guards.watched import Watched
 
 Moment: TypeAlias = "tuple[float, float, float]"
 
@@ -192,6 +193,7 @@ class Events:
     decimal: str = "."
     encoding: str = "utf-8"
     _dialect: Dialect = field(init=False)
+    watched: Watched = field(init=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.stream, bool):
@@ -201,6 +203,7 @@ class Events:
         if len(set(names)) < len(names):
             content = "symbol" if self.values is None else "values"
             raise ParameterError(f"person, {content}, time and sequence must be different columns, got {names}.")
+        object.__setattr__(self, "watched", Watched.of(files_of(self.data, "data")))
         object.__setattr__(self, "_dialect", Dialect(self.separator, self.decimal, self.encoding))
         self._reader([0, 1])
 

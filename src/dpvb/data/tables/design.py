@@ -41,6 +41,7 @@ from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_mat
 from dpvb.data.tables.response import BOUNDS, LOGISTIC, Beside, Response
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import ParameterError, check_number
+from dpvb.guards.watched import Watched
 from dpvb.kernels.spans import running_total
 from dpvb.rows import BinaryRows, DesignRows, SparseDesignRows
 
@@ -305,6 +306,7 @@ class ShardedBinary(Sharded[BinaryRows]):
         """Take files of one width."""
         super().__init__(shards, unit="row")
         self.width = width
+        self.watched = Watched.of([shard.path for shard in shards], is_read_again=True)
 
 
 def binary_rows(

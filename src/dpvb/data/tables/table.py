@@ -19,7 +19,7 @@ from dpvb.data.csv_files import Dialect, check_csv, csv_records, times_in_header
 from dpvb.data.partitions import Partitions, Piece
 from dpvb.data.persons import check_group, tuples
 from dpvb.data.readable import check_readable, check_there
-from dpvb.data.shards import Shard, Sharded, paths_of
+from dpvb.data.shards import Shard, Sharded, files_of, paths_of
 from dpvb.data.slabs import Slab
 from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, each, identity, spelled
 from dpvb.data.tables.columns import Binary, Categorical
@@ -32,6 +32,7 @@ from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
 from dpvb.guards.lacking import says_what_lacks
+from dpvb.guards.watched import Watched
 from dpvb.kernels.spans import MAX_ROWS
 from dpvb.rows import DesignRows, MixedRows, SparseDesignRows
 
@@ -113,6 +114,8 @@ class Table:
                 f"schema must be a dpvb.Schema, what is public about the columns, got {type(schema).__name__}. Read "
                 "one with Schema.load(path); `dpvb schema --header FILE` writes one to fill in."
             )
+        #: The files as they were before they were read.
+        self.watched = Watched.of(files_of(data, "data"), is_read_again=schema.group is None)
         self._schema = schema
         self._held: _Encoded | None = None
         self._count: int | None = None
@@ -128,6 +131,7 @@ class Table:
                 "Nothing was charged."
             )
         if self._files is None and not stream:
+            self.watched = replace(self.watched, is_read_again=False)
             self._held = _joined(self._pieces(), schema)
             self._count = self._held.matrix.num_rows
 
