@@ -58,11 +58,12 @@ _NOTES = {
 class Coefficient(NamedTuple):
     """One row of a table: a posterior mean and std, and the ends of a credible interval.
 
-    In a table of ratios mean and ends are those of the ratio, whose median the mean is, and std is mean times the std
-    of its logarithm. `decided` is the share, in [0, 1], that the data took away from the prior's variance: that of the
-    coefficient, or of a level in it where that is smaller. `note` is "prior" where the share is less than half,
-    "unseen" where the declared range is too wide for the budget to see the column's spread, and else empty. `positive`
-    is the probability that the coefficient is above 0, or the ratio above 1.
+    In a table of ratios mean and ends are those of the ratio, whose median the mean is, and std is mean times the
+    std of its logarithm. `decided` is the share, in [0, 1], that the data took away from the prior's variance: that
+    of the coefficient, or of a level in it where that is smaller. With `prior=` the prior includes the earlier
+    data. `note` is "prior" where the share is less than half, "unseen" where the declared range is too wide for the
+    budget to see the column's spread, and else empty. `positive` is the probability that the coefficient is above
+    0, or the ratio above 1.
     """
 
     name: str
