@@ -39,8 +39,8 @@ def main() -> None:
     print("## Coefficients by synthetic tables\n")
     print(
         f"Adult, {number:,} rows, {len(ranges)} numbers and {len(binary) + 1} binary columns. A mixture of "
-        f"{COMPONENTS} groups is fitted to a random half, delta = {DELTA:g}, and {TABLES} tables of {ROWS:,} rows are drawn. "
-        "`combine_synthetic` combines the logistic regressions of income on the other columns. Share of 95 % intervals "
+        f"{COMPONENTS} groups is fitted to a random half, delta = {DELTA:g}, and {TABLES} tables of {ROWS:,} rows are "
+        "drawn. `combine_synthetic` combines logistic regressions of income on the other columns. Share of intervals "
         f"that contain the coefficient of all rows, over {NUM_SETS} halves; the largest error over the stated standard "
         "deviation.\n"
     )
