@@ -56,7 +56,8 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# A single table knows nothing of the noise. Twenty tables from drawn groups do: their spread is the uncertainty.
+# A single table does not include the noise. The spread of twenty tables from drawn groups does. Neither includes the
+# error of the mixture, which can be large for regression coefficients, and of which `combine_synthetic` warns.
 
 # %%
 tables = [pd.DataFrame(model.sample(20_000, seed, parameters="draw")) for seed in range(20)]
