@@ -75,6 +75,7 @@ NAMES = [
     "coverage_counts",
     "coverage_beside",
     "persons",
+    "synthetic_coefficients",
     "ablate_regression",
     "wikipedia",
     "federated_topics",

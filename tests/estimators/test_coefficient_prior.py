@@ -103,6 +103,22 @@ def test_a_study_that_knows_almost_all_is_believed_and_ends_no_fit(mean: float, 
     assert rows(fitted)["age"][0] == pytest.approx(mean, rel=0.5, abs=2e-3)  # Noise moves it by about 1e-4.
 
 
+@pytest.mark.parametrize("known", ["fit", "study"])
+def test_decided_is_what_these_rows_took_away_from_the_prior_that_was_used(
+    first: dpvb.LogisticRegression, known: str
+) -> None:
+    """Thirty rows after 3,000 decide little of a coefficient; without the earlier ones 3,000 rows decide nearly all.
+
+    With n rows after N, a share of about n/(N + n) = 0.01; noise and unequal columns leave it below a quarter.
+    """
+    prior = first if known == "fit" else {name: row for name, row in rows(first).items() if name != "work=state"}
+    decided = {row.name: row.decided for row in model(prior=prior).fit(table(30, start=N)).coefficients()}
+    alone = {row.name: row.decided for row in first.coefficients()}
+    for name in ("age", "sex"):
+        assert decided[name] < 0.25, name
+        assert alone[name] > 0.75, name
+
+
 def test_rows_without_anybody_leave_what_was_known(first: dpvb.LogisticRegression) -> None:
     """No row: the earlier posterior, up to what noise says of nobody."""
     empty = model(prior=first, epsilon=8.0, n_units=None).fit(table(0))

@@ -24,7 +24,14 @@ from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.data import Binary, Categorical, Date, Numeric, Schema, Spline, Table, Target
 from dpvb.data.tables.mixed import Layout
-from dpvb.errors import DataFormatError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError
+from dpvb.errors import (
+    DataFormatError,
+    FewUnitsWarning,
+    ModelFileError,
+    ParameterError,
+    PrivacyError,
+    SyntheticIntervalWarning,
+)
 from dpvb.models.mixtures import categorical
 from dpvb.models.mixtures.components import Components, MixedColumns, MixturePosterior, ReleasedSums
 from dpvb.models.mixtures.mixture import MixtureModel
@@ -604,9 +611,11 @@ def test_weights_are_drawn_as_they_are_uncertain() -> None:
     np.testing.assert_allclose(weights.var(axis=0), of.weight_k, rtol=0.18)
 
 
+@pytest.mark.filterwarnings("ignore::dpvb.errors.SyntheticIntervalWarning")
 def test_several_analyses_are_combined_by_the_rule_of_synthetic_data() -> None:
     """By hand; where the rows' own variance is the larger, at least b/m; and intervals of normal estimates cover."""
-    found = dpvb.combine_synthetic([1.0, 2.0, 4.0], [0.5, 0.7, 0.6])
+    with pytest.warns(SyntheticIntervalWarning, match="does not include the error of the model"):
+        found = dpvb.combine_synthetic([1.0, 2.0, 4.0], [0.5, 0.7, 0.6])
     between = np.var([1, 2, 4], ddof=1)
     assert found.mean == pytest.approx(7 / 3)
     assert found.std**2 == pytest.approx(4 / 3 * between - 0.6)

@@ -45,6 +45,10 @@ class FewWordsWarning(DpvbWarning):
     """A fit that was to find its words found few, as was released; its charge stands."""
 
 
+class SyntheticIntervalWarning(DpvbWarning):
+    """An interval by synthetic tables does not include the error of the model from which they were drawn."""
+
+
 class NotRecordedWarning(DpvbWarning):
     """A private fit is not recorded in a ledger; shown once per process unless a filter shows more."""
 

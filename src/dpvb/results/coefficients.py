@@ -67,7 +67,8 @@ class Coefficient(NamedTuple):
         low, high: Limits of the credible interval.
         note: "prior" if `contraction` is below one half, "scale unknown" if the budget is too small to estimate the
             spread of the column within its declared range, otherwise empty.
-        contraction: Posterior contraction, 1 - posterior variance / prior variance, in [0, 1].
+        contraction: Posterior contraction, 1 - posterior variance / prior variance, in [0, 1]: that of the
+            coefficient, or of a level in it if that is smaller. With `prior=` the prior includes the earlier data.
         positive: Posterior probability that the coefficient is above 0, or the ratio above 1.
     """
 

@@ -182,6 +182,8 @@ class Readings:
         """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
         scaling, prior = self.q.scaling, self._prior_of_table
         prior_dd = self.back_de @ prior.covariance(prior.taus[0]) @ self.back_de.T
+        for earlier in self.earlier[1:]:
+            prior_dd, _ = ridge.inverse(ridge.inverse(prior_dd)[0] + earlier.precision)
         read = self._posterior(*self.score_of_table())
         return replace(read, prior=prior_dd, unseen_d=scaling.unseen_d, centre_d=scaling.centre_d)
 

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.contributions import Contribution, Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows, SparseRows
 from dpvb.core.model import Model
@@ -267,14 +267,16 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         trimmed_n = np.minimum(norm_n, tuned.RARE_STD) / tuned.RARE_STD
         square_n = np.minimum(norm_n, 1.0) * np.stack([trimmed_n, np.minimum(norm_n, 1.0)])
         score = replace(entries, values=scaled * residual_n[row])
-        variance = Rows((variance_n * square_n).T)
+        scores: dict[str, Contribution] = {"score": score, "variance": Rows((variance_n * square_n).T)}
+        if not self.likelihood.is_count:
+            return averaged(scores, batch)
 
         def expects() -> Expected:
             std_n = np.sqrt(self.likelihood.steepest * variance_n) / np.maximum(norm_n, 1.0)
             share_n = self.likelihood.curvature(psi_n, np.ones(n))
             return Expected(replace(entries, values=scaled * std_n[row]), share_n, self.blocks["score"].bound)
 
-        return weighted({"score": score, "variance": variance}, batch, expects)
+        return weighted(scores, batch, expects)
 
     def started(self, s: Estimate, q: DiagonalState) -> DiagonalState:
         """The map to x̂; then scales, majoriser and prior mean from second moments."""

@@ -33,7 +33,7 @@ the score of the weights, and the last release once more at the mean of the weig
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -232,7 +232,7 @@ class FirstOrder(CurvatureThenScores):
         score, variance = ScaledRows(rows, weight_n * residual_n), Rows((share_n * trace_n)[:, None])
         expects = partial(self._expected, likelihood, rows, weight_n, psi_n, share_n)
         return {
-            **weighted({"score": score, "variance": variance}, batch, expects),
+            **self._weighted({"score": score, "variance": variance}, batch, expects),
             **averaged(self._of_dispersion("dispersion", likelihood, batch, psi_n), batch),
         }
 
@@ -241,7 +241,7 @@ class FirstOrder(CurvatureThenScores):
         gram = Gram(rows.x_nd, 0.25 * share_n * weight_n**2)
         expects = partial(self._expected, likelihood, rows, weight_n, psi_n, share_n)
         return {
-            **weighted({"curvature_at_mean": gram}, batch, expects),
+            **self._weighted({"curvature_at_mean": gram}, batch, expects),
             **averaged(self._of_dispersion("dispersion_at_mean", likelihood, batch, psi_n), batch),
         }
 
@@ -253,6 +253,10 @@ class FirstOrder(CurvatureThenScores):
         psi_n = psi_n if batch.offset_n is None else psi_n + batch.offset_n
         likelihood = self.likelihood.at(q.dispersion.r)
         return likelihood, psi_n, likelihood.curvature(psi_n, self._sizes(batch))
+
+    def _weighted(self, scores: Contributions, batch: DesignRows, expects: Callable[[], Expected]) -> Contributions:
+        """Scores of persons, or their curvature."""
+        return weighted(scores, batch, expects) if self.likelihood.is_count else averaged(scores, batch)
 
     def _expected(
         self, likelihood: Likelihood, rows: MeasuredRows, weight_n: Floats, psi_n: Floats, share_n: Floats

@@ -4,9 +4,10 @@ The sum of a person's scores may be no longer than the score of one row. A clipp
 the true weights of a regression, so clipping biases coefficients. Therefore a person with m rows gets a weight that
 depends on features and public numbers only, and with which almost no sum is clipped:
 
-    sums      V = 1/m: a person counts as the mean of their rows
-    scores    W = max(1/m, min(1, C / (k e), 1 / (m max_j c_j)))
-              a_j = v_j w_j x̃_j √h_j,     e² = (1 - ρ) Σ_j ‖a_j‖² + ρ ‖Σ_j a_j‖²
+    sums                  V = 1/m: a person counts as the mean of their rows
+    scores of counts      W = max(1/m, min(1, C / (k e), 1 / (m max_j c_j)))
+                          a_j = v_j w_j x̃_j √h_j,     e² = (1 - ρ) Σ_j ‖a_j‖² + ρ ‖Σ_j a_j‖²
+    all other scores      W = V
 
 ====  =====================================================================================
 v     weight of a row in the data
@@ -17,8 +18,13 @@ C     bound of the score
 ====  =====================================================================================
 
 e² is the expected square of the norm of Σ_j s_j for scores s_j whose residuals have correlation ρ, and k is the number
-of such standard deviations below the bound. The last term limits the curvature of a person to that of one row. With
-W = 1/m no sum is ever clipped. If m is 1, both weights are 1. Weights by a working correlation: Liang & Zeger (1986).
+of such standard deviations below the bound. The last term limits the curvature of a person to that of one row. Weights
+by a working correlation: Liang & Zeger (1986). If m is 1, both weights are 1.
+
+With W = 1/m no sum is ever clipped, and the variance of scores is at most their curvature, whatever the correlation of
+a person's rows: intervals are never too short for that. Residuals of counts are far below their bound, so that W = 1/m
+would leave several times the noise. A residual of labels reaches its bound: where labels are rare, two of a person
+would be clipped, and W would bias coefficients.
 """
 
 from __future__ import annotations
@@ -50,7 +56,7 @@ class Expected(NamedTuple):
 
 
 def weighted(scores: Contributions, batch: RegressionRows, expects: Callable[[], Expected]) -> Contributions:
-    """Return scores, or their curvature, of rows of any weight and of persons with any number of rows."""
+    """Return scores of counts, or their curvature, of rows of any weight and of persons with any number of rows."""
     if batch.person_n is not None:
         expected = expects()
         form = _times(expected.form, _counts(batch))

@@ -58,7 +58,8 @@ class WeightPosterior:
         mean_d: posterior means.
         covariance: posterior covariance, (d, d), or its diagonal, (d,), with which includes the privacy noise.
         naive_covariance: the covariance without the privacy noise; for comparison.
-        prior: prior covariance, (d, d), or its diagonal, (d,); domains.UNSEEN where it is not stated.
+        prior: prior covariance, (d, d), or its diagonal, (d,), which includes earlier data; domains.UNSEEN where it is
+            not stated.
         unseen_d: 1 for a column whose spread was not seen for noise, else 0.
         centre_d: released centres of numeric columns, and 0 for others. A diagonal covariance holds about them: weights
             of x - centre and of the constant are independent, once the slants are off x.
