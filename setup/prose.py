@@ -22,13 +22,13 @@ ROOT = Path(__file__).parents[1]
 #: Largest numbers allowed. A commit that lowers a count lowers its limit.
 LIMITS = {
     "banned phrases, pages": 47,
-    "banned phrases, docstrings and messages": 1293,
+    "banned phrases, docstrings and messages": 1291,
     "banned phrases, comments": 253,
     "sentences above 30 words, user pages": 4,
     "sentences above 35 words, pages": 21,
     "paragraphs above 90 words, pages": 3,
     "public names without an example": 39,
-    "arguments without the meaning of a default": 420,
+    "arguments without the meaning of a default": 418,
 }
 
 #: Phrases in the sense that is banned, by what to write in their place.
