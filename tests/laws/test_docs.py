@@ -98,6 +98,15 @@ def test_every_theory_page_has_the_same_outline() -> None:
         assert f"(theory/{path.name})" in method, path
 
 
+def test_every_model_guide_has_the_same_outline() -> None:
+    outline = ["When to use", "Example", "Input", "Options", "Output and intervals", "Cost", "Limitations", "Theory"]
+    guides = {path: path.read_text() for path in (ROOT / "docs" / "models").glob("*.md")}
+    guides = {path: text for path, text in guides.items() if not text.startswith("# Example: ")}
+    assert len(guides) >= 10
+    for path, text in guides.items():
+        assert re.findall(r"^## (.+)$", text, re.M) == outline, path
+
+
 def test_decisions_are_numbered_and_short() -> None:
     pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     assert [page.name[:5] for page in pages] == [f"{number:04d}-" for number in range(1, len(pages) + 1)]
