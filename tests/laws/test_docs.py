@@ -233,12 +233,14 @@ def test_the_accuracy_of_forecasts_is_that_of_the_results() -> None:
 
 
 def test_the_accuracy_of_intervals_is_that_of_the_results() -> None:
-    """The numbers of a row are in the section that its last cell names, as shares or as percentages."""
+    """The numbers of a row are in the section that its last cell, or one above, names: as shares or as percentages."""
     results = (ROOT / "benchmarks" / "RESULTS.md").read_text()
     lines = (ROOT / "docs" / "accuracy.md").read_text().splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")][1:]
     assert len(rows) >= 25
-    for _, n, _, coverage, title in rows:
+    title = ""
+    for _, n, _, coverage, named in rows:
+        title = named or title
         section = results[results.index(f"\n## {title}\n") + 4 :].split("\n## ")[0]
         for number in re.findall(r"\d[\d,.]*", f"{n} {coverage}"):
             percentage = f"{100 * float(number.replace(',', '')):.1f}%"
