@@ -98,6 +98,18 @@ def test_every_theory_page_has_the_same_outline() -> None:
         assert f"(theory/{path.name})" in method, path
 
 
+def test_every_table_of_a_page_is_a_table() -> None:
+    """Its head begins a paragraph, and all of its rows have as many cells."""
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        text = re.sub(r"^( *)```.*?^\1```|<!--.*?-->", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+        for block in re.split(r"\n\s*\n", text):
+            lines = [line.strip() for line in block.strip("\n").splitlines()]
+            if any(re.match(r"\|[-|: ]+\|$", line) for line in lines):
+                assert all(line.startswith("|") for line in lines), (path, block)
+                cells = {len(re.findall(r"(?<!\\)\|", line)) for line in lines}
+                assert len(cells) == 1, (path, block)
+
+
 def test_every_model_guide_has_the_same_outline() -> None:
     outline = ["When to use", "Example", "Input", "Options", "Output and intervals", "Cost", "Limitations", "Theory"]
     guides = {path: path.read_text() for path in (ROOT / "docs" / "models").glob("*.md")}
