@@ -1,14 +1,16 @@
 """Run the blocks of pages, and write what they print below them: `python setup/outputs.py docs/tutorials/*.md`.
 
 A `text` block directly below a `python` or `sh` block has its standard output. To ask for it, write an empty `text`
-block. The privacy noise is fresh in each run, so numbers differ: for README.md and the tutorials,
-`tests/laws/test_site.py` compares all but the numbers.
+block. Numbers depend on random starts and on the machine: for README.md and the tutorials, `tests/laws/test_site.py`
+compares all but the numbers.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
+import itertools
 import os
 import re
 import shlex
@@ -21,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 from typer.testing import CliRunner
 
@@ -49,6 +52,14 @@ def form(text: str) -> Counter[str]:
     return Counter(re.findall(r"[^\W\d_][\w.-]*|#", NUMBER.sub(" # ", text)))
 
 
+def repeatable_noise() -> contextlib.AbstractContextManager[object]:
+    """Replace the fresh keys of private noise in this process, so that an output changes only if the program does."""
+    from dpvb.core.noise import SecureNoise
+
+    numbers = itertools.count()
+    return patch.object(SecureNoise, "_fresh_key", lambda _: hashlib.sha256(b"%d" % next(numbers)).digest())
+
+
 def run(text: str, name: str, replaced: Callable[[str], str] = str) -> list[Output]:
     """Run the blocks of a page in the current folder, in their order, and return its outputs.
 
@@ -62,7 +73,7 @@ def run(text: str, name: str, replaced: Callable[[str], str] = str) -> list[Outp
     """
     module = sys.modules["page"] = types.ModuleType("page")  # Classes of a page are looked for in it.
     outputs: list[Output] = []
-    found = [*BLOCK.finditer(text)]
+    found, noise = [*BLOCK.finditer(text)], repeatable_noise()
     for block, below in zip(found, [*found[1:], None], strict=True):
         kind = "python" if block["code"] is None else block["kind"]
         code = replaced(textwrap.dedent(block["first"] if block["code"] is None else block["code"]))
@@ -71,14 +82,15 @@ def run(text: str, name: str, replaced: Callable[[str], str] = str) -> list[Outp
             continue
         printed = io.StringIO()
         if kind == "python":
-            with contextlib.redirect_stdout(printed):
+            with contextlib.redirect_stdout(printed), noise:
                 exec(compile(code, f"<{name}>", "exec"), module.__dict__)
         elif kind == "sh":
             for line in lines_of(code):
                 if line.startswith("cd "):
                     os.chdir(shlex.split(line, comments=True)[1])
                 elif not line.startswith(OF_THE_SOURCE):
-                    printed.write(command(line, Path.cwd()))
+                    with noise:
+                        printed.write(command(line, Path.cwd()))
         else:
             continue
         is_output = below is not None and below["kind"] == "text" and not text[block.end() : below.start()].strip()

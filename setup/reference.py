@@ -5,20 +5,27 @@ The pages are `docs/reference/*.md`. With `--check` it writes nothing, and exits
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import json
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import typer
 
 import dpvb
 from dpvb.cli import app
+from dpvb.federated import config
+from dpvb.federated.keys import Identity
+from dpvb.federated.trust import Trust
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 #: Results that users meet.
@@ -204,6 +211,123 @@ def commands(command: Any, name: str) -> Iterator[str]:
                 yield from commands(subcommand, f"{name} {one}")
 
 
+def meanings(value: type) -> dict[str, str]:
+    """Return the meaning of each attribute, as the docstring of a class has it."""
+    parts = SECTION.split(docstring(value))
+    section = next(body for title, body in zip(parts[1::2], parts[2::2], strict=True) if title == "Attributes")
+    found = {}
+    for line in entries(section):
+        names, _, text = line.partition(": ")
+        found |= dict.fromkeys(names.split(", "), text)
+    return found
+
+
+def keys_table(rows: list[tuple[str, str, str]]) -> str:
+    """Return a table of the keys of a file, with default (or type) and meaning."""
+    return "\n".join(
+        [
+            "| key | default | meaning |",
+            "|---|---|---|",
+            *(f"| `{key}` | {default} | {text} |" for key, default, text in rows),
+        ]
+    )
+
+
+def schema_keys(value: type) -> str:
+    """Return the keys of an object of a schema file: the fields of its class."""
+    text, rows = meanings(value), []
+    for field in dataclasses.fields(value):
+        is_required = field.name in ("columns", "knots", *(() if value is dpvb.data.Target else ("low", "high")))
+        needed = field.default is dataclasses.MISSING or is_required
+        default = "required" if needed else f"`{json.dumps(field.default)}`"
+        rows.append((field.name, default, text[field.name]))
+    return keys_table(rows)
+
+
+def federation_keys() -> dict[str, list[tuple[str, str, str]]]:
+    """Return the keys of each file of a federation: those that its reader asks for, with default and meaning."""
+    found: dict[str, dict[str, tuple[str, Any]]] = {}
+    take, as_path = config._Table.take, config._Table.path
+
+    def recorded(table: Any, key: str, kind: type, default: Any = config._NEEDED) -> Any:
+        if table._name != "[model] ":
+            found.setdefault(table._path.stem, {}).setdefault(table._name + key, (config._TYPES[kind], default))
+        return take(table, key, kind, default)
+
+    def path(table: Any, key: str, default: Any = config._NEEDED) -> Any:
+        found.setdefault(table._path.stem, {})[table._name + key] = ("a path", default)
+        return as_path(table, key, default)
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        identities = {party: Identity.generate(party) for party in ("server", "north", "south")}
+        for party, identity in identities.items():
+            identity.save(folder / f"{party}.key")
+        keys = {party: identity.public.hex() for party, identity in identities.items()}
+        (folder / "agreement.toml").write_text(
+            'kind = "LogisticRegression"\nepsilon = 1.0\ndelta = 1e-6\ntrust = "secure_aggregation"\nwidth = 3\n'
+            f'[server]\nname = "server"\nkey = "{keys["server"]}"\n'
+            f'[clients]\nnorth = "{keys["north"]}"\nsouth = "{keys["south"]}"\n'
+        )
+        common = 'agreement = "agreement.toml"\naddress = "localhost:9092"\n'
+        (folder / "server.toml").write_text(f'{common}identity = "server.key"\nout = "model.dpvb"\n')
+        (folder / "client.toml").write_text(
+            f'{common}identity = "north.key"\nfolder = "north.state"\n[data]\nfile = "people.csv"\n'
+        )
+        with patch.object(config._Table, "take", recorded), patch.object(config._Table, "path", path):
+            config.ServerConfig.load(folder / "server.toml")
+            config.ClientConfig.load(folder / "client.toml")
+    files = {
+        "Agreement": ("agreement", meanings(Trust) | meanings(config.Agreement)),
+        "Server file": ("server", meanings(config.ServerConfig)),
+        "Client file": ("client", meanings(config.DataFiles) | meanings(config.ClientConfig)),
+    }
+    others = {
+        "[server] name": "name of the server.",
+        "[server] key": "public key of the server.",
+        "model": "parameters of the estimator, by their names in Python.",
+        "certificate": "path of the TLS certificate, with its chain; needed unless the address is of this machine.",
+        "private_key": "path of the certificate's secret key.",
+        "[data] format": "format of documents, as in `dpvb fit lda`.",
+    }
+    return {
+        title: [
+            (
+                key,
+                kind
+                if default is None
+                else f"{kind}, required"
+                if default is config._NEEDED
+                else f"`{json.dumps(default)}`",
+                text.get(key) or others.get(key) or text[key.split()[-1]],
+            )
+            for key, (kind, default) in found[stem].items()
+        ]
+        for title, (stem, text) in files.items()
+    }
+
+
+def files() -> str:
+    """Return the page of the files that a user writes."""
+    kinds = dpvb.data.tables.schema._KINDS
+    parts = [
+        "## Schema\n\nA JSON object. A key that is not listed is an error. "
+        "[Tables](../how-to/tables.md) explains the columns, and `dpvb schema FILE` checks a file.",
+        schema_keys(dpvb.Schema),
+        "### `target`",
+        schema_keys(dpvb.data.Target),
+    ]
+    for kind, value in kinds.items():
+        parts += [f"### Column of kind `{kind}`", schema_keys(value)]
+    parts.append(
+        "## Federation\n\nTOML files. Paths are relative to the file that contains them. A key that is not listed is "
+        "an error. [A federated run](../federated.md) has an example of each file."
+    )
+    for title, rows in federation_keys().items():
+        parts += [f"### {title}", keys_table(rows)]
+    return page("Schema and federation files", "Keys, defaults and meanings, as the program reads them.", parts)
+
+
 def pages() -> dict[str, str]:
     """Return every page by its name."""
     base = dpvb.PrivateEstimator
@@ -239,6 +363,7 @@ def pages() -> dict[str, str]:
             "Custom models", "[A model of your own](../new-model.md) explains their use.", all_of(own)
         ),
         "errors.md": errors(),
+        "files.md": files(),
         "command-line.md": page(
             "Command line",
             "`dpvb COMMAND --help` prints the same. Exit codes and environment variables: [files](../reference.md).",

@@ -98,6 +98,27 @@ def test_every_theory_page_has_the_same_outline() -> None:
         assert f"(theory/{path.name})" in method, path
 
 
+def test_every_table_of_a_page_is_a_table() -> None:
+    """Its head begins a paragraph, and all of its rows have as many cells."""
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        text = re.sub(r"^( *)```.*?^\1```|<!--.*?-->", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+        for block in re.split(r"\n\s*\n", text):
+            lines = [line.strip() for line in block.strip("\n").splitlines()]
+            if any(re.match(r"\|[-|: ]+\|$", line) for line in lines):
+                assert all(line.startswith("|") for line in lines), (path, block)
+                cells = {len(re.findall(r"(?<!\\)\|", line)) for line in lines}
+                assert len(cells) == 1, (path, block)
+
+
+def test_every_model_guide_has_the_same_outline() -> None:
+    outline = ["When to use", "Example", "Input", "Options", "Output and intervals", "Cost", "Limitations", "Theory"]
+    guides = {path: path.read_text() for path in (ROOT / "docs" / "models").glob("*.md")}
+    guides = {path: text for path, text in guides.items() if not text.startswith("# Example: ")}
+    assert len(guides) >= 10
+    for path, text in guides.items():
+        assert re.findall(r"^## (.+)$", text, re.M) == outline, path
+
+
 def test_decisions_are_numbered_and_short() -> None:
     pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     assert [page.name[:5] for page in pages] == [f"{number:04d}-" for number in range(1, len(pages) + 1)]
@@ -224,12 +245,14 @@ def test_the_accuracy_of_forecasts_is_that_of_the_results() -> None:
 
 
 def test_the_accuracy_of_intervals_is_that_of_the_results() -> None:
-    """The numbers of a row are in the section that its last cell names, as shares or as percentages."""
+    """The numbers of a row are in the section that its last cell, or one above, names: as shares or as percentages."""
     results = (ROOT / "benchmarks" / "RESULTS.md").read_text()
     lines = (ROOT / "docs" / "accuracy.md").read_text().splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")][1:]
     assert len(rows) >= 25
-    for _, n, _, coverage, title in rows:
+    title = ""
+    for _, n, _, coverage, named in rows:
+        title = named or title
         section = results[results.index(f"\n## {title}\n") + 4 :].split("\n## ")[0]
         for number in re.findall(r"\d[\d,.]*", f"{n} {coverage}"):
             percentage = f"{100 * float(number.replace(',', '')):.1f}%"

@@ -204,16 +204,18 @@ class Agreement:
 
     Attributes:
         kind: name of the estimator.
-        params: its parameters, as far as they are given.
-        epsilon, delta: the budget of each client.
-        num_rounds: communications with each client; None: as the estimator plans.
-        unit: what is protected: an "example" (row or document) at one client, all of a "person" there, or all of a
-            "client".
-        trust: with the number of clients, and of those that may be missing or collude.
-        schema, vocabulary, width: what is public about columns: the path of a schema, the name or path of a list
-            of words, or the number of columns.
-        server, server_key: name and public key.
-        clients: public key by name.
+        params: parameters of the estimator that are set.
+        epsilon, delta: budget of each client.
+        num_rounds: number of requests to each client. None: as many as the estimator plans.
+        unit: protected unit: an "example" (row or document) at one client, all data of a "person" there, or all data of
+            a "client".
+        trust: trust model: "none", "secure_aggregation" or "trusted_server".
+        schema: path of the schema of a table. Exactly one of `schema`, `vocabulary` and `width` is needed.
+        vocabulary: name or path of a public word list.
+        width: number of columns, of words or of symbols.
+        server: name of the server, with its public key.
+        server_key: public key of the server.
+        clients: public key of each client, by its name.
     """
 
     kind: str
@@ -297,14 +299,14 @@ class ServerConfig:
     """The server's own file.
 
     Attributes:
-        agreement: what all agreed on.
-        identity: the server's secret key.
-        address: where it listens.
+        agreement: path of the agreement.
+        identity: path of the server's secret key.
+        address: listening address, host and port.
         tls: paths of certificate and private key, or None.
-        out: the model file to write.
-        folder: where the run is on record until it is over; None: a server that dies loses it.
-        join_seconds: how long clients are waited for at the start.
-        answer_seconds: how long an answer is waited for.
+        out: path of the model file that is written.
+        folder: record of the run until it ends. None: a killed server loses the run.
+        join_seconds: time to wait for clients at the start.
+        answer_seconds: time to wait for one answer.
     """
 
     agreement: Agreement
@@ -348,11 +350,11 @@ class DataFiles:
     """Where a client's private rows lie, and how they are read: the options of `dpvb fit`.
 
     Attributes:
-        file: table, matrix or documents.
-        target, trials, exposure, offset, weights, group: files beside a matrix.
-        text_column, group_column, file_format, token_pattern: of documents.
-        person_column, symbol_column, time_column, sequence_column: of a long table of sequences.
-        separator, decimal, encoding: of a CSV file.
+        file: path of the table, matrix or documents.
+        target, trials, exposure, offset, weights, group: paths of `.npy` files with one value per row of a matrix.
+        text_column, group_column, file_format, token_pattern: format of documents, as in `dpvb fit lda`.
+        person_column, symbol_column, time_column, sequence_column: columns of a long table of sequences.
+        separator, decimal, encoding: format of a CSV file.
     """
 
     file: Path
@@ -391,13 +393,13 @@ class ClientConfig:
     """A client's own file.
 
     Attributes:
-        agreement: what all agreed on.
-        identity: the client's secret key.
-        address: where the server is reached.
-        certificate: path of the authority of the server's certificate, or None.
-        folder: where the client keeps what it must not forget.
-        ledger, dataset: what is charged before the client looks; None: the run is not recorded in a ledger.
-        server_seconds: how long a server that is out of reach is waited for.
+        agreement: path of the agreement.
+        identity: path of the client's secret key.
+        address: address of the server, host and port.
+        certificate: path of the authority of the server's certificate. None: the system's list of authorities.
+        folder: state of the client, which a restart needs.
+        ledger, dataset: ledger and data set that are charged before data are read. None: the run is not recorded.
+        server_seconds: time to wait for an unreachable server.
         data: private rows.
     """
 

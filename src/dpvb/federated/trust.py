@@ -54,10 +54,9 @@ class Trust:
     Attributes:
         name: one of TRUST.
         num_clients: M.
-        max_missing: F, clients that may be missing; under secure aggregation their noise is not counted on.
-        max_colluding: C, clients that may, besides, work against the others (tell the server their keys, add no noise,
-            or use what they know of their own noise). None: 1 under secure aggregation, for a single curious client is
-            one of them; 0 otherwise, where no other number is allowed.
+        max_missing: F, number of clients that may be missing. Under secure aggregation, the others add enough noise.
+        max_colluding: C, number of further clients that may work against the others: reveal keys, add no noise, or use
+            their own noise. None: 1 under secure aggregation; 0 otherwise, where no other number is allowed.
 
     Raises:
         ParameterError: for a value outside its range.

@@ -26,23 +26,23 @@ class DpvbError(Exception):
 
 
 class DpvbWarning(UserWarning):
-    """A call is allowed, and probably not what was meant; it speaks of public things only."""
+    """Base of all warnings of this package: the call is allowed, but probably not intended."""
 
 
 class FewUnitsWarning(DpvbWarning):
-    """A fit counted hardly a unit, as its released and noisy count says; its charge stands."""
+    """The released number of included units is hardly above 0. The fit was charged."""
 
 
 class LostInNoiseWarning(DpvbWarning):
-    """The result of a fit is mostly noise, by a forecast before its charge or by its released numbers."""
+    """Noise hides the result: by the expected accuracy (not yet charged), or by released numbers (charged)."""
 
 
 class NotSettledWarning(DpvbWarning):
-    """The scores of a model of one's own still led far away after its last step; the charge stands."""
+    """The scores of a user-defined model have not settled after the last step. The fit was charged."""
 
 
 class FewWordsWarning(DpvbWarning):
-    """A fit that was to find its words found few, as was released; its charge stands."""
+    """A private vocabulary has few words. The fit was charged."""
 
 
 class SyntheticIntervalWarning(DpvbWarning):
@@ -50,27 +50,27 @@ class SyntheticIntervalWarning(DpvbWarning):
 
 
 class NotRecordedWarning(DpvbWarning):
-    """A private fit is not recorded in a ledger; shown once per process unless a filter shows more."""
+    """A private fit is not recorded in a ledger, so no charge exists. Shown once per process."""
 
 
 class DataDependentBoundWarning(DpvbWarning):
-    """A public range has so many digits that somebody may have computed it from private rows."""
+    """A public range has many digits: it may have been computed from private rows. Not yet charged."""
 
 
 class ParameterError(DpvbError, ValueError):
-    """A public argument is outside its allowed range; nothing was spent."""
+    """A public argument is outside its allowed range. Nothing was charged."""
 
 
 class DataFormatError(DpvbError, ValueError):
-    """Data do not have the declared public form (type, width, file format); nothing was spent."""
+    """Data do not have the declared public form (type, width, file format). Nothing was charged."""
 
 
 class PrivacyError(DpvbError, RuntimeError):
-    """The call would break, or cannot carry, the privacy promise."""
+    """The call would break the privacy guarantee. It is refused without a charge; earlier charges remain."""
 
 
 class PrivateComputationError(DpvbError, RuntimeError):
-    """A computation on private data failed; the charge stands and the reason stays behind the wall."""
+    """A computation on private data failed, for a reason that is private. The fit was charged."""
 
 
 class OutOfMemoryError(DpvbError, MemoryError):
@@ -78,15 +78,15 @@ class OutOfMemoryError(DpvbError, MemoryError):
 
 
 class EmptyVocabularyError(DpvbError, RuntimeError):
-    """A fit that was to find its words found none, as was released; what was spent on that stays spent."""
+    """A private vocabulary has no word. The selection of words was charged."""
 
 
 class ModelFileError(DpvbError, ValueError):
-    """A model file is missing, damaged, tampered with, or of a newer format."""
+    """A model file is missing, damaged, changed, or of another format. Nothing was charged."""
 
 
 class CheckpointError(DpvbError, RuntimeError):
-    """A run cannot be checkpointed or continued here."""
+    """A run cannot be recorded in its folder, or resumed from it. Its charge, if it began, remains."""
 
 
 class RunCompletedError(CheckpointError):
@@ -94,7 +94,7 @@ class RunCompletedError(CheckpointError):
 
 
 class LedgerError(DpvbError, RuntimeError):
-    """A ledger cannot be read, believed or written; nothing was spent that is not on record."""
+    """A ledger cannot be read, trusted or written. Only recorded charges count."""
 
 
 class LedgerUnreachableError(LedgerError):
@@ -102,11 +102,11 @@ class LedgerUnreachableError(LedgerError):
 
 
 class BudgetError(LedgerError):
-    """A data set has not enough budget left for a plan; nothing was spent."""
+    """The remaining budget of a data set does not suffice for a plan. Nothing was charged."""
 
 
 class FederationError(DpvbError, RuntimeError):
-    """A message, a peer or a round of a federated run was refused; nothing was spent beyond what is on record."""
+    """A message, a party or a round of a federated run was refused. Only recorded charges count."""
 
 
 def reason_of(error: OSError) -> str:

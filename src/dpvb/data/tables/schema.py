@@ -37,13 +37,17 @@ class Target:
     """The column of responses.
 
     Attributes:
-        name: the column's.
-        kind, classes, max_trials, max_count, low, high: as in `Response`; labels are compared as categories are.
-        trials: the column of numbers of trials (binomial).
-        exposure: the column that says how long or how much a row was counted (counts).
-        offset: the column of what is added to the log odds or log mean of a row.
-        weights: the column that says how many rows a row counts as.
-        max_exposure, max_offset, max_weight: the bounds of these three, each with its column and not without it.
+        name: name of the column.
+        kind: kind of the response, as in `Response`.
+        classes: public labels of the kinds "logistic" and "classes". Labels are compared as categories are.
+        max_trials: largest number of trials (kind "binomial").
+        max_count: largest count (kinds "poisson" and "negative_binomial"). Larger counts are clipped to it.
+        low, high: public range of a number (kind "numeric"). Values outside are clipped to it.
+        trials: column with the number of trials (kind "binomial").
+        exposure: column with the time or amount for which a row was observed (counts).
+        offset: column whose values are added to the log odds or log mean.
+        weights: column with the number of equal rows that a row represents.
+        max_exposure, max_offset, max_weight: public bound of that column; needed with it.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -100,11 +104,11 @@ class Schema:
     """The public columns of a table.
 
     Attributes:
-        columns: in the order of their features, interactions among them; other columns of the data are not read.
-        target: the column of responses, if the data hold them.
-        group: the column that says whose a row is; its persons are then the privacy units.
-        scale: R; None: the rule of `max_row_norm`.
-        missing_values: texts that stand for a missing value; in the group column they name nobody.
+        columns: columns and interactions, in the order of their features. Other columns of the data are not read.
+        target: column of responses. None: the data have no response.
+        group: column with the person of each row. A person is then the privacy unit. None: a row is.
+        scale: largest norm of an encoded row. None: computed from the columns.
+        missing_values: texts that mean a missing value. In the group column they mean no person.
 
     Raises:
         ParameterError: no columns, a name twice, an interaction of what is no column, or a field outside its range.
