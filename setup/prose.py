@@ -22,13 +22,13 @@ ROOT = Path(__file__).parents[1]
 #: Largest numbers allowed. A commit that lowers a count lowers its limit.
 LIMITS = {
     "banned phrases, pages": 94,
-    "banned phrases, docstrings and messages": 1300,
-    "banned phrases, comments": 253,
+    "banned phrases, docstrings and messages": 946,
+    "banned phrases, comments": 238,
     "sentences above 30 words, user pages": 16,
     "sentences above 35 words, pages": 32,
     "paragraphs above 90 words, pages": 9,
-    "public names without an example": 39,
-    "arguments without the meaning of a default": 420,
+    "public names without an example": 0,
+    "arguments without the meaning of a default": 0,
 }
 
 #: Phrases in the sense that is banned, by what to write in their place.

@@ -37,7 +37,7 @@ def test_a_long_table_becomes_a_law(visits: Path) -> None:
     shown = run("show", out, "--what", "summary").stdout
     assert "followed by" in shown
     shown = run("show", out, "--what", "transitions").stdout
-    assert "9 transitions, 95% intervals, noise counted in" in shown
+    assert "9 transitions, 95% intervals, including the privacy noise" in shown
     assert '"low"' in run("show", out, "--what", "transitions", "--as", "json").stdout
     shown = run("fit", "markov-chain", visits, *COLUMNS, "--out", visits.with_name("n.dpvb"), *BUDGET, "--dry-run")
     assert "made-up" in shown.stdout + shown.stderr
@@ -61,7 +61,7 @@ def test_a_long_table_becomes_hidden_states(visits: Path) -> None:
     run(*call, "--states", "1", "--clip-norm", "20", "--out", out, "--overwrite")
     shown = "".join(run("show", out, "--what", what).stdout for what in ("summary", "transitions"))
     assert "Hidden Markov model, states: 1, symbols: 3" in shown
-    assert "1 transitions, 95% intervals, noise counted in" in shown
+    assert "1 transitions, 95% intervals, including the privacy noise" in shown
 
 
 def test_a_long_table_of_numbers_becomes_a_system(tmp_path: Path) -> None:

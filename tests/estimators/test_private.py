@@ -190,7 +190,7 @@ def test_a_range_of_scores_that_is_none_is_named_before_anything_is_spent(ends: 
 @pytest.mark.parametrize("missing", [{"score_range": None}, {"score": dpvb.Model.score}])
 def test_a_model_without_a_score_is_fitted_and_not_selected(missing: dict[str, Any], ledger: Any) -> None:
     estimator, run = dpvb.PrivateModel(broken(**missing), **BUDGET), dpvb.Run(ledger=ledger, dataset="people")
-    with pytest.raises(ParameterError, match="scores of their own"):
+    with pytest.raises(ParameterError, match="scores of single rows"):
         dpvb.private_select(estimator, [{}], X, epsilon=0.5, delta=1e-6, run=run)
     assert len(ledger.entries()) == 1  # of the registration
     estimator.fit(X, run=run)
@@ -281,7 +281,7 @@ def test_joint_clipping_keeps_the_ratio_of_a_persons_sums() -> None:
     np.testing.assert_allclose(number["s"] / number["n"], 0.25, rtol=1e-5)
     assert (total["s"] / total["n"] > 0.6).all()
     assert jointly.q_.shape == apart.q_.shape
-    with pytest.raises(ParameterError, match="clip must be one of 'block', 'joint'"):
+    with pytest.raises(ParameterError, match="clipping must be one of 'block', 'joint'"):
         dpvb.PrivateModel(Once(), clipping="all", **NO_NOISE).fit(X)  # type: ignore[arg-type]
 
 

@@ -92,7 +92,7 @@ class Coefficients:
         return Normal(mean_r, map_rd, weights.covariance, weights.prior)
 
     def read(self, noise_aware: bool) -> Normal:
-        """The same, with or without the privacy noise counted in."""
+        """Return the estimate, with or without the privacy noise."""
         return self.normal if noise_aware else replace(self.normal, covariance=self.weights.naive_covariance)
 
     @property

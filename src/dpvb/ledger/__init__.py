@@ -33,7 +33,7 @@ from dpvb.accounting.costs import Cost
 from dpvb.accounting.events import Event, NeighboringRelation
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
-from dpvb.guards.lacking import says_what_lacks
+from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
 from dpvb.guards.strangers import parsed_json
 from dpvb.ledger import chain, pricing
 from dpvb.ledger.address import checked_place, is_address, without_password
@@ -61,26 +61,34 @@ _ENDS = ("finished", "abandoned", LOOK)
 _STATES = ("started", "released", "resumed", "finished", "abandoned")
 
 
+@constructor_says_what_lacks
 class Ledger:
-    """A ledger in a file or in a PostgreSQL database.
+    """Ledger of privacy budgets, in a file or in a PostgreSQL database.
 
-    Several processes and threads may use one ledger at a time. A pickle or a copy is another way into the same ledger,
-    and a forked process finds its own. What a run says later, and what it gets back, is for whoever holds the token of
-    its charge: the object that made the charge, and nobody else unless it is told.
+    A ledger records the charges of fits and refuses a fit that would exceed the total budget of a data set. Several
+    processes and threads may use one ledger at the same time. A pickle, a copy or a forked process opens the same
+    ledger. Only the holder of the token of a charge can add events to the run or refund it: the object that made the
+    charge, unless it passes the token on.
+
+    Args:
+        path_or_url: Path of a file, which is created if it is missing, or a URL "postgresql://...".
+        read_only: Whether the ledger is only read. Default: False. It also allows exporting a ledger that fails a
+            check.
+
+    Raises:
+        LedgerError: If the ledger cannot be opened, or fails a check: it was changed, reset to an older copy or lost,
+            or has another format.
+
+    Examples:
+        >>> import dpvb
+        >>> ledger = dpvb.Ledger("budget.db")
+        >>> ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
+        >>> [data.name for data in ledger.datasets()]
+        ['people']
     """
 
-    @says_what_lacks
     def __init__(self, path_or_url: str | os.PathLike[str], *, read_only: bool = False) -> None:
-        """Open a ledger, or begin one.
-
-        Args:
-            path_or_url: a file, made if it is missing, or "postgresql://...".
-            read_only: only look. It is also the way to export a ledger that fails a check.
-
-        Raises:
-            LedgerError: if it cannot be opened, or fails a check: it was changed, set back, lost, or has another
-                format.
-        """
+        """Open a ledger, or create one; see the class for arguments and errors."""
         self._url = checked_place(path_or_url)
         self._read_only = bool(read_only)
         self._uuid = ""

@@ -42,7 +42,7 @@ def reach_of(level: float) -> float:
 
 def head(number: int, what: str, level: float, noise_aware: bool) -> str:
     """What stands above a table: of how much it is, and what its intervals are."""
-    aware = "noise counted in" if noise_aware else "privacy noise left out"
+    aware = "including the privacy noise" if noise_aware else "WITHOUT the privacy noise"
     return f"{number} {what}, {level:.0%} intervals, {aware}"
 
 

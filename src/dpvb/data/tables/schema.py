@@ -97,17 +97,28 @@ class Target:
 
 @dataclass(frozen=True)
 class Schema:
-    """The public columns of a table.
+    """Public declaration of the columns of a table.
 
     Attributes:
-        columns: in the order of their features, interactions among them; other columns of the data are not read.
-        target: the column of responses, if the data hold them.
-        group: the column that says whose a row is; its persons are then the privacy units.
-        scale: R; None: the rule of `max_row_norm`.
-        missing_values: texts that stand for a missing value; in the group column they name nobody.
+        columns: Columns and interactions, in the order of their features; at least one. Other columns of the data are
+            not read. Default: (), which raises an error.
+        target: Column of the response. None (default): the data have no response.
+        group: Column of the person ID, whose persons are the privacy units. None (default): each row is a unit.
+        scale: Public upper bound R on the norm of a row. None (default): computed from the columns by the rule of
+            `max_row_norm`.
+        missing_values: Texts that mean a missing value; in the group column, a row without a person. Default: usual
+            texts such as "", "NA" and "nan".
 
     Raises:
-        ParameterError: no columns, a name twice, an interaction of what is no column, or a field outside its range.
+        ParameterError: If there are no columns, a name occurs twice, an interaction names no column, or a field is
+            outside its range.
+
+    Examples:
+        >>> from dpvb.data import Categorical, Numeric, Schema, Target
+        >>> columns = (Numeric("age", 18, 90), Categorical("work", ("private", "state")))
+        >>> schema = Schema(columns, target=Target("ill", classes=("no", "yes")))
+        >>> Schema.from_json(schema.to_json()) == schema
+        True
     """
 
     columns: Sequence[Column | Interaction] = ()
