@@ -41,14 +41,18 @@ class Model(model.Model[Any, Any], ABC):
         >>> @dataclass(frozen=True)
         ... class Mean(dpvb.Model):
         ...     n_features: int = 2
+        ...
         ...     @property
         ...     def blocks(self):
         ...         shapes = {"sum": (self.n_features,), "n": (1,)}
         ...         return {name: dpvb.Block(shape, 1.0, phase="last") for name, shape in shapes.items()}
+        ...
         ...     def init(self, rng):
         ...         return np.zeros(self.n_features)
+        ...
         ...     def e_step(self, q, batch, blocks):
         ...         return {"sum": dpvb.Rows(batch), "n": dpvb.Rows(np.ones((len(batch), 1)))}
+        ...
         ...     def finished(self, s, q):
         ...         return s.read("sum") / max(s.read("n")[0], 1.0)
         >>> X = np.random.default_rng(0).uniform(-0.5, 0.5, (5000, 2))
