@@ -415,7 +415,7 @@ def test_bad_files(tmp_path: Path, words_file: Path) -> None:
         refuse(tmp_path, expected, "fit", "lda", data, "--out", tmp_path / "m.dpvb", *BUDGET, *options)
 
     csv, npz, dat = write(tmp_path, "c.csv"), write(tmp_path, "c.npz"), write(tmp_path, "c.dat")
-    refuse_fit("there is no such file", tmp_path / "missing.csv", "--vocabulary", words_file)
+    refuse_fit("There is no such file", tmp_path / "missing.csv", "--vocabulary", words_file)
     (tmp_path / "data.xlsx").touch()
     refuse_fit("does not tell its format", tmp_path / "data.xlsx")
     refuse_fit("Three ways out", csv)

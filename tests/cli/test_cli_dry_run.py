@@ -18,7 +18,7 @@ from scipy import sparse
 from test_cli import refuse, run
 
 import dpvb
-from dpvb.cli import fit, look
+from dpvb.cli import check_data, fit
 from dpvb.data import Binary, Categorical, Numeric, Schema, Table, Target
 from dpvb.errors import BudgetError, DataFormatError, DpvbWarning, ParameterError
 from dpvb.estimators import synthetic_rows
@@ -218,7 +218,7 @@ def test_a_dry_run_is_taken_for_no_fit(tmp_path: Path) -> None:
 def test_made_up_rows_have_no_fault(name: str) -> None:
     schema = Schema(COLUMNS, target=TARGETS[name], group="who")
     cells = synthetic_rows.drawn_cells(schema, 2_000, np.random.default_rng(1))
-    num_rows, found = look._of_table(Table(cells, schema))
+    num_rows, found = check_data._of_table(Table(cells, schema))
     assert num_rows == 2_000
     assert {word for words in found.values() for word in words} == {"none", ""}
     for spec in COLUMNS[2:]:  # Each of 2 or 3 values is missing with a chance below 3 (2/3)^2000.

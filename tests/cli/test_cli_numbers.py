@@ -340,7 +340,7 @@ def test_bad_data(tmp_path: Path, fitted: Path) -> None:
     refuse_fit("needs --schema", table)
     refuse_fit("needs --target", tmp_path / "X.npy")
     refuse_fit("differ in length", tmp_path / "X.npy", *target, "--target", tmp_path / "short.npy")
-    refuse_fit("there is no such file", tmp_path / "none.npy", *target)
+    refuse_fit("There is no such file", tmp_path / "none.npy", *target)
     for name in ("object.npy", "object.npz"):
         refuse_fit("never unpickled", tmp_path / name, *target)
         refuse_fit("never unpickled", tmp_path / "X.npy", *target, "--target", tmp_path / name)

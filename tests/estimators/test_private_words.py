@@ -254,7 +254,7 @@ def test_a_fit_whose_words_are_lost_does_not_go_on_with_others(book: Path, tmp_p
         model().fit(texts(), run=dpvb.Run(**options, progress=stop))
     [words] = (tmp_path / "run").glob("release-00000-*.sealed")
     words.unlink()
-    with pytest.raises(CheckpointError, match="the words that this run has found are lost") as caught:
+    with pytest.raises(CheckpointError, match="The words that this run has found are lost") as caught:
         model().fit(texts(), run=dpvb.Run(**options))
     assert not any("Continue" in note for note in caught.value.__notes__)
 

@@ -218,7 +218,7 @@ LONG: dict[str, tuple[Any, tuple[Any, ...], str, str]] = {
 @pytest.mark.parametrize("name", LONG)
 def test_a_range_that_looks_computed_is_spoken_of_and_its_ends_are_not_shown(name: str) -> None:
     model, rows, said, what = LONG[name]
-    with pytest.warns(DataDependentBoundWarning, match=f"the range of {said} has more digits") as found:
+    with pytest.warns(DataDependentBoundWarning, match=f"The range of {said} has more digits") as found:
         fitted = clone(model).fit(*rows)
     (warned,) = (one for one in found if one.category is DataDependentBoundWarning)
     assert warned.filename == __file__

@@ -186,8 +186,8 @@ def test_the_doors_to_a_terminal_let_no_command_out(capsys: pytest.CaptureFixtur
 
 
 def test_remarks_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.remark("the run is over: well\nerror: no, it is not")
-    assert capsys.readouterr().err == "the run is over: well?error: no, it is not\n"
+    terminal.remark("The run is over: well\nerror: no, it is not")
+    assert capsys.readouterr().err == "The run is over: well?error: no, it is not\n"
 
 
 def test_commands_print_through_those_doors_alone() -> None:

@@ -73,7 +73,7 @@ def warn_of_ranges(ends: Iterable[tuple[str, float]], *, series: Sequence[str] =
             else "is a Series, as a frame's own min and max are"
         )
         warnings.warn(
-            f"the range of {which} {why}. If it was computed from private rows (X.min(), X.max(), a quantile, the "
+            f"The range of {which} {why}. If it was computed from private rows (X.min(), X.max(), a quantile, the "
             "largest norm), it shows a value of theirs, and no budget covers that. Declare a round range that is known "
             "beforehand, or pay for one with dpvb.private_range. provenance= says where a public range comes from, and "
             "ends this warning.",

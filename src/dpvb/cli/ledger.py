@@ -91,7 +91,7 @@ def register(
 
     if not _is_file(path) and not is_address(path):
         shown = without_password(path)
-        raise ParameterError(f"there is no ledger {shown!r}. Make it first: dpvb ledger init {shown}")
+        raise ParameterError(f"There is no ledger {shown!r}. Make it first: dpvb ledger init {shown}")
     with Ledger(path) as budget:
         budget.register(
             name,
@@ -216,7 +216,7 @@ def quote(
     from dpvb import Ledger, accounting
 
     if (epsilon is None) == (noise_multiplier is None):
-        raise ParameterError("give --epsilon, to calibrate the noise, or --noise-multiplier, to ask for its epsilon.")
+        raise ParameterError("Give --epsilon, to calibrate the noise, or --noise-multiplier, to ask for its epsilon.")
     with working("accounting"), Ledger(path, read_only=True) as budget:
         datasets = budget.datasets()
         facts = next((one for one in datasets if one.name == name or (name is None and len(datasets) == 1)), None)

@@ -119,7 +119,7 @@ def rows(
         return table(data, schema, separator=separator, decimal=decimal, encoding=encoding)
     _check_matrix(data)
     if target is None:
-        raise ParameterError("a matrix needs --target, a .npy file with the response of each row.")
+        raise ParameterError("A matrix needs --target, a .npy file with the response of each row.")
     return _matrices(X=data, y=target, trials=trials, exposure=exposure, offset=offset, weights=weights, group=group)
 
 

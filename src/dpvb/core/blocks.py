@@ -68,7 +68,7 @@ class Block:
         check_choice("block domain", self.domain, _DOMAINS)
         check_choice("block phase", self.phase, PHASES)
         if self.symmetric and (len(self.shape) < 2 or self.shape[-1] != self.shape[-2]):
-            raise ParameterError(f"a {self.domain} block ends in two equal axes, got shape {self.shape}.")
+            raise ParameterError(f"A {self.domain} block ends in two equal axes, got shape {self.shape}.")
 
     @property
     def symmetric(self) -> bool:

@@ -526,7 +526,7 @@ def _selected(
         except Exception:  # Whichever run it was, and why, stays here.
             best = None
     if best is None:
-        raise PrivateComputationError("a run of the selection failed; all of it stays charged, and the reason private.")
+        raise PrivateComputationError("A run of the selection failed; all of it stays charged, and the reason private.")
     winner = choice.winner(best.candidate)
     with one_blas_thread():
         winner._take(best.task, best.q)

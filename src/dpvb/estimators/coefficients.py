@@ -174,7 +174,7 @@ class Coefficients:
             ParameterError: as there, and for a model without a schema.
         """
         if self.schema is None:
-            raise ParameterError("a curve needs named columns: fit a dpvb.Table, or with low= and high=.")
+            raise ParameterError("A curve needs named columns: fit a dpvb.Table, or with low= and high=.")
         usual = reference_of(self.schema, name)
         reference = usual if reference is None else reference
         names, matrix, reference_r = along(self.schema, name, at, reference, given)

@@ -331,7 +331,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
             )
         if synthetic is not True:
             raise PrivacyError(
-                "how private rows differ from what was released tells of them, and no budget pays for that. Of rows "
+                "How private rows differ from what was released tells of them, and no budget pays for that. Of rows "
                 "of nobody, as sample() gives them, say so: fidelity(rows, synthetic=True)."
             )
         seen = Mixture._visible(self, rows) if isinstance(rows, Mapping) else self._visible(rows)
@@ -379,7 +379,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         self._check_fitted()
         table = X if isinstance(X, Table) else Table(X, replace(self.schema_, group=None))
         if replace(table.schema, group=None) != replace(self.schema_, group=None):
-            raise DataFormatError("the table's schema is not the one that the model was fitted with.")
+            raise DataFormatError("The table's schema is not the one that the model was fitted with.")
         return sound_rows(table, self._layout_)
 
     def _log_joint(self, rows: MixedRows) -> Floats:
@@ -479,7 +479,7 @@ class GaussianMixture(Mixture):
     def _visible(self, X: Records) -> MixedRows:
         self._check_fitted()
         if isinstance(X, Table):
-            raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
+            raise DataFormatError("The model was fitted on plain rows, not on a table: give rows of the same columns.")
         names = tuple(column.name for column in self.schema_.own_columns)
         check_names(column_names(X), names if self._named else None)
         matrix = _dense(X)
@@ -497,7 +497,7 @@ def _dense(X: Records) -> Any:
         DataFormatError: If X is sparse, or not a matrix.
     """
     if sparse.issparse(X):
-        raise DataFormatError("sparse input is not supported: Gaussians have no zeros to leave out. Give X.toarray().")
+        raise DataFormatError("Sparse input is not supported: Gaussians have no zeros to leave out. Give X.toarray().")
     return as_matrix(X)
 
 

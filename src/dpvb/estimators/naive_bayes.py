@@ -395,7 +395,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         else:
             answer = replace(answer, missing=None)
         if len(whole.order) == 1:
-            raise ParameterError("the schema must have a column beside that of the classes.")
+            raise ParameterError("The schema must have a column beside that of the classes.")
         others = tuple(choice for choice in whole.choices if choice.name != answer.name)
         return replace(whole, choices=others, order=tuple(one for one in whole.order if one != answer.name)), answer
 
@@ -424,7 +424,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
             return concatenate((chunk.rows for chunk in source.chunks()), source.width)
         layout = self._layout
         if isinstance(X, Table) and not {*layout.order} <= {*X.schema.read_columns}:
-            raise DataFormatError("the table's schema is not the one that the model was fitted with.")
+            raise DataFormatError("The table's schema is not the one that the model was fitted with.")
         table = X if isinstance(X, Table) else Table(X, _without(self.schema_, self._answer.name))
         return sound_rows(table, layout)
 

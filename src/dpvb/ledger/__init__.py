@@ -178,7 +178,7 @@ class Ledger:
             check_registration(facts, state)
             check_new_name(facts.name, state.datasets)
             if other := rows.keyed(dataset_key(facts.name)):
-                raise LedgerError(f"row {other.seq} holds this name and breaks a rule. Choose another name.")
+                raise LedgerError(f"Row {other.seq} holds this name and breaks a rule. Choose another name.")
             key, body = dataset_key(facts.name), facts.to_dict()
             self._append(rows, state, body, kind="dataset", key=key, dataset=facts.name, units=facts.cap)
 
@@ -353,10 +353,10 @@ class Ledger:
             newest = rows.newest_of_run(run)
             if newest and (before := rows.keyed(key)):
                 if (before.facts["plan"], before.form, before.dataset) != (plan_digest, form, dataset):
-                    raise LedgerError(f"run {run!r} was charged for another plan. Begin a new run for a new plan.")
+                    raise LedgerError(f"Run {run!r} was charged for another plan. Begin a new run for a new plan.")
                 covered = len(before.cost_units) > len(spending.ORDERS)
                 if covered and (before.facts.get("normal") is True) != normal:
-                    raise LedgerError(f"run {run!r} was charged for noise of another kind. Begin a new run for it.")
+                    raise LedgerError(f"Run {run!r} was charged for noise of another kind. Begin a new run for it.")
                 if token is not None:
                     self._check_owner(rows, run, token)
                 return self._receipt(before)
@@ -423,11 +423,11 @@ class Ledger:
             before = rows.keyed(name)
             if before and state != "resumed":
                 if (before.digest, before.unseals, before.request) != (digest, key, request):
-                    raise LedgerError(f"run {run!r} said something else about step {step} before.")
+                    raise LedgerError(f"Run {run!r} said something else about step {step} before.")
                 return self._receipt(before)
             newest = rows.newest_of_run(run)
             if newest is None:
-                raise LedgerError(f"run {run!r} was never charged.")
+                raise LedgerError(f"Run {run!r} was never charged.")
             self._check_turn(rows, newest, attempt, resumes=state == "resumed")
             return self._note(rows, end, body, newest.dataset, run, attempt)
 
@@ -500,7 +500,7 @@ class Ledger:
         with self._transaction(write=True) as (rows, state):
             if before := rows.keyed(key):
                 if before.form != form:
-                    raise LedgerError(f"run {run!r} has had a refund already, of something else.")
+                    raise LedgerError(f"Run {run!r} has had a refund already, of something else.")
                 return self._receipt(before)
             entries = rows.of_run(run)
             past = Past.of(entries)
@@ -624,13 +624,13 @@ class Ledger:
         """Raise LedgerError unless this attempt may write the row after the newest of its run."""
         run = newest.run
         if newest.state in _ENDS or rows.keyed(chain.refund_key(run)):
-            raise LedgerError(f"run {run!r} has ended; begin a new one.")
+            raise LedgerError(f"Run {run!r} has ended; begin a new one.")
         if dataset not in (None, newest.dataset):
-            raise LedgerError(f"run {run!r} was charged to {newest.dataset!r}, not to {dataset!r}.")
+            raise LedgerError(f"Run {run!r} was charged to {newest.dataset!r}, not to {dataset!r}.")
         if attempt < newest.attempt or (resumes and attempt == newest.attempt):
-            raise LedgerError(f"run {run!r} was taken over by another process, as attempt {newest.attempt}.")
+            raise LedgerError(f"Run {run!r} was taken over by another process, as attempt {newest.attempt}.")
         if attempt > newest.attempt + resumes:
-            raise LedgerError(f"run {run!r} is at attempt {newest.attempt}; say 'resumed' to begin the next one.")
+            raise LedgerError(f"Run {run!r} is at attempt {newest.attempt}; say 'resumed' to begin the next one.")
 
     def _check_owner(self, rows: Transaction, run: str, token: str | None = None, *, refund: bool = False) -> None:
         """Raise LedgerError unless a token is that of a run's charge; remember it if it is."""
@@ -638,10 +638,10 @@ class Ledger:
         owner = first and first.owner
         if owner is None:
             if refund:
-                raise LedgerError(f"run {run!r} has no owner, as earlier versions wrote it: nothing of it comes back.")
+                raise LedgerError(f"Run {run!r} has no owner, as earlier versions wrote it: nothing of it comes back.")
         elif token is None or _hash(token) != owner:
             raise LedgerError(
-                f"run {run!r} belongs to another owner: only the holder of the token of its charge may continue it, "
+                f"Run {run!r} belongs to another owner: only the holder of the token of its charge may continue it, "
                 "end it or take a refund."
             )
         else:

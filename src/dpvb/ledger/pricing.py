@@ -160,7 +160,7 @@ def charged(rows: Transaction, state: State, name: str) -> list[list[tuple[Entry
         for seq, count in rows.forms(one):
             entry = rows.row(seq)
             if entry is None:
-                raise LedgerError(f"row {seq} is missing. {WAY_OUT}")
+                raise LedgerError(f"Row {seq} is missing. {WAY_OUT}")
             entries[one].append((entry, -count if entry.kind == "refund" else count))
     return [[pair for one in line for pair in entries[one]] for line in state.lines(name)]
 

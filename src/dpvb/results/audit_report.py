@@ -32,7 +32,7 @@ class Check:
     def __post_init__(self) -> None:
         for text in (self.subject, self.name, self.measured, self.threshold):
             if not isinstance(text, str) or not text.isprintable():
-                raise ParameterError(f"a check is described in printable text, got {text!r}.")
+                raise ParameterError(f"A check is described in printable text, got {text!r}.")
         if type(self.passed) is not bool:
             raise ParameterError(f"passed must be True or False, got {self.passed!r}.")
         check_number("false_alarm", self.false_alarm, low=0, high=1)
@@ -56,7 +56,7 @@ class Report:
 
     def __post_init__(self) -> None:
         if not self.checks:
-            raise ParameterError("a report needs at least one check.")
+            raise ParameterError("A report needs at least one check.")
         if not isinstance(self.version, str) or not self.version.isprintable():
             raise ParameterError(f"version must be printable text, got {self.version!r}.")
 
@@ -98,7 +98,7 @@ class Report:
         try:
             return cls(tuple(Check(**check) for check in facts["checks"]), facts["version"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ModelFileError("the file's audit report is damaged; save the model again.") from error
+            raise ModelFileError("The file's audit report is damaged; save the model again.") from error
 
     def __str__(self) -> str:
         lines = []

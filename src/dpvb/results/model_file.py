@@ -154,11 +154,11 @@ def _members(kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, 
     if not _NAME.fullmatch(kind):
         raise ParameterError(f"kind must be a plain name, got {kind!r}.")
     if len(arrays) > _MAX_ARRAYS:
-        raise ParameterError(f"a model file holds at most {_MAX_ARRAYS} arrays, got {len(arrays)}.")
+        raise ParameterError(f"A model file holds at most {_MAX_ARRAYS} arrays, got {len(arrays)}.")
     total = sum(np.asarray(array).nbytes for array in arrays.values())
     if total > _MAX_BYTES:
         raise ParameterError(
-            f"a model file holds at most {_MAX_BYTES} bytes of arrays, got {total}. Store them as float32, or each "
+            f"A model file holds at most {_MAX_BYTES} bytes of arrays, got {total}. Store them as float32, or each "
             "with numpy.save."
         )
     plain = {name: _plain_array(name, array) for name, array in arrays.items()}
@@ -274,7 +274,7 @@ def _refusing(path: Path) -> Iterator[None]:
 def _regular(path: Path) -> Path:
     """The path, if it leads to a regular file; anything else could block or never end."""
     if not path.exists():
-        raise ModelFileError("there is no such file.")
+        raise ModelFileError("There is no such file.")
     if not path.is_file():
         raise ModelFileError("is not a regular file.")
     return path

@@ -321,6 +321,6 @@ def opened(ledger: AnyLedger) -> Iterator[Ledger]:
         return
     place = os.fspath(ledger)
     if not is_address(place) and not check_path("ledger", place).exists():
-        raise LedgerError(f"there is no ledger {place!r}. Make it first: dpvb.Ledger(path) or `dpvb ledger init`.")
+        raise LedgerError(f"There is no ledger {place!r}. Make it first: dpvb.Ledger(path) or `dpvb ledger init`.")
     with Ledger(ledger) as own:
         yield own

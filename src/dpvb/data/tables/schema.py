@@ -143,7 +143,7 @@ class Schema:
         names = self.read_columns
         for name in names:
             if names.count(name) > 1:
-                raise ParameterError(f"each column has one role, got {name!r} more than once among columns and roles.")
+                raise ParameterError(f"Each column has one role, got {name!r} more than once among columns and roles.")
         self._check_interactions()
         if not all(isinstance(text, str) for text in self.missing_values):
             raise ParameterError(f"missing_values must be texts, got {self.missing_values!r}.")
@@ -165,13 +165,13 @@ class Schema:
             for name in (term.first, term.second):
                 if name not in names:
                     raise ParameterError(
-                        f"the interaction {term.name!r} needs both of its columns by themselves, too, or its meaning "
+                        f"The interaction {term.name!r} needs both of its columns by themselves, too, or its meaning "
                         f"would change with their ranges; {name!r} is none of the columns {', '.join(names)}. Add it."
                     )
             if term.name in names:
-                raise ParameterError(f"the interaction {term.name!r} has the name of a column: rename the column.")
+                raise ParameterError(f"The interaction {term.name!r} has the name of a column: rename the column.")
             if frozenset((term.first, term.second)) in pairs:
-                raise ParameterError(f"the interaction {term.name!r} must be there once: leave the other one out.")
+                raise ParameterError(f"The interaction {term.name!r} must be there once: leave the other one out.")
             pairs.add(frozenset((term.first, term.second)))
         _ = self.terms  # An interaction of too many features is refused here.
 

@@ -306,7 +306,7 @@ class Table:
             names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
             differing = "; ".join(f"{name} {theirs.get(name)!r} and {ours.get(name)!r}" for name in names)
             raise ParameterError(
-                f"the schema's target and the model's parameters must agree, but differ in {differing}. Change one of "
+                f"The schema's target and the model's parameters must agree, but differ in {differing}. Change one of "
                 "them. Nothing was charged."
             )
         return replace(target.response, classes=tuple(range(len(target.classes))))
