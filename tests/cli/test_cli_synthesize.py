@@ -162,7 +162,7 @@ def test_a_mixture_of_a_table_that_is_not_there(people: Path) -> None:
         replace(SCHEMA, target=target).save(schema)
         given = ["--schema", schema, "--out", people / "m.dpvb", *BUDGET, "--n-units", "300", "--dry-run"]
         result = run("fit", "mixture", people / "nosuch.csv", *given, "--n-steps", "3", "--quiet")
-        assert "300 made-up rows took" in result.stderr
+        assert "300 synthetic rows took" in result.stderr
         assert "nothing was spent" in result.stderr
     assert not (people / "m.dpvb").exists()
     refuse(people, "--schema", "fit", "mixture", people / "people.csv", *given[2:])
@@ -184,7 +184,7 @@ def test_classes_are_learnt_from_a_table_and_from_texts(people: Path) -> None:
     model = dpvb.load(out)
     assert model.classes_.tolist() == ["food", "place"]
     said = run("fit", "naive-bayes", people / "absent.csv", *given[:2], *classes, "--dry-run").stderr
-    assert "made-up documents" in said
+    assert "synthetic documents" in said
     public = people / "public.csv"
     public.write_text("words,topic\napple,food\nstone,place\n")
     assert "accuracy" in run("evaluate", out, public, "--public", *given[2:]).stdout

@@ -643,7 +643,7 @@ def test_pages_of_dask_that_strangers_could_see_are_said(page: str, monkeypatch:
     ):
         warnings.simplefilter("always")
         model.fit(X, Y, run=dpvb.Run(cluster=client))
-    assert any("beyond this machine" in str(one.message) for one in said) is (page == ":0")
+    assert any("from other machines" in str(one.message) for one in said) is (page == ":0")
 
 
 PLANTED = """

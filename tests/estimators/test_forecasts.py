@@ -313,7 +313,7 @@ def test_a_plan_says_why_its_releases_are_what_they_are() -> None:
 @pytest.mark.slow
 def test_a_plan_says_why_there_are_batches() -> None:
     batches = dpvb.plan(made("LDA", sampling_prob=0.1, n_steps=5), 1_000, 500, epsilons=())
-    assert "6 releases, 5 of them of batches with a part of 0.1 of the documents." in str(batches)
+    assert "6 releases, 5 of them of random batches: a share of 0.1 of the documents." in str(batches)
 
 
 def test_a_plan_is_drawn(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def test_a_model_file_of_another_shape_is_refused(fitted: dpvb.HiddenMarkovModel
         refused("another shape", arrays={name: lambda a: a[:-1]})
     refused("positive", arrays={"chain__step_kk": lambda a: -a})
     for name in ("chain__start_k", *places[:2]):
-        refused("make no probabilities", arrays={name: lambda a: np.full_like(a, 1e308)})
+        refused("do not sum to 1", arrays={name: lambda a: np.full_like(a, 1e308)})
     refused("another shape", learned={"chain.prior": 3.0})
     params = model_file.load(path).facts["params"]
     # It takes no memory before.

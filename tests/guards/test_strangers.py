@@ -127,7 +127,7 @@ def test_a_model_file_says_nothing_of_later_fits(
     assert name not in saved.facts["params"]
     facts = {**saved.facts, "params": {**saved.facts["params"], name: value}}
     model_file.save(tmp_path / "h.dpvb", kind=saved.kind, arrays=saved.arrays, facts=facts)
-    with pytest.raises(ModelFileError, match="its parts do not fit together"):
+    with pytest.raises(ModelFileError, match="the parts of the file do not fit together"):
         dpvb.load(tmp_path / "h.dpvb")
 
 

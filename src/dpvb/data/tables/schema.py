@@ -300,7 +300,9 @@ class Schema:
         try:
             facts = parsed_json(text)
         except (ValueError, TypeError) as error:
-            raise DataFormatError(f"The schema is not JSON: {error}.") from error
+            raise DataFormatError(
+                f'The schema is not valid JSON: {error}. Run "dpvb schema" for an example.'
+            ) from error
         if not isinstance(facts, dict) or facts.pop("format", _FORMAT) != _FORMAT:
             raise DataFormatError(f'A schema is a JSON object with "format": "{_FORMAT}" and "columns": [...].')
         version = facts.pop("version", _VERSION)
