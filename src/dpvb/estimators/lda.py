@@ -225,17 +225,18 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         seen: Iterable[object] | None = None,
         public: bool = False,
     ) -> Task[LDAModel]:
-        """What a fit to private documents would do; y is ignored.
+        """Return the task of a fit to private documents; y is ignored.
 
         Args:
-            X: as in `fit`.
-            group: private person of each document.
-            seen: private persons of earlier fits; their documents add nothing here, and nothing says so.
-            public: states that the documents are not private: the fit has no noise, its statement claims no privacy,
-                and it may be the prior of private fits.
+            X: Documents, as in `fit`.
+            group: Private person ID of each document.
+            seen: Private person IDs of earlier fits, whose documents are ignored without a message. Needs `group`. None
+                (default): none.
+            public: Whether the documents are public: the fit has no noise, its statement claims no privacy, and it can
+                be the prior of private fits. Default: False.
 
         Raises:
-            ParameterError: for parameters that do not go together; public documents have no budget and no ledger.
+            ParameterError: If parameters do not fit together; a fit to public documents has no budget and no ledger.
         """
         prior, earlier = self._known(self.prior, public=self.public_prior), self._known(self.earlier)
         if type(public) is not bool:
