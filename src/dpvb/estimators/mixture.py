@@ -156,7 +156,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
     _command: ClassVar[str | None] = "mixture"
     _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_components": "components"}
     _called: ClassVar[str] = "a mixture"
-    _groups_are: ClassVar[str] = "groups"
+    _groups_are: ClassVar[str] = "components"
 
     def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[MixtureModel]:
         """Return the task of a fit to private rows; y is ignored."""
@@ -206,7 +206,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         model = task.model
         [noise] = plan.noise_stds("count_third")
         number = model.kept(n, model.run_precision(noise)) if model.prune else model.n_components
-        return ExpectedAccuracy("groups", float(number), min(model.n_components, _SEVERAL), rises=True)
+        return ExpectedAccuracy("components", float(number), min(model.n_components, _SEVERAL), rises=True)
 
     def _quality(self, rows: Any) -> Floats:
         """Return the log-density of each row, with numbers scaled to [-1, 1]."""

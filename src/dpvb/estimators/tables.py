@@ -68,7 +68,8 @@ class TableModel(PrivateEstimator[M, Q]):
             Line.within(group, name, mean, std, reach, ends)
             for group, name, mean, std, ends in self._estimates(noise_aware=noise_aware)
         )
-        return GroupTable(lines, head(self._num_groups, self._groups_are, level, noise_aware))
+        names = "class" if self._groups_are == "classes" else "component", "quantity"
+        return GroupTable(lines, head(self._num_groups, self._groups_are, level, noise_aware), names)
 
     def _facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
         """Yield the numbers of each component, with their intervals; arguments are those of `component_table`."""

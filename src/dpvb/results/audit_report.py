@@ -1,4 +1,4 @@
-"""What an audit found: one line a check."""
+"""Results of an audit: one line per check."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dpvb.guards.version import __version__
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at; it speaks of made-up records only.
+    """Result of one check of an audit, which uses only synthetic records.
 
     Attributes:
-        subject: the model or the part of the package.
-        name: what was looked at.
-        passed: False is a finding.
-        measured, threshold: what was found and what was allowed, in words.
-        false_alarm: probability that a sound package fails this check; 0 for exact ones.
+        subject: Model or part of the package.
+        name: Name of the check.
+        passed: Whether there is no finding.
+        measured, threshold: Measured and allowed value, in words.
+        false_alarm: Probability that a sound package fails this check; 0 for exact checks.
     """
 
     subject: str
@@ -47,8 +47,8 @@ class Report:
     """All checks of an audit.
 
     Attributes:
-        checks: in order.
-        version: the version of dpvb that was audited.
+        checks: Checks in order.
+        version: Version of dpvb that was audited.
     """
 
     checks: tuple[Check, ...]
@@ -72,7 +72,7 @@ class Report:
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """What was audited, in order."""
+        """Audited models and parts, in order."""
         return tuple(dict.fromkeys(check.subject for check in self.checks))
 
     @property
@@ -85,15 +85,15 @@ class Report:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain JSON values."""
+        """Return the report as plain JSON values."""
         return {"version": self.version, "passed": self.passed, "checks": [asdict(check) for check in self.checks]}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """Inverse of `to_dict`.
+        """Return the report from the result of `to_dict`.
 
         Raises:
-            ModelFileError: if the facts are not those of a report.
+            ModelFileError: If the facts do not form a report.
         """
         try:
             return cls(tuple(Check(**check) for check in facts["checks"]), facts["version"])
