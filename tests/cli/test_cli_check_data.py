@@ -303,7 +303,7 @@ def test_what_is_certain_beforehand_is_said_before_a_yes_is_asked_for(
         (b"age,work\n1,2\n", [data, "--schema", schema], "The data lack 'ill', the target of the schema"),
         (b"age;work;ill\n", [data, "--schema", schema], "--separator ';', and --decimal ',' if"),
         (header, [data, "--schema", grouped], "names the column 'who' once; every column"),
-        (header, [data, "--schema", data], "The schema is not JSON"),
+        (header, [data, "--schema", data], "The schema is not valid JSON"),
         (header, [tmp_path / "empty", "--schema", schema], "is a folder without .parquet files"),
         (header, [texts, "--vocabulary", tmp_path / "words.txt", "--text-column", "body"], "'body'"),
         (header, [texts, "--vocabulary", tmp_path / "words.txt", "--group-column", "who"], "'who'"),

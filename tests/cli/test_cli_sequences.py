@@ -37,10 +37,10 @@ def test_a_long_table_becomes_a_law(visits: Path) -> None:
     shown = run("show", out, "--what", "summary").stdout
     assert "followed by" in shown
     shown = run("show", out, "--what", "transitions").stdout
-    assert "9 transitions, 95% intervals, noise counted in" in shown
+    assert "9 transitions, 95% intervals, including the privacy noise" in shown
     assert '"low"' in run("show", out, "--what", "transitions", "--as", "json").stdout
     shown = run("fit", "markov-chain", visits, *COLUMNS, "--out", visits.with_name("n.dpvb"), *BUDGET, "--dry-run")
-    assert "made-up" in shown.stdout + shown.stderr
+    assert "synthetic" in shown.stdout + shown.stderr
     assert not visits.with_name("n.dpvb").exists()
 
 
@@ -61,7 +61,7 @@ def test_a_long_table_becomes_hidden_states(visits: Path) -> None:
     run(*call, "--states", "1", "--clip-norm", "20", "--out", out, "--overwrite")
     shown = "".join(run("show", out, "--what", what).stdout for what in ("summary", "transitions"))
     assert "Hidden Markov model, states: 1, symbols: 3" in shown
-    assert "1 transitions, 95% intervals, noise counted in" in shown
+    assert "1 transitions, 95% intervals, including the privacy noise" in shown
 
 
 def test_a_long_table_of_numbers_becomes_a_system(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_long_table_of_numbers_becomes_a_system(tmp_path: Path) -> None:
     assert found.columns_ == ("x", "y")
     assert tuple(found.high) == (100.0, 99.0)
     shown = run(*call, "--out", tmp_path / "n.dpvb", "--dry-run")
-    assert "made-up" in shown.stdout + shown.stderr
+    assert "synthetic" in shown.stdout + shown.stderr
     refuse(tmp_path, "low and high or max_row_norm", *call[:7], *call[11:], "--out", tmp_path / "n.dpvb")
     refuse(tmp_path, "z", *call[:4], "x,z", *call[5:], "--out", tmp_path / "n.dpvb")
 

@@ -679,7 +679,7 @@ def test_pages_of_dask_that_strangers_could_see_are_said(page: str, monkeypatch:
     ):
         warnings.simplefilter("always")
         model.fit(X, Y, run=dpvb.Run(cluster=client))
-    assert any("reachable from other machines" in str(one.message) for one in said) is (page == ":0")
+    assert any("from other machines" in str(one.message) for one in said) is (page == ":0")
 
 
 PLANTED = """
@@ -876,7 +876,7 @@ def test_a_missing_file_is_refused_before_anything_is_spent(two: Any, client: An
         ledger.register("people", **{**ACCOUNT, "unit": "document"})
         for engine in (two, client):
             model = LDA(3, public_vocabulary=True, epsilon=1.0, delta=1e-5, n_steps=2)
-            with pytest.raises(DataFormatError, match="a worker process cannot read its part"):
+            with pytest.raises(DataFormatError, match="A worker process cannot read its part"):
                 model.fit(source, run=dpvb.Run(cluster=engine, ledger=ledger, dataset="people"))
         assert ledger.remaining("people").num_charges == 0
 

@@ -95,7 +95,7 @@ def test_intervals_count_the_noise_in_and_say_what_the_clip_bends(fitted: Any) -
     assert "shortened" not in str(aware)
     tight = clone(fitted).set_params(clip_norm=0.5).fit(X)
     told = str(tight.transition_intervals())
-    assert re.search(r"clip_norm=0.5 shortened (9\d|100)% of the sequences", told)
+    assert re.search(r"clip_norm=0.5 clipped (9\d|100)% of the sequences", told)
     assert "clip_norm=None, here 3." in told
     assert aware.of("a" if fitted.order == 1 else "a, a")["b"].mean == pytest.approx(0.2, abs=0.05)
     assert "<table" in aware._repr_html_()

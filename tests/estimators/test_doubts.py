@@ -56,7 +56,7 @@ def test_what_is_forecast_of_the_count_is_what_the_fit_then_says() -> None:
     with pytest.warns(DpvbWarning) as found:
         fitted = dpvb.LogisticRegression(max_row_norm=1.0, epsilon=1e-5, delta=1e-6, n_steps=2).fit(X, Y)
     (forecast,) = re.findall(
-        r"Their count will be known to ± ([\d,]+)\. Take a larger epsilon\.", str(found[0].message)
+        r"Their released number will have an error of ± ([\d,]+)\. Take a larger epsilon\.", str(found[0].message)
     )
     (said,) = re.findall(r"rows included: [\d,]+ ± ([\d,]+) ", fitted.privacy_.counts.say("row"))
     assert float(forecast.replace(",", "")) == pytest.approx(float(said.replace(",", "")), rel=0.05)

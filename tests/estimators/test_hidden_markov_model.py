@@ -209,7 +209,7 @@ def test_a_model_file_of_another_shape_is_refused(fitted: dpvb.HiddenMarkovModel
         refused("another shape", arrays={name: lambda a: a[:-1]})
     refused("positive", arrays={"chain__step_kk": lambda a: -a})
     for name in ("chain__start_k", *places[:2]):
-        refused("make no probabilities", arrays={name: lambda a: np.full_like(a, 1e308)})
+        refused("do not sum to 1", arrays={name: lambda a: np.full_like(a, 1e308)})
     refused("another shape", learned={"chain.prior": 3.0})
     params = model_file.load(path).facts["params"]
     # It takes no memory before.
@@ -427,7 +427,7 @@ def test_intervals_hold_the_truth_and_count_the_noise_in() -> None:
         # 3.9 deviations and 5 more: one false alarm in 10¹⁶, and in 10⁶ if the deviations are too small by half.
         assert line.low - 5 * line.std <= STEP[i, j] <= line.high + 5 * line.std
         assert line.low <= line.mean <= line.high
-    assert "noise counted in" in str(table)
+    assert "including the privacy noise" in str(table)
     naive = model.transition_intervals(0.9999, noise_aware=False)
     # The same people are drawn for both.
     assert all(left.std < right.std for left, right in zip(naive, table, strict=True))
@@ -438,7 +438,7 @@ def test_intervals_count_in_what_the_clip_bends() -> None:
     code_nt, _ = people(20_000, seed=8)
     model = dpvb.HiddenMarkovModel(2, symbols=3, epsilon=math.inf, delta=1e-6, random_state=1).fit(code_nt)
     table = model.transition_intervals()
-    assert "clip_norm=2 shortened 100% of the sequences" in str(table)
+    assert "clip_norm=2 clipped 100% of the sequences" in str(table)
     order = np.argsort(-model.emission_probabilities_[:, 0])
     found = np.array([[table.of(str(i))[str(j)] for j in order] for i in order], dtype=object)
     # The people are from a seed; without the correction the steps are off by 3.4 and 8.4 deviations.

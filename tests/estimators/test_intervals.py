@@ -150,10 +150,10 @@ def test_the_table_says_where_the_budget_saw_nothing() -> None:
     """Sixty rows at ε = 0.2: every interval is the prior's, and the text says why."""
     model = made("logistic", people(5, 60), schema("logistic"), epsilon=0.2)
     assert [row.note for row in model.coefficients()][1:3] == ["scale unknown", "scale unknown"]
-    assert "narrow it, or spend more" in model.summary()
+    assert "Declare a narrower range" in model.summary()
     seen = made("logistic", people(5, 30_000), schema("logistic"), epsilon=4.0)
     assert {row.note for row in seen.coefficients()} == {""}
-    assert "mostly the prior's" not in seen.summary()
+    assert "mostly reflects the prior" not in seen.summary()
 
 
 def test_both_readings_are_saved(tmp_path: Path) -> None:

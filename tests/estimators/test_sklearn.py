@@ -429,7 +429,7 @@ def test_score_is_refused_unless_the_caller_says_public():
 
 def test_fit_transform_says_once_that_its_rows_are_private(monkeypatch):
     monkeypatch.setattr(dpvb.LDA, "_said", set())
-    with pytest.warns(PrivacyWarning, match="as private as the data themselves"):
+    with pytest.warns(PrivacyWarning, match="as private as the data"):
         dpvb.LDA(2, **EXAMPLE).fit_transform(corpus())
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -796,7 +796,7 @@ def test_a_faulty_row_adds_nothing() -> None:
     [
         ({"n_components": 0}, "n_components"),
         ({"count_columns": "nothing"}, "count_columns must name numeric columns of the schema, got 'nothing'"),
-        ({"count_columns": "income"}, "a count must be a numeric column from low=0"),
+        ({"count_columns": "income"}, "A count must be a numeric column from low=0"),
         ({"missing_columns": ["job"]}, "missing_columns must name numeric columns of the schema, got 'job'"),
         ({"missing_columns": 3}, "missing_columns must be names of columns"),
         ({"covariance_type": "tied"}, "covariance_type"),

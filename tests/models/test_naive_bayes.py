@@ -648,7 +648,7 @@ def test_odd_documents_are_fitted_in_silence(odd: str, epsilon: float) -> None:
         ({"response": "age"}, "response must name a column of two classes"),
         ({"numbers": "wide"}, "numbers"),
         ({"bins": 1}, "bins"),
-        ({"count_columns": "income"}, "a count must be a numeric column from low=0"),
+        ({"count_columns": "income"}, "A count must be a numeric column from low=0"),
         ({"missing_columns": "job"}, "missing_columns must name numeric columns"),
         ({"alpha": -1.0}, "alpha"),
         ({"clip_norm": 0.0}, "clip_norm"),

@@ -105,9 +105,9 @@ def test_plain_meaning_by_hand():
     assert bare(math.log(3), 1e-5).true_positive_rate(0.01) == pytest.approx(0.03 + 1e-5)
     assert bare(math.log(3), 0.1).true_positive_rate(0.6) == pytest.approx(1 - 0.3 / 3)
     text = flat(bare(math.log(3), 1e-5))
-    assert "can become at most 75.0 % sure" in text
-    assert "probability of at most 1e-05 more may be learned" in text
-    assert "finds at most 3.1 % of those that are" in text  # 3.001 %, rounded up
+    assert "can reach at most 75.0 % from the result" in text
+    assert "except with a probability of at most 1e-05." in text
+    assert "is at most 3.1 %." in text  # 3.001 %, rounded up
 
 
 def test_the_curve_sharpens_the_power_and_stays_above_the_exact_one():
@@ -215,8 +215,8 @@ def test_the_text_states_every_fact(sampler, relation, clip):
 
 
 def test_the_number_of_units_is_private_under_add_or_remove_only():
-    assert "The number of documents is private, too." in flat(statement_of(plan_of(FullBatch())))
-    assert "private, too" not in flat(statement_of(plan_of(FullBatch(), relation="replace_one")))
+    assert "The number of documents is private." in flat(statement_of(plan_of(FullBatch())))
+    assert "documents is private" not in flat(statement_of(plan_of(FullBatch(), relation="replace_one")))
 
 
 def test_infinite_epsilon_is_said_loudly():
@@ -241,7 +241,7 @@ def test_noise_of_a_test_source_is_said_loudly():
     assert not statement.private
     assert statement.to_dict()["private"] is False
     assert str(statement).splitlines()[2].startswith("!!! NOT PRIVATE: the noise of this run came from a test source")
-    assert "Promise None. Had the noise been secret" in flat(statement)
+    assert "Guarantee None. With secret noise" in flat(statement)
 
 
 def test_a_delta_that_lets_one_unit_be_published_is_called_weak():

@@ -277,7 +277,7 @@ def test_a_table_brings_rows_and_labels(tmp_path: Path) -> None:
     found = [[*estimates(model).values()][3:] for model in (by_table, by_arrays)]
     # A table's rows are divided by its own norm.
     np.testing.assert_allclose(np.array(found[0]) * found[1][0] / found[0][0], found[1], atol=0.1)
-    with pytest.raises(ParameterError, match="the schema's target and the model's parameters must agree"):
+    with pytest.raises(ParameterError, match="The schema's target and the model's parameters must agree"):
         dpvb.LogisticRegression(epsilon=1.0, delta=1e-6).fit(Table(data, Schema.load(schema)))
 
 

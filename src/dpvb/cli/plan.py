@@ -96,10 +96,11 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
 def _command(name: str) -> Any:
     """Return the command of an estimator class."""
     kind = kinds()[name]
+    text_of = summary(inspect.getdoc(kind))
     about = "All inputs are public: the command reads no data and uses no budget."
     program = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     text = (
-        f"Estimate the accuracy of a fit: {summary(inspect.getdoc(kind))}\n\n{about}\n\n    dpvb plan {name} "
+        f"Estimate the accuracy of this fit: {text_of[:1].lower()}{text_of[1:]}\n\n{about}\n\n    dpvb plan {name} "
         f"--n-units 20000 {needed(kind)}--epsilon 1 --delta 1e-5"
     )
     program.command(name, help=text)(planning(kind))

@@ -32,7 +32,8 @@ def show(
     what: Annotated[
         str,
         typer.Option(
-            help="statement, brief (six lines of it), summary, all, or a figure: topics, coefficients, groups, steps, "
+            help="statement, brief (six lines of it), summary, all, or a figure: topics, coefficients, components, "
+            "steps, "
             "transitions, emissions, motion, intervals, loadings, variances, weights or parameters."
         ),
     ] = "statement",

@@ -64,7 +64,7 @@ class SpreadSource(Spread[Batch], Generic[Batch]):
         counts = self._gather(_COUNTS, None, "count")
         if not _are_counts(counts) or counts.keys() != set(range(self._num_parts)):
             raise DataFormatError(
-                "a worker process cannot read its part of the data; nothing was spent. Files must be readable under "
+                "A worker process cannot read its part of the data; nothing was spent. Files must be readable under "
                 "the same names in every process."
             )
         self._counts = [counts[part] for part in range(self._num_parts)]
@@ -100,7 +100,7 @@ class SpreadSource(Spread[Batch], Generic[Batch]):
         versions = self._gather(_VERSION, (self._model, self._model is not None), "start")
         if not isinstance(versions, set) or versions != {__version__}:
             raise ParameterError(
-                f"the processes of the cluster cannot load the model: each needs dpvb {__version__}, and whatever "
+                f"The processes of the cluster cannot load the model: each needs dpvb {__version__}, and whatever "
                 "modules the model is made of."
             )
 

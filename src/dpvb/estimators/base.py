@@ -43,6 +43,7 @@ from dpvb.data.tables.table import Table
 from dpvb.data.times import microseconds
 from dpvb.estimators import synthetic_rows
 from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.row_arguments import with_row_arguments
 from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
 from dpvb.guards.blas import one_blas_thread
@@ -242,6 +243,10 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     _spelled: ClassVar[Mapping[str, str]] = {"random_state": "seed"}
 
     def __init_subclass__(cls, **options: Any) -> None:
+        declared = {name for base in cls.__mro__ for name in vars(base).get("__annotations__", {})}
+        # Before scikit-learn's own `__init_subclass__`, which reads the signature.
+        fit = vars(cls).get("fit", PrivateEstimator.fit)
+        cls.fit = with_row_arguments(fit, cls._task, declared)  # type: ignore[method-assign]
         super().__init_subclass__(**options)
         # The first module that registers a name keeps it, so that "LDA" in a file or from a server is the class of
         # dpvb.

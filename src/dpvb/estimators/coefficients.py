@@ -92,7 +92,7 @@ class Coefficients:
         return Normal(mean_r, map_rd, weights.covariance, weights.prior)
 
     def read(self, noise_aware: bool) -> Normal:
-        """The same, with or without the privacy noise counted in."""
+        """Return the estimate, with or without the privacy noise."""
         return self.normal if noise_aware else replace(self.normal, covariance=self.weights.naive_covariance)
 
     @property
@@ -174,7 +174,7 @@ class Coefficients:
             ParameterError: as there, and for a model without a schema.
         """
         if self.schema is None:
-            raise ParameterError("a curve needs named columns: fit a dpvb.Table, or with low= and high=.")
+            raise ParameterError("A curve needs named columns: fit a dpvb.Table, or with low= and high=.")
         usual = reference_of(self.schema, name)
         reference = usual if reference is None else reference
         names, matrix, reference_r = along(self.schema, name, at, reference, given)

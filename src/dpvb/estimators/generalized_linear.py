@@ -38,6 +38,7 @@ from dpvb.results import metrics
 from dpvb.results.coefficients import TableHead
 from dpvb.results.groups import reach_of
 from dpvb.results.trees import Label
+from dpvb.runs.run import Run
 
 Covariance = Literal["full", "diagonal"]
 COVARIANCES: tuple[Covariance, ...] = get_args(Covariance)
@@ -101,6 +102,10 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
         """Return the task of a fit to private rows.
 
         Args:
+            trials: Private number of trials of each row, (rows,), whole numbers from 1. None (default): named by the
+                schema of a table. The bound is `max_trials`.
+            exposure: Private exposure of each row, (rows,), greater than 0: the factor of its expected count. None
+                (default): no exposures. Needs `max_exposure`.
             offset: Private offset of each row, (rows,), in log odds or log mean. None (default): no offsets. Needs
                 `max_offset`.
             weights: Private weight of each row, (rows,), at least 0. None (default): no weights. Needs `max_weight`.
@@ -351,9 +356,29 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
     def _response(self) -> Response:
         return Response("binomial", max_trials=self.max_trials, **self._beside)
 
-    def fit(self, X: Records, y: Responses = None, trials: Any = None, **options: Any) -> Self:
-        """Fit privately: y successes out of trials in each row; see `PrivateEstimator.fit`."""
-        return super().fit(X, y, trials=trials, **options)
+    def fit(
+        self,
+        X: Records,
+        y: Responses = None,
+        trials: Any = None,
+        *,
+        group: Iterable[object] | None = None,
+        run: Run | None = None,
+        **rows: Any,
+    ) -> Self:
+        """Fit the model to successes y out of trials in each row, and return it; see `PrivateEstimator.fit`.
+
+        Args:
+            X: Private rows, in the forms that the class documents.
+            y: Private number of successes of each row, (rows,). None (default): named by the schema of a table.
+            trials: Private number of trials of each row, (rows,). None (default): named by the schema of a table.
+            group: Private person ID of each row. None (default): each row is a unit, unless X specifies persons.
+            run: As in `PrivateEstimator.fit`. None (default): that of the surrounding block, or of the environment.
+
+        Returns:
+            The fitted estimator itself.
+        """
+        return super().fit(X, y, trials=trials, group=group, run=run, **rows)
 
     def _no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """Return arguments without rows, for a table with a schema or a number of features."""

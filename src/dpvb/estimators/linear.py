@@ -106,7 +106,7 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
         if self.y_range is None and schema is not None and schema.target is not None:
             if schema.target.kind != "numeric":
                 raise ParameterError(
-                    f"the schema's target must be of the kind 'numeric' for a linear regression, got "
+                    f"The schema's target must be of the kind 'numeric' for a linear regression, got "
                     f'{schema.target.kind!r}: Target({schema.target.name!r}, kind="numeric", low=..., high=...).'
                 )
             return schema.target.response

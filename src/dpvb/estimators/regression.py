@@ -802,7 +802,7 @@ def compare(first: Any, second: Any, *, disjoint: bool = False, **options: Any) 
     tables = [model.coefficients(**options) for model in (first, second)]
     classes = [list(getattr(model, "classes_", ())) for model in (first, second)]
     if all(classes) and classes[0] != classes[1]:
-        raise ParameterError(f"both models must have the same classes in one order, got {classes[0]} and {classes[1]}.")
+        raise ParameterError(f"Both models must have the same classes in one order, got {classes[0]} and {classes[1]}.")
     comparison = difference(*tables, disjoint=disjoint)
     units = [_units(model, options.get("per") == "range") for model in (first, second)]
     for name in {**units[0], **units[1]}:

@@ -33,7 +33,7 @@ from dpvb.accounting.costs import Cost
 from dpvb.accounting.events import Event, NeighboringRelation
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
-from dpvb.guards.lacking import says_what_lacks
+from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
 from dpvb.guards.strangers import parsed_json
 from dpvb.ledger import chain, pricing
 from dpvb.ledger.address import checked_place, is_address, without_password
@@ -61,30 +61,38 @@ _ENDS = ("finished", "abandoned", LOOK)
 _STATES = ("started", "released", "resumed", "finished", "abandoned")
 
 
+@constructor_says_what_lacks
 class Ledger:
-    """A ledger in a file or in a PostgreSQL database.
+    """Ledger of privacy budgets, in a file or in a PostgreSQL database.
 
-    Several processes and threads may use one ledger at a time. A pickle or a copy is another way into the same ledger,
-    and a forked process finds its own. What a run says later, and what it gets back, is for whoever holds the token of
-    its charge: the object that made the charge, and nobody else unless it is told.
+    A ledger records the charges of fits and refuses a fit that would exceed the total budget of a data set. Several
+    processes and threads may use one ledger at the same time. A pickle, a copy or a forked process opens the same
+    ledger. Only the holder of the token of a charge can add events to the run or refund it: the object that made the
+    charge, unless it passes the token on.
 
     Attributes:
-        url: path of the file, or the database's address with all that is in it.
-        uuid: the ledger's own name.
+        url: Path of the file, or address of the database, including a password.
+        uuid: Identifier of the ledger.
+
+    Args:
+        path_or_url: Path of a file, which is created if it is missing, or a URL "postgresql://...".
+        read_only: Whether the ledger is only read. Default: False. It also allows exporting a ledger that fails a
+            check.
+
+    Raises:
+        LedgerError: If the ledger cannot be opened, or fails a check: it was changed, reset to an older copy or lost,
+            or has another format.
+
+    Examples:
+        >>> import dpvb
+        >>> ledger = dpvb.Ledger("budget.db")
+        >>> ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
+        >>> [data.name for data in ledger.datasets()]
+        ['people']
     """
 
-    @says_what_lacks
     def __init__(self, path_or_url: str | os.PathLike[str], *, read_only: bool = False) -> None:
-        """Open a ledger, or begin one.
-
-        Args:
-            path_or_url: a file, made if it is missing, or "postgresql://...".
-            read_only: only look. It is also the way to export a ledger that fails a check.
-
-        Raises:
-            LedgerError: if it cannot be opened, or fails a check: it was changed, set back, lost, or has another
-                format.
-        """
+        """Open a ledger, or create one; see the class for arguments and errors."""
         self.url = checked_place(path_or_url)
         self._read_only = bool(read_only)
         self.uuid = ""
@@ -164,7 +172,7 @@ class Ledger:
             check_registration(facts, state)
             check_new_name(facts.name, state.datasets)
             if other := rows.keyed(dataset_key(facts.name)):
-                raise LedgerError(f"row {other.seq} holds this name and breaks a rule. Choose another name.")
+                raise LedgerError(f"Row {other.seq} holds this name and breaks a rule. Choose another name.")
             key, body = dataset_key(facts.name), facts.to_dict()
             self._append(rows, state, body, kind="dataset", key=key, dataset=facts.name, units=facts.cap)
 
@@ -339,10 +347,10 @@ class Ledger:
             newest = rows.newest_of_run(run)
             if newest and (before := rows.keyed(key)):
                 if (before.facts["plan"], before.form, before.dataset) != (plan_digest, form, dataset):
-                    raise LedgerError(f"run {run!r} was charged for another plan. Begin a new run for a new plan.")
+                    raise LedgerError(f"Run {run!r} was charged for another plan. Begin a new run for a new plan.")
                 covered = len(before.cost_units) > len(spending.ORDERS)
                 if covered and (before.facts.get("normal") is True) != normal:
-                    raise LedgerError(f"run {run!r} was charged for noise of another kind. Begin a new run for it.")
+                    raise LedgerError(f"Run {run!r} was charged for noise of another kind. Begin a new run for it.")
                 if token is not None:
                     self._check_owner(rows, run, token)
                 return self._receipt(before)
@@ -409,11 +417,11 @@ class Ledger:
             before = rows.keyed(name)
             if before and state != "resumed":
                 if (before.digest, before.unseals, before.request) != (digest, key, request):
-                    raise LedgerError(f"run {run!r} said something else about step {step} before.")
+                    raise LedgerError(f"Run {run!r} said something else about step {step} before.")
                 return self._receipt(before)
             newest = rows.newest_of_run(run)
             if newest is None:
-                raise LedgerError(f"run {run!r} was never charged.")
+                raise LedgerError(f"Run {run!r} was never charged.")
             self._check_turn(rows, newest, attempt, resumes=state == "resumed")
             return self._note(rows, end, body, newest.dataset, run, attempt)
 
@@ -486,7 +494,7 @@ class Ledger:
         with self._transaction(write=True) as (rows, state):
             if before := rows.keyed(key):
                 if before.form != form:
-                    raise LedgerError(f"run {run!r} has had a refund already, of something else.")
+                    raise LedgerError(f"Run {run!r} has had a refund already, of something else.")
                 return self._receipt(before)
             entries = rows.of_run(run)
             past = Past.of(entries)
@@ -610,13 +618,13 @@ class Ledger:
         """Raise LedgerError unless this attempt may write the row after the newest of its run."""
         run = newest.run
         if newest.state in _ENDS or rows.keyed(chain.refund_key(run)):
-            raise LedgerError(f"run {run!r} has ended; begin a new one.")
+            raise LedgerError(f"Run {run!r} has ended; begin a new one.")
         if dataset not in (None, newest.dataset):
-            raise LedgerError(f"run {run!r} was charged to {newest.dataset!r}, not to {dataset!r}.")
+            raise LedgerError(f"Run {run!r} was charged to {newest.dataset!r}, not to {dataset!r}.")
         if attempt < newest.attempt or (resumes and attempt == newest.attempt):
-            raise LedgerError(f"run {run!r} was taken over by another process, as attempt {newest.attempt}.")
+            raise LedgerError(f"Run {run!r} was taken over by another process, as attempt {newest.attempt}.")
         if attempt > newest.attempt + resumes:
-            raise LedgerError(f"run {run!r} is at attempt {newest.attempt}; say 'resumed' to begin the next one.")
+            raise LedgerError(f"Run {run!r} is at attempt {newest.attempt}; say 'resumed' to begin the next one.")
 
     def _check_owner(self, rows: Transaction, run: str, token: str | None = None, *, refund: bool = False) -> None:
         """Raise LedgerError unless a token is that of a run's charge; remember it if it is."""
@@ -624,10 +632,10 @@ class Ledger:
         owner = first and first.owner
         if owner is None:
             if refund:
-                raise LedgerError(f"run {run!r} has no owner, as earlier versions wrote it: nothing of it comes back.")
+                raise LedgerError(f"Run {run!r} has no owner, as earlier versions wrote it: nothing of it comes back.")
         elif token is None or _hash(token) != owner:
             raise LedgerError(
-                f"run {run!r} belongs to another owner: only the holder of the token of its charge may continue it, "
+                f"Run {run!r} belongs to another owner: only the holder of the token of its charge may continue it, "
                 "end it or take a refund."
             )
         else:
