@@ -13,7 +13,7 @@ import pickle
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 from dpvb.guards.errors import ParameterError
 from dpvb.guards.silence import silence
@@ -153,16 +153,8 @@ def opened(part: bytes) -> Any:
     """A part that has arrived: a source, or where it is a shard, its file opened here. None if that failed."""
     with suppress(Exception), silence(logs=True):
         found = pickle.loads(part)
-        return found.open() if isinstance(found, Closed) else found
+        return found.open() if hasattr(found, "open") else found
     return None
-
-
-@runtime_checkable
-class Closed(Protocol):
-    """A part that is opened where it is held."""
-
-    def open(self) -> Any:
-        """Its private data."""
 
 
 def packed(thing: object, *, held: object = None) -> bytes:
