@@ -21,14 +21,14 @@ ROOT = Path(__file__).parents[1]
 
 #: Largest numbers allowed. A commit that lowers a count lowers its limit.
 LIMITS = {
-    "banned phrases, pages": 46,
-    "banned phrases, docstrings and messages": 1095,
-    "banned phrases, comments": 237,
+    "banned phrases, pages": 15,
+    "banned phrases, docstrings and messages": 889,
+    "banned phrases, comments": 232,
     "sentences above 30 words, user pages": 3,
     "sentences above 35 words, pages": 20,
     "paragraphs above 90 words, pages": 3,
-    "public names without an example": 30,
-    "arguments without the meaning of a default": 171,
+    "public names without an example": 0,
+    "arguments without the meaning of a default": 1,
 }
 
 #: Phrases in the sense that is banned, by what to write in their place.
