@@ -345,7 +345,7 @@ def test_bad_data(tmp_path: Path, fitted: Path) -> None:
         refuse_fit("never unpickled", tmp_path / name, *target)
         refuse_fit("never unpickled", tmp_path / "X.npy", *target, "--target", tmp_path / name)
     for name in ("text.npy", "two.npz"):
-        refuse_fit("no matrix of numbers", tmp_path / name, *target)
+        refuse_fit("not a matrix of numbers", tmp_path / name, *target)
     refuse_fit("--max-row-norm must be", tmp_path / "X.npy", *target, "--max-row-norm", "0")
     refuse_fit("--classes must be", tmp_path / "X.npy", *target, "--classes", "1", "1")
     refuse_fit("response is missing", table, "--schema", schema_file(tmp_path, None))

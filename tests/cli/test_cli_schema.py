@@ -304,7 +304,7 @@ def test_on_a_terminal_a_typed_yes_says_what_the_first_line_is(tmp_path: Path) -
         assert found == code, shown
         assert "The first line of t.csv names: Ann,private,no" in shown
         assert "Type yes if the first line is a header, and nobody's row" in shown
-        assert ("Nothing was written: only a typed yes goes on" in shown) == (code == 2)
+        assert ("Nothing was written: the command needs a typed yes" in shown) == (code == 2)
         assert ("Ann" in (tmp_path / "made.json").read_text()) == (code == 0)
     refuse(tmp_path, "--yes must state that the first line is a header, and nobody's row", "schema", "--header", data)
     assert "Ann" not in run("schema", "--header", data, code=2).output
