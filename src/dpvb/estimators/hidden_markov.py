@@ -349,8 +349,8 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
         self._check_fitted()
         if self._fitted_model.length < 3:
             return (
-                f"symbols must be at most 40 for intervals, got {self._fitted_model.n_symbols}: the released pairs do not "
-                "identify states and emissions separately. Merge similar symbols."
+                f"symbols must be at most 40 for intervals, got {self._fitted_model.n_symbols}: the released pairs do "
+                "not identify states and emissions separately. Merge similar symbols."
             )
         return ""
 
