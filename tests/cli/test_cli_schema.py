@@ -134,7 +134,7 @@ def test_headers_that_are_none(tmp_path: Path) -> None:
     ):
         (tmp_path / "t.csv").write_bytes(content)
         refuse(tmp_path, said, "schema", "--header", tmp_path / "t.csv")
-    refuse(tmp_path, "There is no such file", "schema", "--header", tmp_path / "none.csv")
+    refuse(tmp_path, "there is no such file", "schema", "--header", tmp_path / "none.csv")
     (tmp_path / "t.csv").write_text("age,ill\n")
     refuse(tmp_path, "--target must be one of the columns 'age', 'ill', got 'I'", *_header(tmp_path), "--target", "I")
     refuse(tmp_path, "Give one of a schema, --header and --dictionary", *_header(tmp_path), "--dictionary", "x.csv")
@@ -351,6 +351,6 @@ def test_faulty_dictionaries_are_refused_in_one_line(tmp_path: Path, name: str, 
 
 
 def test_a_dictionary_that_is_not_there_or_cannot_be_read(tmp_path: Path) -> None:
-    refuse(tmp_path, "There is no such file", "schema", "--dictionary", tmp_path / "none.csv")
+    refuse(tmp_path, "there is no such file", "schema", "--dictionary", tmp_path / "none.csv")
     with pytest.raises(DataFormatError, match=os.strerror(21)):
         columns_of_dictionary(tmp_path)

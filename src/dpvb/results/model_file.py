@@ -273,7 +273,7 @@ def _refusing(path: Path) -> Iterator[None]:
 def _regular(path: Path) -> Path:
     """The path, if it leads to a regular file; anything else could block or never end."""
     if not path.exists():
-        raise ModelFileError("There is no such file.")
+        raise ModelFileError("there is no such file.")
     if not path.is_file():
         raise ModelFileError("is not a regular file.")
     return path
