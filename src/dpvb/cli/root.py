@@ -87,8 +87,8 @@ _signal = signal.SIGINT
 class Commands(TyperGroup):
     """Turns an error into one line, in the words of the command that was called, and an exit code.
 
-    Of Ctrl-C and SIGTERM one line says what it cost; a pipe that is closed at its other end, as `| head` does, is no
-    error.
+    Of Ctrl-C and SIGTERM one line says what it cost; a pipe that is closed at its other end, as `| head` does, is not
+    an error.
     """
 
     def make_context(self, *given: Any, **named: Any) -> Any:
