@@ -17,12 +17,13 @@ from dpvb import accounting
 from dpvb.errors import BudgetError
 
 CAP, DELTA, NIGHTS, ROWS, PERSONS = 1.0, 1e-6, 30, 3_000, 10_000
+FULL = {"sampler": "full_batch", "sampling_prob": 1.0}
 COEF = np.array([2.0, -2.0, 1.0, -1.0, 0.5])
 
 
 def charged(folder: Path, epsilon: float) -> tuple[float, int]:
     """The total after 12 fits, and how many fits there is room for."""
-    noise = accounting.noise_multiplier(epsilon=epsilon, delta=DELTA, n_steps=1)
+    noise = accounting.noise_multiplier(epsilon=epsilon, delta=DELTA, n_steps=1, **FULL)
     cost = accounting.gaussian_noise(noise, neighboring_relation="add_or_remove_one", num_releases=1)
     total, fits = float("nan"), 0
     with dpvb.Ledger(folder / f"{epsilon}.db") as ledger:
@@ -63,8 +64,8 @@ def main() -> None:
         for epsilon in (0.05, 0.1, 0.2, 0.5):
             total, fits = charged(Path(place), epsilon)
             print(f"| {epsilon:g} | {'over the cap' if np.isnan(total) else f'{total:.2f}'} | {fits} |")
-    noise = accounting.noise_multiplier(epsilon=CAP, delta=DELTA, n_steps=NIGHTS)
-    nightly = accounting.epsilon(noise_multiplier=noise, delta=DELTA, n_steps=1)
+    noise = accounting.noise_multiplier(epsilon=CAP, delta=DELTA, n_steps=NIGHTS, **FULL)
+    nightly = accounting.epsilon(noise_multiplier=noise, delta=DELTA, n_steps=1, **FULL)
     errors: dict[tuple[str, str, float], list[np.ndarray]] = {}
     for seed in range(3):
         files = nights(seed)
