@@ -43,6 +43,7 @@ NAMES = [
     "memory",
     "memory_of_rows",
     "files_of_persons",
+    "growing_data",
     "negative_binomial",
     "sbn_speed",
     "federated_exactness",

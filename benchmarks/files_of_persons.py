@@ -74,7 +74,7 @@ def main() -> None:
             ("merged file, `stream=True`", "merged.parquet", ["--stream"]),
             (f"folder of {FILES} files", "days", []),
         ):
-            call = [sys.executable, __file__, "--fit", str(folder / data), *more]
+            call = [sys.executable, "-P", __file__, "--fit", str(folder / data), *more]
             seconds, peak, bits = subprocess.run(call, check=True, capture_output=True, text=True).stdout.split()
             merged = bits if merged is None else merged
             same = "equal" if bits == merged else "DIFFERENT"
