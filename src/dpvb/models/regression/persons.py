@@ -23,9 +23,9 @@ of such standard deviations below the bound. The last term limits the curvature 
 by a working correlation: Liang & Zeger (1986). If m is 1, both weights are 1.
 
 With W = 1/m no score is ever clipped, and the variance of scores is at most their curvature, whatever the correlation
-of a person's rows: intervals are never too short for that. Residuals of counts are far below their bound, so that W = 1/m
-would leave several times the noise. A residual of labels reaches its bound: where labels are rare, two of a person
-would be clipped, and W would bias coefficients.
+of a person's rows. So intervals include this correlation. Residuals of counts are far below their bound, so that
+W = 1/m would multiply the noise. A residual of a label reaches its bound: if labels are rare, a sum of two would be
+clipped, and W would bias coefficients.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from dpvb.rows import RegressionRows
 
 
 class Expected(NamedTuple):
-    """What the model expects of the scores of rows that count once; it depends on no response.
+    """Expected spread of the scores of rows in the model; it depends on no response.
 
     Attributes:
         form: w x̃ √h of each row.
@@ -78,9 +78,9 @@ def filled(sums: Contributions, batch: RegressionRows, form: Contribution, bound
     """Return sums over rows of any weight, in which a person adds as much as leaves a form within its bound.
 
     Args:
-        sums: what rows add that count once.
+        sums: contributions of rows that count once.
         batch: the rows.
-        form: what rows add to a sum that depends on features only.
+        form: contributions to a sum that depends on features only.
         bound: its bound for rows that count once.
     """
     if batch.person_n is not None:
