@@ -42,7 +42,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions, upper_norms
+from dpvb.core.contributions import Contribution, Contributions, upper_norms
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, MeasuredRows
 from dpvb.core.model import Model
@@ -281,15 +281,12 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         scaling, columns = q.scaling, self.columns
         if blocks.keys() <= {"means", "spread"}:
             x_nr = batch.x_nd[:, columns.read_r]
-            return averaged(columns.contributions(x_nr, batch.y_n, scaling.mean_d, blocks), batch)
+            form, bound = columns.means(x_nr, batch.y_n), columns.blocks["means"].bound
+            return self._filled(columns.contributions(x_nr, batch.y_n, scaling.mean_d, blocks), batch, form, bound)
         if "curvature" in blocks:
-            x_nd = mapped(batch.x_nd, scaling.forth(columns)) / scaling.room
-            weight_n = 1.0 / np.maximum(upper_norms(x_nd), 1.0) ** 2
-            if self.intercept == 0:
-                rest = math.sqrt(1 - tuned.ADDED_CONSTANT**2)
-                x_nd = np.hstack([np.full((len(x_nd), 1), tuned.ADDED_CONSTANT), rest * x_nd])
-            moments = Gram(x_nd, weight_n * self._sizes(batch))
-            return averaged({**self._counted(batch, weight_n), "curvature": moments}, batch)
+            weight_n, moments = self._moments(mapped(batch.x_nd, scaling.forth(columns)) / scaling.room, batch)
+            sums = {**self._counted(batch, weight_n), "curvature": moments}
+            return self._filled(sums, batch, moments, self._largest)
         rows = batch.derived(measured, np.vstack([scaling.forth(columns), q.moments.basis_de / q.moments.scale_e]))
         weight_n = 1.0 / np.maximum(rows.length_n, 1.0)
         at = self._at_end if "curvature_at_mean" in blocks else self._at_step
@@ -354,6 +351,23 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
     @abstractmethod
     def _start(self, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats) -> Any:
         """The state before any score."""
+
+    def _moments(self, x_nd: Floats, batch: DesignRows) -> tuple[Floats, Gram]:
+        """The weight of each row in Σ b x̂ x̂ᵀ, and what it adds there; x_nd are the rows x̂ over the room."""
+        weight_n = 1.0 / np.maximum(upper_norms(x_nd), 1.0) ** 2
+        if self.intercept == 0:
+            rest = math.sqrt(1 - tuned.ADDED_CONSTANT**2)
+            x_nd = np.hstack([np.full((len(x_nd), 1), tuned.ADDED_CONSTANT), rest * x_nd])
+        return weight_n, Gram(x_nd, weight_n * self._sizes(batch))
+
+    @property
+    def _largest(self) -> float:
+        """The largest size of a row."""
+        return 1.0
+
+    def _filled(self, sums: Contributions, batch: DesignRows, form: Contribution, bound: float) -> Contributions:
+        """Sums before the path, of persons; if the number of rows is read from several, they need one weight."""
+        return averaged(sums, batch)
 
     @abstractmethod
     def _sizes(self, batch: DesignRows) -> Floats:

@@ -47,7 +47,7 @@ from dpvb.models import empirical_bayes
 from dpvb.models.regression import tuned
 from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant
 from dpvb.models.regression.likelihood import LEAST_RATE, Likelihood
-from dpvb.models.regression.persons import Expected, averaged, weighted
+from dpvb.models.regression.persons import Expected, averaged, filled, weighted
 from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields
 from dpvb.rows import SparseDesignRows
@@ -247,7 +247,8 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         """What every row contributes to the blocks asked for; a row's sums run over its entries in their order."""
         if blocks.keys() <= {"means", "spread"}:
             x_nr = dense_columns(self._columns, batch)
-            return averaged(self._columns.contributions(x_nr, batch.y_n, q.scaling.mean_d, blocks), batch)
+            form, bound = self._columns.means(x_nr, batch.y_n), self._columns.blocks["means"].bound
+            return filled(self._columns.contributions(x_nr, batch.y_n, q.scaling.mean_d, blocks), batch, form, bound)
         batch = numbers_first(q.scaling, self._columns, batch, self.intercept)
         row = np.repeat(np.arange(n := len(batch.y_n)), np.diff(batch.indptr))
         b_n = self.likelihood.size(batch.y_n, batch.trials_n)

@@ -42,7 +42,7 @@ import numpy as np
 from scipy.special import digamma
 
 from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.contributions import Contribution, Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, MeasuredRows, Rows, ScaledRows
 from dpvb.core.schedule import Schedule
@@ -54,7 +54,7 @@ from dpvb.models.regression.curvature_then_scores import CurvatureThenScores, Re
 from dpvb.models.regression.descent import Average
 from dpvb.models.regression.likelihood import Likelihood, log_odds, log_rate
 from dpvb.models.regression.moments import RowMoments, Tracked
-from dpvb.models.regression.persons import Expected, averaged, weighted
+from dpvb.models.regression.persons import Expected, averaged, filled, weighted
 from dpvb.models.regression.scaling import Scaling
 from dpvb.rows import DesignRows
 
@@ -219,6 +219,13 @@ class FirstOrder(CurvatureThenScores):
     def _readings(self, q: FirstOrderState, **more: Any) -> Readings:
         return super()._readings(q, offset=None if self.likelihood.is_count else q.offset)
 
+    @property
+    def _largest(self) -> float:
+        return self.likelihood.max_size
+
+    def _filled(self, sums: Contributions, batch: DesignRows, form: Contribution, bound: float) -> Contributions:
+        return filled(sums, batch, form, bound)
+
     def _sizes(self, batch: DesignRows) -> Floats:
         return self.likelihood.size(batch.y_n, batch.trials_n)
 
@@ -233,7 +240,7 @@ class FirstOrder(CurvatureThenScores):
         expects = partial(self._expected, likelihood, rows, weight_n, psi_n, share_n)
         return {
             **self._weighted({"score": score, "variance": variance}, batch, expects),
-            **averaged(self._of_dispersion("dispersion", likelihood, batch, psi_n), batch),
+            **self._of_dispersion("dispersion", q, batch, rows, psi_n),
         }
 
     def _at_end(self, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
@@ -242,7 +249,7 @@ class FirstOrder(CurvatureThenScores):
         expects = partial(self._expected, likelihood, rows, weight_n, psi_n, share_n)
         return {
             **self._weighted({"curvature_at_mean": gram}, batch, expects),
-            **averaged(self._of_dispersion("dispersion_at_mean", likelihood, batch, psi_n), batch),
+            **self._of_dispersion("dispersion_at_mean", q, batch, rows, psi_n),
         }
 
     def _at(
@@ -265,11 +272,20 @@ class FirstOrder(CurvatureThenScores):
         form = ScaledRows(rows, weight_n * np.sqrt(likelihood.steepest * share_n))
         return Expected(form, likelihood.curvature(psi_n, np.ones_like(psi_n)), self.blocks["score"].bound)
 
-    def _of_dispersion(self, name: str, likelihood: Likelihood, batch: DesignRows, psi_n: Floats) -> Contributions:
+    def _of_dispersion(
+        self, name: str, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, psi_n: Floats
+    ) -> Contributions:
         """What rows add to the score of a dispersion that is learned."""
         if not self.likelihood.learns_dispersion:
             return {}
-        return {name: Rows(dispersion_score(batch.y_n, likelihood.expected(psi_n), likelihood.r)[:, None])}
+        likelihood = self.likelihood.at(q.dispersion.r)
+        score = Rows(dispersion_score(batch.y_n, likelihood.expected(psi_n), likelihood.r)[:, None])
+        if batch.person_n is None:
+            return averaged({name: score}, batch)
+        # Its information is read from the number of rows in the second moments: persons have the weight that they had
+        # there.
+        _, moments = self._moments(rows.x_nd * (q.moments.scale_e / q.scaling.room), batch)
+        return self._filled({name: score}, batch, moments, self._largest)
 
     def _base(self, s: Estimate, moments: RowMoments) -> tuple[float, float]:
         """Base rate as log odds or log mean, and the standard deviation of its noise."""

@@ -5,6 +5,7 @@ the true weights of a regression, so clipping biases coefficients. Therefore a p
 depends on features and public numbers only, and with which almost no sum is clipped:
 
     sums                  V = 1/m: a person counts as the mean of their rows
+    sums before the path  V = max(1/m, min(1, C / ‖Σ_j t_j‖)), t_j a sum of features only with its bound C
     scores of counts      W = max(1/m, min(1, C / (k e), 1 / (m max_j c_j)))
                           a_j = v_j w_j x̃_j √h_j,     e² = (1 - ρ) Σ_j ‖a_j‖² + ρ ‖Σ_j a_j‖²
     all other scores      W = V
@@ -21,10 +22,10 @@ e² is the expected square of the norm of Σ_j s_j for scores s_j whose residual
 of such standard deviations below the bound. The last term limits the curvature of a person to that of one row. Weights
 by a working correlation: Liang & Zeger (1986). If m is 1, both weights are 1.
 
-With W = 1/m no sum is ever clipped, and the variance of scores is at most their curvature, whatever the correlation of
-a person's rows: intervals are never too short for that. Residuals of counts are far below their bound, so that W = 1/m
-would leave several times the noise. A residual of labels reaches its bound: where labels are rare, two of a person
-would be clipped, and W would bias coefficients.
+With W = 1/m no score is ever clipped, and the variance of scores is at most their curvature, whatever the correlation
+of a person's rows. So intervals include this correlation. Residuals of counts are far below their bound, so that
+W = 1/m would multiply the noise. A residual of a label reaches its bound: if labels are rare, a sum of two would be
+clipped, and W would bias coefficients.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpvb.core.contributions import Contributions
-from dpvb.core.forms import Gram, Rows, ScaledRows, SparseRows
+from dpvb.core.contributions import Contribution, Contributions
+from dpvb.core.forms import Gram, Rows, ScaledRows, SparseRows, grouped
 from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.models.regression import tuned
 from dpvb.rows import RegressionRows
 
 
 class Expected(NamedTuple):
-    """What the model expects of the scores of rows that count once; it depends on no response.
+    """Expected spread of the scores of rows in the model; it depends on no response.
 
     Attributes:
         form: w x̃ √h of each row.
@@ -70,6 +71,25 @@ def averaged(sums: Contributions, batch: RegressionRows) -> Contributions:
     if batch.person_n is not None:
         weight_n = 1.0 / _numbers(_usable(batch), batch.person_n)[batch.person_n]
         sums = {name: _times(form, weight_n) for name, form in sums.items()}
+    return _weighted(sums, batch)
+
+
+def filled(sums: Contributions, batch: RegressionRows, form: Contribution, bound: float) -> Contributions:
+    """Return sums over rows of any weight, in which a person adds as much as leaves a form within its bound.
+
+    Args:
+        sums: contributions of rows that count once.
+        batch: the rows.
+        form: contributions to a sum that depends on features only.
+        bound: its bound for rows that count once.
+    """
+    if batch.person_n is not None:
+        usable_n = _usable(batch)
+        number_i = _numbers(usable_n, batch.person_n)
+        norm_i = grouped(_times(form, np.where(usable_n, 1.0, np.nan)), batch.person_n, len(number_i)).norms()
+        with np.errstate(divide="ignore"):
+            weight_i = np.maximum(np.minimum(bound / norm_i, 1.0), 1.0 / number_i)
+        sums = {name: _times(one, weight_i[batch.person_n]) for name, one in sums.items()}
     return _weighted(sums, batch)
 
 

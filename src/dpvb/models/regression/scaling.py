@@ -186,10 +186,14 @@ class Declared:
         self, x_nr: Floats, sound_n: Floats, mean_d: Floats, blocks: Mapping[str, Block]
     ) -> Contributions:
         """What rows add to the releases by the columns that are read; a row whose response is NaN adds nothing."""
-        sound_n1 = np.where(np.isnan(sound_n), np.nan, 1.0)[:, None]
         if "means" in blocks:
-            return {"means": Rows(np.hstack([sound_n1, self.places(x_nr) * sound_n1]))}
-        return {"spread": Rows(self.roots(x_nr, mean_d) * sound_n1)}
+            return {"means": self.means(x_nr, sound_n)}
+        return {"spread": Rows(self.roots(x_nr, mean_d) * np.where(np.isnan(sound_n), np.nan, 1.0)[:, None])}
+
+    def means(self, x_nr: Floats, sound_n: Floats) -> Rows:
+        """What rows add to the first of the releases."""
+        sound_n1 = np.where(np.isnan(sound_n), np.nan, 1.0)[:, None]
+        return Rows(np.hstack([sound_n1, self.places(x_nr) * sound_n1]))
 
     def size(self, constant: float) -> float:
         """κ, which leaves a typical row inside norm 1, the intercept's constant included."""
