@@ -192,7 +192,8 @@ def strangers(
             connection = stack.enter_context(socket.create_connection((address.host, address.port), timeout=30))
             if context is not None:
                 connection = stack.enter_context(context.wrap_socket(connection, server_hostname=address.host))
-            connection.sendall(said)
+            with suppress(OSError):  # It may be sent away before it has said all.
+                connection.sendall(said)
             connections.append(connection)
         yield connections
 
