@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[1]
 #: Largest numbers allowed. A commit that lowers a count lowers its limit.
 LIMITS = {
     "banned phrases, pages": 94,
-    "banned phrases, docstrings and messages": 1300,
-    "banned phrases, comments": 253,
+    "banned phrases, docstrings and messages": 1293,
+    "banned phrases, comments": 252,
     "sentences above 30 words, user pages": 16,
     "sentences above 35 words, pages": 32,
     "paragraphs above 90 words, pages": 9,
