@@ -339,7 +339,7 @@ def test_the_table_of_coefficients_names_and_agrees(private: Any) -> None:
     shown = private.summary(0.9)
     assert "90 % from" in shown
     assert f"{private.coef_[0, 1]:.4g}" in shown
-    assert "WITHOUT" in private.summary(noise_aware=False)
+    assert "do NOT include" in private.summary(noise_aware=False)
 
 
 def test_persons_are_the_unit_of_a_group() -> None:

@@ -323,10 +323,10 @@ def test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom(public
     first = model(n_components=TOPICS, epsilon=0.5, delta=1e-6, n_steps=10).fit(documents(40))
     second = model(prior=first, n_steps=0, provenance={"prior": "the first half of the year"}).fit(documents(40))
     said = " ".join(str(second.privacy_).split())
-    assert "6 topics of an earlier release, which promised each document behind it epsilon = " in said
+    assert "6 topics of an earlier release, with the guarantee for each document behind it of epsilon = " in said
     spent = first.privacy_.epsilon + 1.0
     assert (
-        f"no more than epsilon = {accounting.rounded_up(spent)}, delta = 1.1e-05; source: the first half of the year"
+        f"the guarantee epsilon = {accounting.rounded_up(spent)}, delta = 1.1e-05; source: the first half of the year"
         in said
     )
     public = model(prior=public_model, public_prior=True, n_steps=0).fit(documents(40))
@@ -349,5 +349,5 @@ def test_a_prior_of_the_same_data_set_is_refused_before_the_charge(tmp_path: Pat
         assert ledger.remaining("notes") == left
         second = model(prior=first, n_steps=0).fit(documents(40), run=dpvb.Run(ledger=ledger, dataset="letters"))
     said = " ".join(str(second.privacy_).split())
-    assert "an earlier release of data set 'notes', which promised" in said
+    assert "an earlier release of data set 'notes', with the guarantee" in said
     assert json.dumps(second.privacy_.to_dict())

@@ -141,7 +141,7 @@ def told(model: Any, fit: PrivateEstimator, *, public: bool) -> str:
     if _kin(past.charge) == "disjoint":
         both = "according to the ledger, both data sets are disjoint parts of one data set"
     return (
-        f"{_EARLIER}{charged}, with the guarantee, for each {past.unit} behind it epsilon = "
+        f"{_EARLIER}{charged}, with the guarantee for each {past.unit} behind it of epsilon = "
         f"{rounded_up(past.epsilon)}, delta = {past.delta:g}; {both}{behind}"
     )
 
