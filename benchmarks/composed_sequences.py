@@ -80,7 +80,7 @@ def devices() -> None:
             given: dict[str, Any] = {"epsilon": epsilon, "delta": 1e-6}
 
             def factorial(x: Any = x, given: dict[str, Any] = given) -> tuple[float, float]:
-                released = dpvb.MarkovChain(data.LEVELS, power=1.0, clip=2.0, **given).fit(x)
+                released = dpvb.MarkovChain(data.LEVELS, power=1.0, clip_norm=2.0, **given).fit(x)
                 return told(model.fitted(released.windows_, 3, data.LEVELS, np.random.default_rng(0)))
 
             plain = (dpvb.HiddenMarkovModel(8, symbols=data.LEVELS, **given), dpvb.MarkovChain(data.LEVELS, **given))

@@ -69,7 +69,7 @@ def topics(**params) -> PlainTopics:
 
 def network(**params) -> PlainNetwork:
     """Full steps; scores are never clipped."""
-    how = {"learning_offset": 0.0, "learning_decay": 0.0, "clip": 30.0, "random_state": 0}
+    how = {"learning_offset": 0.0, "learning_decay": 0.0, "clip_scale": 30.0, "random_state": 0}
     return PlainNetwork(HIDDEN, epsilon=math.inf, delta=DELTA, **{**how, **params})
 
 

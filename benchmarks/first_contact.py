@@ -109,7 +109,7 @@ def main() -> None:
         def goes(title: str, lines: list[str], end: str) -> bool:
             return journey(title, lines, end, folder, programs, spent)
 
-        sample = "dpvb sample ."
+        sample = "dpvb example-data ."
         fine = [
             goes(
                 "A folder of notes that the README's first command writes",

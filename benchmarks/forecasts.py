@@ -26,7 +26,7 @@ import dpvb
 from benchmarks.factors import captured
 from dpvb.data import Categorical, Numeric, Schema, Target
 from dpvb.models.factors import reading
-from dpvb.results.forecast import Knowledge
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 
 DATA = Path(os.environ.get("DPVB_DATA", Path(__file__).parents[1] / "data"))
 # Made up here: constants were chosen on the first of them.
@@ -73,9 +73,9 @@ class Subject:
         return known(model, n, **self.columns).number
 
 
-def known(model: Any, n: int, **columns: Any) -> Knowledge:
+def known(model: Any, n: int, **columns: Any) -> ExpectedAccuracy:
     """The forecast alone, without other budgets."""
-    return dpvb.plan(model, n, **columns, epsilons=()).knowledge
+    return dpvb.plan(model, n, **columns, epsilons=()).expected_accuracy
 
 
 def middle(values: Any) -> float:
@@ -422,7 +422,7 @@ def subjects() -> Iterator[Subject]:
             "hidden Markov",
             table,
             lambda v=v, k=k, **o: dpvb.HiddenMarkovModel(
-                symbols=v, n_states=k, clip=None, max_length=10, random_state=0, **o
+                symbols=v, n_states=k, clip_norm=None, max_length=10, random_state=0, **o
             ),
             lambda n, v=v, k=k: hidden(n, v, k, 10),
             {},

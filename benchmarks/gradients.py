@@ -397,7 +397,7 @@ def by_gradients(problem: Problem, epsilon: float, seed: int, clip: float, rate:
         epsilon=epsilon,
         delta=DELTA,
         n_steps=GRADIENTS,
-        clip=clip,
+        clip_norm=clip,
         learning_rate=rate,
         guide="point",
         random_state=seed,

@@ -107,7 +107,7 @@ def covered() -> None:
                         held["modes"].append(line.low <= (0.97 if line.group in turns else 0.9) <= line.high)
                 held["period"] += [one.low <= 2 * math.pi / 0.3 <= one.high for one in turns.values()]
                 if fit < BANDED:
-                    found = model.forecast(new[:, :20], steps=5)
+                    found = model.forecast(new[:, :20], horizon=5)
                     inside = ((found.low <= new[:, 20:]) & (new[:, 20:] <= found.high)).mean(axis=(0, 2))
                     held["1"].append(inside[0])
                     held["5"].append(inside[4])

@@ -33,9 +33,9 @@ EPSILONS = (0.4, 1.0, 1.5, 4.8)
 # Rounds over the hidden units of a test image.
 SWEEPS = 15
 # Few large steps reconstruct best; a little less accurate, more and smaller batches give the better bound.
-FEW = {"n_steps": 14, "learning_decay": 0.25, "ridge": 1.0, "sweeps": 2}
-FEW_AND_NOISY = {"n_steps": 8, "learning_decay": 0.5, "ridge": 2.0, "sweeps": 3}
-MANY = {"n_steps": 20, "sampling_prob": 0.25, "learning_decay": 0.25, "ridge": 2.0, "sweeps": 3}
+FEW = {"n_steps": 14, "learning_decay": 0.25, "ridge": 1.0, "n_sweeps": 2}
+FEW_AND_NOISY = {"n_steps": 8, "learning_decay": 0.5, "ridge": 2.0, "n_sweeps": 3}
+MANY = {"n_steps": 20, "sampling_prob": 0.25, "learning_decay": 0.25, "ridge": 2.0, "n_sweeps": 3}
 MANY_AND_NOISY = {**MANY, "learning_decay": 0.5}
 ASKED = {0.4: ("0.955, aim 0.970", "-145, aim -129"), 1.0: ("0.962, aim 0.972", "-135, aim -128")}
 ASKED |= {1.5: ("0.962, aim 0.972", ""), 4.8: ("0.965, aim 0.973", "")}

@@ -112,7 +112,7 @@ def measured(name: str, seed: int, epsilon: float, **options) -> dict[str, float
     if name in ("mnist", "newsgroups"):
         x, y, words = mnist() if name == "mnist" else newsgroups()
         train, test = parts(len(y), seed)
-        how = {"clip": 10.0, "lengths": True} if name == "mnist" else {}
+        how = {"clip_norm": 10.0, "lengths": True} if name == "mnist" else {}
         model = dpvb.NaiveBayes(vocabulary=words, classes=np.unique(y).tolist(), **how, **given).fit(x[train], y[train])
         return model.evaluate(x[test], y[test], public=True)
     cells, schema = adult() if name == "adult" else numbers(name)
@@ -185,7 +185,7 @@ def main() -> None:
         f"\nδ = {DELTA:g}; means over splits: {', '.join(f'{name} {SPLITS[name]}' for name in chosen)}; four fifths of "
         "the rows are fitted. Bold: below what is to be reached. diffprivlib is ε-differentially private, replace one, "
         "takes numbers alone, and is measured on 3,000 test rows; it gets the same public ranges. MNIST: pixels above "
-        f"the middle, `clip=10, lengths=True`. All fits: {time.process_time() - begun:.0f} s of CPU."
+        f"the middle, `clip_norm=10, lengths=True`. All fits: {time.process_time() - begun:.0f} s of CPU."
     )
 
 

@@ -130,8 +130,11 @@ def fits() -> Iterator[tuple[str, Callable[[], Any]]]:
     for name in ("FactorAnalysis", "PCA"):
         yield name, partial(factors, name)
     yield "GaussianMixture", lambda: dpvb.GaussianMixture(3, **given, n_steps=3, random_state=0).fit(rows)
-    yield "Mixture, pairs", lambda: dpvb.Mixture(3, counts="visits", fidelity_share=0.2, **STEPS).fit(table(dpvb))
-    yield "NaiveBayes", lambda: dpvb.NaiveBayes(response="job", counts="visits", **BUDGET).fit(table(dpvb))
+    yield (
+        "Mixture, pairs",
+        lambda: dpvb.Mixture(3, count_columns="visits", fidelity_share=0.2, **STEPS).fit(table(dpvb)),
+    )
+    yield "NaiveBayes", lambda: dpvb.NaiveBayes(response="job", count_columns="visits", **BUDGET).fit(table(dpvb))
     words = [f"w{v}" for v in range(12)]
     yield (
         "NaiveBayes, documents",

@@ -68,7 +68,7 @@ def main() -> None:
     weights = np.minimum(1.0, blocks["gradient"].bound / made["gradient"].norms())
     out_kj = np.zeros((K, J), np.int64)
     parts = {
-        f"E-step, {model.sweeps} sweeps": seconds(lambda: model.e_step(q, y_nj, blocks)),
+        f"E-step, {model.n_sweeps} sweeps": seconds(lambda: model.e_step(q, y_nj, blocks)),
         "norms of gradients": seconds(lambda: made["gradient"].norms()),
         "exact sum of gradients": seconds(lambda: made["gradient"].accumulate(weights, grid, out_kj)),
     }

@@ -47,9 +47,9 @@ def chains(fits: int) -> None:
     print(
         "## Intervals of steps\n\n"
         f"Share of 95 % intervals that hold the true probability of a chain: {PEOPLE:,} people of {LONGEST} symbols, "
-        f"or of 5 to {LONGEST}, {fits} fits. The default clip shortens most of these people; clip=None nobody.\n"
+        f"or of 5 to {LONGEST}, {fits} fits. The default clip shortens most of these people; clip_norm=None nobody.\n"
     )
-    print("| symbols | order | ε | default clip | 5 to 20 | clip=None | std, default | std, None |")
+    print("| symbols | order | ε | default clip | 5 to 20 | clip_norm=None | std, default | std, None |")
     print("|---|---|---|---|---|---|---|---|")
     for width, order in ((3, 1), (5, 1), (3, 2)):
         rng = np.random.default_rng(width)
@@ -61,7 +61,7 @@ def chains(fits: int) -> None:
                 given: dict[str, Any] = {"order": order, "epsilon": epsilon, "delta": 1e-6}
                 usual = dpvb.MarkovChain(width, **given).fit(code_nt)
                 short = dpvb.MarkovChain(width, **given).fit(shortened(code_nt, rng))
-                whole = dpvb.MarkovChain(width, clip=None, **given).fit(code_nt)
+                whole = dpvb.MarkovChain(width, clip_norm=None, **given).fit(code_nt)
                 tables = [model.transition_intervals() for model in (usual, short, whole)]
                 shares += [held(table, laws[-1]) for table in tables]
                 stds += [np.mean([line.std for line in table]) for table in tables]
@@ -76,9 +76,10 @@ def hidden(fits: int) -> None:
     print(
         f"\nShare of 95 % intervals that hold the true step between hidden states: {PEOPLE:,} people of {LONGEST} "
         f"symbols, or of 5 to {LONGEST}, {fits} fits. Three states show six symbols, and five show ten. "
-        "The default has clip=2, which shortens all of these people, and power=1; clip=None is with power=0.5.\n"
+        "The default has clip_norm=2, which shortens all of these people, and power=1; clip_norm=None is with "
+        "power=0.5.\n"
     )
-    print("| states | ε | default clip | 5 to 20 | clip=None | std, default | std, None |")
+    print("| states | ε | default clip | 5 to 20 | clip_norm=None | std, default | std, None |")
     print("|---|---|---|---|---|---|---|")
     for step_kk, shown_kv in ((STEP_3, SHOWN_3), (STEP_5, SHOWN_5)):
         k, v = shown_kv.shape
@@ -93,7 +94,7 @@ def hidden(fits: int) -> None:
                 fitted = [
                     dpvb.HiddenMarkovModel(k, **given).fit(code_nt),
                     dpvb.HiddenMarkovModel(k, **given).fit(shortened(code_nt, rng)),
-                    dpvb.HiddenMarkovModel(k, clip=None, power=0.5, **given).fit(code_nt),
+                    dpvb.HiddenMarkovModel(k, clip_norm=None, power=0.5, **given).fit(code_nt),
                 ]
                 for place, model in enumerate(fitted):
                     shown = model.emission_probabilities_

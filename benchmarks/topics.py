@@ -119,7 +119,7 @@ def above() -> None:
         model = fitted(corpus(name)[:number], k, 1.0)
         found = model.topics_above_noise_
         asked = f"{low} to {high} {'reached' if low <= found <= high else '**missed**'}"
-        row(name, f"{number:,}", k, dpvb.plan(model, number, 7_702, epsilons=()).knowledge, found, asked)
+        row(name, f"{number:,}", k, dpvb.plan(model, number, 7_702, epsilons=()).expected_accuracy, found, asked)
 
 
 def alike() -> None:

@@ -105,7 +105,7 @@ def command(line: str, folder: Path) -> str:
     """Return what one line of a shell prints; `dpvb` is called in this process, which has loaded what it needs."""
     from dpvb.cli import app
 
-    if line.startswith("dpvb look"):  # It runs only on a terminal, with a typed yes.
+    if line.startswith("dpvb check-data"):  # It runs only on a terminal, with a typed yes.
         line = f"printf 'yes\\n' | script -qec {shlex.quote(line)} /dev/null"
     if line.startswith("dpvb ") and not re.search(r"[|<>&]", line):
         done = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])

@@ -398,7 +398,7 @@ def test_second_opinion_agrees(plan, relation):
     if known and (relation == "add_or_remove_one" or all(event.swap_ratio == 2 for event in plan)):
         assert opinion.upper <= epsilon * (1 + WITHIN)
         for wrong in (0.95, 0.5):
-            with pytest.raises(PrivacyError, match="two accountants disagree"):
+            with pytest.raises(PrivacyError, match="Two accountants disagree"):
                 accounting.confirm(plan, epsilon=wrong * epsilon, delta=delta, neighboring_relation=relation)
     else:
         # The pair attained is not the dominating one.
@@ -461,10 +461,10 @@ def test_a_plan_with_too_little_noise_is_stopped_before_any_data(monkeypatch):
     independent._confirmed.clear()
     sound = accounting.calibrate
     monkeypatch.setattr(accounting, "calibrate", lambda *plan, **target: 0.96 * sound(*plan, **target))
-    with pytest.raises(PrivacyError, match="two accountants disagree"):
+    with pytest.raises(PrivacyError, match="Two accountants disagree"):
         calibrated(sampled_plan(), epsilon=1.0, delta=1e-5)
     monkeypatch.setattr(accounting, "epsilon_of", lambda *plan, **at: 0.9)
-    with pytest.raises(PrivacyError, match="two accountants disagree"):
+    with pytest.raises(PrivacyError, match="Two accountants disagree"):
         check_budget(plan, epsilon=1.0, delta=1e-5)
 
 
@@ -475,7 +475,7 @@ def test_a_printed_statement_asks_the_second_accountant_and_believes_no_file():
     statement = PrivacyStatement.from_plan(
         calibrated(sampled_plan(), epsilon=1.0, delta=1e-5), delta=1e-5, private=True, run_id="run", public=[]
     )
-    assert "Second accountant: dp-accounting finds epsilon between 0.98" in " ".join(str(statement).split())
+    assert "Cross-check: dp-accounting finds epsilon between 0.98" in " ".join(str(statement).split())
     assert PrivacyStatement.from_dict(json.loads(json.dumps(statement.to_dict()))) == statement
     older = statement.to_dict() | {"second_opinion": "dp-accounting finds nothing"}
     assert "finds nothing" not in str(PrivacyStatement.from_dict(older))

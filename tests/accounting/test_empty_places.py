@@ -158,7 +158,7 @@ def test_the_second_opinion_holds_for_any_step(step):
 )
 def test_a_ratio_below_one_is_contradicted_where_it_stands_for_a_unit_that_is_absent(event, relation, claimed):
     """The epsilons that a plan would have if no contribution were farther from none than from another one."""
-    with pytest.raises(PrivacyError, match="two accountants disagree"):
+    with pytest.raises(PrivacyError, match="Two accountants disagree"):
         accounting.confirm([event], epsilon=claimed, delta=1e-6, neighboring_relation=relation)
     assert accounting.epsilon_of([event], delta=1e-6, neighboring_relation=relation) > 2 * claimed
 

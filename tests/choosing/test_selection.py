@@ -643,7 +643,7 @@ def test_nothing_counts_the_runs(capfd: Any, caplog: Any) -> None:
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "This fit is not recorded")
         warnings.simplefilter("ignore", FewUnitsWarning)
-        found = dpvb.private_select(estimator, [{"sweeps": 1}, {"sweeps": 2}], pixels, **BUDGET)
+        found = dpvb.private_select(estimator, [{"n_sweeps": 1}, {"n_sweeps": 2}], pixels, **BUDGET)
     written = capfd.readouterr()
     assert written.out == ""
     assert written.err == ""

@@ -163,13 +163,13 @@ def test_plan_forecasts_topics() -> None:
     given = ("plan", "lda", "--n-units", 2000, "--width", 7702, "--topics", 10, "--epsilon", 1, "--delta", 1e-5)
     shown = run(*given).stdout
     assert shown.startswith(
-        "Topics above the noise, of 10: 0, forecast for 2,000 documents at epsilon = 1.\n"
-        "The noise no longer hides the result at 5 or more. This needs about 9,500 documents instead of 2,000; or "
+        "Topics above the noise, of 10: 0, expected for 2,000 documents at epsilon = 1.\n"
+        "Noise hides the result. It would not at 5 or more. This needs about 9,500 documents instead of 2,000; or "
         "epsilon = 5.8 instead of 1; or --topics = 2 instead of 10.\n"
     )
-    assert "becomes at most 73.2 % certain" in shown
+    assert "in the data can reach at most 73.2 %" in shown
     facts = json.loads(run(*given, "--json").stdout)
-    assert facts["strength"] < 1 < facts["ladder"][-1]["strength"]
+    assert facts["strength"] < 1 < facts["budget_table"][-1]["strength"]
     assert "--n-units must be" in run(*given[:2], "--n-units", 0, *given[4:], code=2).stderr
     assert "There is no kind of model 'nonsense'" in run("plan", "nonsense", code=2).stderr
 
@@ -198,9 +198,9 @@ def test_plan_of_replaced_documents_in_words() -> None:
     noise = math.sqrt(2) * accounting.noise_multiplier(
         epsilon=1, delta=1e-5, sampling_prob=1, n_steps=1, sampler="full_batch"
     )
-    printed = float(re.search(r"noise multiplier ([\d.]+):", shown).group(1))
+    printed = float(re.search(r"oise multiplier ([\d.]+):", shown).group(1))
     assert printed == pytest.approx(noise, rel=5e-3)
-    assert "becomes at most 73.1 % certain" in " ".join(shown.split())
+    assert "can reach at most 73.1 %" in " ".join(shown.split())
     assert "renyi" not in shown
 
 
@@ -213,12 +213,12 @@ def test_topics_show_and_evaluate(tmp_path: Path, fitted: Path) -> None:
     assert run("show", fitted).stdout.strip() == str(model.privacy_)
     brief = run("show", fitted, "--what", "brief").stdout.rstrip().splitlines()
     assert [line.split("  ")[0] for line in brief] == [
-        "Promise",
+        "Guarantee",
         "Meaning",
-        "Made by",
+        "Computed from",
         "Result",
-        "Charged",
-        "Beyond it",
+        "Ledger",
+        "Not covered",
     ]
     assert brief[0].endswith(f"{model.privacy_.brief}.")
     assert json.loads(run("show", fitted, "--as", "json").stdout) == model.privacy_.to_dict()
@@ -326,7 +326,7 @@ def test_the_bar_counts_steps(tmp_path: Path, words_file: Path) -> None:
 
 def without_counts(text: str) -> str:
     """What was printed, without noisy numbers of documents and topics, and what is said of few of them."""
-    text = re.sub(r"warning: [^\n]* that counted: [^\n]*\n", "", text)
+    text = re.sub(r"warning: [^\n]* included: [^\n]*\n", "", text)
     text = re.sub(r"[^\n]*(above the noise|any of the others)[^\n]*\n", "", text)
     return re.sub(r"(counted|shortened):\s+[\d,]+ ±\s+[\d,]+", r"\1", text)
 
@@ -415,7 +415,7 @@ def test_bad_files(tmp_path: Path, words_file: Path) -> None:
         refuse(tmp_path, expected, "fit", "lda", data, "--out", tmp_path / "m.dpvb", *BUDGET, *options)
 
     csv, npz, dat = write(tmp_path, "c.csv"), write(tmp_path, "c.npz"), write(tmp_path, "c.dat")
-    refuse_fit("there is no such file", tmp_path / "missing.csv", "--vocabulary", words_file)
+    refuse_fit("There is no such file", tmp_path / "missing.csv", "--vocabulary", words_file)
     (tmp_path / "data.xlsx").touch()
     refuse_fit("does not tell its format", tmp_path / "data.xlsx")
     refuse_fit("Three ways out", csv)
@@ -464,8 +464,8 @@ def test_bad_models(tmp_path: Path, fitted: Path) -> None:
 
 def test_bad_plans(tmp_path: Path) -> None:
     for args, expected in (
-        ([], "give epsilon"),
-        (["--epsilon", "1", "--noise-multiplier", "1"], "give epsilon"),
+        ([], "Give either"),
+        (["--epsilon", "1", "--noise-multiplier", "1"], "Give either"),
         (["--epsilon", "inf"], "--epsilon must be"),
         (["--epsilon", "1", "--delta", "0"], "--delta must be"),
         (["--noise-multiplier", "nan"], "--noise-multiplier must be"),

@@ -60,7 +60,7 @@ def test_what_is_written_is_what_the_library_makes(
 @pytest.mark.parametrize("disjoint", [False, True])
 def test_two_models_are_subtracted(models: list[Path], disjoint: bool) -> None:
     made = dpvb.compare(*map(dpvb.load, models), disjoint=disjoint, exp=True)
-    words = ["--minus", models[1], "--exp", *(["--disjoint"] if disjoint else [])]
+    words = ["--compare-with", models[1], "--exp", *(["--disjoint"] if disjoint else [])]
     assert run(*COEF, models[0], *words).stdout == f"{made}\n"
     assert run(*COEF, models[0], *words, "--as", "csv").stdout == made.to_csv()
 
@@ -68,13 +68,13 @@ def test_two_models_are_subtracted(models: list[Path], disjoint: bool) -> None:
 def test_what_cannot_be_written_is_said_before_a_model_is_read(models: list[Path], tmp_path: Path) -> None:
     nothing = tmp_path / "none.dpvb"
     refuse(tmp_path, "--as must be", *COEF, nothing, "--as", "latex")
-    refuse(tmp_path, "--disjoint speaks of two models", *COEF, nothing, "--disjoint")
+    refuse(tmp_path, "--disjoint needs a second model", *COEF, nothing, "--disjoint")
     refuse(tmp_path, "--out must end in", *COEF, nothing, "--out", tmp_path / "coef.gif")
     refuse(tmp_path, "--out: there is no folder", *COEF, nothing, "--out", tmp_path / "none" / "coef.csv")
-    refuse(tmp_path, "--exp applies to a figure", "show", models[0], "--exp")
-    refuse(tmp_path, "--minus applies to a figure", "show", models[0], "--minus", models[1])
-    refuse(tmp_path, "statement is text", "show", models[0], "--as", "csv")
-    refuse(tmp_path, "there is no such file", *COEF, models[0], "--minus", nothing)
+    refuse(tmp_path, "--exp applies only to figures", "show", models[0], "--exp")
+    refuse(tmp_path, "--compare-with applies only to figures", "show", models[0], "--compare-with", models[1])
+    refuse(tmp_path, "got 'statement', which is text", "show", models[0], "--as", "csv")
+    refuse(tmp_path, "There is no such file", *COEF, models[0], "--compare-with", nothing)
     refuse(tmp_path, "--reference must be COLUMN=LEVEL", *COEF, models[0], "--reference", "own")
     twice = ["--reference", "work=own", "--reference", "work=state"]
     refuse(tmp_path, "once a column, got 'work=state'", *COEF, models[0], *twice)

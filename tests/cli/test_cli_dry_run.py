@@ -18,7 +18,7 @@ from scipy import sparse
 from test_cli import refuse, run
 
 import dpvb
-from dpvb.cli import fit, look
+from dpvb.cli import check_data, fit
 from dpvb.data import Binary, Categorical, Numeric, Schema, Table, Target
 from dpvb.errors import BudgetError, DataFormatError, DpvbWarning, ParameterError
 from dpvb.estimators import synthetic_rows
@@ -60,14 +60,14 @@ def test_a_regression_of_a_table_that_is_not_there(tmp_path: Path, name: str) ->
     before = {tmp_path / "people.json"}
     given = ["--schema", tmp_path / "people.json", "--out", tmp_path / "m.dpvb", *TYPED, *NEEDED[name]]
     result = run("fit", name, tmp_path / "nosuch.csv", *given)
-    assert result.stdout.startswith("DRY RUN on made-up rows")
+    assert result.stdout.startswith("DRY RUN on synthetic rows")
     if name == "logistic":
         given = [one for one in given if one not in ("--out", tmp_path / "m.dpvb")]
-        assert run("fit", name, tmp_path / "nosuch.csv", *given).stdout.startswith("DRY RUN on made-up rows")
+        assert run("fit", name, tmp_path / "nosuch.csv", *given).stdout.startswith("DRY RUN on synthetic rows")
         given.remove("--dry-run")
         refuse(tmp_path, "--out must name the model file to write", "fit", name, tmp_path / "nosuch.csv", *given)
     assert "work=state" in result.stdout
-    assert re.search(r"300 made-up rows took [\d.]+ s", result.stderr)
+    assert re.search(r"300 synthetic rows took [\d.]+ s", result.stderr)
     assert "nothing was spent" in result.stderr
     assert "not recorded" not in result.stderr
     assert nothing_written(tmp_path, before)
@@ -82,9 +82,9 @@ def test_topics_of_documents_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("apple\npear\nplum\n")
     given = ["--topics", "2", "--out", tmp_path / "m.dpvb", "--public-vocabulary", *TYPED]
     said = run("fit", "lda", tmp_path / "nosuch", "--vocabulary", tmp_path / "words.txt", *given).stderr
-    assert "300 made-up documents" in said
+    assert "300 synthetic documents" in said
     said = run("fit", "lda", tmp_path / "n.jsonl", "--width", "7", "--group-column", "who", *given).stderr
-    assert "300 made-up persons" in said
+    assert "300 synthetic persons" in said
     refuse(tmp_path, "--vocabulary, or --width", "fit", "lda", tmp_path / "nosuch.npz", *given)
     assert nothing_written(tmp_path, {tmp_path / "words.txt"})
 
@@ -111,7 +111,7 @@ def headers(folder: Path) -> list[Path]:
 def test_of_a_matrix_the_header_alone_is_read(tmp_path: Path) -> None:
     for path in headers(tmp_path):
         given = ["--hidden", "2", "--n-steps", "2", "--out", tmp_path / "m.dpvb", *TYPED]
-        assert "300 made-up rows" in run("fit", "sbn", path, *given).stderr
+        assert "300 synthetic rows" in run("fit", "sbn", path, *given).stderr
         if path.suffix in (".npy", ".npz"):
             given = [
                 "--target",
@@ -123,7 +123,7 @@ def test_of_a_matrix_the_header_alone_is_read(tmp_path: Path) -> None:
                 *TYPED,
             ]
             assert "x8" in run("fit", "logistic", path, *given).stdout
-            assert "made-up persons" in run("fit", "logistic", path, "--group", tmp_path / "who.npy", *given).stderr
+            assert "synthetic persons" in run("fit", "logistic", path, "--group", tmp_path / "who.npy", *given).stderr
 
 
 def test_what_says_nothing_of_its_columns_is_refused(tmp_path: Path) -> None:
@@ -202,9 +202,9 @@ def test_a_dry_run_is_taken_for_no_fit(tmp_path: Path) -> None:
     statement = dry.privacy_
     assert not statement.private
     assert "!!! DRY RUN" in str(statement)
-    assert "Promise        None." in str(statement)
+    assert "Guarantee      None." in str(statement)
     assert PrivacyStatement.from_dict(statement.to_dict()) == statement
-    with pytest.raises(ParameterError, match="a dry run is not saved"):
+    with pytest.raises(ParameterError, match="save needs a fit to data"):
         dry.save(tmp_path / "m.dpvb")
     assert not (tmp_path / "m.dpvb").exists()
     fitted = dry.fit(np.zeros((3, 2)), [0, 1, 0])  # A fit of private rows is one, whatever was before.
@@ -218,7 +218,7 @@ def test_a_dry_run_is_taken_for_no_fit(tmp_path: Path) -> None:
 def test_made_up_rows_have_no_fault(name: str) -> None:
     schema = Schema(COLUMNS, target=TARGETS[name], group="who")
     cells = synthetic_rows.drawn_cells(schema, 2_000, np.random.default_rng(1))
-    num_rows, found = look._of_table(Table(cells, schema))
+    num_rows, found = check_data._of_table(Table(cells, schema))
     assert num_rows == 2_000
     assert {word for words in found.values() for word in words} == {"none", ""}
     for spec in COLUMNS[2:]:  # Each of 2 or 3 values is missing with a chance below 3 (2/3)^2000.

@@ -267,7 +267,7 @@ def test_faults_end_in_one_line(tmp_path: Path) -> None:
         assert said in result.stderr
 
     refused("cannot be read", "server", "--config", tmp_path / "none.toml")
-    said = "the agreement does not hold together: covariance must be one of"
+    said = "The agreement does not hold together: covariance must be one of"
     refused(said, "server", "--config", tmp_path / "server.toml")
     refused(said, "client", "--config", tmp_path / "north.toml")
     agreement = tmp_path / "agreement.toml"

@@ -80,11 +80,11 @@ def test_a_quote_spends_nothing_and_agrees_with_the_accountant(path: Path) -> No
 
 
 def test_verify_and_export_of_a_ledger_and_of_its_chain(path: Path, tmp_path: Path) -> None:
-    assert "as they were written" in run("verify", path).stdout
+    assert "all rows are valid" in run("verify", path).stdout
     chain = tmp_path / "chain.jsonl"
     run("export", path, chain)
     assert len(chain.read_text().splitlines()) == 4
-    assert "as they were written" in run("verify", chain).stdout
+    assert "all rows are valid" in run("verify", chain).stdout
     assert "--overwrite" in run("export", path, chain, code=2).stderr
     lines = chain.read_text().splitlines(keepends=True)
     for broken, found in (

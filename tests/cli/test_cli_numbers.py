@@ -85,7 +85,7 @@ def test_coefficients_are_printed_with_their_intervals(fitted: Path) -> None:
         assert f"{row.low:.4g}" in shown
         assert row.note in shown
     assert shown == model.summary() + "\n"
-    assert "WITHOUT the privacy noise" in run(*COEF, fitted, "--naive").stdout
+    assert "WITHOUT the privacy noise" in run(*COEF, fitted, "--ignore-noise").stdout
     told = run(*COEF, fitted, "--exp", "--coding", "sum", "--per", "range", "--level", "0.9").stdout
     assert told == model.summary(0.9, exp=True, coding="sum", per="range") + "\n"
     refuse(fitted.parent, "--coding must be one of", *COEF, fitted, "--coding", "effects")
@@ -134,7 +134,7 @@ def test_ranges_of_a_matrix_are_numbers_with_commas(tmp_path: Path) -> None:
     assert dpvb.load(out).coef_ == pytest.approx(expected.coef_)
     assert dpvb.load(out).intercept_ == pytest.approx(expected.intercept_)
     out.unlink()
-    refuse(tmp_path, "X needs a public bound on its numbers", *fit)
+    refuse(tmp_path, "X needs public bounds on its numbers", *fit)
     refuse(tmp_path, "Ways out: (1) --low and --high", *fit, "--low", "0")
     refuse(tmp_path, "--low must be a number, or numbers with commas between", *fit, "--low", "a;b", "--high", "1")
     refuse(tmp_path, "--low must be a number or 2 of them", *fit, "--low", "1,2,3", "--high", "9")
@@ -340,7 +340,7 @@ def test_bad_data(tmp_path: Path, fitted: Path) -> None:
     refuse_fit("needs --schema", table)
     refuse_fit("needs --target", tmp_path / "X.npy")
     refuse_fit("differ in length", tmp_path / "X.npy", *target, "--target", tmp_path / "short.npy")
-    refuse_fit("there is no such file", tmp_path / "none.npy", *target)
+    refuse_fit("There is no such file", tmp_path / "none.npy", *target)
     for name in ("object.npy", "object.npz"):
         refuse_fit("never unpickled", tmp_path / name, *target)
         refuse_fit("never unpickled", tmp_path / "X.npy", *target, "--target", tmp_path / name)

@@ -12,7 +12,7 @@ import pytest
 from each import each
 from planted import edit, kills
 from test_cli import refuse, run
-from test_cli_look import on_terminal
+from test_cli_check_data import on_terminal
 
 import dpvb
 from dpvb.data import Categorical, Numeric, Schema, Target
@@ -130,14 +130,14 @@ def test_headers_that_are_none(tmp_path: Path) -> None:
         (b"age;ill\n", "the header has one field with ';' in it: --separator ';'"),
         ("größe,ill\n".encode("latin-1"), "the header is no UTF-8: say --encoding 'cp1252', 'latin-1' or another"),
         ("age,ill\n".encode("utf-16"), "it holds zero bytes, as UTF-16 does: save the file as UTF-8"),
-        (b"age,ill,age\n", "the columns must have names of their own, got 'age' 2 times"),
+        (b"age,ill,age\n", "The columns must have names of their own, got 'age' 2 times"),
     ):
         (tmp_path / "t.csv").write_bytes(content)
         refuse(tmp_path, said, "schema", "--header", tmp_path / "t.csv")
-    refuse(tmp_path, "there is no such file", "schema", "--header", tmp_path / "none.csv")
+    refuse(tmp_path, "There is no such file", "schema", "--header", tmp_path / "none.csv")
     (tmp_path / "t.csv").write_text("age,ill\n")
     refuse(tmp_path, "--target must be one of the columns 'age', 'ill', got 'I'", *_header(tmp_path), "--target", "I")
-    refuse(tmp_path, "give one of a schema, --header and --dictionary", *_header(tmp_path), "--dictionary", "x.csv")
+    refuse(tmp_path, "Give one of a schema, --header and --dictionary", *_header(tmp_path), "--dictionary", "x.csv")
 
 
 def _header(folder: Path) -> list[Any]:
@@ -304,7 +304,7 @@ def test_on_a_terminal_a_typed_yes_says_what_the_first_line_is(tmp_path: Path) -
         assert found == code, shown
         assert "The first line of t.csv names: Ann,private,no" in shown
         assert "Type yes if the first line is a header, and nobody's row" in shown
-        assert ("nothing was written: only a typed yes goes on" in shown) == (code == 2)
+        assert ("Nothing was written: only a typed yes goes on" in shown) == (code == 2)
         assert ("Ann" in (tmp_path / "made.json").read_text()) == (code == 0)
     refuse(tmp_path, "--yes must state that the first line is a header, and nobody's row", "schema", "--header", data)
     assert "Ann" not in run("schema", "--header", data, code=2).output
@@ -330,7 +330,7 @@ def test_on_a_terminal_a_typed_yes_vouches_for_a_dictionary(tmp_path: Path) -> N
     [
         ("d.csv", b"", "must name the columns name and type"),
         ("d.csv", b"a;b\n", "must name the columns name and type"),
-        ("d.csv", b"name,type\n,number\n", "a line of it has no name"),
+        ("d.csv", b"name,type\n,number\n", "A line of it has no name"),
         ("d.csv", b"name,type,low\nage,number,young\n", "low of column 'age' must be a number, got 'young'"),
         ("d.csv", b"name,type,role\nage,number,king\n", "role of column 'age' must be one of"),
         ("d.csv", b"name,type,role\na,binary,target\nb,binary,target\n", "role must be target for one column"),
@@ -351,6 +351,6 @@ def test_faulty_dictionaries_are_refused_in_one_line(tmp_path: Path, name: str, 
 
 
 def test_a_dictionary_that_is_not_there_or_cannot_be_read(tmp_path: Path) -> None:
-    refuse(tmp_path, "there is no such file", "schema", "--dictionary", tmp_path / "none.csv")
+    refuse(tmp_path, "There is no such file", "schema", "--dictionary", tmp_path / "none.csv")
     with pytest.raises(DataFormatError, match=os.strerror(21)):
         columns_of_dictionary(tmp_path)

@@ -37,10 +37,10 @@ def test_a_long_table_becomes_a_law(visits: Path) -> None:
     shown = run("show", out, "--what", "summary").stdout
     assert "followed by" in shown
     shown = run("show", out, "--what", "transitions").stdout
-    assert "9 transitions, 95% intervals, noise counted in" in shown
+    assert "9 transitions, 95% intervals, including the privacy noise" in shown
     assert '"low"' in run("show", out, "--what", "transitions", "--as", "json").stdout
     shown = run("fit", "markov-chain", visits, *COLUMNS, "--out", visits.with_name("n.dpvb"), *BUDGET, "--dry-run")
-    assert "made-up" in shown.stdout + shown.stderr
+    assert "synthetic" in shown.stdout + shown.stderr
     assert not visits.with_name("n.dpvb").exists()
 
 
@@ -58,10 +58,10 @@ def test_a_long_table_becomes_hidden_states(visits: Path) -> None:
     out, call = visits.with_name("m.dpvb"), ["fit", "hidden-markov", visits, *COLUMNS, *BUDGET]
     assert "Without --time-column" in run(*call, "--states", "2", "--out", out).stderr
     assert dpvb.load(out).transition_matrix_.shape == (2, 2)
-    run(*call, "--states", "1", "--clip", "20", "--out", out, "--overwrite")
+    run(*call, "--states", "1", "--clip-norm", "20", "--out", out, "--overwrite")
     shown = "".join(run("show", out, "--what", what).stdout for what in ("summary", "transitions"))
     assert "Hidden Markov model, states: 1, symbols: 3" in shown
-    assert "1 transitions, 95% intervals, noise counted in" in shown
+    assert "1 transitions, 95% intervals, including the privacy noise" in shown
 
 
 def test_a_long_table_of_numbers_becomes_a_system(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_long_table_of_numbers_becomes_a_system(tmp_path: Path) -> None:
     assert found.columns_ == ("x", "y")
     assert tuple(found.high) == (100.0, 99.0)
     shown = run(*call, "--out", tmp_path / "n.dpvb", "--dry-run")
-    assert "made-up" in shown.stdout + shown.stderr
+    assert "synthetic" in shown.stdout + shown.stderr
     refuse(tmp_path, "low and high or max_row_norm", *call[:7], *call[11:], "--out", tmp_path / "n.dpvb")
     refuse(tmp_path, "z", *call[:4], "x,z", *call[5:], "--out", tmp_path / "n.dpvb")
 
@@ -101,7 +101,7 @@ WHO = ["--person-column", "who", "--time-column", "day"]
 NUMBERS = ["--columns", "hours,pulse", "--low", "0,40", "--high", "12,160"]
 KINDS: dict[str, list[Any]] = {
     "gaussian": ["gaussian-hidden-markov", *NUMBERS],
-    "bernoulli": ["hidden-markov", "--columns", "wakes,eats", "--emissions", "bernoulli", "--clip", "none"],
+    "bernoulli": ["hidden-markov", "--columns", "wakes,eats", "--emissions", "bernoulli", "--clip-norm", "none"],
     "linear": ["linear-dynamical", *NUMBERS, "--window", "3", "--max-length", "8"],
 }
 
@@ -129,7 +129,7 @@ def test_transitions_are_printed_with_intervals_or_without(model: tuple[str, Pat
         np.testing.assert_allclose([point[0] for point in parts[0]["lines"][0][1]], found.marginal_bands().mean[:, 0])
         return
     assert [(one["group"], one["name"]) for one in told] == [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")]
-    assert (found.clip is None) == (kind == "bernoulli")  # as --clip none says
+    assert (found.clip_norm is None) == (kind == "bernoulli")  # as --clip-norm none says
     assert all(one["low"] <= one["mean"] <= one["high"] for one in told)
 
 

@@ -38,7 +38,7 @@ def table(path: Path) -> list[dict[str, str]]:
 def test_rows_of_nobody_come_with_the_promise_and_in_the_types_of_the_schema(people: Path) -> None:
     data, out = people / "people.csv", people / "synthetic.csv"
     run("synthesize", data, "--schema", people / "people.json", "--rows", "250", "--out", out, *BUDGET,
-        "--counts", "visits", "--seed", "3", "--quiet")  # fmt: skip
+        "--count-columns", "visits", "--seed", "3", "--quiet")  # fmt: skip
     rows = table(out)
     assert len(rows) == 250
     assert [*rows[0]] == ["age", "visits", "job"]
@@ -61,12 +61,13 @@ def test_rows_of_nobody_come_with_the_promise_and_in_the_types_of_the_schema(peo
 
 def test_a_fitted_mixture_makes_any_number_of_tables_and_spends_nothing(people: Path) -> None:
     model, out = people / "m.dpvb", people / "s.csv"
-    run("fit", "mixture", people / "people.csv", "--schema", people / "people.json", "--groups", "3", "--counts",
+    run("fit", "mixture", people / "people.csv", "--schema", people / "people.json", "--components", "3",
+    "--count-columns",
         "visits", *BUDGET, "--out", model, "--quiet")  # fmt: skip
-    shown = run("show", model, "--what", "groups").stdout
+    shown = run("show", model, "--what", "components").stdout
     assert "share" in shown
     assert "job=a" in shown
-    lines = json.loads(run("show", model, "--what", "groups", "--level", "0.5", "--as", "json").stdout)
+    lines = json.loads(run("show", model, "--what", "components", "--level", "0.5", "--as", "json").stdout)
     fitted = dpvb.load(model)
     assert [line["name"] for line in lines] == [line.name for line in fitted.component_table()]
     run("synthesize", model, "--rows", "40", "--out", out, "--tables", "3", "--seed", "1")
@@ -161,7 +162,7 @@ def test_a_mixture_of_a_table_that_is_not_there(people: Path) -> None:
         replace(SCHEMA, target=target).save(schema)
         given = ["--schema", schema, "--out", people / "m.dpvb", *BUDGET, "--n-units", "300", "--dry-run"]
         result = run("fit", "mixture", people / "nosuch.csv", *given, "--n-steps", "3", "--quiet")
-        assert "300 made-up rows took" in result.stderr
+        assert "300 synthetic rows took" in result.stderr
         assert "nothing was spent" in result.stderr
     assert not (people / "m.dpvb").exists()
     refuse(people, "--schema", "fit", "mixture", people / "people.csv", *given[2:])
@@ -171,8 +172,8 @@ def test_classes_are_learnt_from_a_table_and_from_texts(people: Path) -> None:
     """`dpvb fit naive-bayes`: a file's groups, measures on public rows, and what is refused."""
     out, budget = people / "m.dpvb", (*BUDGET, "--quiet")
     run("fit", "naive-bayes", people / "people.csv", "--schema", people / "people.json", "--response", "job",
-        "--counts", "visits", "--bins", "8", "--out", out, *budget)  # fmt: skip
-    assert "share" in run("show", out, "--what", "groups").stdout
+        "--count-columns", "visits", "--bins", "8", "--out", out, *budget)  # fmt: skip
+    assert "share" in run("show", out, "--what", "components").stdout
     assert "accuracy" in run("evaluate", out, people / "people.csv", "--public").stdout
     notes = people / "notes.csv"
     notes.write_text("words,topic\n" + 'apple bread,"Food"\n' * 60 + "river stone,place\n" * 60 + "river,nowhere\n")
@@ -183,7 +184,7 @@ def test_classes_are_learnt_from_a_table_and_from_texts(people: Path) -> None:
     model = dpvb.load(out)
     assert model.classes_.tolist() == ["food", "place"]
     said = run("fit", "naive-bayes", people / "absent.csv", *given[:2], *classes, "--dry-run").stderr
-    assert "made-up documents" in said
+    assert "synthetic documents" in said
     public = people / "public.csv"
     public.write_text("words,topic\napple,food\nstone,place\n")
     assert "accuracy" in run("evaluate", out, public, "--public", *given[2:]).stdout

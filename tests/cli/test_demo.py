@@ -78,7 +78,7 @@ def test_demo_on_a_slice(
         n_steps=3,
     )
     shown = capsys.readouterr().out
-    assert "400 articles played to be private" in shown
+    assert "400 articles treated as private" in shown
     model = dpvb.load(tmp_path / "model.dpvb")
     assert 0.98 * 4 <= model.privacy_.epsilon <= 4
     assert str(model.privacy_) in shown

@@ -1,4 +1,4 @@
-"""The made-up data that `dpvb sample` writes."""
+"""The made-up data that `dpvb example-data` writes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dpvb.data import Schema, open_documents
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("sample") / "first-try"
-    run("sample", made)
+    run("example-data", made)
     return made
 
 
 def test_it_is_the_same_at_each_call(folder: Path, tmp_path: Path) -> None:
-    run("sample", tmp_path)
+    run("example-data", tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(sample.NAMES)
     written = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
     assert len(written) == 2_507
@@ -33,12 +33,12 @@ def test_it_is_the_same_at_each_call(folder: Path, tmp_path: Path) -> None:
 
 def test_nothing_that_is_there_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "people.json").write_text("mine")
-    said = run("sample", tmp_path, code=2).stderr
+    said = run("example-data", tmp_path, code=2).stderr
     assert "people.json" in said
     assert "new folder" in said
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("people.json", "mine")]
-    assert "DIR must be a folder" in run("sample", tmp_path / "people.json", code=2).stderr
-    assert "DIR must be a folder" in run("sample", tmp_path / "no" / "folder", code=2).stderr
+    assert "FOLDER must be a folder" in run("example-data", tmp_path / "people.json", code=2).stderr
+    assert "FOLDER must be a folder" in run("example-data", tmp_path / "no" / "folder", code=2).stderr
 
 
 def test_the_table_in_the_docs_is_what_its_commands_print(folder: Path, tmp_path: Path) -> None:
@@ -50,8 +50,10 @@ def test_the_table_in_the_docs_is_what_its_commands_print(folder: Path, tmp_path
     run(*fit, "--quiet")
 
     def skeleton(text: str) -> list[str]:
-        lines = [line for line in text.splitlines() if not line.startswith(("prior:", "unseen:"))]
-        return [" ".join(re.sub(r"-?\d[\d.,e+-]*|prior$|unseen$", "#", line).rstrip("# ").split()) for line in lines]
+        lines = [line for line in text.splitlines() if not line.startswith(("prior:", "scale unknown:"))]
+        return [
+            " ".join(re.sub(r"-?\d[\d.,e+-]*|prior$|scale unknown$", "#", line).rstrip("# ").split()) for line in lines
+        ]
 
     assert skeleton(run(*show).stdout) == skeleton(block[2])
 

@@ -119,7 +119,7 @@ def test_an_empty_fit_says_so() -> None:
     assert counts is not None
     assert abs(counts.counted) < 4.9 * counts.counted_std
     assert counts.say("document") in " ".join(str(model.privacy_).split())
-    with pytest.warns(FewUnitsWarning, match=r"rows that counted: 4 ± 0.*label is included if it is one of 2"):
+    with pytest.warns(FewUnitsWarning, match=r"rows included: 4 ± 0.*label is included if it is one of 2"):
         dpvb.LogisticRegression(max_row_norm=1.0, epsilon=math.inf, delta=1e-5).fit(np.eye(4) / 2, ["0", "1", "1", "0"])
 
 
@@ -128,6 +128,6 @@ def test_few_are_those_that_cannot_be_told_from_none_or_teach_nothing() -> None:
     assert not Counts(90.0, 43.0, 0.0, 1.0).are_few
     assert Counts(30.0, 5.0, 0.0, 1.0).are_few
     assert not Counts(50.0, 0.0, 0.0, 1.0).are_few
-    assert Counts(-30.0, 5.0, 0.0, 1.0).say("row").startswith("rows that counted: 0 ± 10; ")
+    assert Counts(-30.0, 5.0, 0.0, 1.0).say("row").startswith("rows included: 0 ± 10 ")
     with pytest.raises(ParameterError, match="counted_std"):
         Counts(1.0, -1.0, 0.0, 1.0)

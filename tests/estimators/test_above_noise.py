@@ -56,11 +56,11 @@ def test_half_of_the_topics_are_forecast_where_their_signal_is_detectable() -> N
     forecast = dpvb.plan(model(10, epsilon=1.0, n_steps=20), 2_000, 7_702, epsilons=())
     needed = math.ceil(forecast.needed_units)
     assert 7_000 < needed < 12_000
-    at_needed = dpvb.plan(model(10, epsilon=1.0, n_steps=20), needed, 7_702, epsilons=()).knowledge
+    at_needed = dpvb.plan(model(10, epsilon=1.0, n_steps=20), needed, 7_702, epsilons=()).expected_accuracy
     assert at_needed.number == pytest.approx(5, rel=1e-2)
-    fewer = dpvb.plan(model(5, epsilon=1.0, n_steps=20), needed // 2, 7_702, epsilons=()).knowledge
+    fewer = dpvb.plan(model(5, epsilon=1.0, n_steps=20), needed // 2, 7_702, epsilons=()).expected_accuracy
     assert fewer.number == pytest.approx(2.5, rel=1e-2)  # In proportion to documents, and against topics.
-    assert dpvb.plan(model(5, epsilon=math.inf), 10, 7_702).knowledge.number == 5
+    assert dpvb.plan(model(5, epsilon=math.inf), 10, 7_702).expected_accuracy.number == 5
 
 
 def test_detectable_energy_is_ten_deviations_of_noise() -> None:
@@ -125,8 +125,8 @@ def test_a_fit_of_persons_is_compared_with_persons(fixed_noise: int) -> None:
 @kills("public facts", "a forecast of topics that counts the private documents")
 @edit(
     "estimators/base.py",
-    "expected = None if self.n_units is None else self._knows(task, plan, self.n_units)",
-    "expected = self._knows(task, plan, max(task.source.count(), 1))",
+    "expected = None if self.n_units is None else self._expected_accuracy(task, plan, self.n_units)",
+    "expected = self._expected_accuracy(task, plan, max(task.source.count(), 1))",
 )
 def test_a_warning_comes_before_anything_is_spent_where_the_number_is_public() -> None:
     """The fit is stopped at its first release."""
@@ -138,7 +138,7 @@ def test_a_warning_comes_before_anything_is_spent_where_the_number_is_public() -
         with pytest.raises(KeyboardInterrupt):
             model(epsilon=1.0, **options).fit(BagOfWords(documents(1, n=20)), run=dpvb.Run(progress=stop))
 
-    with pytest.warns(LostInNoiseWarning, match="topics above the noise, of 5: 0 is forecast for 20 documents"):
+    with pytest.warns(LostInNoiseWarning, match="topics above the noise, of 5: 0 is expected for 20 documents"):
         begin(n_units=20)
     with warnings.catch_warnings():  # A private number says nothing.
         warnings.simplefilter("error", LostInNoiseWarning)
@@ -156,7 +156,7 @@ def test_auto_takes_as_many_topics_as_are_clear() -> None:
     fitted = chosen.fit(matrix)
     assert len(fitted.components_) == expected
     assert fitted.transform(matrix).shape == (20, expected)
-    with pytest.warns(LostInNoiseWarning, match="topics above the noise, of 1: .* is forecast for 20 documents"):
+    with pytest.warns(LostInNoiseWarning, match="topics above the noise, of 1: .* is expected for 20 documents"):
         assert len(model("auto", n_units=20).fit(matrix).components_) == 1
 
 

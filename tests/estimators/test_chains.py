@@ -30,7 +30,7 @@ EXACT: Any = {"epsilon": np.inf, "delta": 1e-6, "max_length": 12}
 
 @pytest.fixture(scope="module", params=[1, 2])
 def fitted(request: Any) -> Any:
-    return dpvb.MarkovChain("a,b,c", order=request.param, clip=None, max_length=12, **BUDGET).fit(X)
+    return dpvb.MarkovChain("a,b,c", order=request.param, clip_norm=None, max_length=12, **BUDGET).fit(X)
 
 
 def test_a_fit_finds_the_law_and_says_what_it_spent(fitted: Any) -> None:
@@ -47,7 +47,7 @@ def test_a_fit_finds_the_law_and_says_what_it_spent(fitted: Any) -> None:
 
 
 def test_forecasts_are_powers_of_the_law(fitted: Any) -> None:
-    ahead = fitted.forecast([["a", "b"], ["c"], []], steps=4)
+    ahead = fitted.forecast([["a", "b"], ["c"], []], horizon=4)
     assert ahead.shape == (3, 4, 3)
     assert ahead.sum(axis=2) == pytest.approx(np.ones((3, 4)))
     assert fitted.predict_next([["a", "b"], ["c"], []]) == pytest.approx(ahead[:, 0])
@@ -58,7 +58,7 @@ def test_forecasts_are_powers_of_the_law(fitted: Any) -> None:
     else:
         assert ahead[0, 0] == pytest.approx(law[0, 1])
         assert ahead[0, 1] == pytest.approx(law[0, 1] @ law[1])
-    assert fitted.forecast(["a"], [1], steps=400)[0, -1] == pytest.approx(fitted.stationary_, abs=1e-6)
+    assert fitted.forecast(["a"], [1], horizon=400)[0, -1] == pytest.approx(fitted.stationary_, abs=1e-6)
 
 
 def test_a_score_is_the_log_probability_of_a_symbol(fitted: Any) -> None:
@@ -93,10 +93,10 @@ def test_intervals_count_the_noise_in_and_say_what_the_clip_bends(fitted: Any) -
         assert with_noise.std > without.std > 0
         assert 0 <= with_noise.low <= with_noise.mean <= with_noise.high <= 1
     assert "shortened" not in str(aware)
-    tight = clone(fitted).set_params(clip=0.5).fit(X)
+    tight = clone(fitted).set_params(clip_norm=0.5).fit(X)
     told = str(tight.transition_intervals())
-    assert re.search(r"clip=0.5 shortened (9\d|100)% of the sequences", told)
-    assert "clip=None, here 3." in told
+    assert re.search(r"clip_norm=0.5 clipped (9\d|100)% of the sequences", told)
+    assert "clip_norm=None, here 3." in told
     assert aware.of("a" if fitted.order == 1 else "a, a")["b"].mean == pytest.approx(0.2, abs=0.05)
     assert "<table" in aware._repr_html_()
 
@@ -158,7 +158,9 @@ def test_forms_orders_and_processes_change_no_bit(stream: bool) -> None:
 def test_a_person_of_two_sequences_is_one_unit() -> None:
     """Whoever has all sequences adds no more than the bound, and other persons' sums stay as they are."""
     everybody, nobody = (
-        dpvb.MarkovChain("a,b,c", prior_weight=0, clip=1.0, **EXACT).fit([*X[:50], *more], group=[*range(50), *who])
+        dpvb.MarkovChain("a,b,c", prior_weight=0, clip_norm=1.0, **EXACT).fit(
+            [*X[:50], *more], group=[*range(50), *who]
+        )
         for more, who in ((X[50:250], [50] * 200), ([], []))
     )
     added = everybody._q.windows - nobody._q.windows
@@ -204,7 +206,7 @@ def test_a_dry_run_reads_nothing_and_select_finds_the_better_order() -> None:
     [
         ({"symbols": "a"}, {"X": [["a"]]}, "at least two"),
         ({"symbols": ["a", "A"]}, {"X": [["a"]]}, "must not repeat"),
-        ({"clip": -1.0}, {"X": [["a"]]}, "clip must be"),
+        ({"clip_norm": -1.0}, {"X": [["a"]]}, "clip_norm must be"),
         ({}, {"X": Events({"person": [1], "symbol": ["a"]}), "y": [1]}, "must be None with events"),
     ],
 )

@@ -220,8 +220,8 @@ def test_without_rows_every_line_of_the_table_is_the_priors(coding: str, options
     nobody = {name: column[:0] for name, column in people(9).items()}
     table = made(schema(unseen=True), data=nobody, **options).coefficients(coding=coding)
     for row, variance in zip(table, table.prior_variance, strict=True):
-        assert row.decided == pytest.approx(0, abs=0.05), row.name
-        assert row.note in ("prior", "unseen")
+        assert row.contraction == pytest.approx(0, abs=0.05), row.name
+        assert row.note in ("prior", "scale unknown")
         if coding == "places" or row.name in ("age", "sex"):
             assert row.std**2 == pytest.approx(variance, rel=0.05)
 
@@ -234,7 +234,7 @@ def test_a_level_that_nobody_has_is_the_priors_whatever_it_is_compared_with(cova
         rows = {row.name: row for row in model.coefficients(coding=coding)}
         assert rows["work=<missing>"].note == "prior"
         assert rows["work=own"].note == ""
-    assert "mostly the prior's" in model.summary()
+    assert "mostly reflects the prior" in model.summary()
 
 
 def test_a_table_that_was_saved_is_read(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_ratios_are_the_exponentials_and_stay_finite(private: Any) -> None:
         )
         assert ratio.low < ratio.mean < ratio.high
         assert ratio.std == pytest.approx(ratio.mean * plain.std)
-        assert (ratio.note, ratio.decided, ratio.positive) == (plain.note, plain.decided, plain.positive)
+        assert (ratio.note, ratio.contraction, ratio.positive) == (plain.note, plain.contraction, plain.positive)
     huge = private.contrast({"age": 1e9}, exp=True)
     tiny = private.contrast({"age": -1e9}, exp=True)
     assert json.loads(json.dumps([huge, tiny], allow_nan=False))
@@ -304,7 +304,7 @@ def test_the_text_has_a_head_and_reference_levels_that_are_no_rows(private: Any)
     assert lines[0] == "Logistic regression on age, work, sex, region."
     assert lines[1].startswith("Privacy: epsilon = ")
     assert "delta = 1e-05, for each row" in lines[1]
-    assert lines[2].startswith("Rows that counted: ")
+    assert lines[2].startswith("Rows included: ")
     assert [line.split()[0] for line in lines if line.endswith(" reference")] == ["work=state", "sex=f", "region=1"]
     assert "work=state" not in table.names
     assert table.contrast({"work=state": 1}).std == 0
@@ -333,11 +333,14 @@ def test_a_mean_of_levels_leaves_no_level_out(private: Any) -> None:
 @each(
     ("weights", "match"),
     [
-        ({}, "weights must hold numbers by name"),
-        ([], "weights must be numbers by name"),
-        ("age", "weights must be numbers by name"),
-        ([{"age": 1}, 3], "weights must hold numbers by name"),
-        ({"agee": 1}, "weights must name coefficients: 'intercept', 'age', 'work=state'.*; got 'agee'"),
+        ({}, "weights must be a mapping of names to numbers"),
+        ([], "weights must be a mapping of names to numbers"),
+        ("age", "weights must be a mapping of names to numbers"),
+        ([{"age": 1}, 3], "weights must be a mapping of names to numbers"),
+        (
+            {"agee": 1},
+            r"weights must name coefficients of the table \('intercept', 'age', 'work=state'.*\), got 'agee'",
+        ),
         ({"age": "ten"}, "weight of 'age' must be"),
         ({"age": math.nan}, "weight of 'age' must be"),
     ],
@@ -364,12 +367,12 @@ def test_names_of_any_kind_stand_in_one_line(name: str) -> None:
     table = model.coefficients(coding="places")
     assert table.names == ("intercept", *model.feature_names_)
     lines = str(table).split("\n")
-    end = lines.index("decided: the share of the prior's variance that the data took away.")
+    end = lines.index("contraction: 1 - posterior variance / prior variance.")
     assert end - lines.index("") == 2 + len(table)
     doubles = {one for one in table.names if table.names.count(one) > 1}
     assert doubles
     for twice in doubles:
-        with pytest.raises(ParameterError, match="which 2 coefficients bear"):
+        with pytest.raises(ParameterError, match="the name of 2"):
             table.contrast({twice: 1})
 
 
@@ -378,5 +381,7 @@ def test_without_an_intercept_the_table_has_none() -> None:
     like = Schema((Numeric("age", 0, 100), Binary("sex", ("f", "m"))), target=Target("ill"))
     model = dpvb.LogisticRegression(**EXACT, fit_intercept=False).fit(Table(data, like))
     assert model.coefficients().names == ("age", "sex")
-    with pytest.raises(ParameterError, match="weights must name coefficients: 'age', 'sex=f', 'sex'; got 'intercept'"):
+    with pytest.raises(
+        ParameterError, match=r"weights must name coefficients of the table \('age', 'sex=f', 'sex'\), got 'intercept'"
+    ):
         model.contrast({"intercept": 1})

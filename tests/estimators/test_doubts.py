@@ -26,7 +26,7 @@ DOUBTFUL = {
     "epsilon of a thousand": ({"epsilon": 1000.0, "delta": 1e-6}, "epsilon = 1000 is above 10"),
     "hardly any epsilon": ({"epsilon": 1e-5, "delta": 1e-6}, "fewer than about 180,000 rows"),
     "delta of one in n": ({"epsilon": 1.0, "delta": 1 / 300, "n_units": 300}, "not below 1 in 300, the public"),
-    "more noise than n": ({"epsilon": 0.02, "delta": 1e-6, "n_units": 300}, "is forecast for 300 rows"),
+    "more noise than n": ({"epsilon": 0.02, "delta": 1e-6, "n_units": 300}, "is expected for 300 rows"),
 }
 
 
@@ -56,9 +56,9 @@ def test_what_is_forecast_of_the_count_is_what_the_fit_then_says() -> None:
     with pytest.warns(DpvbWarning) as found:
         fitted = dpvb.LogisticRegression(max_row_norm=1.0, epsilon=1e-5, delta=1e-6, n_steps=2).fit(X, Y)
     (forecast,) = re.findall(
-        r"Their count will be known to ± ([\d,]+)\. Take a larger epsilon\.", str(found[0].message)
+        r"Their released number will have an error of ± ([\d,]+)\. Take a larger epsilon\.", str(found[0].message)
     )
-    (said,) = re.findall(r"rows that counted: [\d,]+ ± ([\d,]+);", fitted.privacy_.counts.say("row"))
+    (said,) = re.findall(r"rows included: [\d,]+ ± ([\d,]+) ", fitted.privacy_.counts.say("row"))
     assert float(forecast.replace(",", "")) == pytest.approx(float(said.replace(",", "")), rel=0.05)
 
 

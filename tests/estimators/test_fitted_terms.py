@@ -202,8 +202,8 @@ def test_a_curve_is_the_difference_of_rows_and_of_draws(covariance: str) -> None
 @pytest.mark.parametrize(
     ("ask", "match"),
     [
-        (lambda m: m.partial_effect("height", [1]), "a curve needs one of the columns age, day, smokes, got 'height'"),
-        (lambda m: m.partial_effect("smokes:age", [1]), "a curve needs one of the columns"),
+        (lambda m: m.partial_effect("height", [1]), "A curve needs one of the columns age, day, smokes, got 'height'"),
+        (lambda m: m.partial_effect("smokes:age", [1]), "A curve needs one of the columns"),
         (lambda m: m.partial_effect("age", []), "at must be a list of values of column 'age'"),
         (lambda m: m.partial_effect("age", "40"), "at must be a list of values"),
         (lambda m: m.partial_effect("age", ["x"], given={"smokes": "no"}), "must be one that a row may have, got 'x'"),

@@ -20,7 +20,7 @@ from dpvb.core.noise import InsecureNoise
 from dpvb.data import Categorical, Numeric, Target
 from dpvb.errors import LostInNoiseWarning, ParameterError
 from dpvb.estimators import PrivateEstimator
-from dpvb.results.forecast import Knowledge, least
+from dpvb.results.expected_accuracy import ExpectedAccuracy, least
 
 NUMBERS = [Numeric("age", 18, 90), Numeric("height", 100, 220)]
 TABLE = dpvb.Schema([*NUMBERS, Categorical("job", ["a", "b", "c"])])
@@ -84,9 +84,9 @@ def test_every_kind_is_here() -> None:
     assert known == CASES.keys()
 
 
-def forecast(name: str, n: int = 2_000, epsilon: float = 1.0, **more: Any) -> Knowledge:
+def forecast(name: str, n: int = 2_000, epsilon: float = 1.0, **more: Any) -> ExpectedAccuracy:
     """The forecast of a kind alone, without other budgets."""
-    return dpvb.plan(made(name, epsilon, **more), n, **columns_of(name), epsilons=()).knowledge
+    return dpvb.plan(made(name, epsilon, **more), n, **columns_of(name), epsilons=()).expected_accuracy
 
 
 @pytest.mark.guarantees("forecasts")
@@ -106,7 +106,7 @@ def test_a_budget_beyond_reason_has_a_forecast(name: str, epsilon: float) -> Non
     """The least of all numbers, and no noise at all; nothing overflows and nothing is divided by no noise."""
     more = {"n_steps": 4} if name == "HiddenMarkovModel" else {}
     found = dpvb.plan(made(name, epsilon, **more), 2_000, **columns_of(name), epsilons=())
-    assert found.knowledge.is_weak == (epsilon < 1)
+    assert found.expected_accuracy.is_weak == (epsilon < 1)
     json.dumps(found.to_dict(), allow_nan=False)
 
 
@@ -121,11 +121,13 @@ def test_a_forecast_is_words_and_finite_numbers_and_leaves_nothing_behind(
         found = dpvb.plan(kind, 2_000, **columns_of(name), epsilons=())
     assert vars(kind) == before
     assert not list(tmp_path.iterdir())
-    assert found.num_units == 2_000
-    assert all(math.isfinite(number) for _, number in [("", found.knowledge.number), *found.knowledge.details])
-    assert 0 < found.knowledge.strength < math.inf
-    assert found.knowledge.name[1:] in str(found)
-    assert ("This needs" in str(found)) == found.knowledge.is_weak
+    assert found.n_units == 2_000
+    assert all(
+        math.isfinite(number) for _, number in [("", found.expected_accuracy.number), *found.expected_accuracy.details]
+    )
+    assert 0 < found.expected_accuracy.strength < math.inf
+    assert found.expected_accuracy.name[1:] in str(found)
+    assert ("This needs" in str(found)) == found.expected_accuracy.is_weak
     json.dumps(found.to_dict(), allow_nan=False)
 
 
@@ -142,14 +144,14 @@ def test_what_a_fit_would_be_refused_is_refused() -> None:
         dpvb.plan(made("LogisticRegression", low=0, high=1), 100)
     with pytest.raises(ParameterError, match="epsilons must"):
         dpvb.plan(made("LDA"), 100, 500, epsilons=[0])
-    with pytest.raises(ParameterError, match="estimator must be one of dpvb's"):
+    with pytest.raises(ParameterError, match="estimator must be an estimator of dpvb"):
         dpvb.plan(3, 100)  # type: ignore[arg-type]
 
 
 def test_a_result_that_data_do_not_improve_is_said_to_be_as_without_data() -> None:
     for name in ("MarkovChain", "HiddenMarkovModel", "LogisticRegression", "PCA"):
         hopeless = forecast(name, 30, 0.01)
-        assert str(hopeless).endswith(", as without data")
+        assert str(hopeless).endswith(", the same as without data")
         assert hopeless.is_weak
 
 
@@ -161,10 +163,12 @@ def test_texts_of_classes_are_planned_by_the_number_of_their_words() -> None:
 
 def test_a_strangers_model_may_forecast_in_its_own_terms(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name and a number, of which a tenth is enough."""
-    monkeypatch.setattr(strangers.Mixture, "knows", lambda model, noise, n: ("error of a mean", 3 / n), raising=False)
+    monkeypatch.setattr(
+        strangers.Mixture, "expected_accuracy", lambda model, noise, n: ("error of a mean", 3 / n), raising=False
+    )
     found = dpvb.plan(made("PrivateModel"), 1_000, 2)
-    assert found.knowledge == Knowledge("error of a mean", 3 / 1_000, 0.1)
-    assert str(found).startswith("Error of a mean: 0.003, forecast for 1,000 rows")
+    assert found.expected_accuracy == ExpectedAccuracy("error of a mean", 3 / 1_000, 0.1)
+    assert str(found).startswith("Error of a mean: 0.003, expected for 1,000 rows")
     assert found.to_dict()["enough"] == 0.1
 
 
@@ -175,7 +179,7 @@ def test_a_fit_warns_before_its_charge_of_a_result_that_is_lost_in_noise(tmp_pat
     kind = made("MarkovChain", 0.1, n_units=100)
     with warnings.catch_warnings(), dpvb.Run(ledger=ledger, dataset="people"):
         warnings.simplefilter("error", LostInNoiseWarning)
-        with pytest.raises(LostInNoiseWarning, match=r"is forecast for 100 sequences\. .*dpvb\.plan"):
+        with pytest.raises(LostInNoiseWarning, match=r"is expected for 100 sequences\. .*dpvb\.plan"):
             kind.fit([[0, 1]])
         kind.set_params(n_units=10_000).dry_run()
     assert ledger.remaining("people").num_charges == 0
@@ -258,7 +262,7 @@ def test_groups_are_as_many_as_was_said(fixed_noise: None) -> None:
 
 def test_each_alternative_would_be_enough() -> None:
     found = dpvb.plan(made("LDA"), 800, 500)
-    assert found.knowledge.is_weak
+    assert found.expected_accuracy.is_weak
     assert not forecast("LDA", math.ceil(found.needed_units)).is_weak
     assert forecast("LDA", math.floor(0.99 * found.needed_units)).is_weak
     assert not forecast("LDA", 800, found.needed_epsilon).is_weak
@@ -282,34 +286,34 @@ def test_a_budget_that_is_enough_has_no_alternatives_and_one_that_is_hopeless_no
 
 def test_a_ladder_shows_other_budgets_and_the_own_one() -> None:
     found = dpvb.plan(made("MarkovChain", 2.0), 1_000, epsilons=(0.5, 8.0))
-    assert [rung.epsilon for rung in found.ladder] == [0.5, 2.0, 8.0]
-    assert found.ladder[1] is found.rung
+    assert [rung.epsilon for rung in found.budget_table] == [0.5, 2.0, 8.0]
+    assert found.budget_table[1] is found.own
     for name in ("belief", "power"):
-        values = [getattr(rung, name) for rung in found.ladder]
+        values = [getattr(rung, name) for rung in found.budget_table]
         assert values == sorted(values)
-    for rung in found.ladder:
-        assert rung.knowledge == forecast("MarkovChain", 1_000, rung.epsilon)
+    for rung in found.budget_table:
+        assert rung.expected_accuracy == forecast("MarkovChain", 1_000, rung.epsilon)
     table = str(found).split("\n\n")[1].split("\n")
-    assert [line.split()[0] for line in table] == ["epsilon", "0.5", "2", "8"]
+    assert [line.split()[0] for line in table] == ["epsilon", "0.5", "2", "8", "largest", "TPR"]
 
 
 def test_noise_that_was_given_has_no_ladder() -> None:
-    assert dpvb.plan(made("MarkovChain", noise_multiplier=50.0), 1_000).ladder == ()
+    assert dpvb.plan(made("MarkovChain", noise_multiplier=50.0), 1_000).budget_table == ()
     told = dpvb.plan(made("MarkovChain", math.inf), 1_000)
-    assert told.ladder == ()
-    assert "even odds" not in str(told)
+    assert told.budget_table == ()
+    assert "An attacker" not in str(told)
     json.dumps(told.to_dict(), allow_nan=False)
 
 
 def test_a_plan_says_why_its_releases_are_what_they_are() -> None:
     assert "One release of all sequences." in str(dpvb.plan(made("MarkovChain"), 1_000))
-    assert "21 releases, of all documents each." in str(dpvb.plan(made("LDA"), 1_000, 500, epsilons=()))
+    assert "21 full-batch releases." in str(dpvb.plan(made("LDA"), 1_000, 500, epsilons=()))
 
 
 @pytest.mark.slow
 def test_a_plan_says_why_there_are_batches() -> None:
     batches = dpvb.plan(made("LDA", sampling_prob=0.1, n_steps=5), 1_000, 500, epsilons=())
-    assert "6 releases, 5 of them of batches with a part of 0.1 of the documents." in str(batches)
+    assert "6 releases, 5 of them of random batches: a share of 0.1 of the documents." in str(batches)
 
 
 def test_a_plan_is_drawn(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from dpvb.data import Categorical, Numeric, Schema, Table, Target
 from dpvb.errors import ParameterError
 
 SCHEMA = Schema((Numeric("x", -4, 4), Numeric("visits", 0, 20), Categorical("job", ("a", "b"), unseen=False)))
-GIVEN: dict[str, Any] = {"counts": "visits", "random_state": 0, "delta": 1e-6}
+GIVEN: dict[str, Any] = {"count_columns": "visits", "random_state": 0, "delta": 1e-6}
 
 
 def people(n: int, seed: int, shift: float = 0.0, one: float | None = None) -> Table:
@@ -39,7 +39,7 @@ def first() -> dpvb.Mixture:
 
 def test_without_noise_rows_of_both_fits_count_alike() -> None:
     """One group: means are those of all rows, and as sure as these make them; prior_weight counts earlier rows."""
-    given: dict[str, Any] = {**GIVEN, "epsilon": math.inf, "clip": 1e4, "public_prior": True}
+    given: dict[str, Any] = {**GIVEN, "epsilon": math.inf, "clip_scale": 1e4, "public_prior": True}
     earlier = dpvb.Mixture(1, **given).fit(people(1000, 1, one=1.0))
     for weight, share in ((1.0, 1 / 3), (0.5, 1 / 2), (0.0, 1.0)):
         model = dpvb.Mixture(1, **given, prior=earlier, prior_weight=weight).fit(people(500, 2, shift=1.0, one=1.0))
@@ -105,7 +105,7 @@ def test_priors_that_do_not_fit_are_refused_by_name(first: dpvb.Mixture) -> None
     refused("prior must be a fitted dpvb.Mixture", prior=dpvb.PCA(1, max_row_norm=1.0, epsilon=1.0, delta=1e-6))
     refused("prior must be a fitted dpvb.Mixture", prior=dpvb.Mixture(2, **GIVEN, epsilon=1.0))
     refused("n_components must be 2 at least", n_components=1)
-    refused("counts must be visits, as in the prior", counts="")
+    refused("count_columns must be visits, as in the prior", count_columns="")
     refused("covariance_type must be 'full'", covariance_type="diag")
     cells = {"x": [0.0], "visits": [1], "job": ["a"], "ill": ["no"]}
     for columns in (
@@ -136,7 +136,17 @@ def test_the_command_line_takes_a_prior(first: dpvb.Mixture, tmp_path: Path) -> 
     first.save(tmp_path / "first.dpvb")
     SCHEMA.save(tmp_path / "schema.json")
     (tmp_path / "new.csv").write_text("x,visits,job\n" + "-2,1,a\n2,9,b\n" * 100)
-    given = ["--schema", tmp_path / "schema.json", "--counts", "visits", "--epsilon", "1", "--delta", "1e-6", "--quiet"]
+    given = [
+        "--schema",
+        tmp_path / "schema.json",
+        "--count-columns",
+        "visits",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--quiet",
+    ]
     out = ["--prior", tmp_path / "first.dpvb", "--out", tmp_path / "m.dpvb"]
     run("fit", "mixture", tmp_path / "new.csv", *given, *out)
     assert "an earlier release" in " ".join(dpvb.load(tmp_path / "m.dpvb").privacy_.public)

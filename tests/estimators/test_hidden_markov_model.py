@@ -38,7 +38,7 @@ def people(n: int = 3000, length: int = 20, seed: int = 1) -> tuple[Any, Any]:
 
 @pytest.fixture(scope="module")
 def fitted() -> dpvb.HiddenMarkovModel:
-    model = dpvb.HiddenMarkovModel(2, symbols=WORDS, clip=100.0, epsilon=math.inf, delta=1e-6)
+    model = dpvb.HiddenMarkovModel(2, symbols=WORDS, clip_norm=100.0, epsilon=math.inf, delta=1e-6)
     return model.fit(np.array(WORDS)[people()[0]])
 
 
@@ -71,7 +71,7 @@ def test_predictions_know_the_states_behind_new_sequences(fitted: dpvb.HiddenMar
 
 
 def test_a_forecast_starts_where_the_sequence_ends(fitted: dpvb.HiddenMarkovModel) -> None:
-    found = fitted.forecast([["run", "run"], []], steps=200)
+    found = fitted.forecast([["run", "run"], []], horizon=200)
     np.testing.assert_allclose(found.sum(axis=2), 1.0, rtol=1e-9)
     np.testing.assert_allclose(found[1, 0], fitted.initial_ @ fitted.emission_probabilities_, rtol=1e-9)
     np.testing.assert_allclose(found[:, -1], [fitted.stationary_ @ fitted.emission_probabilities_] * 2, rtol=1e-6)
@@ -115,7 +115,13 @@ def test_counts_of_the_cap_are_so_many_or_more(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     state_nt = people(3000, seed=4)[1]
     counts = np.minimum(rng.poisson(np.array([1.0, 6.0])[state_nt]), 9)
-    given: dict[str, Any] = {"symbols": 10, "emissions": "poisson", "clip": 100.0, "epsilon": math.inf, "delta": 1e-6}
+    given: dict[str, Any] = {
+        "symbols": 10,
+        "emissions": "poisson",
+        "clip_norm": 100.0,
+        "epsilon": math.inf,
+        "delta": 1e-6,
+    }
     model = dpvb.HiddenMarkovModel(2, **given).fit(counts)
     # 20,000 counts of each state: .05 is three times what they are known to.
     np.testing.assert_allclose(model.rates_, [1.0, 6.0], rtol=0.1)
@@ -203,7 +209,7 @@ def test_a_model_file_of_another_shape_is_refused(fitted: dpvb.HiddenMarkovModel
         refused("another shape", arrays={name: lambda a: a[:-1]})
     refused("positive", arrays={"chain__step_kk": lambda a: -a})
     for name in ("chain__start_k", *places[:2]):
-        refused("make no probabilities", arrays={name: lambda a: np.full_like(a, 1e308)})
+        refused("do not sum to 1", arrays={name: lambda a: np.full_like(a, 1e308)})
     refused("another shape", learned={"chain.prior": 3.0})
     params = model_file.load(path).facts["params"]
     # It takes no memory before.
@@ -262,7 +268,7 @@ def test_a_fit_with_steps_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 
 def test_steps_after_windows_stay_at_the_states(tmp_path: Path) -> None:
     code_nt, _ = people(2000)
-    given: dict[str, Any] = {"symbols": WORDS, "n_steps": 4, "clip": None, "random_state": 3, "delta": 1e-6}
+    given: dict[str, Any] = {"symbols": WORDS, "n_steps": 4, "clip_norm": None, "random_state": 3, "delta": 1e-6}
     words = np.array(WORDS)[code_nt]
     model = dpvb.HiddenMarkovModel(2, epsilon=math.inf, **given).fit(words)
     assert model.n_iter_ == 4
@@ -301,7 +307,7 @@ def trails(n: int = 1500, length: int = 10, seed: int = 1) -> tuple[Floats, Ints
 
 def test_states_of_numbers_are_in_units_of_their_columns(tmp_path: Path) -> None:
     x_ntd, state_nt = trails()
-    given: dict[str, Any] = {"clip": None, "max_length": 10, "epsilon": math.inf}
+    given: dict[str, Any] = {"clip_norm": None, "max_length": 10, "epsilon": math.inf}
     columns: dict[str, Any] = {"columns": ["hours", "pulse"], "low": [0, 0], "high": [10, 200], "delta": 1e-6}
     model = dpvb.GaussianHiddenMarkovModel(2, **columns, **given).fit(x_ntd)
     # 15,000 points: means are known to a hundredth of a deviation; cells add a little.
@@ -312,7 +318,7 @@ def test_states_of_numbers_are_in_units_of_their_columns(tmp_path: Path) -> None
     assert "columns: 2" in model.summary()
     assert "hours 2" in model.summary()
     assert np.mean(np.array(model.predict(x_ntd[:50])) == state_nt[:50]) > 0.95
-    ahead = model.forecast(x_ntd[:3], steps=200)
+    ahead = model.forecast(x_ntd[:3], horizon=200)
     np.testing.assert_allclose(ahead[:, -1], np.tile(model.stationary_ @ model.means_, (3, 1)), rtol=1e-6)
     drawn, _ = model.sample(500, 1, length=4)
     assert drawn.shape == (500, 4, 2)
@@ -373,7 +379,12 @@ def test_states_of_bits(tmp_path: Path) -> None:
     rng, (_, state_nt) = np.random.default_rng(2), people(3000, 10)
     law_kd = np.array([[0.9, 0.2, 0.1], [0.2, 0.8, 0.3]])
     x_ntd = (rng.random((3000, 10, 3)) < law_kd[state_nt]).astype(np.int64)
-    given: dict[str, Any] = {"emissions": "bernoulli", "columns": "wakes,eats,runs", "clip": None, "max_length": 10}
+    given: dict[str, Any] = {
+        "emissions": "bernoulli",
+        "columns": "wakes,eats,runs",
+        "clip_norm": None,
+        "max_length": 10,
+    }
     model = dpvb.HiddenMarkovModel(2, epsilon=math.inf, delta=1e-6, **given).fit(x_ntd)
     # 30,000 points: probabilities are known to a hundredth.
     np.testing.assert_allclose(model.emission_probabilities_, law_kd, atol=0.05)
@@ -407,7 +418,7 @@ def test_a_dry_run_needs_no_sequences(given: dict[str, Any]) -> None:
 def test_intervals_hold_the_truth_and_count_the_noise_in() -> None:
     """Each within ten deviations, as the noise of a fit has no seed, and wider by the noise."""
     code_nt, _ = people(3000, seed=6)
-    given: dict[str, Any] = {"symbols": WORDS, "clip": None, "power": 0.5, "delta": 1e-6, "random_state": 1}
+    given: dict[str, Any] = {"symbols": WORDS, "clip_norm": None, "power": 0.5, "delta": 1e-6, "random_state": 1}
     model = dpvb.HiddenMarkovModel(2, epsilon=0.5, **given).fit(np.array(WORDS)[code_nt])
     table = model.transition_intervals(0.9999)
     order = np.argsort(-model.emission_probabilities_[:, 0])
@@ -416,7 +427,7 @@ def test_intervals_hold_the_truth_and_count_the_noise_in() -> None:
         # 3.9 deviations and 5 more: one false alarm in 10¹⁶, and in 10⁶ if the deviations are too small by half.
         assert line.low - 5 * line.std <= STEP[i, j] <= line.high + 5 * line.std
         assert line.low <= line.mean <= line.high
-    assert "noise counted in" in str(table)
+    assert "including the privacy noise" in str(table)
     naive = model.transition_intervals(0.9999, noise_aware=False)
     # The same people are drawn for both.
     assert all(left.std < right.std for left, right in zip(naive, table, strict=True))
@@ -427,7 +438,7 @@ def test_intervals_count_in_what_the_clip_bends() -> None:
     code_nt, _ = people(20_000, seed=8)
     model = dpvb.HiddenMarkovModel(2, symbols=3, epsilon=math.inf, delta=1e-6, random_state=1).fit(code_nt)
     table = model.transition_intervals()
-    assert "clip=2 shortened 100% of the sequences" in str(table)
+    assert "clip_norm=2 clipped 100% of the sequences" in str(table)
     order = np.argsort(-model.emission_probabilities_[:, 0])
     found = np.array([[table.of(str(i))[str(j)] for j in order] for i in order], dtype=object)
     # The people are from a seed; without the correction the steps are off by 3.4 and 8.4 deviations.
@@ -493,7 +504,7 @@ def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> N
 @pytest.mark.parametrize("kind", ["chain", "hidden"])
 def test_long_and_empty_sequences_and_one_symbol_are_people_as_others_are(kind: str) -> None:
     """Each adds its own windows alone; nothing is raised or said."""
-    given: dict[str, Any] = {**GIVEN, "epsilon": math.inf, "max_length": 100_000, "clip": 1e9, "power": 1.0}
+    given: dict[str, Any] = {**GIVEN, "epsilon": math.inf, "max_length": 100_000, "clip_norm": 1e9, "power": 1.0}
 
     def released(sequences: list[Any]) -> Any:
         one = dpvb.MarkovChain(**given) if kind == "chain" else dpvb.HiddenMarkovModel(2, n_init=1, **given)

@@ -138,7 +138,7 @@ def test_hard_data_give_finite_honest_tables(name: str, epsilon: float, covarian
         text = model.summary()
     assert all(math.isfinite(row.mean) and 0 < row.std < math.inf for row in rows)
     if name == "a constant column":
-        assert {row.name: row.note for row in rows}["age"] in ("prior", "unseen")
+        assert {row.name: row.note for row in rows}["age"] in ("prior", "scale unknown")
         assert rows[1].note in text
     features = {
         key: np.atleast_1d(column) for key, column in people(4, 5).items() if key in ("age", "income", "smokes")
@@ -149,11 +149,11 @@ def test_hard_data_give_finite_honest_tables(name: str, epsilon: float, covarian
 def test_the_table_says_where_the_budget_saw_nothing() -> None:
     """Sixty rows at ε = 0.2: every interval is the prior's, and the text says why."""
     model = made("logistic", people(5, 60), schema("logistic"), epsilon=0.2)
-    assert [row.note for row in model.coefficients()][1:3] == ["unseen", "unseen"]
-    assert "narrow it, or spend more" in model.summary()
+    assert [row.note for row in model.coefficients()][1:3] == ["scale unknown", "scale unknown"]
+    assert "Declare a narrower range" in model.summary()
     seen = made("logistic", people(5, 30_000), schema("logistic"), epsilon=4.0)
     assert {row.note for row in seen.coefficients()} == {""}
-    assert "mostly the prior's" not in seen.summary()
+    assert "mostly reflects the prior" not in seen.summary()
 
 
 def test_both_readings_are_saved(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_a_schema_has_a_numeric_target(tmp_path: Path) -> None:
     assert again.score(Table(data, schema), public=True) == model.score(Table(data, schema), public=True)
     with pytest.raises(ParameterError, match="must be of the kind 'numeric'"):
         dpvb.LinearRegression(**budget).fit(Table(data, Schema(columns, target=Target("hours"))))
-    with pytest.raises(ParameterError, match="the schema's target and the model's parameters must agree"):
+    with pytest.raises(ParameterError, match="The schema's target and the model's parameters must agree"):
         dpvb.LinearRegression(**budget, y_range=(0, 50)).fit(Table(data, schema))
     with pytest.raises(ParameterError, match="y_range must be the range"):
         dpvb.LinearRegression(**budget).fit(Table(data, Schema(columns)), y)

@@ -37,7 +37,7 @@ def people(number: int, length: int = 20, seed: int = 1) -> Floats:
 
 @pytest.fixture(scope="module")
 def fitted() -> dpvb.LinearDynamicalSystem:
-    return dpvb.LinearDynamicalSystem(2, max_length=20, clip=2.0, **BOUNDS, **EXACT).fit(people(2000))
+    return dpvb.LinearDynamicalSystem(2, max_length=20, clip_scale=2.0, **BOUNDS, **EXACT).fit(people(2000))
 
 
 def test_a_fit_finds_the_motion_in_units_of_the_columns(fitted: dpvb.LinearDynamicalSystem) -> None:
@@ -72,7 +72,7 @@ def test_bands_count_in_what_few_people_leave_open() -> None:
     """Of a posterior from noisy moments, and of its own system alone."""
     model = dpvb.LinearDynamicalSystem(2, max_length=20, **BOUNDS, epsilon=2.0, delta=1e-6).fit(people(400))
     new = people(20, seed=3)
-    bands = model.forecast(new, steps=3)
+    bands = model.forecast(new, horizon=3)
     mean_ntd, variance_ntd = model._ahead(model._system, model._visible(new, None), 3)
     np.testing.assert_array_equal(bands.mean, mean_ntd * model._scale_d + model._mean_d)
     own = 2 * 1.9599 * np.sqrt(variance_ntd) * model._scale_d
@@ -82,12 +82,12 @@ def test_bands_count_in_what_few_people_leave_open() -> None:
 def test_bands_hold_new_points_as_often_as_they_say(fitted: dpvb.LinearDynamicalSystem) -> None:
     """4,000 new sequences, whose shares have deviations of .004; the fit is as good as the truth to about .01."""
     new = people(4000, length=12, seed=2)
-    found = fitted.forecast(new[:, :10], steps=2, level=0.9)
+    found = fitted.forecast(new[:, :10], horizon=2, level=0.9)
     assert found.mean.shape == (4000, 2, 2)
     held = (found.low <= new[:, 10:]) & (new[:, 10:] <= found.high)
     np.testing.assert_allclose(held.mean(axis=0), 0.9, atol=0.035)
     assert np.std(new[:, 10] - found.mean[:, 0], axis=0) == pytest.approx(np.std(new[:, 10], axis=0) * 0.5, rel=0.35)
-    first = fitted.forecast([np.empty((0, 2))], steps=3)
+    first = fitted.forecast([np.empty((0, 2))], horizon=3)
     np.testing.assert_allclose(first.mean[0, 0], MEAN, rtol=0.03)
     lengths = fitted.forecast(np.concatenate([new[0, :4], new[1, :7]]), [4, 7])
     np.testing.assert_allclose(lengths.mean[1], fitted.forecast([new[1, :7]]).mean[0], rtol=1e-12)

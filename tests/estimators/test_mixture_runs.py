@@ -16,7 +16,13 @@ from dpvb.errors import BudgetError, ModelFileError, ParameterError
 from dpvb.ledger import Ledger
 
 SCHEMA = Schema((Numeric("x", -4, 4), Numeric("visits", 0, 20), Binary("flag")))
-GIVEN: dict[str, Any] = {"counts": "visits", "n_steps": 4, "fidelity_share": 0.1, "random_state": 0, "delta": 1e-6}
+GIVEN: dict[str, Any] = {
+    "count_columns": "visits",
+    "n_steps": 4,
+    "fidelity_share": 0.1,
+    "random_state": 0,
+    "delta": 1e-6,
+}
 
 
 def people(n: int = 600) -> dict[str, np.ndarray]:

@@ -333,7 +333,7 @@ def test_a_schema_names_what_stands_beside_a_count(tmp_path: Path) -> None:
     assert "weights up to 4" in str(model.privacy_)
     with pytest.raises(DataFormatError, match="'w'"):
         model.fit(Table({name: cell for name, cell in cells.items() if name != "w"}, like))
-    with pytest.raises(ParameterError, match="the schema's target and the model's parameters must agree"):
+    with pytest.raises(ParameterError, match="The schema's target and the model's parameters must agree"):
         dpvb.PoissonRegression(epsilon=1.0, delta=1e-6, max_count=60).fit(Table(cells, like))
     with pytest.raises(ParameterError, match="weights and max_weight of a target go together"):
         Target("y", weights="w")

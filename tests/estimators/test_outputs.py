@@ -109,7 +109,7 @@ def test_a_notebook_shows_each_line_with_four_digits(table: Any) -> None:
             continue
         row = rows[name]
         numbers = [row.mean, row.low, row.high] if table.exp else [row.mean, row.std, row.low, row.high]
-        assert cells == [*(f"{number:.4g}" for number in numbers), f"{100 * row.decided:.0f} %", row.note]
+        assert cells == [*(f"{number:.4g}" for number in numbers), f"{100 * row.contraction:.0f} %", row.note]
     said = " ".join("".join(page.texts).split())
     for line in str(table).splitlines():
         if "% from" not in line and line and not line.startswith(tuple(rows)):
@@ -243,7 +243,7 @@ def test_a_difference_is_row_by_row_and_says_what_it_assumes(model: Any, other: 
             assert row.high - row.low == pytest.approx(2 * 1.959964 * bound)
         epsilons = [one.privacy_.epsilon for one in (model, other)]
         assert made.to_frame().attrs["epsilon"] == (max(epsilons) if disjoint else sum(epsilons))
-        assert ("nobody is in the data of both" in str(made)) is disjoint
+        assert ("no person is in the data of both" in str(made)) is disjoint
         ratios = dpvb.compare(model, other, disjoint=disjoint, exp=True)
         assert ratios.scale == "ratio of odds ratios"
         np.testing.assert_allclose([row.mean for row in ratios], np.exp([row.mean for row in made]))
@@ -257,7 +257,7 @@ def test_a_contrast_of_differences_has_the_bound_of_the_contrasts(model: Any, ot
     apart = dpvb.compare(model, other, disjoint=True)
     assert apart.contrast(weights).std == pytest.approx(math.hypot(own.std, theirs.std))
     np.testing.assert_allclose(np.sqrt(np.diag(apart.covariance)), [row.std for row in apart])
-    with pytest.raises(ParameterError, match="no joint covariance"):
+    with pytest.raises(ParameterError, match="joint covariance of two fits"):
         dpvb.compare(model, other).covariance  # noqa: B018
 
 
@@ -292,7 +292,7 @@ def test_models_that_mean_other_things_are_refused_by_name(model: Any) -> None:
         (fitted(schema(reference=HOSTILE[1]), rows=200), "reference levels.*'work=<script>'"),
         (fitted(schema(classes=(1, 0)), rows=200), "same classes in one order"),
         (fitted(Schema((Numeric("age", 0, 100), Binary("rural")), target=Target("ill")), rows=200), "'rural'"),
-        (counts(schema(kind="negative_binomial", max_count=5)), "one scale, got 'log odds' and 'log rate'"),
+        (counts(schema(kind="negative_binomial", max_count=5)), "the same scale, got 'log odds' and 'log rate'"),
         (dpvb.LDA(2, epsilon=1.0, delta=1e-5, public_vocabulary=True), "second must be a fitted regression"),
     ]
     for other, said in cases:
@@ -309,7 +309,7 @@ def test_what_is_no_path_no_axes_and_no_answer_is_refused(model: Any) -> None:
     table = model.coefficients()
     for call, said in (
         (lambda: table.to_csv(1), "path must be"),
-        (lambda: table.forest("figure"), "ax must be axes"),
+        (lambda: table.forest("figure"), "ax must be Matplotlib axes"),
         (lambda: dpvb.compare(model, model, disjoint="no"), "disjoint must be True or False"),
         (lambda: dpvb.compare(clone(model), model), "not fitted"),
     ):

@@ -97,7 +97,7 @@ def test_a_file_keeps_the_words(fitted: dpvb.LDA, tmp_path: Path) -> None:
 def test_a_file_whose_words_are_no_vocabulary_is_refused(fitted: dpvb.LDA, words: Any, tmp_path: Path) -> None:
     fitted.save(tmp_path / "notes.dpvb")
     forge(tmp_path / "notes.dpvb", tmp_path / "changed.dpvb", learned={"vocabulary": words})
-    with pytest.raises(ModelFileError, match="its parts do not fit together"):
+    with pytest.raises(ModelFileError, match="the parts of the file do not fit together"):
         dpvb.load(tmp_path / "changed.dpvb")
 
 
@@ -114,8 +114,8 @@ def test_the_budget_is_shared_as_asked(fitted: dpvb.LDA) -> None:
     assert 0.995 * 4 < statement.epsilon <= 4
     statement.verify()
     told = " ".join(str(statement).split())
-    assert "whose noisy total is above a threshold" in told
-    assert "with a probability of at most 5e-07, which is a part of delta" in told
+    assert "whose noisy total exceeds a threshold" in told
+    assert "with a probability of at most 5e-07, which is part of delta" in told
     assert f"words ({fitted.n_features_in_})" in told
     assert f"the {fitted.n_features_in_} words that left, each with a noisy total above" in told
     assert "a document gave 100 at most" in told
@@ -183,9 +183,9 @@ def test_so_does_minibatch_and_the_number_of_topics_may_be_planned() -> None:
 
 def test_topics_above_the_noise_are_counted_as_ever(fitted: dpvb.LDA) -> None:
     assert 0 <= fitted.topics_above_noise_ <= 2
-    forecast = dpvb.plan(model(), 1_500, 200, epsilons=()).knowledge
+    forecast = dpvb.plan(model(), 1_500, 200, epsilons=()).expected_accuracy
     # A part of the budget finds words.
-    assert forecast.strength < dpvb.plan(model(vocabulary=None), 1_500, 200, epsilons=()).knowledge.strength
+    assert forecast.strength < dpvb.plan(model(vocabulary=None), 1_500, 200, epsilons=()).expected_accuracy.strength
 
 
 def test_a_dry_run_reads_nothing_and_finds_made_up_words() -> None:
@@ -254,7 +254,7 @@ def test_a_fit_whose_words_are_lost_does_not_go_on_with_others(book: Path, tmp_p
         model().fit(texts(), run=dpvb.Run(**options, progress=stop))
     [words] = (tmp_path / "run").glob("release-00000-*.sealed")
     words.unlink()
-    with pytest.raises(CheckpointError, match="the words that this run has found are lost") as caught:
+    with pytest.raises(CheckpointError, match="The words that this run has found are lost") as caught:
         model().fit(texts(), run=dpvb.Run(**options))
     assert not any("Continue" in note for note in caught.value.__notes__)
 

@@ -84,7 +84,7 @@ def test_a_matrix_without_a_bound_is_refused_with_the_ways_out_and_nothing_is_sp
         run = dpvb.Run(ledger=ledger, dataset="people")
         more = (np.ones(50),) if "Binomial" in type(make()).__name__[:8] else ()
         for given in ({}, {"low": 0}, {"high": 9}, {"max_row_norm": 1.0, **ENDS}, {"max_row_norm": 1.0, "low": 0}):
-            with pytest.raises(ParameterError, match="X needs a public bound on its numbers") as refused:
+            with pytest.raises(ParameterError, match="X needs public bounds on its numbers") as refused:
                 make(**given).fit(X, y, *more, run=run)
             for way in ("(1) low= and high=", "(2) a dpvb.Table", "(3) max_row_norm=", "(4) dpvb.private_range("):
                 assert way in str(refused.value)

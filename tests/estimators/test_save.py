@@ -38,7 +38,7 @@ def test_a_file_is_replaced_only_when_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "most"), [(dpvb.SigmoidBeliefNetwork, "sweeps", 1_000), (dpvb.LDA, "max_iter", 100_000)]
+    ("kind", "name", "most"), [(dpvb.SigmoidBeliefNetwork, "n_sweeps", 1_000), (dpvb.LDA, "max_iter", 100_000)]
 )
 def test_a_loop_that_a_file_asks_for_has_an_end(kind: Any, name: str, most: int) -> None:
     """Compiled loops cannot be interrupted, and a parameter can come from a file of somebody else."""

@@ -97,7 +97,7 @@ MATRICES = [
     dpvb.FactorAnalysis(1, epsilon=1.0, delta=1e-5, max_row_norm=1.0),
     dpvb.GaussianMixture(2, epsilon=1.0, delta=1e-5, n_steps=2, low=-10.0, high=10.0),
     dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, n_steps=2, threshold=0.5),
-    dpvb.DPVI(Density(), parameters={"mean": np.zeros(())}, epsilon=1.0, delta=1e-5, n_steps=2, clip=1.0),
+    dpvb.DPVI(Density(), parameters={"mean": np.zeros(())}, epsilon=1.0, delta=1e-5, n_steps=2, clip_norm=1.0),
 ]
 #: Kinds without scikit-learn's checks, which give plain matrices of any width and y.
 WITHOUT = {
@@ -429,7 +429,7 @@ def test_score_is_refused_unless_the_caller_says_public():
 
 def test_fit_transform_says_once_that_its_rows_are_private(monkeypatch):
     monkeypatch.setattr(dpvb.LDA, "_said", set())
-    with pytest.warns(PrivacyWarning, match="as private as the data themselves"):
+    with pytest.warns(PrivacyWarning, match="as private as the data"):
         dpvb.LDA(2, **EXAMPLE).fit_transform(corpus())
     with warnings.catch_warnings():
         warnings.simplefilter("error")

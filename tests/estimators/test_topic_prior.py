@@ -244,7 +244,7 @@ def test_documents_that_were_said_to_be_public_make_a_public_prior(tmp_path: Pat
         model(prior=plain.fit(documents(200)), n_steps=0).fit(documents(20))
     with pytest.raises(ParameterError, match="epsilon must be inf with public=: public documents need no noise"):
         model().fit(documents(20), public=True)
-    with pytest.raises(ParameterError, match=r"epsilon must be inf where data are published, got 0\.9"):
+    with pytest.raises(ParameterError, match=r"epsilon must be inf if the data are public, got 0\.9"):
         replace(fitted.privacy_, published=True)
     with pytest.raises(ParameterError, match="noise_multiplier must be left out with public="):
         model(epsilon=math.inf, noise_multiplier=1.0).fit(documents(20), public=True)
@@ -262,7 +262,7 @@ def test_no_fit_makes_a_private_model_public(tmp_path: Path) -> None:
         given: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-3, "unit": "document"}
         ledger.register("notes", **given, neighboring_relation="add_or_remove_one")
         counted = model(n_components=TOPICS).fit(documents(40), run=dpvb.Run(ledger=ledger, dataset="notes"))
-    with pytest.raises(ParameterError, match="charge must be None where data are published"):
+    with pytest.raises(ParameterError, match="charge must be None if the data are public"):
         replace(counted.privacy_, published=True, epsilon=math.inf)
     uncounted = model(n_components=TOPICS).fit(documents(40))
     around = model(prior=uncounted, n_steps=0).fit(documents(40))

@@ -154,7 +154,7 @@ def test_a_folder_of_another_run(folder: Path) -> None:
     client, server = messages("The folder is of another run")
     with leading(folder) as reasons:
         assert client in said(folder, "client", "north")
-    assert "north: this client takes part in the run" in reasons[0]
+    assert "north: This client takes part in the run" in reasons[0]
     rewrite(folder / "server.toml", "out = ", 'folder = "server.state"\nout = ')
     rewrite(folder / "agreement.toml", "num_rounds = 8", "num_rounds = 9")
     assert server in said(folder, "server", "server")

@@ -232,7 +232,7 @@ def topics(**options: Any) -> Any:
 
 
 def network(**options: Any) -> Any:
-    how: dict[str, Any] = {"learning_offset": 0.0, "learning_decay": 0.0, "clip": 100.0, "random_state": 0}
+    how: dict[str, Any] = {"learning_offset": 0.0, "learning_decay": 0.0, "clip_scale": 100.0, "random_state": 0}
     return PlainNetwork(2, epsilon=math.inf, delta=DELTA, **{**how, **options})
 
 
@@ -683,7 +683,7 @@ def test_what_no_honest_server_asks_is_refused_for_nothing(trust: str, ledger: P
 
     for wrong in (None, 1.0, {"a": 1}, np.zeros(3), (q, q), b"bytes", "text"):
         refused(asked(0, 0, every, wrong), "q is not one of this model's")
-    refused(asked(ROUNDS, 0, every, q), f"the plan has {ROUNDS} releases")
+    refused(asked(ROUNDS, 0, every, q), f"The plan has {ROUNDS} releases")
     refused(asked(0, 0, ("a", "c"), q), "not for 'b'")
     refused(asked(0, 0, ("b", "stranger"), q), "not a participant")
     if trust == "secure_aggregation":

@@ -94,7 +94,7 @@ def test_sizes_are_held() -> None:
     assert len(sealed) == 1000 + 136 + 12 + 16
     assert CHANNELS["server"].open(sealed, max_bytes=len(sealed))[1] == bytes(1000)
     for bad in (sealed, b"", "text", None, bytearray(sealed)):
-        with pytest.raises(FederationError, match="an envelope has from"):
+        with pytest.raises(FederationError, match="An envelope has from"):
             CHANNELS["server"].open(bad, max_bytes=len(sealed) - 1)  # type: ignore[arg-type]
 
 

@@ -361,7 +361,7 @@ def test_a_server_that_leaves_one_out_and_works_with_another_finds_the_promised_
 def test_an_offer_is_accepted_once_and_charged_once(ledger: Path) -> None:
     made = party()
     with made.client(ledger=ledger, dataset="a") as client:
-        with pytest.raises(PrivacyError, match="no offer was accepted"):
+        with pytest.raises(PrivacyError, match="No offer was accepted"):
             _ = client.statement
         offer = encode(made.offer())
         first = client.answer(offer)
@@ -458,7 +458,7 @@ def test_an_exhausted_ledger_refuses_and_nothing_is_spent(ledger: Path, tmp_path
         assert "'a'" in told
         assert reason(tell(client, made.offer())) == told
         assert num_charges(ledger) == 0
-        with pytest.raises(PrivacyError, match="no offer was accepted"):
+        with pytest.raises(PrivacyError, match="No offer was accepted"):
             _ = client.statement
     less = replace(made.federation, epsilon=1.0)
     smaller = Party(less, made.identities, made.tasks)

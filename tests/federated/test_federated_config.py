@@ -184,7 +184,7 @@ def test_a_clients_file(folder: Path) -> None:
     [
         ({"agreement": None}, "agreement is missing"),
         ({"agreement": '"none.toml"'}, r"none\.toml: cannot be read"),
-        ({"identity": '"none.key"'}, "no identity can be read"),
+        ({"identity": '"none.key"'}, "No identity can be read"),
         ({"identity": '"west.key"'}, "is of 'west', but the agreement has"),
         ({"identity": '"false.key"'}, "has another public key than the agreement"),
         ({"address": '"9092"'}, "address must be host:port"),

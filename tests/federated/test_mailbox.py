@@ -138,7 +138,7 @@ def test_a_client_that_does_not_trust_the_servers_certificate_says_so(tmp_path: 
         assert link.wait(3.0) == ("a",)
         code, said = clients["a"].end()
         assert code == 1
-        assert "the certificate of the server at" in said
+        assert "The certificate of the server at" in said
         assert "self-signed certificate in certificate chain" in said
         assert told == []
 
@@ -194,7 +194,7 @@ def test_a_run_from_the_command_line_in_which_a_client_and_the_server_are_killed
         for party in found.values():
             party.end()
         for name in names:
-            assert "the run is over: the run is complete." in found[name].said()
+            assert "The run is over: the run is complete." in found[name].said()
             assert charges(tmp_path / f"{name}.db") == 1
             assert "sees nothing but sums over at least 2 of 2 clients" in found[name].out().replace(
                 "\n               ", " "
@@ -254,7 +254,7 @@ def test_a_server_that_was_killed_gives_its_run_up(tmp_path: Path) -> None:
         for party in found.values():
             party.end()
         for name in names:
-            assert "the run is over: the server has given it up." in found[name].said()
+            assert "The run is over: the server has given it up." in found[name].said()
             assert charges(tmp_path / f"{name}.db") == 1
         assert not (tmp_path / "model.dpvb").exists()
         assert not list((tmp_path / "server.state").iterdir())
@@ -284,7 +284,7 @@ def test_a_run_that_a_server_breaks_off_and_what_its_clients_do_then(tmp_path: P
         found["server"].end(128 + signal.SIGTERM)
         for name in names:
             found[name].end()
-            assert "the run is over: the run was broken off." in found[name].said()
+            assert "The run is over: the run was broken off." in found[name].said()
             assert charges(tmp_path / f"{name}.db") == 1
 
 
@@ -301,7 +301,7 @@ def test_a_client_that_agrees_to_something_else_is_named_on_both_sides(tmp_path:
         found["south"].end(2)
         found["north"].end(0)
         assert "south: the n_steps of the model differs" in found["server"].said()
-        assert "error: this client does not take part: the n_steps of the model differs" in found["south"].said()
+        assert "error: This client does not take part: the n_steps of the model differs" in found["south"].said()
         assert [charges(tmp_path / f"{name}.db") for name in names] == [1, 0]
 
 
@@ -345,7 +345,7 @@ def test_a_client_that_comes_back_after_the_end_is_told_at_once(tmp_path: Path) 
         found["west"].kill()
         found["server"].wait_for("west has not heard of that")
         found["west"].start()
-        found["west"].wait_for("the run is over: the run is complete.")
+        found["west"].wait_for("The run is over: the run is complete.")
         ended = time.monotonic()
         for party in found.values():
             party.end()

@@ -127,7 +127,7 @@ def test_a_model_file_says_nothing_of_later_fits(
     assert name not in saved.facts["params"]
     facts = {**saved.facts, "params": {**saved.facts["params"], name: value}}
     model_file.save(tmp_path / "h.dpvb", kind=saved.kind, arrays=saved.arrays, facts=facts)
-    with pytest.raises(ModelFileError, match="its parts do not fit together"):
+    with pytest.raises(ModelFileError, match="the parts of the file do not fit together"):
         dpvb.load(tmp_path / "h.dpvb")
 
 
@@ -186,8 +186,8 @@ def test_the_doors_to_a_terminal_let_no_command_out(capsys: pytest.CaptureFixtur
 
 
 def test_remarks_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.remark("the run is over: well\nerror: no, it is not")
-    assert capsys.readouterr().err == "the run is over: well?error: no, it is not\n"
+    terminal.remark("The run is over: well\nerror: no, it is not")
+    assert capsys.readouterr().err == "The run is over: well?error: no, it is not\n"
 
 
 def test_commands_print_through_those_doors_alone() -> None:

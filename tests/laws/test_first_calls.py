@@ -21,9 +21,9 @@ BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 LACKING: dict[str, tuple[Callable[[], Any], str]] = {
     "delta": (
         lambda: dpvb.LogisticRegression(epsilon=1.0),
-        r"^LogisticRegression needs delta=, the .* in \(0, 1\): well below one over the number of units, as 1e-6\.$",
+        r"^LogisticRegression needs delta=, δ of .* in \(0, 1\), for example 1e-6;.*\.$",
     ),
-    "delta, topics": (lambda: dpvb.LDA(20, epsilon=1.0), "^LDA needs delta=, the chance"),
+    "delta, topics": (lambda: dpvb.LDA(20, epsilon=1.0), "^LDA needs delta=, δ of the guarantee"),
     "epsilon": (lambda: dpvb.SigmoidBeliefNetwork(delta=1e-5), r"^SigmoidBeliefNetwork needs epsilon=, .*\(0, inf\]"),
     "dispersion": (
         lambda: dpvb.NegativeBinomialRegression(**BUDGET, max_count=9, max_row_norm=1.0, covariance="diagonal").fit(
@@ -33,24 +33,24 @@ LACKING: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "everything": (
         lambda: dpvb.NegativeBinomialRegression(),
-        "needs epsilon=, .*; and delta=, .*; and max_count=, public bound on a count",
+        "needs epsilon=, .*; and delta=, .*; and max_count=, public upper bound on a count",
     ),
-    "trials": (lambda: dpvb.BinomialRegression(**BUDGET), "^BinomialRegression needs max_trials=, public bound"),
+    "trials": (lambda: dpvb.BinomialRegression(**BUDGET), "^BinomialRegression needs max_trials=, public upper bound"),
     "schema": (
         lambda: Table({"a": [1.0]}),
         r"^schema must be a dpvb\.Schema, .*, got NoneType\. Read one .*`dpvb schema --header FILE` writes one",
     ),
     "delta, selection": (
         lambda: dpvb.private_select(dpvb.LogisticRegression(**BUDGET, max_row_norm=1.0), [{}], X, Y, epsilon=1.0),
-        r"^private_select needs delta=, the chance .* in \(0, 1\): well below one over the number of units, as 1e-6\.$",
+        r"^private_select needs delta=, δ of .* in \(0, 1\), for example 1e-6; much smaller than 1/n for n units\.$",
     ),
     "budget, selection": (
         lambda: dpvb.private_select(dpvb.LogisticRegression(**BUDGET, max_row_norm=1.0), [{}], X, Y),
-        r"^private_select needs epsilon=, the budget of the whole selection, in \(0, inf\]; .*; and delta=, the chance",
+        r"^private_select needs epsilon=, privacy budget ε of the whole selection, in \(0, inf\]; and delta=, δ of",
     ),
     "range": (
         lambda: dpvb.private_range([1.0], epsilon=1.0),
-        r"^private_range needs low= and high=, public ends of a grid .*low below high; and delta=, .*\(0, 1\)",
+        r"^private_range needs low= and high=, public limits of a grid .*low below high; and delta=, .*\(0, 1\)",
     ),
     "delta, accountant": (
         lambda: dpvb.accounting.epsilon(noise_multiplier=1.0, sampling_prob=0.1, n_steps=10),
@@ -142,7 +142,7 @@ MISSING: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("what", MISSING)
 def test_a_file_that_is_not_there_is_said_to_be_missing(what: str, tmp_path: Path) -> None:
-    with pytest.raises(DpvbError, match="there is no such file") as caught:
+    with pytest.raises(DpvbError, match="There is no such file") as caught:
         MISSING[what](tmp_path / "nosuch")
     assert "nosuch" in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -12,6 +12,7 @@ import dpvb
 from dpvb import accounting, federated
 from dpvb.estimators import PrivateEstimator
 from dpvb.estimators.given import Records
+from dpvb.guards.lacking import described
 
 #: What a caller hands over under these names; `rows` and `batch` are what a model has made of it.
 _NAMED = {"X", "y", "ledger", "cluster", "documents", "texts"}
@@ -49,3 +50,17 @@ def test_the_signatures_that_matter_are_looked_at() -> None:
     assert asked <= {*SIGNATURES}
     assert inspect.signature(dpvb.LogisticRegression.fit).parameters["X"].annotation == "Records"
     assert dpvb.Table in Records.__args__
+
+
+@each("name", sorted(one.__name__ for one in PrivateEstimator._registered.values() if one.__module__[:5] == "dpvb."))
+def test_fit_lists_and_describes_its_row_arguments(name: str) -> None:
+    """No `**rows`: those that a task gets, each under `Args:`; a bound that a class lacks has no argument."""
+    kind = PrivateEstimator._registered[name]
+    parameters = inspect.signature(kind.fit).parameters
+    assert not any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    assert [*parameters][1:] == [*dict.fromkeys([*parameters][1:])]
+    assert {*parameters} - {"self", "run"} <= {*inspect.signature(kind._task).parameters}
+    assert {*parameters} - {"self"} <= described(kind.fit).keys()
+    fields = inspect.signature(kind).parameters
+    for argument, bound in {"trials": "max_trials", "exposure": "max_exposure", "offset": "max_offset"}.items():
+        assert (argument in parameters) == (bound in fields)

@@ -1,4 +1,4 @@
-"""Every page is a program: its blocks run in the order of the page, in a folder that `dpvb sample` has filled.
+"""Every page is a program: its blocks run in the order of the page, in a folder that `dpvb example-data` has filled.
 
 `setup/outputs.py` runs them, and writes the `text` blocks that hold their output. What a page takes for granted stands
 before it in a comment, `<!-- first:`, which is Python and is not shown.

@@ -69,7 +69,7 @@ def test_bounds_of_the_pages_are_those_of_the_models() -> None:
     assert (system["windows"].weight, system["starts"].weight) == (0.84, 0.55)
     steps = HiddenMarkov(4, 2, n_steps=3).blocks
     assert [steps[name].bound for name in ("initial", "transitions", "emissions")] == [1.0, 1.5, 1.7]
-    cells = HiddenCells(2, 2, clip=2.0).blocks
+    cells = HiddenCells(2, 2, clip_norm=2.0).blocks
     assert [cells[name].weight for name in ("starts", "pairs", "moments")] == [0.3, 0.8, 0.5]
     assert cells["moments"].bound == 2.0
     factors = ThreeReleases(3).blocks

@@ -269,8 +269,9 @@ OF_RESPONSE = dpvb.data.Schema((*COLUMNS, dpvb.data.Categorical("ill", ("no", "y
 )  # fmt: skip
 def test_the_warning_of_few_units_names_what_was_declared(model: Any, given: Any, said: str, names: str) -> None:
     found = model._included(model._task(*given).notes)
-    assert found.startswith(f"{said} is included if it is one of ")
-    assert found.endswith(f" that are declared: {names}. ")
+    where, what = said.removeprefix("Of ").split(" each ")
+    assert found.startswith(f"In {where}, only the ")
+    assert found.endswith(f" declared {what}s are included: {names}. ")
 
 
 def test_the_warning_names_at_most_five_of_what_was_declared_and_nothing_of_the_data() -> None:

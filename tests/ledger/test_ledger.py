@@ -118,7 +118,7 @@ def test_a_refusal_says_what_is_left_and_what_would_fit(ledger: Ledger) -> None:
     quote = ledger.quote(big)
     assert not quote.fits
     left, largest = rounded_down(before.epsilon), rounded_down(quote.largest)
-    with pytest.raises(BudgetError, match=rf"{left} of 3 left.*Nothing was spent.*{largest}") as error:
+    with pytest.raises(BudgetError, match=rf"limit 3, left {left}.*Nothing was charged.*{largest}") as error:
         charge(ledger, "second", big)
     assert isinstance(error.value, LedgerError)
     assert ledger.remaining("notes") == before
@@ -156,7 +156,7 @@ def test_the_first_plan_may_be_charged_by_its_own_epsilon(ledger: Ledger) -> Non
     assert left.epsilon == 0
     assert left.sole
     assert left.spent_adaptive == pytest.approx(first.epsilon(1e-5), rel=1e-3)
-    assert "nothing can follow" in str(left)
+    assert "No further plan is possible" in str(left)
     with pytest.raises(BudgetError, match="No plan of this shape fits"):
         charge(ledger, "second", plan(1e6))
     with pytest.raises(LedgerError, match="own epsilon"):

@@ -88,7 +88,7 @@ def test_as_many_fits_like_the_last_one_fit_as_it_says(book: Ledger) -> None:
     more = book.remaining("rows").num_more
     assert more is not None
     assert more >= 3
-    assert f"{more} more like the last one would fit" in str(book.remaining("rows"))
+    assert f"{more} more plans like the last one fit" in str(book.remaining("rows"))
     for left in reversed(range(more)):
         fit(book, 1.0)
         assert book.remaining("rows").num_more == left
@@ -113,7 +113,7 @@ def test_more_than_a_million_are_not_counted(book: Ledger) -> None:
     assert "like the last one" not in str(book.remaining("rows"))
     book.charge("rows", full(1e5), run="run", plan_digest="p", unit="row", normal=True)
     assert book.remaining("rows").num_more == 10**6
-    assert "At least 1,000,000 more like the last one would fit." in str(book.remaining("rows"))
+    assert "At least 1,000,000 more plans like the last one fit." in str(book.remaining("rows"))
 
 
 def test_nothing_more_fits_behind_a_plan_that_takes_the_whole_cap(book: Ledger) -> None:

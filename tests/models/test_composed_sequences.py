@@ -155,7 +155,7 @@ def test_motion_that_switches_keeps_every_law(switching: Any) -> None:
 def test_a_chain_of_symbols_hands_its_windows_on() -> None:
     """Without noise they are the counts of pairs, and of first symbols."""
     x = np.random.default_rng(3).integers(0, 3, (200, 6))
-    windows = dpvb.MarkovChain(3, power=1.0, clip=None, max_length=6, epsilon=np.inf, delta=1e-6).fit(x).windows_
+    windows = dpvb.MarkovChain(3, power=1.0, clip_norm=None, max_length=6, epsilon=np.inf, delta=1e-6).fit(x).windows_
     counts = np.zeros((3, 3))
     np.add.at(counts, (x[:, :-1].ravel(), x[:, 1:].ravel()), 1.0)
     np.testing.assert_allclose(windows.pooled, counts)

@@ -164,7 +164,7 @@ def test_single_precision_rows_are_rows() -> None:
 
 def test_full_rank_reaches_the_exact_posterior_of_a_gaussian_mean() -> None:
     x_nd = np.random.default_rng(4).standard_normal((60, D)) @ MIXING.T + 1.0
-    q = fitted(Variational(Density(gaussian(PRECISION), D, D), "full_rank", n_steps=60, clip=1e4), x_nd)
+    q = fitted(Variational(Density(gaussian(PRECISION), D, D), "full_rank", n_steps=60, clip_norm=1e4), x_nd)
     precision = 60 * PRECISION + np.eye(D)
     covariance = np.linalg.inv(precision)
     assert q.average_p == pytest.approx(covariance @ PRECISION @ x_nd.sum(axis=0), abs=1e-5)
@@ -174,7 +174,7 @@ def test_full_rank_reaches_the_exact_posterior_of_a_gaussian_mean() -> None:
 def test_mean_field_reaches_the_exact_posterior_of_independent_means() -> None:
     precision_d = np.array([0.5, 1.0, 4.0])
     x_nd = np.random.default_rng(5).standard_normal((60, D)) / np.sqrt(precision_d) + [2.0, -1.0, 0.0]
-    model = Variational(Density(gaussian(np.diag(precision_d)), D, D), "mean_field", n_steps=600, clip=1e4)
+    model = Variational(Density(gaussian(np.diag(precision_d)), D, D), "mean_field", n_steps=600, clip_norm=1e4)
     q = fitted(model, x_nd)
     exact_d = 60 * precision_d + 1.0
     assert 1.0 / q.covariance == pytest.approx(exact_d, rel=1e-4)
@@ -184,14 +184,14 @@ def test_mean_field_reaches_the_exact_posterior_of_independent_means() -> None:
 def test_mean_field_of_a_correlated_posterior_has_the_precision_of_its_diagonal() -> None:
     """The optimum of the ELBO (Bishop 2006, 10.15), up to the draws' own error."""
     x_nd = np.random.default_rng(4).standard_normal((60, D)) @ MIXING.T + 1.0
-    q = fitted(Variational(Density(gaussian(PRECISION), D, D), "mean_field", n_steps=800, clip=1e4), x_nd)
+    q = fitted(Variational(Density(gaussian(PRECISION), D, D), "mean_field", n_steps=800, clip_norm=1e4), x_nd)
     assert 1.0 / q.covariance == pytest.approx(np.diag(60 * PRECISION + np.eye(D)), rel=0.1)
 
 
 def test_the_point_is_the_penalised_optimum() -> None:
     linear = pytest.importorskip("sklearn.linear_model")
     x_nd, y_n = rows_and_labels(300, seed=6)
-    q = fitted(Variational(Density(logistic, D, D, 0), "point", n_steps=1000, clip=1e3), x_nd, y_n)
+    q = fitted(Variational(Density(logistic, D, D, 0), "point", n_steps=1000, clip_norm=1e3), x_nd, y_n)
     theirs = linear.LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10).fit(x_nd, y_n)
     assert q.average_p == pytest.approx(theirs.coef_[0], abs=1e-5)
     assert np.array_equal(q.covariance, np.zeros(D))
@@ -199,7 +199,7 @@ def test_the_point_is_the_penalised_optimum() -> None:
 
 def test_the_covariance_of_a_logistic_posterior_is_that_of_its_curvature() -> None:
     x_nd, y_n = rows_and_labels(400, seed=7)
-    q = fitted(Variational(Density(logistic, D, D, 0), "full_rank", n_steps=400, clip=1e3), x_nd, y_n)
+    q = fitted(Variational(Density(logistic, D, D, 0), "full_rank", n_steps=400, clip_norm=1e3), x_nd, y_n)
     p_n = expit(x_nd @ q.average_p)
     laplace = np.linalg.inv(np.eye(D) + (x_nd * (p_n * (1 - p_n))[:, None]).T @ x_nd)
     assert q.covariance == pytest.approx(laplace, abs=0.06 * laplace.max())
@@ -243,7 +243,7 @@ def test_noise_widens_the_posterior() -> None:
 
 
 def test_draws_come_in_opposite_pairs_and_from_the_seed_alone() -> None:
-    model = Variational(Density(gaussian(np.eye(D)), D, D), n_steps=20, clip=100.0)
+    model = Variational(Density(gaussian(np.eye(D)), D, D), n_steps=20, clip_norm=100.0)
     x_nd = np.random.default_rng(10).standard_normal((30, D))
     q, same, other = (fitted(model, x_nd, seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(q.average_p, same.average_p)
@@ -289,7 +289,7 @@ def test_constrained_sites_come_with_their_jacobian_and_go_back() -> None:
     theta = np.array([0.4])
     assert density.prior_gradient(theta) == pytest.approx(1.0 - np.exp(theta), abs=1e-6)
     x_nd = np.random.default_rng(11).standard_normal((500, 1)) * 2.0
-    fit = dpvb.DPVI(numpyro_model=model, clip=1e3, **GIVEN).fit(x_nd)
+    fit = dpvb.DPVI(numpyro_model=model, clip_norm=1e3, **GIVEN).fit(x_nd)
     assert fit.theta_["scale"] == pytest.approx(x_nd.std(), rel=0.05)
     draws = fit.sample_posterior(50, rng=0)["scale"]
     assert draws.shape == (50,)
@@ -370,7 +370,7 @@ def test_a_faulty_density_is_refused_before_anything_is_spent(density: Any, word
         ({"parameters": "three"}, "parameters"),
         ({"parameters": [np.nan]}, "parameters"),
         ({"guide": "normal"}, "guide"),
-        ({"clip": 0.0}, "clip"),
+        ({"clip_norm": 0.0}, "clip_norm"),
         ({"log_prior": lambda theta: theta}, "log_prior"),
         ({"log_prior": lambda theta: jnp.log(theta).sum()}, "log_prior"),
         ({"numpyro_model": numpyro_logistic}, "one of the two"),
@@ -420,7 +420,7 @@ def test_rows_with_faults_count_as_no_rows() -> None:
     x_nd, y_n = rows_and_labels(100)
     more_x = np.vstack([x_nd, np.full((3, D), np.nan), np.ones((1, D)), np.full((1, D), 1e300)])
     more_y = np.concatenate([y_n, [0.0, 1.0, 1.0, np.inf, 1.0]])
-    params = {"parameters": D, "n_steps": 8, "random_state": 0, "clip": 1e3, **GIVEN}
+    params = {"parameters": D, "n_steps": 8, "random_state": 0, "clip_norm": 1e3, **GIVEN}
     alone, among = dpvb.DPVI(logistic, **params).fit(x_nd, y_n), dpvb.DPVI(logistic, **params).fit(more_x, more_y)
     assert np.array_equal(alone.loc_, among.loc_)
     sparse = pytest.importorskip("scipy.sparse")
@@ -431,7 +431,7 @@ def test_the_predictive_score_is_the_average_density() -> None:
     """Known in closed form for a Gaussian mean, up to the error of 64 draws."""
     x_nd = np.random.default_rng(12).standard_normal((40, 1)) + 1.0
     density = lambda theta, x: -0.5 * ((x - theta) ** 2).sum() - 0.5 * math.log(2 * math.pi)  # noqa: E731
-    model = dpvb.DPVI(density, parameters=1, guide="full_rank", n_steps=40, clip=1e3, **GIVEN).fit(x_nd)
+    model = dpvb.DPVI(density, parameters=1, guide="full_rank", n_steps=40, clip_norm=1e3, **GIVEN).fit(x_nd)
     variance = 1.0 + float(model.scale_[0]) ** 2
     exact = -0.5 * (x_nd[:, 0] - model.loc_[0]) ** 2 / variance - 0.5 * math.log(2 * math.pi * variance)
     assert model.score_samples(x_nd, public=True) == pytest.approx(exact, abs=0.05)
@@ -450,7 +450,7 @@ def test_it_is_a_scikit_learn_estimator() -> None:
 
 def test_persons_and_responses_of_several_columns() -> None:
     x_nd, y_n = rows_and_labels(60)
-    params = {"parameters": {"w": np.zeros((2, D))}, "n_steps": 5, "clip": 1e3, "random_state": 0, **GIVEN}
+    params = {"parameters": {"w": np.zeros((2, D))}, "n_steps": 5, "clip_norm": 1e3, "random_state": 0, **GIVEN}
 
     def density(theta: Any, x: Any, y: Any) -> Any:
         return -jnp.square(theta["w"] @ x - y).sum()
@@ -488,7 +488,7 @@ def test_numbers_are_clean_rows_in_chunks_that_suit_the_model() -> None:
 def test_clients_that_share_a_posterior_reach_the_pooled_one() -> None:
     """Without noise, synchronously: every step is the pooled step, up to the grid of the sums."""
     x_nd, y_n = rows_and_labels(90)
-    params: dict[str, Any] = {"parameters": D, "clip": 1e3, "n_steps": 12, "random_state": 0, **GIVEN}
+    params: dict[str, Any] = {"parameters": D, "clip_norm": 1e3, "n_steps": 12, "random_state": 0, **GIVEN}
     pooled = dpvb.DPVI(logistic, **params).fit(x_nd, y_n)
     shards = [(x_nd[i::3], y_n[i::3]) for i in range(3)]
     shared = dpvb.federated.simulate(dpvb.DPVI(logistic, **params), shards, trust="trusted_server")

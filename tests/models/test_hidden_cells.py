@@ -54,7 +54,7 @@ def test_every_point_lies_in_the_cell_of_its_nearest_node(columns: int) -> None:
 
 
 def test_moments_hold_the_count_the_mean_and_the_variance_of_each_cell() -> None:
-    own, rng = HiddenCells(2, 2, clip=None, max_length=50), np.random.default_rng(2)
+    own, rng = HiddenCells(2, 2, clip_norm=None, max_length=50), np.random.default_rng(2)
     x_td = np.clip(rng.normal(0.3, 0.2, (50, 2)), -1, 1)
     form = own.e_step(own.init(rng), points([50], x_td), own.blocks)["moments"]
     out = np.zeros(own.blocks["moments"].shape, np.int64)
@@ -80,7 +80,7 @@ def test_moments_hold_the_count_the_mean_and_the_variance_of_each_cell() -> None
 def test_no_person_reaches_beyond_the_proven_bounds(lengths: list[int], columns: int, power: float, seed: int) -> None:
     """1, M^p and T^p √D, gaps and points outside the range among them."""
     rng = np.random.default_rng(seed)
-    own = HiddenCells(columns, 2, power=power, clip=None, max_length=9)
+    own = HiddenCells(columns, 2, power=power, clip_norm=None, max_length=9)
     x_td = np.where(rng.random((sum(lengths), columns)) < 0.1, np.nan, rng.uniform(-1.5, 1.5, (sum(lengths), columns)))
     whole = own.e_step(own.init(rng), points(lengths, x_td), own.blocks)
     group = np.zeros(len(lengths), np.int64)
@@ -97,7 +97,7 @@ def test_no_person_reaches_beyond_the_proven_bounds(lengths: list[int], columns:
 
 @pytest.mark.parametrize("columns", [1, 2, 4])
 def test_a_constant_sequence_at_the_corner_of_a_cell_attains_the_bounds(columns: int) -> None:
-    own = HiddenCells(columns, 2, clip=None, max_length=5)
+    own = HiddenCells(columns, 2, clip_norm=None, max_length=5)
     x_td = np.full((5, columns), -1.0 + own.cells.width / 2)
     whole = own.e_step(own.init(np.random.default_rng(0)), points([5], x_td), own.blocks)
     for name, block in own.blocks.items():
@@ -153,7 +153,7 @@ def test_a_fit_without_noise_finds_states_of_numbers(estimate: str) -> None:
     for t in range(10):
         x_ntd[:, t] = rng.normal(mean_kd[state_n], std_kd[state_n])
         state_n = (rng.random(2000) >= step_kk[state_n, 0]).astype(np.int64)
-    own = HiddenCells(2, 2, estimate=estimate, clip=None, max_length=10)
+    own = HiddenCells(2, 2, estimate=estimate, clip_norm=None, max_length=10)
     q = released(own, points([10] * 2000, np.clip(x_ntd, -1, 1).reshape(-1, 2)))
     shown = q.chain.emissions
     order = np.argsort(shown.mean_dk[0])

@@ -459,13 +459,13 @@ def released(model: HiddenMarkov, data: SequenceRows, group: Any = None) -> Hidd
 def test_starts_and_windows_are_what_is_released() -> None:
     """First symbols with second ones or the end, and windows of three, of the first L symbols; a gap ends a window."""
     data = rows([0, 1, 1, 0, 2], [2], [], [1, -1, 0], [-1, 1, 2], [0, 0])
-    q = released(HiddenMarkov(3, 2, clip=100.0, max_length=4), data)
+    q = released(HiddenMarkov(3, 2, clip_norm=100.0, max_length=4), data)
     start_vw, pooled = np.zeros((3, 4)), np.zeros((3, 3, 3))
     start_vw[0, 1] = start_vw[2, 3] = start_vw[0, 0] = 1
     pooled[0, 1, 1] = pooled[1, 1, 0] = 1
     np.testing.assert_allclose(q.start_ww[:3], start_vw, atol=1e-6)
     np.testing.assert_allclose(q.pooled, pooled, atol=1e-6)
-    wide = released(HiddenMarkov(41, 2, clip=100.0), data)
+    wide = released(HiddenMarkov(41, 2, clip_norm=100.0), data)
     pairs = np.zeros((41, 41))
     pairs[0, 1] = pairs[1, 1] = pairs[1, 0] = pairs[0, 2] = pairs[1, 2] = pairs[0, 0] = 1
     np.testing.assert_allclose(wide.pooled, pairs, atol=1e-6)
@@ -477,7 +477,7 @@ def test_starts_and_windows_are_what_is_released() -> None:
 def test_sequences_of_a_person_are_one_unit() -> None:
     """Starts are a mean over the person's sequences, and windows count together under one clip."""
     data = rows([0, 0, 0, 0], [1, 0], [2])
-    q = released(HiddenMarkov(3, 2, clip=1.5), data, ["one", "one", "one"])
+    q = released(HiddenMarkov(3, 2, clip_norm=1.5), data, ["one", "one", "one"])
     assert q.start_ww.sum() == pytest.approx(1.0, rel=1e-6)
     assert q.pooled[0, 0, 0] == pytest.approx(1.5, rel=1e-5)
 
@@ -504,7 +504,9 @@ def test_a_fit_without_noise_finds_the_states(emissions: str, estimate: str) -> 
         shown_kv = stats.poisson(rate_k[:, None]).pmf(np.arange(13))
         shown_kv[:, -1] += 1 - shown_kv.sum(axis=1)
     symbols = simulated(rng, 3000, 20, (np.array([0.7, 0.3]), step_kk, shown_kv))
-    q = released(HiddenMarkov(shown_kv.shape[1], 2, emissions, estimate=estimate, clip=1e4), rows(*symbols.tolist()))
+    q = released(
+        HiddenMarkov(shown_kv.shape[1], 2, emissions, estimate=estimate, clip_norm=1e4), rows(*symbols.tolist())
+    )
     order = np.argsort(q.chain.laws(expected=False).start_k)[::-1]
     found = q.chain.permuted(order)
     # 54,000 windows: probabilities and a tenth of the rates are known to about .006, and .05 is eight deviations.

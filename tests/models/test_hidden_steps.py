@@ -263,7 +263,7 @@ def test_at_laws_below_zero_no_sum_is_negative() -> None:
 
 @pytest.mark.parametrize("length", [1, 2, 9])
 def test_a_constant_sequence_of_one_certain_state_attains_the_bounds(length: int) -> None:
-    own = model(max_length=9, clip=None)
+    own = model(max_length=9, clip_norm=None)
     certain = CategoricalEmissions(np.where(np.eye(4)[:, :3] > 0, 1e9, 1e-9), 1e-9)
     chain = HiddenChain(np.ones(3), np.ones(3), np.ones((3, 3)), certain, 1e-9)
     q = HiddenMarkovPosterior(chain, np.ones((1, 3, 4)), np.zeros((5, 5)), np.zeros((4, 4, 4)))
@@ -346,7 +346,7 @@ def simulated(n: int, length: int) -> SequenceRows:
 def test_steps_without_noise_are_steps_of_em() -> None:
     """People of one length that no clip shortens, all counts at the newest q: the likelihood rises and rises."""
     data = simulated(300, 8)
-    own = HiddenMarkov(4, 2, estimate="mode", clip=None, max_length=8, n_steps=6)
+    own = HiddenMarkov(4, 2, estimate="mode", clip_norm=None, max_length=8, n_steps=6)
     scores = [own.score(q, data).mean() for q in fitted(own, data)]
     # The prior's counts, 1 beside 300, may take a little; averages over old steps may lag, but not fall.
     assert all(later > earlier - 2e-3 for earlier, later in itertools.pairwise(scores[1:]))
@@ -356,7 +356,7 @@ def test_steps_without_noise_are_steps_of_em() -> None:
 def test_a_first_step_is_the_plain_e_step() -> None:
     """Without noise and clip the posterior after a step has the counts of the plain passes, over √M and √T."""
     data = simulated(200, 6)
-    own = HiddenMarkov(4, 2, clip=None, max_length=6, n_steps=1)
+    own = HiddenMarkov(4, 2, clip_norm=None, max_length=6, n_steps=1)
     first, q = fitted(own, data)
     start = first.chain
     counts, _, _ = expected_counts(start, data.indptr, data.code, np.ones(200), expected=True)

@@ -151,7 +151,7 @@ def test_without_noise_the_system_is_found_and_declared_ranges_are_of_no_account
     scores, systems = [], []
     for low, high in ((-1.0, 1.0), (-40.0, 10.0)):
         numbers = Points(D, low, high)
-        model = LinearDynamical(D, 2, 4, clip=2.0, max_length=12, reach=numbers.reach)
+        model = LinearDynamical(D, 2, 4, clip_scale=2.0, max_length=12, reach=numbers.reach)
         q = fitted(model, numbers, x)
         np.testing.assert_allclose(
             q.mean_d * model.reach * numbers.unit_d + numbers.centre_d, x.mean(axis=(0, 1)), atol=1e-6
@@ -252,7 +252,7 @@ def test_cells_tell_scales_where_moments_drown(wide: float) -> None:
         ({"window": 1}, "window"),
         ({"window": 300, "max_length": 400}, "window must be at most 256 with 2 columns, got 300"),
         ({"max_length": 4}, "max_length"),
-        ({"clip": 0.0}, "clip"),
+        ({"clip_scale": 0.0}, "clip_scale"),
         (
             {"n_features": 40, "window": 9, "n_states": 40},
             "window must be shorter, or n_states smaller, with 40 columns, window=9",

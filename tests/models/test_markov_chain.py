@@ -88,8 +88,8 @@ def test_constant_sequences_attain_the_bounds(power: float) -> None:
         number = sum(long - 1 for long in lengths)
         norm = person.grouped(np.zeros(len(lengths), dtype=np.int64), 1).norms()
         assert norm == pytest.approx([number**power], rel=1e-12)
-    assert MarkovChainModel(V, 1, power=power, clip=None).blocks["pairs"].bound == pytest.approx(19**power)
-    assert MarkovChainModel(V, 2, power=power, clip=None).blocks["windows"].bound == pytest.approx(18**power)
+    assert MarkovChainModel(V, 1, power=power, clip_norm=None).blocks["pairs"].bound == pytest.approx(19**power)
+    assert MarkovChainModel(V, 2, power=power, clip_norm=None).blocks["windows"].bound == pytest.approx(18**power)
 
 
 @given(CODES, SHAPES, st.randoms(use_true_random=False))
@@ -127,7 +127,7 @@ def test_reversed_sequences_add_the_transposed_pairs() -> None:
 def test_without_noise_the_law_is_a_ratio_of_counts() -> None:
     """Both orders; with a prior, what it adds is its weight of the chain of lower order."""
     codes = np.random.default_rng(2).integers(V, size=(400, 8))
-    share: Any = {"power": 1.0, "clip": None, "max_length": 8, "epsilon": np.inf, "delta": 1e-6}
+    share: Any = {"power": 1.0, "clip_norm": None, "max_length": 8, "epsilon": np.inf, "delta": 1e-6}
     pair_vv, triple = np.zeros((V, V)), np.zeros((V, V, V))
     np.add.at(pair_vv, (codes[:, :-1].ravel(), codes[:, 1:].ravel()), 1)
     np.add.at(triple, (codes[:, :-2].ravel(), codes[:, 1:-1].ravel(), codes[:, 2:].ravel()), 1)
@@ -145,7 +145,7 @@ def test_without_noise_the_law_is_a_ratio_of_counts() -> None:
 def test_a_mode_is_where_the_posterior_of_each_row_is_highest() -> None:
     """Of counts above 1 less one of each; of others the mean; and a score of what was not seen is finite."""
     codes = np.random.default_rng(2).integers(V - 1, size=(400, 8))
-    share: Any = {"power": 1.0, "clip": None, "max_length": 8, "epsilon": np.inf, "delta": 1e-6}
+    share: Any = {"power": 1.0, "clip_norm": None, "max_length": 8, "epsilon": np.inf, "delta": 1e-6}
     mean, mode = (dpvb.MarkovChain(V, estimate=one, **share).fit(codes) for one in ("posterior", "mode"))
     alpha = mean.transition_matrix_ * (mean._q.windows.sum(axis=1, keepdims=True) + 10)
     highest = np.maximum(alpha - 1, 0)[: V - 1]
@@ -228,7 +228,7 @@ def test_deviations_follow_the_derivative_of_the_law() -> None:
         ({"n_symbols": 41, "order": 2}, "at most 40 .* order=1 takes up to 1,000"),
         ({"order": 3}, "order must be"),
         ({"power": 0.4}, "power must be"),
-        ({"clip": 0.0}, "clip must be"),
+        ({"clip_norm": 0.0}, "clip_norm must be"),
         ({"max_length": 2, "order": 2}, "max_length must be"),
         ({"prior_weight": -1.0}, "prior_weight must be"),
         ({"estimate": "median"}, "estimate must be"),

@@ -397,7 +397,7 @@ SCHEMA = Schema(
     ),
     target=Target("ill", classes=("no", "yes")),
 )
-KINDS: dict[str, Any] = {"counts": "visits", "missing": ["income"]}
+KINDS: dict[str, Any] = {"count_columns": "visits", "missing_columns": ["income"]}
 
 
 def two_groups(n: int = 2000, seed: int = 0) -> np.ndarray:
@@ -423,7 +423,7 @@ def people(n: int = 800, seed: int = 0) -> dict[str, Any]:
 
 def test_a_fit_without_noise_finds_what_scikit_learn_does() -> None:
     x_nd = two_groups()
-    ours = dpvb.GaussianMixture(2, **RANGES, **EXACT, clip=1e6, prior_weight=1e-6).fit(x_nd)
+    ours = dpvb.GaussianMixture(2, **RANGES, **EXACT, clip_scale=1e6, prior_weight=1e-6).fit(x_nd)
     other = peers.GaussianMixture(2, random_state=0, n_init=3, tol=1e-8, max_iter=500).fit(x_nd)
     order = np.argsort(-other.weights_)
     np.testing.assert_allclose(ours.weights_, other.weights_[order], atol=2e-3)
@@ -470,7 +470,7 @@ def test_two_categories_are_a_coin() -> None:
 
 def test_one_group_is_the_mean_of_all_rows() -> None:
     cells = people()
-    model = dpvb.Mixture(1, **KINDS, **EXACT, clip=1e4).fit(Table(cells, SCHEMA))
+    model = dpvb.Mixture(1, **KINDS, **EXACT, clip_scale=1e4).fit(Table(cells, SCHEMA))
     assert model.rates_[0, 0] == pytest.approx(cells["visits"].mean(), rel=0.01)
     assert model.means_[0, 0] == pytest.approx(cells["age"].mean(), rel=0.01)
     lacks = np.isnan(cells["income"])
@@ -515,7 +515,7 @@ def test_fidelity_shows_what_was_released_beside_the_rows_and_pairs_if_they_were
     """Without noise the released values are those of the data: rows of the data themselves differ by nothing."""
     cells = {name: values for name, values in people(1000).items() if name != "visits"}
     schema = replace(SCHEMA, columns=tuple(column for column in SCHEMA.columns if column.name != "visits"))
-    given: dict[str, Any] = {"missing": "income", **EXACT, "n_steps": 2, "fidelity_share": 0.2}
+    given: dict[str, Any] = {"missing_columns": "income", **EXACT, "n_steps": 2, "fidelity_share": 0.2}
     found = dpvb.Mixture(2, **given).fit(Table(cells, schema)).fidelity(cells, synthetic=True)
     for line in found:
         # Means of numbers are of clipped rows.
@@ -659,7 +659,7 @@ def test_a_file_keeps_everything_that_a_mixture_says(tmp_path: Any) -> None:
     model.save(tmp_path / "m.dpvb")
     again = dpvb.load(tmp_path / "m.dpvb")
     assert again.component_table().lines == model.component_table().lines
-    assert (again.counts, again.missing) == ("visits", ("income",))
+    assert (again.count_columns, again.missing_columns) == ("visits", ("income",))
     np.testing.assert_array_equal(again.predict_proba(cells), model.predict_proba(Table(cells, SCHEMA)))
     np.testing.assert_array_equal(again.sample(5, 0)["age"], model.sample(5, 0)["age"])
     plain = dpvb.GaussianMixture(2, **RANGES, epsilon=1.0, delta=1e-6, covariance_type="diag").fit(two_groups())
@@ -786,14 +786,14 @@ def test_a_faulty_row_adds_nothing() -> None:
     ("given", "words"),
     [
         ({"n_components": 0}, "n_components"),
-        ({"counts": "nothing"}, "counts must name numeric columns of the schema, got 'nothing'"),
-        ({"counts": "income"}, "a count must be a numeric column from low=0"),
-        ({"missing": ["job"]}, "missing must name numeric columns of the schema, got 'job'"),
-        ({"missing": 3}, "missing must be names of columns"),
+        ({"count_columns": "nothing"}, "count_columns must name numeric columns of the schema, got 'nothing'"),
+        ({"count_columns": "income"}, "A count must be a numeric column from low=0"),
+        ({"missing_columns": ["job"]}, "missing_columns must name numeric columns of the schema, got 'job'"),
+        ({"missing_columns": 3}, "missing_columns must be names of columns"),
         ({"covariance_type": "tied"}, "covariance_type"),
         ({"estimate": "best"}, "estimate"),
         ({"prune": "yes"}, "prune must be True or False"),
-        ({"clip": 0.0}, "clip"),
+        ({"clip_scale": 0.0}, "clip_scale"),
         ({"prior_weight": -1.0}, "prior_weight"),
         ({"n_steps": 0}, "n_steps"),
         ({"fidelity_share": 0.6}, "fidelity_share"),

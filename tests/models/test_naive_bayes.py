@@ -54,7 +54,7 @@ SCHEMA = Schema(
         Binary("smokes"),
     ),
 )
-OPTIONS: dict[str, Any] = {"response": "kind", "counts": "visits", "missing": ["income"], "bins": 10}
+OPTIONS: dict[str, Any] = {"response": "kind", "count_columns": "visits", "missing_columns": ["income"], "bins": 10}
 VOCABULARY = ("apple", "bread", "cheese", "dates", "eggs", "figs")
 
 
@@ -86,7 +86,7 @@ def documents(n: int = 900, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 MODELS = {
     "bins": NaiveBayesModel(3, MixedColumns(numbers=2, gaps=(1,), max_counts=(9.0,), sizes=(3, 2)), 4),
     "gaussian": NaiveBayesModel(3, MixedColumns(numbers=2, gaps=(1,), max_counts=(9.0,), sizes=(3, 2)), 0),
-    "words": NaiveBayesModel(3, MixedColumns(), num_words=30, clip=2.0),
+    "words": NaiveBayesModel(3, MixedColumns(), num_words=30, clip_norm=2.0),
 }
 #: Largest norms: three columns of categories beside the label, or two; x and x² of two numbers, and a count.
 LARGEST = {
@@ -214,7 +214,7 @@ def test_gaussian_numbers_at_their_estimates_are_those_of_scikit_learn() -> None
 @pytest.mark.parametrize("alpha", [0.1, 1.0])
 def test_words_are_those_of_scikit_learn_where_no_document_is_cut(alpha: float) -> None:
     counts, y = documents()
-    given: dict[str, Any] = {"vocabulary": VOCABULARY, "classes": (0, 1), "clip": 3.0, "lengths": True}
+    given: dict[str, Any] = {"vocabulary": VOCABULARY, "classes": (0, 1), "clip_norm": 3.0, "lengths": True}
     found, exact = both(dpvb.NaiveBayes(alpha=alpha, **given, **EXACT), sparse.csr_array(counts), y)
     shares = (np.bincount(y) + alpha) / (900 + 2 * alpha)
     other = BernoulliNB(alpha=alpha, class_prior=shares).fit(counts, y)
@@ -325,7 +325,7 @@ def test_a_binary_target_and_a_column_of_its_values_are_one_thing() -> None:
     own = tuple(column for column in SCHEMA.columns if column.name not in ("smokes", "kind"))
     as_target = Schema(own, target=Target("smokes"))
     as_column = Schema((*own, Binary("smokes")))
-    given: dict[str, Any] = {"counts": "visits", "missing": "income", **EXACT}
+    given: dict[str, Any] = {"count_columns": "visits", "missing_columns": "income", **EXACT}
     one = dpvb.NaiveBayes(**given).fit(Table(cells, as_target))
     two = dpvb.NaiveBayes(response="smokes", **given).fit(Table(cells, as_column))
     np.testing.assert_array_equal(one.predict_proba(cells), two.predict_proba(cells))
@@ -424,7 +424,7 @@ def test_intervals_of_a_class_cover() -> None:
         rng = np.random.default_rng(seed)
         y = rng.random(1500) < 0.4
         cells = {"x": rng.normal(y, 1.0), "c": rng.poisson(2 + 2 * y), "b": rng.random(1500) < 0.3, "y": y.astype(int)}
-        model = dpvb.NaiveBayes(numbers="gaussian", counts="c", **NOISY).fit(Table(cells, schema))
+        model = dpvb.NaiveBayes(numbers="gaussian", count_columns="c", **NOISY).fit(Table(cells, schema))
         for k, share in enumerate((0.6, 0.4)):
             found, truth = model.component_table().of(str(k)), {"share": share, "x": k, "c": 2 + 2 * k, "b=1": 0.3}
             inside += [found[name].low <= value <= found[name].high for name, value in truth.items()]
@@ -648,10 +648,10 @@ def test_odd_documents_are_fitted_in_silence(odd: str, epsilon: float) -> None:
         ({"response": "age"}, "response must name a column of two classes"),
         ({"numbers": "wide"}, "numbers"),
         ({"bins": 1}, "bins"),
-        ({"counts": "income"}, "a count must be a numeric column from low=0"),
-        ({"missing": "job"}, "missing must name numeric columns"),
+        ({"count_columns": "income"}, "A count must be a numeric column from low=0"),
+        ({"missing_columns": "job"}, "missing_columns must name numeric columns"),
         ({"alpha": -1.0}, "alpha"),
-        ({"clip": 0.0}, "clip"),
+        ({"clip_norm": 0.0}, "clip_norm"),
         ({"lengths": 3}, "lengths must be True or False"),
         ({"estimate": "best"}, "estimate"),
         ({"classes": (0, 1)}, "classes and vocabulary must be left out with a table"),
@@ -659,13 +659,13 @@ def test_odd_documents_are_fitted_in_silence(odd: str, epsilon: float) -> None:
 )
 def test_public_mistakes_are_refused_with_their_name(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ParameterError, match=said):
-        dpvb.NaiveBayes(**{**OPTIONS, "missing": "income", **NOISY, **given}).fit(Table(people(5), SCHEMA))
+        dpvb.NaiveBayes(**{**OPTIONS, "missing_columns": "income", **NOISY, **given}).fit(Table(people(5), SCHEMA))
 
 
 def test_a_count_that_no_float_tells_from_the_next_is_refused() -> None:
     schema = Schema((Numeric("n", 0, 1e17), Categorical("k", ("a", "b"))))
     with pytest.raises(ParameterError, match="high of the count 'n'"):
-        dpvb.NaiveBayes(response="k", counts="n", **NOISY).fit(Table({"n": [1.0], "k": ["a"]}, schema))
+        dpvb.NaiveBayes(response="k", count_columns="n", **NOISY).fit(Table({"n": [1.0], "k": ["a"]}, schema))
 
 
 def test_documents_need_classes_words_and_labels() -> None:

@@ -48,7 +48,7 @@ def summed(contribution: Any, n: int, shape: tuple[int, ...], step: float = 2.0*
 def test_released_derivatives_are_those_of_the_bound(block: str) -> None:
     """Central differences in W and c of the examples' bounds at fixed q(z) and ξ, W about the mean hidden units."""
     model, q, y_nj = Float64Network(K, J), first_order(1), drawn(2, 25)
-    pi_nk, _, _ = model.local(q, y_nj, model.sweeps)
+    pi_nk, _, _ = model.local(q, y_nj, model.n_sweeps)
     _, at_nj = kernel.second_moments(q.w_kj, np.empty((0, J)), q.c_j, np.zeros(1), pi_nk)
 
     def bound(w_kj: np.ndarray, level_j: np.ndarray) -> float:
@@ -95,7 +95,9 @@ def test_scales_rise_to_a_bound_on_the_evidence_of_a_weight() -> None:
 
 def test_without_noise_a_network_predicts_better_than_independent_columns() -> None:
     y_nj, held_out = np.split(drawn(11, 900), [600])
-    model = dpvb.SigmoidBeliefNetwork(K, epsilon=np.inf, delta=1e-5, n_steps=40, clip=5.0, random_state=1).fit(y_nj)
+    model = dpvb.SigmoidBeliefNetwork(K, epsilon=np.inf, delta=1e-5, n_steps=40, clip_scale=5.0, random_state=1).fit(
+        y_nj
+    )
     mean_j = np.clip(y_nj.mean(axis=0), 0.01, 0.99)
     independent = (held_out * np.log(mean_j) + (1 - held_out) * np.log1p(-mean_j)).sum(axis=1).mean()
     assert model.score(held_out, public=True) > independent + 0.5
@@ -194,8 +196,8 @@ def test_public_faults_are_typed_errors() -> None:
             model.reconstruct(rows)
     faults = [
         {"n_steps": 0},
-        {"clip": 0.0},
-        {"sweeps": 0},
+        {"clip_scale": 0.0},
+        {"n_sweeps": 0},
         {"init_mean": 0.0},
         {"init_std": -1.0},
         {"ridge": -1.0},

@@ -47,7 +47,7 @@ def test_drawn_people_are_counted_and_clipped_as_people_are() -> None:
     code_nt, length_n = rng.integers(0, 3, (50, 8)), rng.integers(1, 9, 50)
     people = [row[:length] for row, length in zip(code_nt, length_n, strict=True)]
     for power, clip in ((1.0, 2.0), (0.5, None), (0.7, 1.3)):
-        given: dict[str, Any] = {"symbols": 3, "power": power, "clip": clip, "max_length": 8}
+        given: dict[str, Any] = {"symbols": 3, "power": power, "clip_norm": clip, "max_length": 8}
         fitted = dpvb.HiddenMarkovModel(2, n_init=1, **given, **EXACT).fit(people)
         drawn = dynamics.clipped_people(code_nt, length_n, WindowSizes(3, 3, power, fitted._fitted_model.bound))
         sums = drawn.summed(drawn.weight_nm, 27).reshape(3, 3, 3)
@@ -132,7 +132,7 @@ def test_a_chain_loses_what_its_clip_bends() -> None:
     pair = np.array([[0.85, 0.1, 0.05], [0.2, 0.6, 0.2], [0.3, 0.3, 0.4]])
     code_nt = dynamics.drawn(np.full(3, 1 / 3), [pair], 20_000, 12, rng)
     for order in (1, 2):
-        fitted = dpvb.MarkovChain(3, order=order, clip=0.8, max_length=12, **EXACT).fit(code_nt)
+        fitted = dpvb.MarkovChain(3, order=order, clip_norm=0.8, max_length=12, **EXACT).fit(code_nt)
         law, std = fitted._fitted_model.corrected_law(fitted._q, np.random.default_rng(0), 0.0)
         # Of a seed; .03 is more than four deviations of every probability.
         np.testing.assert_allclose(law, np.broadcast_to(pair, law.shape), atol=0.03)
@@ -144,7 +144,7 @@ def test_a_chain_loses_what_its_clip_bends() -> None:
 PAIR = np.array([[0.8, 0.2], [0.3, 0.7]])
 PEOPLE, LENGTH, FITS = 1500, 8, 40
 NOISE = np.array([8.0, 6.0, 8.0])
-OWN = HiddenCells(1, 2, n_init=1, clip=1.5, max_length=LENGTH)
+OWN = HiddenCells(1, 2, n_init=1, clip_norm=1.5, max_length=LENGTH)
 
 
 def fitted(rng: np.random.Generator) -> HiddenCellsPosterior:

@@ -105,9 +105,9 @@ def test_plain_meaning_by_hand():
     assert bare(math.log(3), 1e-5).true_positive_rate(0.01) == pytest.approx(0.03 + 1e-5)
     assert bare(math.log(3), 0.1).true_positive_rate(0.6) == pytest.approx(1 - 0.3 / 3)
     text = flat(bare(math.log(3), 1e-5))
-    assert "can become at most 75.0 % sure" in text
-    assert "probability of at most 1e-05 more may be learned" in text
-    assert "finds at most 3.1 % of those that are" in text  # 3.001 %, rounded up
+    assert "can reach at most 75.0 % from the result" in text
+    assert "except with a probability of at most 1e-05." in text
+    assert "is at most 3.1 %." in text  # 3.001 %, rounded up
 
 
 def test_the_curve_sharpens_the_power_and_stays_above_the_exact_one():
@@ -183,20 +183,20 @@ def test_the_text_states_every_fact(sampler, relation, clip):
         f"epsilon = {rounded_up(statement.epsilon)}, delta = 1e-07",
         f"({relation})",
         "one person",
-        f"at most {percent(statement.belief)} sure",
-        f"finds at most {percent(statement.true_positive_rate(0.01))} of",
-        "false alarm for 1 %",
+        f"can reach at most {percent(statement.belief)} from",
+        f"true positive rate of an attacker is at most {percent(statement.true_positive_rate(0.01))}.",
+        "false positive rate of 1 %",
         "20 releases",
         "noise multiplier 4.",
         f"counts (7702 x 50): clipped to norm 15, noise std {plan.releases[0].noise_std('counts'):.6g}",
         f"length (scalar): clipped to norm 2.5, noise std {plan.releases[0].noise_std('length'):.6g}",
         "Upper bound",
-        "400000 persons, a public number",
+        "400000 persons; the number is public",
         *PUBLIC,
-        "the time, the memory or the power",
-        "public arguments that somebody chose by looking at the data",
-        "their epsilons and deltas add up, and nobody keeps count",
-        "several persons together are protected less",
+        "the running time, memory and power",
+        "public arguments that were chosen from the data",
+        "their epsilons and deltas add to these, and no ledger was used",
+        "facts about several persons together",
         f"3f2a, plan {plan.digest.hex()}",
     ]:
         assert fact in text
@@ -215,8 +215,8 @@ def test_the_text_states_every_fact(sampler, relation, clip):
 
 
 def test_the_number_of_units_is_private_under_add_or_remove_only():
-    assert "The number of documents is private, too." in flat(statement_of(plan_of(FullBatch())))
-    assert "private, too" not in flat(statement_of(plan_of(FullBatch(), relation="replace_one")))
+    assert "The number of documents is private." in flat(statement_of(plan_of(FullBatch())))
+    assert "documents is private" not in flat(statement_of(plan_of(FullBatch(), relation="replace_one")))
 
 
 def test_infinite_epsilon_is_said_loudly():
@@ -241,7 +241,7 @@ def test_noise_of_a_test_source_is_said_loudly():
     assert not statement.private
     assert statement.to_dict()["private"] is False
     assert str(statement).splitlines()[2].startswith("!!! NOT PRIVATE: the noise of this run came from a test source")
-    assert "Promise None. Had the noise been secret" in flat(statement)
+    assert "Guarantee None. With secret noise" in flat(statement)
 
 
 def test_a_delta_that_lets_one_unit_be_published_is_called_weak():
@@ -367,8 +367,8 @@ def test_damaged_statements_give_one_error():
 def test_a_statement_says_who_keeps_count():
     alone = statement_of(plan_of(FullBatch()))
     counted = replace(alone, charge=ChargeFacts("8f3c", 12, "aa55", "notes"))
-    assert "nobody keeps count here" in str(alone)
-    assert "nobody keeps count here" not in str(counted)
+    assert "no ledger was used" in str(alone)
+    assert "no ledger was used" not in str(counted)
     assert "data set 'notes': entry 12 of ledger 8f3c, hash aa55" in str(counted)
     assert PrivacyStatement.from_dict(counted.to_dict()) == counted
 

@@ -151,7 +151,7 @@ class ProportionalOdds(dpvb.Model):
         mean_p, covariance_pp = q.known.posterior()
         return {"prior": tuple(mean_p.tolist()), "alpha": float(1 / np.diag(covariance_pp).mean())}
 
-    def knows(self, noise, n):
+    def expected_accuracy(self, noise, n):
         # A row's squared score is about 1/4 per parameter of size 1/√p.
         information = n / (4 * len(self.names))
         return "posterior std of a coefficient", float(np.sqrt(1 / information + (noise["score"] / information) ** 2))

@@ -202,12 +202,12 @@ def test_clusters_persons_owners_and_dry_runs_are_as_for_ours() -> None:
 
 def test_it_forecasts_its_own_error() -> None:
     """At ε = 4 the curvature is far above its noise, more than ten standard deviations in every direction."""
-    knowledge = dpvb.plan(odds(4.0), 20_000, width=4, epsilons=()).knowledge
+    knowledge = dpvb.plan(odds(4.0), 20_000, width=4, epsilons=()).expected_accuracy
     name, std = knowledge.name, knowledge.number
     assert name == "posterior std of a coefficient"
     found = np.mean([(high - low) / 2 for _, _, low, high in odds(4.0).fit(*people()).intervals()[3:]]) / ndtri(0.975)
     assert 0.5 < std / found < 2
-    assert dpvb.plan(odds(4.0), 2_000, width=4, epsilons=()).knowledge.number > std
+    assert dpvb.plan(odds(4.0), 2_000, width=4, epsilons=()).expected_accuracy.number > std
     assert name in str(dpvb.plan(odds(), 3_000, width=4)).lower()
 
 
@@ -277,7 +277,7 @@ def test_a_table_brings_rows_and_labels(tmp_path: Path) -> None:
     found = [[*estimates(model).values()][3:] for model in (by_table, by_arrays)]
     # A table's rows are divided by its own norm.
     np.testing.assert_allclose(np.array(found[0]) * found[1][0] / found[0][0], found[1], atol=0.1)
-    with pytest.raises(ParameterError, match="the schema's target and the model's parameters must agree"):
+    with pytest.raises(ParameterError, match="The schema's target and the model's parameters must agree"):
         dpvb.LogisticRegression(epsilon=1.0, delta=1e-6).fit(Table(data, Schema.load(schema)))
 
 

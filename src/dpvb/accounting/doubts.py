@@ -32,12 +32,12 @@ def warn(
     """Warn if a budget gives little protection or its noise hides the results.
 
     Args:
-        epsilon, delta: the budget, in their ranges; of an infinite epsilon nothing is said, as it is asked for.
-        unit: whose presence is protected, in words.
-        num_units: the public number of units, where there is one.
-        events: the releases that the budget is spent on, where they are known.
-        counting: the share of each release's budget that counts units; 0: nobody counts them.
-        stacklevel: whose line is shown, as in `warnings.warn`: 2 is the caller's, 3 that of the caller's caller.
+        epsilon, delta: Budget. An infinite epsilon, which is deliberate, has no warning.
+        unit: Protected unit.
+        num_units: Public number of units. None (default): private.
+        events: Releases of the plan, if known. Default: none.
+        counting: Share of each release's budget for the number of units. Default: 0, the number is not released.
+        stacklevel: As in `warnings.warn`: 2 is the caller's line, 3 that of the caller's caller.
     """
     if epsilon < math.inf:
         said = [
@@ -50,40 +50,36 @@ def warn(
 
 
 def warn_of_count(delta: float, *, unit: str, count: float, stacklevel: int = 3) -> None:
-    """Warn if delta is too large for a number of units that was released with noise; delta and unit as in `warn`."""
+    """Warn if delta is too large for a released number of units; delta and unit as in `warn`."""
     if delta * count >= 1:
-        message = _one_in(delta, unit, f"{count:,.0f}, the number of {unit}s by what was released")
+        message = _one_in(delta, unit, f"{count:,.0f}, the released number of {unit}s")
         warnings.warn(message, DpvbWarning, stacklevel=stacklevel)
 
 
 def warn_of_ranges(ends: Iterable[tuple[str, float]], *, series: Sequence[str] = (), stacklevel: int = 3) -> None:
-    """Warn of ends of public ranges that look computed; the message holds none of them.
+    """Warn of public ranges that may have been computed from data; the message contains no value.
 
     Args:
-        ends: names and values; public, by what the caller states.
-        series: names of those that came as a pandas Series, as X.min() makes one.
-        stacklevel: as in `warn`.
+        ends: Names and values that the caller states to be public.
+        series: Names of ranges given as a pandas Series, such as X.min(). Default: none.
+        stacklevel: As in `warn`.
     """
     names = dict.fromkeys(name for name, end in ends if math.isfinite(end) and not _is_short(float(end)))
     if names or series:
         which = ", ".join(map(repr, names or series))
-        why = (
-            "has more digits than a declared range usually has"
-            if names
-            else "is a Series, as a frame's own min and max are"
-        )
+        why = "has more digits than a declared range usually has" if names else "is a pandas Series, such as X.min()"
         warnings.warn(
-            f"the range of {which} {why}. If it was computed from private rows (X.min(), X.max(), a quantile, the "
-            "largest norm), it shows a value of theirs, and no budget covers that. Declare a round range that is known "
-            "beforehand, or pay for one with dpvb.private_range. provenance= says where a public range comes from, and "
-            "ends this warning.",
+            f"The range of {which} {why}. If it was computed from private rows (X.min(), X.max(), a quantile, the "
+            "largest norm), it reveals one of their values, and no budget covers this. Declare a round range from "
+            "public knowledge, or use dpvb.private_range. If the range is public, name its source in provenance=, "
+            "which also ends this warning.",
             DataDependentBoundWarning,
             stacklevel=stacklevel,
         )
 
 
 def _is_short(value: float) -> bool:
-    """Whether few digits say a number, or its square, as those of the root of a number of columns."""
+    """Whether a number or its square has few digits; squares allow roots of numbers of columns."""
     if value.is_integer() or float(f"{value:.{_DIGITS}g}") == value:
         return True
     square = value * value
@@ -91,13 +87,13 @@ def _is_short(value: float) -> bool:
 
 
 def units_in_noise(events: Sequence[Event]) -> float:
-    """Number of units whose sum is half a 95 % interval of the noise, even if all of them add the same.
+    """Return the number of units whose sum equals half a 95 % interval of the noise, if all add the same.
 
-    A release shows n units of norm C, drawn with probability p, as npC beside noise of standard deviation σC. The best
+    A release of n units of norm C, sampled with probability p, is npC plus noise of standard deviation σC. The best
     average of several releases has the precision Σ (p/σ)².
 
     Args:
-        events: the releases; with noise.
+        events: Releases with noise.
     """
     precision = math.fsum(event.n_steps * (event.sampling_prob / event.noise_multiplier) ** 2 for event in events)
     return _DEVIATIONS / math.sqrt(precision)
@@ -106,8 +102,8 @@ def units_in_noise(events: Sequence[Event]) -> float:
 def _of_epsilon(epsilon: float) -> Iterator[str]:
     if epsilon > MOST_EPSILON:
         yield (
-            f"epsilon = {epsilon:g} is above {MOST_EPSILON:g} and gives almost no protection: an attacker who was 50 % "
-            "sure may become more than 99.99 % sure. Choose a smaller epsilon, such as 1."
+            f"epsilon = {epsilon:g} is above {MOST_EPSILON:g} and gives almost no protection: an attacker who gives "
+            "50 % odds can reach more than 99.99 %. Choose a smaller epsilon, for example 1."
         )
 
 
@@ -116,8 +112,8 @@ def _of_delta(delta: float, unit: str, num_units: int | None) -> Iterator[str]:
         yield _one_in(delta, unit, f"{num_units:,}, the public number of {unit}s")
     elif delta > MOST_DELTA:
         yield (
-            f"delta = {delta:g} is above {MOST_DELTA:g}: with this probability a {unit} may lose all privacy. Choose "
-            f"delta well below 1 in the number of {unit}s, such as 1e-6."
+            f"delta = {delta:g} is above {MOST_DELTA:g}: with this probability, a {unit} can lose all privacy. Choose "
+            f"a delta much smaller than 1 over the number of {unit}s, for example 1e-6."
         )
 
 
@@ -127,10 +123,14 @@ def _of_noise(events: Sequence[Event], unit: str, num_units: int | None, countin
     hidden = units_in_noise(events)
     if hidden > (_MANY if num_units is None else num_units):
         there = "" if num_units is None else f" There are {num_units:,}."
-        count = f" Their count will be known to ± {_about(hidden / math.sqrt(counting))}." if counting else ""
+        count = (
+            f" Their released number will have an error of ± {_about(hidden / math.sqrt(counting))}."
+            if counting
+            else ""
+        )
         yield (
-            f"results are lost in the noise: sums over fewer than about {_about(hidden)} {unit}s cannot be "
-            f"distinguished from it, even if all {unit}s agree.{there}{count} Take a larger epsilon."
+            f"Results are lost in the noise: sums over fewer than about {_about(hidden)} {unit}s cannot be "
+            f"distinguished from it, even if all {unit}s agree.{there}{count} Use a larger epsilon."
         )
 
 

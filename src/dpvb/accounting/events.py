@@ -36,7 +36,7 @@ def named_sampler(sampling_prob: float | None, batch_size: int | None, n_units: 
             return "full_batch", 1.0
         return "poisson", check_number("sampling_prob", sampling_prob, low=0, high=1, closed="right")
     if sampling_prob is not None:
-        raise ParameterError("give sampling_prob (Poisson batches) or batch_size (fixed-size batches), not both.")
+        raise ParameterError("Give sampling_prob (Poisson batches) or batch_size (fixed-size batches), not both.")
     if n_units is None:
         raise ParameterError(
             "batch_size needs n_units, a public number of units: its share of them is what is accounted. Without "

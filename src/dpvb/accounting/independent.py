@@ -103,7 +103,7 @@ def confirm(events: Sequence[Event], *, epsilon: float, delta: float, neighborin
     opinion = second_opinion(events, epsilon=epsilon, delta=delta, neighboring_relation=neighboring_relation)
     if opinion.lower > epsilon:
         raise PrivacyError(
-            f"two accountants disagree: this plan's epsilon at delta = {delta:g} is claimed to be at most "
+            f"Two accountants disagree: this plan's epsilon at delta = {delta:g} is claimed to be at most "
             f"{epsilon:.6g}, but dp-accounting finds at least {opinion.lower:.6g}. Nothing was released. Please report "
             "it with the plan's parameters."
         )

@@ -151,7 +151,7 @@ class Selection(Cost):
     def __post_init__(self) -> None:
         plans = tuple(sorted(set(self.alternatives), key=repr))
         if len({plan.neighboring_relation for plan in plans}) != 1:
-            raise ParameterError("a selection needs alternatives, all with the same neighboring_relation.")
+            raise ParameterError("A selection needs alternatives, all with the same neighboring_relation.")
         object.__setattr__(self, "alternatives", plans)
 
     @property

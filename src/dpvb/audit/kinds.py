@@ -238,7 +238,7 @@ def _codes(name: str) -> Categorical:
 def mixture() -> Case:
     """The case of a mixture of a number, a count, and two columns of categories."""
     schema = Schema((Numeric("x", *_ENDS), Numeric("count", 0, 9), _codes("choice"), Binary("flag")))
-    estimator = Mixture(_GROUPS, counts="count", prune=False, fidelity_share=0.1, **_BUDGET)
+    estimator = Mixture(_GROUPS, count_columns="count", prune=False, fidelity_share=0.1, **_BUDGET)
 
     records = partial(_records, schema)
     hostile = np.array([[*end, choice, flag] for choice in _CODES for flag in (0, 1) for end in _NUMBER_ENDS])
@@ -250,7 +250,7 @@ def mixture() -> Case:
 def naive_bayes(numbers: Literal["bins", "gaussian"]) -> Case:
     """The case of a table of the class, a number, a count and a choice."""
     schema = Schema((_codes("class"), Numeric("x", *_ENDS), Numeric("count", 0, 9), _codes("choice")))
-    estimator = NaiveBayes(response="class", numbers=numbers, bins=4, counts="count", **_BUDGET)
+    estimator = NaiveBayes(response="class", numbers=numbers, bins=4, count_columns="count", **_BUDGET)
 
     records = partial(_records, schema)
 
@@ -342,7 +342,7 @@ def _topics() -> Case:
 def naive_bayes_of_words(terms: int = TERMS) -> Case:
     """The case of documents, each after its label."""
     words = tuple(f"word{''.join(chr(97 + int(digit)) for digit in str(place))}" for place in range(terms))
-    estimator = NaiveBayes(vocabulary=words, classes=_LABELS, clip=2.0, **_BUDGET)
+    estimator = NaiveBayes(vocabulary=words, classes=_LABELS, clip_norm=2.0, **_BUDGET)
 
     def records(rng: np.random.Generator, n: int) -> Floats:
         return np.hstack([rng.integers(3, size=(n, 1)), rng.poisson(0.3, (n, terms))]).astype(np.float64)
@@ -567,7 +567,7 @@ def network(width: int = VISIBLE, clip: float = 0.05) -> Case:
 
     axes = np.eye(width)
     hostile = np.vstack([np.zeros(width), np.ones(width), axes, 1 - axes, np.full(width, 0.5)])
-    estimator = SigmoidBeliefNetwork(3, clip=clip, init_std=1.0, **_BUDGET)
+    estimator = SigmoidBeliefNetwork(3, clip_scale=clip, init_std=1.0, **_BUDGET)
     case = of_estimator("SigmoidBeliefNetwork", estimator, binary, records, hostile, responses=width, of_width=network)
     return (
         case

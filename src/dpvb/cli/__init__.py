@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dpvb.cli import (  # noqa: F401  # Each adds its commands.
     audit,
+    check_data,
     demo,
     evaluate,
     federate,
     fit,
     ledger,
-    look,
     plan,
     schema,
     show,

@@ -1,4 +1,4 @@
-"""For a first try: `dpvb demo` fits topics with privacy and without, `dpvb sample` writes synthetic data.
+"""For a first try: `dpvb demo` fits topics with privacy and without, `dpvb example-data` writes synthetic data.
 
 `dpvb docs` prints the pages, which are installed with the package.
 """
@@ -62,21 +62,21 @@ def _title(path: Path) -> str:
 
 
 @app.command()
-def sample(
-    folder: Annotated[Path, typer.Argument(help="Where the files go; a new folder, or one without such files.")],
+def example_data(
+    folder: Annotated[Path, typer.Argument(help="Folder to write: a new one, or one without these files.")],
 ) -> None:
-    """Write made-up data to try all of this on: notes, a table with its schema, images, visits, a word list.
+    """Write synthetic example data: notes, a table with its schema, images, visits, a word list.
 
-    They are the same at each call. Nobody is in them; the files whose names begin with public_ are for `dpvb evaluate`.
-    What is there already is never replaced.
+    The files are the same in each call and describe no real person. Those that begin with public_ are for
+    `dpvb evaluate`. Existing files are never replaced.
 
-        dpvb sample first-try
+        dpvb example-data first-try
     """
     from dpvb import sample
 
-    files.check_folder(folder, "DIR")
+    files.check_folder(folder, "FOLDER")
     if there := [name for name in sample.NAMES if os.path.lexists(folder / name)]:
-        raise ParameterError(f"{str(folder)!r} holds {there[0]!r} already. Name a new folder.")
+        raise ParameterError(f"FOLDER must not contain {there[0]!r}, got {str(folder)!r}. Name a new folder.")
     sample.write(folder)
     remark(f"{folder}: {', '.join(sample.NAMES)}. Next: dpvb fit logistic --help, or dpvb docs, which prints pages.")
 
@@ -90,13 +90,13 @@ _SEED = 0
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the model and the picture.")] = Path("demo-output"),
-    epsilon: Annotated[float, typer.Option(help="The budget of the private fit.")] = 2.0,
-    delta: Annotated[float, typer.Option(help="Below one over the 40,000 articles.")] = 1e-6,
+    epsilon: Annotated[float, typer.Option(help="Epsilon of the private fit, in (0, inf).")] = 2.0,
+    delta: Annotated[float, typer.Option(help="Delta of the private fit, below 1/40,000.")] = 1e-6,
 ) -> None:
     """Fit 20 topics to Wikipedia articles, privately and not, and compare.
 
-    The package holds word counts of 40,000 articles, played to be private, and 1,000 public held-out ones. Prints both
-    models' topics side by side, their perplexities and the privacy statement; writes a model and a picture.
+    Uses word counts of 40,000 articles as if they were private, and of 1,000 public held-out articles. Prints both
+    models' topics side by side, their perplexities and the privacy statement. Writes a model and a picture.
 
         dpvb demo --out demo-output
     """
@@ -109,7 +109,7 @@ def demo(
 def compare(
     sample: Sample, out: Path, *, epsilon: float, delta: float, topics: int = TOPICS, **parameters: Any
 ) -> None:
-    """Fit a sample twice, print the comparison, write model.dpvb and topics.png into a folder.
+    """Fit a sample twice, print the comparison, and write model.dpvb and topics.png to a folder.
 
     Args:
         sample: the articles.
@@ -122,8 +122,8 @@ def compare(
 
     console = new_console()
     console.print(
-        f"Wikipedia: {sample.documents.shape[0]:,} articles played to be private, {sample.held_out.shape[0]:,} "
-        f"public held-out ones, {len(sample.vocabulary):,} words. {topics} topics."
+        f"Wikipedia: {sample.documents.shape[0]:,} articles treated as private, {sample.held_out.shape[0]:,} "
+        f"public held-out articles, {len(sample.vocabulary):,} words. {topics} topics."
     )
     fitted = {}
     for label, budget in (("private", epsilon), ("not private", math.inf)):
@@ -135,12 +135,12 @@ def compare(
     partner, shared = metrics.match_topics(tops[0], tops[1])
     _print_topics(private, plain, partner, shared, f"private, epsilon = {epsilon:g}")
     _print_perplexities(sample, private, plain, epsilon)
-    console.print(f"\n{private.topics_above_noise_} of the {topics} private topics stand above the noise.")
+    console.print(f"\n{private.topics_above_noise_} of the {topics} private topics are distinguishable from noise.")
     console.print()
     console.print(str(private.privacy_), soft_wrap=True)
     console.print(
-        "\n(The articles are public in truth. So the demo may show what nobody may do with private documents: the fit "
-        "without privacy.)"
+        "\n(The articles are in fact public, so the demo may also show a fit without privacy. Never publish such a fit "
+        "to private documents.)"
     )
     private.save(out / "model.dpvb", overwrite=True)
     path, picture = out / "model.dpvb", out / "topics.png"
@@ -171,10 +171,10 @@ def _print_perplexities(sample: Sample, private: LDA, plain: LDA, epsilon: float
 
     from dpvb.results import metrics
 
-    # Half a count for every word: one that these articles never use must not have probability zero.
+    # Add half a count per word, so that a word that these articles never use has a positive probability.
     frequency = np.asarray(sample.documents.sum(axis=0)).ravel() + 0.5
     unigram = f"{metrics.unigram_perplexity(frequency, sample.held_out):,.0f}"
-    rows = [["word frequencies alone, no topics", unigram, unigram]]
+    rows = [["word frequencies only, no topics", unigram, unigram]]
     for label, model in ((f"topics, private, epsilon = {epsilon:g}", private), ("topics, without privacy", plain)):
         bound = model.perplexity(sample.held_out, public=True)
         completion = metrics.completion_perplexity(model, sample.held_out)

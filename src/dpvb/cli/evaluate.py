@@ -119,7 +119,7 @@ def evaluate(
     """
     if not public:
         raise PrivacyError(
-            "these data would be treated as public: what is measured on them is printed without noise. Add "
+            "These data would be treated as public: what is measured on them is printed without noise. Add "
             "--public if they are; do not measure on private ones."
         )
     fitted = files.load_model(model, "evaluate")

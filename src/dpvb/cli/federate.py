@@ -119,7 +119,7 @@ def server(
             max_bytes=max_bytes,
             tell=remark,
         )
-        remark(f"waiting for {len(box.clients)} clients at {box.address}.")
+        remark(f"Waiting for {len(box.clients)} clients at {box.address}.")
         return box
 
     with _stopping():
@@ -164,7 +164,7 @@ def lead(
         """Wait for the clients that are on their way back, to tell them that the run is over."""
         if names := link.unheard():
             remark(
-                f"the run is over, and {', '.join(names)} has not heard of that: waiting for {patience:g} s at most. "
+                f"The run is over, and {', '.join(names)} has not heard of that: waiting for {patience:g} s at most. "
                 "Ctrl-C ends the waiting."
             )
         while link.unheard():
@@ -178,7 +178,7 @@ def lead(
         if record is None or leave:
             gather(link.clients)
         elif record.continues:
-            remark(f"going on with the run in {settings.folder}.")
+            remark(f"Going on with the run in {settings.folder}.")
 
         def prepared(transport: Any) -> Server:
             return Server(task, federation, transport, timeout=patience)
@@ -187,7 +187,7 @@ def lead(
             if record.offer is not None:
                 prepared(link).dismiss(record.offer, "the server has given it up")
             record.end()
-            remark("the run was given up; what was charged stays charged.")
+            remark("The run was given up; what was charged stays charged.")
             return part(link)
 
         try:
@@ -256,9 +256,9 @@ def client(
         except FederationError:
             if not (over and party.is_over):
                 raise
-            remark(f"the run in {settings.folder} is over, and no server is in reach. For another run start it first.")
+            remark(f"The run in {settings.folder} is over, and no server is in reach. For another run start it first.")
         if talk.refusal:
-            raise FederationError(f"this client does not take part: {talk.refusal}")
+            raise FederationError(f"This client does not take part: {talk.refusal}")
         echo(str(party.statement))
         log.write("statement", message=party.statement.brief)
 
@@ -302,10 +302,10 @@ class _Talk:
         reply = self._owner.answer(data)
         match messages.decode(reply):
             case messages.Accepted():
-                remark("the server's offer is accepted: it is what this client's own files say.")
+                remark("The server's offer is accepted: it is what this client's own files say.")
             case messages.Farewell():
                 self.ended = True
-                remark(f"the run is over: {getattr(_message(data), 'reason', '')}.")
+                remark(f"The run is over: {getattr(_message(data), 'reason', '')}.")
             case messages.Refusal(reason=reason):
                 match _message(data):
                     case messages.Offer():
@@ -341,7 +341,7 @@ def _agreed(agreement: Agreement, data: Mapping[str, Any]) -> tuple[Task, Federa
             task = check_known(model._task(**data), "in a federation")
         task = of_unit(task, "client" if agreement.unit == "client" else "example")
     except ParameterError as error:
-        raise ParameterError(f"the agreement does not hold together: {error}") from error
+        raise ParameterError(f"The agreement does not hold together: {error}") from error
     return task, Federation(
         kind=agreement.kind,
         columns=columns_of(task),
@@ -426,7 +426,7 @@ def _mailbox(end: str) -> Any:
         if (error.name or "").startswith("dpvb"):
             raise
         raise ParameterError(
-            "a federated run needs the extra: pip install '.[federated]' in dpvb's source folder."
+            "A federated run needs the extra: pip install '.[federated]' in dpvb's source folder."
         ) from error
 
 

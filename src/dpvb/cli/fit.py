@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import inspect
 import math
+import re
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
     from dpvb.runs.run import Run
 
 
-_MARK = "DRY RUN on made-up rows: what follows says nothing about anybody.\n"
+_MARK = "DRY RUN on synthetic rows: the lines below describe no private data.\n"
 
 
 def dry_run_fit(model: PrivateEstimator, given: Mapping[str, Any], run: Run, *, quiet: bool) -> None:
-    """Fit made-up rows, print what a fit would show, how long it took, and what the fit will cost."""
+    """Fit synthetic rows; print the form of the result, the time that the fit took, and the cost of a fit."""
     from dpvb.estimators.synthetic_rows import NUM_ROWS
 
     columns = _declared(str(model._reads), given)
@@ -63,21 +64,21 @@ def dry_run_fit(model: PrivateEstimator, given: Mapping[str, Any], run: Run, *, 
         echo(fitted.summary())
     number = model.n_units or NUM_ROWS
     remark(
-        f"dry run: {number:,} made-up {fitted.privacy_.unit}s took {seconds:.1f} s on this machine (--n-units, "
-        "a public number, makes up as many). No row was read, nothing was spent or written."
+        f"Dry run: {number:,} synthetic {fitted.privacy_.unit}s took {seconds:.1f} s on this machine (--n-units sets "
+        "their number). No row was read, no budget was spent, and no file was written."
     )
     if not Path(given["data"]).exists():
-        remark(f"{given['data']}: there is no such file, so that the fit will be refused.")
-    remark(f"The fit itself: {spent(fitted)}.")
+        remark(f"{given['data']}: there is no such file, so the fit will be refused.")
+    remark(f"A fit would cost {spent(fitted)}.")
     if run.ledger is not None and math.isfinite(model.epsilon):
         from dpvb.runs.run import opened
 
         with opened(run.ledger) as ledger:
-            remark(f"The ledger: {ledger.quote(plans[0], dataset=run.dataset)}")
+            remark(f"Ledger: {ledger.quote(plans[0], dataset=run.dataset)}")
 
 
 def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a call says of the columns, without a look at the data; of a matrix its header says how many there are."""
+    """Return public facts of a call about the columns. For a matrix, only the file header is read."""
     from dpvb.data import Schema, check_vocabulary
     from dpvb.data.documents.vocabulary import PRIVATE
 
@@ -86,7 +87,7 @@ def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
             return {"grouped": given["group_column"] is not None}
         if given["vocabulary"] is None and given["width"] is None:
             raise ParameterError(
-                "--dry-run opens no documents and needs the columns: --vocabulary, or --width, the number of words."
+                "--dry-run does not open documents. Give --vocabulary, or --width, the number of words."
             )
         words = None if given["vocabulary"] is None else check_vocabulary(given["vocabulary"])
         return {"vocabulary": words, "width": given["width"], "grouped": given["group_column"] is not None}
@@ -97,15 +98,15 @@ def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
     if form == "labelled" and given["vocabulary"] is not None:
         return {"vocabulary": check_vocabulary(given["vocabulary"])}
     if form in ("table", "labelled"):
-        raise ParameterError("--dry-run needs what the fit needs: --schema.")
+        raise ParameterError("--dry-run needs --schema, as the fit does.")
     if form == "rows" and given["target"] is None:
-        raise ParameterError("--dry-run needs what the fit needs: --schema for a table, or --target for a matrix.")
+        raise ParameterError("--dry-run needs --schema for a table, or --target for a matrix, as the fit does.")
     return {"width": files.matrix_width(Path(given["data"])), "grouped": given["group"] is not None}
 
 
-# What every example says itself.
+# Options that every example has.
 _BUDGET = ("epsilon", "delta")
-# Types that an option can have; of a parameter that may be several, the first of them.
+# Types of options; a parameter with several types gets the first of these.
 _PLAIN = (bool, int, float, Path, str)
 # Of a parameter that may be one number or several; they are written with commas.
 _NUMBERS = Sequence[float]
@@ -119,22 +120,22 @@ class Kinds(Commands):
         return list(kinds())
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        """A kind's command; None for another name. Underscores may stand for hyphens, as files write kinds."""
+        """Return the command of an estimator, or None. Underscores may replace hyphens, as in files."""
         name = name if ":" in name else name.replace("_", "-")
         return _command(name) if name in kinds() or ":" in name else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command of a call.
+        """Return the command of a call.
 
         Raises:
-            ParameterError: for a name of no kind; it lists all kinds.
+            ParameterError: If there is no model of this name; it lists all names.
         """
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            raise ParameterError(f"There is no kind of model {args[0]!r}. The kinds are: {', '.join(summaries())}.")
+            raise ParameterError(f"There is no model {args[0]!r}. Models: {', '.join(summaries())}.")
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help, for which no kind is imported."""
+        """Write the help without importing the estimators."""
         shown = copy(self)
         shown.list_commands = lambda ctx: list(summaries())  # type: ignore[method-assign]
         shown.get_command = lambda ctx, name: TyperCommand(name, help=summaries()[name])  # type: ignore[method-assign]
@@ -142,13 +143,15 @@ class Kinds(Commands):
 
 
 fit = typer.Typer(
-    cls=Kinds, no_args_is_help=True, help="Fit a private model; `dpvb fit lda --help` explains one of them."
+    cls=Kinds,
+    no_args_is_help=True,
+    help="Fit a model to private data. `dpvb fit NAME --help` lists the options of a model.",
 )
 app.add_typer(fit, name="fit")
 
 
 def summaries() -> dict[str, str]:
-    """The first sentence of each kind's docstring, by the name of its command; no kind is imported for it."""
+    """Return the first sentence of each estimator's docstring, by command, without importing the estimators."""
     [home] = find_spec("dpvb.estimators").submodule_search_locations  # type: ignore[union-attr,misc]
     found: dict[str, str] = {}
     for path in sorted(Path(home).glob("*.py")):
@@ -161,12 +164,12 @@ def summaries() -> dict[str, str]:
 
 
 def summary(docstring: str | None) -> str:
-    """The first sentence of a docstring."""
+    """Return the first paragraph of a docstring."""
     return (docstring or "").split("\n\n")[0]
 
 
 def kinds() -> dict[str, type[PrivateEstimator]]:
-    """Kinds of models by the name of their command."""
+    """Return estimator classes by the name of their command."""
     from dpvb.estimators import PrivateEstimator
 
     named = ((vars(kind).get("_command"), kind) for kind in PrivateEstimator._registered.values())
@@ -174,38 +177,38 @@ def kinds() -> dict[str, type[PrivateEstimator]]:
 
 
 def kind_named(name: str) -> type[PrivateEstimator]:
-    """The kind of a command; of MODULE:CLASS it is the estimator of any model."""
+    """Return the estimator class of a command; for MODULE:CLASS, `PrivateModel`."""
     from dpvb.estimators import PrivateModel
 
     return PrivateModel if ":" in name else kinds()[name]
 
 
 def model_named(name: str) -> type[Model]:
-    """The class of a model of one's own, of a module that was imported.
+    """Return the class of a user's model in an imported module.
 
     Raises:
-        ParameterError: for any other name.
+        ParameterError: If there is no such class.
     """
     from dpvb import Model
 
     kind = imported(name)
     if not (isinstance(kind, type) and issubclass(kind, Model) and is_dataclass(kind)):
         raise ParameterError(
-            f"{name} must be a dpvb.Model that is a frozen dataclass, in a module that is imported: dpvb --import "
+            f"{name} must be a dpvb.Model and a frozen dataclass in an imported module: dpvb --import "
             f"{name.partition(':')[0]} fit {name} ..."
         )
     return kind
 
 
 def options_of_model(kind: type[Model], taken: Container[str]) -> Iterator[inspect.Parameter]:
-    """The options of a model's fields; several values are written with commas.
+    """Yield the options of a model's fields; several values are written with commas.
 
     Args:
-        kind: the class of the model.
-        taken: names of options of the estimator; a field of such a name keeps its default.
+        kind: Class of the model.
+        taken: Names of options of the estimator; a field of such a name keeps its default.
 
     Raises:
-        ParameterError: for a field without a default that no option can give.
+        ParameterError: If a field has no default, and its type cannot be an option.
     """
     hints = get_type_hints(kind)
     for field in fields(kind):  # type: ignore[arg-type]
@@ -213,7 +216,9 @@ def options_of_model(kind: type[Model], taken: Container[str]) -> Iterator[inspe
         plain = str if get_origin(hint) is tuple else _plain(hint)
         if field.name in taken or plain is None:
             if is_needed:
-                raise ParameterError(f"{kind.__name__}.{field.name} needs a default: no option can give it.")
+                raise ParameterError(
+                    f"{kind.__name__}.{field.name} needs a default, since its type cannot be an option."
+                )
             continue
         word = f"--{field.name.replace('_', '-')}"
         default = inspect.Parameter.empty if is_needed else field.default
@@ -222,7 +227,7 @@ def options_of_model(kind: type[Model], taken: Container[str]) -> Iterator[inspe
         option = typer.Option(
             f"{word}/--no-{word[2:]}" if plain is bool else word,
             show_default=not is_needed,
-            rich_help_panel=None if is_needed else "the model",
+            rich_help_panel=None if is_needed else "Model",
         )
         yield inspect.Parameter(
             field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[plain, option]
@@ -230,18 +235,18 @@ def options_of_model(kind: type[Model], taken: Container[str]) -> Iterator[inspe
 
 
 def _field(value: Any, hint: Any) -> Any:
-    """The value of a model's field by its option."""
+    """Return the value of a model's field from its option."""
     if get_origin(hint) is not tuple or not isinstance(value, str):
         return value
     kind = get_args(hint)[0]
     try:
         return tuple(kind(part.strip()) for part in value.split(",") if part.strip())
     except (TypeError, ValueError):
-        raise ParameterError(f"{value!r} must be values with commas between, each a {kind.__name__}.") from None
+        raise ParameterError(f"{value!r} must be values of type {kind.__name__}, separated by commas.") from None
 
 
 def fitting(name: str) -> Callable[..., None]:
-    """The function that a kind's command calls; its signature has the options, and those of a model of one's own."""
+    """Return the function of an estimator's command, with all options in its signature."""
     from dpvb.runs.run import Run
 
     kind = kind_named(name)
@@ -254,15 +259,13 @@ def fitting(name: str) -> Callable[..., None]:
 
     def command(
         *,
-        out: Annotated[
-            Path | None, typer.Option(help="The model file to write; needed unless --dry-run is given.")
-        ] = None,
+        out: Annotated[Path | None, typer.Option(help="Model file to write; required without --dry-run.")] = None,
         overwrite: options.Overwrite = False,
         quiet: options.Quiet = False,
         dry_run: Annotated[
             bool,
             options.run(
-                "Make the same call on made-up rows of the declared columns: no row is read, nothing spent or written.",
+                "Fit synthetic rows of the declared columns. No row is read, no budget is spent, no file is written.",
                 "--dry-run",
             ),
         ] = False,
@@ -272,7 +275,7 @@ def fitting(name: str) -> Callable[..., None]:
         if out is not None:
             files.check_target(out, overwrite)
         elif not dry_run:
-            raise ParameterError("--out must name the model file to write: only --dry-run writes none.")
+            raise ParameterError("--out must name the model file to write, unless --dry-run is given.")
         parameters = inspect.signature(kind).parameters
         values = {name: value_of(name, value, hints[name]) for name, value in given.items() if name in parameters}
         if parts:
@@ -284,13 +287,13 @@ def fitting(name: str) -> Callable[..., None]:
             dry_run_fit(model, given, run, quiet=quiet)
             return
         assert out is not None
-        if kind._reads == "sequences":  # A mistake of the columns is one before a file is opened.
+        if kind._reads == "sequences":  # Report errors in the columns before a file is opened.
             given["columns"] = model._named_columns
         with _told_of_stops(model, out, given["checkpoint"]):
             rows = read(str(kind._reads), given)
             with progress_bar(quiet=quiet) as tell:
                 model.fit(**rows, run=replace(run, progress=tell))
-            model.save(out, overwrite=True)  # What is there by now was looked at before anything was spent.
+            model.save(out, overwrite=True)  # Existing files were checked before the budget was spent.
         log.write("statement", message=model.privacy_.brief)
         figure = next(model._facts_for_report(), None)
         looks = "" if figure is None else f"dpvb show {out} --what {figure.name or 'all'}; "
@@ -307,22 +310,22 @@ def fitting(name: str) -> Callable[..., None]:
 
 @contextmanager
 def _told_of_stops(model: PrivateEstimator, out: Path, checkpoint: Path | None) -> Iterator[None]:
-    """Say what a KeyboardInterrupt cost that comes while files are read or the model is written."""
+    """Report the cost of a KeyboardInterrupt while files are read or the model is written."""
     try:
         yield
     except KeyboardInterrupt as error:
         if not hasattr(error, "__notes__") and hasattr(model, "privacy_"):
-            error.add_note(f"Stopped when the fit had ended: its releases are spent, and {out} may be missing.")
+            error.add_note(f"Interrupted after the fit had ended: its budget was spent, and {out} may be missing.")
             if checkpoint is not None:
-                error.add_note("The same command with --resume read writes it.")
+                error.add_note("Run the same command with --resume read to write the file.")
         elif not hasattr(error, "__notes__"):
-            error.add_note("Stopped before anything was charged or released.")
+            error.add_note("Interrupted before anything was charged or released.")
         raise
 
 
 @cache
 def _command(name: str) -> Any:
-    """A kind's command, of what its class and its way of reading say."""
+    """Return the command of an estimator, from the docstrings of its class and its reader."""
     kind = kind_named(name)
     words = needed(kind) if kind._example is None else f"{kind._example} "
     about = inspect.cleandoc(READINGS[str(kind._reads)].__doc__ or "").format(name=name, needed=words)
@@ -332,19 +335,19 @@ def _command(name: str) -> Any:
 
 
 def of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
-    """The options that say how a kind's files are read; of columns only those of which the kind has a parameter."""
+    """Yield the options of an estimator's files; bounds of columns only if the estimator has the parameter."""
     from dpvb.data.tables.response import BOUNDS
 
     bounds = {**BOUNDS, "trials": "max_trials", "symbol_column": "symbols"}
     for option in inspect.signature(READINGS[str(kind._reads)], eval_str=True).parameters.values():
         if option.name == "columns":
-            continue  # The kind's own parameter says them.
+            continue  # A parameter of the estimator.
         if option.name not in bounds or bounds[option.name] in inspect.signature(kind).parameters:
             yield option.replace(kind=option.KEYWORD_ONLY)
 
 
 def options_of(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
-    """The options of an estimator's parameters, but of those that its files bring, and those of its run."""
+    """Yield the options of an estimator's parameters and of its run, without those of its files."""
     from dpvb.estimators.base import PrivateEstimator
     from dpvb.guards.lacking import described
     from dpvb.runs.run import VARIABLES, Run
@@ -356,11 +359,11 @@ def options_of(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
         if plain is None or name in brought:
             continue
         word, needed = word_of(kind, name), parameter.default is parameter.empty
-        panel = options.PLAN if name in PrivateEstimator.__annotations__ else "the model"
+        panel = options.PLAN if name in PrivateEstimator.__annotations__ else "Model"
         panel = options.RUN if name in of_the_run else panel
         option = typer.Option(
             f"{word}/--no-{word[2:]}" if plain is bool else word,
-            help=texts[name][:1].upper() + texts[name][1:] if name in texts else None,
+            help=help_of(kind, texts[name]) if name in texts else None,
             show_default=not needed,
             rich_help_panel=None if needed else panel,
             envvar=VARIABLES.get(name),
@@ -372,13 +375,23 @@ def options_of(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
 
 
 def needed(kind: type[PrivateEstimator]) -> str:
-    """The options that an example of a kind must have, beside those of the budget."""
+    """Return the required options of an estimator other than the budget, for an example."""
     names = (option.name for option in options_of(kind) if option.default is option.empty)
     return "".join(f"{word_of(kind, name)} N " for name in names if name not in _BUDGET)
 
 
+def help_of(kind: type[PrivateEstimator], text: str) -> str:
+    """Return the description of a parameter for the command line: parameters become options, None is "not given"."""
+    from dpvb.runs.run import Run
+
+    names = {*inspect.signature(kind).parameters, *inspect.signature(Run).parameters}
+    text = re.sub(r"`(\w+)`", lambda found: word_of(kind, found[1]) if found[1] in names else found[0], text)
+    text = re.sub(r"\bNone \(default\)", "Not given", text)
+    return text[:1].upper() + text[1:]
+
+
 def word_of(kind: type[PrivateEstimator], name: str) -> str:
-    """The option of a parameter."""
+    """Return the option of a parameter."""
     return f"--{kind._spelled.get(name, name).replace('_', '-')}"
 
 

@@ -1,4 +1,4 @@
-"""`dpvb ledger`: a budget that outlives the process: keep it, look at it, prove that nobody changed it."""
+"""`dpvb ledger`: create, print, verify and export a ledger of privacy budgets."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ledger = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="""Keep a privacy budget over many fits, people and years.
+    help="""Manage a ledger, which enforces a privacy budget over several fits.
 
-    A ledger is one file, or a PostgreSQL database for a team. It says what each data set may lose in all, and every
-    fit that names it is charged before it looks at the data:
+    A ledger is a file, or a PostgreSQL database for a team. It records the total budget of each data set. A fit with
+    --ledger is charged before it reads the data, and refused if the budget is exceeded:
 
         dpvb ledger init budget.db
 
@@ -30,19 +30,19 @@ ledger = typer.Typer(
 )
 app.add_typer(ledger, name="ledger")
 
-Place = Annotated[str, typer.Argument(metavar="LEDGER", help="A ledger file, or the address postgresql://... of one.")]
+Place = Annotated[str, typer.Argument(metavar="LEDGER", help="Ledger file, or a URL postgresql://...")]
 Name = Annotated[str, typer.Argument(help="Name of the data set.")]
-Unit = Annotated[str, typer.Option(help="Whose presence is protected: document, row, person.")]
-CapEpsilon = Annotated[float, typer.Option(help="What all fits together may spend.")]
-CapDelta = Annotated[float, typer.Option(help="Well below one over the number of units; of all fits together.")]
+Unit = Annotated[str, typer.Option(help="Protected unit: document, row or person.")]
+CapEpsilon = Annotated[float, typer.Option(help="Total epsilon of all fits.")]
+CapDelta = Annotated[float, typer.Option(help="Total delta of all fits, for example 1e-6; much smaller than 1/n.")]
 
 
 @ledger.command()
 def init(path: Place) -> None:
-    """Make a new, empty ledger.
+    """Create an empty ledger.
 
-    Beside a file there is a second one, its name with `.head`, which tells it from an older copy of itself: keep both
-    together. What is already there is left as it is and refused.
+    A second file, with `.head` appended to the name, detects older copies of the ledger: keep both files together.
+    Existing ledgers are not changed.
 
         dpvb ledger init budget.db
 
@@ -51,14 +51,16 @@ def init(path: Place) -> None:
     from dpvb import Ledger
 
     if _is_file(path):
-        raise ParameterError(f"{path!r} is already there. Look at it with: dpvb ledger show {path}")
+        raise ParameterError(f"{path!r} is already there. To print it, run: dpvb ledger show {path}")
     with Ledger(path) as budget:
         if datasets := budget.datasets():
             raise ParameterError(
-                f"{budget.shown!r} is a ledger already, with {len(datasets)} data sets. Look at it with: "
+                f"{budget.location!r} is a ledger already, with {len(datasets)} data sets. To print it, run: "
                 "dpvb ledger show"
             )
-        echo(f"ledger {budget.uuid}: no data sets yet. Say what one may lose with: dpvb ledger register")
+        echo(
+            f"Created ledger {budget.location} (id {budget.uuid}). Next: register a data set with dpvb ledger register."
+        )
 
 
 @ledger.command()
@@ -72,14 +74,15 @@ def register(
     part_of: Annotated[
         str | None,
         typer.Option(
-            help="A data set of which this one is a part: a group of units, fixed beforehand, that no other part "
-            "shares. Parts spend side by side."
+            help="Data set of which this one is a part. Parts must be fixed beforehand and share no unit; each part "
+            "has its "
+            "own budget."
         ),
     ] = None,
 ) -> None:
-    """Say what a data set may lose in all: its unit, its neighbours and the cap (epsilon, delta).
+    """Register a data set with its unit, neighbouring relation and total budget (epsilon, delta).
 
-    These facts stay for good. Registering the same facts again changes nothing; other facts are refused.
+    These facts cannot be changed later. Registering the same facts again has no effect; other facts are refused.
 
         dpvb ledger register budget.db notes --unit document --epsilon 3 --delta 1e-6
 
@@ -91,7 +94,7 @@ def register(
 
     if not _is_file(path) and not is_address(path):
         shown = without_password(path)
-        raise ParameterError(f"there is no ledger {shown!r}. Make it first: dpvb ledger init {shown}")
+        raise ParameterError(f"There is no ledger {shown!r}. Create it first: dpvb ledger init {shown}")
     with Ledger(path) as budget:
         budget.register(
             name,
@@ -107,14 +110,14 @@ def register(
 @ledger.command()
 def grant(
     path: Place,
-    role: Annotated[str, typer.Argument(help="A role of the PostgreSQL server; it exists.")],
+    role: Annotated[str, typer.Argument(help="Existing role of the PostgreSQL server.")],
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Let the role look, verify and export, and charge nothing.")
+        bool, typer.Option("--read-only", help="Allow only reading, verifying and exporting.")
     ] = False,
 ) -> None:
-    """Let a role of PostgreSQL charge its fits to a ledger, and do nothing else in it.
+    """Allow a PostgreSQL role to charge fits to a ledger, and nothing else.
 
-    The ledger's owner gives the right; rights that the role had on the ledger's tables before are taken away. The
+    Run it as the owner of the ledger. Other rights of the role on the tables of the ledger are revoked. The executed
     statements are printed.
 
         dpvb ledger grant postgresql://keeper@server/budgets analyst
@@ -131,13 +134,13 @@ def grant(
 @ledger.command()
 def show(
     path: Place,
-    name: Annotated[str | None, typer.Argument(help="One data set; all of them if not given.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Data set; not given: all.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Print what each data set has spent, and what remains; and when somebody looked at it by `dpvb look`.
+    """Print the budget that each data set has spent and has left, and the times of `dpvb check-data`.
 
-    Two totals stand side by side. The first counts for the cap: it holds although later plans were chosen after
-    seeing earlier results. The second is what the same plans would cost, had all of them been fixed beforehand.
+    Two totals are printed. The first, which is compared with the limit, is valid even if later plans were chosen after
+    earlier results. The second is the cost of the same plans if all had been fixed beforehand.
 
         dpvb ledger show budget.db
     """
@@ -145,9 +148,11 @@ def show(
 
     with working("accounting"), Ledger(path, read_only=True) as budget:
         names = [one.name for one in budget.datasets()] if name is None else [name]
-        left = {one: budget.remaining(one) for one in names}  # Of an unknown name it says which there are.
+        left = {one: budget.remaining(one) for one in names}  # The error for an unknown name lists the known ones.
         facts = [
-            one.to_dict() | left[one.name].to_dict() | {"looks": [note.created for note in budget.looks(one.name)]}
+            one.to_dict()
+            | left[one.name].to_dict()
+            | {"data_checks": [note.created for note in budget.data_checks(one.name)]}
             for one in budget.datasets()
             if one.name in left
         ]
@@ -155,8 +160,8 @@ def show(
         print_json(facts)
         return
     print_table(
-        "What is spent, at each data set's delta",
-        ["data set", "unit", "delta", "cap", "spent", "if fixed", "left", "charges", "more"],
+        "Budgets, epsilon at the delta of each data set",
+        ["data set", "unit", "delta", "limit", "spent", "if fixed", "left", "charges", "more"],
         [
             [
                 one["name"] if one["part_of"] is None else f"{one['name']} (of {one['part_of']})",
@@ -172,49 +177,52 @@ def show(
         ],
         numbers=(2, 3, 4, 5, 6, 7, 8),
     )
-    echo("spent: whatever made people choose the later plans; if fixed: had all plans been fixed beforehand.")
-    echo("left: the cap without what is spent. A plan that costs more by itself may fit: together they cost less.")
-    echo("more: how many more plans like a data set's last one would fit.")
+    echo(
+        "spent: total cost, valid if later plans depend on earlier results; if fixed: total cost of plans fixed "
+        "beforehand."
+    )
+    echo("left: limit minus spent. A plan that costs more by itself may fit, since costs compose sublinearly.")
+    echo("more: number of further plans like the last one that fit.")
     for one in facts:
         if one["sole"]:
-            echo(f"{one['name']}: one plan, charged by its own epsilon as the first; nothing can follow it.")
+            echo(f"{one['name']}: one plan, charged at its own epsilon; no further plan is possible.")
     for one in facts:
-        if one["looks"]:
-            echo(f"{one['name']}: somebody looked at it without noise, by dpvb look, at {', '.join(one['looks'])}.")
+        if one["data_checks"]:
+            echo(f"{one['name']}: checked without noise by dpvb check-data, at {', '.join(one['data_checks'])}.")
 
 
 @ledger.command()
 def quote(
     path: Place,
-    name: Annotated[str | None, typer.Argument(help="Name of the data set; not needed if there is only one.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="The budget of the fit; its noise is calibrated to it.")] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="Where epsilon is meant; the data set's delta if not given.")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="Data set; not needed if there is only one.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget to which the noise is calibrated.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Delta of --epsilon; not given: that of the data set.")] = None,
     noise_multiplier: Annotated[
-        float | None, typer.Option(help="Noise std over the clip norm, instead of epsilon.")
+        float | None, typer.Option(help="Noise standard deviation over the clip norm, instead of --epsilon.")
     ] = None,
-    n_steps: Annotated[int, typer.Option(help="Number J of noisy releases.")] = 20,
+    n_steps: Annotated[int, typer.Option(help="Number of noisy releases.")] = 20,
     sampling_prob: options.SamplingProb = None,
     swap_ratio: Annotated[
         float,
         options.plan(
-            "Largest distance of two units' statistics over the clip norm: sqrt(2) for topic models, 2 in "
-            "general. It matters for replace_one only. With sampling, at least 1 is accounted."
+            "Largest distance of two units' statistics over the clip norm: sqrt(2) for topic models, 2 in general. It "
+            "affects only replace_one. With sampling, at least 1 is used."
         ),
     ] = 2.0,
     as_json: options.Json = False,
 ) -> None:
-    """Ask whether a plan fits into what remains; nothing is spent.
+    """Check whether a plan fits into the remaining budget. No budget is spent.
 
-    Prints what the plan costs by itself, both totals after it, and the largest plan of this shape that fits.
+    Prints the cost of the plan by itself, both totals after it, and the largest plan of this shape that fits.
 
         dpvb ledger quote budget.db notes --epsilon 1 --n-steps 20
     """
     from dpvb import Ledger, accounting
 
     if (epsilon is None) == (noise_multiplier is None):
-        raise ParameterError("give --epsilon, to calibrate the noise, or --noise-multiplier, to ask for its epsilon.")
+        raise ParameterError(
+            "Give either --epsilon, to calibrate the noise, or --noise-multiplier, to get its epsilon."
+        )
     with working("accounting"), Ledger(path, read_only=True) as budget:
         datasets = budget.datasets()
         facts = next((one for one in datasets if one.name == name or (name is None and len(datasets) == 1)), None)
@@ -246,16 +254,14 @@ def verify(
     path: Place,
     receipt: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="A model that was fitted with this ledger; its receipt must be there. May be given several times."
-        ),
+        typer.Option(help="Model that was fitted with this ledger, whose receipt is checked. May be repeated."),
     ] = None,
 ) -> None:
-    """Check every row of a ledger: its hash, its place in the chain, its totals, and the head beside them.
+    """Check every row of a ledger: hash, place in the chain, totals and head.
 
-    Works on a ledger, or offline on the chain that `dpvb ledger export` wrote. A model knows what the ledger held when
-    it was released: with --receipt, a ledger that was set back to before that is found out. If a check fails, one line
-    names it and the row, and the exit code is 2.
+    It checks a ledger, or offline the file of `dpvb ledger export`. With --receipt of a model, it also detects a ledger
+    that was reset to a state before the model. If a check fails, one line names the check and the row, and the exit
+    code is 2.
 
         dpvb ledger verify budget.db --receipt notes.dpvb
 
@@ -271,20 +277,20 @@ def verify(
     else:
         with Ledger(path, read_only=True) as budget:
             budget.verify(receipts)
-            shown = budget.shown
-    with_receipts = f", and {len(receipts)} of them have a model's receipt" if receipts else ""
-    echo(f"{shown}: all rows are as they were written{with_receipts}.")
+            shown = budget.location
+    with_receipts = f", and {len(receipts)} of them match a receipt" if receipts else ""
+    echo(f"{shown}: all rows are valid{with_receipts}.")
 
 
 @ledger.command()
 def export(
     path: Place,
-    out: Annotated[Path, typer.Argument(help="The file to write: JSON lines.")],
+    out: Annotated[Path, typer.Argument(help="File to write, in JSON lines.")],
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Write the whole chain as JSON lines, to be checked anywhere, without the ledger.
+    """Write the whole chain as JSON lines, which can be verified without the ledger.
 
-    Works for a damaged ledger too, from which nothing can be spent any more.
+    It also exports a damaged ledger, which refuses charges.
 
         dpvb ledger export budget.db chain.jsonl
     """
@@ -296,12 +302,12 @@ def export(
 
 
 def _receipt(model: Path) -> Any:
-    """What a model carries of its charge."""
+    """Return the receipt of a model."""
     from dpvb.ledger import Receipt
 
     charge = files.load_model(model).privacy_.charge
     if charge is None:
-        raise ParameterError(f"--receipt: {str(model)!r} was fitted without a ledger.")
+        raise ParameterError(f"--receipt must name a model that was fitted with a ledger, got {str(model)!r}.")
     return Receipt(**vars(charge))
 
 

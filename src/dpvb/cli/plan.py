@@ -1,4 +1,4 @@
-"""`dpvb plan`: the forecast of a fit of a model, or what a budget buys of equal releases; no data are read."""
+"""`dpvb plan`: expected accuracy and privacy of a fit, or of equal releases. No data are read."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ if TYPE_CHECKING:
     from dpvb.estimators.base import PrivateEstimator
 
 Units = Annotated[
-    int, typer.Option(help="Roughly how many units there will be, from elsewhere than the data.", show_default=False)
+    int, typer.Option(help="Approximate public number of units; do not compute it from the data.", show_default=False)
 ]
 Width = Annotated[int | None, typer.Option(help="Number of columns or words.", show_default=False)]
 Plot = Annotated[
-    Path | None, typer.Option(help="A picture to write of what epsilon buys: .png, .pdf or .svg.", show_default=False)
+    Path | None,
+    typer.Option(help="Write a plot of accuracy and privacy by epsilon: .png, .pdf or .svg.", show_default=False),
 ]
-# What a model's own files would say of its columns.
+# Options of a fit that declare its columns.
 _OF_COLUMNS = ("schema", "vocabulary", "width")
 
 
 class _Plans(Kinds):
-    """The group whose commands plan the kinds of models; its own options are those of equal releases."""
+    """Group with one command per estimator class; its own options plan equal releases."""
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        if not name:  # An error of its own, which says its own options.
+        if not name:  # An error of the group names the options of the group.
             return self
         name = name.replace("_", "-")
         return _command(name) if name in kinds() else None
@@ -47,7 +48,7 @@ app.add_typer(plan, name="plan")
 
 
 def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
-    """The function that plans a kind; its signature has the options."""
+    """Return the function that plans an estimator class, with the options in its signature."""
     parameters, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
     columns = {option.name: option for option in of_files(kind) if option.name in _OF_COLUMNS}
     if kind._reads not in ("sequences", "table"):
@@ -65,15 +66,15 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
             declared["schema"] = Schema.load(declared["schema"])
         n_units = check_integer("n_units", n_units, low=1)
         with working("accounting"):
-            forecast = planned(model, n_units, **declared)
-        name, size = forecast.size
-        forecast = replace(forecast, size=(word_of(kind, name), size))
+            expected = planned(model, n_units, **declared)
+        name, size = expected.size
+        expected = replace(expected, size=(word_of(kind, name), size))
         if plot is not None:
-            forecast.plot(plot)
+            expected.plot(plot)
         if as_json:
-            print_json(forecast.to_dict())
+            print_json(expected.to_dict())
         else:
-            echo(str(forecast))
+            echo(str(expected))
 
     shared = inspect.signature(run, eval_str=True).parameters
     ordered = sorted(
@@ -93,13 +94,14 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
 
 @cache
 def _command(name: str) -> Any:
-    """A kind's command, of what its class says."""
+    """Return the command of an estimator class."""
     kind = kinds()[name]
-    about = "Everything is public: no data are read, and nothing is spent."
+    text_of = summary(inspect.getdoc(kind))
+    about = "All inputs are public: the command reads no data and uses no budget."
     program = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     text = (
-        f"Forecast a fit of: {summary(inspect.getdoc(kind))}\n\n{about}\n\n    dpvb plan {name} --n-units 20000 "
-        f"{needed(kind)}--epsilon 1 --delta 1e-5"
+        f"Estimate the accuracy of this fit: {text_of[:1].lower()}{text_of[1:]}\n\n{about}\n\n    dpvb plan {name} "
+        f"--n-units 20000 {needed(kind)}--epsilon 1 --delta 1e-5"
     )
     program.command(name, help=text)(planning(kind))
     return typer.main.get_command(program)
@@ -109,16 +111,20 @@ def _command(name: str) -> Any:
 def of_releases(
     context: typer.Context,
     epsilon: Annotated[
-        float | None, typer.Option(help="The budget; the noise is calibrated to it.", show_default=False)
+        float | None,
+        typer.Option(help="Privacy budget to which the noise is calibrated, in (0, inf).", show_default=False),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Well below one over the number of documents.")] = 1e-5,
+    delta: Annotated[
+        float, typer.Option(help="Delta of the guarantee, for example 1e-6; much smaller than 1/n.")
+    ] = 1e-5,
     noise_multiplier: Annotated[
         float | None,
         typer.Option(
-            help="The other direction: what a given noise (std over the clip norm) costs.", show_default=False
+            help="Noise standard deviation over the clip norm; prints its epsilon. Instead of --epsilon.",
+            show_default=False,
         ),
     ] = None,
-    n_steps: Annotated[int, typer.Option(help="Number J of noisy releases.")] = 20,
+    n_steps: Annotated[int, typer.Option(help="Number of noisy releases.")] = 20,
     sampling_prob: options.SamplingProb = None,
     batch_size: options.BatchSize = None,
     n_units: options.NumExamples = None,
@@ -126,20 +132,20 @@ def of_releases(
     swap_ratio: Annotated[
         float,
         typer.Option(
-            help="Largest distance of two documents' statistics over the clip norm: sqrt(2) for topic models, 2 in "
-            "general. It matters for replace_one and fixed-size batches only. Where a unit can be absent, at least 1 "
-            "is accounted.",
+            help="Largest distance of two units' statistics over the clip norm: sqrt(2) for topic models, 2 in "
+            "general. "
+            "It affects only replace_one and fixed-size batches. If a unit can be absent, at least 1 is used.",
             rich_help_panel=options.PLAN,
         ),
     ] = math.sqrt(2.0),
     as_json: options.Json = False,
 ) -> None:
-    """Say what a budget buys, before any data are touched.
+    """Estimate the accuracy and the privacy of a budget before a fit. Reads no data and uses no budget.
 
-    With the NAME of a model, forecasts how well a fit knows its result, which epsilon, number of units or size of the
-    model would bring it out of the noise, and what an attacker gains; `dpvb plan lda --help` explains one of them.
-    Without a NAME, shows what (epsilon, delta) means for one unit, the noise that meets it, what the same
-    releases guarantee at other values of delta. Reads no data and spends nothing.
+    With a model NAME, prints the expected accuracy of a fit, the epsilon, number of units or model size at which noise
+    would not hide the result, and what an attacker can learn. `dpvb plan lda --help` lists the options of a model.
+    Without a NAME, prints what (epsilon, delta) guarantees to one unit, the calibrated noise, and the epsilon of the
+    same releases at other values of delta.
 
         dpvb plan --epsilon 1 --delta 1e-5 --n-steps 20
 
@@ -153,10 +159,10 @@ def of_releases(
     from dpvb.accounting import Event, doubts
     from dpvb.accounting.answers import as_json as plain
     from dpvb.accounting.events import named_sampler
-    from dpvb.results.forecast import attack
+    from dpvb.results.expected_accuracy import attack
 
     if (epsilon is None) == (noise_multiplier is None):
-        raise ParameterError("give epsilon, to calibrate the noise, or noise_multiplier, to ask for its epsilon.")
+        raise ParameterError("Give either epsilon=, to calibrate the noise, or noise_multiplier=, to get its epsilon.")
     budget = math.inf if epsilon is None else check_number("epsilon", epsilon, low=0, high=math.inf, closed="neither")
     sampler, rate = named_sampler(sampling_prob, batch_size, n_units)
     shape: dict[str, Any] = {
@@ -186,12 +192,12 @@ def of_releases(
     if math.isfinite(spent):
         echo(f"epsilon = {accounting.rounded_up(spent)}. {attack(accounting.belief(spent), power, 'unit', delta)}")
     echo(
-        f"noise multiplier {noise:.6g}: {n_steps} releases ({sampler}, sampling probability {rate:.6g}, "
-        f"{neighboring_relation}) cost epsilon = {accounting.rounded_up(spent)} at delta = {delta:g}. The noise of the "
-        f"average over all releases, over the clip norm, is {averaged:.4g}."
+        f"Noise multiplier {noise:.6g}: {n_steps} releases ({sampler}, sampling probability {rate:.6g}, "
+        f"{neighboring_relation}) cost epsilon = {accounting.rounded_up(spent)} at delta = {delta:g}.\n"
+        f"Noise of the average over all releases, relative to the clip norm: {averaged:.4g}."
     )
     print_table(
-        "The same releases at other values of delta, all at once",
+        "Epsilon of the same releases at other values of delta; all of these guarantees hold",
         ["delta", "epsilon"],
         [[f"{d:g}", accounting.rounded_up(e)] for d, e in curve],
     )

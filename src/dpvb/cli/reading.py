@@ -1,6 +1,6 @@
-"""How private rows are read from files: a function for each form, whose parameters are options and whose text is help.
+"""Readers of private rows from files: one function per form, whose parameters are options and whose docstring is help.
 
-Each returns what `fit` of an estimator takes.
+Each returns arguments of `fit`.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ def documents(
     vocabulary: options.Vocabulary = None,
     text_column: options.TextColumn = "text",
     group_column: Annotated[
-        str | None, options.data("Column or key of the person: all documents of a person are then protected together.")
+        str | None,
+        options.data("Column or key of the person ID: all documents of a person are then one protected unit."),
     ] = None,
     file_format: options.Format = None,
     width: Annotated[int | None, options.data("Number of words, for lda-c without a vocabulary.")] = None,
     token_pattern: options.TokenPattern = options.ANY_WORD,
     stream: Annotated[
-        bool, options.data("Read the file anew at each pass: for data larger than memory.", "--stream")
+        bool, options.data("Read the file again in each pass, for data larger than memory.", "--stream")
     ] = False,
     separator: options.Separator = ",",
     encoding: options.Encoding = "utf-8",
     seen: Annotated[
         Path | None,
         options.data(
-            "A private file of the persons in earlier fits, one a line: their documents add nothing. Needs "
+            "Private file of person IDs of earlier fits, one per line: their documents are ignored. Needs "
             "--group-column."
         ),
     ] = None,
@@ -44,10 +45,9 @@ def documents(
 ) -> dict[str, Any]:
     """Documents of text or of word counts.
 
-    The budget (epsilon, delta) is what the fit may reveal about any one document. Everything on the command line, the
-    vocabulary and the width of the data are public; choose them without looking at the documents. Whatever can be
-    checked is checked before the budget is spent. --vocabulary private has a part of the budget find the words that
-    enough texts use.
+    The budget (epsilon, delta) bounds what the fit can reveal about any one document. The command line, the vocabulary
+    and the width of the data are public: choose them without looking at the documents. Errors are reported before the
+    budget is spent, if possible. --vocabulary private selects words of the texts with part of the budget.
 
         dpvb fit {name} notes.csv --vocabulary words.txt {needed}--epsilon 1 --delta 1e-5 --out notes.dpvb
 
@@ -83,28 +83,25 @@ def documents(
 def rows(
     data: options.Rows,
     schema: options.SchemaFile = None,
-    target: Annotated[Path | None, options.data("The responses of a matrix's rows, .npy; a schema names them.")] = None,
-    trials: Annotated[Path | None, options.data("The numbers of trials of a matrix's rows, .npy.")] = None,
+    target: Annotated[Path | None, options.data("Responses of the rows of a matrix, .npy.")] = None,
+    trials: Annotated[Path | None, options.data("Numbers of trials of the rows of a matrix, .npy.")] = None,
     exposure: Annotated[
         Path | None,
-        options.data("How long or how much each of a matrix's rows was counted, .npy; with --max-exposure."),
+        options.data("Exposures of the rows of a matrix, .npy; needs --max-exposure."),
     ] = None,
     offset: Annotated[
         Path | None,
-        options.data("What is added to the log odds or log mean of each of a matrix's rows, .npy; with --max-offset."),
+        options.data("Offsets of the rows of a matrix (log odds or log mean), .npy; needs --max-offset."),
     ] = None,
-    weights: Annotated[
-        Path | None, options.data("How many rows each of a matrix's rows counts as, .npy; with --max-weight.")
-    ] = None,
+    weights: Annotated[Path | None, options.data("Weights of the rows of a matrix, .npy; needs --max-weight.")] = None,
     group: options.Group = None,
     separator: options.Separator = ",",
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
 ) -> dict[str, Any]:
-    """Rows with a response: a table, or a matrix with files of its columns beside it.
+    """The data are rows with a response: a table, or a matrix with .npy files of responses and other columns.
 
-    Everything on the command line and in the schema is public; choose it without looking at the data. A row with a
-    fault silently counts as no row.
+    The command line and the schema are public: choose them without looking at the data. Invalid rows are ignored.
 
         dpvb fit {name} people.csv --schema people.json {needed}--epsilon 1 --delta 1e-5 --out people.dpvb
 
@@ -113,13 +110,13 @@ def rows(
     if schema is not None:
         if target or trials or exposure or offset or weights or group:
             raise ParameterError(
-                "--target, --trials, --exposure, --offset, --weights and --group belong to a matrix; a schema names "
-                "these columns."
+                "--target, --trials, --exposure, --offset, --weights and --group apply only to a matrix. For a "
+                "table, name these columns in the schema."
             )
         return table(data, schema, separator=separator, decimal=decimal, encoding=encoding)
     _check_matrix(data)
     if target is None:
-        raise ParameterError("a matrix needs --target, a .npy file with the response of each row.")
+        raise ParameterError("A matrix needs --target: a .npy file with the response of each row.")
     return _matrices(X=data, y=target, trials=trials, exposure=exposure, offset=offset, weights=weights, group=group)
 
 
@@ -131,10 +128,10 @@ def measurements(
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
 ) -> dict[str, Any]:
-    """Rows without a response: a table, or a matrix with the range of its columns or the length of its rows.
+    """The data are rows without a response: a table, or a matrix with --low and --high or --max-row-norm.
 
-    Everything on the command line and in the schema is public; choose it without looking at the data. A row with a
-    fault silently counts as no row. A schema's target is not read.
+    The command line and the schema are public: choose them without looking at the data. Invalid rows are ignored. The
+    target of a schema is not read.
 
         dpvb fit {name} people.csv --schema people.json {needed}--epsilon 1 --delta 1e-5 --out people.dpvb
 
@@ -142,7 +139,9 @@ def measurements(
     """
     if schema is not None:
         if group:
-            raise ParameterError("--group belongs to a matrix; a schema names the column of persons.")
+            raise ParameterError(
+                "--group applies only to a matrix. For a table, name the column of persons in the schema."
+            )
         return rows(data, schema, separator=separator, decimal=decimal, encoding=encoding)
     _check_matrix(data)
     return _matrices(X=data, group=group)
@@ -155,17 +154,18 @@ def table(
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
 ) -> dict[str, Any]:
-    """A table with a schema; its target, where it has one, is a column like the others.
+    """The data are a table with a schema; its target, if there is one, is a column like the others.
 
-    Everything on the command line and in the schema is public; choose it without looking at the data. A row with a
-    fault silently counts as no row.
+    The command line and the schema are public: choose them without looking at the data. Invalid rows are ignored.
 
         dpvb fit {name} people.csv --schema people.json {needed}--epsilon 1 --delta 1e-5 --out people.dpvb
     """
     from dpvb.data import Schema, Table
 
     if schema is None:
-        raise ParameterError(f"{data.name!r} needs --schema, what is public about its columns (see `dpvb schema`).")
+        raise ParameterError(
+            f'{data.name!r} needs --schema, the public declaration of its columns. Run "dpvb schema" for an example.'
+        )
     return {"X": Table(data, Schema.load(schema), separator=separator, decimal=decimal, encoding=encoding)}
 
 
@@ -179,10 +179,10 @@ def labelled(
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
 ) -> dict[str, Any]:
-    """A table with a schema, one of whose columns is the class; or a CSV file of texts and their labels.
+    """The data are a table with a schema, one of whose columns is the class; or a CSV file of texts and labels.
 
-    Everything on the command line and in the schema is public; choose it without looking at the data. A row with a
-    fault, or with a label that is none of the classes, silently counts as no row.
+    The command line and the schema are public: choose them without looking at the data. Rows that are invalid or have
+    another label are ignored.
 
         dpvb fit {name} people.csv --schema people.json --response job {needed}--epsilon 1 --delta 1e-5 --out m.dpvb
 
@@ -208,10 +208,9 @@ def images(
     ],
     group: options.Group = None,
 ) -> dict[str, Any]:
-    """Rows of zeros and ones, such as images.
+    """The data are rows of zeros and ones, such as images.
 
-    A row with any other entry silently counts as no row; --threshold makes
-    numbers binary.
+    A row with any other entry is ignored; --threshold makes numbers binary.
 
         dpvb fit {name} train-images-idx3-ubyte.gz --threshold 0 {needed}--epsilon 1 --delta 1e-5 --out digits.dpvb
     """
@@ -220,21 +219,21 @@ def images(
 
 def sequences(
     data: options.TableFile,
-    person_column: Annotated[str, options.data("Column of the person.")] = "person",
+    person_column: Annotated[str, options.data("Column of the person ID.")] = "person",
     symbol_column: Annotated[str, options.data("Column of the symbol.")] = "symbol",
     columns: str | Sequence[str] | None = None,
     time_column: Annotated[
         str | None,
-        options.data("Column by which a person's rows are ordered, numbers or dates; as they stand if not given."),
+        options.data("Column that orders the rows of a person: numbers or dates. Not given: file order."),
     ] = None,
     sequence_column: Annotated[
         str | None,
-        options.data("Column that says which of a person's sequences a row belongs to; each has one if not given."),
+        options.data("Column of the sequence ID within a person. Not given: each person has one sequence."),
     ] = None,
     stream: Annotated[
         bool,
         options.data(
-            "Cut the table by person into temporary files of this user's alone: for data larger than memory.",
+            "Split the table by person into temporary files that only this user can read, for data larger than memory.",
             "--stream",
         ),
     ] = False,
@@ -242,11 +241,10 @@ def sequences(
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
 ) -> dict[str, Any]:
-    """Sequences from a long table: a row for each event, with its person, its symbol or its numbers, and its time.
+    """The data are a long table of sequences: a row per event, with person, symbol or numbers, and time.
 
-    Everything on the command line is public; choose it without looking at the data. All rows of a person are protected
-    together. A row that names nobody silently counts as no row. One with another symbol is a gap, and a cell of the
-    columns that is no number is missing.
+    The command line is public: choose it without looking at the data. All rows of a person are one protected unit. A
+    row without a person is ignored, a row with another symbol is a gap, and a cell that is not a number is missing.
 
         dpvb fit {name} events.csv {needed}--person-column user --time-column clock --epsilon 1 --delta 1e-5 --out
         events.dpvb
@@ -257,11 +255,11 @@ def sequences(
     named: dict[str, Any] = {"person": person_column, "symbol": symbol_column, "time": time_column}
     events = Events(data, values=columns, sequence=sequence_column, stream=stream, **named, **written)
     if time_column is None:
-        remark("Without --time-column the events of a person follow each other as their rows stand in the file.")
+        remark("Without --time-column, the events of a person are in the order of the file.")
     return {"X": events}
 
 
-#: By what a kind of model says that it reads.
+#: Readers by the form that an estimator class declares.
 READINGS: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "documents": documents,
     "rows": rows,
@@ -274,13 +272,13 @@ READINGS: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
 
 
 def read(form: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Private rows of a form, by those of the values that its function takes."""
+    """Return private rows of a form, read with those values that its function has as parameters."""
     reading = READINGS[form]
     return reading(**{name: values[name] for name in inspect.signature(reading).parameters if name in values})
 
 
 def options_of(*forms: str, without: Collection[str]) -> dict[str, inspect.Parameter]:
-    """The options by which these forms of data are read, but for some."""
+    """Return the options of the readers of these forms, except some."""
     each = [inspect.signature(READINGS[form], eval_str=True).parameters.values() for form in forms]
     named = {option.name: option.replace(kind=option.KEYWORD_ONLY) for options in each for option in options}
     return {name: option for name, option in named.items() if name not in without}
@@ -291,7 +289,7 @@ def with_options(added: Mapping[str, inspect.Parameter]) -> Callable[[Callable[.
 
     def signed(command: Callable[..., None]) -> Callable[..., None]:
         *options_of_command, _ = inspect.signature(command, eval_str=True).parameters.values()
-        # Those first that must be given.
+        # Required options first.
         ordered = sorted([*options_of_command, *added.values()], key=lambda option: option.default is not option.empty)
         command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
         command.__annotations__ = {option.name: option.annotation for option in ordered}
@@ -307,8 +305,8 @@ def _check_matrix(data: Path) -> None:
     if data.suffix.lower() not in (".npz", ".npy"):
         check_there(data)
         raise ParameterError(
-            f"{data.name!r} needs --schema, what is public about its columns (see `dpvb schema`); a matrix is a "
-            ".npz or .npy file."
+            f'{data.name!r} needs --schema, the public declaration of its columns. Run "dpvb schema" for an example. A '
+            "matrix must be a .npz or .npy file."
         )
 
 

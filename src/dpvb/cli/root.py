@@ -109,11 +109,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    help="""Private models of texts, tables, sequences and images, fitted so that no single row shows in them.
+    help="""Fit Bayesian models of texts, tables, sequences and images under (ε, δ)-differential privacy.
 
-    A first session, on made-up data:
+    A first session, on synthetic data:
 
-        dpvb sample first-try && cd first-try
+        dpvb example-data first-try && cd first-try
 
         dpvb plan lda --n-units 2000 --width 40 --topics 4 --epsilon 1 --delta 1e-5
 
@@ -123,13 +123,15 @@ app = typer.Typer(
 
         dpvb show notes.dpvb
 
-    A regression of a table takes a schema, what is public about its columns; `dpvb schema` prints one to start from:
+    A regression of a table needs a schema, which declares the public ranges and categories of its columns. `dpvb
+    schema` prints an example:
 
         dpvb fit logistic people.csv --schema people.json --epsilon 1 --delta 1e-5 --out people.dpvb
 
         dpvb show people.dpvb --what coefficients
 
-    `dpvb demo` shows it all on Wikipedia articles. `dpvb COMMAND --help` explains a command.""",
+    `dpvb demo` compares fits with and without privacy on Wikipedia articles. `dpvb COMMAND --help` explains a
+    command.""",
 )
 
 
@@ -146,8 +148,8 @@ def _no_command(
         typer.Option(
             "--import",
             metavar="MODULE",
-            help="Import a module with models of your own, which the command may then name as MODULE:CLASS: an "
-            "installed one, or MODULE.py of this folder. No file has a module imported. Before "
+            help="Import a module with your own models, which the command can then name as MODULE:CLASS: an "
+            "installed module, or MODULE.py in this folder. No data or model file can cause an import. Give it before "
             "the command; may be repeated.",
             show_default=False,
         ),

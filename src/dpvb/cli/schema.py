@@ -48,7 +48,7 @@ def vocabulary(
 
     if not public:
         raise PrivacyError(
-            "these texts would be treated as public: their words are written without noise. Add --public if they are; "
+            "These texts would be treated as public: their words are written without noise. Add --public if they are; "
             "words of private texts are found by --vocabulary private of `dpvb fit lda`."
         )
     check_integer("--min-df", min_df, low=1)
@@ -109,7 +109,7 @@ def schema(
         dpvb schema people.json
     """
     if sum(one is not None for one in (file, header, dictionary)) > 1:
-        raise ParameterError("give one of a schema, --header and --dictionary.")
+        raise ParameterError("Give one of a schema, --header and --dictionary.")
     if header is not None or dictionary is not None:
         from dpvb.data.csv_files import Dialect
 
@@ -161,7 +161,7 @@ def _check_sure(shown: str, what: str, sure: bool, *, quotes_data: bool) -> None
     if shown:
         remark(shown)
     if asked and typer.prompt(f"Type yes if {what}", default="", err=True) != "yes":
-        raise PrivacyError("nothing was written: only a typed yes goes on.")
+        raise PrivacyError("Nothing was written: only a typed yes goes on.")
 
 
 def _print_stub(

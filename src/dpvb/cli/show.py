@@ -1,4 +1,4 @@
-"""`dpvb show`, `report`: what a model promises, what it learned, and a page of both."""
+"""`dpvb show`, `report`: the privacy statement of a model, its results, and a page with both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_EVERY_MODEL = ("statement", "brief", "summary", "all")
 _PRINTED, _PICTURES = ("table", "json", "csv"), ("png", "pdf", "svg")
 # Options by the parameters of `_facts_for_report`.
 _OPTIONS = {
-    name: f"--{'naive' if name == 'noise_aware' else name}"
+    name: f"--{'ignore-noise' if name == 'noise_aware' else name}"
     for name in ("level", "noise_aware", "words", "width", "coding", "reference", "exp", "per")
 }
 
@@ -32,44 +32,51 @@ def show(
     what: Annotated[
         str,
         typer.Option(
-            help="statement, brief (six lines of it), summary, all, or a figure: topics, coefficients, groups, steps, "
+            help="statement, brief (six lines of it), summary, all, or a figure: topics, coefficients, components, "
+            "steps, "
             "transitions, emissions, motion, intervals, loadings, variances, weights or parameters."
         ),
     ] = "statement",
     form: Annotated[str, typer.Option("--as", help="What is printed: table, json or csv.")] = "table",
     out: Annotated[Path | None, typer.Option(help="Write a file instead: .json, .csv, .png, .pdf or .svg.")] = None,
     level: Annotated[float | None, typer.Option(help="Probability inside an interval; 0.95 if not given.")] = None,
-    naive: Annotated[
-        bool, typer.Option("--naive", help="Leave the privacy noise out of account; such intervals are too short.")
+    ignore_noise: Annotated[
+        bool, typer.Option("--ignore-noise", help="Intervals without the privacy noise; these are too short.")
     ] = False,
-    words: Annotated[int | None, typer.Option(help="Topics: words of each.")] = None,
-    width: Annotated[int | None, typer.Option(help="Weights: width of an image; square ones need none.")] = None,
+    words: Annotated[int | None, typer.Option(help="Topics: number of words per topic.")] = None,
+    width: Annotated[int | None, typer.Option(help="Weights: width of an image, if it is not square.")] = None,
     coding: Annotated[
         str | None,
-        typer.Option(help="Coefficients: compare levels with 'reference', 'sum' (their mean) or 'places' (nothing)."),
+        typer.Option(
+            help="Coefficients: compare levels with the 'reference', their mean ('sum') or nothing ('places')."
+        ),
     ] = None,
     reference: Annotated[
         list[str] | None,
-        typer.Option(help="Coefficients: the category that others of its column are compared with: work=own."),
+        typer.Option(help="Coefficients: reference category of a column, for example work=own. May be repeated."),
     ] = None,
-    exp: Annotated[bool, typer.Option("--exp", help="Coefficients: odds or rate ratios.")] = False,
+    exp: Annotated[bool, typer.Option("--exp", help="Coefficients: print odds or rate ratios.")] = False,
     per: Annotated[
         str | None, typer.Option(help="Coefficients: per 'unit' of a number, or per declared 'range'.")
     ] = None,
-    minus: Annotated[Path | None, typer.Option(help="Coefficients: another model, whose own are taken away.")] = None,
-    disjoint: Annotated[bool, typer.Option("--disjoint", help="With --minus: nobody is in the data of both.")] = False,
+    compare_with: Annotated[
+        Path | None, typer.Option(help="Coefficients: another model; prints this model minus the other.")
+    ] = None,
+    disjoint: Annotated[
+        bool, typer.Option("--disjoint", help="With --compare-with: no person is in the data of both models.")
+    ] = False,
     overwrite: options.Overwrite = False,
 ) -> None:
     """Print the privacy statement of a saved model, or what the model learned.
 
-    The statement says what is promised, to whom, by which releases, what is taken as public and what is not covered.
-    Its epsilon is accounted for anew from the releases that the file lists. Where `dpvb audit --attach` has left its
-    report, one line sums it up.
+    The privacy statement lists the guarantee, the protected unit, the releases, the public inputs and what is not
+    covered. Its epsilon is computed again from the releases in the file. A report of `dpvb audit --attach` adds one
+    line.
 
-    A figure shows what was learned, with intervals that include the privacy noise; showing it costs nothing. A table of
-    coefficients is per unit of a column; a level of a categorical column is compared with the reference level.
-    --reference takes another one, and changes nothing in the model. --minus prints the differences of two models'
-    coefficients: the same people may be in the data of both, unless --disjoint says otherwise.
+    A figure shows results, with intervals that include the privacy noise. Showing it uses no budget. Coefficients are
+    per unit of a column; levels of a categorical column are compared with the reference level. --reference selects
+    another level and does not change the model. --compare-with prints the differences of two models' coefficients. It
+    assumes that the same people may be in both data sets; --disjoint states that they are not.
 
         dpvb show notes.dpvb
 
@@ -86,19 +93,19 @@ def show(
         files.check_target(out, overwrite)
     else:
         check_choice("--as", form, _PRINTED)
-    if disjoint and minus is None:
-        raise ParameterError("--disjoint speaks of two models: give the other one with --minus.")
-    values = (level, False if naive else None, words, width, coding, _references(reference), exp or None, per)
+    if disjoint and compare_with is None:
+        raise ParameterError("--disjoint needs a second model: give it with --compare-with.")
+    values = (level, False if ignore_noise else None, words, width, coding, _references(reference), exp or None, per)
     chosen = {name: value for name, value in zip(_OPTIONS, values, strict=True) if value is not None}
     fitted = files.load_model(model)
     fitted.privacy_.verify()
     if what in _OF_EVERY_MODEL[:3]:
-        if chosen or minus is not None:
-            word = next((_OPTIONS[name] for name in chosen), "--minus")
-            raise ParameterError(f"{word} applies to a figure: name one with --what, or give --what all.")
+        if chosen or compare_with is not None:
+            word = next((_OPTIONS[name] for name in chosen), "--compare-with")
+            raise ParameterError(f"{word} applies only to figures. Name one with --what, or give --what all.")
         text = _words(fitted, what, form)
     else:
-        figures = _figures(fitted, what, chosen, minus, disjoint)
+        figures = _figures(fitted, what, chosen, compare_with, disjoint)
         if form in _PICTURES:
             from dpvb.results import pictures
 
@@ -118,10 +125,10 @@ def show(
 
 
 def _words(fitted: Any, what: str, form: str) -> str:
-    """What every model says, as text or JSON."""
+    """Return what every model has, as text or JSON."""
     statement, report = fitted.privacy_, getattr(fitted, "audit_", None)
     if form not in ("table", "json") or (what == "summary" and form == "json"):
-        raise ParameterError(f"--what must name a figure for {form}; {what} is text.")
+        raise ParameterError(f"--what must name a figure if the output is {form}, got {what!r}, which is text.")
     if what == "summary":
         return str(fitted.summary() if hasattr(fitted, "summary") else fitted)
     if what == "brief":
@@ -131,16 +138,16 @@ def _words(fitted: Any, what: str, form: str) -> str:
     return "\n".join([str(statement), *([] if report is None else [f"{'Audit':<15}{report.summary}"])])
 
 
-def _figures(fitted: Any, what: str, chosen: Mapping[str, Any], minus: Path | None, disjoint: bool) -> list[Figure]:
-    """The figures of a model that are asked for."""
+def _figures(fitted: Any, what: str, chosen: Mapping[str, Any], other: Path | None, disjoint: bool) -> list[Figure]:
+    """Return the selected figures of a model."""
     kind, takes = type(fitted).__name__, inspect.signature(fitted._facts_for_report).parameters
     if foreign := [_OPTIONS[name] for name in chosen if name not in takes]:
-        able = ", ".join(_OPTIONS[name] for name in takes) or "no option"
-        raise ParameterError(f"{foreign[0]} does not apply to a {kind}, whose figures take {able}.")
-    if minus is not None:
+        able = ", ".join(_OPTIONS[name] for name in takes) or "none"
+        raise ParameterError(f"{foreign[0]} does not apply to a {kind}. Options of its figures: {able}.")
+    if other is not None:
         from dpvb.estimators import compare
 
-        return [compare(fitted, files.load_model(minus, "coefficients"), disjoint=disjoint, **chosen)]
+        return [compare(fitted, files.load_model(other, "coefficients"), disjoint=disjoint, **chosen)]
     figures = list(fitted._facts_for_report(**chosen))
     selected = [figure for figure in figures if what in ("all", figure.name)]
     if not selected:
@@ -150,23 +157,25 @@ def _figures(fitted: Any, what: str, chosen: Mapping[str, Any], minus: Path | No
 
 
 def _shown(figures: list[Figure], form: str) -> str:
-    """Figures as text, JSON or CSV."""
+    """Return figures as text, JSON or CSV."""
     if form == "table":
         return "\n\n".join(map(str, figures))
     if len(figures) == 1:
         return str(figures[0].to_csv()) if form == "csv" else as_json(figures[0].to_dicts())
     if form == "csv":
-        raise ParameterError("--what must name one figure for csv; this one has several parts. JSON holds them all.")
+        raise ParameterError("--what must name one figure if the output is csv; this one has several parts. Use json.")
     return as_json([drawing.to_dict() for figure in figures for drawing in figure.drawings()])
 
 
 def _references(texts: list[str] | None) -> dict[str, str] | None:
-    """Levels by the names of their columns, of texts such as work=own."""
+    """Return levels by the names of their columns, from texts such as work=own."""
     levels: dict[str, str] = {}
     for text in texts or ():
         column, is_there, level = text.partition("=")
         if not is_there or column in levels:
-            raise ParameterError(f"--reference must be COLUMN=LEVEL, such as work=own, once a column, got {text!r}.")
+            raise ParameterError(
+                f"--reference must be COLUMN=LEVEL, for example work=own, at most once per column, got {text!r}."
+            )
         levels[column] = level
     return levels or None
 
@@ -178,17 +187,17 @@ def report(
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
-    """Write one page about a model: what was learned, how sure it is, what it cost, how it was done.
+    """Write an HTML page about a model: results with intervals, privacy statement, cost and method.
 
-    The page needs no network and runs no script; it may be published, as the model may. With --json the same as a model
-    card, on standard output.
+    The page needs no network and runs no script. Like the model, it may be published. --json prints the same facts as a
+    model card.
 
         dpvb report notes.dpvb --out notes.html
 
         dpvb report notes.dpvb --json
     """
     if out is None and not as_json:
-        raise ParameterError("--out must name the page's file; or --json prints a model card.")
+        raise ParameterError("--out must name the HTML file to write, or --json must be given.")
     if out is not None:
         files.check_target(out, overwrite)
     page = files.load_model(model).report()

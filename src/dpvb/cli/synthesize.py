@@ -110,7 +110,7 @@ def synthesize(
 def _fitted(context: typer.Context, table: Path, model: Path, seed: int | None, overwrite: bool) -> Path:
     """Fit a table by `dpvb fit mixture`, whose options are those of this call that are left over."""
     if str(table).startswith("-"):
-        raise ParameterError(f"the table or the model comes first: dpvb synthesize FILE --rows N ..., got {table}.")
+        raise ParameterError(f"The table or the model comes first: dpvb synthesize FILE --rows N ..., got {table}.")
     files.check_target(model, overwrite, "The fitted model, which --out writes beside the rows,")
     call = ["mixture", str(table), *context.args, "--out", str(model), *["--overwrite"] * overwrite]
     call += [] if seed is None else ["--seed", str(seed)]

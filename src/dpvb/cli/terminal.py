@@ -1,4 +1,4 @@
-"""What the command line shows: tables, remarks, and a bar of steps."""
+"""Output of the command line: tables, remarks and a progress bar."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def new_console(*, stderr: bool = False) -> Console:
-    """A console that shows text as it is."""
+    """Return a console that prints text unchanged."""
     from rich.console import Console
 
     class Plain(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # Which is one thing for all that is printed, see `Commands`.
+            raise BrokenPipeError  # `Commands` handles it for all output.
 
     return Plain(stderr=stderr, highlight=False, markup=False)
 
@@ -31,7 +31,7 @@ def new_console(*, stderr: bool = False) -> Console:
 def print_table(
     title: str, columns: list[str], rows: list[list[str]], *, numbers: tuple[int, ...] | None = None
 ) -> None:
-    """Print a table; the columns `numbers` (None: all but the first) are aligned to the right."""
+    """Print a table; the columns `numbers` (None: all except the first) are right-aligned."""
     from dpvb.results.figures import aligned
 
     right = range(1, len(columns)) if numbers is None else numbers
@@ -40,19 +40,19 @@ def print_table(
 
 
 def is_terminal(*streams: TextIO | None) -> bool:
-    """Whether somebody sits at all of these streams, any of which a process may lack."""
+    """Whether all of these streams are terminals; a process may lack a stream."""
     return all(stream is not None and stream.isatty() for stream in streams)
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print lines that somebody else may have written: a word of them may hold commands to the terminal."""
+    """Print lines, with control characters of untrusted texts removed."""
     import typer
 
     typer.echo("\n".join(map(printable, text.split("\n"))), err=err)
 
 
 def as_json(facts: Any, *, ensure_ascii: bool = True) -> str:
-    """Plain values as JSON; what is no visible character is written by its number."""
+    """Return plain values as JSON, with escapes for characters that are not printable."""
     text = json.dumps(facts, indent=2, allow_nan=False, ensure_ascii=ensure_ascii)
     return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text)
 
@@ -63,7 +63,7 @@ def print_json(facts: Any, *, ensure_ascii: bool = True) -> None:
 
 
 def spent(model: Any) -> str:
-    """What the fit of an estimator has spent, and what it counted, in words."""
+    """Return the budget of a fit and the number of included units, in words."""
     from dpvb.accounting.answers import rounded_up
 
     if not math.isfinite(model.epsilon):
@@ -74,7 +74,7 @@ def spent(model: Any) -> str:
 
 
 def remark(text: str, *, level: str = "info") -> None:
-    """Print a line on standard error, and add the line to the log of the command, where there is one."""
+    """Print a line on standard error, and append it to the log of the command, if there is one."""
     log.write("message", level=level, message=printable(text))
     echo(printable(text), err=True)
 

@@ -59,7 +59,7 @@ class DaskEngine:
         self._direct = client.direct_to_workers is not False
         self._addresses = sorted(client.nthreads())
         if not self._addresses:
-            raise ParameterError("the Dask client of cluster has no workers; start some, or use cluster='local:2'.")
+            raise ParameterError("The Dask client of cluster has no workers; start some, or use cluster='local:2'.")
         _check_doors(client)
         try:
             client.register_plugin(_closed_spills(), name="dpvb-closed-spills")

@@ -143,7 +143,7 @@ def packed(thing: object, *, held: object = None) -> bytes:
         data = file.getvalue()
     if data is None:
         raise ParameterError(
-            "the model or the data cannot be sent to other processes, because they cannot be pickled. A function "
+            "The model or the data cannot be sent to other processes, because they cannot be pickled. A function "
             "goes if it is defined at the top of a module, or with pip install '.[cluster]' in dpvb's source folder; "
             "or fit without cluster."
         )

@@ -71,7 +71,7 @@ class LocalPool:
         """Bring each part to its process, and the model to all."""
         if not self._processes or self._interrupted:
             raise ParameterError(
-                "this pool has ended: its `with` block is over, or it was interrupted. Make a new one."
+                "This pool has ended: its `with` block is over, or it was interrupted. Make a new one."
             )
         self._parts, self._dealt = parts, shared_out(len(parts), self._num_workers)
         self._model = packed(model)

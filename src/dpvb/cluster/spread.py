@@ -65,7 +65,7 @@ class SpreadSource(Spread[Batch], Generic[Batch]):
         numbers = {part: number for one in counts or () for part, number in one.items()} if read else {}
         if numbers.keys() != set(range(self._num_parts)):
             raise DataFormatError(
-                "a worker process cannot read its part of the data; nothing was spent. Files must be readable under "
+                "A worker process cannot read its part of the data; nothing was spent. Files must be readable under "
                 "the same names in every process."
             )
         self._counts = [numbers[part] for part in range(self._num_parts)]
@@ -102,7 +102,7 @@ class SpreadSource(Spread[Batch], Generic[Batch]):
         versions = self._gather(_version, (self._model, self._model is not None), "start")
         if versions is None or not all(type(version) is str and version == __version__ for version in versions):
             raise ParameterError(
-                f"the processes of the cluster cannot load the model: each needs dpvb {__version__}, and whatever "
+                f"The processes of the cluster cannot load the model: each needs dpvb {__version__}, and whatever "
                 "modules the model is made of."
             )
 

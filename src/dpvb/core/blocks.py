@@ -1,4 +1,4 @@
-"""Blocks: the named parts of a sufficient statistic, their bounds, domains and transport."""
+"""Blocks: named parts of a sufficient statistic with bounds, domains and packed forms."""
 
 from __future__ import annotations
 
@@ -23,22 +23,29 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 
 @dataclass(frozen=True)
 class Block:
-    """One named part of a model's statistic; every field is public.
+    """One named part of the statistic of a model; every field is public.
 
     Attributes:
-        shape: shape of the block; a symmetric one ends in two equal axes.
-        bound: L2 norm that one unit's contribution may reach; clipping enforces it.
-        domain: where the un-noised sum lies: it decides the projection, the transport (a symmetric matrix
-            travels as its upper triangle) and the swap ratio. "nonnegative": the wall sets negative entries to 0.
-            "psd": symmetric matrices, whose sum is positive semidefinite if the model keeps its word. "gram": the
-            same by construction, since the wall takes nothing but `forms.Gram`.
-        phase: "first" does not depend on q and is released once; "second" and "third" are released once after it, each
-            at the q that it made; "step" at every step, "last" once at the end.
-        average: True for a statistic, which is averaged over steps; False for a score at the current q.
-        weight: share of its release's noise budget, relative to the other blocks': noise_std falls with it.
+        shape: Shape of the block; that of a symmetric block ends in two equal axes.
+        bound: Largest L2 norm of the contribution of a unit, greater than 0; clipping enforces it.
+        domain: Domain of the sum without noise, which specifies the projection, the packed form (upper triangle of a
+            symmetric matrix) and the swap ratio. "real" (default); "nonnegative": the wall sets negative entries to 0;
+            "psd": symmetric matrices whose sum the model ensures to be positive semidefinite; "gram": positive
+            semidefinite by construction, since the wall accepts only `dpvb.Gram`.
+        phase: Time of the release. "first" is released once and does not depend on q; "second" and "third" follow once,
+            each at the q of the previous phase; "step" (default) in every step; "last" once at the end.
+        average: Whether the block is a statistic, averaged over steps (True, default), or a score at the current q
+            (False).
+        weight: Share of the noise budget of its release, relative to other blocks; the noise decreases with it.
+            Default: 1.
 
     Raises:
-        ParameterError: for a field outside its range.
+        ParameterError: If a field is outside its range.
+
+    Examples:
+        >>> import dpvb
+        >>> dpvb.Block((3, 3), bound=1.0, domain="gram").packed_shape
+        (6,)
     """
 
     shape: tuple[int, ...]
@@ -61,26 +68,26 @@ class Block:
         check_choice("block domain", self.domain, _DOMAINS)
         check_choice("block phase", self.phase, PHASES)
         if self.symmetric and (len(self.shape) < 2 or self.shape[-1] != self.shape[-2]):
-            raise ParameterError(f"a {self.domain} block ends in two equal axes, got shape {self.shape}.")
+            raise ParameterError(f"A {self.domain} block ends in two equal axes, got shape {self.shape}.")
 
     @property
     def symmetric(self) -> bool:
-        """Whether it holds symmetric matrices."""
+        """Whether the block contains symmetric matrices."""
         return self.domain in ("psd", "gram")
 
     @property
     def packed_shape(self) -> tuple[int, ...]:
-        """Shape in which the block travels: a symmetric one as the triangles of its matrices, diagonals first."""
+        """Shape of the packed block: symmetric matrices are stored as triangles, diagonals first."""
         if not self.symmetric:
             return self.shape
         d = self.shape[-1]
         return (*self.shape[:-2], d * (d + 1) // 2)
 
     def noise_parts(self) -> list[tuple[Any, float]]:
-        """Parts of the packed block, each with its noise std over that of a scaled coordinate.
+        """Parts of the packed block, each with its noise standard deviation relative to a scaled coordinate.
 
-        An off-diagonal entry stands for two equal matrix entries: iid noise on svec(A) = (A_ii, √2·A_ij)
-        has std 1/√2 on A_ij.
+        An off-diagonal entry represents two equal entries: iid noise on svec(A) = (A_ii, √2·A_ij) has standard
+        deviation 1/√2 on A_ij.
         """
         if not self.symmetric:
             return [(..., 1.0)]
@@ -88,34 +95,34 @@ class Block:
         return [((..., slice(d)), 1.0), ((..., slice(d, None)), math.sqrt(0.5))]
 
     def pack(self, value: Floats) -> Floats:
-        """Bring an array of the block's shape to the shape in which it travels."""
+        """Return an array of the block's shape in packed form."""
         return pack_symmetric(value) if self.symmetric else value
 
     def unpack(self, packed: Floats) -> Floats:
-        """Bring a packed array back to the block's shape."""
+        """Return a packed array in the block's shape."""
         return unpack_symmetric(packed, self.shape[-1]) if self.symmetric else packed
 
     def project(self, value: Floats) -> Floats:
-        """Return the nearest point of the block's domain (Frobenius norm)."""
+        """Return the nearest point of the domain of the block (Frobenius norm)."""
         if self.domain == "nonnegative":
             return np.maximum(value, 0.0)
         return positive_semidefinite(value) if self.symmetric else value
 
 
 def triangle(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows and columns of the entries of a packed (d, d) matrix: the diagonal, then what is above it, row by row."""
+    """Return rows and columns of the entries of a packed (d, d) matrix: the diagonal, then the upper part by rows."""
     row, column = np.triu_indices(d, 1)
     return np.concatenate([np.arange(d), row]), np.concatenate([np.arange(d), column])
 
 
 def pack_symmetric(matrix: NDArray[Any]) -> NDArray[Any]:
-    """Diagonals and upper triangles of (..., d, d) matrices as (..., d(d+1)/2)."""
+    """Return diagonals and upper triangles of (..., d, d) matrices as (..., d(d+1)/2)."""
     row, column = triangle(matrix.shape[-1])
     return matrix[..., row, column]
 
 
 def unpack_symmetric(packed: Floats, d: int) -> Floats:
-    """Inverse of pack_symmetric for symmetric (..., d, d) matrices."""
+    """Return symmetric (..., d, d) matrices from the result of `pack_symmetric`."""
     matrix = np.empty((*packed.shape[:-1], d, d))
     stop = d
     for i in range(d):
@@ -126,17 +133,17 @@ def unpack_symmetric(packed: Floats, d: int) -> Floats:
 
 
 def positive_semidefinite(matrix: Floats) -> Floats:
-    """The nearest positive semidefinite matrices to symmetric (..., d, d) ones (Frobenius norm)."""
+    """Return the nearest positive semidefinite matrices to symmetric (..., d, d) ones (Frobenius norm)."""
     eigenvalues, vectors = np.linalg.eigh(matrix)
     scaled: Floats = vectors * np.maximum(eigenvalues, 0.0)[..., None, :]
     return np.asarray(scaled @ np.swapaxes(vectors, -1, -2))
 
 
 def swap_ratio(blocks: Mapping[str, Block]) -> float:
-    """Largest distance between two clipped contributions over the clip norm.
+    """Return the largest distance between two clipped contributions, relative to the clip norm.
 
-    √2 if the wall makes sure that any two contributions have a nonnegative inner product (nonnegative entries, Gram
-    matrices); else 2: a model's word that its matrices are positive semidefinite is not enough.
+    √2 if the wall ensures that any two contributions have a nonnegative inner product (nonnegative entries, Gram
+    matrices); otherwise 2, even if the model declares positive semidefinite matrices.
     """
     certain = all(block.domain in ("nonnegative", "gram") for block in blocks.values())
     return math.sqrt(2.0) if certain else 2.0

@@ -71,7 +71,7 @@ def check_shape(found: tuple[int, ...], num_rows: int, *shape: int) -> None:
         ValueError: naming both; shapes are public.
     """
     if found != (num_rows, *shape):
-        raise ValueError(f"a contribution has the shape {(num_rows, *shape)} for these rows, not {found}.")
+        raise ValueError(f"A contribution has the shape {(num_rows, *shape)} for these rows, not {found}.")
 
 
 def floats(values: object) -> Floats:

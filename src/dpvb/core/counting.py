@@ -1,8 +1,8 @@
-"""How many units counted, and how many of them were shortened: two noisy numbers that every release of a fit carries.
+"""Noisy numbers of included and of clipped units, which every release of a fit contains.
 
-A row with an unknown label, an empty document or a field in a foreign spelling adds nothing, or less than it might, and
-no reader may say so: what a record holds is private. The wall counts such units instead, one unit by 1 and with noise,
-so that an empty fit does not look like a full one. Both counts together take a hundredth of each release's budget.
+A row with an unknown label, an empty document or an invalid field adds nothing, or less than it could. A reader must
+not report such rows, since their content is private. Instead, the wall releases how many units are included and
+clipped, with noise, so that users notice an empty fit. Both numbers together use 1 % of the budget of each release.
 """
 
 from __future__ import annotations
@@ -15,28 +15,31 @@ from types import MappingProxyType
 from dpvb.core.blocks import Block
 from dpvb.guards.errors import ParameterError, check_number
 
-#: Units that added anything; units of those that were cut to a bound or a range, or could not be read in full.
+#: Names of the blocks: units with a contribution; units of these that were clipped or not read in full.
 COUNTED, SHORTENED = "counted", "shortened"
-#: Part of a release's budget Σ w² that each takes.
+#: Share of a release's budget Σ w² of each. The number of included units is used more, so it gets three quarters.
 SHARES: Mapping[str, float] = MappingProxyType({COUNTED: 0.0075, SHORTENED: 0.0025})
-#: Each as a block: one number of bound 1.
+#: Both as blocks: one number of bound 1 each.
 COUNTS: Mapping[str, Block] = MappingProxyType(dict.fromkeys(SHARES, Block((1,), 1.0, "nonnegative")))
-#: A unit is shortened where its norm is over the bound by more than this share, which rounding is not.
+#: A unit counts as clipped if its norm exceeds the bound by more than this share, which is far above rounding errors.
 TOLERANCE = 2.0**-10
-# What is fewer than this teaches a model nothing.
+# Fewer units than this cannot fit a model: a convention.
 _ENOUGH = 50
 # Half the width of a 95 % interval in standard deviations.
 _Z = 1.96
 
 
 def with_counts(blocks: Mapping[str, Block]) -> dict[str, Block]:
-    """The blocks of a release and the two counts beside them, which leave the others all but a hundredth of its budget.
+    """Return the blocks of a release together with both counts, which use 1 % of its budget.
+
+    Args:
+        blocks: Blocks of one release by name.
 
     Raises:
-        ParameterError: for blocks that have the name of a count.
+        ParameterError: If a block has the name of a count.
     """
     if taken := sorted(COUNTS.keys() & blocks.keys()):
-        raise ParameterError(f"blocks must not be called {taken}: every release counts its units under these names.")
+        raise ParameterError(f"blocks must not be named {taken}: these names are reserved for the numbers of units.")
     square = math.fsum(block.weight**2 for block in blocks.values()) / (1.0 - math.fsum(SHARES.values()))
     phase = next(block.phase for block in blocks.values())
     counts = {
@@ -48,16 +51,17 @@ def with_counts(blocks: Mapping[str, Block]) -> dict[str, Block]:
 
 @dataclass(frozen=True)
 class Counts:
-    """What the releases of a fit say of its units; public, since the noise is in it.
+    """Noisy numbers of included and of clipped units; public.
 
     Attributes:
-        counted: how many units added anything, as released: noise may take it below 0.
-        counted_std: its standard deviation, of the noise and of the drawing of batches.
-        shortened, shortened_std: the same for the units of these that were cut to a bound or a range, or could not be
-            read in full; a mean over the releases, each of which has bounds of its own.
+        counted: Number of units with a contribution, as released; noise can make it negative.
+        counted_std: Standard deviation of `counted`, due to noise and sampling of batches.
+        shortened: Number of these units that were clipped to a bound or a range, or not read in full; the mean over
+            releases, whose bounds differ.
+        shortened_std: Standard deviation of `shortened`.
 
     Raises:
-        ParameterError: for a number that is not finite, or a negative standard deviation.
+        ParameterError: If a number is not finite, or a standard deviation is negative.
     """
 
     counted: float
@@ -72,18 +76,22 @@ class Counts:
 
     @property
     def at_least(self) -> float:
-        """Lower end of the 95 % interval of the number of units that counted, 0 or more."""
+        """Lower limit of the 95 % interval of the number of included units, at least 0."""
         return max(self.counted - _Z * self.counted_std, 0.0)
 
     @property
     def are_few(self) -> bool:
-        """Whether the units that counted cannot be told from none, or are too few to learn from, at 95 % confidence."""
+        """Whether the number of included units is indistinguishable from 0, or below 50, at 95 % confidence."""
         return self.counted < _Z * self.counted_std or self.counted + _Z * self.counted_std < _ENOUGH
 
     def say(self, unit: str) -> str:
-        """Both numbers in words, with their 95 % intervals."""
-        counted = _interval(self.counted, self.counted_std)
-        return f"{unit}s that counted: {counted}; of these shortened: {_interval(self.shortened, self.shortened_std)}"
+        """Return both numbers in words, with 95 % intervals.
+
+        Args:
+            unit: Protected unit, in the singular.
+        """
+        counted, shortened = _interval(self.counted, self.counted_std), _interval(self.shortened, self.shortened_std)
+        return f"{unit}s included: {counted} (95 % interval), of which clipped: {shortened}"
 
 
 def _interval(mean: float, std: float) -> str:

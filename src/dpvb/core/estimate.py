@@ -1,4 +1,4 @@
-"""The running estimate of full-data statistics: post-processing of releases, and all that an M-step sees."""
+"""Running estimate of full-data statistics: post-processing of releases, and the only input of an M-step."""
 
 from __future__ import annotations
 
@@ -21,15 +21,24 @@ _SEAL = object()
 @final
 @dataclass(frozen=True, repr=False)
 class Estimate:
-    """Running estimate of full-data statistics, S̄_t = (1-ρ)S̄_{t-1} + ρ T_t/p, linear and un-projected.
+    """Running estimate of full-data statistics, S̄_t = (1-ρ)S̄_{t-1} + ρ T_t/p, linear and not projected.
 
     T_t is a release, and p its sampling probability. An M-step uses `read` (the linear estimate), `project` (its
     projection onto the domain) and `noise_std`. All three are corrected for the start S̄_0 = 0: they are divided by the
-    sum of the weights of the releases.
+    sum of the weights of the releases. `Estimate.empty` and the wall create instances; models only read them.
 
     Attributes:
-        rho: step size of the newest release.
-        phase: phase of the blocks of the newest release.
+        rho: Step size of the newest release, in (0, 1]. Default: 1.
+        phase: Phase of the blocks of the newest release. Default: "first".
+        receipt: Receipt of the newest release. None (default): there is none yet.
+        seal: Internal. Default: None.
+        _blocks, _mean, _variance, _mass: Internal: blocks, linear estimates, noise variances and sums of weights.
+            Default: none.
+
+    Examples:
+        >>> import dpvb
+        >>> len(dpvb.Estimate.empty({"count": dpvb.Block((1,), 1.0)}).names)
+        0
     """
 
     _blocks: Mapping[str, Block]
@@ -52,7 +61,7 @@ class Estimate:
 
     @classmethod
     def total(cls, parts: Sequence[Estimate]) -> Estimate:
-        """The estimate of the sums over several data sets, from that of each."""
+        """Return the estimate of sums over several data sets from the estimates of each."""
         last = parts[-1]
         names = frozenset[str].intersection(*(part.names for part in parts))
         mean = {name: np.add.reduce([part._mean[name] / part._mass[name] for part in parts]) for name in names}
@@ -62,10 +71,10 @@ class Estimate:
         return cls(last._blocks, mean, variance, mass, _SEAL, last.rho, last.receipt, phase)
 
     def update(self, released: Released, rho: float) -> Estimate:
-        """Take in one release with step size rho in (0, 1]; a score replaces its predecessor.
+        """Add one release with step size rho in (0, 1]; a score replaces the previous one.
 
         Raises:
-            PrivacyError: for a release whose arrays have not the shapes of the blocks.
+            PrivacyError: If arrays of the release do not have the shapes of the blocks.
         """
         mean, variance, mass = dict(self._mean), dict(self._variance), dict(self._mass)
         for name, total in released.total.items():
@@ -91,12 +100,12 @@ class Estimate:
 
     @property
     def names(self) -> frozenset[str]:
-        """Blocks that have been released so far."""
+        """Names of the blocks that have been released so far."""
         return frozenset(self._mean)
 
     @property
     def counts(self) -> Counts | None:
-        """How many units counted, over all releases so far; None where none of them counted."""
+        """Numbers of included and clipped units over all releases; None if not released."""
         if not COUNTS.keys() <= self.names:
             return None
         return Counts(*(f(name) for name in (COUNTED, SHORTENED) for f in (self._count, self.noise_std)))
@@ -105,13 +114,25 @@ class Estimate:
         return float((self._mean[name] / self._mass[name])[0])
 
     def read(self, name: str) -> Floats:
-        """Unbiased linear estimate of the full-data statistic; may leave the domain."""
+        """Return the unbiased linear estimate of the full-data statistic, which may be outside the domain.
+
+        Args:
+            name: Name of the block.
+        """
         return self._blocks[name].unpack(self._mean[name] / self._mass[name])
 
     def project(self, name: str) -> Floats:
-        """The linear estimate, projected onto the block's domain."""
+        """Return the linear estimate, projected onto the domain of the block.
+
+        Args:
+            name: Name of the block.
+        """
         return self._blocks[name].project(self.read(name))
 
     def noise_std(self, name: str) -> float:
-        """Noise std of a scaled coordinate of `read(name)`."""
+        """Return the noise standard deviation of a scaled coordinate of `read(name)`.
+
+        Args:
+            name: Name of the block.
+        """
         return math.sqrt(self._variance[name]) / self._mass[name]

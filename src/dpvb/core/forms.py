@@ -1,14 +1,14 @@
-"""Forms of contributions: rows and outer products; each brings its units onto the grid itself.
+"""Forms of contributions, such as rows and outer products; each form rounds its units to the grid.
 
-    a unit's statistic                              form
+    statistic of a unit                             form
     any array                                       `Rows`
-    a row times a number, the rows measured once    `ScaledRows`
-    few entries that are not zero                   `SparseRows`
+    a row times a number, norms computed once       `ScaledRows`
+    few nonzero entries                             `SparseRows`
     an outer product l rᵀ                           `Kron`
     a scaled outer product x xᵀ, scale ≥ 0          `Gram`
 
-A form may answer for itself, by a method of that name, how it is `grouped` by person, and what it is when
-`nonnegative`. The general answers hold for every form.
+A form may define its own methods `grouped`, for persons with several rows, and `nonnegative`. Otherwise, general
+versions are used.
 """
 
 from __future__ import annotations
@@ -37,11 +37,17 @@ _GRAM_ROOM = 1.0 + 2.0**-17
 
 @final
 class MeasuredRows:
-    """Rows and upper bounds on their norms, which are found here alone, once for many statistics.
+    """Rows with upper bounds on their norms, which are computed once for many statistics.
 
     Attributes:
-        x_nd: rows (n, d) in float64; read-only.
-        length_n: proven upper bounds on their norms, (n,); read-only.
+        x_nd: Rows, (n, d), in float64; read-only.
+        length_n: Proven upper bounds on their Euclidean norms, (n,); read-only.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> dpvb.MeasuredRows(np.array([[3.0, 4.0]])).length_n >= 5.0
+        array([ True])
     """
 
     def __init__(self, x_nd: Floats) -> None:
@@ -52,12 +58,12 @@ class MeasuredRows:
 
 
 def turned(x_nd: Floats, matrix_de: Floats) -> MeasuredRows:
-    """Rows times a public matrix, each row's bits its own."""
+    """Return rows times a public matrix; the bits of a row depend only on that row."""
     return MeasuredRows(product(x_nd, matrix_de))
 
 
 def _truncated_sum(value_nd: Floats, factor_n: Floats, grid: Grid) -> Ints:
-    """Σ_n trunc(factor_n · value_n / grid.step); rows whose factor is zero are not read."""
+    """Return Σ_n trunc(factor_n · value_n / grid.step); rows whose factor is zero are not read."""
     used: Any = slice(None) if factor_n.all() else np.flatnonzero(factor_n)
     value_nd, factor_n = value_nd[used], factor_n[used]
     num_rows, d = value_nd.shape
@@ -76,18 +82,24 @@ def _truncated_sum(value_nd: Floats, factor_n: Floats, grid: Grid) -> Ints:
 
 @dataclass(frozen=True)
 class Rows:
-    """Dense statistics, one row a unit: values of shape (n, *block shape), those of a symmetric block full matrices.
+    """Dense statistics, one row per unit: values of shape (n, *block shape), full matrices for a symmetric block.
 
     Attributes:
-        values: of any type of real numbers. The halves of a symmetric block's matrices are averaged.
-        symmetric: whether the values are full matrices that travel as their triangles; `of_block` sets it.
+        values: Real numbers of any type. The two halves of symmetric matrices are averaged.
+        symmetric: Whether values are full matrices that are stored as triangles; set by `of_block`. Default: False.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> dpvb.Rows(np.array([[3.0, 4.0], [0.0, 1.0]])).norms()
+        array([5., 1.])
     """
 
     values: Floats
     symmetric: bool = False
 
     def of_block(self, block: Block, num_rows: int) -> Contribution:
-        """The values in float64."""
+        """Return the form with values in float64, for a block."""
         values = floats(self.values)
         check_shape(values.shape, num_rows, *block.shape)
         if block.symmetric:
@@ -96,7 +108,7 @@ class Rows:
         return replace(self, values=values, symmetric=block.symmetric)
 
     def norms(self) -> Floats:
-        """Row norms; a row with NaN or infinity has norm inf and is dropped by the wall."""
+        """Return row norms; a row with NaN or infinity has norm inf, and the wall drops it."""
         return upper_norms(self.values)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
@@ -107,11 +119,11 @@ class Rows:
         out += pack_symmetric(shaped) if self.symmetric else shaped
 
     def nonnegative(self) -> Contribution:
-        """Negative entries set to 0."""
+        """Return the form with negative entries set to 0."""
         return replace(self, values=_without_negative(self.values))
 
     def grouped(self, unit_of_row: Ints, num_units: int) -> Rows:
-        """The sums of the units' rows, so that a unit's own norm is used."""
+        """Return the sums of each unit's rows, so that a unit's own norm is used."""
         finite = np.isfinite(self.norms())
         total = np.zeros((num_units, *self.values.shape[1:]))
         np.add.at(total, unit_of_row[finite], self.values[finite])
@@ -120,25 +132,32 @@ class Rows:
 
 @dataclass(frozen=True)
 class ScaledRows:
-    """Statistics s_n = scale_n · x_n of rows that were measured: the products are never stored.
+    """Statistics s_n = scale_n · x_n of measured rows; the products are not stored.
 
     Attributes:
-        rows: the rows (n, d) with their norms.
-        scale_n: (n,) scales of either sign.
+        rows: Rows, (n, d), with their norms.
+        scale_n: Scales of either sign, (n,).
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> rows = dpvb.MeasuredRows(np.array([[3.0, 4.0]]))
+        >>> bool(dpvb.ScaledRows(rows, np.array([-2.0])).norms()[0] >= 10.0)
+        True
     """
 
     rows: MeasuredRows
     scale_n: Floats
 
     def of_block(self, block: Block, num_rows: int) -> Contribution:
-        """The scales in float64."""
+        """Return the form with scales in float64, for a block."""
         scale_n = floats(self.scale_n)
         check_shape(self.rows.x_nd.shape, num_rows, *block.shape)
         check_shape(scale_n.shape, num_rows)
         return ScaledRows(self.rows, scale_n)
 
     def norms(self) -> Floats:
-        """|scale_n| times the row's length; NaN or infinity where either is."""
+        """Return |scale_n| times the norm of the row; NaN or infinity if either is."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             # The addend covers a product that underflows.
             return np.asarray(np.abs(self.scale_n) * self.rows.length_n * (1.0 + 2.0**-50) + 2.0**-1000)
@@ -151,11 +170,11 @@ class ScaledRows:
         out += _truncated_sum(self.rows.x_nd, np.where(np.abs(factor_n) >= 2.0**-1021, factor_n, 0.0), grid)
 
     def nonnegative(self) -> Contribution:
-        """The products, without their negative entries."""
+        """Return the products with negative entries set to 0."""
         return self._products().nonnegative()
 
     def grouped(self, unit_of_row: Ints, num_units: int) -> Rows:
-        """The sums of the units' products."""
+        """Return the sums of each unit's products."""
         return self._products().grouped(unit_of_row, num_units)
 
     def _products(self) -> Rows:
@@ -164,10 +183,21 @@ class ScaledRows:
 
 @dataclass(frozen=True)
 class SparseRows:
-    """Sparse statistics in compressed rows: unit n has values[indptr[n]:indptr[n+1]] at the places `indices`.
+    """Sparse statistics in compressed rows: unit n has values[indptr[n]:indptr[n+1]] at the indices `indices`.
 
-    The block has one axis. The places of a unit increase strictly from 0 and lie within it; a unit of any other is
-    dropped, since its norm would be another.
+    The block has one axis. The indices of a unit must increase strictly and lie within the block; otherwise the unit is
+    dropped.
+
+    Attributes:
+        indptr: Offsets of the units, (n + 1,).
+        indices: Index of each value within the block.
+        values: Real numbers.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> dpvb.SparseRows(np.array([0, 2]), np.array([1, 4]), np.array([3.0, 4.0])).norms()
+        array([5.])
     """
 
     indptr: Ints
@@ -175,7 +205,7 @@ class SparseRows:
     values: Floats
 
     def of_block(self, block: Block, num_rows: int) -> Contribution:
-        """The values in float64; a place outside of the block is at -1, which is no place."""
+        """Return the form with values in float64; an index outside the block becomes -1, which is invalid."""
         indptr, places, values = np.asarray(self.indptr), np.asarray(self.indices), floats(self.values)
         check_shape(indptr.shape, num_rows + 1)
         check_shape(places.shape, len(values))
@@ -187,7 +217,7 @@ class SparseRows:
         return SparseRows(indptr.astype(np.int64), np.where(inside, places, -1).astype(np.int64), values)
 
     def norms(self) -> Floats:
-        """Row norms; squares are added one row at a time, in the row's own order."""
+        """Return row norms; squares are added in the order of the row."""
         length_n = np.diff(self.indptr)
         row = np.repeat(np.arange(len(length_n)), length_n)
         before = np.append(-1, self.indices[:-1]) if len(self.indices) else self.indices
@@ -200,33 +230,44 @@ class SparseRows:
         return np.where(faulty, np.inf, norm_n)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
-        """Truncate every weighted entry and add it at its place."""
+        """Truncate every weighted entry and add it at its index."""
         weight = np.repeat(weights, np.diff(self.indptr))
         used = np.flatnonzero(weight)
         steps = np.trunc(self.values[used] * weight[used] / grid.step).astype(np.int64)
         np.add.at(out, self.indices[used], steps)
 
     def nonnegative(self) -> Contribution:
-        """Negative values set to 0."""
+        """Return the form with negative values set to 0."""
         return replace(self, values=_without_negative(self.values))
 
 
 @dataclass(frozen=True)
 class Kron:
-    """Outer products l_n ⊗ r_n of left (n, a) and right (n, b) factors: the sum is one exact integer GEMM."""
+    """Outer products l_n ⊗ r_n of left, (n, a), and right, (n, b), factors; their sum is one exact integer GEMM.
+
+    Attributes:
+        left: Left factors, (n, a).
+        right: Right factors, (n, b).
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> bool(dpvb.Kron(np.array([[3.0, 4.0]]), np.array([[2.0]])).norms()[0] >= 10.0)
+        True
+    """
 
     left: Floats
     right: Floats
 
     def of_block(self, block: Block, num_rows: int) -> Contribution:
-        """The factors in float64."""
+        """Return the form with factors in float64, for a block."""
         left, right = floats(self.left), floats(self.right)
         check_shape(left.shape[:1] + left.shape[1:] + right.shape[1:], num_rows, *block.shape)
         check_shape(right.shape[:1], num_rows)
         return Kron(left, right)
 
     def norms(self) -> Floats:
-        """Products of the factors' norms: the norm of an outer product."""
+        """Return products of the norms of the factors, the norms of the outer products."""
         with np.errstate(over="ignore", invalid="ignore"):
             return upper_norms(self.left) * upper_norms(self.right) * (1.0 + 2.0**-50)
 
@@ -258,24 +299,30 @@ class Kron:
         out += total << (spare - 2 * bits)
 
     def nonnegative(self) -> Contribution:
-        """Negative entries of both factors set to 0."""
+        """Return the form with negative entries of both factors set to 0."""
         return Kron(_without_negative(self.left), _without_negative(self.right))
 
 
 @dataclass(frozen=True)
 class Gram:
-    """Symmetric outer products s_n = scale_n · x_n x_nᵀ of a "gram" block (d, d): the sum is one exact integer syrk.
+    """Symmetric outer products s_n = scale_n · x_n x_nᵀ of a "gram" block (d, d); their sum is one exact integer syrk.
 
     Attributes:
-        x_nd: (n, d) factors.
-        scale_n: (n,) nonnegative scales.
+        x_nd: Factors, (n, d).
+        scale_n: Nonnegative scales, (n,).
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> bool(dpvb.Gram(np.array([[3.0, 4.0]]), np.array([2.0])).norms()[0] >= 50.0)
+        True
     """
 
     x_nd: Floats
     scale_n: Floats
 
     def of_block(self, block: Block, num_rows: int) -> Contribution:
-        """Both in float64."""
+        """Return the form with both arrays in float64, for a block."""
         x_nd, scale_n = floats(self.x_nd), floats(self.scale_n)
         length, d = x_nd.shape
         check_shape((length, d * (d + 1) // 2), num_rows, *block.packed_shape)
@@ -283,18 +330,18 @@ class Gram:
         return Gram(x_nd, scale_n)
 
     def norms(self) -> Floats:
-        """scale_n · ‖x_n‖², with room for rounding; NaN, which the wall drops, where the scale is negative."""
+        """Return scale_n · ‖x_n‖², with room for rounding; NaN, which the wall drops, if the scale is negative."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             length = np.sqrt(self.scale_n) * upper_norms(self.x_nd)
             # The addend covers a square that underflows.
             return np.asarray(length * length * _GRAM_ROOM + 2.0**-1000)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
-        """Round u = √(weight·scale)·x to integers and add their u uᵀ.
+        """Round u = √(weight·scale)·x to integers and add u uᵀ.
 
-        ‖u‖² is at most the block's bound, and rounding keeps ‖u‖ below the norm that was declared. The grid of u is the
-        finest on which sums over a product's rows stay below 2⁵³. A small weight loses half its bits alone, since both
-        factors carry its root.
+        ‖u‖² is at most the bound of the block, and rounding keeps ‖u‖ below the declared norm. The grid of u is the
+        finest on which sums over the rows of a product stay below 2⁵³. A small weight loses only half its bits, since
+        both factors contain its root.
         """
         from scipy.linalg.blas import dsyrk
 
@@ -326,10 +373,10 @@ class Gram:
 
 
 def _round_rows(x_nd: Floats, factor_n: Floats) -> None:
-    """Turn x into integers nearest to factor·x, in place, none of its rows longer than _GRAM_ROOM allows.
+    """Round x to the integers nearest to factor·x, in place, with no row longer than _GRAM_ROOM allows.
 
-    Truncating every entry would shorten all rows alike, a bias that sums cannot average out. Where rounding made a row
-    too long, as many of its lengthened entries are taken back as needed, from the left.
+    Truncating all entries would shrink all rows, a bias that does not average out in sums. If rounding makes a row too
+    long, entries that were rounded up are truncated, from the left, until it is not.
     """
     # Rows are rounded a few at a time, in the cache.
     for start in range(0, len(x_nd), rows := max(1, ENTRIES // x_nd.shape[1])):
@@ -350,7 +397,7 @@ def _round_rows(x_nd: Floats, factor_n: Floats) -> None:
 
 
 def _add_triangle(matrix: Floats, out: Ints) -> None:
-    """Add the upper triangle of a matrix of integers to its packed form."""
+    """Add the upper triangle of an integer matrix to its packed form."""
     stop = len(matrix)
     out[:stop] += matrix.diagonal().astype(np.int64)
     for i, row in enumerate(matrix):
@@ -360,7 +407,7 @@ def _add_triangle(matrix: Floats, out: Ints) -> None:
 
 @dataclass(frozen=True)
 class _RowsOfUnits:
-    """Several rows a unit: a unit's norm is bounded by the sum of its rows' norms."""
+    """Several rows per unit; the norm of a unit is bounded by the sum of the norms of its rows."""
 
     rows: Contribution
     unit_of_row: Ints
@@ -386,7 +433,7 @@ class _RowsOfUnits:
 
 @dataclass(frozen=True)
 class _UnitByUnit:
-    """Statistics of a form that is not known here, without their negative entries: each unit is summed by itself."""
+    """Statistics of an unknown form, with negative entries set to 0; each unit is summed by itself."""
 
     units: Contribution
 
@@ -405,26 +452,26 @@ class _UnitByUnit:
 
 
 def grouped(contribution: Contribution, unit_of_row: Ints, num_units: int) -> Contribution:
-    """Contributions of units (persons) that hold several rows each.
+    """Return contributions of units (persons) with several rows each.
 
-    Dense rows are summed first, so that a unit's own norm is used; otherwise the triangle inequality bounds
-    it. A row with NaN or infinity is dropped, the rest of its unit stays.
+    Dense rows are summed first, so that a unit's own norm is used; otherwise the triangle inequality bounds it. A row
+    with NaN or infinity is dropped; the other rows of its unit are included.
     """
     by_unit = getattr(contribution, "grouped", None)
     return _RowsOfUnits(contribution, unit_of_row, num_units) if by_unit is None else by_unit(unit_of_row, num_units)
 
 
 def nonnegative(contribution: Contribution) -> Contribution:
-    """The same statistics with their negative entries set to 0, before norms are taken.
+    """Return the statistics with negative entries set to 0, before norms are computed.
 
-    So any two of them have a nonnegative inner product, whatever q they were found at.
+    Any two of them then have a nonnegative inner product, for every q.
     """
     without_negative = getattr(contribution, "nonnegative", None)
     return _UnitByUnit(contribution) if without_negative is None else without_negative()
 
 
 def _without_negative(values: Floats) -> Floats:
-    """NaN stays: whoever holds it is dropped."""
+    """Return values with negative entries set to 0. NaN is kept: its unit is dropped later."""
     return np.maximum(values, 0.0) if (values < 0).any() else values
 
 

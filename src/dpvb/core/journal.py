@@ -82,7 +82,7 @@ def recorded(journal: Journal, step: int, release: Release, dtype: type[Any]) ->
     form = {name: (block.packed_shape, np.dtype(dtype)) for name, block in release.blocks.items()}
     if noisy is not None and {name: (array.shape, array.dtype) for name, array in noisy.items()} != form:
         raise CheckpointError(
-            "the record of this run holds a release of another form than its plan's: it was changed, or is another "
+            "The record of this run holds a release of another form than its plan's: it was changed, or is another "
             "run's. Nothing is released; begin a new run."
         )
     return noisy

@@ -103,7 +103,7 @@ def release_of(noise_multiplier: float, *, added_delta: float, most_names: int =
 def check(release: Release, plan: Plan, alone: bool) -> None:
     """Raise PrivacyError unless the proof covers a release of a plan, by a wall that is `alone`, no party's."""
     if not alone:
-        raise PrivacyError("this wall is one of several parties, which must agree on names beforehand.")
+        raise PrivacyError("This wall is one of several parties, which must agree on names beforehand.")
     rule = release.mechanism
     if not isinstance(rule, Threshold):
         raise PrivacyError("names leave by a release with a threshold alone. Use release.")
@@ -138,7 +138,7 @@ class Found:
         except (KeyError, ValueError, TypeError, RecursionError):
             pass
         raise CheckpointError(
-            "the record of this run holds names of another form than its plan's: it was changed, or is another run's. "
+            "The record of this run holds names of another form than its plan's: it was changed, or is another run's. "
             "Nothing is released; begin a new run."
         )
 

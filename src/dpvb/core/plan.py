@@ -75,7 +75,7 @@ class Release:
     def __post_init__(self) -> None:
         check_choice("clip", self.clip, ("block", "joint"))
         if not self.blocks:
-            raise ParameterError("a release needs at least one block.")
+            raise ParameterError("A release needs at least one block.")
         if not self.weights:
             length = math.sqrt(math.fsum(block.weight**2 for block in self.blocks.values()))
             object.__setattr__(self, "weights", {name: block.weight / length for name, block in self.blocks.items()})
@@ -84,7 +84,7 @@ class Release:
         for name, weight in self.weights.items():
             check_number(f"weights[{name!r}]", weight, low=0, high=1, closed="right")
         if math.fsum(w * w for w in self.weights.values()) > 1.0 + 1e-12:
-            raise ParameterError("the squares of weights must sum to at most 1: they share one unit of sensitivity.")
+            raise ParameterError("The squares of weights must sum to at most 1: they share one unit of sensitivity.")
 
     @property
     def asked(self) -> dict[str, Block]:
@@ -118,7 +118,7 @@ class Plan:
         check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
         object.__setattr__(self, "releases", tuple(self.releases))
         if not self.releases:
-            raise ParameterError("a plan needs at least one release.")
+            raise ParameterError("A plan needs at least one release.")
 
     def __len__(self) -> int:
         return len(self.releases)
@@ -213,7 +213,7 @@ def phased(
     if not in_phase["step"]:
         schedule = ()
     elif not len(schedule):
-        raise ParameterError("a schedule needs the noise of at least one step where blocks are released at every step.")
+        raise ParameterError("A schedule needs the noise of at least one step where blocks are released at every step.")
     steps = {noise: Release(in_phase["step"], Mechanism(sampler, noise), clip=clip) for noise in set(schedule)}
     taken = {
         phase: check_number(f"shares[{phase!r}]", shares[phase], low=0, high=1, closed="neither")

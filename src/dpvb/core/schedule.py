@@ -1,4 +1,4 @@
-"""How a model spends its budget and steps: fixed by public facts, before any data are read."""
+"""Schedules of budget and steps, fixed by public facts before any data are read."""
 
 from __future__ import annotations
 
@@ -16,27 +16,33 @@ StepSize = Callable[[int], float]
 
 
 def robbins_monro(learning_offset: float, learning_decay: float) -> StepSize:
-    """Step sizes ρ_t = (τ0 + t)^-κ for t = 1, 2, ... (Hoffman et al. 2010)."""
+    """Return step sizes ρ_t = (τ0 + t)^-κ for t = 1, 2, ... (Hoffman et al. 2010)."""
     check_number("learning_offset", learning_offset, low=0, high=1e12)
     check_number("learning_decay", learning_decay, low=0, high=1)
     return lambda t: float((learning_offset + t) ** -learning_decay)
 
 
 def constant(rho: float) -> StepSize:
-    """The same step size ρ at every step; 1 keeps only the newest release."""
+    """Return the same step size ρ for every step; 1 uses only the newest release."""
     check_number("rho", rho, low=0, high=1, closed="right")
     return lambda t: rho
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A model's own plan, all of it public.
+    """Schedule of a model: noise, budget and step sizes; all of it is public.
 
     Attributes:
-        noise: relative noise multiplier of each step; their number is that of the steps.
-        budget: part of the privacy budget for the release of each phase beside the steps, if the model has it. Budgets
-            are compared by Σ p²/σ², a good proxy for large noise.
-        rho: step sizes.
+        noise: Noise multiplier of each step, relative to the other steps, greater than 0; the length is the number of
+            steps.
+        budget: Share of the privacy budget of each phase other than "step", by phase; shares of Σ p²/σ². Default: those
+            of `dpvb.core.schedule.SHARES`.
+        rho: Function from the number of a step to its step size in (0, 1]. Default: 1, only the newest release.
+
+    Examples:
+        >>> import dpvb
+        >>> len(dpvb.Schedule((1.0,) * 20).noise)
+        20
     """
 
     noise: Sequence[float]

@@ -80,7 +80,7 @@ class Wall(Generic[Batch]):
         return f"Wall(step {self.__step} of {len(self.__plan)})"
 
     def __reduce__(self) -> str:
-        raise PrivacyError("a wall holds private data and cannot be pickled or copied.")
+        raise PrivacyError("A wall holds private data and cannot be pickled or copied.")
 
     def release(self, query: Query[Batch], release: Release) -> Released:
         """Return the noised sums of the contributions of one fresh batch.
@@ -97,7 +97,7 @@ class Wall(Generic[Batch]):
             PrivateComputationError: if the computation failed; the charge stands, the reason is not told.
         """
         if self.__party is not None:
-            raise PrivacyError("this wall is one of several parties: its noise may be a part only. Use share.")
+            raise PrivacyError("This wall is one of several parties: its noise may be a part only. Use share.")
         step = self._charge(release)
         total = recorded(self.__journal, step, release, np.float64)
         if total is None:
@@ -119,7 +119,7 @@ class Wall(Generic[Batch]):
             PrivacyError, LedgerError, CheckpointError, PrivateComputationError: as in `release`.
         """
         if self.__party is None:
-            raise PrivacyError("this wall is alone: use release.")
+            raise PrivacyError("This wall is alone: use release.")
         step = self._charge(release)
         noisy = recorded(self.__journal, step, release, np.int64)
         if noisy is None:
@@ -159,7 +159,7 @@ class Wall(Generic[Batch]):
             step = self.__step
             if step >= len(self.__plan) or release is not self.__plan.releases[step]:
                 raise PrivacyError(
-                    f"the plan fixes {len(self.__plan)} releases and {step} are spent: this is not its next one."
+                    f"The plan fixes {len(self.__plan)} releases and {step} are spent: this is not its next one."
                 )
             self.__step += 1
             return step
@@ -226,7 +226,7 @@ def gathered(
         PrivacyError: if noise is missing, or given where it is not.
     """
     if party.gathers_noise != (noise is not None):
-        raise PrivacyError("who gathers sums without noise must add it, and nobody else may.")
+        raise PrivacyError("Who gathers sums without noise must add it, and nobody else may.")
     journal = Unrecorded() if journal is None else journal
     total = recorded(journal, step, release, np.float64)
     if total is None:

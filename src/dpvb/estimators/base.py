@@ -43,6 +43,7 @@ from dpvb.data.tables.table import Table
 from dpvb.data.times import microseconds
 from dpvb.estimators import synthetic_rows
 from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.row_arguments import with_row_arguments
 from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
 from dpvb.guards.blas import one_blas_thread
@@ -63,8 +64,8 @@ from dpvb.guards.strangers import imported, misfit, place_of
 from dpvb.results import model_file, pictures, trees
 from dpvb.results.audit_report import Report
 from dpvb.results.declared import declared, told
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Figure
-from dpvb.results.forecast import Knowledge
 from dpvb.results.page import Page
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.journal import RunJournal
@@ -90,14 +91,14 @@ else:
 _ENDS, _MOST = ("low", "high", "y_range", "max_row_norm"), ("max_exposure", "max_offset", "max_weight")
 _BOUNDS = {"ranges", "columns", "schema", "y_range", "max_row_norm", *_MOST}
 _MINUTE = 60e6
-# Declared values that a warning names.
+# Number of declared values that a warning names.
 _MOST_NAMED = 5
 
-# What is said to whoever would score private rows.
+# Message for scores of private rows.
 _SCORED = (
-    "a score of private rows is a leak, also through the model that it selects: cross_val_score and GridSearchCV on "
-    "private rows are refused. Choose among settings with dpvb.private_select, whose noisy scores are charged; or "
-    "score public held-out rows with score(X, y, public=True) of a fitted model."
+    "Scores of private rows are not protected by noise, and a model selected by them reveals them. So cross_val_score "
+    "and GridSearchCV on private rows are refused. Use dpvb.private_select, which charges noisy scores, or score "
+    "public held-out rows with score(X, y, public=True) of a fitted model. Nothing was charged."
 )
 
 
@@ -106,16 +107,16 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted model as a parameter: `clone` of scikit-learn makes unfitted copies of plain estimators."""
+    """Fitted model as a parameter. `clone` of scikit-learn would replace a plain estimator by an unfitted copy."""
 
     model: PrivateEstimator
 
 
 class NoScoreError(PrivacyError, NotFittedError):  # type: ignore[misc]
-    """A score was asked of a model that is not fitted; nothing was spent.
+    """Raised if a score of an unfitted model is requested. No budget was spent.
 
-    It is an AttributeError, as scikit-learn's NotFittedError is: `hasattr(model, "score")` is False before a fit, so
-    that a search over private rows stops before its first charge.
+    It is an AttributeError, like scikit-learn's NotFittedError: `hasattr(model, "score")` is False before a fit, so a
+    search over private rows stops before its first charge.
     """
 
 
@@ -124,25 +125,25 @@ def _is_fitted(estimator: Any) -> bool:
 
 
 def if_fitted(method: _Method) -> _Method:
-    """Decorate a method that an estimator has only after a fit."""
+    """Mark a method that an estimator has only after a fit."""
     return cast(_Method, available_if(_is_fitted)(method))
 
 
 class PrivacyWarning(DpvbWarning):
-    """Something that the caller does is outside the promise; said once."""
+    """Warning of an action that the guarantee does not cover; shown once per process."""
 
 
 class Task(NamedTuple, Generic[Fits]):
-    """What a fit would do; all but the source is public.
+    """Model, data and plan of a fit. Everything except `source` is public.
 
     Attributes:
-        model: what is learned.
-        source: private data; None with a server, which has none.
-        relative: the releases, with noise relative to each other.
-        rho: step sizes.
-        public: what the promise takes for public, in words, and where each comes from.
-        notes: what is public about columns (names, a schema, a vocabulary, their number), and what `_take` needs of it.
-        calibrate: calibrates the relative releases to the budget of the fit.
+        model: Model to fit.
+        source: Private data. None on a federated server, which has no data.
+        relative: Releases, with noise relative to each other.
+        rho: Step sizes.
+        public: Facts that the guarantee treats as public, in words, each with its source.
+        notes: Public facts about columns (names, schema, vocabulary, number), which `_take` uses.
+        calibrate: Function that calibrates the relative releases to the budget of the fit.
     """
 
     model: Fits
@@ -155,7 +156,7 @@ class Task(NamedTuple, Generic[Fits]):
 
     @property
     def plan(self) -> Plan:
-        """The plan that a fit charges: the releases, with noise that meets the budget."""
+        """Plan that a fit charges: the releases, with noise that meets the budget."""
         return self.calibrate(self.relative)
 
 
@@ -163,27 +164,40 @@ class Task(NamedTuple, Generic[Fits]):
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
-    """What every estimator is: parameters, a task, and the result that it takes.
+    """Base class of all estimators, with the parameters that they share.
 
-    All parameters are public. `None` means: planned from public facts. The command line shows these words as its help.
+    All parameters are public: choose them without looking at the data. Subclasses add parameters of their model.
 
     Args:
-        epsilon: the privacy budget of one fit, in (0, inf]; inf: no noise and no privacy, on the same path.
-        delta: the chance that the promise leaves open, in (0, 1): well below one over the number of units, as 1e-6.
-        n_steps: number J of noisy releases of the steps; planned if not given.
-        sampling_prob: Poisson batches: every unit is drawn with this probability, afresh at each step. Neither this nor
-            batch_size: all units at each step, which gives the best model for a given epsilon.
-        batch_size: fixed-size batches of so many units, drawn afresh at each step; needs n_units.
-        n_units: a public number of units, where there is one.
-        noise_multiplier: noise std over the clip norm, instead of noise calibrated to epsilon; refused if it costs
-            more.
-        accountant: method of the calibration, one of dpvb.accounting's.
-        neighboring_relation: what is hidden: that a unit is there ("add_or_remove_one"), or which it is
-            ("replace_one").
-        random_state: seed of the public start and public draws alone; the private randomness takes no seed.
-        provenance: where public inputs come from, by their names in the privacy statement: {"vocabulary": "a word list
-            of Wikipedia"}, or the text "vocabulary=a word list of Wikipedia; prior=a textbook". Of the others it says
-            "stated by the caller".
+        epsilon: Privacy budget ε of one fit, in (0, inf]. `inf` fits without noise, and so without privacy, using the
+            same code.
+        delta: δ of the guarantee, in (0, 1), for example 1e-6; much smaller than 1/n for n units.
+        n_steps: Number of steps of the fit, each with a noisy release, at least 1. None (default): planned from public
+            facts.
+        sampling_prob: Probability, in (0, 1], with which each unit is in a Poisson batch; batches are drawn anew in
+            each step. None (default), without `batch_size`: every step uses all units, which gives the best model for
+            a given ε.
+        batch_size: Number of units in batches of fixed size, which are drawn anew in each step. It needs `n_units`.
+            None (default): no such batches.
+        n_units: Public number of units, at least 1. None (default): the number is private.
+        noise_multiplier: Noise standard deviation divided by the clip norm, at least 0. A fit is refused if this noise
+            costs more than `epsilon`. None (default): calibrated to `epsilon`.
+        accountant: Accounting method by which noise is calibrated, one of `dpvb.accounting.METHODS`. Default: "pld".
+        neighboring_relation: Neighbouring data sets: "add_or_remove_one" (default) hides the presence of a unit,
+            "replace_one" its content, for a number of units that is public.
+        random_state: Seed of public randomness, such as starting points and synthetic draws: an integer or a NumPy
+            generator. It does not affect the privacy noise, which has no seed. None (default): no seed.
+        provenance: Sources of public inputs, listed in the privacy statement: a mapping such as {"vocabulary": "a word
+            list of Wikipedia"}, or the text "vocabulary=a word list of Wikipedia; prior=a textbook". None (default):
+            the statement reports "stated by the caller".
+
+    Examples:
+        >>> import dpvb
+        >>> model = dpvb.PCA(1, low=-1.0, high=1.0, epsilon=1.0, delta=1e-6)
+        >>> isinstance(model, dpvb.PrivateEstimator)
+        True
+        >>> model.set_params(epsilon=0.5).epsilon
+        0.5
     """
 
     epsilon: float
@@ -205,37 +219,42 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     _sent_run: ClassVar[SentRun | None] = None
     # Pipeline.score routes sample_weight=None to every final step, and raises an error if `score` does not name it.
     __metadata_request__score: ClassVar[Mapping[str, None]] = {"sample_weight": None}
-    #: All kinds of estimators by name; a class enters itself.
+    #: All estimator classes by name; each class adds itself.
     _registered: ClassVar[dict[str, type[PrivateEstimator]]] = {}
-    #: What a federation may declare of its columns.
+    #: Public facts about columns that a federation can declare.
     _declares: ClassVar[tuple[str, ...]] = ("width",)
-    #: The files that `dpvb` reads for a kind: "documents", "rows" (with a response), "measurements" (rows without one),
-    #: "table" (every column), "images" or "sequences"; None: none.
+    #: Form of the input files on the command line: "documents", "rows" (with a response), "measurements" (rows without
+    #: one), "table" (every column), "images" or "sequences"; None: no command.
     _reads: ClassVar[str | None] = None
-    #: The frozen dataclass of what a kind learns: with its parameters it is the fitted model.
+    #: Frozen dataclass of the fitted quantities; together with the parameters it is the fitted model.
     _record_class: ClassVar[type]
-    #: The parameter that is the size of the model, where one is.
+    #: Parameter that is the size of the model; None: there is none.
     _size_parameter: ClassVar[str | None] = None
     # Forms of X by their names in scikit-learn's tags, in addition to dense arrays.
     _input_forms: ClassVar[tuple[str, ...]] = ()
-    #: Smallest n_steps, where one is given.
+    #: Smallest allowed n_steps.
     _least_steps: ClassVar[int] = 1
-    #: NAME of `dpvb fit NAME`, for the class that says it alone.
+    #: NAME in `dpvb fit NAME`; a class does not inherit it.
     _command: ClassVar[str | None] = None
-    #: The kind's own options in the example of its help; None: those that must be given, with N behind each.
+    #: Options of the model in the example of the help text; None: the required ones, each followed by N.
     _example: ClassVar[str | None] = None
-    #: Options of the command line whose name is not their parameter's, by the parameter.
+    #: Names of options that differ from the names of their parameters, by parameter.
     _spelled: ClassVar[Mapping[str, str]] = {"random_state": "seed"}
 
     def __init_subclass__(cls, **options: Any) -> None:
+        declared = {name for base in cls.__mro__ for name in vars(base).get("__annotations__", {})}
+        # Before scikit-learn's own `__init_subclass__`, which reads the signature.
+        fit = vars(cls).get("fit", PrivateEstimator.fit)
+        cls.fit = with_row_arguments(fit, cls._task, declared)  # type: ignore[method-assign]
         super().__init_subclass__(**options)
-        # A name belongs to the module that took it first: a file or a server that says "LDA" means this package's.
+        # The first module that registers a name keeps it, so that "LDA" in a file or from a server is the class of
+        # dpvb.
         registered = cls._registered.get(cls.__name__, cls)
         if not inspect.isabstract(cls) and registered.__module__ == cls.__module__:
             cls._registered[cls.__name__] = cls
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # `clone` of scikit-learn makes unfitted copies of estimators, and a saved model holds no folder's name.
+        # `clone` of scikit-learn would make unfitted copies of estimators; a saved model must not contain folder names.
         if name in ("prior", "earlier") and isinstance(value, PrivateEstimator):
             value = Fitted(value)
         elif name in ("prior", "earlier") and type(value) is str and value and not word_lists.is_name(value):
@@ -265,10 +284,10 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
     @abstractmethod
     def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[M]:
-        """What a fit to these rows would do; nothing is spent, and nothing private is looked at.
+        """Return the task of a fit to these rows. No private value is read, and no budget is spent.
 
         Raises:
-            ParameterError, DataFormatError: for public faults.
+            ParameterError, DataFormatError: If parameters or public facts about the rows are invalid.
         """
 
     def release_plan(
@@ -276,35 +295,42 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     ) -> Plan:
         """Return the plan that a fit would charge: its releases, with noise that meets the budget.
 
-        Nothing private is read, and nothing is charged.
+        No private value is read, and no budget is spent.
 
         Args:
-            X, y, group: The rows, as in `fit`. Only public facts of them are used, such as the number of columns.
-            rows: The other row arguments of `fit`.
+            X, y, group: Rows, as in `fit`. Only public facts about them are used, such as the number of columns.
+            rows: Other row arguments of `fit`. Default: none.
 
         Raises:
-            ParameterError, DataFormatError: For public faults, as in `fit`. No budget is spent.
+            ParameterError, DataFormatError: If parameters or public facts about the rows are invalid.
+
+        Examples:
+            >>> import numpy as np
+            >>> import dpvb
+            >>> model = dpvb.PCA(1, low=-1.0, high=1.0, epsilon=1.0, delta=1e-6)
+            >>> model.release_plan(np.zeros((100, 2))).unit
+            'row'
         """
         return self._task(X, y, group=group, **rows).plan
 
     def _take(self, task: Task[M], q: Q) -> None:
-        """Keep the result of a task, and show it in the user's units; the task's source may be gone by then."""
+        """Store the result of a task, and set the attributes in the user's units. The task's source may be closed."""
         self.n_iter_ = task.notes["steps"]
         self._keep(self._learned(task, q))
 
     @abstractmethod
     def _learned(self, task: Task[M], q: Q) -> Any:
-        """Return what a task learned as a record of the class `_record_class`."""
+        """Return the fitted quantities of a task as a record of the class `_record_class`."""
 
     @abstractmethod
     def _show(self, record: Any) -> None:
         """Set the attributes of a fitted model from its record."""
 
     def _check(self, record: Any) -> None:
-        """Check a record of a file, whose numbers are in the domains of their class.
+        """Check the record of a file, whose numbers are in the domains of their class.
 
         Raises:
-            Exception: unless its parts fit the parameters and each other, as those of a fit do.
+            Exception: If its parts do not fit the parameters or each other.
         """
 
     def _keep(self, record: Any) -> None:
@@ -312,34 +338,36 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         self._record = record
 
     def _as_prior(self, columns: Any) -> tuple[Any, str]:
-        """Return what this fitted model says before another fit of its kind, and what that is, in words.
+        """Return this fitted model as prior information for another fit of its class, and its description.
 
         Args:
-            columns: Public columns of that fit, and what else its kind compares.
+            columns: Public columns of the other fit, and other facts that the class compares.
 
         Raises:
-            ParameterError: for other columns than those of this model.
+            ParameterError: If the columns differ from those of this model.
         """
         self._check_fitted()
-        raise ParameterError(f"prior must be None: {type(self).__name__} takes none.")
+        raise ParameterError(f"prior must be None, since {type(self).__name__} does not support priors.")
 
     def _no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
-        """What `_task` takes for data without rows, in declared columns: a federation's server has no other."""
+        """Return arguments of `_task` without rows, in declared columns, as a federated server uses them."""
         if schema is not None:
             return {"X": Table({name: np.empty(0) for name in schema.read_columns}, schema)}
         return {"X": np.empty((0, width or 0))}
 
     def _quality(self, rows: Any) -> Floats:
-        """Score of each clean row under the fitted model, from that row alone, bit for bit; NaN where there is none."""
+        """Return the score of each clean row, computed from only that row; NaN for a row without a score."""
         raise ParameterError(self._unscored)
 
     def _quality_range(self, model: M) -> tuple[float, float]:
-        """Public ends of a row's score, from that of a uniform guess."""
+        """Return public limits of the score of a row; the lower one is the score of a uniform guess."""
         raise ParameterError(self._unscored)
 
     @property
     def _unscored(self) -> str:
-        return f"estimator must be one whose rows have scores of their own; {type(self).__name__} cannot be selected."
+        return (
+            f"estimator must have scores of single rows, got {type(self).__name__}. Private selection is not possible."
+        )
 
     def fit(
         self,
@@ -350,31 +378,43 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         run: Run | None = None,
         **rows: Any,
     ) -> Self:
-        """Fit privately.
+        """Fit the model to private rows, and return it.
 
         Args:
-            X, y: private rows, as the class says.
-            group: private person of each row; a person's rows are then protected, drawn and clipped together.
-            run: `dpvb.Run` that says where the fit is recorded and kept, and what computes it. None (default): the run
-                of the block around the call, or of the environment.
+            X: Private rows, in the forms that the class documents.
+            y: Private responses, one per row. None (default): the model has none, or they are in X.
+            group: Private person ID of each row. All rows of a person are then one unit: they are protected, sampled
+                and clipped together. None (default): each row is a unit, unless X specifies persons.
+            run: `dpvb.Run` that specifies the ledger, the checkpoint and the cluster of the fit. None (default): the
+                run of the surrounding block, or of the environment.
+
+        Returns:
+            The fitted estimator itself.
 
         Raises:
-            ParameterError, DataFormatError: for public faults, before anything is spent.
-            TypeError: for an argument of another kind of model, as `sample_weight`.
-            PrivateComputationError: if the computation failed behind the wall; the charge stands.
-            KeyboardInterrupt: by Ctrl-C; its notes say what was released and charged, and what goes on.
+            ParameterError, DataFormatError: If parameters or public facts about the rows are invalid. No budget was
+                spent.
+            TypeError: If an argument is not supported by this model, for example `sample_weight`. No budget was spent.
+            LedgerError: If the fit would exceed the budget of the data set. No budget was spent.
+            PrivateComputationError: If the computation on private rows failed. The budget was spent.
+            KeyboardInterrupt: After Ctrl-C; its notes list what was released and charged, and how to resume.
         """
         accepted = inspect.signature(self._task).parameters
         if foreign := [name for name in rows if name not in accepted]:
-            way_out = " Weights of rows are weights=, with max_weight=, their public bound." * ("weights" in accepted)
-            raise TypeError(f"{type(self).__name__}.fit takes {', '.join(accepted)}, but not {foreign[0]}.{way_out}")
+            way_out = " Pass weights of rows as weights=, with their public bound max_weight=." * (
+                "weights" in accepted
+            )
+            raise TypeError(
+                f"{type(self).__name__}.fit has no argument {foreign[0]!r}. Its arguments are {', '.join(accepted)}."
+                f"{way_out}"
+            )
         with Run.current(run, sent=self._sent_run).opened() as run:
             with run.alone():
                 task = self._task(X, y, group=group, **rows)
             if run.keep is not None and not task.notes["steps"]:
                 raise ParameterError(
-                    f"keep must be None, got {run.keep!r}: this {type(self).__name__} has no steps. What it learns is "
-                    "computed from releases that are made once. Nothing was charged."
+                    f"keep must be None, got {run.keep!r}: this {type(self).__name__} has no steps. Nothing was "
+                    "charged."
                 )
             self._warn_of_computed_bounds(X)
             with one_blas_thread(), told_how_far(run.progress) as tell:
@@ -385,22 +425,22 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
                 if path:
                     self.__dict__["_path"] = [self._learned(task, q) for q in path]
         self._name_features(column_names(X))
-        if (learned := self._knowledge_of_result()) is not None:
+        if (learned := self._accuracy_of_result()) is not None:
             self.privacy_: PrivacyStatement = replace(self.privacy_, remarks=(f"{learned}.",))
             self._warn_if_weak(learned, "was found", stacklevel=3)
         return self
 
     def at_step(self, step: int) -> Self:
-        """Return the model as it was after a step of a fit whose run had keep="path"; it costs no privacy.
+        """Return the model after a step of a fit whose run had keep="path". This uses no budget.
 
-        Its privacy statement is that of the whole fit. A release after the last step changes the model once more: the
-        fitted model itself is the end of the path.
+        Its privacy statement is that of the whole fit. If the plan has a release after the last step, the fitted model
+        differs from the model after the last step.
 
         Args:
-            step: from 1 to n_iter_.
+            step: Number of the step, from 1 to `n_iter_`.
 
         Raises:
-            ParameterError: for another step, or if the fit kept no path.
+            ParameterError: If there is no such step, or if the fit kept no path.
 
         Examples:
             >>> import dpvb, numpy as np
@@ -412,37 +452,35 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         """
         self._check_fitted()
         if not self._path:
-            raise ParameterError(
-                "step must be None for a fit without its path: give the fit run=dpvb.Run(keep='path')."
-            )
+            raise ParameterError("at_step needs a fit that kept its path. Fit with run=dpvb.Run(keep='path').")
         model = copy(self)
         model.__dict__.update(_path=(), n_iter_=check_integer("step", step, low=1, high=len(self._path)))
         model._keep(self._path[step - 1])
         return model
 
     def _name_features(self, names: tuple[str, ...] | None) -> None:
-        """Set `feature_names_in_` as scikit-learn does: only if X has column names that are texts."""
+        """Set `feature_names_in_` like scikit-learn: only if all column names of X are strings."""
         self.__dict__.pop("feature_names_in_", None)
         if names is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
 
     def _warn_of_computed_bounds(self, X: Records, *, stacklevel: int = 3) -> None:
-        """Warn of public bounds that look computed, unless provenance= says where one of them comes from.
+        """Warn of public bounds that may have been computed from the data, unless `provenance` has a source of one.
 
         Args:
-            X: rows, of which a table's schema is looked at, and nothing else.
-            stacklevel: whose line is shown, as in `warnings.warn`: 2 is the caller's, 3 that of the caller's caller.
+            X: Rows, of which only the schema of a table is read.
+            stacklevel: As in `warnings.warn`: 2 is the caller's line, 3 that of the caller's caller.
         """
         if not _BOUNDS & self._sources().keys():
             series = [name for name in _ENDS if hasattr(getattr(self, name, None), "iloc")]
             doubts.warn_of_ranges(self._ends(X), series=series, stacklevel=stacklevel + 1)
 
     def _ends(self, X: Records) -> Iterator[tuple[str, float]]:
-        """Numbers that are public bounds by what the caller states, with the name of column or parameter."""
+        """Yield the numbers that the caller states as public bounds, with the name of column or parameter."""
         stated: list[tuple[str, object]] = [(name, getattr(self, name, None)) for name in (*_ENDS, *_MOST)]
         schema = X.schema if isinstance(X, Table) else None
         for one in () if schema is None else schema.own_columns:
-            if isinstance(one, Date):  # In minutes: a moment that was measured has seconds.
+            if isinstance(one, Date):  # In minutes: measured moments have seconds, chosen bounds do not.
                 stated += [(one.name, (microseconds(end) or 0) / _MINUTE) for end in (one.low, one.high)]
             elif isinstance(one, Numeric | Spline):
                 stated.append((one.name, (one.low, one.high, *(one.knots if isinstance(one, Spline) else ()))))
@@ -464,20 +502,29 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         n_units: int | None = None,
         run: Run | None = None,
     ) -> Self:
-        """A fitted copy from made-up rows: the same parameters, plan and noise; nothing is read and nothing is charged.
+        """Return a copy that is fitted to synthetic rows, with the same parameters, plan and noise.
 
-        The rows are uniform in what is declared. The copy shows what a fit returns and takes; it is never saved.
+        Synthetic rows are uniform in the declared columns. No private row is read, and no budget is spent. The copy has
+        the attributes and the memory and time requirements of a fit. It cannot be saved.
 
         Args:
-            schema, vocabulary, width: what is public of the columns: a table's schema, the words of documents, or their
-                number.
-            responses: where y holds plain numbers (`DPVI`): 0 for one number a row, or how many.
-            grouped: whether the fit is given the person of each row.
-            n_units: how many rows are made up; None: the parameter n_units, or 10,000.
-            run: as in `fit`; its ledger only says how the noise is calibrated, and its checkpoint has no effect.
+            schema: Public schema of a table. None (default): X is not a table.
+            vocabulary: Public words of documents. None (default): that of the estimator.
+            width: Number of columns of a plain array or sparse matrix. None (default): specified by a schema or words.
+            responses: Number of columns of a numeric y, 0 for one number per row (`DPVI`). None (default): no numeric
+                y.
+            grouped: Whether the fit will have a person ID per row. Default: False.
+            n_units: Number of synthetic rows. None (default): the parameter `n_units`, or 10,000.
+            run: As in `fit`. Its ledger affects only the calibration of the noise; its checkpoint has no effect.
 
         Raises:
-            ParameterError: if nothing says which columns there are, or for what a fit would be refused.
+            ParameterError: If the columns are not specified, or if a fit with these parameters would be refused.
+
+        Examples:
+            >>> import dpvb
+            >>> copy = dpvb.PCA(1, low=-1.0, high=1.0, epsilon=1.0, delta=1e-6).dry_run(width=3, n_units=1000)
+            >>> copy.components_.shape
+            (1, 3)
         """
         number = synthetic_rows.NUM_ROWS if self.n_units is None else self.n_units
         number = check_integer("n_units", number if n_units is None else n_units, low=1, high=10**8)
@@ -486,7 +533,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             self, number, schema=schema, vocabulary=words, width=width, responses=responses, grouped=grouped
         )
         fitted = clone(self)
-        # It begins no run, and reads none.
+        # A dry run writes no checkpoint and reads none.
         with replace(Run.current(run), checkpoint=None, resume=None).opened() as run:
             with run.alone():
                 task = fitted._task(**rows)
@@ -495,7 +542,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         return fitted  # type: ignore[no-any-return]
 
     def _foreseen(self, **columns: Any) -> tuple[Task[M], Plan]:
-        """What a fit would do in declared columns, and its releases as they are calibrated for it."""
+        """Return the task of a fit in declared columns, and its calibrated releases."""
         columns["vocabulary"] = self._public_words(columns["vocabulary"])
         with Run().alone():
             task = self._task(**synthetic_rows.arguments(self, 1, **columns, grouped=False))
@@ -505,28 +552,25 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         """Return a declared vocabulary, else that of the parameters if it is public."""
         return getattr(self, "vocabulary", None) if vocabulary is None and not self._opens else vocabulary
 
-    def _knows(self, task: Task[M], plan: Plan, n: float) -> Knowledge:
-        """How well the result is known after a fit to n units under a calibrated plan: of every forecast the source.
+    def _expected_accuracy(self, task: Task[M], plan: Plan, n: float) -> ExpectedAccuracy:
+        """Return the expected accuracy of a fit to n units under a calibrated plan; by default, the noise of means."""
+        return ExpectedAccuracy.of_means(plan, n)
 
-        By default the noise of means.
-        """
-        return Knowledge.of_means(plan, n)
-
-    def _knowledge_of_result(self) -> Knowledge | None:
-        """How well the result of this fit is known, by its released numbers alone; None: nothing is said of it."""
+    def _accuracy_of_result(self) -> ExpectedAccuracy | None:
+        """Return the accuracy of the result, from released numbers only; None: not defined for this model."""
         return None
 
-    def _warn_if_weak(self, knowledge: Knowledge, where: str, *, stacklevel: int) -> None:
+    def _warn_if_weak(self, knowledge: ExpectedAccuracy, where: str, *, stacklevel: int) -> None:
         if knowledge.is_weak:
             warnings.warn(
-                f"{knowledge} {where}. Noise hides the result, which needs {knowledge.needs}. `dpvb.plan` forecasts "
-                "how many units, which epsilon or which smaller model would reach that.",
+                f"{knowledge} {where}. Noise hides the result: it needs {knowledge.needs}. `dpvb.plan` computes the "
+                "number of units, the epsilon or the model size that would reach this.",
                 LostInNoiseWarning,
                 stacklevel=stacklevel,
             )
 
     def _sampler(self) -> Sampler:
-        """The sampler that the public parameters name; without any, the full batch."""
+        """Return the sampler that the parameters specify; by default, the full batch."""
         name, rate = named_sampler(self.sampling_prob, self.batch_size, self.n_units)
         if self.batch_size is not None and self.n_units is not None:
             return FixedSize(self.batch_size, self.n_units)
@@ -541,7 +585,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         notes: Mapping[str, Any],
         clip: Literal["block", "joint"] = "block",
     ) -> Task[M]:
-        """The task of a model that lays out its plan so; `public` says by names what the promise takes for public."""
+        """Return the task of a model with this schedule; `public` describes the public inputs by name."""
         relative = self._relative_plan(model, source.unit, schedule, clip)
         stepped = any(block.phase == "step" for block in model.blocks.values())
         notes = {"steps": len(schedule.noise) if stepped else 0, **notes}
@@ -567,16 +611,16 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         )
 
     def _stated(self, public: Mapping[str, str]) -> list[str]:
-        """What the promise takes for public, each with its source: a known one, or the stated one.
+        """Return the public inputs in words, each with its known or stated source.
 
         Raises:
-            ParameterError: if provenance speaks of something else, or in no printable text.
+            ParameterError: If `provenance` names another input, or a source is not printable text.
         """
         sources = self._sources()
         if odd := [name for name, text in sources.items() if name not in public or not text or not text.isprintable()]:
             raise ParameterError(
-                f"provenance must say in short texts where {', '.join(public)} come from, as {{name: text}} or "
-                f"'name=text; name=text', got {odd[0] or self.provenance!r}."
+                f"provenance must be a mapping or a text 'name=source; name=source' with sources of "
+                f"{', '.join(public)}, got {odd[0] or self.provenance!r}."
             )
         return [
             what
@@ -586,7 +630,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         ]
 
     def _sources(self) -> dict[str, str]:
-        """Where public inputs come from, by their names; an empty name for what says nothing of the kind."""
+        """Return sources of public inputs by name; an empty name if `provenance` has another form."""
         provenance = self.provenance or {}
         try:
             parts = (
@@ -599,7 +643,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             return {"": ""}
 
     def _calibrated(self, relative: Plan, run: Run) -> Plan:
-        """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given."""
+        """Return the releases of a fit, calibrated to (epsilon, delta) or with the given noise. No data are read."""
         if self.noise_multiplier is None:
             method = run.method(self.accountant, relative.events())
             return calibrated(relative, epsilon=self.epsilon, delta=self.delta, accountant=method)
@@ -609,13 +653,12 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     def _run(
         self, task: Task[M], run: Run, stepped: Callable[[Q], object] | None = None, *, is_dry_run: bool = False
     ) -> tuple[Task[M], Q]:
-        """Run a task's plan on its data, here or on a cluster; returns the task as it ended, and q; sets `privacy_`.
+        """Run the plan of a task, here or on a cluster; return the final task and q, and set `privacy_`.
 
-        `stepped` is called with q after each step. A dry run has made-up data: no ledger is charged, and the
-        statement says so.
+        `stepped` is called with q after each step. A dry run charges no ledger, and its statement reports it.
         """
         plan, rng = task.plan, generator("random_state", self.random_state)
-        expected = None if self.n_units is None else self._knows(task, plan, self.n_units)
+        expected = None if self.n_units is None else self._expected_accuracy(task, plan, self.n_units)
         is_lost = expected is not None and expected.is_weak
         doubts.warn(
             self.epsilon,
@@ -627,7 +670,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             stacklevel=4,
         )
         if expected is not None:
-            self._warn_if_weak(expected, f"is forecast for {self.n_units:,} {plan.unit}s", stacklevel=4)
+            self._warn_if_weak(expected, f"is expected for {self.n_units:,} {plan.unit}s", stacklevel=4)
         progress = (lambda step, plan: None) if run.progress is None else run.progress
 
         def on_release(number: int, q: Any) -> None:
@@ -641,11 +684,11 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             charging = run.journal(plan, epsilon=self.epsilon, delta=self.delta, facts=facts)
         if is_on_show(run.cluster):
             self._say_once(
-                "the Dask cluster shows its pages beyond this machine, and whoever reaches them sees how large the "
-                "data are. Start scheduler and workers with dashboard_address='127.0.0.1:0'."
+                "The dashboard of the Dask cluster is reachable from other machines and reveals the size of the "
+                "data, which is private. Start scheduler and workers with dashboard_address='127.0.0.1:0'."
             )
         with ExitStack() as stack:
-            # A cluster that cannot work ends a fit before its charge, also where there is nothing to spread yet.
+            # A cluster that fails must end a fit before its charge, even if there are no rows to distribute yet.
             if self._opens:
                 with spread(BagOfWords(np.empty((0, 1))), task.model, run.cluster):
                     pass
@@ -680,43 +723,43 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
                 dry_run=is_dry_run,
                 published=task.notes.get("published", False),
             )
-        # The plan that was fixed, and charged: that which it came to is in the releases.
+        # The digest is that of the charged plan; the plan that was run is in the releases.
         self._set_statement(replace(statement, plan_digest=charged.digest.hex()), task.notes)
         return task, q
 
     @property
     def _opens(self) -> bool:
-        """Whether the columns of a fit are known by its first release alone."""
+        """Whether the first release of a fit determines its columns."""
         return False
 
     def _opened(self, task: Task[M], plan: Plan, journal: RunJournal | None) -> tuple[Task[M], Plan, Journal]:
-        """Make the release by which the columns are known: how the fit goes on with its task, plan and journal."""
+        """Make the release that determines the columns; return task, plan and journal of the rest of the fit."""
         raise NotImplementedError
 
     def _set_statement(self, statement: PrivacyStatement, notes: Mapping[str, Any]) -> None:
-        """Keep what a run promises as `privacy_`, and warn of what its released counts say of it.
+        """Set `privacy_`, and warn if the released numbers of units are too small.
 
         Args:
-            statement: of the run.
-            notes: the task's.
+            statement: Privacy statement of the run.
+            notes: Notes of the task.
         """
         self.privacy_ = statement
         counts = statement.counts
-        warned = statement.n_units is not None or statement.delta > doubts.MOST_DELTA  # before it was spent
+        warned = statement.n_units is not None or statement.delta > doubts.MOST_DELTA  # Warned before the charge.
         if counts is not None and statement.epsilon < math.inf and not warned:
             doubts.warn_of_count(statement.delta, unit=statement.unit, count=counts.at_least, stacklevel=5)
         if counts is not None and counts.are_few:
             warnings.warn(
-                f"{counts.say(statement.unit)}. That cannot be told from none, or is too few to learn from; what was "
-                f"spent stays spent. {self._included(notes)}Look at the file, its separator, decimal sign and "
-                "encoding, the names in a folder, of which those in .txt are read (`dpvb look` shows its owner the "
-                "faults of a file, on a terminal); or spend more.",
+                f"{counts.say(statement.unit)}. This number is indistinguishable from 0, or too small to fit the "
+                f"model. The budget was spent. {self._included(notes)}Check the separator, decimal sign and encoding "
+                "of the file; in a folder, only .txt files are read. `dpvb check-data` reports invalid values to the "
+                "owner of the data. If the file is correct, a larger budget is needed.",
                 FewUnitsWarning,
                 stacklevel=4,
             )
 
     def _included(self, notes: Mapping[str, Any]) -> str:
-        """Which labels, symbols or words are included, by their public declaration; empty if all numbers are."""
+        """Return which labels, symbols or words are included by their public declaration; empty for numbers."""
         target = getattr(notes.get("schema"), "target", None)
         by_y = notes.get("schema") is None or ("target" in notes and notes["target"] is None)
         if "classes" in notes or hasattr(self, "classes"):
@@ -728,7 +771,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         return "" if notes.get("vocabulary") is None else _only("word", "X", notes["vocabulary"])
 
     def _facts(self, model: M) -> dict[str, Any]:
-        """What a fit shares with the one that continues it: every parameter, and all that the model declares."""
+        """Return facts that a resumed fit must share: parameters, and everything that the model declares."""
         params = self.get_params(deep=False)
         plain = _plain(params)
         others = told({name: value for name, value in params.items() if name not in plain})
@@ -736,7 +779,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
     @staticmethod
     def _check_public(public: object) -> None:
-        """Refuse to score rows that nobody said were public."""
+        """Refuse to score rows that the caller did not state to be public."""
         if public is not True:
             raise PrivacyError(_SCORED)
 
@@ -746,22 +789,24 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             warnings.warn(message, PrivacyWarning, stacklevel=3)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted model to one file: arrays without pickle and a JSON manifest with hashes.
+        """Write the fitted model to one file: arrays without pickle, and a JSON manifest with hashes.
 
-        The file holds released values and public parameters only, never data.
+        The file contains only released values and public parameters, never data.
 
         Args:
-            path: the file; its folder must exist.
-            overwrite: whether it may take the place of a file that is there.
+            path: File to write; its folder must exist.
+            overwrite: Whether to replace an existing file. Default: False.
 
         Raises:
-            ParameterError: if a file is there that may not be replaced; for a dry run.
-            ModelFileError: if the file cannot be written, and nothing half-written is left; or if the class of the
-                estimator could not be found again.
+            ParameterError: If the file exists and `overwrite` is False, or if the model is from a dry run.
+            ModelFileError: If the file cannot be written, or if `load` could not find the class of the estimator. No
+                partial file is left.
         """
         self._check_fitted()
         if self.privacy_.dry_run:
-            raise ParameterError("a dry run is not saved: its rows were made up. Call fit with the data, then save.")
+            raise ParameterError(
+                "save needs a fit to data, got a dry run, whose rows are synthetic. Call fit, then save."
+            )
         check_target("path", path, overwrite=overwrite)
         arrays, learned = trees.written(self._record)
         steps = [trees.written(record) for record in self._path]
@@ -780,33 +825,33 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         model_file.save(path, kind=type(self).__name__, arrays=arrays, facts=facts)
 
     def _facts_for_report(self) -> Iterator[Figure]:
-        """What a report shows of what was learned; released and public values alone. Each kind has its own."""
+        """Yield the figures of a report, from released and public values only."""
         yield from ()
 
     def plot(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Draw what a report shows as one picture, which needs matplotlib.
+        """Write the figures of the report as one picture. This needs matplotlib.
 
         Args:
-            path: the picture to write; the suffix tells the format (.png, .pdf, .svg).
-            overwrite: whether it may take the place of a file that is there.
+            path: File to write; its suffix is the format: .png, .pdf or .svg.
+            overwrite: Whether to replace an existing file. Default: False.
 
         Raises:
-            ParameterError: for no path, or if a file is there that may not be replaced.
-            DpvbError: if matplotlib is not installed, or this kind of model has no figure.
+            ParameterError: If `path` is not a path, or if the file exists and `overwrite` is False.
+            DpvbError: If matplotlib is not installed, or this model has no figure.
         """
         self._check_fitted()
         check_target("path", path, overwrite=overwrite)
         pictures.save(path, self._facts_for_report(), f"{type(self).__name__}. Privacy: {self.privacy_.brief}.")
 
     def report(self) -> Page:
-        """One page about the fitted model: what was learned, how sure it is, what it cost and how it was done.
+        """Return a page about the fitted model: results with intervals, privacy statement, cost and method.
 
         Returns:
-            A page that a notebook shows, that `save` writes as HTML, and `card` gives as plain JSON values; it holds
-            released and public values alone.
+            Page that a notebook displays, `save` writes as HTML, and `card` returns as plain JSON values. It contains
+            only released and public values.
 
         Raises:
-            PrivacyError: if the releases cost more than the statement says.
+            PrivacyError: If the releases cost more than the statement reports.
         """
         self._check_fitted()
         self.privacy_.verify()
@@ -819,18 +864,18 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         )
 
     def _parameters(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-        """The parameters that somebody chose, and the others, in Python's words."""
+        """Return the parameters that differ from their defaults, and the others, as Python code."""
         values = {name: pages.shortened(value) for name, value in self.get_params(deep=False).items()}
         defaults = {one.name: pages.shortened(one.default) for one in inspect.signature(type(self)).parameters.values()}
         chosen = tuple((name, value) for name, value in values.items() if value != defaults[name])
         return chosen, tuple((name, value) for name, value in values.items() if value == defaults[name])
 
     def _repr_html_inner(self) -> str:
-        """The estimator for a notebook, where `sklearn.set_config` leaves diagrams on: parameters, and the promise."""
+        """Return HTML of parameters and privacy statement, if `sklearn.set_config` enables diagrams."""
         chosen, others = self._parameters()
         fitted = hasattr(self, "privacy_")
         head = pages.title(f"{type(self).__name__}, {'fitted' if fitted else 'not fitted'}")
-        table = pages.table(chosen) + pages.folded("The other parameters", pages.table(others))
+        table = pages.table(chosen) + pages.folded("Other parameters", pages.table(others))
         if not fitted:
             return f"<div>{head}{table}</div>"
         tabled: Any = self if getattr(self, "coef_std_", None) is not None else None
@@ -862,13 +907,19 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
 
 class TransformingEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator[M, Q]):  # type: ignore[misc]
-    """An estimator whose `transform` has a column for each of `components_`."""
+    """Base class of estimators whose `transform` has a column for each of `components_`."""
 
     def fit_transform(self, X: Records, y: None = None, **fit_params: Any) -> Floats:
-        """Fit, then return the transformed rows, which are as private as the rows."""
+        """Fit the model, and return the transformed rows. These are as private as the rows.
+
+        Args:
+            X: Private rows, as in `fit`.
+            y: Ignored. Default: None.
+            fit_params: Other arguments of `fit`. Default: none.
+        """
         self._say_once(
-            "fit_transform returns one row for each private row: these rows are as private as the data themselves and "
-            "carry no guarantee. Only the fitted model does."
+            "fit_transform returns one row per private row. These rows are as private as the data: the guarantee "
+            "covers only the fitted model."
         )
         return cast(Floats, self.fit(X, y, **fit_params).transform(X))
 
@@ -878,21 +929,21 @@ class TransformingEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
 
 
 def check_width(width: int, expected: int, kind: str, why: str = "") -> None:
-    """Check the number of columns of rows that the caller may see.
+    """Check the number of columns of rows that the caller owns.
 
     Raises:
-        DataFormatError: for another number.
+        DataFormatError: If the number differs from the expected one.
     """
     if width != expected:
-        # scikit-learn's sentence, which its checks look for.
+        # The checks of scikit-learn require this sentence.
         raise DataFormatError(f"X has {width} features, but {kind} is expecting {expected} features as input{why}.")
 
 
 def generator(name: str, seed: Any) -> np.random.Generator:
-    """Public randomness from None, a whole number or a generator of NumPy's.
+    """Return a generator of public randomness from None, an integer or a NumPy generator.
 
     Raises:
-        ParameterError: for anything else, naming the parameter.
+        ParameterError: If `seed` is anything else.
     """
     if isinstance(seed, np.random.RandomState):
         return np.random.default_rng(seed.randint(2**31, size=4))
@@ -901,33 +952,33 @@ def generator(name: str, seed: Any) -> np.random.Generator:
     return np.random.default_rng(check_integer(name, seed, low=0, high=2**63))
 
 
-#: Two ways to bound the rows of a plain matrix.
-ONE_UNIT = "max_row_norm= alone, the length that a row may have, where all columns have one unit"
-BY_RELEASE = "dpvb.private_range(column, ...), which finds a range for a part of the budget"
+#: Remedies for a plain matrix without bounds.
+ONE_UNIT = "max_row_norm=, the largest Euclidean norm of a row, if all columns share one unit"
+BY_RELEASE = "dpvb.private_range(column, ...), which estimates a range with part of the budget"
 
 
 def unbounded(needed: str, got: str, *ways: str) -> ParameterError:
-    """The refusal of a plain matrix whose numbers nobody bounds.
+    """Return the error for a plain matrix without public bounds.
 
     Args:
-        needed, got: names of parameters, in words.
-        ways: the ways out.
+        needed, got: Names of parameters, in words.
+        ways: Remedies, in words.
     """
     ways_out = "; ".join(f"({number}) {way}" for number, way in enumerate(ways, start=1))
-    return ParameterError(f"X needs a public bound on its numbers, {needed}, got {got}. Ways out: {ways_out}.")
+    return ParameterError(f"X needs public bounds on its numbers, {needed}, got {got}. Alternatives: {ways_out}.")
 
 
 def column_names(X: Records) -> tuple[str, ...] | None:
-    """Column names of a data frame or an Arrow table; None for what has none, or others than texts."""
+    """Return column names of a data frame or an Arrow table; None unless all are strings."""
     table: Any = X
     names = list(table.columns) if has_columns(table) else []
-    if is_arrow_table(X) and not all(isinstance(name, str) for name in names):  # Arrow's own has its cells there
+    if is_arrow_table(X) and not all(isinstance(name, str) for name in names):  # `columns` of an Arrow table has cells.
         names = import_arrow().table(X).column_names
     return tuple(names) if names and all(isinstance(name, str) for name in names) else None
 
 
 def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters that JSON can hold; generators and data-like arguments are left out."""
+    """Return parameters that are valid JSON, without generators and data-like arguments."""
     plain: dict[str, Any] = {}
     for name, value in params.items():
         if isinstance(value, (np.integer, np.floating)):
@@ -940,9 +991,9 @@ def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _saved(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as a model file holds them: the plain ones, and lists and mappings of plain values.
+    """Return the parameters that a model file contains: plain values, and lists and mappings of them.
 
-    A prior is not a part of a fitted model, and the words of a vocabulary are in its record.
+    A prior is not part of a fitted model, and the words of a vocabulary are in its record.
     """
     saved = _plain(params)
     for name in params.keys() - {*saved, "prior", "vocabulary"}:
@@ -952,10 +1003,10 @@ def _saved(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _listed(value: Any) -> Any:
-    """A plain value as it is, and any sequence or mapping as a list or an object of JSON.
+    """Return a plain value unchanged, and a sequence or mapping as a JSON list or object.
 
     Raises:
-        TypeError: for anything else.
+        TypeError: If `value` is anything else.
     """
     value = value.tolist() if hasattr(value, "tolist") else value
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
@@ -966,10 +1017,10 @@ def _listed(value: Any) -> Any:
 
 
 def _place(kind: type) -> dict[str, str]:
-    """Where a class that does not come with this package is found again: two modules may use one name.
+    """Return the module of a class that is not part of dpvb, since two modules may use the same name.
 
     Raises:
-        ModelFileError: if it is not found.
+        ModelFileError: If `load` could not find the class.
     """
     if PrivateEstimator._registered.get(kind.__name__) is kind and kind.__module__.startswith("dpvb."):
         return {}
@@ -977,32 +1028,42 @@ def _place(kind: type) -> dict[str, str]:
 
 
 def _only(what: str, where: str, declared: Iterable[Any]) -> str:
-    """A sentence that names what is included of a column; all of it is public."""
+    """Return a sentence that lists the included values of a column; all of them are public."""
     values = [*declared]
     few = ", ".join(map(pages.shortened, values[:_MOST_NAMED])) + (", ..." if len(values) > _MOST_NAMED else "")
-    return f"Of {where} each {what} is included if it is one of {len(values)} that are declared: {few}. "
+    return f"In {where}, only the {len(values)} declared {what}s are included: {few}. "
 
 
 def named(kind: type) -> str:
-    """The name of a class in a file.
+    """Return the name of a class in a file.
 
     Raises:
-        ModelFileError: if a reader could not find the class by it.
+        ModelFileError: If `load` could not find the class by this name.
     """
     if not inspect.isclass(imported(place_of(kind))):
-        raise ModelFileError(f"{place_of(kind)} must be a class at the top of a module: `load` could not find it.")
+        raise ModelFileError(
+            f"{place_of(kind)} must be defined at the top level of a module, so that `load` can find it."
+        )
     return place_of(kind)
 
 
 @says_what_lacks
 def load(path: str | os.PathLike[str]) -> PrivateEstimator:
-    """Read a model written by `save`; no code from the file is run and no data are needed.
+    """Return a model from a file that `save` or `dpvb fit` wrote. No code in the file is run, and no data are needed.
 
     Args:
-        path: the file.
+        path: Model file.
 
     Raises:
-        ModelFileError: if the file is missing, damaged, tampered with, or of another format.
+        ModelFileError: If the file is missing, damaged, modified or of another format.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (5000, 2))
+        >>> dpvb.PCA(1, low=-1.0, high=1.0, epsilon=1.0, delta=1e-6).fit(X).save("pca.dpvb")
+        >>> dpvb.load("pca.dpvb").components_.shape
+        (1, 2)
     """
     stored = model_file.load(path)
     try:
@@ -1010,16 +1071,16 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
         kind: Any = PrivateEstimator._registered.get(stored.kind) if place is None else imported(place)
         if not (inspect.isclass(kind) and issubclass(kind, PrivateEstimator)):
             raise ModelFileError(
-                f"{os.fspath(path)}: holds a {place or stored.kind!r}, which this version does not know. If it is a "
-                "class of your own, import its module first."
+                f"{os.fspath(path)}: the model class {place or stored.kind!r} is unknown. If it is your own class, "
+                "import its module first; otherwise, update dpvb."
             )
         params = {name: _parameter(value) for name, value in stored.facts["params"].items()}
         if (name := misfit(kind, params)) is not None:
-            raise ModelFileError(f"{os.fspath(path)}: tampered with: {name} is of another type than the parameter.")
+            raise ModelFileError(f"{os.fspath(path)}: modified: {name} has another type than the parameter.")
         restored: PrivateEstimator = kind(**params)
         restored.privacy_ = PrivacyStatement.from_dict(stored.facts["privacy"])
         restored.n_iter_ = check_integer("steps", stored.facts["steps"], low=0)
-        with np.errstate(all="ignore"):  # Checks find what overflows.
+        with np.errstate(all="ignore"):  # The checks below find overflows.
             forms = [stored.facts["learned"], *stored.facts.get("path", ())]
             parts = _by_step(stored.arrays, len(forms))
             records: list[Any] = [trees.read(kind._record_class, *one) for one in zip(forms, parts, strict=True)]
@@ -1034,15 +1095,17 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
     except ModelFileError as error:
         place = f"{os.fspath(path)}: "
         raise ModelFileError(place + str(error).removeprefix(place)) from None
-    except Exception:  # Classes of others may raise anything.
+    except Exception:  # Classes of users may raise any exception.
         estimator = None
     if estimator is None:
-        raise ModelFileError(f"{os.fspath(path)}: its parts do not fit together; fit or save the model again.")
+        raise ModelFileError(
+            f"{os.fspath(path)}: the parts of the file do not fit together. Fit or save the model again."
+        )
     return estimator
 
 
 def _by_step(arrays: Mapping[str, Any], number: int) -> list[dict[str, Any]]:
-    """The arrays of a file: those of the result, then those of the model after each of number - 1 steps."""
+    """Return the arrays of the result, then those of the model after each of number - 1 steps."""
     parts: list[dict[str, Any]] = [{} for _ in range(number)]
     for name, array in arrays.items():
         place = re.fullmatch("step([1-9][0-9]{0,4})__(.+)", name)
@@ -1054,7 +1117,7 @@ def _by_step(arrays: Mapping[str, Any], number: int) -> list[dict[str, Any]]:
 
 
 def _parameter(value: Any) -> Any:
-    """A parameter of a file: lists are tuples, and the numbers that JSON lacks are texts."""
+    """Return a parameter from a file: lists become tuples, and texts of infinities become numbers."""
     if isinstance(value, list):
         return tuple(map(_parameter, value))
     return float(value) if value in ("inf", "-inf") else value

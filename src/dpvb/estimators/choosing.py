@@ -81,11 +81,11 @@ _TRANSFORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 @dataclass(frozen=True)
 class PrivateRange:
-    """A released range; public.
+    """Released range; public.
 
     Attributes:
-        low, high: where the chosen share of the values lies, on the edges of the grid.
-        privacy: the statement of the release; its ε and δ add to those of whatever else is released of the same data.
+        low, high: Limits that contain the chosen share of the values, on the grid.
+        privacy: Privacy statement of the release. Its ε and δ add to those of other releases of the same data.
     """
 
     low: float
@@ -112,32 +112,44 @@ def private_range(
     neighboring_relation: str = "add_or_remove_one",
     run: Run | None = None,
 ) -> PrivateRange:
-    """Choose the range that holds the middle of a column's values, from noisy counts over a public grid.
+    """Return a range that contains the central part of the values of a column, from noisy counts over a public grid.
 
-    Each row adds one to the cell it lies in. Counts below what noise alone can reach are taken for zero, so that
-    the many empty cells of a wide grid do not drown the few full ones; then the range runs from the quantile
-    (1 - share)/2 to its mirror. If nothing stands out of the noise, it is the whole grid.
+    Each row adds 1 to its cell. Counts below the noise level are set to 0, so that many empty cells of a wide grid do
+    not hide the others. The range extends from quantile (1 - share)/2 to 1 - (1 - share)/2. If no count exceeds the
+    noise level, it is the whole grid.
 
     Args:
-        values: the column, 1-D, of numbers or their texts; private. NaN and what is no number add nothing;
-            values beyond the grid count in its end cells.
-        low, high: public ends of a grid that is surely wide enough, finite numbers, low below high.
-        epsilon: the budget of this release, in (0, inf]; inf: no noise and no privacy.
-        delta: the chance that its promise leaves open, in (0, 1): well below one over the number of units, as 1e-6.
-        share: of the values, in (0, 1), that the range is to hold.
-        transform: None for cells of equal width; "log1p" or "asinh" for cells that are equal after it, as a wide
-            range needs.
-        num_cells: number of cells.
-        group: the person of each value; private. A person's values then count as one unit, clipped to norm 1.
-        neighboring_relation: "add_or_remove_one" or "replace_one".
-        run: `dpvb.Run` whose ledger is charged. None (default): the run of the block around the call, or of the
+        values: Private column, 1-D, of numbers or their texts. NaN and values that are not numbers are ignored; values
+            outside the grid are counted in its first or last cell.
+        low, high: Public limits of a grid that is certainly wide enough, finite numbers, low below high.
+        epsilon: Privacy budget ε of this release, in (0, inf]. `inf` means no noise and no privacy.
+        delta: δ of the guarantee, in (0, 1), for example 1e-6; much smaller than 1/n for n units.
+        share: Share of the values inside the range, in (0, 1). Default: 0.99.
+        transform: None (default) for cells of equal width; "log1p" or "asinh" for cells that are equal after the
+            transform, for a wide range.
+        num_cells: Number of cells, at least 2. Default: 256.
+        group: Private person ID of each value; the values of a person are then one unit, clipped to norm 1. None
+            (default): each value is a unit.
+        neighboring_relation: "add_or_remove_one" (default) or "replace_one".
+        run: `dpvb.Run` whose ledger is charged. None (default): the run of the surrounding block, or of the
             environment.
 
+    Returns:
+        Range with its privacy statement.
+
     Raises:
-        ParameterError: a public argument outside its range.
-        BudgetError, LedgerError: if the data set cannot be charged; nothing was read.
-        DataFormatError: values that are not one-dimensional, or group of another length.
-        PrivateComputationError: if the computation failed behind the wall; the charge stands.
+        ParameterError: If a public argument is outside its range. No budget was spent.
+        BudgetError, LedgerError: If the data set cannot be charged. No budget was spent, and no data were read.
+        DataFormatError: If values are not one-dimensional, or group has another length.
+        PrivateComputationError: If the computation on private values failed. The budget was spent.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> ages = np.random.default_rng(0).uniform(18, 90, 20_000)
+        >>> found = dpvb.private_range(ages, low=0.0, high=1000.0, epsilon=1.0, delta=1e-6)
+        >>> 0 <= found.low < found.high <= 1000
+        True
     """
     check_choice("transform", "none" if transform is None else transform, tuple(_TRANSFORMS))
     low = check_number("low", low, low=-1.0 if transform == "log1p" else -1e300, high=1e300, closed="right")
@@ -169,7 +181,7 @@ def private_range(
 
 
 class _Column(Held):
-    """A private column of numbers."""
+    """Private column of numbers."""
 
     def __init__(self, values: object, group: Iterable[object] | None) -> None:
         self._value_n = as_numbers(column("values", values, None))
@@ -200,21 +212,21 @@ class _Histogram:
 
     @property
     def edges(self) -> Floats:
-        """Ends of the cells, (num_cells + 1,)."""
+        """Edges of the cells, (num_cells + 1,)."""
         forward, back = _TRANSFORMS[self.transform]
         edges = np.asarray(back(np.linspace(forward(self.low), forward(self.high), self.num_cells + 1)))
         edges[[0, -1]] = self.low, self.high
         return edges
 
     def e_step(self, value_n: Floats) -> Contributions:
-        """A one in the cell of each value."""
+        """Return 1 in the cell of each value."""
         finite = np.isfinite(value_n)
         cell = np.searchsorted(self.edges[1:-1], value_n[finite], side="right")
         indptr = np.concatenate([[0], np.cumsum(finite)])
         return {"counts": SparseRows(indptr, cell.astype(np.int32), np.ones(len(cell)))}
 
     def quantiles(self, count_c: Floats, noise_std: float, tail: float) -> tuple[float, float]:
-        """Ends of the cells in which the quantiles `tail` and 1 - `tail` lie."""
+        """Return edges of the cells of the quantiles `tail` and 1 - `tail`."""
         # The noise of some cell exceeds this with probability 10⁻⁷ at most.
         reach = noise_std * math.sqrt(2.0 * math.log(0.5e7 * self.num_cells))
         total_c = np.cumsum(np.where(count_c > reach, count_c, 0.0))
@@ -259,38 +271,51 @@ def private_select(
     offset: Any = None,
     weights: Any = None,
 ) -> _Estimator:
-    """Fit the best of several settings privately, all of it for one (epsilon, delta).
+    """Fit the best of several settings, all of it for one (ε, δ).
 
-    The result is fitted on the units that were not held out, with its noise scaled so that the whole selection meets
-    the budget. Which settings won is covered by the promise. How long the selection took tells how many runs there
-    were, and time is outside the promise.
+    The result is fitted to the units that are not held out, with noise such that the whole selection meets the budget.
+    The guarantee covers which setting won. The running time reveals the number of runs and is not covered.
 
     Args:
-        estimator: one whose rows have scores (LDA, a regression, SigmoidBeliefNetwork); it says what candidates leave
-            out. Its own epsilon, delta and accountant are not used.
-        candidates: a list of settings, each a dict of the estimator's parameters; public.
-        X, y, group, trials, exposure, offset, weights: private rows, as in the estimator's fit.
-        epsilon: the budget of the whole selection, in (0, inf]; inf: no noise and no privacy.
-        delta: the chance that its promise leaves open, in (0, 1): well below one over the number of units, as 1e-6.
-        run: `dpvb.Run` whose ledger is charged once for the whole selection, before anything is read. None (default):
-            the run of the block around the call, or of the environment. A selection is not resumed: it takes no
-            checkpoint.
-        expected_runs: expected number of runs E[K], at least 1; None: five for each candidate,
-            which leaves a given one out with a probability of about 1/6 (geometric).
-        distribution: law of K. "logarithmic" is cheaper than "geometric", but often stops after one run.
-        holdout: probability, in (0, 1), that a unit is scored and not fitted.
-        score_range: public ends that a unit's score is clipped to, in nats; noise grows with their distance. A person's
-            score is the mean of the rows'. None, by the estimator: a document's bound per word (LDA), from 3/2 to 1/2
-            of -log V, the score of a uniform guess; a row's bound (belief networks), from that of a uniform guess to
-            0; a row's log-likelihood at the posterior mean (regression), from four times that of a uniform guess to 0.
+        estimator: Estimator whose rows have scores (`LDA`, a regression, `SigmoidBeliefNetwork`, ...), with the
+            parameters that candidates do not set. Its own epsilon, delta and accountant are not used.
+        candidates: Public list of settings, each a dict of parameters of the estimator.
+        X: Private rows, as in `fit` of the estimator.
+        y, group, trials, exposure, offset, weights: Private arguments of `fit` of the estimator. None (default): not
+            used, as in `fit` of the estimator.
+        epsilon: Privacy budget ε of the whole selection, in (0, inf]. `inf` means no noise and no privacy.
+        delta: δ of the guarantee, in (0, 1), for example 1e-6; much smaller than 1/n for n units.
+        run: `dpvb.Run` whose ledger is charged once for the whole selection, before any data are read. None (default):
+            the run of the surrounding block, or of the environment. A selection has no checkpoint.
+        expected_runs: Expected number of runs E[K], at least 1. None (default): five per candidate, so that a given
+            candidate is not tried with a probability of about 1/6 (geometric).
+        distribution: Distribution of K: "geometric" (default), or "logarithmic", which is less expensive but often
+            stops after one run.
+        holdout: Probability that a unit is scored instead of fitted, in (0, 1). Default: 0.25.
+        score_range: Public limits to which scores of units are clipped, in nats; the noise is proportional to their
+            distance. The score of a person is the mean of the rows. None (default): specified by the estimator: for
+            `LDA`, the bound per word, from 3/2 to 1/2 of -log V; for belief networks, the bound of a row, from that of
+            a uniform guess to 0; for regressions, the log-likelihood at the posterior mean, from four times that of a
+            uniform guess to 0.
 
     Returns:
-        A fitted copy of the estimator with the winner's settings; its privacy_ states the selection.
+        Fitted copy of the estimator with the winning settings; its `privacy_` covers the selection.
 
     Raises:
-        ParameterError, DataFormatError: for public faults, in any candidate, before anything is spent.
-        BudgetError, LedgerError: if it cannot be charged; nothing was read.
-        PrivateComputationError: if a run failed; the whole selection stays charged.
+        ParameterError, DataFormatError: If public facts or any candidate are invalid. No budget was spent.
+        BudgetError, LedgerError: If the data set cannot be charged. No budget was spent, and no data were read.
+        PrivateComputationError: If a run failed. The budget of the whole selection was spent.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (5000, 2))
+        >>> y = (X[:, 0] > 0).astype(int)
+        >>> model = dpvb.LogisticRegression(low=-1.0, high=1.0, epsilon=1.0, delta=1e-6)
+        >>> candidates = [{"alpha": 1.0}, {"alpha": 4.0}]
+        >>> best = dpvb.private_select(model, candidates, X, y, epsilon=2.0, delta=1e-6, expected_runs=2)
+        >>> best.alpha in (1.0, 4.0)
+        True
     """
     beside = {"trials": trials, "exposure": exposure, "offset": offset, "weights": weights}
     beside = {name: column for name, column in beside.items() if column is not None}
@@ -317,10 +342,10 @@ def private_select(
 
 
 def _tried(kind: type, params: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Plan, tuple[float, float]]:
-    """Relative plan of a candidate's fit, and the range of its scores.
+    """Return the relative plan of a candidate's fit, and the range of its scores.
 
     Raises:
-        ParameterError, DataFormatError: as the fit would.
+        ParameterError, DataFormatError: As the fit would.
     """
     trial = kind(**params)
     with Run().alone():  # The whole selection is charged, and no fit of it by itself.
@@ -332,18 +357,18 @@ def _tried(kind: type, params: Mapping[str, Any], data: Mapping[str, Any]) -> tu
 
 @dataclass(frozen=True)
 class _Choice:
-    """All that is public about a selection, fixed before anything is read.
+    """Public facts about a selection, fixed before any data are read.
 
     Attributes:
-        kind: class of the estimator.
-        settings: its complete parameters for each candidate.
-        plans: the releases of a run of each candidate.
-        scoring: the release of a run's score.
-        cost: of everything.
-        score_range: ends of a unit's score.
-        holdout: probability that a unit is scored.
-        epsilon, delta: the budget.
-        run_epsilon: epsilon of one run by itself, by which candidates plan.
+        kind: Class of the estimator.
+        settings: Complete parameters of each candidate.
+        plans: Releases of a run of each candidate.
+        scoring: Release of the score of a run.
+        cost: Privacy cost of the selection.
+        score_range: Limits of the score of a unit.
+        holdout: Probability that a unit is scored.
+        epsilon, delta: Privacy budget.
+        run_epsilon: Epsilon of one run, by which candidates plan.
     """
 
     kind: type
@@ -420,7 +445,7 @@ def _fixed(
     expected_runs: float | None = None,
     score_range: tuple[float, float] | None = None,
 ) -> _Choice:
-    """Rehearse every candidate, and scale all noise so that the selection meets (epsilon, delta)."""
+    """Dry-run every candidate, and scale all noise so that the selection meets (epsilon, delta)."""
     kind, settings = type(estimator), _complete(estimator, candidates)
     if any(isinstance(column, Iterator) for column in data.values()):
         raise ParameterError("X, y, group and what stands beside y must be readable more than once: iterators are not.")
@@ -487,9 +512,9 @@ def _selected(
     make_noise: Callable[[], NoiseSource],
     charge: ChargeFacts | None,
 ) -> Any:
-    """The best of K runs, or one error that says nothing.
+    """Return the best of K runs, or raise one error without details.
 
-    Ties go to the earlier run, which is as good as a coin: the order of runs is random.
+    Ties go to the earlier run; this is equivalent to a coin, since the order of runs is random.
     """
     word, coins = _words(noise), noise.words(step=0, purpose="holdout")
     best: _Trial | None = None
@@ -501,7 +526,7 @@ def _selected(
         except Exception:  # Whichever run it was, and why, stays here.
             best = None
     if best is None:
-        raise PrivateComputationError("a run of the selection failed; all of it stays charged, and the reason private.")
+        raise PrivateComputationError("A run of the selection failed; all of it stays charged, and the reason private.")
     winner = choice.winner(best.candidate)
     with one_blas_thread():
         winner._take(best.task, best.q)
@@ -530,7 +555,7 @@ def _selected(
 
 
 class Side(Generic[Unit]):
-    """The units whose coin says that they are scored, or those that are fitted."""
+    """The units that are scored, or those that are fitted, according to their random bits."""
 
     def __init__(self, source: Source[Unit], coins: Words, holdout: float, *, scored: bool) -> None:
         self._source, self._coins, self._scored = source, coins, scored
@@ -541,7 +566,7 @@ class Side(Generic[Unit]):
         return int(np.count_nonzero(self._chosen(0, self._source.count())))
 
     def chunks(self) -> Iterator[ChunkOfUnits[Any]]:
-        """Chunks of this side, in the source's order; scored ones keep their persons."""
+        """Yield chunks of this side, in the order of the source; scored chunks keep their persons."""
         start = 0
         for chunk in self._source.chunks():
             chosen = chunk.select(self._chosen(start, chunk.num_units))
@@ -554,7 +579,7 @@ class Side(Generic[Unit]):
 
 @dataclass(frozen=True)
 class UnitRows:
-    """Presents a chunk as one row per unit; that row is the chunk, so that a person's rows can be averaged."""
+    """View of a chunk as one row per unit, so that the rows of a person can be averaged."""
 
     rows: ChunkOfUnits[Any]
     unit_of_row: None = None
@@ -570,9 +595,9 @@ class UnitRows:
 
 
 def contributions(score: Score, score_range: tuple[float, float], chunk: ChunkOfUnits[Any]) -> Contributions:
-    """Each unit's score, clipped, less the middle of its range; NaN, which the wall drops, for a unit without one.
+    """Return the clipped score of each unit, minus the centre of the range; NaN, which the wall drops, without a score.
 
-    All candidates are scored on the same units, so that the middle changes no comparison; it halves the norm.
+    All candidates are scored on the same units, so the centre changes no comparison, and it halves the norm.
     """
     low, high = score_range
     value_n = np.clip(score(chunk.rows), low, high) - (low + high) / 2
@@ -586,7 +611,7 @@ def contributions(score: Score, score_range: tuple[float, float], chunk: ChunkOf
 
 
 class _Trial(NamedTuple):
-    """One run: which candidate, its released score, its fit and counts, and whether its noise was secret."""
+    """One run: candidate, released score, fit and numbers of units, and whether its noise was secret."""
 
     candidate: int
     score: float
@@ -617,23 +642,23 @@ def _run(
 
 
 def _words(noise: NoiseSource) -> Callable[[], int]:
-    """The next uniform 64-bit word of the selection's own stream."""
+    """Return the next uniform 64-bit word of the selection's own stream."""
     words, place = noise.words(step=0, purpose="runs"), count()
     return lambda: int(words(1, next(place))[0])
 
 
 def _uniform(word: Callable[[], int], m: int) -> int:
-    """A number below m, each with the same probability."""
+    """Return a uniform integer below m."""
     while (drawn := word()) >= 2**64 - 2**64 % m:
         pass
     return drawn % m
 
 
 def _checked_range(given: Any, usual: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The given range, or one that holds those of all candidates.
+    """Return the given range, or one that contains those of all candidates.
 
     Raises:
-        ParameterError: for a range that is none, whoever declares it.
+        ParameterError: If a range is invalid.
     """
     if given is None:
         ranges = [_checked_range(declared, ()) for declared in usual]

@@ -42,7 +42,7 @@ from dpvb.models.regression.foreseen import Noise, ScoreFacts, stds
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import Declared
 from dpvb.results.coefficients import CoefficientTable, Normal, TableHead
-from dpvb.results.forecast import Knowledge, geometric_mean
+from dpvb.results.expected_accuracy import ExpectedAccuracy, geometric_mean
 
 # The head of a table names so many columns.
 _MOST_NAMED = 8
@@ -92,7 +92,7 @@ class Coefficients:
         return Normal(mean_r, map_rd, weights.covariance, weights.prior)
 
     def read(self, noise_aware: bool) -> Normal:
-        """The same, with or without the privacy noise counted in."""
+        """Return the estimate, with or without the privacy noise."""
         return self.normal if noise_aware else replace(self.normal, covariance=self.weights.naive_covariance)
 
     @property
@@ -174,7 +174,7 @@ class Coefficients:
             ParameterError: as there, and for a model without a schema.
         """
         if self.schema is None:
-            raise ParameterError("a curve needs named columns: fit a dpvb.Table, or with low= and high=.")
+            raise ParameterError("A curve needs named columns: fit a dpvb.Table, or with low= and high=.")
         usual = reference_of(self.schema, name)
         reference = usual if reference is None else reference
         names, matrix, reference_r = along(self.schema, name, at, reference, given)
@@ -269,7 +269,7 @@ _SHARE = 0.1
 
 def known_coefficients(
     task: Task[CurvatureThenScores | FirstOrderDiagonal], plan: Plan, n: float, scores: ScoreFacts, unit: str
-) -> Knowledge:
+) -> ExpectedAccuracy:
     """The standard deviation of every column's coefficient: of a number per standard deviation of the number.
 
     Of categories it is that of a level that a tenth of the rows have.
@@ -291,7 +291,7 @@ def known_coefficients(
     by_column = [(name, float(std_d[place])) for name, place, _ in terms]
     numeric = [std_d[place] for _, place, is_number in terms if is_number]
     usual = geometric_mean(np.array(numeric or [std for _, std in by_column]))
-    return Knowledge(
+    return ExpectedAccuracy(
         f"standard deviation of a coefficient, in {unit} per standard deviation of a number",
         usual,
         _WORTH,

@@ -23,8 +23,8 @@ from dpvb.models.gradients.density import Density, optional
 from dpvb.models.gradients.numpyro_model import NumPyro
 from dpvb.models.gradients.variational import Guide, Variational, VariationalState
 from dpvb.results import trees
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Figure, Intervals
-from dpvb.results.forecast import Knowledge
 
 #: Ends of a 95 % interval, in standard deviations.
 _NORMAL_95 = 1.959964
@@ -44,7 +44,7 @@ _SCORED = 4096
 
 @dataclass(frozen=True)
 class ParameterPosterior:
-    """What was learned: the posterior of θ, with a Cholesky factor of a full-rank guide, and the shape of the rows."""
+    """Fitted quantities: the posterior of θ, a Cholesky factor of a full-rank guide, and the shape of the rows."""
 
     loc_p: Floats
     scale_p: Nonnegatives
@@ -56,36 +56,48 @@ class ParameterPosterior:
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class DPVI(PrivateEstimator[Variational, VariationalState]):
-    """A Gaussian posterior for any log-density in JAX or NumPyro, under (ε, δ)-differential privacy.
+    """Fit a Gaussian posterior of a log-density in JAX or NumPyro, under (ε, δ)-differential privacy.
 
-    Gradients of each row are clipped, summed and noised at each step; see models.gradients. Needs
-    the extra `jax`. `fit` takes private rows X, (rows, features): NumPy, SciPy sparse or a DataFrame of
-    numbers; a row that holds NaN, infinity or no number counts as no row, silently; and private responses y, (rows,) or
-    (rows, responses), numbers; None: log_density takes x alone. The parameters of the budget, the batches and the
-    ledger are those of `PrivateEstimator`; n_steps=None: 200 gradients, or 20 passes where batches are smaller and
-    that is more.
+    In each step, gradients of single rows are clipped, summed and noised; see `dpvb.models.gradients`. It needs the
+    extra `jax`. X has private rows, (rows, features): a NumPy array, SciPy sparse matrix or DataFrame of numbers. A row
+    with NaN, infinity or a value that is not a number is ignored. y has private responses, numbers, (rows,) or (rows,
+    responses); without y, `log_density` has no argument y. Other parameters are those of `PrivateEstimator`.
+    n_steps=None: 200 gradients, or 20 passes if batches are smaller and that is more.
 
     Args:
-        log_density: log p(row | θ), a scalar, written with jax.numpy: a function of (θ, x), or of (θ, x, y) where fit
-            is given y; x is (features,), y a scalar or (responses,), in float32.
-        numpyro_model: instead of log_density, a NumPyro model of (x) or (x, y), rows first, that draws its latent
-            variables once for all rows and observes in a plate over x.shape[0].
-        parameters: θ: its length P, or an example in any pytree of arrays, whose values are the start; with
-            log_density alone.
-        log_prior: log p(θ), a scalar; None: standard normal. It is neither clipped nor noised.
-        guide: the posterior: "mean_field", "full_rank" (P up to 2000), or "point" (private gradient descent).
-        clip: bound on the norm of a row's gradient in θ.
-        learning_rate: first rate of Adam, in units of θ; None: 40/n_steps, at most 1/2.
-        init_scale: standard deviation of the guide at the start.
-        row_by_row: True computes gradients one row after the other; None does so only where rows computed together are
-            found to depend on their places.
+        log_density: Function of (θ, x), or (θ, x, y) if `fit` has y, that returns log p(row | θ), a scalar, computed
+            with jax.numpy in float32; x is (features,), y a scalar or (responses,). None (default): `numpyro_model` is
+            given.
+        numpyro_model: NumPyro model of (x) or (x, y), rows first, that draws its latent variables once for all rows and
+            observes in a plate over x.shape[0]. None (default): `log_density` is given.
+        parameters: θ: its length P, or an example as a pytree of arrays, which is the starting point. None (default):
+            only with `numpyro_model`.
+        log_prior: Function of θ that returns log p(θ), a scalar. It is neither clipped nor noised. None (default):
+            standard normal.
+        guide: Form of the posterior: "mean_field" (default), "full_rank" (P up to 2000), or "point" (private gradient
+            descent).
+        clip_norm: Bound on the Euclidean norm of the gradient of a row, in units of 1/θ, in [1e-9, 1e9]. Default: 1.
+        learning_rate: Initial step size of Adam, in units of θ. None (default): 40/n_steps, at most 0.5.
+        init_scale: Initial standard deviation of the guide, greater than 0. Default: 0.1.
+        row_by_row: Whether to compute gradients one row after the other. None (default): only if gradients of batched
+            rows depend on their order.
 
     Attributes:
-        loc_: posterior mean (or the point), (P,), of θ flattened; of unconstrained values with a NumPyro model.
-        scale_: posterior standard deviations, (P,); they include what the private noise leaves open.
-        scale_tril_: Cholesky factor of the covariance, (P, P), of a full-rank guide alone.
-        privacy_: the privacy statement of the fit.
-        n_iter_, n_features_in_: number of steps, and of features.
+        loc_: Posterior mean (or point) of the flattened θ, (P,); with a NumPyro model, of unconstrained values.
+        scale_: Posterior standard deviations, (P,), which include the uncertainty due to the privacy noise.
+        scale_tril_: Cholesky factor of the covariance, (P, P), only for a full-rank guide.
+        privacy_: Privacy statement of the fit.
+        n_iter_, n_features_in_: Numbers of steps and features.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> def log_density(theta, x):
+        ...     return -((x - theta) ** 2).sum() / 2
+        >>> X = np.random.default_rng(0).normal(size=(2000, 1))
+        >>> model = dpvb.DPVI(log_density, parameters=1, n_steps=5, epsilon=1.0, delta=1e-6, random_state=0).fit(X)
+        >>> model.loc_.shape
+        (1,)
     """
 
     log_density: Callable[..., Any] | None = None
@@ -94,7 +106,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
     parameters: Any = None
     log_prior: Callable[[Any], Any] | None = None
     guide: Guide = "mean_field"
-    clip: float = 1.0
+    clip_norm: float = 1.0
     learning_rate: float | None = None
     init_scale: float = 0.1
     row_by_row: bool | None = None
@@ -103,7 +115,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
     _input_forms: ClassVar[tuple[str, ...]] = ("sparse",)
 
     def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Variational]:
-        """What a fit to private rows would do; the density is tried first, on public rows."""
+        """Return the task of a fit to private rows. The density is checked on public rows first."""
         numbers = Numbers(X, y, group=group)
         model = self._model(numbers.features, numbers.responses)
         # Of a chunk about as many rows are in a batch as are computed together. They are tried here, before any cost.
@@ -131,22 +143,22 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
             raise ValueError("a posterior of another guide")
 
     def _show(self, record: ParameterPosterior) -> None:
-        """Functions are not saved; `set_params` gives them back to a loaded model for what needs them."""
+        """Set the attributes. Functions are not saved; `set_params` restores them in a loaded model."""
         self.n_features_in_, self._responses = record.features, record.responses
         self.loc_, self.scale_ = record.loc_p, record.scale_p
         if record.scale_tril_pp is not None:
             self.scale_tril_ = record.scale_tril_pp
 
-    def _knows(self, task: Task[Variational], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[Variational], plan: Plan, n: float) -> ExpectedAccuracy:
         number, start = task.model.density.num_parameters, math.floor(tuned.AVERAGE_START * task.model.n_steps)
         of_steps = plan.noise_stds("gradient")[start:]
         noise = of_steps[0] / math.sqrt(len(of_steps))
-        information = n * self.clip**2 * _INFORMATIVE / number  # Of gradients that are about as long as the clip.
+        information = n * self.clip_norm**2 * _INFORMATIVE / number  # Of gradients that are about as long as the clip.
         std = (1.0 / (1.0 / (1.0 / information + (noise / information) ** 2) + 1.0)) ** 0.5
-        return Knowledge("standard deviation of a parameter", std, _WORTH, unknown=1.0)
+        return ExpectedAccuracy("standard deviation of a parameter", std, _WORTH, unknown=1.0)
 
     def _facts_for_report(self) -> Iterator[Figure]:
-        """Each parameter's mean and 95 % interval."""
+        """Yield mean and 95 % interval of each parameter."""
         loc_p, scale_p = np.ravel(self.loc_), np.ravel(self.scale_)
         yield Intervals(
             name="parameters",
@@ -159,30 +171,34 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
         )
 
     def sample_posterior(self, n: int = 1, rng: Any = None) -> Any:
-        """Draw n θ from the posterior: (n, P), or the pytree of `parameters` with n first in every array.
+        """Draw n values of θ: (n, P), or the pytree of `parameters` with n as first axis of each array.
 
-        With a NumPyro model: {site: values}, constrained. They tell no more about the data than the posterior does.
+        With a NumPyro model, the result is {site: values}, constrained. Draws reveal no more than the public posterior.
 
         Args:
-            n: number of draws.
-            rng: a seed, a NumPy generator or None.
+            n: Number of draws.
+            rng: Seed of the public draws: an integer, a NumPy generator or None (default).
         """
         self._check_fitted()
         return self._formed(self._draws(check_integer("n", n, low=0, high=10**9), rng))
 
     @property
     def theta_(self) -> Any:
-        """θ at the posterior mean, in the form that `sample_posterior` draws it."""
+        """θ at the posterior mean, in the form of `sample_posterior`."""
         self._check_fitted()
         formed = self._formed(self.loc_[None])
         return formed[0] if isinstance(formed, np.ndarray) else optional("jax").tree.map(lambda leaf: leaf[0], formed)
 
     def score_samples(self, X: Records, y: Responses = None, *, public: bool = False) -> Floats:
-        """Log of the posterior predictive density of each public row, (rows,), in nats, by 64 draws of θ.
+        """Return the log of the posterior predictive density of each public row, (rows,), in nats, from 64 draws of θ.
+
+        Args:
+            X, y: Public rows and responses, as in `fit`.
+            public: True states that the rows are not private. Default: False, which raises an error.
 
         Raises:
-            PrivacyError: unless public=True says that X is not private.
-            DataFormatError: for rows of another width, or with NaN.
+            PrivacyError: Unless public=True.
+            DataFormatError: If rows have another width, or NaN.
         """
         self._check_public(public)
         self._check_fitted()
@@ -213,16 +229,16 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
 
     @if_fitted
     def score(self, X: Records, y: Responses = None, *, public: bool = False) -> float:
-        """Mean of `score_samples`: log predictive density of a public row, in nats; higher is better.
+        """Return the mean of `score_samples`, in nats; higher is better.
 
         Raises:
-            PrivacyError: unless public=True says that X is not private.
+            PrivacyError: Unless public=True.
         """
         score_n = self.score_samples(X, y, public=public)
         return float(score_n.mean()) if len(score_n) else 0.0
 
     def _density(self, features: int, responses: int | None) -> Density:
-        """The density that the parameters name, tried on public rows."""
+        """Return the density that the parameters specify, checked on public rows."""
         if (self.log_density is None) == (self.numpyro_model is None):
             raise ParameterError(
                 "Give log_density or numpyro_model: one of the two, and not both. A model from a file has neither, as "
@@ -238,22 +254,22 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
         return NumPyro(self.numpyro_model, features, responses).density()
 
     def _model(self, features: int, responses: int | None) -> Variational:
-        """The model that the parameters name."""
+        """Return the model that the parameters specify."""
         n_steps, sampling_prob = self.n_steps, self._sampler().sampling_prob
         if n_steps is None:
             n_steps = _STEPS if sampling_prob == 1 else max(_STEPS, math.ceil(_PASSES / sampling_prob))
-        options = {"clip": self.clip, "learning_rate": self.learning_rate, "init_scale": self.init_scale}
+        options = {"clip_norm": self.clip_norm, "learning_rate": self.learning_rate, "init_scale": self.init_scale}
         density = self._density(features, responses)
         return Variational(density, self.guide, n_steps, row_by_row=self.row_by_row, **options)  # type: ignore[arg-type]
 
     def _draws(self, n: int, rng: Any) -> Floats:
-        """Flat draws from the posterior, (n, P)."""
+        """Return flat draws from the posterior, (n, P)."""
         draw_np = generator("rng", rng).standard_normal((n, len(self.loc_)))
         spread_np = draw_np @ self.scale_tril_.T if self.guide == "full_rank" else draw_np * self.scale_
         return np.asarray(self.loc_ + spread_np)
 
     def _formed(self, theta_np: Floats) -> Any:
-        """Flat θ, (n, P), in the form of `parameters`, or of a NumPyro model's latent variables."""
+        """Return flat θ, (n, P), in the form of `parameters`, or of the latent variables of a NumPyro model."""
         if self.numpyro_model is None and (self.parameters is None or isinstance(self.parameters, (int, np.integer))):
             return theta_np
         jax = optional("jax")

@@ -41,8 +41,8 @@ from dpvb.models.factors.posterior import FactorErrors, FactorPosterior, factor_
 from dpvb.models.factors.reading import captured, least_share, noise_of_moments
 from dpvb.models.factors.three_releases import SecondMoments, ThreeReleases
 from dpvb.results import pictures, trees
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Figure, Grid, Intervals
-from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import reach_of
 
 # Share of the variance with which a direction must be seen, at most, and the square of that share times the number of
@@ -151,36 +151,36 @@ class FittedFactors:
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
-    """What factor analysis and principal components share: x = W h + mean + e, with normal h and e.
+    """Base class of factor analysis and PCA: x = W h + mean + e, with normal h and e.
 
-    `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a `dpvb.Table`, whose target is not read. A
-    plain X needs a public bound, low and high or max_row_norm. A row that holds NaN, infinity or no number counts as no
-    row, silently. The parameters of the budget and the ledger are those of `PrivateEstimator`; there are no
-    steps.
+    X is a private NumPy array or SciPy sparse matrix, (rows, n_features), or a `dpvb.Table`, whose target is not read.
+    A plain X needs public bounds: `low` and `high`, or `max_row_norm`. A row with NaN, infinity or a value that is not
+    a number is ignored. Other parameters are those of `PrivateEstimator`; the fit has no steps.
 
     Args:
-        n_components: largest number of factors K; those that the data do not need are switched off. Not given: as many
-            as rise above privacy noise and sampling.
-        low, high: public range of each column of a plain X, numbers, (n_features,) or {column name: number}, in its
-            units: values outside are clipped.
-        max_row_norm: in their place, a public bound on the norm of a row of a plain X, in its units: longer rows are
-            scaled back to it. For columns of one unit.
-        estimate: "posterior" (variational Bayes) or "mode" (the point that expectation maximisation ends at).
-        prior: what is known beside the rows: a fit of the same kind to other people, or the
-            path of its file, whose rows count like more rows; or what a public study found, {"loadings": (K,
-            n_features), "noise_variance": as the attribute, "mean": (n_features,), "rows": how many it is worth}, or
-            the path of a .json file.
-        public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
+        n_components: Largest number of factors K, at least 1; factors without support in the data are removed. None
+            (default): all factors that are distinguishable from noise.
+        low, high: Public range of each column of a plain X: numbers, arrays of shape (n_features,) or mappings of
+            column names, in units of the column. Values outside are clipped. None (default): given by a schema, or
+            replaced by `max_row_norm`.
+        max_row_norm: Public upper bound on the Euclidean norm of a row of a plain X, in units of X. Longer rows are
+            scaled down. Use it instead of `low` and `high` if all columns share one unit. None (default): not used.
+        estimate: "posterior" (default, variational Bayes) or "mode" (MAP estimate by expectation maximisation).
+        prior: Prior information: a fitted estimator of the same class for other people, the path of its file, or
+            results of a public study: {"loadings": (K, n_features), "noise_variance": as the attribute, "mean":
+            (n_features,), "rows": its weight as a number of rows}, or the path of a .json file. None (default): none.
+        public_prior: Whether the rows behind `prior` were public, or of people who are not in these data. Default:
+            False: the statement adds up both budgets.
 
     Attributes:
-        components_: (K, n_features), see the class.
-        loadings_: W as rows, (K, n_features), in the units of X (where a schema transforms a number, of the transformed
-            one; of a category as 0 and 1), by how much of the whitened rows they explain.
-        mean_: (n_features,), in the units of X.
-        n_components_: number of factors K.
-        privacy_: the privacy statement of the fit.
-        n_iter_, n_features_in_, feature_names_: steps, and number and names of the columns.
-        schema_: what is public about the columns where they have ranges; None with max_row_norm.
+        components_: Directions or loadings, (K, n_features); see the class.
+        loadings_: Loadings W as rows, (K, n_features), in units of X, in the order of explained variance. Units are
+            those of the transformed number if a schema transforms it, and 0 or 1 for a category.
+        mean_: Means of the columns, (n_features,), in units of X.
+        n_components_: Number of factors K.
+        privacy_: Privacy statement of the fit.
+        n_iter_, n_features_in_, feature_names_: Number of steps, and number and names of the columns.
+        schema_: Public facts about columns with ranges. None with `max_row_norm`.
     """
 
     n_components: int | None = None
@@ -237,14 +237,14 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         factors, direction_dk, _ = self._read(q, columns)
         return FittedFactors(columns, q, factors, direction_dk)
 
-    def _knows(self, task: Task[ThreeReleases], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[ThreeReleases], plan: Plan, n: float) -> ExpectedAccuracy:
         d, number = task.model.n_features, self._number(task.model.n_features)
         noise, of_lengths = plan.noise_stds("gram")[-1], sum(plan.noise_stds("length"))
         details = []
         if number is not None and number < d:
             share = captured(d, number, noise_of_moments(noise, of_lengths, n))
             details.append((f"variance that {number} components capture, over that without noise", share))
-        return Knowledge(
+        return ExpectedAccuracy(
             "least share of the variance with which a direction is seen",
             least_share(d, noise, of_lengths, n),
             min(_WORTH, math.sqrt(_WORTH_OF_COLUMNS / d)),
@@ -263,7 +263,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         return _SCORES[0] * model.n_features, _SCORES[1] * model.n_features
 
     def get_covariance(self) -> Floats:
-        """Covariance of the columns under the model, (n_features, n_features), in the units of X."""
+        """Return the covariance of the columns under the model, (n_features, n_features), in units of X."""
         self._check_fitted()
         return self._covariance_dd
 
@@ -300,10 +300,13 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         return bound - q.count * float(np.log(self._unit_d).sum())
 
     def transform(self, X: Records) -> Floats:
-        """Factors of each row, (rows, K): as private as X, without any guarantee.
+        """Return the factors of each row, (rows, K). They are as private as X.
+
+        Args:
+            X: Rows.
 
         Raises:
-            DataFormatError: for rows of other columns, or that hold NaN, infinity or no number.
+            DataFormatError: If rows have other columns, or contain NaN, infinity or a value that is not a number.
         """
         self._check_fitted()
         reader_kd = self._reader()
@@ -311,11 +314,15 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         return np.concatenate([np.empty((0, self.n_components_)), *parts])
 
     def score_samples(self, X: Records, *, public: bool = False) -> Floats:
-        """Log-density of each public row under the fitted model, (rows,), in nats and in the units of X.
+        """Return the log-density of each public row under the fitted model, (rows,), in nats, in units of X.
+
+        Args:
+            X: Public rows.
+            public: True states that the rows are not private. Default: False, which raises an error.
 
         Raises:
-            PrivacyError: unless public=True says that X is not private.
-            DataFormatError: as in `transform`.
+            PrivacyError: Unless public=True.
+            DataFormatError: As in `transform`.
         """
         self._check_public(public)
         self._check_fitted()
@@ -324,45 +331,50 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
 
     @if_fitted
     def score(self, X: Records, y: None = None, *, public: bool = False) -> float:
-        """Mean of `score_samples`: log-density of a public row, in nats; higher is better.
+        """Return the mean log-density of public rows, in nats; higher is better.
+
+        Args:
+            X: Public rows.
+            y: Ignored. Default: None.
+            public: True states that the rows are not private. Default: False, which raises an error.
 
         Raises:
-            PrivacyError: unless public=True says that X is not private.
+            PrivacyError: Unless public=True.
         """
         score_n = self.score_samples(X, public=public)
         return float(score_n.mean()) if len(score_n) else 0.0
 
     def evaluate(self, X: Records, y: None = None, *, public: bool = False) -> dict[str, float]:
-        """Log-density of a public row, see `score`.
+        """Return the mean log-density of public rows; see `score`.
 
         Raises:
-            PrivacyError: unless public=True says that X is not private.
+            PrivacyError: Unless public=True.
         """
         self._check_public(public)
         return {"log_likelihood": self.score(X, public=True)}
 
     def sample(self, n: int = 1, rng: Any = None) -> Floats:
-        """Draw n rows from the fitted model, (n, n_features), in the units of X.
+        """Draw n synthetic rows from the fitted model, (n, n_features), in units of X.
 
-        The draws tell no more about the data than the model, which is public.
+        The draws reveal no more about the data than the public model.
 
         Args:
-            n: number of draws.
-            rng: a seed, a NumPy generator or None.
+            n: Number of draws.
+            rng: Seed of the public draws: an integer, a NumPy generator or None (default).
         """
         n, draw = self._to_draw(n, rng)
         factor_nk, rest_nd = (draw.standard_normal((n, size)) for size in (self.n_components_, len(self.mean_)))
         return np.asarray(self.mean_ + factor_nk @ self.loadings_ + rest_nd * np.sqrt(self._unique_d))
 
     def loadings_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Ends (low, high) of the intervals of `loadings_`, each (K, n_features), the privacy noise counted in.
+        """Return limits (low, high) of intervals of `loadings_`, (K, n_features), which include the privacy noise.
 
-        They are centred on the loadings that are nearest to the released moments, which no prior has drawn together
-        (principal components: on `loadings_`). A factor is told by what it explains: where two explain nearly the same,
-        their loadings turn into each other, and the intervals say so.
+        They are centred at the loadings without prior shrinkage that are nearest to the released moments (for PCA, at
+        `loadings_`). If two factors explain nearly the same variance, their loadings are not identified, and the
+        intervals are wide.
 
         Args:
-            level: probability inside, in (0, 1).
+            level: Probability inside the interval, in (0, 1). Default: 0.95.
         """
         reach, centre = reach_of(level), self._centre
         centre_kd = (centre.loading_dk * self._unit_d[:, None]).T
@@ -370,12 +382,12 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         return centre_kd - margin_kd, centre_kd + margin_kd
 
     def covariance_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Ends (low, high) of the intervals of the columns' covariances, in the units of X.
+        """Return limits (low, high) of the intervals of the covariances of columns, in units of X.
 
-        They are centred on the released moments, which no model has drawn together, and so hold without the model.
+        They are centred at the released moments, so they do not depend on the model.
 
         Args:
-            level: probability inside, in (0, 1).
+            level: Probability inside the interval, in (0, 1). Default: 0.95.
         """
         reach, q = reach_of(level), self._released()
         covariance_dd = self._found.covariance_dd
@@ -489,14 +501,23 @@ _MOST = 1e30
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class FactorAnalysis(FactorModel):
-    """Factor analysis under (ε, δ)-differential privacy: every column has a unique variance of its own.
+    """Fit a factor analysis under (ε, δ)-differential privacy, in which every column has its own unique variance.
 
-    The parameters that are not named here are those of `FactorModel`.
+    Other parameters are those of `FactorModel`.
 
     Attributes:
-        components_: W as rows, `loadings_`, (K, n_features).
-        noise_variance_: unique variances Ψ, (n_features,), in the units of X.
-        loadings_, mean_, n_components_, privacy_, n_iter_, n_features_in_, feature_names_: as in `FactorModel`.
+        components_: Loadings W as rows, (K, n_features), like `loadings_`.
+        noise_variance_: Unique variances Ψ, (n_features,), in units of X.
+        loadings_, mean_, n_components_, privacy_, n_iter_, n_features_in_, feature_names_: As in `FactorModel`.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.clip(rng.normal(size=(5000, 1)) * [0.3, 0.3, 0.3] + rng.normal(size=(5000, 3)) * 0.1, -1, 1)
+        >>> model = dpvb.FactorAnalysis(1, low=-1.0, high=1.0, epsilon=2.0, delta=1e-6).fit(X)
+        >>> model.get_covariance().shape
+        (3, 3)
     """
 
     n_components: int | None = None
@@ -531,18 +552,27 @@ class FactorAnalysis(FactorModel):
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class PCA(FactorModel):
-    """Probabilistic principal components under (ε, δ)-differential privacy: all columns have one noise variance.
+    """Fit probabilistic principal components, with one noise variance, under (ε, δ)-differential privacy.
 
-    Columns with ranges are measured in these, so that none weighs more for its unit; `scale_` says in what. The
-    parameters that are not named here are those of `FactorModel`.
+    Columns with ranges are scaled by them, so that units do not affect the result; `scale_` has the scales. Other
+    parameters are those of `FactorModel`.
 
     Attributes:
-        components_: orthonormal directions in x/scale_, (K, n_features), by falling variance.
-        scale_: of each column, (n_features,): the length of its range; 1 with max_row_norm, and of a category 1/0.7.
-        explained_variance_: variance along each direction, (K,), in units of scale_².
-        explained_variance_ratio_: the same as a share of the variance of all columns.
-        noise_variance_: variance in every other direction, a number, in units of scale_².
-        loadings_, mean_, n_components_, privacy_, n_iter_, n_features_in_, feature_names_: as in `FactorModel`.
+        components_: Orthonormal directions in x/scale_, (K, n_features), by decreasing variance.
+        scale_: Scale of each column, (n_features,): the length of its range; 1 with `max_row_norm`, and 1/0.7 for a
+            category.
+        explained_variance_: Variance along each direction, (K,), in units of scale_².
+        explained_variance_ratio_: Share of each in the variance of all columns.
+        noise_variance_: Variance in all other directions, a number, in units of scale_².
+        loadings_, mean_, n_components_, privacy_, n_iter_, n_features_in_, feature_names_: As in `FactorModel`.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (5000, 1)) * [1.0, 0.5]
+        >>> model = dpvb.PCA(1, low=-1.0, high=1.0, epsilon=1.0, delta=1e-6).fit(X)
+        >>> model.components_.shape, model.transform(X[:3]).shape
+        ((1, 2), (3, 1))
     """
 
     n_components: int | None = None
@@ -552,7 +582,7 @@ class PCA(FactorModel):
     _isotropic: ClassVar[bool] = True
 
     def explained_variance_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Ends (low, high) of the intervals of `explained_variance_`, (K,) each, the privacy noise counted in.
+        """Return limits (low, high) of intervals of `explained_variance_`, (K,), which include the privacy noise.
 
         Args:
             level: probability inside, in (0, 1).

@@ -38,6 +38,7 @@ from dpvb.results import metrics
 from dpvb.results.coefficients import TableHead
 from dpvb.results.groups import reach_of
 from dpvb.results.trees import Label
+from dpvb.runs.run import Run
 
 Covariance = Literal["full", "diagonal"]
 COVARIANCES: tuple[Covariance, ...] = get_args(Covariance)
@@ -48,20 +49,20 @@ LikelihoodModel = FirstOrder | FirstOrderDiagonal
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
-    """What the regressions of labels and counts share: a likelihood of ψ.
+    """Base class of regressions of labels and counts, which have a likelihood of ψ.
 
-    `fit` also takes offset and weights, (rows,), each with its public bound among the parameters; in a table the target
-    of the schema names their columns. A row of weight w counts as w equal rows: its likelihood is raised to the power
-    w, as by the frequency weights of statsmodels. So intervals take the sum of the weights for the number of rows:
-    divide survey weights by their usual value. A row with a weight that is negative or no number counts as no row.
-    The parameters that are not named here are those of `Regression`, and so are the attributes.
+    Offsets, exposures and weights of `fit` need their public bounds among the parameters. In a table, the target of the
+    schema names their columns. A row of weight w is treated as w equal rows: its likelihood is raised to the power w,
+    like frequency weights of statsmodels. Intervals therefore use the sum of the weights as the number of rows: divide
+    survey weights by their typical value. A row whose weight is negative or not a number is ignored. Other parameters
+    and attributes are those of `Regression`.
 
     Args:
-        covariance: "full", or "diagonal" for features in the thousands.
-        max_offset: public bound, in (0, 50], on the absolute value of an offset, which is added to a row's log odds or
-            log mean; farther ones are cut to it. Not given: rows have no offset.
-        max_weight: public bound, in (0, 1e9], on a row's weight; larger ones are cut to it, and the noise grows with
-            it. Not given: rows have no weights.
+        covariance: Posterior covariance: "full" (default), or "diagonal" for thousands of features.
+        max_offset: Public upper bound on the absolute value of an offset, in (0, 50], in log odds or log mean. Larger
+            offsets are clipped. None (default): rows have no offset.
+        max_weight: Public upper bound on the weight of a row, in (0, 1e9]. Larger weights are clipped, and the noise is
+            proportional to the bound. None (default): rows have no weights.
     """
 
     covariance: Covariance = "full"
@@ -70,17 +71,17 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
 
     @property
     def _likelihood(self) -> Likelihood:
-        """The likelihood that the parameters name."""
+        """Likelihood that the parameters specify."""
         return Likelihood.of(self._response)
 
     @property
     def _beside(self) -> dict[str, Any]:
-        """The bounds of what stands beside a response."""
+        """Bounds of offset, exposure and weight."""
         return {name: getattr(self, name) for name in BOUNDS.values() if hasattr(type(self), name)}
 
     @property
     def _fitted_likelihood(self) -> Likelihood:
-        """The likelihood, of the fit's result."""
+        """Likelihood of the fitted model."""
         return self._likelihood
 
     @property
@@ -98,7 +99,17 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
         weights: Any = None,
         group: Iterable[object] | None = None,
     ) -> Task[LikelihoodModel]:
-        """What a fit to private rows would do."""
+        """Return the task of a fit to private rows.
+
+        Args:
+            trials: Private number of trials of each row, (rows,), whole numbers from 1. None (default): named by the
+                schema of a table. The bound is `max_trials`.
+            exposure: Private exposure of each row, (rows,), greater than 0: the factor of its expected count. None
+                (default): no exposures. Needs `max_exposure`.
+            offset: Private offset of each row, (rows,), in log odds or log mean. None (default): no offsets. Needs
+                `max_offset`.
+            weights: Private weight of each row, (rows,), at least 0. None (default): no weights. Needs `max_weight`.
+        """
         check_choice("covariance", self.covariance, COVARIANCES)
         beside = {"exposure": exposure, "offset": offset, "weights": weights}
         beside = {name: value for name, value in beside.items() if value is not None}
@@ -138,12 +149,12 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
         return scores, unit
 
     def _quality(self, rows: Any) -> Floats:
-        """Log-likelihood of each row at the posterior mean, times its weight."""
+        """Return the log-likelihood of each row at the posterior mean, times its weight."""
         score_n = self._fitted_likelihood.log_probability(self._psi_of(rows), rows.y_n, rows.trials_n)
         return score_n if rows.weight_n is None else score_n * rows.weight_n
 
     def _quality_range(self, model: LikelihoodModel) -> tuple[float, float]:
-        """From four times the score of a uniform guess to 0, for a row of the largest weight."""
+        """Return limits of the score of a row: four times that of a uniform guess, and 0, for the largest weight."""
         return -4.0 * math.log1p(model.likelihood.max_y) * (self.max_weight or 1.0), 0.0
 
     def _model(
@@ -178,7 +189,7 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
 
 @dataclass(frozen=True)
 class FittedLogOdds(FittedWeights):
-    """The same of log odds, with the two labels."""
+    """Fitted quantities of a regression of log odds, with the two labels."""
 
     classes: tuple[Label, Label]
 
@@ -186,20 +197,30 @@ class FittedLogOdds(FittedWeights):
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
-    """Logistic regression under (ε, δ)-differential privacy, with a posterior that knows the privacy noise.
+    """Fit a logistic regression under (ε, δ)-differential privacy.
 
-    The parameters that are not named here are those of `BinomialLikelihoodRegression`.
+    The posterior of the coefficients includes the privacy noise. Other parameters are those of
+    `BinomialLikelihoodRegression`.
 
     Args:
-        classes: the two labels; the second is the one that `decision_function` speaks for. A row with any other label
-            counts as no row.
+        classes: The two public labels. `decision_function` and coefficients refer to the second. A row with any other
+            label is ignored. Default: (0, 1).
 
     Attributes:
-        coef_, intercept_: posterior means in the units of X, (1, n_features) and (1,).
-        coef_std_, intercept_std_: posterior standard deviations, the privacy noise counted in.
-        classes_: the two labels.
-        privacy_: the privacy statement of the fit.
-        n_iter_, n_features_in_, feature_names_: steps, and number and names of the features.
+        coef_, intercept_: Posterior means in the units of X, (1, n_features) and (1,).
+        coef_std_, intercept_std_: Posterior standard deviations, which include the privacy noise.
+        classes_: The two labels.
+        privacy_: Privacy statement of the fit.
+        n_iter_, n_features_in_, feature_names_: Number of steps, and number and names of the features.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (5000, 2))
+        >>> y = (X[:, 0] > 0).astype(int)
+        >>> model = dpvb.LogisticRegression(low=-1.0, high=1.0, epsilon=1.0, delta=1e-6).fit(X, y)
+        >>> model.predict([[0.9, 0.0], [-0.9, 0.0]])
+        array([1, 0])
     """
 
     classes: tuple[Any, Any] = (0, 1)
@@ -222,63 +243,66 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         self.classes_ = np.asarray(record.classes)
 
     def decision_function(self, X: Records, offset: Any = None) -> Floats:
-        """Posterior mean of the log odds of the second class, (rows,); as private as X."""
+        """Return the posterior mean of the log odds of the second class, (rows,). It is as private as X."""
         return self._psi(X, offset=offset)[0]
 
     def predict_proba(self, X: Records, offset: Any = None) -> Floats:
-        """Posterior predictive probabilities of the two classes, (rows, 2); as private as X.
+        """Return posterior predictive probabilities of the two classes, (rows, 2). They are as private as X.
 
-        The weights' uncertainty, that of the privacy noise included, is averaged over. Rows are clipped as in fit.
+        The probabilities are averaged over the posterior of the weights, which includes the privacy noise. Rows are
+        clipped as in the fit.
 
         Args:
-            X: rows.
-            offset: of each row, or of all; 0 if not given.
+            X: Rows.
+            offset: Offset of each row, or one number for all. None (default): 0.
 
         Raises:
-            DataFormatError: for rows of another width, or that hold NaN or infinity.
+            DataFormatError: If rows have another width, or contain NaN or infinity.
         """
         return both_outcomes(*self._psi(X, offset=offset))
 
     def predict_interval(self, X: Records, level: float = 0.95, *, offset: Any = None) -> tuple[Floats, Floats]:
-        """Ends (low, high) of the credible interval of the probability of the second class, (rows,); as private as X.
+        """Return limits (low, high) of credible intervals of the probability of the second class, (rows,).
 
         Args:
-            X, offset: as in `predict_proba`.
-            level: probability inside, in (0, 1).
+            X: Rows, as in `predict_proba`.
+            level: Probability inside the interval, in (0, 1). Default: 0.95.
+            offset: Offset of each row, or one number for all. None (default): 0.
         """
         return probability_interval(*self._psi(X, table=True, offset=offset), tail(level))
 
     def predict_log_proba(self, X: Records, offset: Any = None) -> Floats:
-        """Logarithms of `predict_proba`, -inf for what is below the smallest number."""
+        """Return logarithms of `predict_proba`; -inf for a probability below the smallest float."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X, offset))
 
     def predict(self, X: Records, offset: Any = None) -> NDArray[Any]:
-        """The likelier class of each row, (rows,)."""
+        """Return the more probable class of each row, (rows,). It is as private as X."""
         positive_n = self.decision_function(X, offset) > 0
         return np.asarray(self.classes_[positive_n.astype(np.int64)])
 
     @if_fitted
     def score(self, X: Records, y: Responses = None, *, offset: Any = None, public: bool = False) -> float:
-        """Accuracy on public rows.
+        """Return the accuracy on public rows.
 
         Raises:
-            PrivacyError: unless public=True says that the rows are not private.
+            PrivacyError: Unless public=True.
         """
         return self.evaluate(X, y, offset=offset, public=public)["accuracy"]
 
     def evaluate(
         self, X: Records, y: Responses = None, *, offset: Any = None, public: bool = False
     ) -> dict[str, float]:
-        """AUC, log-likelihood per row, accuracy and calibration error (10 bins) on public rows, each of weight 1.
+        """Return AUC, log-likelihood per row, accuracy and calibration error (10 bins) on public rows of weight 1.
 
         Args:
-            X, y, offset: as in `fit`; rows are clipped as there.
-            public: states that the rows are not private.
+            X, y: Public rows and labels, as in `fit`; rows are clipped as in the fit.
+            offset: Offset of each row, or one number for all. None (default): 0.
+            public: True states that the rows are not private. Default: False, which raises an error.
 
         Raises:
-            PrivacyError: unless public=True.
-            DataFormatError: for rows that hold NaN or infinity, or another label.
+            PrivacyError: Unless public=True.
+            DataFormatError: If rows contain NaN, infinity or another label.
         """
         mean_n, variance_n, y_n, *_ = self._measured(X, y, None, public, offset)
         p_n = predictive(mean_n, variance_n)
@@ -291,7 +315,7 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         }
 
     def _shown(self, value_r: Floats) -> tuple[Any, Any]:
-        """As scikit-learn has it for two classes: (1, n_features) and (1,)."""
+        """Return values as scikit-learn does for two classes: (1, n_features) and (1,)."""
         coef, intercept = super()._shown(value_r)
         return coef[None, :], np.array([intercept])
 
@@ -305,14 +329,23 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
-    """Successes out of trials: logistic regression of counted rows, under (ε, δ)-differential privacy.
+    """Fit a logistic regression of successes out of trials, under (ε, δ)-differential privacy.
 
-    A row's influence is bounded as one: the noise grows with max_trials.
+    Other parameters and the attributes are those of `BinomialLikelihoodRegression`.
 
     Args:
-        max_trials: public bound on a row's trials, at least 1; a row with more counts as no row.
+        max_trials: Public upper bound on the number of trials of a row, at least 1. A row with more trials is ignored,
+            and the noise is proportional to the bound.
 
-    The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-1, 1, (5000, 1))
+        >>> y = rng.binomial(5, 1 / (1 + np.exp(-2 * X[:, 0])))
+        >>> model = dpvb.BinomialRegression(max_trials=5, low=-1.0, high=1.0, epsilon=1.0, delta=1e-6)
+        >>> model.fit(X, y, trials=np.full(5000, 5)).coef_.shape
+        (1,)
     """
 
     max_trials: int
@@ -323,35 +356,55 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
     def _response(self) -> Response:
         return Response("binomial", max_trials=self.max_trials, **self._beside)
 
-    def fit(self, X: Records, y: Responses = None, trials: Any = None, **options: Any) -> Self:
-        """Fit privately: y successes out of trials in each row; see `PrivateEstimator.fit`."""
-        return super().fit(X, y, trials=trials, **options)
+    def fit(
+        self,
+        X: Records,
+        y: Responses = None,
+        trials: Any = None,
+        *,
+        group: Iterable[object] | None = None,
+        run: Run | None = None,
+        **rows: Any,
+    ) -> Self:
+        """Fit the model to successes y out of trials in each row, and return it; see `PrivateEstimator.fit`.
+
+        Args:
+            X: Private rows, in the forms that the class documents.
+            y: Private number of successes of each row, (rows,). None (default): named by the schema of a table.
+            trials: Private number of trials of each row, (rows,). None (default): named by the schema of a table.
+            group: Private person ID of each row. None (default): each row is a unit, unless X specifies persons.
+            run: As in `PrivateEstimator.fit`. None (default): that of the surrounding block, or of the environment.
+
+        Returns:
+            The fitted estimator itself.
+        """
+        return super().fit(X, y, trials=trials, group=group, run=run, **rows)
 
     def _no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
-        """No row, of a table with a schema or of so many features."""
+        """Return arguments without rows, for a table with a schema or a number of features."""
         rows = super()._no_rows(schema=schema, vocabulary=vocabulary, width=width)
         return rows if schema is not None else {**rows, "trials": np.empty(0)}
 
     def predict_proba(self, X: Records, offset: Any = None) -> Floats:
-        """Posterior predictive probabilities of failure and success in a trial, (rows, 2); as private as X."""
+        """Return posterior predictive probabilities of failure and success in a trial, (rows, 2). As private as X."""
         return both_outcomes(*self._psi(X, offset=offset))
 
     def predict(self, X: Records, trials: Any = 1, offset: Any = None) -> Floats:
-        """Expected number of successes of each row in so many trials, (rows,); of one trial: the probability."""
+        """Return the expected number of successes of each row, (rows,), which is as private as X."""
         return np.asarray(self.predict_proba(X, offset)[:, 1] * np.asarray(trials, dtype=np.float64))
 
     def predict_interval(
         self, X: Records, trials: Any = 1, level: float = 0.95, *, offset: Any = None
     ) -> tuple[Floats, Floats]:
-        """Ends (low, high) of the posterior predictive interval of successes in so many trials, (rows,).
+        """Return limits (low, high) of posterior predictive intervals of the number of successes, (rows,).
 
-        The uncertainty of the weights, that of the privacy noise included, is averaged over, by quadrature. The ends
-        are as private as X.
+        The intervals are averaged, by quadrature, over the posterior of the weights, which includes the privacy noise.
 
         Args:
-            X, offset: as in `predict`.
-            trials: number of trials of each row, or of all.
-            level: least probability inside, in (0, 1).
+            X: Rows.
+            trials: Number of trials of each row, or one number for all. Default: 1.
+            level: Smallest probability inside the interval, in (0, 1). Default: 0.95.
+            offset: Offset of each row, or one number for all. None (default): 0.
         """
         return binomial_interval(*self._psi(X, table=True, offset=offset), trials, tail(level))
 
@@ -359,20 +412,20 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
     def score(
         self, X: Records, y: Responses = None, trials: Any = None, *, offset: Any = None, public: bool = False
     ) -> float:
-        """Share of the binomial deviance of public rows that the features explain; at most 1.
+        """Return the share of the binomial deviance of public rows that the features explain, at most 1.
 
         Raises:
-            PrivacyError: unless public=True says that the rows are not private.
+            PrivacyError: Unless public=True.
         """
         return self.evaluate(X, y, trials, offset=offset, public=public)["explained_deviance"]
 
     def evaluate(
         self, X: Records, y: Responses = None, trials: Any = None, *, offset: Any = None, public: bool = False
     ) -> dict[str, float]:
-        """Deviance per row, and its share that features and offset explain, on public rows, each of weight 1.
+        """Return deviance per row, and the share that features and offset explain, on public rows of weight 1.
 
         Raises:
-            PrivacyError: unless public=True says that the rows are not private.
+            PrivacyError: Unless public=True.
         """
         mean_n, variance_n, y_n, trials_n, _ = self._measured(X, y, trials, public, offset)
         base_n = np.full(len(y_n), y_n.sum() / max(trials_n.sum(), 1.0))
@@ -383,25 +436,28 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
-    """What regressions of counts share: the expected count is exp(intercept + x·coef), as in R and statsmodels.
+    """Base class of regressions of counts, whose expected value is exp(intercept + x·coef), as in R and statsmodels.
+
+    Other parameters and the attributes are those of `BinomialLikelihoodRegression`.
 
     Args:
-        max_count: public bound on a count, at least 1; larger ones are clipped to it, expected ones as well, and the
-            noise grows with it.
-        max_exposure: public bound, in (0, 1e9], on a row's exposure, by which its expected count is multiplied: `fit`
-            takes it beside offset and weights, such as the days that were counted. Larger ones are cut to it; a row
-            whose exposure is not positive counts as no row. Not given: rows have no exposure.
+        max_count: Public upper bound on a count, at least 1. Larger counts and predictions are clipped to it, and the
+            noise is proportional to it.
+        max_exposure: Public upper bound on the exposure of a row, in (0, 1e9], for example a number of days. Expected
+            counts are multiplied by the exposure. Larger exposures are clipped, and a row whose exposure is not
+            positive is ignored. None (default): rows have no exposure.
     """
 
     max_count: int
     max_exposure: float | None = None
 
     def predict(self, X: Records, exposure: Any = None, offset: Any = None) -> Floats:
-        """Expected count of each row at the posterior mean of the weights, (rows,), at most max_count.
+        """Return the expected count of each row at the posterior mean of the weights, (rows,), at most max_count.
 
         Args:
-            X: rows.
-            exposure, offset: of each row, or of all; 1 and 0 if not given.
+            X: Rows.
+            exposure: Exposure of each row, or one number for all. None (default): 1.
+            offset: Offset of each row, or one number for all. None (default): 0.
         """
         mean_n, _ = self._psi(X, exposure=exposure, offset=offset)
         return self._fitted_likelihood.expected(mean_n)
@@ -409,13 +465,13 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
     def predict_interval(
         self, X: Records, level: float = 0.95, *, exposure: Any = None, offset: Any = None
     ) -> tuple[Floats, Floats]:
-        """Ends (low, high) of the posterior predictive interval of each row's count, (rows,); as private as X.
+        """Return limits (low, high) of posterior predictive intervals of the counts, (rows,).
 
-        The uncertainty of the weights, that of the privacy noise included, is averaged over, by quadrature.
+        The intervals are averaged, by quadrature, over the posterior of the weights, which includes the privacy noise.
 
         Args:
-            X, exposure, offset: as in `predict`.
-            level: least probability inside, in (0, 1).
+            X, exposure, offset: As in `predict`.
+            level: Smallest probability inside the interval, in (0, 1). Default: 0.95.
         """
         psi = self._psi(X, table=True, exposure=exposure, offset=offset)
         return self._fitted_likelihood.count_interval(*psi, tail(level))
@@ -424,20 +480,20 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
     def score(
         self, X: Records, y: Responses = None, *, exposure: Any = None, offset: Any = None, public: bool = False
     ) -> float:
-        """Share of the deviance of public rows that the features explain; at most 1.
+        """Return the share of the deviance of public rows that the features explain, at most 1.
 
         Raises:
-            PrivacyError: unless public=True says that the rows are not private.
+            PrivacyError: Unless public=True.
         """
         return self.evaluate(X, y, exposure=exposure, offset=offset, public=public)["explained_deviance"]
 
     def evaluate(
         self, X: Records, y: Responses = None, *, exposure: Any = None, offset: Any = None, public: bool = False
     ) -> dict[str, float]:
-        """Deviance per row, and its share that the features explain, on public rows, each of weight 1.
+        """Return deviance per row, and the share that the features explain, on public rows of weight 1.
 
         Raises:
-            PrivacyError: unless public=True says that the rows are not private.
+            PrivacyError: Unless public=True.
         """
         mean_n, _, y_n, _, offset_n = self._measured(X, y, None, public, offset, exposure)
         likelihood, base_n = self._fitted_likelihood, np.exp(offset_n)
@@ -449,12 +505,21 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class PoissonRegression(CountRegression):
-    """Counts whose variance is their mean, under (ε, δ)-differential privacy.
+    """Fit a Poisson regression of counts under (ε, δ)-differential privacy.
 
-    The expected count is exp(intercept + x·coef). Counts that spread more than that need a NegativeBinomialRegression:
-    here their intervals would be too narrow.
+    The variance of a count is its mean, exp(intercept + x·coef). For overdispersed counts use
+    `NegativeBinomialRegression`; the intervals of this class would be too narrow. The parameters and the attributes are
+    those of `CountRegression` and `BinomialLikelihoodRegression`.
 
-    The parameters and the attributes are those of `BinomialLikelihoodRegression`.
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-1, 1, (5000, 1))
+        >>> y = rng.poisson(np.exp(1 + X[:, 0]))
+        >>> model = dpvb.PoissonRegression(max_count=30, low=-1.0, high=1.0, epsilon=1.0, delta=1e-6).fit(X, y)
+        >>> model.coef_.shape
+        (1,)
     """
 
     _command: ClassVar[str | None] = "poisson"
@@ -466,7 +531,7 @@ class PoissonRegression(CountRegression):
 
 @dataclass(frozen=True)
 class FittedDispersion(FittedWeights):
-    """The same of counts, with mean and standard deviation of the logarithm of a dispersion that was learned."""
+    """Fitted quantities of a regression of counts, with mean and standard deviation of a learned log dispersion."""
 
     log_dispersion: float | None
     log_dispersion_std: Nonnegative | None
@@ -475,19 +540,28 @@ class FittedDispersion(FittedWeights):
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class NegativeBinomialRegression(CountRegression):
-    """Counts of variance mean + mean²/dispersion, under (ε, δ)-differential privacy.
+    """Fit a negative binomial regression of counts under (ε, δ)-differential privacy.
 
-    The expected count is exp(intercept + x·coef), as in R and statsmodels.
+    The mean of a count is exp(intercept + x·coef), and its variance mean + mean²/dispersion. Other parameters and the
+    attributes are those of `CountRegression` and `BinomialLikelihoodRegression`.
 
     Args:
-        dispersion: public number r in [1e-6, 1e9]: R's theta, 1/alpha of statsmodels; large values come near a Poisson
-            regression. Not given: it is learned in the same plan, for a small part of the budget; that needs
+        dispersion: Public dispersion r, in [1e-6, 1e9]: R's theta, or 1/alpha of statsmodels. Large values approximate
+            a Poisson regression. None (default): estimated with a small part of the budget, which needs
             covariance="full".
 
     Attributes:
-        dispersion_: the dispersion, given or learned; of a learned one exp of the posterior mean of its logarithm.
+        dispersion_: Dispersion, given or estimated (exp of the posterior mean of its logarithm).
 
-    The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-1, 1, (5000, 1))
+        >>> y = rng.negative_binomial(2, 0.4, 5000)
+        >>> model = dpvb.NegativeBinomialRegression(max_count=30, low=-1.0, high=1.0, epsilon=1.0, delta=1e-6)
+        >>> model.fit(X, y).coef_.shape
+        (1,)
     """
 
     dispersion: float | None = None
@@ -508,10 +582,10 @@ class NegativeBinomialRegression(CountRegression):
         return Likelihood.of(self._response, self.dispersion_)
 
     def dispersion_interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Ends (low, high) of the credible interval of the dispersion; of a given one both are its value.
+        """Return limits (low, high) of the credible interval of the dispersion; both are its value if it is given.
 
         Args:
-            level: probability inside, in (0, 1).
+            level: Probability inside the interval, in (0, 1). Default: 0.95.
         """
         self._check_posterior()
         reach = reach_of(level)

@@ -1,4 +1,4 @@
-"""Private hidden Markov models over sequences of public symbols, counts or bits, and over sequences of numbers."""
+"""Private hidden Markov models of sequences of symbols, counts, bits or numbers."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ Posterior = TypeVar("Posterior", HiddenMarkovPosterior, HiddenCellsPosterior)
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class HiddenStates(ChainModel[Model, Posterior]):
-    """Hidden states behind people's sequences: what models of symbols and of numbers share.
+    """Base class of hidden Markov models of symbols and of numbers.
 
     Attributes:
-        initial_: probabilities of the first state, (K,); states are in the order of their shares, largest first.
-        transition_matrix_: probabilities of the next state, (K, K), rows sum to 1.
-        stationary_: shares of the states in the long run, (K,).
-        expected_durations_: how many steps each state lasts, (K,).
+        initial_: Probabilities of the first state, (K,). States are ordered by their shares, largest first.
+        transition_matrix_: Probabilities of the next state, (K, K); rows sum to 1.
+        stationary_: Long-run shares of the states, (K,).
+        expected_durations_: Expected number of steps in each state, (K,).
     """
 
     n_states: int
@@ -63,7 +63,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
     estimate: PosteriorOrMode = "posterior"
     n_init: int = 5
     power: float = 1.0
-    clip: float | None = 2.0
+    clip_norm: float | None = 2.0
 
     _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_states": "states"}
     _size_parameter: ClassVar[str | None] = "n_states"
@@ -77,42 +77,56 @@ class HiddenStates(ChainModel[Model, Posterior]):
     _grid_note: ClassVar[str] = "Probabilities."
 
     def predict(self, X: Records, lengths: Any = None) -> list[Ints]:
-        """The most probable states of each sequence together (Viterbi): as private as X, without any guarantee.
+        """Return the most probable state path of each sequence (Viterbi). It is as private as X.
+
+        Args:
+            X: Sequences, as in `fit`.
+            lengths: Lengths of the sequences in one array. None (default): X contains single sequences.
 
         Raises:
-            DataFormatError: for symbols that are none of the public ones.
+            DataFormatError: If X contains undeclared symbols.
         """
         rows = self._visible(X, lengths)
         state_t = passes.most_probable(self._q.chain, rows.indptr, self._values(rows))
         return np.split(state_t, rows.indptr[1:-1])[: len(rows.indptr) - 1]
 
     def predict_proba(self, X: Records, lengths: Any = None) -> list[Floats]:
-        """Probabilities of the states at each place of each sequence, (symbols, K): as private as X.
+        """Return posterior probabilities of the states at each place, (places, K). They are as private as X.
+
+        Args:
+            X, lengths: As in `predict`.
 
         Raises:
-            DataFormatError: as in `predict`.
+            DataFormatError: As in `predict`.
         """
         rows = self._visible(X, lengths)
         state_tk = passes.smoothed(self._q.chain, rows.indptr, self._values(rows))
         return np.split(state_tk, rows.indptr[1:-1])[: len(rows.indptr) - 1]
 
     def predict_next(self, X: Records, lengths: Any = None) -> Floats:
-        """Probabilities of the next symbol of each sequence, (sequences, V), or as `forecast` says: as private as X.
+        """Return the forecast for the next place of each sequence, (sequences, V or D); see `forecast`.
+
+        Args:
+            X, lengths: As in `predict`.
 
         Raises:
-            DataFormatError: as in `predict`.
+            DataFormatError: As in `predict`.
         """
         return np.asarray(self.forecast(X, lengths)[:, 0])
 
-    def forecast(self, X: Records, lengths: Any = None, *, steps: int = 1) -> Floats:
-        """Probabilities of the symbols 1 to `steps` places on, (sequences, steps, V): as private as X.
+    def forecast(self, X: Records, lengths: Any = None, *, horizon: int = 1) -> Floats:
+        """Return probabilities of the next symbols of each sequence, (sequences, horizon, V). They are as private as X.
 
-        Of bits they are the probabilities of ones, and of numbers the means, (sequences, steps, D).
+        For bits, the result has probabilities of ones, and for numbers, means: (sequences, horizon, D).
+
+        Args:
+            X, lengths: As in `predict`.
+            horizon: Number of places to forecast, at least 1. Default: 1.
 
         Raises:
-            DataFormatError: as in `predict`.
+            DataFormatError: As in `predict`.
         """
-        rows, steps = self._visible(X, lengths), check_integer("steps", steps, low=1, high=10**6)
+        rows, steps = self._visible(X, lengths), check_integer("horizon", horizon, low=1, high=10**6)
         state_nk = passes.last_states(self._q.chain, rows.indptr, self._values(rows))
         is_empty_n = np.diff(rows.indptr) == 0
         ahead_ntv = np.empty((len(state_nk), steps, len(self.symbols_)))
@@ -153,19 +167,20 @@ class HiddenStates(ChainModel[Model, Posterior]):
         return dynamics.drawn(self.initial_, [self.transition_matrix_], number, long, draw), draw
 
     def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> GroupTable:
-        """Every transition probability with an interval that counts the privacy noise in.
+        """Return all transition probabilities with intervals that include the privacy noise.
 
-        The released windows are fitted by least squares, without priors, and the bias due to clipping is corrected, so
-        that the estimates are not those of `transition_matrix_`. Clipping and sampling are those of people who are
-        drawn from the model. Each is assumed to have one sequence, whose length is independent of what it shows.
+        The released windows are fitted by least squares without priors, and the clipping bias is corrected, so the
+        estimates differ from `transition_matrix_`. The effects of clipping and sampling are estimated from synthetic
+        people drawn from the model, each with one sequence whose length is independent of its content.
 
         Args:
-            level: probability inside an interval, in (0, 1).
-            noise_aware: False leaves the privacy noise out of account; for comparison only.
-            rng: a seed, a NumPy generator or None; for the people who are drawn.
+            level: Probability inside the interval, in (0, 1). Default: 0.95.
+            noise_aware: Whether intervals include the privacy noise. Default: True. False is only for comparison: such
+                intervals are too short.
+            rng: Seed of the synthetic people: an integer, a NumPy generator or None (default).
 
         Raises:
-            ParameterError: for more than 40 symbols: windows of two tell states from what states show in part alone.
+            ParameterError: For more than 40 symbols: pairs of symbols do not identify states and emissions separately.
         """
         self._check_fitted()
         level, draw = check_number("level", level, low=0, high=1, closed="neither"), generator("rng", rng)
@@ -181,7 +196,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
         return GroupTable(lines, above, ("after", "comes"), "Transitions of states", name="transitions")
 
     def transition_table(self) -> tuple[tuple[str, ...], Floats, Floats]:
-        """Names of the states, what follows each, (K, K), and how many steps each lasts, (K,)."""
+        """Return names of the states, probabilities of the next state, (K, K), and expected durations, (K,)."""
         self._check_fitted()
         return tuple(f"state {k}" for k in range(self.n_states)), self.transition_matrix_, self.expected_durations_
 
@@ -200,7 +215,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
             yield self.transition_intervals(level, noise_aware=noise_aware)
 
     def summary(self) -> str:
-        """The states in the order of their shares: how long they last, what they show, and what follows."""
+        """Return the states in the order of their shares as text, with durations, emissions and transitions."""
         self._check_fitted()
         what = "symbols" if isinstance(self._content(), Symbols) else "columns"
         lines = [f"Hidden Markov model, states: {self.n_states}, {what}: {len(self.symbols_)}", ""]
@@ -257,40 +272,49 @@ class HiddenStates(ChainModel[Model, Posterior]):
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPosterior]):
-    """Hidden states behind people's sequences of symbols, counts or bits, under (ε, δ)-differential privacy.
+    """Fit a hidden Markov model of sequences of symbols, counts or bits, under (ε, δ)-differential privacy.
 
-    Each state shows symbols, counts or bits in its own way, and states follow one another as a Markov chain. What `fit`
-    takes is said in `SequenceModel`; sequences of bits are arrays (points, columns), or `dpvb.data.Events` with their
-    columns as values. Windows of three symbols are released once (of two, for more than 40 symbols), and the model is
-    fitted to them: more starts or iterations cost no privacy. A hidden Markov model is for hidden structure; where
-    likelihood alone counts, a `MarkovChain` of order 2 is as good. For sequences of numbers, use
-    `GaussianHiddenMarkovModel`. The parameters of the budget and the ledger are those of `PrivateEstimator`.
+    `SequenceModel` documents the forms of X; sequences of bits are arrays (points, columns), or `dpvb.data.Events` with
+    their columns as values. Windows of three symbols (of two, for more than 40 symbols) are released once, and the
+    model is fitted to them: more starts or iterations use no budget. Use this model to estimate hidden states; for
+    prediction, a `MarkovChain` of order 2 is as good. Other parameters are those of `PrivateEstimator`.
 
-    n_steps is the number of steps over whole sequences, which follow the windows and use two fifths of the budget.
-    None (default): 4 if there are more than 40 symbols or patterns of bits, or if n_units is at least 800,000;
-    otherwise none. 0: none.
+    `n_steps` is the number of steps over whole sequences after the windows, which use two fifths of the budget. None
+    (default): 4 if there are more than 40 symbols or patterns of bits, or if `n_units` is at least 800,000; otherwise
+    0.
 
     Args:
-        n_states: number of states K.
-        symbols: the public symbols, as a list, or one text with commas between; a number V stands for 0 to V - 1.
-        columns: names of the columns of bits, as a list or one text with commas between, or how many.
-        emissions: what a state shows: "categorical", any symbols; "poisson", where the symbols are the counts 0 to V -
-            1, and the last one stands for so many or more; or "bernoulli", up to 9 columns of 0 and 1.
-        estimate: "posterior" (variational Bayes) or "mode" (expectation maximisation).
-        n_init: how many starts are tried; the best by the released windows is kept.
-        power: how much persons with many windows of symbols weigh, from 0.5 (as the root of their number) to 1 (as it).
-        clip: bound on what a person's windows add; None: what one sequence of max_length can reach: nobody with one
-            is then shortened, the noise is larger, and the laws of the states are those of the whole.
+        n_states: Number of states K, at least 1.
+        symbols: Public symbols, as a list or a text with commas; a number V means 0 to V - 1. None (default): `columns`
+            are given.
+        columns: Columns of bits: their names, as a list or a text with commas, or their number. None (default):
+            `symbols` are given.
+        emissions: Distribution of the emissions: "categorical" (default) for symbols; "poisson" for counts 0 to V - 1,
+            the last of which means V - 1 or more; "bernoulli" for up to 9 columns of bits.
+        estimate: "posterior" (default, variational Bayes) or "mode" (MAP estimate by expectation maximisation).
+        n_init: Number of starting points, at least 1; the best fit to the released windows is kept. Default: 5.
+        power: Exponent of the number of windows in the weight of a person, from 0.5 to 1. Default: 1.
+        clip_norm: Bound on the norm of the windows of a person, in [0.001, 1e9]. Default: 2. None: the largest norm of
+            one sequence of `max_length`, so that no person with one sequence is clipped; the noise is larger and the
+            clipping bias is 0.
 
     Attributes:
-        symbols_: the symbols, in the order of all that follows; for bits the names of the columns.
-        initial_: probabilities of the first state, (K,); states are in the order of their shares, largest first.
-        transition_matrix_: probabilities of the next state, (K, K), rows sum to 1.
-        emission_probabilities_: probabilities of the symbols in every state, (K, V), or of ones in each column, (K, D).
-        rates_: mean counts of the states, (K,), with emissions="poisson".
-        stationary_: shares of the states in the long run, (K,).
-        expected_durations_: how many steps each state lasts, (K,).
-        privacy_, n_iter_, n_features_in_: the privacy statement, number of steps, of symbols.
+        symbols_: Symbols in the order of the arrays below; for bits, names of the columns.
+        initial_: Probabilities of the first state, (K,). States are ordered by their shares, largest first.
+        transition_matrix_: Probabilities of the next state, (K, K); rows sum to 1.
+        emission_probabilities_: Probabilities of the symbols in each state, (K, V), or of ones in each column, (K, D).
+        rates_: Mean counts of the states, (K,), with emissions="poisson".
+        stationary_: Long-run shares of the states, (K,).
+        expected_durations_: Expected number of steps in each state, (K,).
+        privacy_, n_iter_, n_features_in_: Privacy statement, and numbers of steps and symbols.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> days = np.random.default_rng(0).choice(["rest", "run"], (3000, 10))
+        >>> model = dpvb.HiddenMarkovModel(2, symbols="rest,run", epsilon=1.0, delta=1e-6, random_state=0).fit(days)
+        >>> model.transition_matrix_.shape
+        (2, 2)
     """
 
     _: KW_ONLY
@@ -303,14 +327,15 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
     _least_steps: ClassVar[int] = 0
 
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> tuple[NDArray[Any], Ints]:
-        """Draw n sequences of nobody, (n, length), and their states; they tell no more than the model does.
+        """Draw n synthetic sequences, (n, length), or (n, length, D) for bits, and their states.
 
-        Sequences of bits are (n, length, D).
+        They reveal no more than the released model.
 
         Args:
-            n: number of sequences; public.
-            rng: a seed, a NumPy generator or None.
-            length: symbols of each; None: max_length. The model says nothing of how long sequences are.
+            n: Public number of sequences.
+            rng: Seed of the public draws: an integer, a NumPy generator or None (default).
+            length: Number of points per sequence. None (default): `max_length`. The model does not include the
+                distribution of lengths.
         """
         state_nt, draw = self._drawn_states(n, rng, length)
         if isinstance(self._content(), Symbols):
@@ -418,34 +443,45 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior]):
-    """Hidden states behind people's sequences of numbers, under (ε, δ)-differential privacy.
+    """Fit a hidden Markov model of sequences of numbers, under (ε, δ)-differential privacy.
 
-    Each state shows up to 4 columns of numbers, independent and normal within a state, and states follow one another as
-    a Markov chain. What `fit` takes is said in `SequenceModel`; sequences are arrays (points, columns), or
-    `dpvb.data.Events` with their columns as values. Points fall into cells of a public grid. Pairs of cells are
-    released once, with the count, mean and variance within each cell, and the model is fitted to them: more starts or
-    iterations cost no privacy. The parameters of the budget and the ledger are those of `PrivateEstimator`; all is
-    released at once, so that there are no steps.
+    Emissions are up to 4 columns of numbers, independent and normal within a state. `SequenceModel` documents the forms
+    of X; sequences are arrays (points, columns), or `dpvb.data.Events` with their columns as values. Points are
+    assigned to cells of a public grid. Pairs of cells are released once, with count, mean and variance within each
+    cell, and the model is fitted to them: more starts or iterations use no budget. Other parameters are those of
+    `PrivateEstimator`; the fit has no steps.
 
     Args:
-        n_states: number of states K.
-        columns: names of the columns of numbers, as a list or one text with commas between, or how many.
-        low, high: public range of each column, numbers or (D,), in its units: values outside are brought to its ends.
-        max_row_norm: in their place, a public bound on the norm of a point.
-        estimate: "posterior" (variational Bayes) or "mode" (expectation maximisation).
-        n_init: how many starts are tried; the best by the released windows is kept.
-        power: how much persons with many pairs of points weigh, from 0.5 (as the root of their number) to 1 (as it).
-        clip: bound on what a person's pairs add; None: what one sequence of max_length can reach: nobody with one
-            is then shortened, the noise is larger, and the laws of the states are those of the whole.
+        n_states: Number of states K, at least 1.
+        columns: Columns of numbers: their names, as a list or a text with commas, or their number, at most 4. Default:
+            (), which raises an error.
+        low, high: Public range of each column: numbers or arrays of shape (D,), in units of the column. Values outside
+            are clipped. None (default): `max_row_norm` is given.
+        max_row_norm: Public upper bound on the Euclidean norm of a point, instead of `low` and `high`. None (default):
+            not used.
+        estimate: "posterior" (default, variational Bayes) or "mode" (MAP estimate by expectation maximisation).
+        n_init: Number of starting points, at least 1; the best fit to the released windows is kept. Default: 5.
+        power: Exponent of the number of pairs in the weight of a person, from 0.5 to 1. Default: 1.
+        clip_norm: Bound on the norm of the pairs of a person, in [0.001, 1e9]. Default: 2. None: the largest norm of
+            one sequence of `max_length`, so that no person with one sequence is clipped; the noise is larger and the
+            clipping bias is 0.
 
     Attributes:
-        symbols_: names of the columns, in the order of all that follows.
-        initial_: probabilities of the first state, (K,); states are in the order of their shares, largest first.
-        transition_matrix_: probabilities of the next state, (K, K), rows sum to 1.
-        means_, variances_: of every state's numbers, (K, D).
-        stationary_: shares of the states in the long run, (K,).
-        expected_durations_: how many steps each state lasts, (K,).
-        privacy_, n_iter_, n_features_in_: the privacy statement, number of steps (0), of columns.
+        symbols_: Names of the columns in the order of the arrays below.
+        initial_: Probabilities of the first state, (K,). States are ordered by their shares, largest first.
+        transition_matrix_: Probabilities of the next state, (K, K); rows sum to 1.
+        means_, variances_: Means and variances of the numbers in each state, (K, D).
+        stationary_: Long-run shares of the states, (K,).
+        expected_durations_: Expected number of steps in each state, (K,).
+        privacy_, n_iter_, n_features_in_: Privacy statement, and numbers of steps (0) and columns.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> x = np.random.default_rng(0).normal(0, 1, (2000, 10, 1))
+        >>> model = dpvb.GaussianHiddenMarkovModel(2, columns=1, low=-4, high=4, epsilon=1.0, delta=1e-6)
+        >>> model.fit(x).means_.shape
+        (2, 1)
     """
 
     _: KW_ONLY
@@ -459,14 +495,15 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
     _grid_note: ClassVar[str] = "Means."
 
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> tuple[Floats, Ints]:
-        """Draw n sequences of nobody, (n, length, D), and their states; they tell no more than the model does.
+        """Draw n synthetic sequences, (n, length, D), within the public ranges, and their states.
 
-        Points stay within the public ranges.
+        They reveal no more than the released model.
 
         Args:
-            n: number of sequences; public.
-            rng: a seed, a NumPy generator or None.
-            length: points of each; None: max_length. The model says nothing of how long sequences are.
+            n: Public number of sequences.
+            rng: Seed of the public draws: an integer, a NumPy generator or None (default).
+            length: Number of points per sequence. None (default): `max_length`. The model does not include the
+                distribution of lengths.
         """
         state_nt, draw = self._drawn_states(n, rng, length)
         content, shown = self._content(), self._gaussian(self._q.chain)

@@ -56,8 +56,8 @@ from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.models.topics.lda import EarlierTopics, LDAModel, LengthRule, Topics
 from dpvb.models.topics.prior import TopicPrior
 from dpvb.results import metrics, trees
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Bars, Figure
-from dpvb.results.forecast import Knowledge
 from dpvb.runs.journal import RunJournal
 from dpvb.runs.run import Run
 
@@ -112,59 +112,73 @@ _TOPICS = tuple(name for name in FittedTopics.__annotations__ if name in Topics.
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class LDA(TransformingEstimator[LDAModel, Topics]):
-    """Latent Dirichlet allocation under (ε, δ)-differential privacy.
+    """Fit latent Dirichlet allocation (topics of documents) under (ε, δ)-differential privacy.
 
-    `fit` takes private documents X: CSR or dense counts, texts with a vocabulary, or a source of dpvb.data. A
-    text is a string, or a list of words, which are joined by blanks. The
-    parameters of the budget and the batches are those of `PrivateEstimator`.
+    X has private documents: counts as a CSR or dense matrix, texts with a vocabulary, or a source of `dpvb.data`. A
+    text is a string, or a list of words. Other parameters are those of `PrivateEstimator`.
 
     Args:
-        n_components: number of topics K, or "auto": as many as stand far above the noise by public facts, which needs
-            n_units.
-        clip: bound on one document's statistic as a share in (0, 1] of document_length^count_power; smaller means less
-            noise and a weaker voice.
-        vocabulary: the terms in column order, fixed without looking at the documents; needed for texts. The columns of
-            a DataFrame of counts name them. "english", "french", "german" and "spanish" are lists that ship with dpvb,
-            "english:2000" the 2,000 most frequent words of one; any but English needs token_pattern="unicode".
-            "private": a part of the budget finds the words that enough units use, in texts alone.
-        vocabulary_share: part of the budget, in (0, 1), that finds words where vocabulary="private".
-        vocabulary_delta: part of delta for a word that one unit alone uses to be found; a twentieth if not given.
-        stop_words: public words that are not looked for where vocabulary="private": a list, the name of a file with one
-            word a line, or "english", "french", "german" or "spanish".
-        public_vocabulary: says of counts whose terms have no names that their columns were fixed without looking at the
-            documents.
-        token_pattern: what a word is in the lower-cased text: "english", "unicode" (letters of any script),
+        n_components: Number of topics K, at least 1, or "auto" for as many as are distinguishable from noise by public
+            facts, which needs `n_units`. Default: 10.
+        clip: Bound on the statistic of a document, as a share in (0, 1] of document_length^count_power. Smaller values
+            give less noise, and less weight to each document. None (default): planned from epsilon.
+        vocabulary: Public words in column order, required for texts: a list, a word list of dpvb ("english", "french",
+            "german", "spanish"; "english:2000" for its 2,000 most frequent words; all but English need
+            token_pattern="unicode"), or "private", to select the words of texts that enough units use with part of the
+            budget. Do not compute it from the documents. None (default): names of columns of a DataFrame of counts.
+        vocabulary_share: Share of the budget, in (0, 1), for selecting words with vocabulary="private". Default: 0.2.
+        vocabulary_delta: Part of δ that bounds the probability of releasing a word that a single unit uses, less than
+            `delta`. None (default): 0.05·delta.
+        stop_words: Public words that vocabulary="private" does not select: a list, a file with one word per line, or
+            "english", "french", "german" or "spanish". None (default): none.
+        public_vocabulary: Whether columns of counts without names were chosen without looking at the documents.
+            Default: False, which refuses such counts.
+        token_pattern: Pattern of a word in lower-case text: "english" (default), "unicode" (letters of any script),
             "cjk-characters", or a regular expression.
-        document_length: number of words to which a longer document is brought.
-        length_rule: how: "truncate" scales longer documents down, "rescale" scales all to that length, "resample" draws
-            so many of a document's own words.
-        count_power: power in (0, 1] of a count in what is released; 1 releases plain counts.
-        background: whether word totals are released first; they start the topics and weigh the words.
-        word_weight_power: words are weighted by probability^-word_weight_power, in [0, 1], so that frequent ones do not
-            fill a document's norm; more than 0 needs the background.
-        mass: number of words that one unit of what is released stands for.
-        doc_topic_prior, topic_word_prior: concentration of the prior: α of a document's topics, and η of a topic's
-            words; planned if not given.
-        prior: topics to start from, of the same words: a fitted `dpvb.LDA`, or the path of its file; or words with
-            frequencies, as a mapping, a file with a word and a number in each line, or a list that ships with dpvb,
-            "english". n_components is then theirs or
-            "auto", word_weight_power has no effect, and n_steps may be 0: the word totals are all that is released.
-        earlier: the fit of an earlier month, with the same prior: its sums, which hold those of the months before, are
-            read together with those of this fit. `seen=` of `fit` leaves out the rows of persons who were in them.
-        public_prior: says that the documents behind a prior were public, or those of people who are not in these data.
-        estimate: "posterior", or "mode", private expectation maximisation: documents meet the mode of each topic's
-            Dirichlet where topic_word_prior is 1 or more, and else its mean.
-        learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ.
-        tol, max_iter: local iterations of a document end when the mean change is below tol, and after max_iter.
-        fixed_iterations: whether every document takes exactly max_iter local iterations.
+        document_length: Number of words to which a longer document is normalised, greater than 0. Default: 500.
+        length_rule: Normalisation of documents to `document_length`: "truncate" (default) scales down only longer
+            documents, "rescale" scales all, "resample" draws words of the document.
+        count_power: Power of the counts in the released statistic, in (0, 1]; 1 releases plain counts. Default: 0.5.
+        background: Whether totals of words are released first; they initialise the topics and weight the words.
+            Default: True.
+        word_weight_power: Words have the weight probability^-word_weight_power, in [0, 1], so that frequent words do
+            not dominate the norm of a document. More than 0 needs `background`. Default: 0.25.
+        mass: Number of words per unit of the released statistic, greater than 0. Default: 10.
+        doc_topic_prior: Concentration α of the Dirichlet prior of the topics of a document, greater than 0. None
+            (default): planned from public facts.
+        topic_word_prior: Concentration η of the Dirichlet prior of the words of a topic, greater than 0. None
+            (default): planned from public facts.
+        prior: Prior topics of the same words: a fitted `dpvb.LDA`, or the path of its file; or word frequencies: a
+            mapping, a file with a word and a number per line, or a word list of dpvb such as "english". With prior
+            topics, `n_components` is theirs or "auto", `word_weight_power` has no effect, and n_steps=0 releases only
+            totals of words. None (default): none.
+        public_prior: Whether the documents behind `prior` were public, or of people who are not in these data. Default:
+            False: the statement adds up both budgets.
+        earlier: Fit of an earlier period with the same prior. Its sums, which include those of the periods before, are
+            combined with those of this fit. `seen=` of `fit` excludes persons of earlier periods. None (default): none.
+        estimate: "posterior" (default, variational Bayes), or "mode" (MAP estimate): documents are compared with the
+            mode of each topic's Dirichlet if `topic_word_prior` is at least 1, otherwise with its mean.
+        learning_offset, learning_decay: Offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ. Default: 1 and 0.6.
+        tol: Local iterations of a document stop when the mean change is below this number, greater than 0. Default:
+            0.001.
+        max_iter: Largest number of local iterations of a document, at least 1. Default: 15.
+        fixed_iterations: Whether every document has exactly `max_iter` local iterations. Default: False.
 
     Attributes:
-        components_: E-step topics as Dirichlet parameters λ, (K, V).
-        privacy_: the privacy statement of the fit.
-        n_iter_: number of steps J.
-        vocabulary_, n_features_in_: public names and number of terms.
-        above_noise_: which topics deviate more from the background than noise alone makes them do, (K,); a number,
-            `topics_above_noise_`, counts them. Found where it is asked for, from released numbers alone.
+        components_: Topics as Dirichlet parameters λ, (K, V).
+        privacy_: Privacy statement of the fit.
+        n_iter_: Number of steps.
+        vocabulary_, n_features_in_: Public words, and their number.
+        above_noise_: Which topics differ more from the background than noise alone explains, (K,);
+            `topics_above_noise_` is their number. Both are computed on first access, from released numbers only.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> counts = np.random.default_rng(0).poisson(1.0, (2000, 12))
+        >>> model = dpvb.LDA(2, public_vocabulary=True, n_steps=3, epsilon=1.0, delta=1e-6, random_state=0).fit(counts)
+        >>> model.components_.shape, model.transform(counts[:3]).shape
+        ((2, 12), (3, 2))
     """
 
     n_components: int | Literal["auto"] = 10
@@ -211,17 +225,18 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         seen: Iterable[object] | None = None,
         public: bool = False,
     ) -> Task[LDAModel]:
-        """What a fit to private documents would do; y is ignored.
+        """Return the task of a fit to private documents; y is ignored.
 
         Args:
-            X: as in `fit`.
-            group: private person of each document.
-            seen: private persons of earlier fits; their documents add nothing here, and nothing says so.
-            public: states that the documents are not private: the fit has no noise, its statement claims no privacy,
-                and it may be the prior of private fits.
+            X: Documents, as in `fit`.
+            group: Private person ID of each document.
+            seen: Private person IDs of earlier fits, whose documents are ignored without a message. Needs `group`. None
+                (default): none.
+            public: Whether the documents are public: the fit has no noise, its statement claims no privacy, and it can
+                be the prior of private fits. Default: False.
 
         Raises:
-            ParameterError: for parameters that do not go together; public documents have no budget and no ledger.
+            ParameterError: If parameters do not fit together; a fit to public documents has no budget and no ledger.
         """
         prior, earlier = self._known(self.prior, public=self.public_prior), self._known(self.earlier)
         if type(public) is not bool:
@@ -400,10 +415,10 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             task = self._task_of(BagOfWords(sparse.csr_array((0, width))), prior, earlier, {"width": width})
         return task, task.plan
 
-    def _knows(self, task: Task[LDAModel], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[LDAModel], plan: Plan, n: float) -> ExpectedAccuracy:
         model = task.model
         if model.means:  # Topics around those of a prior need not stand above the noise.
-            return replace(Knowledge.of_means(plan, n), enough=math.nan)
+            return replace(ExpectedAccuracy.of_means(plan, n), enough=math.nan)
         strength, number = signal_over_noise(model, plan, task.rho, n) / model.detectable, model.n_components
         share = float(ndtr(math.log(strength) / _SIZE_SPREAD)) if 0 < strength < math.inf else float(strength > 0)
         return _topics(number * share, number, details=_threshold(plan))
@@ -458,29 +473,31 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         return -1.5 * guess, -0.5 * guess
 
     def transform(self, X: Records) -> Floats:
-        """Expected topic proportions of each document, (rows, K): as private as X, without any guarantee.
+        """Return expected topic proportions of each document, (rows, K). They are as private as X.
 
-        Rows stand as documents stand in X. Those of a `dpvb.data.BagOfWords` with group= stand person by person, the
-        persons in the order in which each is first named, without documents of nobody: give X without group= to get
-        all in its own order.
+        Rows are in the order of X. For a `dpvb.data.BagOfWords` with group=, rows are ordered by person, in the order
+        of first occurrence, without documents that have no person. Pass X without group= to get all documents in their
+        order.
+
+        Args:
+            X: Documents, as in `fit`.
         """
         parts = [self._fitted_model.proportions(self._q, rows) for rows in self._rows(X)]
         return np.concatenate([np.empty((0, len(self.components_))), *parts])
 
     def perplexity(self, X: Records, *, topics: str = "mean", step: int | None = None, public: bool = False) -> float:
-        """Per-word perplexity bound of public documents (Hoffman et al. 2010); lower is better.
+        """Return a bound on the per-word perplexity of public documents (Hoffman et al. 2010); lower is better.
 
         Args:
-            X: as in `fit`.
-            topics: what stands for the topics: "mean", their posterior means, which are distributions of words; or
-                "expected_log", exp⟨log β⟩, which scored models before and falls short where a topic is little known.
-            step: from 1 to n_iter_: of the topics after this step of a fit with run=dpvb.Run(keep="path"). None
-                (default): of the result.
-            public: states that X is not private.
+            X: Public documents, as in `fit`.
+            topics: Estimate of the topics: "mean" (default), posterior means, which are distributions of words; or
+                "expected_log", exp⟨log β⟩, whose sum is below 1 for uncertain topics.
+            step: Step of a fit with run=dpvb.Run(keep="path"), from 1 to n_iter_. None (default): the result.
+            public: True states that the documents are not private. Default: False, which raises an error.
 
         Raises:
-            PrivacyError: unless public=True.
-            ParameterError: for a step of a fit that kept no path.
+            PrivacyError: Unless public=True.
+            ParameterError: If `step` is given and the fit kept no path.
         """
         if step is not None:
             return self.at_step(step).perplexity(X, topics=topics, public=public)
@@ -489,23 +506,23 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
 
     @if_fitted
     def score(self, X: Records, y: None = None, *, public: bool = False) -> float:
-        """Log-likelihood bound of public documents, in nats; higher is better.
+        """Return a lower bound on the log-likelihood of public documents, in nats; higher is better.
 
         Raises:
-            PrivacyError: unless public=True says that X is not private.
+            PrivacyError: Unless public=True.
         """
         return self._bound(X, public)[0]
 
     def evaluate(self, X: Records, y: None = None, *, words: int = 10, public: bool = False) -> dict[str, Any]:
-        """Perplexities of public documents, by the bound and by completion, and coherence (NPMI) of the topics in them.
+        """Return perplexities of public documents, by bound and by completion, and coherence (NPMI) of the topics.
 
         Args:
-            X: as in `fit`.
-            words: top words of a topic that coherence looks at.
-            public: states that the documents are not private.
+            X: Public documents, as in `fit`.
+            words: Number of top words of a topic for the coherence, at least 2. Default: 10.
+            public: True states that the documents are not private. Default: False, which raises an error.
 
         Raises:
-            PrivacyError: unless public=True.
+            PrivacyError: Unless public=True.
         """
         self._check_public(public)
         n = min(check_integer("words", words, low=2), self.n_features_in_)
@@ -520,7 +537,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         }
 
     def topics(self, n: int = 10) -> list[list[str]]:
-        """The n most probable words of each topic, in the order of components_."""
+        """Return the n most probable words of each topic, in the order of `components_`."""
         self._check_fitted()
         n = check_integer("n", n, low=1)
         names = self.vocabulary_ or [f"#{v}" for v in range(self.n_features_in_)]
@@ -553,7 +570,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             ),
         )
 
-    def _knowledge_of_result(self) -> Knowledge | None:
+    def _accuracy_of_result(self) -> ExpectedAccuracy | None:
         model, q = self._fitted_model, self._q
         std = noise_of_topics(q)
         if std == 0 or model.means or model.signal(q.num_units, std) >= PLENTY * model.detectable:
@@ -801,9 +818,9 @@ def signal_over_noise(model: LDAModel, plan: Plan, rho: StepSize, num_units: flo
     return model.signal(num_units, final_std(plan, rho))
 
 
-def _topics(above: float, number: int, details: tuple[tuple[str, float], ...] = ()) -> Knowledge:
+def _topics(above: float, number: int, details: tuple[tuple[str, float], ...] = ()) -> ExpectedAccuracy:
     """The number of topics above the noise; half of them are enough."""
-    return Knowledge(f"topics above the noise, of {number}", above, number / 2, rises=True, details=details)
+    return ExpectedAccuracy(f"topics above the noise, of {number}", above, number / 2, rises=True, details=details)
 
 
 def _threshold(plan: Plan) -> tuple[tuple[str, float], ...]:

@@ -33,12 +33,13 @@ _MOST = 1e6
 
 @dataclass(frozen=True)
 class FittedLine(FittedWeights):
-    """The same of a mean, with the errors about it.
+    """Fitted quantities of a linear regression, including the residual variance.
 
     Attributes:
-        y_range: ends of the range of y.
-        variance, std, reach: σ², its posterior standard deviation, and what an error counts at most, for a range of
-            half length 1.
+        y_range: Range of y.
+        variance: Residual variance σ², for a range of half length 1.
+        std: Posterior standard deviation of σ², on the same scale.
+        reach: Value to which residuals are clipped in σ², on the same scale.
     """
 
     y_range: tuple[float, float]
@@ -50,25 +51,33 @@ class FittedLine(FittedWeights):
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc]
-    """Linear regression under (ε, δ)-differential privacy, with a posterior that knows the privacy noise.
+    """Fit a linear regression under (ε, δ)-differential privacy.
 
-    Residuals are clipped where the privacy noise that this saves outweighs what it bends; their scale is learned
-    privately, so that outliers and heavy tails do little harm.
+    The posterior of the coefficients includes the privacy noise. Residuals are clipped if this reduces the noise by
+    more than it biases the estimates. Their scale is learned privately, so outliers and heavy tails have little
+    influence. Other parameters and the attributes are those of `Regression`. An earlier fit as `prior` must have the
+    same `y_range`. Each of its rows has the weight 1/sigma_² of that fit in the coefficients, and no weight in
+    `sigma_`. A study as `prior` is in units of y.
 
     Args:
-        y_range: public range (low, high) of y, in its units: values outside are clipped to it. Not given: that of the
-            schema's target, of the kind "numeric". Without an intercept, where all features are 0, y is the middle of
-            its range: then a range (-a, a) gives a line through the origin.
-
-    An earlier fit as `prior` must have the same y_range. Each of its rows counts in the coefficients as 1/sigma_² of
-    that fit, and in sigma_ not at all. A study is in the units of y.
+        y_range: Public range (low, high) of y, in units of y. Values outside are clipped. None (default): the range of
+            the schema's numeric target. Without an intercept, predictions at 0 are the centre of the range: a range
+            (-a, a) gives a line through the origin.
 
     Attributes:
-        sigma_: the standard deviation of y about its mean given x, where an error counts at most `sigma_reach_`.
-        sigma_reach_: what an error counts at most, in units of y: at least four typical errors, so that normal ones
-            count in full. The privacy noise decides how much of longer tails can be known.
+        sigma_: Standard deviation of y about its mean given x, with residuals clipped to `sigma_reach_`.
+        sigma_reach_: Value to which residuals are clipped, in units of y: at least four typical residuals. The privacy
+            noise limits what can be estimated about longer tails.
 
-    The other parameters and the attributes are those of `Regression`.
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-1, 1, (5000, 1))
+        >>> y = 2 * X[:, 0] + rng.normal(size=5000)
+        >>> model = dpvb.LinearRegression(low=-1, high=1, y_range=(-6, 6), epsilon=1.0, delta=1e-6).fit(X, y)
+        >>> model.coef_.shape, model.privacy_.unit
+        ((1,), 'row')
     """
 
     y_range: Sequence[float] | None = None
@@ -93,11 +102,11 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
         return Response("numeric", low=low, high=high)
 
     def _response_of(self, schema: Schema | None) -> Response:
-        """What y may be, by y_range or by the schema's target."""
+        """Return kind and range of y, from y_range or from the target of the schema."""
         if self.y_range is None and schema is not None and schema.target is not None:
             if schema.target.kind != "numeric":
                 raise ParameterError(
-                    f"the schema's target must be of the kind 'numeric' for a linear regression, got "
+                    f"The schema's target must be of the kind 'numeric' for a linear regression, got "
                     f'{schema.target.kind!r}: Target({schema.target.name!r}, kind="numeric", low=..., high=...).'
                 )
             return schema.target.response
@@ -114,13 +123,13 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
         return f"estimate {self.estimate!r}, the plan and all other parameters"
 
     def _response_for(self, X: Records, y: Responses) -> Response:
-        """What these y may be: those of a schema's own target have its range."""
+        """Return kind and range of these y; the target of a schema specifies its range."""
         schema = X.schema if isinstance(X, Table) and y is None and self.y_range is None else None
         return self._given_response if schema is None else self._response_of(schema)
 
     @property
     def _given_response(self) -> Response:
-        """What y may be where no schema says it: by y_range, or as the model was fitted."""
+        """Kind and range of y without a schema: from y_range, or of the fitted model."""
         return self._fitted_response if hasattr(self, "_fitted_response") else self._response
 
     def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Linear:
@@ -157,12 +166,10 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
         super()._show(record)
 
     def sigma_interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Ends (low, high) of the credible interval of `sigma_`, the privacy noise counted in.
-
-        It is an interval of the standard deviation of errors that count at most `sigma_reach_`.
+        """Return limits (low, high) of the credible interval of `sigma_`, which include the privacy noise.
 
         Args:
-            level: probability inside, in (0, 1).
+            level: Probability inside the interval, in (0, 1). Default: 0.95.
         """
         self._check_posterior()
         variance, std, _ = self._sigma
@@ -170,17 +177,17 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
         return self.sigma_ * math.exp(-0.5 * reach), self.sigma_ * math.exp(0.5 * reach)
 
     def predict(self, X: Records) -> Floats:
-        """Posterior mean of y for each row, (rows,); as private as X."""
+        """Return the posterior mean of y for each row, (rows,). It is as private as X."""
         return self._psi(X)[0]
 
     def predict_interval(self, X: Records, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Ends (low, high) of the posterior predictive interval of each row's y, (rows,); as private as X.
+        """Return limits (low, high) of posterior predictive intervals of y, (rows,). They are as private as X.
 
-        Its variance is σ² + xᵀ Cov x: the weights' uncertainty, that of the privacy noise included, is in it.
+        The variance is σ² + xᵀ Cov x, which includes parameter uncertainty and the privacy noise.
 
         Args:
-            X: rows, as in `predict`.
-            level: probability inside, in (0, 1).
+            X: Rows, as in `predict`.
+            level: Probability inside the interval, in (0, 1). Default: 0.95.
         """
         reach = reach_of(level)
         mean_n, variance_n = self._psi(X, table=True)
@@ -189,19 +196,19 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
 
     @if_fitted
     def score(self, X: Records, y: Responses = None, *, public: bool = False) -> float:
-        """R², the share of the variance of y that the features explain, on public rows; at most 1.
+        """Return R², the share of the variance of y that the features explain, on public rows; at most 1.
 
         Raises:
-            PrivacyError: unless public=True says that the rows are not private.
+            PrivacyError: Unless public=True.
         """
         return self.evaluate(X, y, public=public)["r2"]
 
     def evaluate(self, X: Records, y: Responses = None, *, public: bool = False) -> dict[str, float]:
-        """R², root mean squared error and log density per row, in nats, on public rows; y is clipped to its range.
+        """Return R², root mean squared error and log density per row (nats) on public rows; y is clipped to its range.
 
         Raises:
-            PrivacyError: unless public=True says that the rows are not private.
-            DataFormatError: for rows that hold NaN or infinity.
+            PrivacyError: Unless public=True.
+            DataFormatError: If rows contain NaN or infinity.
         """
         mean_n, variance_n, place_n, *_ = self._measured(X, y, None, public)
         if not len(place_n):
@@ -217,13 +224,13 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
         }
 
     def _quality(self, rows: Any) -> Floats:
-        """Minus the squared error of each row at the posterior mean, over that of half the range of y."""
+        """Return minus the squared error of each row at the posterior mean, relative to that of half the range of y."""
         response = self._fitted_response
         place_n = (self._psi_of(rows) - response.middle) / response.half
         return np.asarray(-((place_n - rows.y_n) ** 2))
 
     def _quality_range(self, model: Linear) -> tuple[float, float]:
-        """From the error of half the range to 0."""
+        """Return limits of the score: minus the squared error of half the range, and 0."""
         return -1.0, 0.0
 
     def _head(self, per: str, noise_aware: bool) -> TableHead:
@@ -241,7 +248,7 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
 
 
 def _in_units(read: WeightPosterior, half: float) -> WeightPosterior:
-    """A reading of the posterior in units of y."""
+    """Return an estimate of the posterior in units of y."""
     square = half**2
     return replace(
         read,

@@ -24,8 +24,8 @@ from dpvb.models.sequences import kalman, linear_dynamical
 from dpvb.models.sequences.kalman import LinearSystem
 from dpvb.models.sequences.linear_dynamical import LinearPosterior
 from dpvb.results import trees
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Curves, Figure, Grid, Intervals
-from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import GroupTable, Line, head, reach_of
 from dpvb.rows import NumberRows
 
@@ -34,11 +34,11 @@ _DRAWN_POINTS, _DRAWN, _MOST_COLUMNS, _OF_BANDS = 100, 5, 12, 25
 
 
 class Bands(NamedTuple):
-    """What comes next, each (sequences, steps, D), in units of the columns.
+    """Prediction bands, each (sequences, horizon, D), in units of the columns.
 
     Attributes:
-        mean: expected numbers.
-        low, high: ends of the bands, each number's own.
+        mean: Expected numbers.
+        low, high: Limits of the band of each number.
     """
 
     mean: Floats
@@ -49,32 +49,43 @@ class Bands(NamedTuple):
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, LinearPosterior]):
-    """Hidden motion behind people's sequences of numbers, under (ε, δ)-differential privacy.
+    """Fit a linear dynamical system to sequences of numbers, under (ε, δ)-differential privacy.
 
-    A few hidden numbers move by a linear rule with noise, and each point shows them through noise: gait, pens, weights
-    over months, sensors. z' = A z + noise, and x = C z + d + noise. `fit` takes private sequences: a list with an array
-    (points, D) for each; an array (sequences, points, D); one array of all points and then the lengths, as hmmlearn has
-    them; or a long table, `dpvb.data.Events` with `values`. Without group= each sequence is a unit; with it, and of
-    events always, a person with all of theirs. NaN is a missing number, and so is what is no number, silently. The
-    scales of the columns are released once, then moments of windows, to which the system is fitted: there are no steps.
-    The parameters of the budget and the ledger are those of `PrivateEstimator`.
+    The hidden state follows z' = A z + noise, and a point is x = C z + d + noise; applications are gait, pen strokes,
+    weights or sensors. X has private sequences: a list of arrays (points, D); an array (sequences, points, D); one
+    array of all points with the lengths as y, like hmmlearn; or a long table, `dpvb.data.Events` with `values`. Without
+    `group`, each sequence is a unit; with `group`, and always for events, a unit is a person with all sequences. NaN,
+    or a value that is not a number, is missing. Scales of the columns are released once, then moments of windows, to
+    which the system is fitted: the fit has no steps. Other parameters are those of `PrivateEstimator`.
 
     Args:
-        n_states: hidden numbers K.
-        columns: the numbers of a point: their names, as a list or one text with commas between; or how many.
-        low, high: public range of each column, numbers or (D,), in its units: values outside are brought to its ends.
-        max_row_norm: in their place, a public bound on the norm of a point: longer ones are shortened to it.
-        window: points of a window, from 2. Longer ones see slower motion, and hold more noise.
-        max_length: the first so many points of each sequence count.
-        clip: bound on what a person's windows add, in units of what average windows add.
+        n_states: Dimension K of the hidden state, at least 1.
+        columns: Columns of a point: their names, as a list or a text with commas, or their number.
+        low, high: Public range of each column: numbers or arrays of shape (D,), in units of the column. Values outside
+            are clipped. None (default): `max_row_norm` is given.
+        max_row_norm: Public upper bound on the Euclidean norm of a point, instead of `low` and `high`; longer points
+            are scaled down. None (default): not used.
+        window: Number of points of a window, at least 2. Longer windows capture slower motion and contain more noise.
+            Default: 6.
+        max_length: Number of points of each sequence that are included, from its beginning. Default: 50.
+        clip_scale: Bound on the norm of the windows of a person, as a multiple of that of average windows, in [0.001,
+            1e9]. Default: 0.75.
 
     Attributes:
-        columns_: names of the columns.
-        transition_matrix_, transition_noise_: A, and the covariance of its noise, (K, K). States have variance 1 and no
-            covariance in windows from everywhere; the first one moves the columns most.
+        columns_: Names of the columns.
+        transition_matrix_, transition_noise_: A, and the covariance of its noise, (K, K). Over all windows, states have
+            variance 1 and no covariance; the first has the largest effect on the columns.
         loadings_, offset_, noise_variance_: C, (K, D), d and the variances of the noise, (D,), in units of the columns.
-        initial_mean_, initial_covariance_: law of a sequence's first state, (K,) and (K, K).
-        privacy_, n_iter_, n_features_in_: the privacy statement, number of steps (0), of columns.
+        initial_mean_, initial_covariance_: Distribution of the first state, (K,) and (K, K).
+        privacy_, n_iter_, n_features_in_: Privacy statement, and numbers of steps (0) and columns.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> x = np.random.default_rng(0).normal(0, 0.2, (2000, 20, 1)).cumsum(axis=1)
+        >>> model = dpvb.LinearDynamicalSystem(1, columns=1, low=-4, high=4, epsilon=2.0, delta=1e-6).fit(x)
+        >>> model.forecast(x[:2], horizon=5).mean.shape
+        (2, 5, 1)
     """
 
     n_states: int
@@ -85,7 +96,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
     max_row_norm: float | None = None
     window: int = 6
     max_length: int = 50
-    clip: float = 0.75
+    clip_scale: float = 0.75
 
     _command: ClassVar[str | None] = "linear-dynamical"
     _record_class: ClassVar[type] = LinearPosterior
@@ -95,18 +106,26 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
     def _learned(self, task: Task[linear_dynamical.LinearDynamical], q: LinearPosterior) -> LinearPosterior:
         return replace(q, system=kalman.in_order(q.system))
 
-    def _knows(self, task: Task[linear_dynamical.LinearDynamical], plan: Plan, n: float) -> Knowledge:
-        return replace(Knowledge.of_means(plan, n), name="noise of the moments of windows, over a person's bound")
+    def _expected_accuracy(
+        self, task: Task[linear_dynamical.LinearDynamical], plan: Plan, n: float
+    ) -> ExpectedAccuracy:
+        return replace(
+            ExpectedAccuracy.of_means(plan, n), name="noise of the moments of windows, over a person's bound"
+        )
 
     def _quality_range(self, model: linear_dynamical.LinearDynamical) -> tuple[float, float]:
-        """From the score of a uniform guess to 3 nats a column above it."""
+        """Return limits of the score: that of a uniform guess, and 3 nats per column above it."""
         return range_of_numbers(model.n_features)
 
     def predict(self, X: Records, lengths: Any = None) -> list[Floats]:
-        """Expected states at each point given all of its sequence, (points, K): as private as X, without any guarantee.
+        """Return expected states at each point given the whole sequence, (points, K). They are as private as X.
+
+        Args:
+            X: Sequences, as in `fit`.
+            lengths: Lengths of the sequences in one array. None (default): X contains single sequences.
 
         Raises:
-            DataFormatError: for what holds no sequences.
+            DataFormatError: If X does not contain sequences.
         """
         rows = self._visible(X, lengths)
         state_tk = np.empty((len(rows.value_td), self.n_states))
@@ -117,15 +136,20 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
                 state_tk[start:stop] = mean_tk[: stop - start]
         return np.split(state_tk, rows.indptr[1:-1])[: len(rows.indptr) - 1]
 
-    def forecast(self, X: Records, lengths: Any = None, *, steps: int = 1, level: float = 0.95) -> Bands:
-        """The points 1 to `steps` places after each sequence, with bands: as private as X, without any guarantee.
+    def forecast(self, X: Records, lengths: Any = None, *, horizon: int = 1, level: float = 0.95) -> Bands:
+        """Return forecasts of each sequence, with bands. They are as private as X.
 
-        They hold each number by itself with the probability `level`, and include the uncertainty of the system.
+        A band contains each single number with probability `level`, and includes the uncertainty of the system.
+
+        Args:
+            X, lengths: As in `predict`.
+            horizon: Number of points to forecast, at least 1. Default: 1.
+            level: Probability inside a band, in (0, 1). Default: 0.95.
 
         Raises:
-            DataFormatError: for what holds no sequences.
+            DataFormatError: If X does not contain sequences.
         """
-        rows, steps = self._visible(X, lengths), check_integer("steps", steps, low=1, high=10**6)
+        rows, steps = self._visible(X, lengths), check_integer("horizon", horizon, low=1, high=10**6)
         reach = reach_of(level)
         mean_ntd, variance_ntd = self._ahead(self._system, rows, steps)
         draws = self._draws(_OF_BANDS)
@@ -136,13 +160,13 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         return Bands(centre, centre - margin, centre + margin)
 
     def intervals(self, level: float = 0.95) -> GroupTable:
-        """Numbers of the columns and modes of the motion, with intervals that count noise and sampling in.
+        """Return parameters of columns and modes of the motion, with intervals that include privacy noise and sampling.
 
-        Of a column: its offset, and the deviations that states and noise give it. Of a mode: what each step multiplies
-        it by, and how many steps a turn takes, if it turns.
+        For a column: its offset, and the standard deviations due to states and noise. For a mode: its factor per step,
+        and its period if it rotates.
 
         Args:
-            level: probability inside an interval, in (0, 1).
+            level: Probability inside the interval, in (0, 1). Default: 0.95.
         """
         self._check_fitted()
         level = check_number("level", level, low=0, high=1, closed="neither")
@@ -161,33 +185,35 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         return GroupTable(tuple(lines), head(len(lines), "numbers", level, True), ("of", "what"))
 
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> Floats:
-        """Draw n sequences of nobody, (n, length, D); they tell no more than the system does.
+        """Draw n synthetic sequences, (n, length, D). They reveal no more than the released system.
 
         Args:
-            n: number of sequences; public.
-            rng: a seed, a NumPy generator or None.
-            length: points of each; None: max_length. The system says nothing of how long sequences are.
+            n: Public number of sequences.
+            rng: Seed of the public draws: an integer, a NumPy generator or None (default).
+            length: Number of points per sequence. None (default): `max_length`. The model does not include the
+                distribution of lengths.
         """
         number, long, draw = self._sequences_to_draw(n, rng, length)
         return kalman.drawn(self._system, number, long, draw) * self._scale_d + self._mean_d
 
-    def marginal_bands(self, steps: int | None = None, *, level: float = 0.95) -> Bands:
-        """How sequences begin: the law of each of their first points, (steps, D), with bands, of nobody.
+    def marginal_bands(self, horizon: int | None = None, *, level: float = 0.95) -> Bands:
+        """Return distributions of the first points of a sequence, (horizon, D), with bands.
 
         Args:
-            steps: how many points; None: max_length.
-            level: probability inside a band, in (0, 1).
+            horizon: Number of points, at least 1. None (default): `max_length`.
+            level: Probability inside a band, in (0, 1). Default: 0.95.
         """
         self._check_fitted()
-        number = check_integer("steps", self.max_length if steps is None else steps, low=1, high=10**6)
-        return Bands(*(end[0] for end in self.forecast([[]], steps=number, level=level)))
+        number = check_integer("horizon", self.max_length if horizon is None else horizon, low=1, high=10**6)
+        return Bands(*(end[0] for end in self.forecast([[]], horizon=number, level=level)))
 
     @if_fitted
     def score(self, X: Records, lengths: Any = None, *, public: bool = False) -> float:
-        """Log-density of public sequences, or of public `Events`, per point, in nats and in the units of the columns.
+        """Return the log-density of public sequences per point, in nats, in units of the columns.
 
         Raises:
-            PrivacyError, DataFormatError: as `score_samples`.
+            PrivacyError: Unless public=True.
+            DataFormatError: As in `score_samples`.
         """
         self._check_public(public)
         rows = self._of_table(X) if isinstance(X, Events) and lengths is None else self._visible(X, lengths)
@@ -195,10 +221,10 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         return float(self._scores(rows).sum()) / max(int(np.count_nonzero(seen_t)), 1)
 
     def _facts_for_report(self, level: float = 0.95) -> Iterator[Figure]:
-        """What the states do to the columns, how they move, how sure that is, and how sequences begin.
+        """Yield loadings, motion with intervals, and the first points of sequences.
 
         Args:
-            level: probability inside an interval.
+            level: Probability inside an interval.
         """
         states = tuple(f"state {k}" for k in range(self.n_states))
         yield Grid(
@@ -240,7 +266,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
                 yield Intervals(name="intervals", title=what.capitalize(), note=table.head + ".", rows=rows)
 
     def summary(self) -> str:
-        """The columns, and the modes of the motion: how long each lasts, and how it turns."""
+        """Return the columns and the modes of the motion as text, with factors, periods and half-lives."""
         self._check_fitted()
         lines = [f"Linear dynamical system, states: {self.n_states}, columns: {len(self.columns_)}", ""]
         table = {(line.group, line.name): line for line in self.intervals()}
@@ -262,17 +288,17 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
             halves = f"{math.log(0.5) / math.log(size):.1f}" if 0 < size < 1 else ("never" if size >= 1 else "at once")
             cells = [shown(name, "each step times", size), shown(name, "period", float(_periods(value)))]
             lines.append(f"{name:<16}" + "".join(cells) + f"  {halves}")
-        lines += ["", "In brackets: 95% intervals, noise counted in."]
+        lines += ["", "In brackets: 95 % intervals that include the privacy noise."]
         return "\n".join(line.rstrip() for line in lines)
 
     def _content(self) -> Points:
         return numbers_of(self.columns, self.low, self.high, self.max_row_norm)
 
     def _model(self) -> linear_dynamical.LinearDynamical:
-        """The model that the parameters name."""
+        """Return the model that the parameters specify."""
         numbers = self._content()
         return linear_dynamical.LinearDynamical(
-            len(numbers), self.n_states, self.window, self.clip, self.max_length, numbers.reach
+            len(numbers), self.n_states, self.window, self.clip_scale, self.max_length, numbers.reach
         )
 
     def _public_content(self) -> Points:
@@ -280,7 +306,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
 
     @property
     def _columns(self) -> Mapping[str, Callable[[LinearSystem], Floats]]:
-        """What is said of every column, in its units, given a system."""
+        """Return the parameters of each column, in its units, for a system."""
         return {
             "offset": lambda system: system.shown_d * self._scale_d + self._mean_d,
             "states std": lambda system: np.linalg.norm(system.shown_dk, axis=1) * self._scale_d,
@@ -288,11 +314,11 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         }
 
     def _draws(self, most: int | None = None) -> list[LinearSystem]:
-        """Systems of the posterior, the first so many."""
+        """Return draws of systems from the posterior."""
         return [self._fitted_model.shape.system(vector_p) for vector_p in self._q.drawn_sp[:most]]
 
     def _ahead(self, system: LinearSystem, rows: NumberRows, steps: int) -> tuple[Floats, Floats]:
-        """Means and variances of what comes after each sequence, (n, steps, D), as the system has points."""
+        """Return means and variances of the next points of each sequence, (n, steps, D), in units of the system."""
         number, d = len(rows.indptr) - 1, len(self.columns_)
         mean_ntd, variance_ntd = np.empty((number, steps, d)), np.empty((number, steps, d))
         for places, x_ntd in kalman.in_blocks(rows.indptr, self._moved(rows)):
@@ -309,12 +335,12 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         return mean_ntd, variance_ntd
 
     def _moved(self, rows: NumberRows) -> Floats:
-        """Points as the system has them."""
+        """Return points in units of the system."""
         reach = self._fitted_model.reach
         return np.asarray((rows.value_td - self._q.mean_d * reach) / (self._q.scale_d * reach))
 
     def _ahead_of_all(self, system: LinearSystem, number: int, steps: int) -> tuple[Floats, Floats]:
-        """Laws of the first points of sequences."""
+        """Return distributions of the first points of sequences."""
         mean_nk, cov_nkk = np.tile(system.start_k, (number, 1)), np.tile(system.start_kk, (number, 1, 1))
         still = replace(system, step_kk=np.eye(self.n_states), step_noise_kk=0.0 * system.step_noise_kk)
         first = kalman.forecast(still, mean_nk, cov_nkk, 1)
@@ -352,14 +378,14 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
 
 
 def _line(group: str, what: str, value: float, drawn_s: Floats, level: float) -> Line:
-    """A number with the middle of its draws."""
+    """Return a number with the median of its draws."""
     low, high = np.quantile(drawn_s, [0.5 - level / 2, 0.5 + level / 2], method="nearest")
     spread = float(np.std(drawn_s)) if np.isfinite(drawn_s).all() else math.inf
     return Line(group, what, value, spread, min(float(low), value), max(float(high), value))
 
 
 def _periods(value: Any) -> Floats:
-    """Steps of a turn; inf for what does not turn."""
+    """Return periods in steps; inf for a mode that does not rotate."""
     angle = np.abs(np.angle(value))
     with np.errstate(divide="ignore"):
         return np.asarray(2 * math.pi / angle)

@@ -29,41 +29,52 @@ from dpvb.results.groups import GroupTable, Line, reach_of
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain]):
-    """Which symbol follows which in people's sequences, under (ε, δ)-differential privacy.
+    """Fit a Markov chain of sequences of symbols, under (ε, δ)-differential privacy.
 
-    Visits of pages, states of a life, tags of words: the next symbol depends on the last one, or on the last two. `fit`
-    takes private sequences: a list with a list or array for each; a matrix with a row for each; one array of all
-    symbols and then their lengths, as hmmlearn has them; or a long table, `dpvb.data.Events`, a row for each event.
-    Without group= each sequence is a unit; with it, and of events always, a person with all of theirs. A cell that is
-    no public symbol is a gap, which no window crosses, silently. The parameters of the budget and the ledger are those
-    of `PrivateEstimator`; all is released at once, so that there are no steps.
+    Sequences are, for example, page visits or states of a disease. The next symbol depends on the last one or two
+    symbols. X has private sequences: a list of lists or arrays; a matrix with a sequence per row; one array of all
+    symbols with their lengths as y, like hmmlearn; or a long table, `dpvb.data.Events`, with a row per event. Without
+    `group`, each sequence is a unit; with `group`, and always for events, a unit is a person with all sequences. A cell
+    that is not a public symbol is a gap, which no window crosses. Other parameters are those of `PrivateEstimator`; the
+    fit has no steps.
 
     Args:
-        symbols: the public symbols, as a list, or one text with commas between; a number V stands for 0 to V - 1.
-        order: symbols on which the next one depends, 1 or 2.
-        max_length: the first so many symbols of each sequence count.
-        power: how much persons with many windows of symbols weigh, from 0.5 (as the root of their number) to 1 (as it).
-        clip: bound on what a person's windows add; None: what one sequence of max_length can reach: nobody with one
-            is then shortened, the noise is larger, and intervals are those of the whole.
-        prior_weight: weight of the chain of lower order, to which a row of few windows is drawn; 0: none.
-        estimate: "posterior", means of the rows, or "mode", their most probable values; intervals are about means.
+        symbols: Public symbols, as a list or a text with commas; a number V means 0 to V - 1.
+        order: Number of symbols on which the next one depends, 1 (default) or 2.
+        max_length: Number of symbols of each sequence that are included, from its beginning. Default: 20.
+        power: Exponent of the number of windows in the weight of a person, from 0.5 to 1. Default: 0.5.
+        clip_norm: Bound on the norm of the windows of a person, in [0.001, 1e9]. Default: 1.5. None: the largest norm
+            of one sequence of `max_length`, so that no person with one sequence is clipped; the noise is larger and the
+            clipping bias is 0.
+        prior_weight: Strength of the shrinkage of rows with few windows towards the chain of lower order, at least 0. 0
+            disables it. Default: 10.
+        estimate: "posterior" (default), for posterior means of the rows, or "mode", for their modes. Intervals are
+            those of the means.
 
     Attributes:
-        symbols_: the symbols, in the order of all that follows.
-        initial_: probability of the first symbol, (V,).
-        transition_matrix_: P(b | a), (V, V), rows sum to 1; or P(c | a, b), (V, V, V), for order 2.
-        stationary_: shares of the symbols in the long run, (V,).
-        expected_durations_: how many times each symbol comes in a row, (V,).
-        windows_: what was released, as it is read from noise, `dpvb.models.sequences.Windows`: first symbols, and pairs
-            or windows of three. Whatever is fitted to them costs nothing more.
-        privacy_, n_iter_, n_features_in_: the privacy statement, number of steps (0), of symbols.
+        symbols_: Symbols in the order of the arrays below.
+        initial_: Probabilities of the first symbol, (V,).
+        transition_matrix_: P(b | a), (V, V), whose rows sum to 1; or P(c | a, b), (V, V, V), for order 2.
+        stationary_: Long-run shares of the symbols, (V,).
+        expected_durations_: Expected number of repetitions of each symbol, (V,).
+        windows_: Released and denoised numbers of first symbols and of pairs or triples,
+            `dpvb.models.sequences.Windows`. Fitting other models to them uses no budget.
+        privacy_, n_iter_, n_features_in_: Privacy statement, and numbers of steps (0) and symbols.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> visits = np.random.default_rng(0).choice(["home", "news"], (3000, 10))
+        >>> model = dpvb.MarkovChain(["home", "news"], epsilon=1.0, delta=1e-6).fit(visits)
+        >>> model.transition_matrix_.shape, model.forecast([["home"]], horizon=3).shape
+        ((2, 2), (1, 3, 2))
     """
 
     symbols: int | str | Sequence[Any]
     _: KW_ONLY
     order: int = 1
     power: float = 0.5
-    clip: float | None = 1.5
+    clip_norm: float | None = 1.5
     prior_weight: float = 10.0
     estimate: PosteriorOrMode = "posterior"
 
@@ -72,62 +83,72 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
     _example: ClassVar[str | None] = "--symbols front,news,sports --symbol-column page"
 
     def predict_next(self, X: Records, lengths: Any = None) -> Floats:
-        """Probabilities of the next symbol of each sequence, (sequences, V): as private as X, without any guarantee.
+        """Return probabilities of the next symbol of each sequence, (sequences, V). They are as private as X.
+
+        Args:
+            X: Sequences, as in `fit`.
+            lengths: Lengths of the sequences in one array. None (default): X contains single sequences.
 
         Raises:
-            DataFormatError: for symbols that are none of the public ones.
+            DataFormatError: If X contains undeclared symbols.
         """
         return np.asarray(self.forecast(X, lengths)[:, 0])
 
-    def forecast(self, X: Records, lengths: Any = None, *, steps: int = 1) -> Floats:
-        """Probabilities of the symbols 1 to `steps` places on, (sequences, steps, V): as private as X.
+    def forecast(self, X: Records, lengths: Any = None, *, horizon: int = 1) -> Floats:
+        """Return probabilities of the next symbols of each sequence, (sequences, horizon, V). They are as private as X.
+
+        Args:
+            X, lengths: As in `predict_next`.
+            horizon: Number of symbols to forecast, at least 1. Default: 1.
 
         Raises:
-            DataFormatError: as in `predict_next`.
+            DataFormatError: As in `predict_next`.
         """
-        rows, steps = self._visible(X, lengths), check_integer("steps", steps, low=1, high=10**6)
+        rows, steps = self._visible(X, lengths), check_integer("horizon", horizon, low=1, high=10**6)
         ends = rows.indptr[1:]
         tails = [tuple(rows.code[max(a, b - self.order) : b].tolist()) for a, b in zip(rows.indptr, ends, strict=False)]
         ahead_of = {tail: self._ahead(tail, steps) for tail in set(tails)}
         return np.array([ahead_of[tail] for tail in tails]).reshape(len(tails), steps, len(self.symbols_))
 
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> NDArray[Any]:
-        """Draw n sequences of nobody, (n, length); they tell no more than the chain does.
+        """Draw n synthetic sequences, (n, length). They reveal no more than the released chain.
 
         Args:
-            n: number of sequences; public.
-            rng: a seed, a NumPy generator or None.
-            length: symbols of each; None: max_length. A chain says nothing of how long sequences are.
+            n: Public number of sequences.
+            rng: Seed of the public draws: an integer, a NumPy generator or None (default).
+            length: Number of points per sequence. None (default): `max_length`. The model does not include the
+                distribution of lengths.
         """
         number, long, draw = self._sequences_to_draw(n, rng, length)
         return np.array(self.symbols_)[dynamics.drawn(self.initial_, self._laws, number, long, draw)]
 
     def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> GroupTable:
-        """Every transition probability with an interval that counts the privacy noise in.
+        """Return all transition probabilities with intervals that include the privacy noise.
 
-        The intervals take lengths to be independent of symbols. Where clip shortened many, as it was released, what it
-        bends is counted in, and the estimates are not those of `transition_matrix_`: as it shortens people who are
-        drawn from the chain, each with one sequence, all of one length. The head of the table says so.
+        If many people are clipped, according to the released numbers, the clipping bias is corrected, so the estimates
+        differ from `transition_matrix_`. The correction assumes that each person has one sequence, and that all have
+        the same length, which is independent of the symbols. The head of the table reports it.
 
         Args:
-            level: probability inside an interval, in (0, 1).
-            noise_aware: False leaves the privacy noise out of account; for comparison only.
-            rng: a seed, a NumPy generator or None; for the people who are drawn.
+            level: Probability inside the interval, in (0, 1). Default: 0.95.
+            noise_aware: Whether intervals include the privacy noise. Default: True. False is only for comparison: such
+                intervals are too short.
+            rng: Seed of the synthetic people of the correction: an integer, a NumPy generator or None (default).
         """
         self._check_fitted()
         return self._table(check_number("level", level, low=0, high=1, closed="neither"), noise_aware, rng)
 
     def transition_table(self) -> tuple[tuple[str, ...], Floats, Floats]:
-        """Names of the symbols, what follows each, (V, V), and how many times each comes in a row, (V,).
+        """Return names of the symbols, probabilities of the next symbol, (V, V), and expected repetitions, (V,).
 
-        They are those of `transition_intervals`, without what the clip bends.
+        They are those of `transition_intervals`, with the clipping bias corrected.
         """
         self._check_fitted()
         pair_vv, law = self._unbent()
         return tuple(map(str, self.symbols_)), pair_vv, dynamics.durations(law)
 
     def _facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
-        """Which symbol follows which, and the table of `transition_intervals`, whose arguments these are."""
+        """Yield the transition probabilities and the table of `transition_intervals`, with its arguments."""
         names, follows_vv, _ = self.transition_table()
         yield Grid(
             name="steps",
@@ -140,7 +161,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         yield self._table(level, noise_aware, rng=0)
 
     def _table(self, level: float, noise_aware: bool, rng: Any) -> GroupTable:
-        """The lines of `transition_intervals`."""
+        """Return the lines of `transition_intervals`."""
         model, q = replace(self._fitted_model, estimate="posterior"), self._q
         reach = reach_of(level)
         noise_std = q.windows_std if noise_aware else 0.0
@@ -159,15 +180,15 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         return GroupTable(lines, above, ("after", "comes"), "Transitions", name="transitions")
 
     def _unbent(self) -> tuple[Floats, Floats]:
-        """What follows each symbol, (V, V), and the law of the chain's order, as the table of intervals has them."""
+        """Return probabilities of the next symbol, (V, V), and the distribution of the chain, without clipping bias."""
         model, q = replace(self._fitted_model, estimate="posterior"), self._q
         corrected = model.bias_corrected(q, generator("rng", 0)).chain if self._shortened else q
         return model.law(corrected, 1), model.law(corrected)
 
     def summary(self) -> str:
-        """The symbols in the order of their shares: how often, how many times in a row, and what follows.
+        """Return the symbols in the order of their shares as text, with repetitions and next symbols.
 
-        The numbers are those of `transition_intervals`, without what the clip bends.
+        The numbers are those of `transition_intervals`, with the clipping bias corrected.
         """
         self._check_fitted()
         follows_vv, law = self._unbent()
@@ -190,11 +211,11 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         return v, markov_chain.expected_deviation(v, model.order, weight, n, model.power, model.prior_weight, noise)
 
     def _content(self) -> Symbols:
-        """The public symbols."""
+        """Public symbols."""
         return Symbols(self.symbols)
 
     def _model(self) -> markov_chain.MarkovChainModel:
-        """The model that the parameters name."""
+        """Return the model that the parameters specify."""
         return markov_chain.MarkovChainModel(
             len(self._content()),
             self.order,
@@ -203,7 +224,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         )
 
     def _ahead(self, tail: tuple[int, ...], steps: int) -> Floats:
-        """Laws of the symbols after these last ones, (steps, V)."""
+        """Return distributions of the symbols after these last ones, (steps, V)."""
         laws = [self.initial_, *self._laws]
         laws_ahead: list[Floats] = []
         state = np.zeros((len(self.symbols_),) * len(tail))

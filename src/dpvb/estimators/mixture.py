@@ -1,4 +1,4 @@
-"""Private mixtures over tables of numbers, counts and categories, and rows of people who do not exist."""
+"""Private mixture models of tables with numbers, counts and categories, and synthetic rows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from dpvb.models.mixtures.components import (
 from dpvb.models.mixtures.mixture import MixtureModel
 from dpvb.models.mixtures.pairs import Pairs
 from dpvb.results import trees
-from dpvb.results.forecast import Knowledge
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.synthetic import FidelityTable, Marginal, PairOfColumns
 from dpvb.rows import MixedRows
 
@@ -68,12 +68,14 @@ _SEVERAL = 3
 
 @dataclass(frozen=True)
 class FittedGroups:
-    """What was learned: the groups, the variances of their numbers, and what was released of each column.
+    """Fitted quantities of a mixture.
 
     Attributes:
-        schema: of the table.
-        named: whether its columns had names.
-        components, variances, marginals: in units of the model.
+        schema: Schema of the table.
+        named: Whether its columns had names.
+        components: Parameters of the components, in units of the model.
+        variances: Posterior variances of their numbers, in units of the model.
+        marginals: Released quantities of single columns, in units of the model.
     """
 
     schema: Schema
@@ -86,39 +88,56 @@ class FittedGroups:
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class Mixture(TableModel[MixtureModel, MixturePosterior]):
-    """Groups, densities and synthetic rows of a table, under (ε, δ)-differential privacy.
+    """Fit a mixture model of a table under (ε, δ)-differential privacy, for clustering and synthetic rows.
 
-    Rows come from groups; within one, numbers are Gaussian, counts are Poisson, and every category has a probability.
-    `fit` takes a private `dpvb.Table`, whose schema says what is public; its target, if it has one, is a column
-    like the others. A row that its schema calls faulty counts as no row, silently. The parameters of the budget, the
-    batches and the ledger are those of `PrivateEstimator`; n_steps=None: 40 for numbers alone, else 30.
+    Within a component, numbers are Gaussian, counts are Poisson and categories have probabilities. X is a private
+    `dpvb.Table`, whose schema declares the public columns; a target is a column like the others. A row that is invalid
+    under the schema is ignored. Other parameters are those of `PrivateEstimator`; n_steps=None means 40 for numbers
+    only, otherwise 30.
 
     Args:
-        n_components: largest number of groups.
-        counts: numeric columns from 0 that are counts, as names or one text with commas between.
-        missing: numeric columns whose entries may be missing, in the same form: each group has a share of missing
-            ones, and a variance of such a column, but no covariances. Elsewhere a row without a number is faulty.
-        prune: whether fewer groups are kept where the released number of rows is small, and noise would drown more.
-        covariance_type: "full", or "diag" for numbers that are independent within a group.
-        estimate: "posterior" (variational Bayes) or "mode" (expectation maximisation).
-        prior: groups to start from and to draw to, of the same columns: a fitted estimator of the class, or the path of
-            its file; each counts as the rows that would make it as sure. The fit has these groups. Whoever is in both
-            data sets is promised the sum of both budgets, and the statement says so.
-        public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
-        prior_weight: weight of the priors of groups, which draw them to the mean and the spread of all rows, or to
-            `prior`, of which each row counts as so many; 0: none.
-        clip: bound on a row's score, over its root mean square in its own group.
-        fidelity_share: share of the budget, up to .5, for a release of the tables of all pairs of columns, with which
-            `fidelity` compares synthetic rows; 0: none, and `fidelity` has single columns alone.
+        n_components: Largest number of components K, at least 1. Default: 20.
+        count_columns: Numeric columns from 0 that are counts, as a list of names or a text with commas. Default: none.
+        missing_columns: Numeric columns with missing values, in the same form. Each component has a probability of
+            missing values and a variance of such a column, but no covariances with it. In other columns, a row without
+            a number is invalid. Default: none.
+        prune: Whether to use fewer components if the released number of rows is too small for `n_components`. Default:
+            True.
+        covariance_type: "full" (default), or "diag" for independent numbers within a component.
+        estimate: "posterior" (default, variational Bayes) or "mode" (MAP estimate by expectation maximisation).
+        prior: Prior components of the same columns: a fitted estimator of the class, or the path of its file. Each
+            component has the weight of the rows that would estimate it equally well. The fit has these components. For
+            a person in both data sets, the budgets of both fits add up, and the statement reports it. None (default):
+            priors centred at the moments of all rows.
+        public_prior: Whether the rows behind `prior` were public, or of people who are not in these data. Default:
+            False: the statement adds up both budgets.
+        prior_weight: Strength of the priors of components, which shrink them towards the mean and covariance of all
+            rows or towards `prior`, as a number of rows or a factor of its rows, at least 0. 0 disables them. Default:
+            1.
+        clip_scale: Bound on the score of a row, as a multiple of its root mean square within its component, in [0.01,
+            1e9]. Default: 1.1, the best of the benchmarks.
+        fidelity_share: Share of the budget, in [0, 0.5], for releasing the joint tables of all pairs of columns, which
+            `fidelity` compares with synthetic rows. Default: 0: `fidelity` compares only single columns.
 
     Attributes:
-        weights_: share of each group, largest first, (K,).
-        means_: means of the numbers, (K, numbers), in units of the columns (where the schema transforms a number, of
-            the transformed one).
-        covariances_: (K, numbers, numbers), or variances (K, numbers) with "diag", in the same units.
-        rates_: rates of the counts, (K, counts).
-        probabilities_: by name of each other column the probabilities of its values, (K, values).
-        schema_, privacy_, n_iter_, n_features_in_: the schema, the privacy statement, number of steps, of columns.
+        weights_: Share of each component, largest first, (K,).
+        means_: Means of the numbers, (K, numbers), in units of the columns (of the transformed number, if the schema
+            transforms it).
+        covariances_: Covariances, (K, numbers, numbers), or variances, (K, numbers), with "diag", in the same units.
+        rates_: Means of the counts, (K, counts).
+        probabilities_: Probabilities of the values of each other column, by name, (K, values).
+        schema_, privacy_, n_iter_, n_features_in_: Schema, privacy statement, and numbers of steps and columns.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> from dpvb.data import Categorical, Numeric, Schema, Table
+        >>> rng = np.random.default_rng(0)
+        >>> schema = Schema((Numeric("age", 0, 100), Categorical("job", ("a", "b"))))
+        >>> people = Table({"age": rng.uniform(20, 60, 5000), "job": rng.choice(["a", "b"], 5000)}, schema)
+        >>> model = dpvb.Mixture(2, n_steps=5, epsilon=1.0, delta=1e-6, random_state=0).fit(people)
+        >>> sorted(model.sample(3, rng=0))
+        ['age', 'job']
     """
 
     n_components: int = 20
@@ -129,18 +148,18 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
     prior: PrivateEstimator | Fitted | Path | str | None = None
     public_prior: bool = False
     prior_weight: float = 1.0
-    clip: float = tuned.CLIP
+    clip_scale: float = tuned.CLIP
     fidelity_share: float = 0.0
 
     _reads: ClassVar[str | None] = "table"
     _record_class: ClassVar[type] = FittedGroups
     _command: ClassVar[str | None] = "mixture"
-    _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_components": "groups"}
+    _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_components": "components"}
     _called: ClassVar[str] = "a mixture"
-    _groups_are: ClassVar[str] = "groups"
+    _groups_are: ClassVar[str] = "components"
 
     def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[MixtureModel]:
-        """What a fit to private rows would do; y is ignored."""
+        """Return the task of a fit to private rows; y is ignored."""
         table, names = self._table(X)
         layout = self._whole_layout(table.schema)
         model = self._model(layout)
@@ -157,10 +176,10 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         return self._planned_task(model, table.mixed(layout, group=group), model.schedule, public, notes, clip="joint")
 
     def _as_prior(self, columns: tuple[Schema, Layout, MixtureModel]) -> tuple[EarlierGroups, str]:
-        """Return the groups, each worth the rows that would make it as certain; `columns` have the model of the fit.
+        """Return the components, each with the number of rows that would estimate it equally well.
 
         Raises:
-            ParameterError: for other columns, or fewer groups.
+            ParameterError: If the columns differ, or there are fewer components.
         """
         self._check_fitted()
         schema, layout, model = columns
@@ -183,46 +202,56 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
             task.model.marginals(q),
         )
 
-    def _knows(self, task: Task[MixtureModel], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[MixtureModel], plan: Plan, n: float) -> ExpectedAccuracy:
         model = task.model
         [noise] = plan.noise_stds("count_third")
         number = model.kept(n, model.run_precision(noise)) if model.prune else model.n_components
-        return Knowledge("groups", float(number), min(model.n_components, _SEVERAL), rises=True)
+        return ExpectedAccuracy("components", float(number), min(model.n_components, _SEVERAL), rises=True)
 
     def _quality(self, rows: Any) -> Floats:
-        """Log-density of each row, of numbers scaled to [-1, 1]."""
+        """Return the log-density of each row, with numbers scaled to [-1, 1]."""
         return self._log_density(rows)
 
     def _quality_range(self, model: MixtureModel) -> tuple[float, float]:
-        """From the score of a uniform guess to 3 nats a column above it."""
+        """Return limits of the score of a row: that of a uniform guess, and 3 nats per column above it."""
         low = -sum(map(math.log, model.columns.sizes)) - sum(math.log(1 + most) for most in model.columns.max_counts)
         low -= model.columns.numbers * math.log(2)
         number = len(model.columns.sizes) + len(model.columns.max_counts) + model.columns.numbers
         return low, low + _ABOVE_UNIFORM * number
 
     def predict(self, X: Records) -> Ints:
-        """Number of the likeliest group of each row, (rows,): as private as X, without any guarantee.
+        """Return the index of the most probable component of each row, (rows,). It is as private as X.
+
+        Args:
+            X: Rows: a table, or columns by name.
 
         Raises:
-            DataFormatError: for rows of other columns, or that hold what their schema calls faulty.
+            DataFormatError: If rows have other columns, or are invalid under the schema.
         """
         return np.asarray(np.argmax(self.predict_proba(X), axis=1), dtype=np.int64)
 
     def predict_proba(self, X: Records) -> Floats:
-        """Probabilities of the groups of each row, (rows, K): as private as X, without any guarantee.
+        """Return posterior probabilities of the components for each row, (rows, K). They are as private as X.
+
+        Args:
+            X: Rows: a table, or columns by name.
 
         Raises:
-            DataFormatError: as in `predict`.
+            DataFormatError: If rows have other columns, or are invalid under the schema.
         """
         log_nk = self._log_joint(self._visible(X))
         return np.asarray(np.exp(log_nk - logsumexp(log_nk, axis=1, keepdims=True)))
 
     def score_samples(self, X: Records, *, public: bool = False) -> Floats:
-        """Log-density of each public row, (rows,), in nats, per unit of each number (or of the transformed one).
+        """Return the log-density of each public row, (rows,), in nats, per unit of each number (or transformed number).
+
+        Args:
+            X: Public rows.
+            public: True states that the rows are not private. Default: False, which raises an error.
 
         Raises:
-            PrivacyError: unless public=True says that X is not private.
-            DataFormatError: as in `predict`.
+            PrivacyError: Unless public=True.
+            DataFormatError: As in `predict`.
         """
         self._check_public(public)
         rows = self._visible(X)
@@ -231,22 +260,29 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
 
     @if_fitted
     def score(self, X: Records, y: Responses = None, *, public: bool = False) -> float:
-        """Mean of `score_samples`: log-density of a public row, in nats; higher is better.
+        """Return the mean log-density of public rows, in nats; higher is better.
+
+        Args:
+            X: Public rows.
+            y: Ignored. Default: None.
+            public: True states that the rows are not private. Default: False, which raises an error.
 
         Raises:
-            PrivacyError: unless public=True says that X is not private.
+            PrivacyError: Unless public=True.
         """
         score_n = self.score_samples(X, public=public)
         return float(score_n.mean()) if len(score_n) else 0.0
 
     def sample(self, n: int = 1, rng: Any = None, *, parameters: Literal["mean", "draw"] = "mean") -> Any:
-        """Draw n rows of nobody: columns by name, in the schema's types; they tell no more than the groups do.
+        """Draw n synthetic rows: columns by name, in the types of the schema.
+
+        The rows reveal no more than the released model.
 
         Args:
-            n: number of rows; public.
-            rng: a seed, a NumPy generator or None.
-            parameters: "mean", or "draw" for groups that are drawn from their posterior first: several such tables
-                show how uncertain an analysis of one is.
+            n: Public number of rows.
+            rng: Seed of the public draws: an integer, a NumPy generator or None (default).
+            parameters: "mean" (default), or "draw" to draw the parameters from their posterior first. Analyses of
+                several such tables show the uncertainty of the model; see `dpvb.combine_synthetic`.
         """
         return self._layout_.cells(self._drawn(n, rng, parameters)[0])
 
@@ -273,19 +309,20 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
                     yield k, said, float(self._probability_kv[k, place]), math.sqrt(probability_kv[k, place]), unit
 
     def fidelity(self, rows: Records, *, synthetic: bool = False) -> FidelityTable:
-        """Synthetic rows beside what was released of the private ones: single columns, and pairs if they were paid for.
+        """Compare synthetic rows with the released quantities of the private ones: single columns, and released pairs.
 
-        Without `fidelity_share` means and shares are those that the first tenth of the budget released.
+        Without `fidelity_share`, the comparison uses the means and shares that the first tenth of the budget released.
 
         Args:
-            rows: synthetic, as `sample` gives them, without the groups; never private ones: how they differ from what
-                was released would tell of them, and no budget pays for that.
-            synthetic: whether the rows are nobody's, which no row shows by itself.
+            rows: Synthetic rows from `sample`, without their components. Never pass private rows: the comparison would
+                reveal facts about them without noise.
+            synthetic: True states that the rows are synthetic, which cannot be verified. Default: False, which raises
+                an error.
 
         Raises:
-            PrivacyError: unless synthetic=True says that nobody stands behind the rows.
-            ParameterError: for a `dpvb.Table`, which is what private rows come in.
-            DataFormatError: as in `predict`, and for no rows.
+            PrivacyError: Unless synthetic=True.
+            ParameterError: If `rows` is a `dpvb.Table`, the form of private rows.
+            DataFormatError: As in `predict`, or if there are no rows.
         """
         if isinstance(rows, Table):
             raise ParameterError(
@@ -294,7 +331,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
             )
         if synthetic is not True:
             raise PrivacyError(
-                "how private rows differ from what was released tells of them, and no budget pays for that. Of rows "
+                "How private rows differ from what was released tells of them, and no budget pays for that. Of rows "
                 "of nobody, as sample() gives them, say so: fidelity(rows, synthetic=True)."
             )
         seen = Mixture._visible(self, rows) if isinstance(rows, Mapping) else self._visible(rows)
@@ -312,10 +349,10 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         return MixedRows(x_nd, count_np, code_nj, whole_n, whole_n < 0), k_n
 
     def _table(self, X: Records) -> tuple[Table, tuple[str, ...] | None]:
-        """Private rows as a table, and the names of their columns.
+        """Return private rows as a table, and the names of their columns.
 
         Raises:
-            ParameterError: for anything but a table.
+            ParameterError: If X is not a table.
         """
         if not isinstance(X, Table):
             raise ParameterError(
@@ -325,9 +362,9 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         return X, tuple(column.name for column in X.schema.own_columns)
 
     def _model(self, layout: Layout) -> MixtureModel:
-        """The model that the parameters name."""
+        """Return the model that the parameters specify."""
         kind = _COVARIANCES[check_choice("covariance_type", self.covariance_type, (*_COVARIANCES,))]
-        clip = check_number("clip", self.clip, low=1e-2, high=1e9)
+        clip = check_number("clip_scale", self.clip_scale, low=1e-2, high=1e9)
         layout.check_squares()
         columns = columns_of(layout, kind, clip)
         if not isinstance(self.prune, (bool, np.bool_)):
@@ -338,11 +375,11 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         return MixtureModel(self.n_components, columns, bool(self.prune), self.estimate, prior, steps, None, check)
 
     def _visible(self, X: Records) -> MixedRows:
-        """Rows that the caller may see, as the model reads them."""
+        """Return rows that the caller owns, as the model reads them."""
         self._check_fitted()
         table = X if isinstance(X, Table) else Table(X, replace(self.schema_, group=None))
         if replace(table.schema, group=None) != replace(self.schema_, group=None):
-            raise DataFormatError("the table's schema is not the one that the model was fitted with.")
+            raise DataFormatError("The table's schema is not the one that the model was fitted with.")
         return sound_rows(table, self._layout_)
 
     def _log_joint(self, rows: MixedRows) -> Floats:
@@ -367,7 +404,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
             raise ValueError("groups that say nothing of a row in the middle of all ranges")
 
     def _show(self, record: FittedGroups) -> None:
-        """Show the components in the columns' units."""
+        """Set the components in the columns' units."""
         layout, now = self._whole_layout(record.schema), record.components
         self.schema_, self._layout_, self._named = record.schema, layout, record.named
         self._fitted_model = self._model(layout)
@@ -390,14 +427,22 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class GaussianMixture(Mixture):
-    """A Gaussian mixture of a plain matrix with public ranges, under (ε, δ)-differential privacy.
+    """Fit a Gaussian mixture of a plain matrix with public ranges, under (ε, δ)-differential privacy.
 
-    `fit` takes private rows X, (rows, n_features): NumPy, or a DataFrame of numbers. What it learns has the names and
-    shapes of scikit-learn's. The other parameters are those of `Mixture`.
+    X is a private array, (rows, n_features), or a DataFrame of numbers. Attributes have the names and shapes of
+    scikit-learn. Other parameters are those of `Mixture`.
 
     Args:
-        low, high: public range of each column, numbers, (n_features,) or {column name: number}, in its units: values
-            outside are clipped.
+        low, high: Public range of each column: numbers, arrays of shape (n_features,) or mappings of column names, in
+            units of the column. Values outside are clipped. Default: None, which raises an error.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> X = np.random.default_rng(0).normal([[-2, 0], [2, 0]], 0.5, (2500, 2, 2)).reshape(-1, 2)
+        >>> model = dpvb.GaussianMixture(2, low=-5, high=5, n_steps=5, epsilon=1.0, delta=1e-6, random_state=0).fit(X)
+        >>> model.means_.shape[1]
+        2
     """
 
     low: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
@@ -408,11 +453,11 @@ class GaussianMixture(Mixture):
     _command: ClassVar[str | None] = None
 
     def _no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
-        """No row of so many columns."""
+        """Return arguments without rows, for a number of columns."""
         return {"X": np.empty((0, width or 0))}
 
     def sample(self, n: int = 1, rng: Any = None, *, parameters: Literal["mean", "draw"] = "mean") -> Any:
-        """Draw n rows of nobody, (n, n_features), and the number of the group of each, (n,); see `Mixture.sample`."""
+        """Draw n synthetic rows, (n, n_features), and the component of each, (n,); see `Mixture.sample`."""
         rows, k_n = self._drawn(n, rng, parameters)
         cells = self._layout_.cells(rows)
         return np.column_stack([cells[name].astype(np.float64) for name in self._layout_.order]), k_n
@@ -434,7 +479,7 @@ class GaussianMixture(Mixture):
     def _visible(self, X: Records) -> MixedRows:
         self._check_fitted()
         if isinstance(X, Table):
-            raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
+            raise DataFormatError("The model was fitted on plain rows, not on a table: give rows of the same columns.")
         names = tuple(column.name for column in self.schema_.own_columns)
         check_names(column_names(X), names if self._named else None)
         matrix = _dense(X)
@@ -446,21 +491,21 @@ _PARTS = ("weight_k", "mean_k", "probability_kv")
 
 
 def _dense(X: Records) -> Any:
-    """A matrix of numbers.
+    """Return a matrix of numbers.
 
     Raises:
-        DataFormatError: for a sparse one, or none.
+        DataFormatError: If X is sparse, or not a matrix.
     """
     if sparse.issparse(X):
-        raise DataFormatError("sparse input is not supported: Gaussians have no zeros to leave out. Give X.toarray().")
+        raise DataFormatError("Sparse input is not supported: Gaussians have no zeros to leave out. Give X.toarray().")
     return as_matrix(X)
 
 
 def _check_columns(model: Mixture, schema: Schema, layout: Layout, covariance: str) -> None:
-    """Check that a model's columns are those of the rows.
+    """Check that the columns of a model are those of the rows.
 
     Raises:
-        ParameterError: naming the first that is not.
+        ParameterError: If a column differs.
     """
     ours, theirs = ({one.name: one for one in part.own_columns} for part in (schema, model.schema_))
     differing = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
@@ -474,7 +519,7 @@ def _check_columns(model: Mixture, schema: Schema, layout: Layout, covariance: s
         )
     counts = tuple(column.name for column in layout.counts), tuple(column.name for column in model._layout_.counts)
     gaps = layout.gaps, model._layout_.gaps
-    for role, (asked, other) in (("counts", counts), ("missing", gaps)):
+    for role, (asked, other) in (("count_columns", counts), ("missing_columns", gaps)):
         if asked != other:
             raise ParameterError(f"{role} must be {', '.join(other) or 'none'}, as in the prior, got {asked}.")
     name_asked = next(name for name, kind in _COVARIANCES.items() if kind == covariance)
@@ -492,12 +537,12 @@ _MEAN_SIZE = math.sqrt(2 / math.pi)
 def compared(
     layout: Layout, columns: MixedColumns, labels: dict[str, list[Any]], of: Marginals, rows: MixedRows
 ) -> FidelityTable:
-    """The table of synthetic rows; in units of the columns, or of the transformed ones.
+    """Return the table that compares synthetic rows with released quantities, in units of (transformed) columns.
 
     Args:
-        layout, columns, labels: what is public of the columns.
-        of: what was released.
-        rows: synthetic, at least one.
+        layout, columns, labels: Public facts about the columns.
+        of: Released quantities.
+        rows: Synthetic rows, at least one.
     """
     lines = [*_numbers(layout, of, rows), *_categories(labels, columns, of, rows)]
     pairs: list[PairOfColumns] = []
@@ -513,7 +558,7 @@ def compared(
 
 
 def _numbers(layout: Layout, of: Marginals, rows: MixedRows) -> Iterator[Marginal]:
-    """Means of numbers and counts."""
+    """Compare means of numbers and counts."""
     middle_d, half_d = layout.scale
     for place, column in enumerate(layout.numbers):
         x_n = rows.x_nd[~np.isnan(rows.x_nd[:, place]), place]
@@ -530,14 +575,14 @@ def _numbers(layout: Layout, of: Marginals, rows: MixedRows) -> Iterator[Margina
 def _categories(
     labels: dict[str, list[Any]], columns: MixedColumns, of: Marginals, rows: MixedRows
 ) -> Iterator[Marginal]:
-    """Shares of all categories."""
+    """Compare shares of all categories."""
     found_v = categorical.one_hot(rows.code_nj, columns.sizes).mean(axis=0)
     names = [f"{name}={label}" for name, values in labels.items() for label in values]
     yield from _shares(names, of.share_v, of.share_std_v, found_v, len(rows.sound_n))
 
 
 def _bins(layout: Layout, pairs: Pairs, of: Marginals, rows: MixedRows) -> Iterator[Marginal]:
-    """Shares of the bins of numbers and counts, from the tables of two columns."""
+    """Compare shares of the bins of numbers and counts, from the tables of two columns."""
     code_nj, (middle_d, half_d) = pairs.codes(rows), layout.scale
     for place, column in enumerate((*layout.numbers, *layout.counts)):
         size = pairs.sizes[place]
@@ -557,7 +602,7 @@ def _bins(layout: Layout, pairs: Pairs, of: Marginals, rows: MixedRows) -> Itera
 
 
 def _pairs(layout: Layout, pairs: Pairs, of: Marginals, rows: MixedRows) -> Iterator[PairOfColumns]:
-    """Distances of the tables of two columns, the largest beyond chance first."""
+    """Return distances between the joint tables of two columns, largest first, beyond sampling variation."""
     names = [column.name for column in (*layout.numbers, *layout.counts, *layout.choices)]
     number, share_c = len(rows.sound_n), pairs.counted(rows) / len(rows.sound_n)
     released_c, std = of.cell_c / of.number_1, of.cell_std_1[0] / of.number_1[0]
@@ -576,5 +621,5 @@ def _shares(names: list[str], released_v: Floats, std_v: Floats, found_v: Floats
 
 
 def _error(value_n: Floats) -> float:
-    """Standard error of a mean of drawn values."""
+    """Return the standard error of a mean of drawn values."""
     return float(value_n.std()) / math.sqrt(len(value_n)) if len(value_n) else 0.0

@@ -40,7 +40,7 @@ from dpvb.models.mixtures.naive_bayes import (
     split_labels,
 )
 from dpvb.results import metrics, trees
-from dpvb.results.forecast import Knowledge, geometric_mean
+from dpvb.results.expected_accuracy import ExpectedAccuracy, geometric_mean
 from dpvb.results.trees import Label
 from dpvb.rows import MixedRows
 
@@ -56,7 +56,7 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class FittedClasses:
-    """What was learned: tables of the classes, with the labels, and the schema of a table or the words of documents."""
+    """Fitted quantities: tables of the classes, labels, and the schema of a table or the words of documents."""
 
     schema: Schema | None
     vocabulary: tuple[str, ...] | None
@@ -67,41 +67,51 @@ class FittedClasses:
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type: ignore[misc]
-    """Naive Bayes of a table or of documents, under (ε, δ)-differential privacy, from one release.
+    """Fit naive Bayes to a table or to documents under (ε, δ)-differential privacy, with one release.
 
-    Within a class columns are independent of each other. `fit` takes a private `dpvb.Table`, one of whose columns is
-    the class; or documents X and their labels y, with `vocabulary` and `classes`: texts, counts, or a source of
-    dpvb.data, of which it counts whether a word is there. A row with another label counts as no row, silently. The
-    parameters of the budget, the batches and the ledger are those of `PrivateEstimator`.
+    Within a class, columns are independent. X is a private `dpvb.Table`, one of whose columns is the class; or X are
+    documents and y their labels, with `vocabulary` and `classes`. Documents are texts, counts or a source of
+    `dpvb.data`; the model uses only the presence of words. A row with any other label is ignored. Other parameters are
+    those of `PrivateEstimator`.
 
     Args:
-        response: the column of classes of a table, one of its categorical or binary columns. Not given: the schema's
-            target.
-        numbers: how numbers are modelled: "bins", by a probability for each bin of a public width, or "gaussian".
-        bins: number of bins of each number.
-        counts: numeric columns from 0 that have a Poisson distribution, as names or one text with commas between.
-        missing: numeric columns whose entries may be missing, in the same form. Elsewhere a row without a number is
-            faulty.
-        classes: the labels of documents, or one text with commas between; of a table its schema says them.
-        vocabulary: the words of documents, or the names of columns of counts, fixed without looking at the documents;
-            or a list that ships with dpvb, as "english".
-        clip: bound on the root of the number of words of a document: of a longer one each word counts less, in the fit
-            and in predictions.
-        lengths: whether the number of words of a document tells of its class; for images, not for texts.
-        alpha: rows that the priors count for: of each class, of each category, of each mean. Not given: 1, and for
-            words 0.1.
-        estimate: "posterior", predictions that average over the parameters, or "mode", at their estimates.
+        response: Column of the classes of a table, categorical or binary. None (default): the target of the schema.
+        numbers: Model of numeric columns: "bins" (default), a probability for each bin of public width, or "gaussian".
+        bins: Number of bins of each number, at least 2. Default: 64.
+        count_columns: Numeric columns from 0 with a Poisson distribution, as a list of names or a text with commas.
+            Default: none.
+        missing_columns: Numeric columns with missing values, in the same form. In other columns, a row without a number
+            is invalid. Default: none.
+        classes: Public labels of documents, as a list or a text with commas. None (default): declared by the schema of
+            a table.
+        vocabulary: Public words of documents, or names of columns of counts, or a word list of dpvb such as "english".
+            Do not compute it from the documents. None (default): X is a table.
+        clip_norm: Bound on the square root of the number of words of a document, in [0.01, 1e6]. The words of a longer
+            document have less weight, in the fit and in predictions. Default: 4.
+        lengths: Whether the number of words of a document depends on the class, as for images. Default: False, for
+            texts.
+        alpha: Strength of the priors of classes, categories and means, as a number of rows, greater than 0. None
+            (default): 1, and 0.1 for words.
+        estimate: "posterior" (default), for predictions averaged over the parameters, or "mode", for point estimates.
 
     Attributes:
-        classes_: the labels.
-        class_prior_: share of each class, (classes,).
-        probabilities_: by name of each column that has categories the probabilities of its values, (classes, values);
-            of a number, those of its bins.
-        means_, variances_: of Gaussian numbers in the units of the columns, (classes, numbers).
-        rates_: rates of the counts, (classes, counts).
-        word_probabilities_: chance of each word to be in a document, (classes, words).
-        schema_, vocabulary_, privacy_, n_features_in_: the schema or the words, the privacy statement, and the number
-            of columns.
+        classes_: Labels.
+        class_prior_: Share of each class, (classes,).
+        probabilities_: Probabilities of the values of each categorical column, or of the bins of each number, by name,
+            (classes, values).
+        means_, variances_: Means and variances of Gaussian numbers, in units of the columns, (classes, numbers).
+        rates_: Means of the counts, (classes, counts).
+        word_probabilities_: Probability that a document contains a word, (classes, words).
+        schema_, vocabulary_, privacy_, n_features_in_: Schema or words, privacy statement, and number of columns.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> words = ["fever", "cough", "fracture"]
+        >>> notes = ["fever cough", "fracture"] * 2000
+        >>> model = dpvb.NaiveBayes(vocabulary=words, classes=["flu", "injury"], epsilon=1.0, delta=1e-6)
+        >>> model.fit(notes, ["flu", "injury"] * 2000).predict(["cough"]).tolist()
+        ['flu']
     """
 
     response: str | None = None
@@ -109,7 +119,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
     bins: int = tuned.BINS
     classes: Sequence[Any] | str | None = None
     vocabulary: Sequence[str] | str | None = None
-    clip: float = tuned.WORDS
+    clip_norm: float = tuned.WORDS
     lengths: bool = False
     alpha: float | None = None
     estimate: PosteriorOrMode = "posterior"
@@ -122,17 +132,17 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
     _groups_are: ClassVar[str] = "classes"
 
     def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[NaiveBayesModel]:
-        """What a fit to private rows would do.
+        """Return the task of a fit to private rows.
 
         Args:
-            X: a table, or documents.
-            y: labels of documents; private.
-            group: private person of each row.
+            X: Table or documents.
+            y: Private labels of documents.
+            group: Private person ID of each row.
         """
         if isinstance(X, Table):
             return self._of_table(X, y, group)
         classes = self._class_labels()
-        for name in ("response", "counts", "missing"):
+        for name in ("response", "count_columns", "missing_columns"):
             if getattr(self, name):
                 raise ParameterError(f"{name} must be left out with documents, got {getattr(self, name)!r}.")
         if y is None:
@@ -143,7 +153,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         public = {
             "classes": f"the {len(classes)} classes",
             "vocabulary": f"the vocabulary, {len(terms)} terms",
-            "parameters": f"the root of a document's number of words at most {model.clip:g}, the plan and all "
+            "parameters": f"the root of a document's number of words at most {model.clip_norm:g}, the plan and all "
             "other parameters",
         }
         notes = {"steps": 1, "schema": None, "vocabulary": terms, "classes": classes}
@@ -171,12 +181,12 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         q = replace(q, word_kw=np.ascontiguousarray(q.word_kw), word_noise_kw=np.ascontiguousarray(q.word_noise_kw))
         return FittedClasses(notes["schema"], words, tuple(notes["classes"]), q)
 
-    def _knows(self, task: Task[NaiveBayesModel], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[NaiveBayesModel], plan: Plan, n: float) -> ExpectedAccuracy:
         model, share = task.model, 1 / task.model.n_classes
         cells, words, count = ((plan.noise_stds(name) or [0.0])[0] for name in ("categories", "words", "count"))
         share_std = math.sqrt(share * (1 - share) / n + (1 - share) * (count / n) ** 2)
         probability_j, std_j, plain_j = model.foreseen(n * share, cells, words)
-        return Knowledge(
+        return ExpectedAccuracy(
             "standard deviation of a probability within a class",
             geometric_mean(std_j),
             geometric_mean(std_j * probability_j / plain_j) / _TOLD,  # Bins that are brought together tell less.
@@ -184,7 +194,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         )
 
     def _quality(self, rows: Any) -> Floats:
-        """Log-probability of each row's own label."""
+        """Return the log-probability of each row's own label."""
         model = self._fitted_model
         with np.errstate(all="ignore"):
             if model.num_words:
@@ -195,7 +205,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
             return np.asarray(_log_proba(model, self._q, rows)[np.arange(len(code_n)), code_n] * sound_n)
 
     def _quality_range(self, model: NaiveBayesModel) -> tuple[float, float]:
-        """From four times the score of a uniform guess to 0."""
+        """Return limits of the score: four times that of a uniform guess, and 0."""
         return -4.0 * math.log(model.n_classes), 0.0
 
     def lower_bound(self) -> float:
@@ -220,44 +230,47 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         return float(self._fitted_model.lower_bound(self._q))
 
     def predict_log_proba(self, X: Records) -> Floats:
-        """Log-probabilities of the classes of each row, (rows, classes), the privacy noise counted in: as private as X.
+        """Return log-probabilities of the classes for each row, (rows, classes). They are as private as X.
+
+        The probabilities include the privacy noise.
 
         Args:
-            X: a table, or the columns of one; documents in any form that `fit` takes.
+            X: Table, columns of a table by name, or documents in a form of `fit`.
 
         Raises:
-            DataFormatError: for rows of other columns, or that hold what their schema calls faulty.
+            DataFormatError: If rows have other columns, or are invalid under the schema.
         """
         self._check_fitted()
         return _log_proba(self._fitted_model, self._q, self._visible(X))
 
     def predict_proba(self, X: Records) -> Floats:
-        """Probabilities of the classes of each row, (rows, classes); see `predict_log_proba`."""
+        """Return probabilities of the classes for each row, (rows, classes); see `predict_log_proba`."""
         return np.exp(self.predict_log_proba(X))
 
     def predict(self, X: Records) -> NDArray[Any]:
-        """The likeliest class of each row, (rows,): as private as X, without any guarantee."""
+        """Return the most probable class of each row, (rows,). It is as private as X."""
         return np.asarray(self.classes_[self.predict_log_proba(X).argmax(axis=1)])
 
     @if_fitted
     def score(self, X: Records, y: Responses = None, *, public: bool = False) -> float:
-        """Accuracy on public rows.
+        """Return the accuracy on public rows.
 
         Raises:
-            PrivacyError: unless public=True says that the rows are not private.
+            PrivacyError: Unless public=True.
         """
         return self.evaluate(X, y, public=public)["accuracy"]
 
     def evaluate(self, X: Records, y: Responses = None, *, public: bool = False) -> dict[str, float]:
-        """Log-likelihood per row and accuracy on public rows; of two classes AUC and calibration error (10 bins), too.
+        """Return log-likelihood per row and accuracy on public rows, and AUC and calibration error for two classes.
 
         Args:
-            X, y: as in `fit`; y may be given beside a table.
-            public: states that the rows are not private.
+            X: Public rows, as in `fit`.
+            y: Labels of documents, or of a table. None (default): the column of classes of the table.
+            public: True states that the rows are not private. Default: False, which raises an error.
 
         Raises:
-            PrivacyError: unless public=True.
-            DataFormatError: for rows without a label, or with another one.
+            PrivacyError: Unless public=True.
+            DataFormatError: If a row has no label, or an undeclared one.
         """
         self._check_fitted()
         self._check_public(public)
@@ -274,14 +287,14 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         return measures
 
     def sample(self, n: int = 1, rng: Any = None) -> Any:
-        """Draw n rows of nobody: columns by name, the class among them, in the schema's types.
+        """Draw n synthetic rows: columns by name, including the class, in the types of the schema.
 
         Args:
-            n: number of rows; public.
-            rng: a seed, a NumPy generator or None.
+            n: Public number of rows.
+            rng: Seed of the public draws: an integer, a NumPy generator or None (default).
 
         Raises:
-            ParameterError: for a model of documents, whose words do not make texts.
+            ParameterError: For a model of documents, whose words do not form texts.
         """
         number, draw = self._to_draw(n, rng)
         if self.schema_ is None:
@@ -312,7 +325,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
                 yield label, *numbers
 
     def _numbers_of(self, k: int, aware: float) -> Iterable[tuple[str, float, float, tuple[float, float]]]:
-        """Name, mean, standard deviation and range of every number of a class."""
+        """Yield name, mean, standard deviation and range of each number of a class."""
         q, model, unit = self._q, self._fitted_model, (0.0, 1.0)
         total, share = float(q.number_k.sum()), float(self.class_prior_[k])
         variance = share * (1 - share) / (total + 1)
@@ -343,10 +356,10 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
                 yield f"{name}={'<missing>' if label is None else label}", float(p_v), std, unit
 
     def _class_labels(self) -> tuple[Any, ...]:
-        """The declared labels of documents.
+        """Return the declared labels of documents.
 
         Raises:
-            ParameterError: where they or the words are not declared.
+            ParameterError: If labels or words are not declared.
         """
         if self.classes is None:
             raise ParameterError(
@@ -382,7 +395,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         else:
             answer = replace(answer, missing=None)
         if len(whole.order) == 1:
-            raise ParameterError("the schema must have a column beside that of the classes.")
+            raise ParameterError("The schema must have a column beside that of the classes.")
         others = tuple(choice for choice in whole.choices if choice.name != answer.name)
         return replace(whole, choices=others, order=tuple(one for one in whole.order if one != answer.name)), answer
 
@@ -397,7 +410,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         number_of_bins = check_integer("bins", self.bins, low=2, high=10**4) if self.numbers == "bins" else 0
         prior = (tuned.WORD_ALPHA if width else tuned.ALPHA) if self.alpha is None else self.alpha
         return NaiveBayesModel(
-            number, columns, number_of_bins, width, self.clip, bool(self.lengths), prior, self.estimate
+            number, columns, number_of_bins, width, self.clip_norm, bool(self.lengths), prior, self.estimate
         )
 
     def _visible(self, X: Records) -> Any:
@@ -411,7 +424,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
             return concatenate((chunk.rows for chunk in source.chunks()), source.width)
         layout = self._layout
         if isinstance(X, Table) and not {*layout.order} <= {*X.schema.read_columns}:
-            raise DataFormatError("the table's schema is not the one that the model was fitted with.")
+            raise DataFormatError("The table's schema is not the one that the model was fitted with.")
         table = X if isinstance(X, Table) else Table(X, _without(self.schema_, self._answer.name))
         return sound_rows(table, layout)
 
@@ -487,23 +500,23 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
 
 
 def _log_proba(model: NaiveBayesModel, q: Classes, rows: Any) -> Floats:
-    """Log-probabilities of the classes of rows, each from its own numbers alone."""
+    """Return log-probabilities of the classes of rows, each computed from only its own numbers."""
     log_nk = model.log_joint(q, rows)
     return np.asarray(log_nk - logsumexp(log_nk, axis=1, keepdims=True))
 
 
 def _with(layout: Layout, answer: Binary | Categorical) -> Layout:
-    """A layout whose first choice is the class."""
+    """Return a layout whose first categorical column is the class."""
     return replace(layout, choices=(answer, *layout.choices), order=(*layout.order, answer.name))
 
 
 def _without(schema: Schema, name: str) -> Schema:
-    """A schema of rows without their class."""
+    """Return a schema without the column of classes."""
     columns = tuple(one for one in schema.columns if name not in (one.name, *_factors(one)))
     target = None if schema.target is None or schema.target.name == name else schema.target
     return replace(schema, columns=columns, target=target, group=None)
 
 
 def _factors(term: Any) -> tuple[str, ...]:
-    """The columns of an interaction."""
+    """Return the columns of an interaction."""
     return (term.first, term.second) if hasattr(term, "first") else ()

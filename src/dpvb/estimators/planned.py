@@ -1,4 +1,4 @@
-"""`dpvb.plan`: the forecast of a fit of any kind, from public facts alone."""
+"""`dpvb.plan`: expected accuracy and privacy of a fit, from public facts only."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from dpvb.data import Schema
 from dpvb.estimators.base import PrivateEstimator
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.guards.lacking import says_what_lacks
-from dpvb.results.forecast import MOST, Forecast, Knowledge, Rung, least
+from dpvb.results.expected_accuracy import MOST, BudgetRow, ExpectedAccuracy, PlanSummary, least
 
-# Budgets that are shown beside the estimator's own, and the largest epsilon that is searched.
-_LADDER, _LARGEST = (0.1, 0.3, 1.0, 3.0, 10.0), 100.0
+# Budgets that are compared with the estimator's own: usual values, about a factor of three apart. Larger epsilons than
+# 100 are not searched: they do not protect.
+_EPSILONS, _LARGEST = (0.1, 0.3, 1.0, 3.0, 10.0), 100.0
 
 
 @says_what_lacks
@@ -29,64 +30,78 @@ def plan(
     schema: Schema | None = None,
     vocabulary: Sequence[str] | None = None,
     responses: int | None = None,
-    epsilons: Sequence[float] = _LADDER,
-) -> Forecast:
-    """Forecast a fit before any data are touched; reads nothing and spends nothing.
+    epsilons: Sequence[float] = _EPSILONS,
+) -> PlanSummary:
+    """Return the expected accuracy and privacy of a fit, from public facts only. Reads no data and uses no budget.
 
     Args:
-        estimator: not fitted; its parameters specify the budget and the model.
-        n: roughly how many units there will be, a number that does not come from the data.
-        width, schema, vocabulary, responses: what is public of the columns, as in `dry_run`.
-        epsilons: budgets to compare with; an empty list: neither budgets nor sizes of the model are compared.
+        estimator: Estimator that is not fitted. Its parameters specify the budget and the model.
+        n: Approximate number of units. It must be public: do not compute it from the data.
+        width: Number of columns of a plain array or sparse matrix. None (default): specified by a schema or vocabulary.
+        schema: Public columns of a table. None (default): X is not a table.
+        vocabulary: Public words, one per column of counts. None (default): that of the estimator.
+        responses: Number of responses or classes of a `PrivateModel`. None (default): the model has none.
+        epsilons: Budgets to compare, in (0, 100]. Default: 0.1, 0.3, 1, 3 and 10. An empty list compares neither
+            budgets nor sizes of the model, which is faster.
+
+    Returns:
+        Summary that prints as a text; `expected_accuracy`, `budget_table` and `alternatives()` are its parts.
 
     Raises:
-        ParameterError: for a number outside its range, or for what a fit would be refused.
+        ParameterError: If a number is outside its range, or if a fit with these parameters would be refused.
+
+    Examples:
+        >>> import dpvb
+        >>> chain = dpvb.MarkovChain(symbols=["a", "b"], epsilon=1.0, delta=1e-6)
+        >>> found = dpvb.plan(chain, 20_000, epsilons=[])
+        >>> found.expected_accuracy.is_weak
+        False
     """
     if not isinstance(estimator, PrivateEstimator):
-        raise ParameterError(f"estimator must be one of dpvb's, got {type(estimator).__name__}.")
+        raise ParameterError(f"estimator must be an estimator of dpvb, got {type(estimator).__name__}.")
     if isinstance(width, Schema):
-        raise ParameterError("width must be the number of columns. Give a schema by its name: schema=...")
+        raise ParameterError("width must be a number of columns, got a Schema. Pass it as schema=...")
     number = check_integer("n", n, low=1, high=MOST)
     budgets = {check_number("epsilons", one, low=0, high=_LARGEST, closed="right") for one in epsilons}
     columns = {"width": width, "schema": schema, "vocabulary": vocabulary, "responses": responses}
 
-    def at(**changed: float) -> tuple[Plan, Callable[[float], Knowledge]]:
+    def at(**changed: float) -> tuple[Plan, Callable[[float], ExpectedAccuracy]]:
         copy = clone(estimator).set_params(**changed)
         task, releases = copy._foreseen(**columns)
-        return releases, lambda units: copy._knows(task, releases, units)
+        return releases, lambda units: copy._expected_accuracy(task, releases, units)
 
-    def rung(epsilon: float) -> Rung:
+    def row(epsilon: float) -> BudgetRow:
         releases, knows = at(epsilon=epsilon)
         power = accounting.power(releases.events(), neighboring_relation=releases.neighboring_relation)
-        return Rung(epsilon, knows(number), accounting.belief(epsilon), power)
+        return BudgetRow(epsilon, knows(number), accounting.belief(epsilon), power)
 
     def is_enough(**changed: float) -> bool:
         return not at(**changed)[1](number).is_weak
 
-    epsilon, (releases, knows), budgeted = estimator.epsilon, at(), rung(estimator.epsilon)
-    weak = budgeted.knowledge.is_weak
+    epsilon, (releases, knows), budgeted = estimator.epsilon, at(), row(estimator.epsilon)
+    weak = budgeted.expected_accuracy.is_weak
     needed_units = least(lambda units: not knows(units).is_weak, number, MOST) if weak else float(number)
     needed_epsilon, needed_size = math.nan, 0
-    ladder: tuple[Rung, ...] = ()
+    rows: tuple[BudgetRow, ...] = ()
     size = getattr(estimator, str(estimator._size_parameter), None)
     # With a given noise multiplier, or without noise, no noise follows epsilon.
     if budgets and estimator.noise_multiplier is None and math.isfinite(epsilon):
-        ladder = tuple(budgeted if one == epsilon else rung(one) for one in sorted({*budgets, epsilon}))
+        rows = tuple(budgeted if one == epsilon else row(one) for one in sorted({*budgets, epsilon}))
         needed_epsilon = epsilon
         if weak:
             needed_epsilon = (
                 least(lambda e: is_enough(epsilon=e), epsilon, _LARGEST) if epsilon < _LARGEST else math.inf
             )
     if budgets and weak and isinstance(size, int):
-        with suppress(ParameterError):  # A prior may allow one size alone.
+        with suppress(ParameterError):  # A prior may allow only one size.
             needed_size = _largest(lambda k: is_enough(**{str(estimator._size_parameter): k}), size)
-    return Forecast(
+    return PlanSummary(
         kind=type(estimator).__name__,
         unit=releases.unit,
-        num_units=number,
+        n_units=number,
         delta=estimator.delta,
-        rung=budgeted,
-        ladder=ladder,
+        own=budgeted,
+        budget_table=rows,
         needed_units=needed_units,
         needed_epsilon=needed_epsilon,
         size=(estimator._size_parameter or "", size if isinstance(size, int) else 0),
@@ -96,7 +111,7 @@ def plan(
 
 
 def _largest(is_enough: Callable[[int], bool], size: int) -> int:
-    """The largest integer below `size` at which a condition holds that holds below some integer; 0: none."""
+    """Return the largest integer below `size` at which a decreasing condition holds; 0: none."""
     low, high = 0, size
     while high - low > 1:
         middle = (low + high) // 2
@@ -105,14 +120,14 @@ def _largest(is_enough: Callable[[int], bool], size: int) -> int:
 
 
 def _in_words(releases: Plan) -> str:
-    """The releases of a plan, and why there are as many."""
+    """Return the releases of a plan, in words."""
     units, drawn = f"{releases.unit}s", [r for r in releases if r.mechanism.sampler.sampling_prob < 1]
     if len(releases) == 1:
-        return f"One release of all {units}. Everything that is computed from it costs no further budget."
+        return f"One release of all {units}. All results are computed from it."
     if not drawn:
-        return f"{len(releases)} releases, of all {units} each. Batches would save time and add noise."
+        return f"{len(releases)} full-batch releases. Batches would save time and add noise."
     rate = drawn[0].mechanism.sampler.sampling_prob
     return (
-        f"{len(releases)} releases, {len(drawn)} of them of batches with a part of {rate:.3g} of the {units}. "
+        f"{len(releases)} releases, {len(drawn)} of them of random batches: a share of {rate:.3g} of the {units}. "
         "Batches save time and add noise."
     )

@@ -64,9 +64,9 @@ from dpvb.models.base import Interval, Model
 from dpvb.models.regression.descent import FixedCurvature
 from dpvb.results import model_file, trees
 from dpvb.results.declared import told
+from dpvb.results.expected_accuracy import CLEAR, ExpectedAccuracy
 from dpvb.results.facts import ReleaseFacts
 from dpvb.results.figures import Figure, Intervals
-from dpvb.results.forecast import CLEAR, Knowledge
 from dpvb.results.statement import PrivacyStatement
 from dpvb.rows import DesignRows
 
@@ -257,42 +257,48 @@ class FittedModel:
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class PrivateModel(PrivateEstimator[Model, Any]):
-    """Any model of your own under (ε, δ)-differential privacy.
+    """Fit a model of your own under (ε, δ)-differential privacy.
 
-    `fit` takes private rows X, (rows, features): NumPy, SciPy sparse, a DataFrame or a `dpvb.Table`. `e_step` gets them
-    as an array of float64, divided by max_row_norm, none longer than 1; a row that holds NaN, infinity or no number is
-    NaN throughout, and counts as no row. With `response`, or a table whose schema has a target, `e_step` gets a
-    `dpvb.data.DesignRows`: these rows are its `x_nd`, and its `y_n` are their responses. A source of another kind is
-    taken as it is: one of `dpvb.data`, or an object with `chunks()`, `count()`, `unit` and `empty()`, a chunk of no
-    units (see `dpvb.core.source`). `e_step` is given at most `dpvb.testing.LARGEST_BATCH` rows at once, 8,192. If a
-    person has more rows, the first 8,192 are included; a unit of a source of another kind that has more is ignored.
+    X has private rows, (rows, features): a NumPy array, SciPy sparse matrix, DataFrame or `dpvb.Table`. `e_step` gets
+    them as a float64 array, divided by `max_row_norm`, with norms of at most 1; a row with NaN, infinity or a value
+    that is not a number is ignored (all its entries are NaN). With `response`, or a table whose schema has a target,
+    `e_step` gets a `dpvb.data.DesignRows` with rows `x_nd` and responses `y_n`. Other sources are passed on unchanged:
+    those of `dpvb.data`, or an object with `chunks()`, `count()`, `unit` and `empty()` (see `dpvb.core.source`).
+    `e_step` gets at most `dpvb.testing.LARGEST_BATCH` rows at once, 8,192. If a person has more rows, the first 8,192
+    are included; a unit of another source that has more is ignored. Other parameters are those of `PrivateEstimator`.
 
     Args:
-        model: a `dpvb.Model`, a frozen dataclass; or, as a TOML file has it, its class and its fields, such as
-            {"class": "my_models:Patterns", "n_patterns": 2}, of a module that is imported.
-        max_row_norm: a public bound on the norm of a row, in the units of X, which a table and a source of another kind
-            can do without; longer rows are scaled back to it.
-        clip: "joint" clips all blocks of a release by one factor, so that their ratios stay as they are; "block" clips
-            each block to its own bound. The two differ if a unit exceeds a bound, for example a person with several
-            rows. None (default): "block" if each row is a unit, "joint" otherwise: with group=, and with a source of
-            another kind.
-        response: a `dpvb.data.Response`, which says what y may be: its labels, its range, or its largest count. A
-            label reaches the model as its place among the labels, a number as its place in [-1, 1]. Or its fields, as
-            a TOML file has them. None (default): `fit` takes no y.
-        prior: a fit of the same model to other people, or the path of its file: its `as_prior` sets fields of the
-            model. None (default): the model as it is.
-        public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
+        model: A `dpvb.Model`, a frozen dataclass; or a mapping of its class and fields, such as {"class":
+            "my_models:Patterns", "n_patterns": 2}, whose module is imported. Default: None, which raises an error.
+        max_row_norm: Public upper bound on the Euclidean norm of a row, in units of X; longer rows are scaled down.
+            None (default): only with a table or another source.
+        clipping: "joint" clips all blocks of a release by one factor, which keeps their ratios; "block" clips each
+            block to its own bound. They differ if a unit exceeds a bound, for example a person with several rows. None
+            (default): "block" if each row is a unit, otherwise "joint".
+        response: A `dpvb.data.Response`, or a mapping of its fields, which declares labels, range or largest count of
+            y. The model gets a label as its index, and a number scaled to [-1, 1]. None (default): `fit` has no y.
+        prior: Prior information: a fitted estimator of the same model for other people, or the path of its file. Its
+            `as_prior` sets fields of the model. None (default): none.
+        public_prior: Whether the rows behind `prior` were public, or of people who are not in these data. Default:
+            False: the statement adds up both budgets.
 
     Attributes:
-        q_: what the model's last method returned.
-        privacy_: the privacy statement of the fit.
-        n_iter_, n_features_in_: number of steps, and of features.
+        q_: Result of the last method of the model.
+        privacy_: Privacy statement of the fit.
+        n_iter_, n_features_in_: Numbers of steps and features.
+
+    Examples:
+        See `dpvb.Model` for a model.
+
+        >>> import dpvb
+        >>> dpvb.PrivateModel(epsilon=1.0, delta=1e-6).clipping is None
+        True
     """
 
     model: Model | Mapping[str, object] | None = None
     _: KW_ONLY
     max_row_norm: float | None = None
-    clip: Literal["block", "joint"] | None = None
+    clipping: Literal["block", "joint"] | None = None
     response: Response | Mapping[str, Any] | None = None
     prior: PrivateEstimator | Fitted | Path | str | None = None
     public_prior: bool = False
@@ -380,8 +386,12 @@ class PrivateModel(PrivateEstimator[Model, Any]):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model to one file; see `PrivateEstimator.save`.
 
+        Args:
+            path: File to write; its folder must exist.
+            overwrite: Whether to replace an existing file. Default: False.
+
         Raises:
-            ModelFileError: also if the class of the model, or of a part of q, is not at the top of a module.
+            ModelFileError: Also if the class of the model, or of a part of q, is not at the top level of a module.
         """
         self._check_fitted()
         for kind in (type(self._fitted_model), *trees.classes_of(self.q_)):
@@ -409,15 +419,15 @@ class PrivateModel(PrivateEstimator[Model, Any]):
 
     @if_fitted
     def score(self, X: Records, y: Responses = None, *, public: bool = False) -> float:
-        """Mean of the model's own score of public rows, brought to the public norm as in `fit`.
+        """Return the mean score of public rows, as the model defines it, with rows scaled as in `fit`.
 
         Args:
-            X, y: rows, and their responses.
-            public: states that the rows are not private.
+            X, y: Public rows and responses. y=None (default): the model has none.
+            public: True states that the rows are not private. Default: False, which raises an error.
 
         Raises:
-            PrivacyError: unless public=True.
-            ParameterError: for a model without `score`.
+            PrivacyError: Unless public=True.
+            ParameterError: If the model does not define `score`.
         """
         self._check_public(public)
         self._check_defined("score")
@@ -426,38 +436,38 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         return float(np.nanmean(np.concatenate(parts)))
 
     def lower_bound(self) -> float:
-        """Return the model's variational lower bound on the log evidence at what was released, in nats.
+        """Return the variational lower bound of the model on the log evidence, at the released statistics, in nats.
 
-        It costs no privacy. With noise it is a function of noisy statistics: an estimate of the bound, and not a bound.
+        It uses no budget. With noise it is a function of noisy statistics: an estimate of the bound, not a bound.
 
         Raises:
-            ParameterError: for a model without `lower_bound`.
+            ParameterError: If the model does not define `lower_bound`.
         """
         self._check_defined("lower_bound")
         return float(self._fitted_model.lower_bound(self.q_))
 
     def intervals(self, level: float = 0.95) -> tuple[Interval, ...]:
-        """Names, estimates, and ends of credible intervals, as the model has them: (name, estimate, low, high) each.
+        """Return credible intervals, as the model defines them: (name, estimate, low, high) each.
 
         Args:
-            level: probability inside, in (0, 1).
+            level: Probability inside an interval, in (0, 1). Default: 0.95.
 
         Raises:
-            ParameterError: for a model without `intervals`.
+            ParameterError: If the model does not define `intervals`.
         """
         self._check_defined("intervals")
         check_number("level", level, low=0, high=1, closed="neither")
         return tuple(self._fitted_model.intervals(self.q_, level))
 
     def sample(self, n: int = 1, rng: Any = None) -> dict[str, NDArray[Any]]:
-        """Draw n rows of nobody from what was released: columns by name, in the units of X; responses are column "y".
+        """Draw n synthetic rows from the released model: columns by name, in units of X; responses are column "y".
 
         Args:
-            n: number of rows; public.
-            rng: a seed, a NumPy generator or None.
+            n: Public number of rows.
+            rng: Seed of the public draws: an integer, a NumPy generator or None (default).
 
         Raises:
-            ParameterError: for a model without `sample`.
+            ParameterError: If the model does not define `sample`.
         """
         self._check_defined("sample")
         number = check_integer("n", n, low=1, high=10**9)
@@ -484,15 +494,15 @@ class PrivateModel(PrivateEstimator[Model, Any]):
             name = type(self._fitted_model).__name__
             raise ParameterError(f"model must define {method}(...), and {name} does not: see docs/new-model.md.")
 
-    def _knows(self, task: Task[Model], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[Model], plan: Plan, n: float) -> ExpectedAccuracy:
         """The model's own answer, where it has one; else the noise of means."""
         model = task.model
-        if not model.defines("knows"):
-            return super()._knows(task, plan, n)
-        with said("knows"):
-            name, value = model.knows({block: plan.noise_std_of_mean(block) for block in model.blocks}, n)
-            check_number(f"the forecast of {name!r}", value, low=0, closed="both")
-        return Knowledge(str(name), float(value), CLEAR)
+        if not model.defines("expected_accuracy"):
+            return super()._expected_accuracy(task, plan, n)
+        with said("expected_accuracy"):
+            name, value = model.expected_accuracy({block: plan.noise_std_of_mean(block) for block in model.blocks}, n)
+            check_number(f"the expected accuracy {name!r}", value, low=0, closed="both")
+        return ExpectedAccuracy(str(name), float(value), CLEAR)
 
     def _checked(self, model: object) -> Model:
         """A model, with the number of steps that was asked for."""
@@ -538,9 +548,9 @@ class PrivateModel(PrivateEstimator[Model, Any]):
 
     def _clip(self, source: object) -> Literal["block", "joint"]:
         """How units are clipped: one factor for all blocks, unless each row is known to be a unit."""
-        if self.clip is not None:
-            check_choice("clip", self.clip, ("block", "joint"))
-            return self.clip
+        if self.clipping is not None:
+            check_choice("clipping", self.clipping, ("block", "joint"))
+            return self.clipping
         return "block" if isinstance(source, ModelRows) and source.unit == Design.row else "joint"
 
     def _response_of(self, X: Records) -> Response | None:

@@ -135,7 +135,7 @@ def found(
     journal = Unrecorded() if run is None else run
     if run is not None and run.num_recorded and run.recorded(0) is None:
         raise CheckpointError(
-            "the words that this run has found are lost, and its other releases with them: begin anew."
+            "The words that this run has found are lost, and its other releases with them: begin anew."
         )
     words = Wall(task.source, plan, n_units=n_units, journal=journal).names(plan.releases[0])
     number = len(words.names)

@@ -141,10 +141,10 @@ class Columns:
             features = replace(self.schema, target=None, group=None)
             table = self.table(X, features)
             if replace(table.schema, target=None, group=None) != features:
-                raise DataFormatError("the table's schema is not the one that the model was fitted with.")
+                raise DataFormatError("The table's schema is not the one that the model was fitted with.")
             return table.features(fit_intercept=intercept > 0, sparse_rows=sparse_rows, max_row_norm=self.max_row_norm)
         if isinstance(X, Table):
-            raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
+            raise DataFormatError("The model was fitted on plain rows, not on a table: give rows of the same columns.")
         check_names(column_names(X), self.names)
         is_sparse = sparse_rows and sparse.issparse(X)
         design = Design(X, max_row_norm=self.max_row_norm, intercept=intercept, sparse_rows=is_sparse)

@@ -1,4 +1,4 @@
-"""What private regressions share: rows, a Gaussian posterior of the coefficients, and their table."""
+"""Common parts of private regressions: rows, a Gaussian posterior of the coefficients, and the coefficient table."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
 from dpvb.results import trees
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Per, Summary, TableHead, difference, for_arviz
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Facts, Figure
-from dpvb.results.forecast import Knowledge
 from dpvb.results.groups import reach_of
 
 RegressionModel = TypeVar("RegressionModel", bound=CurvatureThenScores | FirstOrderDiagonal)
@@ -54,13 +54,14 @@ RegressionModel = TypeVar("RegressionModel", bound=CurvatureThenScores | FirstOr
 
 @dataclass(frozen=True)
 class FittedWeights:
-    """What was learned: two readings of the posterior of the weights.
+    """Fitted quantities: two estimates of the posterior of the weights.
 
     Attributes:
-        columns: of the rows.
-        weights, table: the posterior for predictions, and for intervals, in units of the response.
-        shift: what ψ has in addition to the weights.
-        prior: where the prior comes from, in words; empty: there is none but the model's.
+        columns: Columns of the rows.
+        weights: Posterior for predictions, in units of the response.
+        table: Posterior for intervals, in units of the response.
+        shift: Constant that is added to ψ.
+        prior: Source of the prior, in words. Empty: the prior of the model.
     """
 
     columns: FittedColumns
@@ -73,41 +74,45 @@ class FittedWeights:
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class Regression(PrivateEstimator[RegressionModel, Any]):
-    """What all regressions share: ψ = intercept + x·coef, a Gaussian posterior, and its table.
+    """Base class of all regressions: ψ = intercept + x·coef, a Gaussian posterior of the coefficients, and their table.
 
-    `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a `dpvb.Table`; and y, the response of each
-    row, (rows,), which is not needed where a table brings it. A plain X needs a public bound, low and high or
-    max_row_norm. The parameters of the budget, the batches and the ledger are those of `PrivateEstimator`.
+    X is a NumPy array or SciPy sparse matrix, (rows, n_features), or a `dpvb.Table`, which contains the response. A
+    plain X needs public bounds: `low` and `high`, or `max_row_norm`. Other parameters are those of `PrivateEstimator`.
 
     Args:
-        low, high: public range of each column of a plain X, numbers, (n_features,) or {column name: number}, in its
-            units: values outside are clipped, and columns are scaled as the numeric ones of a `dpvb.Schema`.
-        max_row_norm: public bound on the norm of a row of a plain X, intercept included, in units of X, if low and high
-            are not given: longer rows are scaled back to it, in fit and in every prediction. For columns of one unit.
-        fit_intercept: whether every row gets a constant.
-        relative_intercept: that constant over max_row_norm, in (0, 1); the features' norm is at most
-            √(1 - relative_intercept²)·max_row_norm. Small values leave room for the features, large ones measure the
-            intercept better.
-        max_abs_value: public bound on the absolute values of each column, a number or (n_features,), in units of X, if
-            max_row_norm is given. Not given: max_row_norm.
-        numeric: the columns that are numbers rather than indicators, as their places, or True for all, if max_row_norm
-            is given: their centres and spreads are released, so that neither bounds nor units matter. A schema declares
-            its numbers itself, and columns with low and high are numbers.
-        alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1. Not given: a column's own spread
-            is its unit, and an indicator's value.
-        prior: data known before the fit (full covariance only): a fit of the same kind to other people, or the path of
-            its file, whose rows count like more rows; or coefficients of a public study by the names of `coefficients`,
-            with mean and standard deviation, {"age": (0.03, 0.01)}, or the path of a .json file.
-        public_prior: states that the rows of an earlier fit were public, or of people who are not in these data.
-        estimate: "posterior", or "mode", private expectation maximisation: the point where the posterior of predictions
-            is highest, with no uncertainty of it in predictions, and without intervals.
+        low, high: Public range of each column of a plain X: numbers, arrays of shape (n_features,) or mappings of
+            column names, in units of the column. Values outside the range are clipped. None (default): given by a
+            schema, or replaced by `max_row_norm`.
+        max_row_norm: Public upper bound on the Euclidean norm of a row of X, including the intercept, in units of X.
+            Longer rows are scaled down, in the fit and in predictions. Use it instead of `low` and `high` if all
+            columns share one unit. None (default): not used.
+        fit_intercept: Whether the model has an intercept. Default: True.
+        relative_intercept: Constant of the intercept relative to `max_row_norm`, in (0, 1), the analogue of
+            scikit-learn's `intercept_scaling`. The norm of the features is at most √(1 -
+            relative_intercept²)·max_row_norm. Larger values estimate the intercept better and the features worse.
+            Default: 0.4.
+        max_abs_value: Public upper bound on the absolute values of each column, a number or an array of shape
+            (n_features,), in units of X. It is used with `max_row_norm`. None (default): `max_row_norm`.
+        numeric: Columns that are numbers rather than indicators, with `max_row_norm`: their indices, or True for all.
+            Their centres and scales are released, so neither bounds nor units affect the fit. Default: none. A schema
+            declares numeric columns, and columns with `low` and `high` are numeric.
+        alpha: Precision of the prior N(0, I/alpha) of the weights of rows of norm 1, greater than 0. None (default):
+            priors are relative to the estimated scale of each column.
+        prior: Prior information, with covariance="full": a fitted estimator of the same class for other people, the
+            path of its file, or coefficients of a public study by row names of `coefficients`, with mean and standard
+            deviation, such as {"age": (0.03, 0.01)}, or the path of a .json file. None (default): only the prior of the
+            model.
+        public_prior: Whether the rows of an earlier fit in `prior` were public, or of people who are not in these data.
+            Default: False: the statement adds up both budgets.
+        estimate: "posterior" (default), or "mode" for the posterior mode (MAP estimate), which has no intervals and
+            whose predictions ignore parameter uncertainty.
 
     Attributes:
-        coef_, intercept_: posterior means in the units of X, (n_features,) and a number; of a table, per unit of a
-            number (where the schema transforms it, of the transformed number) and per category.
-        coef_std_, intercept_std_: posterior standard deviations, which include the privacy noise; None for a mode.
-        privacy_: the privacy statement of the fit.
-        n_iter_, n_features_in_, feature_names_: steps, and number and names of the features.
+        coef_, intercept_: Posterior means in the units of X, (n_features,) and a number. For a table, per unit of a
+            number (after a declared transform) and per category.
+        coef_std_, intercept_std_: Posterior standard deviations, which include the privacy noise. None for a mode.
+        privacy_: Privacy statement of the fit.
+        n_iter_, n_features_in_, feature_names_: Number of steps, and number and names of the features.
     """
 
     low: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
@@ -131,43 +136,43 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     @property
     @abstractmethod
     def _response(self) -> Response:
-        """What a response may be."""
+        """Kind and range of the response."""
 
     @property
     def _given_response(self) -> Response:
-        """What a response may be where no schema says it."""
+        """Kind and range of the response without a schema."""
         return self._response
 
     def _response_of(self, schema: Schema | None) -> Response:
-        """What a response may be, by the parameters or by the schema's target."""
+        """Return kind and range of the response, from the parameters or from the target of the schema."""
         return self._response
 
     def _response_for(self, X: Records, y: Responses) -> Response:
-        """What the responses of these rows may be."""
+        """Return kind and range of the responses of these rows."""
         return self._response
 
     @property
     @abstractmethod
     def _prior(self) -> str:
-        """The prior of the table, in words."""
+        """Prior of the table, in words."""
 
     @abstractmethod
     def _model(
         self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]
     ) -> RegressionModel:
-        """The model of the parameters, which gets normal likelihoods by earlier data, if there are any."""
+        """Return the model of the parameters, with normal likelihoods of earlier data if there are any."""
 
     @abstractmethod
     def _said_of_response(self, schema: Schema | None) -> dict[str, str]:
-        """What the promise takes for public of the response."""
+        """Return the public facts about the response."""
 
     @property
     @abstractmethod
     def _said_of_parameters(self) -> str:
-        """What it takes for public of the parameters."""
+        """Return the public facts about the parameters."""
 
     def _earlier(self, columns: FittedColumns) -> tuple[tuple[NormalLikelihood, ...], str]:
-        """Normal likelihoods of the weights from `prior`, for predictions and for intervals, and their source."""
+        """Return likelihoods of the weights from `prior`, for predictions and for intervals, and their source."""
         if self.prior is None:
             return (), ""
         rows = columns, self._response_of(columns.schema)
@@ -175,11 +180,10 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         return known(self, rows, stated=stated, study=study, example=example)
 
     def _as_prior(self, columns: tuple[FittedColumns, Response]) -> tuple[KnownWeights, str]:
-        """Return what the rows said of the weights, for predictions and for intervals.
+        """Return the likelihood of the weights given the rows, for predictions and for intervals.
 
         Raises:
-            ParameterError: for other columns, scales or ranges of the response; for a file that holds no normal
-                likelihood.
+            ParameterError: If columns, scales or ranges of the response differ, or if a file has no normal likelihood.
         """
         self._check_fitted()
         rows, response = columns
@@ -208,13 +212,16 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     def credible_interval(
         self, level: float = 0.95, *, noise_aware: bool = True, intercept: bool = False
     ) -> tuple[Any, Any]:
-        """Ends (low, high) of the coefficients' credible intervals, each of the shape of `coef_`.
+        """Return limits (low, high) of the credible intervals of the coefficients, each of the shape of `coef_`.
 
         Args:
-            level: probability inside, in (0, 1).
-            noise_aware: False leaves the privacy noise out of account; for comparison only, as such intervals cover
-                too little.
-            intercept: True gives the interval of `intercept_` instead.
+            level: Probability inside the interval, in (0, 1). Default: 0.95.
+            noise_aware: Whether intervals include the privacy noise. Default: True. False is only for comparison: such
+                intervals are too short.
+            intercept: Whether to return the interval of `intercept_` instead. Default: False.
+
+        Raises:
+            ParameterError: If `level` is outside (0, 1), or for a mode.
         """
         self._check_posterior()
         reach = reach_of(level)
@@ -232,21 +239,26 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         per: Per = "unit",
         reference: Mapping[str, Any] | None = None,
     ) -> CoefficientTable:
-        """The coefficient table: the intercept, where there is one, then a row for each number and each level.
+        """Return the coefficient table: the intercept, then a row for each number and each level.
 
         Args:
-            level, noise_aware: as in `credible_interval`.
-            coding: what the levels of a categorical column are compared with: "reference" with one level
-                (`Categorical.reference`, or the first), "sum" with the mean of its categories, "places" with nothing;
-                then rows are those of `coef_`.
-            exp: True gives odds or rate ratios.
-            per: "unit" of a number, or its whole declared "range".
-            reference: the category that others are compared with, by column, such as {"work": "own"}; columns that are
-                not named keep the schema's. Another reference changes no fit and costs nothing.
+            level: Probability inside the interval, in (0, 1). Default: 0.95.
+            noise_aware: Whether intervals include the privacy noise. Default: True. False is only for comparison: such
+                intervals are too short.
+            coding: Comparison of the levels of a categorical column: "reference" (default) with one level
+                (`Categorical.reference`, or the first), "sum" with the mean of its categories, "places" with nothing,
+                so that rows are those of `coef_`.
+            exp: Whether to return odds ratios or rate ratios. Default: False.
+            per: Unit of a number: one "unit" of the column (default), or its declared "range".
+            reference: Reference category by column, such as {"work": "own"}. None (default): those of the schema.
+                Another reference changes no fit and uses no budget.
+
+        Returns:
+            Table that is a sequence of `Coefficient` rows, and prints as text.
 
         Raises:
-            ParameterError: for an argument outside its range, a range where none was declared, or a reference that is
-                no category.
+            ParameterError: If an argument is outside its range, a range is not declared, or a reference is not a
+                category.
         """
         self._check_posterior()
         return self._coefficients.table(self._head(per, noise_aware), level, coding, exp, reference)
@@ -262,18 +274,21 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         noise_aware: bool = True,
         exp: bool = False,
     ) -> CoefficientTable:
-        """What a column adds to the log odds or log rate along its values, with intervals from the joint posterior.
+        """Return the effect of a column on the log odds, log rate or mean at some of its values, with joint intervals.
 
         Args:
-            column: name of a column of the schema.
-            at: public values of it, a row of the table each; those outside its range count as its ends.
-            reference: the value of which the row would be 0; None: the reference knot of a spline, the reference
-                category, the first of two values, or the low end of a range.
-            given: a value of each column with which this one has an interaction, by name.
-            level, noise_aware, exp: as in `coefficients`.
+            column: Name of a column of the schema.
+            at: Public values of the column, one row of the table each. Values outside the range are clipped to it.
+            reference: Value at which the effect is 0. None (default): the reference knot of a spline, the reference
+                category, the first of two values, or the lower limit of a range.
+            given: Values of the columns with which this column has interactions, by name. None (default): it has none.
+            level: Probability inside the interval, in (0, 1). Default: 0.95.
+            noise_aware: Whether intervals include the privacy noise. Default: True. False is only for comparison: such
+                intervals are too short.
+            exp: Whether to return ratios. Default: False.
 
         Raises:
-            ParameterError: no such column, a value that is none of it, or columns that `given` lacks.
+            ParameterError: If there is no such column or value, or if `given` lacks a column.
         """
         self._check_posterior()
         head = self._head("unit", noise_aware)
@@ -281,7 +296,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
 
     @abstractmethod
     def _head(self, per: str, noise_aware: bool) -> TableHead:
-        """What a table says above its rows."""
+        """Return the facts above the rows of a table."""
 
     @overload
     def contrast(self, weights: Mapping[str, float], *, level: float = 0.95, **options: Any) -> Coefficient: ...
@@ -292,16 +307,21 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     def contrast(
         self, weights: Mapping[str, float] | Sequence[Mapping[str, float]], *, level: float = 0.95, **options: Any
     ) -> Coefficient | CoefficientTable:
-        """A linear combination of coefficients, or a table of several: `CoefficientTable.contrast` of `coefficients`.
+        """Return a linear combination of coefficients, or a table of several; see `CoefficientTable.contrast`.
 
         Args:
-            weights: as there: {"age": 10, "work=own": 1, "work=state": -1}.
-            level, options: as in `coefficients`.
+            weights: Weights by row names, such as {"age": 10, "work=own": 1, "work=state": -1}, or a list of such
+                mappings.
+            level: Probability inside the interval, in (0, 1). Default: 0.95.
+            options: Other arguments of `coefficients`.
+
+        Raises:
+            ParameterError: If a weight is not a number, or a name is unknown.
         """
         return self.coefficients(level, **options).contrast(weights)
 
     def summary(self, level: float = 0.95, **options: Any) -> Summary:
-        """The coefficient table as text; arguments are those of `coefficients`."""
+        """Return the coefficient table as text; the arguments are those of `coefficients`."""
         return Summary.of(self.coefficients(level, **options))
 
     def _facts_for_report(
@@ -313,10 +333,10 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         per: Per = "unit",
         reference: Mapping[str, Any] | None = None,
     ) -> Iterator[Figure]:
-        """The table of coefficients, with its intervals; of a mode the coefficients alone.
+        """Yield the coefficient table with its intervals, or only the coefficients of a mode.
 
         Args:
-            level, noise_aware, coding, exp, per, reference: as in `coefficients`.
+            level, noise_aware, coding, exp, per, reference: As in `coefficients`.
         """
         if self.coef_std_ is None:
             values = np.ravel(self.coef_).tolist()
@@ -340,18 +360,19 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         yield table
 
     def to_arviz(self, draws: int = 1000, *, chains: int = 4, rng: Any = None, **options: Any) -> Any:
-        """Draws from the posterior as ArviZ reads them: a tree whose posterior's `coef` has the rows of `coefficients`.
+        """Return posterior draws for ArviZ: a tree whose group "posterior" has `coef`, with the rows of `coefficients`.
 
-        Draws are independent of each other: chains are a form. They tell no more about the data than the posterior.
+        Draws are independent; chains are only a format. They reveal no more about the data than the public posterior.
 
         Args:
-            draws, chains: draws of each chain, and how many chains.
-            rng: a seed, a NumPy generator or None.
-            options: coding, exp, per and reference, as in `coefficients`.
+            draws: Number of draws per chain. Default: 1000.
+            chains: Number of chains. Default: 4.
+            rng: Seed of the public draws: an integer, a NumPy generator or None (default).
+            options: The arguments coding, exp, per and reference of `coefficients`.
 
         Raises:
-            ParameterError: for an argument outside its range.
-            DpvbError: if arviz_base is not installed.
+            ParameterError: If an argument is outside its range.
+            DpvbError: If arviz-base is not installed.
         """
         table = self.coefficients(**options)
         shape = [check_integer(name, n, low=1, high=10**7) for name, n in (("chains", chains), ("draws", draws))]
@@ -360,13 +381,13 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         return for_arviz(table.names, drawn_nr.reshape(*shape, -1), self.privacy_)
 
     def sample_posterior(self, n: int = 1, rng: Any = None) -> tuple[Floats, Floats]:
-        """Draw n weight vectors from the posterior: coefficients (n, n_features) and intercepts (n,).
+        """Draw from the posterior: coefficients, (n, n_features), and intercepts, (n,).
 
-        The draws tell no more about the data than the posterior, which is public.
+        The draws reveal no more about the data than the public posterior.
 
         Args:
-            n: number of draws.
-            rng: a seed, a NumPy generator or None.
+            n: Number of draws.
+            rng: Seed of the public draws: an integer, a NumPy generator or None (default).
         """
         self._check_posterior()
         n = check_integer("n", n, low=0, high=10**9)
@@ -375,7 +396,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         return draws_nr[:, 1:], draws_nr[:, 0]
 
     def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[RegressionModel]:
-        """What a fit to private rows would do."""
+        """Return the task of a fit to private rows."""
         return self._task_of(X, y, None, group)
 
     def _task_of(
@@ -386,7 +407,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         group: Iterable[object] | None,
         beside: Mapping[str, Any] | None = None,
     ) -> Task[RegressionModel]:
-        """What a fit would do, with what stands beside y."""
+        """Return the task of a fit, including offsets, exposures and weights."""
         if not isinstance(X, Table):
             _check_response(y)
         check_choice("estimate", self.estimate, ESTIMATES)
@@ -423,21 +444,21 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             weights, table = weights.point(), replace(weights.point(), data=table.data)
         return FittedWeights(task.notes["columns"], weights, table, 0.0, task.notes["prior"])
 
-    def _knows(self, task: Task[RegressionModel], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[RegressionModel], plan: Plan, n: float) -> ExpectedAccuracy:
         return known_coefficients(task, plan, n, *self._scores(task.model))
 
     @abstractmethod
     def _scores(self, model: RegressionModel) -> tuple[ScoreFacts, str]:
-        """What a model's scores are like, and the unit of its effects."""
+        """Return scale of the scores of the model, and the unit of its effects."""
 
     def _no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
-        """No row, of a table with a schema or of so many features."""
+        """Return arguments without rows, for a table with a schema or a number of features."""
         rows = super()._no_rows(schema=schema, vocabulary=vocabulary, width=width)
         beside = dict.fromkeys(("y", *(() if schema else self._response.columns)), np.empty(0))
         return rows if schema is not None else {**rows, **beside}
 
     def _psi_of(self, rows: Any) -> Floats:
-        """ψ of each clean row at the posterior mean, from that row alone, bit for bit."""
+        """Return ψ of each clean row at the posterior mean, computed from only that row."""
         mean_d = self._weights.mean_d
         x_nd = rows.matrix(len(mean_d))
         if not isinstance(x_nd, np.ndarray):
@@ -449,11 +470,11 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         return psi_n + self._shift + (0.0 if rows.offset_n is None else rows.offset_n)
 
     def _bounded(self, X: Records) -> Any:
-        """Rows with a public bound: a table, or a matrix where max_row_norm says one.
+        """Return rows with a public bound: a table, or a matrix with `max_row_norm`.
 
         Raises:
-            ParameterError: a matrix without a bound, or with two; low or high that are no ranges; ranges or
-                numeric for a table; numeric beside low and high.
+            ParameterError: If a matrix has no bound or two, if low and high are not ranges, if ranges or numeric are
+                given for a table, or numeric together with low and high.
         """
         if self.numeric is not None and isinstance(X, Table):
             raise ParameterError("numeric must be None with a table, whose schema says what its columns are.")
@@ -470,7 +491,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         max_row_norm: float | None,
         beside: Mapping[str, Any] | None = None,
     ) -> AnyDesign:
-        """Private rows in the form that the model reads."""
+        """Return private rows in the form that the model reads."""
         response = self._response_for(X, y)
         constant, y = self._intercept, _one_dimensional(y)
         rows: dict[str, Any] = {"sparse_rows": self._sparse_rows, "group": group, "beside": beside}
@@ -481,14 +502,14 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
 
     @property
     def _intercept(self) -> float:
-        """The constant of every row over max_row_norm; 0 for none."""
+        """Constant of every row over max_row_norm; 0 without an intercept."""
         constant = check_number("relative_intercept", self.relative_intercept, low=0, high=1, closed="neither")
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise ParameterError(f"fit_intercept must be True or False, got {self.fit_intercept!r}.")
         return constant if self.fit_intercept else 0.0
 
     def _declared(self, design: AnyDesign, schema: Schema | None) -> Declared:
-        """What is public about the columns of the rows that the design delivers, the intercept's first."""
+        """Return public facts about the columns of the design, beginning with the intercept."""
         constant, width = design.intercept, design.width - (design.intercept > 0)
         reach_d = np.full(width, math.sqrt((1 - constant) * (1 + constant)))
         if schema is not None:
@@ -522,7 +543,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
                 raise ValueError("slants of other columns")
 
     def _show(self, record: FittedWeights) -> None:
-        """Show the coefficients in the units of X."""
+        """Set the coefficients in the units of X."""
         columns = self._columns = record.columns
         self._weights, self._table = record.weights, record.table
         self._shift, self._prior_source, self.schema_ = record.shift, record.prior, columns.schema
@@ -536,10 +557,10 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         self.coef_std_, self.intercept_std_ = self._stds() if record.table.covariance.any() else (None, None)
 
     def _check_posterior(self) -> None:
-        """Check that what was fitted is a distribution.
+        """Check that the fit has a posterior distribution.
 
         Raises:
-            ParameterError: for a mode.
+            ParameterError: For a mode.
         """
         self._check_fitted()
         if self.coef_std_ is None:
@@ -549,11 +570,11 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             )
 
     def _stds(self, noise_aware: bool = True) -> tuple[Floats, float]:
-        """Posterior standard deviations of the coefficients and of the intercept."""
+        """Return posterior standard deviations of the coefficients and of the intercept."""
         return self._shown(np.sqrt(self._coefficients.read(noise_aware).variance_r))
 
     def _spread_prior(self, unit: str, mean: str) -> str:
-        """The prior by the columns' own spreads, in words, in units of the response."""
+        """Return the prior that is relative to the scales of the columns, in words, in units of the response."""
         number, indicator = tuned.TABLE_TAU, tuned.UNIT_EFFECT * tuned.TABLE_TAU
         if self.schema_ is None and self.max_abs_value is None:
             indicator *= tuned.UNKNOWN_UNIT
@@ -564,22 +585,23 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         )
 
     def _shown(self, value_r: Floats) -> tuple[Floats, float]:
-        """Coefficients, or their standard deviations, and the intercept."""
+        """Return coefficients or their standard deviations, and the intercept."""
         return value_r[1:], float(value_r[0])
 
     def _psi(
         self, X: Records, *, table: bool = False, offset: Any = None, exposure: Any = None
     ) -> tuple[Floats, Floats]:
-        """Posterior means and variances of ψ, (rows,), of rows that the caller may see; rows are clipped as in fit.
+        """Return posterior means and variances of ψ, (rows,), for rows that the caller owns, clipped as in the fit.
 
         Args:
-            X: rows.
-            table: whether the posterior is that of intervals, and not that of predictions.
-            offset, exposure: of each row, or of all; 0 and 1 if not given.
+            X: Rows.
+            table: Whether to use the posterior for intervals instead of that for predictions.
+            offset, exposure: Of each row, or one number for all. None: 0 and 1.
 
         Raises:
-            DataFormatError: for rows of another width, or that hold NaN or infinity.
-            ParameterError: for an offset or exposure that is no number, of another length, or not positive.
+            DataFormatError: If rows have another width, or contain NaN or infinity.
+            ParameterError: If an offset or exposure is not a number, has another length, or an exposure is not
+                positive.
         """
         (self._check_posterior if table else self._check_fitted)()
         read = self._table if table else self._weights
@@ -590,7 +612,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         return mean_n, variance_n
 
     def _moments(self, x_nd: Any, read: WeightPosterior) -> tuple[Floats, Floats]:
-        """Mean and variance of ψ for clean rows, by a reading of the posterior."""
+        """Return mean and variance of ψ for clean rows, by one estimate of the posterior."""
         mean_n = np.asarray(x_nd @ read.mean_d) + self._shift
         covariance = read.covariance
         if covariance.ndim == 1:
@@ -602,7 +624,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         return mean_n, np.maximum(((x_nd @ covariance) * x_nd).sum(axis=1), 0.0)
 
     def _rows(self, X: Records) -> Iterator[Any]:
-        """Rows as the model reads them, dense or sparse."""
+        """Return rows as the model reads them, dense or sparse."""
         self._check_fitted()
         for chunk in self._columns.visible(X, self._columns.constant, sparse_rows=True).chunks():
             rows: Any = chunk.rows
@@ -613,11 +635,11 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     def _measured(
         self, X: Records, y: Responses, trials: Any, public: bool, offset: Any = None, exposure: Any = None
     ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-        """Mean and variance of ψ, response, trials and offset of public rows, each of which counts as one.
+        """Return mean and variance of ψ, response, trials and offset of public rows of weight 1.
 
         Raises:
-            PrivacyError: unless public=True.
-            DataFormatError: for faulty rows.
+            PrivacyError: Unless public=True.
+            DataFormatError: If rows are invalid.
         """
         self._check_public(public)
         self._check_fitted()
@@ -649,7 +671,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
 
 
 def largest_values(schema: Schema) -> Floats:
-    """Largest value of each feature of a table: of an indicator, what stands for 1."""
+    """Return the largest value of each feature of a table; for an indicator, the value of 1."""
     return np.where(schema.numeric, 1.0, INDICATOR)
 
 
@@ -659,7 +681,7 @@ def _check_response(y: Responses) -> None:
 
 
 def _one_dimensional(y: Responses) -> Responses:
-    """Return the responses, a column vector (rows, 1) as (rows,) with scikit-learn's warning: its shape is public."""
+    """Return a column vector of responses, (rows, 1), as (rows,), with scikit-learn's warning. Its shape is public."""
     if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1 and y.dtype.kind in "biufOUS":
         column: Responses = column_or_1d(y, warn=True)
         return column
@@ -667,10 +689,10 @@ def _one_dimensional(y: Responses) -> Responses:
 
 
 def check_beside(response: Response, given: Mapping[str, Any]) -> None:
-    """Check that what has a bound stands beside y.
+    """Check that every declared offset, exposure or weight is given.
 
     Raises:
-        ParameterError: naming what was left out.
+        ParameterError: If one is missing.
     """
     for name in response.columns:
         if name not in given:
@@ -678,10 +700,10 @@ def check_beside(response: Response, given: Mapping[str, Any]) -> None:
 
 
 def _of_rows(name: str, given: Any, number: int) -> Floats:
-    """What is added to ψ of rows that the caller may see: an offset, or the logarithm of an exposure.
+    """Return the offset, or the logarithm of the exposure, of rows that the caller owns.
 
     Raises:
-        ParameterError: unless it is a number, or one for each row; an exposure is positive.
+        ParameterError: Unless it is a number, or one per row; an exposure must be positive.
     """
     try:
         value_n = np.broadcast_to(np.asarray(given, dtype=np.float64), (number,))
@@ -694,10 +716,10 @@ def _of_rows(name: str, given: Any, number: int) -> Floats:
 
 
 def _places(numeric: Any, width: int) -> NDArray[np.bool_]:
-    """Which of so many columns are numeric.
+    """Return which columns are numeric.
 
     Raises:
-        ParameterError: unless `numeric` is None, True, False or places of columns.
+        ParameterError: Unless `numeric` is None, True, False or indices of columns.
     """
     if numeric is None or isinstance(numeric, (bool, np.bool_)):
         return np.full(width, bool(numeric))
@@ -714,10 +736,10 @@ def _places(numeric: Any, width: int) -> NDArray[np.bool_]:
 
 
 def bound_of_columns(bound: Any, design: AnyDesign) -> Floats:
-    """Bounds on the columns of clean rows, the intercept's first.
+    """Return bounds on the columns of clean rows, beginning with the intercept.
 
     Raises:
-        ParameterError: unless `bound` is a positive number, or one for each feature.
+        ParameterError: Unless `bound` is a positive number, or one per feature.
     """
     width = design.width - (design.intercept > 0)
     try:
@@ -745,16 +767,32 @@ _FREE = {
 
 @says_what_lacks
 def compare(first: Any, second: Any, *, disjoint: bool = False, **options: Any) -> CoefficientTable:
-    """The first regression's coefficients minus the second's, with intervals; as ratios, the ratios of both.
+    """Return the coefficients of the first regression minus those of the second, or their ratios, with intervals.
 
     Args:
-        first, second: fitted regressions of the same columns.
-        disjoint: states that nobody is in the data of both, so that variances add up. Otherwise fits may share sampling
-            error in any way: the table says the sum of both stds, which a difference's std never exceeds.
-        options: as in `coefficients`: level, noise_aware, coding, exp, per, reference.
+        first, second: Fitted regressions with the same columns.
+        disjoint: Whether no person is in the data of both fits, so that variances add up. Default: False: each standard
+            deviation is the sum of both, an upper bound for every dependence.
+        options: Arguments of `coefficients`: level, noise_aware, coding, exp, per, reference. Default: none.
+
+    Returns:
+        Table of the differences.
 
     Raises:
-        ParameterError: if rows, scales, reference levels, units or classes differ, naming what does.
+        ParameterError: If rows, scales, reference levels, units or classes differ.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> rng = np.random.default_rng(0)
+        >>> fits = []
+        >>> for _ in range(2):
+        ...     X = rng.uniform(-1, 1, (5000, 1))
+        ...     y = 2 * X[:, 0] + rng.normal(size=5000)
+        ...     model = dpvb.LinearRegression(low=-1, high=1, y_range=(-6, 6), epsilon=1.0, delta=1e-6)
+        ...     fits.append(model.fit(X, y))
+        >>> [row.name for row in dpvb.compare(*fits, disjoint=True)]
+        ['intercept', 'x0']
     """
     for name, model in (("first", first), ("second", second)):
         if not isinstance(model, Regression):
@@ -764,7 +802,7 @@ def compare(first: Any, second: Any, *, disjoint: bool = False, **options: Any) 
     tables = [model.coefficients(**options) for model in (first, second)]
     classes = [list(getattr(model, "classes_", ())) for model in (first, second)]
     if all(classes) and classes[0] != classes[1]:
-        raise ParameterError(f"both models must have the same classes in one order, got {classes[0]} and {classes[1]}.")
+        raise ParameterError(f"Both models must have the same classes in one order, got {classes[0]} and {classes[1]}.")
     comparison = difference(*tables, disjoint=disjoint)
     units = [_units(model, options.get("per") == "range") for model in (first, second)]
     for name in {**units[0], **units[1]}:
@@ -778,7 +816,7 @@ def compare(first: Any, second: Any, *, disjoint: bool = False, **options: Any) 
 
 
 def _units(model: Any, with_ranges: bool) -> dict[str, tuple[str, dict[str, Any]]]:
-    """What is declared of each column, but for what leaves the meaning of a coefficient as it is."""
+    """Return the declarations of each column that affect the meaning of a coefficient."""
     units = {}
     for column in () if model.schema_ is None else model.schema_.columns:
         free = _FREE.get(column.kind, set()) - ({"low", "high"} if with_ranges else set())

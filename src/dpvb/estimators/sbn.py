@@ -31,8 +31,8 @@ from dpvb.kernels import linear
 from dpvb.models.belief_network import kernel
 from dpvb.models.belief_network.sbn import SBN, Network, NetworkWeights
 from dpvb.results import metrics, trees
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Figure, Grid, Images
-from dpvb.results.forecast import Knowledge
 
 # Rounds over the hidden units of a row that is transformed or scored: more than in a step of the fit.
 _SWEEPS = 15
@@ -43,9 +43,9 @@ _FIRST = 0.0225
 # Epsilon below which a fit is planned for much noise.
 _NOISY = 0.7
 # Planned number of full-batch steps, τ0 and κ of the step sizes, ridge and sweeps; benchmark `mnist` chose them.
-_PLANNED: Mapping[str, Any] = {"n_steps": 14, "offset": 0.0, "decay": 0.25, "ridge": 1.0, "sweeps": 2}
+_PLANNED: Mapping[str, Any] = {"n_steps": 14, "offset": 0.0, "decay": 0.25, "ridge": 1.0, "n_sweeps": 2}
 # The same below _NOISY.
-_PLANNED_NOISY: Mapping[str, Any] = {"n_steps": 8, "offset": 0.0, "decay": 0.5, "ridge": 2.0, "sweeps": 3}
+_PLANNED_NOISY: Mapping[str, Any] = {"n_steps": 8, "offset": 0.0, "decay": 0.5, "ridge": 2.0, "n_sweeps": 3}
 # Passes over the data, with smaller batches.
 _PASSES = 5
 # Largest number of steps, with smaller batches.
@@ -55,37 +55,48 @@ _MOST_STEPS = 150
 @constructor_says_what_lacks
 @dataclass(eq=False, repr=False)
 class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
-    """Binary vectors from binary hidden units, learned under (ε, δ)-differential privacy.
+    """Fit a sigmoid belief network of binary rows, under (ε, δ)-differential privacy.
 
-    `fit` takes private rows X of zeros and ones, (rows, J): NumPy or SciPy sparse, or a list or folder of .npz files of
-    SciPy's. A row with any other entry, or with NaN, counts as no row, silently. The parameters of the budget, the
-    batches and the ledger are those of `PrivateEstimator`; n_units=None: their number is released with a part of
-    the budget; n_steps=None: few large steps reconstruct best.
+    X has private rows of zeros and ones, (rows, J): a NumPy array or SciPy sparse matrix, or a list or folder of .npz
+    files of SciPy. A row with any other entry, or with NaN, is ignored. Other parameters are those of
+    `PrivateEstimator`. n_units=None: the number of rows is released with part of the budget. n_steps=None: planned; few
+    large steps reconstruct best.
 
     Args:
-        n_components: number of hidden units K.
-        threshold: entries above it count as 1, the others as 0; without it they must be 0 or 1.
-        clip: factor on the bounds of the scores; 1 suits networks that reconstruct most of a row.
-        sweeps: rounds over the hidden units of a row in the fit; planned if not given.
-        ridge: how strongly noise shortens a step, or shrinks what is read; planned if not given.
-        learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ; planned if not
-            given.
-        init_std, init_mean: the start: std of the weights, probability of the hidden units.
-        estimate: "posterior", or "mode", private expectation maximisation: weights are points of highest density.
-            Weights are points in both cases; with "posterior" the prior includes their variances.
+        n_components: Number of hidden units K, at least 1. Default: 100.
+        threshold: Entries above this number are 1, the others 0. None (default): entries must be 0 or 1.
+        clip_scale: Factor of the bounds on the scores, in [0.001, 1000]. Default: 1, for networks that reconstruct most
+            of a row.
+        n_sweeps: Number of coordinate ascent sweeps over the hidden units of a row, at least 1. None (default): planned
+            from epsilon.
+        ridge: Damping of noisy steps, at least 0. None (default): planned from epsilon.
+        learning_offset, learning_decay: Offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ. None (default):
+            planned from epsilon.
+        init_std: Standard deviation of the initial weights, at least 0. Default: 0.1.
+        init_mean: Initial probability of the hidden units, in (0, 1). Default: 0.5.
+        estimate: "posterior" (default), or "mode" (MAP estimate). Weights are points in both cases; with "posterior"
+            the prior includes their variances.
 
     Attributes:
-        components_: weights W, (K, J): row k is the image that hidden unit k draws.
-        visible_bias_, hidden_bias_: offsets c, (J,), and b, (K,).
-        privacy_: the privacy statement of the fit.
-        n_iter_, n_features_in_: number of steps, and of visible units J.
+        components_: Weights W, (K, J): row k is the pattern of hidden unit k.
+        visible_bias_, hidden_bias_: Offsets c, (J,), and b, (K,).
+        privacy_: Privacy statement of the fit.
+        n_iter_, n_features_in_: Numbers of steps and of visible units J.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> X = np.random.default_rng(0).integers(0, 2, (2000, 1)) * np.ones((1, 6), dtype=int)
+        >>> model = dpvb.SigmoidBeliefNetwork(2, epsilon=2.0, delta=1e-6, n_steps=3, random_state=0).fit(X)
+        >>> model.components_.shape, model.sample(4, rng=0).shape
+        ((2, 6), (4, 6))
     """
 
     n_components: int = 100
     _: KW_ONLY
     threshold: float | None = None
-    clip: float = 1.0
-    sweeps: int | None = None
+    clip_scale: float = 1.0
+    n_sweeps: int | None = None
     ridge: float | None = None
     learning_offset: float | None = None
     learning_decay: float | None = None
@@ -101,7 +112,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
     _spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator._spelled, "n_components": "hidden"}
 
     def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[SBN]:
-        """What a fit to private rows would do; y is ignored."""
+        """Return the task of a fit to private rows; y is ignored."""
         rows = binary_rows(X, threshold=self.threshold, group=group)
         model = self._model(rows.width)
         released_first = any(block.phase == "first" for block in model.blocks.values())
@@ -132,16 +143,16 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         self._fitted_model, self.n_features_in_ = self._model(width), width
         self.components_, self.visible_bias_, self.hidden_bias_ = record.w_kj, record.c_j, record.b_k
 
-    def _knows(self, task: Task[SBN], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[SBN], plan: Plan, n: float) -> ExpectedAccuracy:
         model = task.model
         std = model.noise_of_weights(plan.noise_stds("gradient"), task.rho, n)
         # Strength compares the noise of the steps, so that plans that shrink weights differently are compared, too.
-        return Knowledge(
+        return ExpectedAccuracy(
             "noise of a weight", min(model.visible_noise(std), 1.0), model.visible_noise(_STEPS), unknown=1.0
         )
 
     def _quality(self, rows: NDArray[Any]) -> Floats:
-        """Bound of each row at the learned weights, in nats."""
+        """Return the lower bound of each row at the fitted weights, in nats."""
         q, pi_nk = self._q, self._local(rows)[0]
         psi_nj = linear.product(pi_nk, q.w_kj) + q.c_j
         # Rounding may take a variance near zero below it.
@@ -149,32 +160,42 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         return kernel.example_bound(rows, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2)
 
     def _quality_range(self, model: SBN) -> tuple[float, float]:
-        """From the score of a uniform guess to 0."""
+        """Return limits of the score: that of a uniform guess, and 0."""
         return -model.n_visible * math.log(2.0), 0.0
 
     def transform(self, X: Records) -> Floats:
-        """Probabilities of the hidden units of each row, (rows, K): as private as X, without any guarantee.
+        """Return probabilities of the hidden units for each row, (rows, K). They are as private as X.
+
+        Args:
+            X: Rows.
 
         Raises:
-            DataFormatError: for rows of another width, or with entries other than 0 and 1.
+            DataFormatError: If rows have another width, or entries other than 0 and 1.
         """
         return self._inferred(X, lambda rows: self._local(rows)[0], self.n_components)
 
     def reconstruct(self, X: Records) -> Floats:
-        """Probabilities of the visible units given the inferred hidden ones, (rows, J): σ(⟨ψ⟩); as private as X.
+        """Return probabilities of the visible units given the hidden ones, (rows, J). They are as private as X.
+
+        Args:
+            X: Rows.
 
         Raises:
-            DataFormatError: as in `transform`.
+            DataFormatError: As in `transform`.
         """
         self._check_fitted()
         return self._inferred(X, lambda rows: expit(self._local(rows)[2]), self.n_features_in_)
 
     def score_samples(self, X: Records, *, public: bool = False) -> Floats:
-        """Lower bound on the log-likelihood of each public row at the learned weights, (rows,), in nats.
+        """Return a lower bound on the log-likelihood of each public row at the fitted weights, (rows,), in nats.
+
+        Args:
+            X: Public rows.
+            public: True states that the rows are not private. Default: False, which raises an error.
 
         Raises:
-            PrivacyError: unless public=True says that X is not private.
-            DataFormatError: as in `transform`.
+            PrivacyError: Unless public=True.
+            DataFormatError: As in `transform`.
         """
         self._check_public(public)
         parts = [self._fitted_model.bound(self._q, rows, self._local(rows)[0]) for rows in self._rows(X)]
@@ -182,20 +203,20 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
 
     @if_fitted
     def score(self, X: Records, y: None = None, *, public: bool = False) -> float:
-        """Mean of `score_samples`: bound on the log-likelihood of a public row, in nats; higher is better.
+        """Return the mean of `score_samples`, in nats; higher is better.
 
         Raises:
-            PrivacyError: unless public=True says that X is not private.
+            PrivacyError: Unless public=True.
         """
         bounds = self.score_samples(X, public=public)
         return float(bounds.mean()) if len(bounds) else 0.0
 
     def evaluate(self, X: Records, y: None = None, *, public: bool = False) -> dict[str, float]:
-        """Share of the entries of public rows that are reconstructed, and `score`.
+        """Return the share of correctly reconstructed entries of public rows, and `score`.
 
         Raises:
-            PrivacyError: unless public=True says that X is not private.
-            DataFormatError: as in `transform`.
+            PrivacyError: Unless public=True.
+            DataFormatError: As in `transform`.
         """
         self._check_public(public)
         binary = self._inferred(X, lambda rows: rows, self.n_features_in_)
@@ -203,11 +224,11 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         return {"reconstruction_accuracy": accuracy, "bound": self.score(X, public=True)}
 
     def sample(self, n: int = 1, rng: Any = None) -> NDArray[np.int8]:
-        """Draw n vectors from the fitted network, (n, J); they tell no more about the data than the weights do.
+        """Draw n synthetic rows from the fitted network, (n, J). They reveal no more than the released weights.
 
         Args:
-            n: number of draws.
-            rng: a seed, a NumPy generator or None.
+            n: Public number of rows.
+            rng: Seed of the public draws: an integer, a NumPy generator or None (default).
         """
         n, draw = self._to_draw(n, rng)
         z_nk = draw.random((n, self.components_.shape[0])) < expit(self.hidden_bias_)
@@ -215,10 +236,10 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         return np.asarray(draw.random(psi_nj.shape) < expit(psi_nj), dtype=np.int8)
 
     def _facts_for_report(self, width: int | None = None) -> Iterator[Figure]:
-        """The weights of each hidden unit, strongest first, as an image where visible units are its pixels.
+        """Yield the weights of each hidden unit, strongest first, as images whose pixels are visible units.
 
         Args:
-            width: width of an image; None: images are square, if the number of visible units is one.
+            width: Width of an image. None: images are square, if the number of visible units is a square.
         """
         num_units = self.n_features_in_
         side = math.isqrt(num_units) if width is None else check_integer("width", width, low=1)
@@ -244,14 +265,14 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
             )
 
     def _model(self, width: int) -> SBN:
-        """The model that the parameters name."""
+        """Return the model that the parameters specify."""
         planned = self._planned()
         return SBN(
             self.n_components,
             width,
             n_units=self.n_units,
-            clip=self.clip,
-            sweeps=planned["sweeps"] if self.sweeps is None else self.sweeps,
+            clip_scale=self.clip_scale,
+            n_sweeps=planned["n_sweeps"] if self.n_sweeps is None else self.n_sweeps,
             ridge=planned["ridge"] if self.ridge is None else self.ridge,
             init_std=self.init_std,
             init_mean=self.init_mean,
@@ -259,12 +280,12 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         )
 
     def _planned(self) -> Mapping[str, Any]:
-        """Values of parameters that are None, by epsilon."""
+        """Return planned values of parameters that are None."""
         epsilon = check_number("epsilon", self.epsilon, low=0, closed="right")
         return _PLANNED_NOISY if epsilon < _NOISY else _PLANNED
 
     def _num_steps(self) -> int:
-        """Number of steps: given, or planned from epsilon and the sampler."""
+        """Return the number of steps, given or planned from epsilon and the sampler."""
         if (n_steps := self._given_steps()) is not None:
             return n_steps
         sampling_prob = self._sampler().sampling_prob
@@ -272,14 +293,14 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         return few if sampling_prob == 1 else max(few, min(math.ceil(_PASSES / sampling_prob), _MOST_STEPS))
 
     def _learning(self) -> tuple[float, float]:
-        """τ0 and κ: given, or planned."""
+        """Return τ0 and κ, given or planned."""
         planned = self._planned()
         offset, decay = self.learning_offset, self.learning_decay
         return planned["offset"] if offset is None else offset, planned["decay"] if decay is None else decay
 
     def _local(self, rows: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
-        """⟨z⟩, ⟨ξ⟩ and ⟨ψ⟩ of rows that the caller may see."""
-        expected = self._fitted_model.local(self._q, rows, max(self._fitted_model.sweeps, _SWEEPS))
+        """Return ⟨z⟩, ⟨ξ⟩ and ⟨ψ⟩ of rows that the caller owns."""
+        expected = self._fitted_model.local(self._q, rows, max(self._fitted_model.n_sweeps, _SWEEPS))
         pi_nk, xi_nj, psi_nj = (part.astype(np.float64) for part in expected)
         return pi_nk, xi_nj, psi_nj
 
@@ -287,7 +308,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
         return np.concatenate([np.empty((0, width)), *(infer(rows) for rows in self._rows(X))])
 
     def _rows(self, X: Records) -> Iterator[NDArray[Any]]:
-        """Rows that the caller may see."""
+        """Return rows that the caller owns."""
         self._check_fitted()
         source = BinaryMatrix(X, threshold=self.threshold)
         check_width(source.width, self.n_features_in_, type(self).__name__)

@@ -21,7 +21,7 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
 from dpvb.guards.lacking import constructor_says_what_lacks
-from dpvb.results.forecast import Knowledge
+from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.groups import head
 
 # Nats above a uniform guess, for each column of numbers, at which a score is cut when settings are chosen.
@@ -31,11 +31,11 @@ _UNIFORM_STD = 12**-0.5
 
 
 def source_of(content: Any, X: Records, lengths: Any, group: Iterable[object] | None) -> Any:
-    """Private sequences of this content, in any of the forms that `fit` takes.
+    """Return private sequences of this content, in any of the forms of `fit`.
 
     Raises:
-        ParameterError: for lengths or groups beside events.
-        DataFormatError: for none of the forms.
+        ParameterError: If lengths or groups are given together with events.
+        DataFormatError: If X has none of the forms.
     """
     if not isinstance(X, Events):
         return content.sequences(X, lengths, group)
@@ -45,16 +45,16 @@ def source_of(content: Any, X: Records, lengths: Any, group: Iterable[object] | 
 
 
 def of_a_place(score_n: Floats, rows: Any) -> Floats:
-    """The score of a place, the mean of each sequence; NaN for one without places."""
+    """Return the mean score per place of each sequence; NaN for one without places."""
     length_n = np.diff(rows.indptr)
     return np.where(length_n > 0, score_n / np.maximum(length_n, 1), np.nan)
 
 
 def numbers_of(columns: int | str | Sequence[str] | None, low: Any, high: Any, max_row_norm: float | None) -> Points:
-    """Columns of numbers with their public bounds.
+    """Return columns of numbers with their public bounds.
 
     Raises:
-        ParameterError: without columns or a bound.
+        ParameterError: If there are no columns or no bounds.
     """
     if columns is None:
         raise ParameterError("columns must be given: the names of the columns of numbers, or how many there are.")
@@ -65,41 +65,41 @@ def numbers_of(columns: int | str | Sequence[str] | None, low: Any, high: Any, m
 
 
 def range_of_numbers(n_columns: int) -> tuple[float, float]:
-    """Public ends of a score of numbers: from that of a uniform guess to 3 nats a column above it."""
+    """Return limits of a score of numbers: that of a uniform guess, and 3 nats per column above it."""
     return -math.log(2) * n_columns, (_ABOVE_UNIFORM - math.log(2)) * n_columns
 
 
 class SequencesModel(Model[Any, Any], Protocol):
-    """What estimators of sequences need of their model; every field is public."""
+    """Protocol of models of sequences; every field is public."""
 
     @property
     def max_length(self) -> int:
-        """L, the places of a sequence that count."""
+        """L, the number of places of a sequence that are included."""
 
     @property
     def schedule(self) -> Schedule:
-        """Parts of the budget, and steps."""
+        """Shares of the budget, and steps."""
 
     def score(self, q: Any, rows: Any, /) -> Floats:
-        """Log-probability of each sequence."""
+        """Return the log-probability of each sequence."""
 
 
 class WindowsModel(SequencesModel, Protocol):
-    """A dataclass of a model of windows."""
+    """Protocol of dataclasses of models of windows."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def n_symbols(self) -> int:
-        """V."""
+        """Number of symbols V."""
 
     @property
-    def clip(self) -> float | None:
-        """C; None: what one sequence of max_length can reach."""
+    def clip_norm(self) -> float | None:
+        """Bound C; None: the largest norm of one sequence of max_length."""
 
     @property
     def bound(self) -> float:
-        """C as a number."""
+        """Bound C as a number."""
 
 
 Sequential = TypeVar("Sequential", bound=SequencesModel)
@@ -109,15 +109,15 @@ Windowed = TypeVar("Windowed", bound=WindowsModel)
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class SequenceModel(PrivateEstimator[Sequential, Q]):
-    """A model of people's sequences.
+    """Base class of models of sequences.
 
-    `fit` takes private sequences: a list with a list or array for each; a matrix with a row for each; one array of all
-    places and then the lengths, as hmmlearn has them; or a long table, `dpvb.data.Events`, a row for each event.
-    Without group= each sequence is a unit; with it, and of events always, a person with all of theirs. A cell that is
-    not a public symbol, or not a number, is a gap.
+    X has private sequences: a list of lists or arrays; a matrix with a sequence per row; one array of all places with
+    the lengths as y, like hmmlearn; or a long table, `dpvb.data.Events`, with a row per event. Without `group`, each
+    sequence is a unit; with `group`, and always for events, a unit is a person with all sequences. A cell that is not a
+    public symbol, or not a number, is a gap.
 
     Args:
-        max_length: the first so many places of each sequence count.
+        max_length: Number of places of each sequence that are included, from its beginning. Default: 20.
     """
 
     max_length: int = 20
@@ -126,20 +126,20 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
 
     @property
     def _named_columns(self) -> tuple[str, ...] | None:
-        """Names of the columns of bits or numbers; None for symbols."""
+        """Return names of the columns of bits or numbers; None for symbols."""
         content = self._content()
         return content.names if isinstance(content, Points) else None
 
     @abstractmethod
     def _content(self) -> Symbols | Points:
-        """What the sequences are made of."""
+        """Content of the sequences."""
 
     @abstractmethod
     def _model(self) -> Sequential:
-        """The model that the parameters name."""
+        """Return the model that the parameters specify."""
 
     def _score_rows(self, rows: Any) -> Floats:
-        """Log-probability of each sequence, (n,), as the model reads its places."""
+        """Return the log-probability of each sequence, (n,), as the model reads its places."""
         return self._fitted_model.score(self._q, rows)
 
     def _keep_model(self, model: Sequential, q: Q) -> None:
@@ -147,7 +147,7 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
         self._q: Q = q
 
     def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Sequential]:
-        """What a fit to private sequences would do; y: the lengths of sequences that X has after one another."""
+        """Return the task of a fit to private sequences; y: the lengths of concatenated sequences in X."""
         content, model = self._content(), self._model()
         source = source_of(content, X, y, group)
         names, what = (content.values, "symbols") if isinstance(content, Symbols) else (content.names, "columns")
@@ -162,7 +162,7 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
         return q
 
     def _no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
-        """No sequences of so many symbols."""
+        """Return arguments without sequences, for a number of symbols."""
         content = self._content()
         if width not in (None, len(content)):
             what = "symbols" if isinstance(content, Symbols) else "columns"
@@ -170,15 +170,19 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
         return {"X": []}
 
     def _quality(self, rows: Any) -> Floats:
-        """Log-probability of a symbol, the mean of each sequence."""
+        """Return the mean log-probability per symbol of each sequence."""
         return of_a_place(self._score_rows(rows), rows)
 
     def score_samples(self, X: Records, lengths: Any = None, *, public: bool = False) -> Floats:
-        """Log-probability of each public sequence, (sequences,), in nats.
+        """Return the log-probability of each public sequence, (sequences,), in nats.
+
+        Args:
+            X, lengths: Public sequences, as in `fit`.
+            public: True states that the sequences are not private. Default: False, which raises an error.
 
         Raises:
-            PrivacyError: unless public=True says that X is not private.
-            DataFormatError: for symbols that are none of the public ones.
+            PrivacyError: Unless public=True.
+            DataFormatError: If X contains undeclared symbols.
         """
         self._check_public(public)
         return self._scores(self._visible(X, lengths))
@@ -269,11 +273,11 @@ class ChainModel(SequenceModel[Windowed, Q]):
     def _deviation(self, model: Windowed, plan: Plan, n: float) -> tuple[int, float]:
         """Of how many a law is, symbols or states, and the standard deviation of one of its probabilities."""
 
-    def _knows(self, task: Task[Windowed], plan: Plan, n: float) -> Knowledge:
+    def _expected_accuracy(self, task: Task[Windowed], plan: Plan, n: float) -> ExpectedAccuracy:
         number, std = self._deviation(task.model, plan, n)
         # The same if all distributions over the symbols or states are as likely.
         unknown = math.sqrt((number - 1) / (number + 1)) / number if number > 1 else 1.0
-        return Knowledge(
+        return ExpectedAccuracy(
             "standard deviation of a transition probability",
             min(std, _UNIFORM_STD),
             unknown / self._informative,
@@ -281,42 +285,42 @@ class ChainModel(SequenceModel[Windowed, Q]):
         )
 
     def _quality_range(self, model: Windowed) -> tuple[float, float]:
-        """From the score of a uniform guess to certainty."""
+        """Return limits of the score: that of a uniform guess, and 0."""
         return -float(np.log(model.n_symbols)), 0.0
 
     @abstractmethod
     def transition_table(self) -> tuple[tuple[str, ...], Floats, Floats]:
-        """Names of the symbols or states, what follows each, (V, V), and how many times each comes in a row, (V,)."""
+        """Return names of symbols or states, transition probabilities, (V, V), and expected repetitions, (V,)."""
 
     def _head(self, number: int, level: float, noise_aware: bool) -> str:
-        """What stands above a table of steps."""
+        """Return the text above a table of transitions."""
         above = head(number, "transitions", level, noise_aware)
         if not self._shortened:
             return above
-        most = replace(self._model(), clip=None).bound
+        most = replace(self._model(), clip_norm=None).bound
         return (
-            f"{above}\nclip={self._model().clip:g} shortened {self._shortened:.0%} of the {self.privacy_.unit}s. "
-            "That is counted in, as if each had one sequence, whose length says nothing of its symbols. "
-            f"clip=None, here {most:.3g}, shortens nobody who has one sequence."
+            f"{above}\nclip_norm={self._model().clip_norm:g} clipped {self._shortened:.0%} of the "
+            f"{self.privacy_.unit}s. The correction of this bias assumes one sequence per person, whose length is "
+            f"independent of its symbols. With clip_norm=None, here {most:.3g}, no person with one sequence is clipped."
         )
 
     @property
     def _shortened(self) -> float:
-        """The share of units that the clip shortened, as the released counts say; 0 if that is hardly anybody."""
+        """Share of units that were clipped, from the released numbers; 0 if it is not distinguishable from 0."""
         counts = self.privacy_.counts
-        if self._model().clip is None or counts is None or counts.shortened <= 3 * counts.shortened_std:
+        if self._model().clip_norm is None or counts is None or counts.shortened <= 3 * counts.shortened_std:
             return 0.0
         return min(counts.shortened / max(counts.counted, 1.0), 1.0)
 
     @staticmethod
     def _check_laws(*laws: Floats) -> None:
-        """Check that rows of probabilities sum to 1; rows of a file whose sums overflow do not."""
+        """Check that rows of probabilities of a file sum to 1."""
         if not all(np.allclose(law.sum(axis=-1), 1.0) for law in laws):
-            raise ValueError("numbers that make no probabilities")
+            raise ValueError("Probabilities do not sum to 1.")
 
 
 def of_events(events: Events, content: Any) -> Any:
-    """Public sequences of a long table, a row each, without their persons."""
+    """Return public sequences of a long table, without their persons."""
     parts: list[Any] = [chunk.rows for chunk in events.sequences(content).chunks()]
     length_n = np.concatenate([np.zeros(0, np.int64), *(np.diff(part.indptr) for part in parts)])
     held = [part.value_td if isinstance(content, Points) else part.code for part in parts]

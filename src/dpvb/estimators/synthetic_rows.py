@@ -71,7 +71,7 @@ def arguments(
     words = None if vocabulary is None else check_vocabulary(vocabulary, width=width)
     if width is None and words is None:
         raise ParameterError(
-            "no data are opened here, so that the columns must be declared: give "
+            "No data are opened here, so that the columns must be declared: give "
             f"{_COLUMNS.get(str(estimator._reads), _ROWS)}."
         )
     width = check_integer("width", len(words) if words is not None else width, low=1)

@@ -1,4 +1,4 @@
-"""Models of tables of numbers, counts and categories: what mixtures and naive Bayes have in common."""
+"""Common parts of models of tables with numbers, counts and categories: mixtures and naive Bayes."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from dpvb.rows import MixedRows
 @constructor_says_what_lacks
 @dataclass(kw_only=True, eq=False, repr=False)
 class TableModel(PrivateEstimator[M, Q]):
-    """A model of groups or classes of the rows of a table.
+    """Base class of models with components or classes of the rows of a table.
 
     Args:
-        counts: numeric columns from 0 that are counts, as names or one text with commas between.
-        missing: numeric columns whose entries may be missing, in the same form.
+        count_columns: Numeric columns from 0 that are counts, as a list of names or a text with commas. Default: none.
+        missing_columns: Numeric columns with missing values, in the same form. Default: none.
     """
 
-    counts: str | Sequence[str] = ""
-    missing: str | Sequence[str] = ""
+    count_columns: str | Sequence[str] = ""
+    missing_columns: str | Sequence[str] = ""
 
     _declares: ClassVar[tuple[str, ...]] = ("schema",)
     #: Name of the model and noun of its groups, for messages and tables.
@@ -42,24 +42,25 @@ class TableModel(PrivateEstimator[M, Q]):
     @property
     @abstractmethod
     def _num_groups(self) -> int:
-        """Number of groups or classes."""
+        """Number of components or classes."""
 
     @abstractmethod
     def _estimates(self, *, noise_aware: bool) -> Iterator[tuple[int | str, str, float, float, tuple[float, float]]]:
-        """Yield the group, name, mean, standard deviation and range of every number of every group."""
+        """Yield component, name, mean, standard deviation and range of each number of each component."""
 
     def _no_rows(self, *, schema: Schema | None, vocabulary: Any, width: int | None) -> dict[str, Any]:
-        """Return no row of a table with a schema."""
+        """Return arguments without rows, for a table with a schema."""
         if schema is None:
             raise ParameterError(f"{self._called} needs a schema, what is public about the columns of its table.")
         return {"X": Table({name: np.empty(0) for name in schema.read_columns}, schema)}
 
     def component_table(self, level: float = 0.95, *, noise_aware: bool = True) -> GroupTable:
-        """Return shares, means, rates and probabilities of all groups or classes, each with an interval.
+        """Return shares, means, rates and probabilities of all components or classes, each with an interval.
 
         Args:
-            level: probability inside an interval, in (0, 1).
-            noise_aware: False leaves the privacy noise out of account; for comparison only.
+            level: Probability inside the interval, in (0, 1). Default: 0.95.
+            noise_aware: Whether intervals include the privacy noise. Default: True. False is only for comparison: such
+                intervals are too short.
         """
         self._check_fitted()
         reach = reach_of(level)
@@ -67,22 +68,25 @@ class TableModel(PrivateEstimator[M, Q]):
             Line.within(group, name, mean, std, reach, ends)
             for group, name, mean, std, ends in self._estimates(noise_aware=noise_aware)
         )
-        return GroupTable(lines, head(self._num_groups, self._groups_are, level, noise_aware))
+        names = "class" if self._groups_are == "classes" else "component", "quantity"
+        return GroupTable(lines, head(self._num_groups, self._groups_are, level, noise_aware), names)
 
     def _facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
-        """Yield each group's numbers, with their intervals; arguments as in `groups`."""
+        """Yield the numbers of each component, with their intervals; arguments are those of `component_table`."""
         yield self.component_table(level, noise_aware=noise_aware)
 
     def _whole_layout(self, schema: Schema) -> Layout:
         """Return how all columns of a schema are modelled."""
-        return Layout.of(schema, names_of("counts", self.counts), names_of("missing", self.missing))
+        return Layout.of(
+            schema, names_of("count_columns", self.count_columns), names_of("missing_columns", self.missing_columns)
+        )
 
 
 def names_of(parameter: str, names: Any) -> tuple[str, ...]:
-    """Return names of columns from a list of texts, or from one text with commas between.
+    """Return names of columns from a list of texts, or from one text with commas.
 
     Raises:
-        ParameterError: for anything else.
+        ParameterError: If `names` is anything else.
     """
     if isinstance(names, str):
         return tuple(name.strip() for name in names.split(",") if name.strip())
@@ -92,7 +96,7 @@ def names_of(parameter: str, names: Any) -> tuple[str, ...]:
 
 
 def public_schema(layout: Layout) -> str:
-    """Return what the privacy statement says of a schema."""
+    """Return the public facts about a schema, for the privacy statement."""
     parts = {"numbers": layout.numbers, "counts": layout.counts, "categorical columns": layout.choices}
     return ", ".join(f"{len(part)} {name}" for name, part in parts.items() if part) + ", their ranges and categories"
 
@@ -103,7 +107,7 @@ def columns_of(layout: Layout, *options: Any) -> MixedColumns:
 
 
 def clean_rows(table: Table, layout: Layout) -> MixedRows:
-    """Return all rows of a table that the caller may see, as a model reads them."""
+    """Return all rows of a table that the caller owns, as a model reads them."""
     return MixedRows.joined([chunk.rows for chunk in table.mixed(layout, group=None).chunks()] or [layout.none])
 
 
@@ -111,7 +115,7 @@ def sound_rows(table: Table, layout: Layout) -> MixedRows:
     """Return the rows of `clean_rows`.
 
     Raises:
-        DataFormatError: for rows that the schema calls faulty.
+        DataFormatError: If rows are invalid under the schema.
     """
     rows = clean_rows(table, layout)
     if np.isnan(rows.sound_n).any():

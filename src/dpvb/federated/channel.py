@@ -47,7 +47,7 @@ class Channel:
         for peer, public in peers.items():
             if check_name(peer) == identity.name:
                 raise FederationError(
-                    f"a peer has this party's own name, {peer!r}; give every party a name of its own."
+                    f"A peer has this party's own name, {peer!r}; give every party a name of its own."
                 )
             check_public(peer, public)
             for ways, first in (((identity.name, peer), identity.public), ((peer, identity.name), public)):
@@ -65,7 +65,7 @@ class Channel:
             raise FederationError(f"{to!r} is not a configured peer of {self.name!r}.")
         head = _HEAD.pack(_MAGIC, _VERSION, self.name.encode("ascii"), to.encode("ascii"))
         if len(data) > MAX_BYTES - len(head) - _NONCE - _TAG - 1:
-            raise FederationError(f"an envelope has at most {MAX_BYTES} bytes, its contents have {len(data)}.")
+            raise FederationError(f"An envelope has at most {MAX_BYTES} bytes, its contents have {len(data)}.")
         nonce = secrets.token_bytes(_NONCE)
         return head + nonce + cipher.encrypt(nonce, data, head)
 
@@ -77,20 +77,20 @@ class Channel:
         """
         start = _HEAD.size + _NONCE
         if not isinstance(sealed, bytes) or not start + _TAG <= len(sealed) <= max_bytes:
-            raise FederationError(f"an envelope has from {start + _TAG} to {max_bytes} bytes; this is not an envelope.")
+            raise FederationError(f"An envelope has from {start + _TAG} to {max_bytes} bytes; this is not an envelope.")
         head, nonce = sealed[: _HEAD.size], sealed[_HEAD.size : start]
         magic, version, sender_bytes, recipient_bytes = _HEAD.unpack(head)
         if magic != _MAGIC or version != _VERSION:
-            raise FederationError("these bytes are no envelope of this version of dpvb.")
+            raise FederationError("These bytes are no envelope of this version of dpvb.")
         sender, recipient = (name.rstrip(b"\0").decode("latin-1") for name in (sender_bytes, recipient_bytes))
         if recipient != self.name:
-            raise FederationError(f"an envelope is not for {self.name!r}.")
+            raise FederationError(f"An envelope is not for {self.name!r}.")
         cipher = self._ciphers.get((sender, self.name))
         if cipher is None:
-            raise FederationError(f"an envelope for {self.name!r} is not from a configured peer.")
+            raise FederationError(f"An envelope for {self.name!r} is not from a configured peer.")
         try:
             return sender, cipher.decrypt(nonce, sealed[start:], head)
         except InvalidTag as error:
             raise FederationError(
-                f"an envelope that names {sender!r} was not sealed with its key, or was changed on the way."
+                f"An envelope that names {sender!r} was not sealed with its key, or was changed on the way."
             ) from error

@@ -255,7 +255,7 @@ class Client:
         return f"Client({self.name!r})"
 
     def __reduce__(self) -> str:
-        raise PrivacyError("a client holds private data and keys; it cannot be pickled or copied.")
+        raise PrivacyError("A client holds private data and keys; it cannot be pickled or copied.")
 
     def close(self) -> None:
         """Let go of ledger and folder; a run that is going on can be continued if there is a folder."""
@@ -277,7 +277,7 @@ class Client:
             try:
                 self._origin.check("this client")
                 if self._closed:
-                    raise FederationError("this client was closed.")
+                    raise FederationError("This client was closed.")
                 reply = self._memory.reply(digest)
                 return self._answered(digest, data) if reply is None else reply
             except DpvbError as error:
@@ -314,7 +314,7 @@ class Client:
             newest = next(reversed(self._memory.offers()), "")
             if newest and (current is None or current.offer != newest) and self._memory.reply(newest) is None:
                 raise PrivacyError(
-                    "the answer to the newest offer is gone from this client's folder, so that what it promised by it "
+                    "The answer to the newest offer is gone from this client's folder, so that what it promised by it "
                     "is not known. What was charged for it stands in the ledger, if there is one."
                 )
             if current is None:
@@ -322,7 +322,7 @@ class Client:
                     "as it is configured" if self._memory.lasting else "since it began; a folder would know of others"
                 )
                 raise PrivacyError(
-                    f"no offer was accepted by this client {members}: it promises nothing, and spent nothing."
+                    f"No offer was accepted by this client {members}: it promises nothing, and spent nothing."
                 )
             return current.statement()
 
@@ -334,7 +334,7 @@ class Client:
             return self._asked(digest, message)
         if isinstance(message, Farewell):
             return self._parted(message)
-        raise FederationError(f"a client is asked by offers, requests and farewells, not by {type(message).__name__}.")
+        raise FederationError(f"A client is asked by offers, requests and farewells, not by {type(message).__name__}.")
 
     # --- offers ---------------------------------------------------------------------------------------------------
 
@@ -343,14 +343,14 @@ class Client:
         earlier, newest = self._memory.offers(), self._current
         if digest in earlier:
             raise FederationError(
-                "this client accepted this very offer before, and the answer is gone: it is not accepted anew. Begin a "
+                "This client accepted this very offer before, and the answer is gone: it is not accepted anew. Begin a "
                 "new run."
             )
         if any(messages.decode(request).run == offer.run for request in earlier.values()):
-            raise FederationError(f"the run {offer.run!r} was offered to this client before, with other contents.")
+            raise FederationError(f"The run {offer.run!r} was offered to this client before, with other contents.")
         if newest is not None and not self._memory.ended(newest.offer):
             raise FederationError(
-                f"this client takes part in the run {newest.name!r}, which is not over. Its server ends it with a "
+                f"This client takes part in the run {newest.name!r}, which is not over. Its server ends it with a "
                 "farewell; or its owner with Client.leave."
             )
         self._memory.check_room()
@@ -392,12 +392,12 @@ class Client:
         for name, (offered, here) in compared.items():
             if offered != here:
                 raise FederationError(
-                    f"the {name} differs: {_shown(offered)} is offered, and this client has {_shown(here)}."
+                    f"The {name} differs: {_shown(offered)} is offered, and this client has {_shown(here)}."
                 )
         for name, public in federation.participants.items():
             if offer.participants[name] != public:
                 raise FederationError(
-                    f"the public key of {name!r} differs: {offer.participants[name].hex() or 'none'} is offered, and "
+                    f"The public key of {name!r} differs: {offer.participants[name].hex() or 'none'} is offered, and "
                     f"this client has {public.hex() or 'none'}. Compare keys with its owner."
                 )
 
@@ -406,9 +406,9 @@ class Client:
     def _asked(self, digest: str, request: Request) -> bytes:
         current = self._current
         if current is None or request.offer != current.offer:
-            raise FederationError("this request belongs to no offer that this client has accepted.")
+            raise FederationError("This request belongs to no offer that this client has accepted.")
         if self._memory.ended(current.offer):
-            raise FederationError(f"the run {current.name!r} is over.")
+            raise FederationError(f"The run {current.name!r} is over.")
         self._check_request(current, request)
         again = self._is_again(current, digest, request)
         self._form_of_q.check(request.q, current.plan.releases[request.step])
@@ -424,16 +424,16 @@ class Client:
         if strangers := [name for name in request.participants if name not in every]:
             raise FederationError(f"{strangers[0]!r} is asked too, but is not a participant of this run.")
         if self.name not in request.participants:
-            raise FederationError(f"the request is for {', '.join(request.participants)}, not for {self.name!r}.")
+            raise FederationError(f"The request is for {', '.join(request.participants)}, not for {self.name!r}.")
         if trust.secure and current.restarted and self._owner.ledger is None:
             raise FederationError(
-                "this client was started anew in the middle of its run, and has no ledger to show that its folder was "
+                "This client was started anew in the middle of its run, and has no ledger to show that its folder was "
                 "not set back, so that masks could hide two sums alike. Begin a new run. A run that a ledger "
                 "records from its beginning can resume."
             )
         if trust.secure and request.nonces.get(self.name) != current.nonce:
             raise FederationError(
-                "the request has not the nonce that this client gave when it accepted, so that masks could hide two "
+                "The request has not the nonce that this client gave when it accepted, so that masks could hide two "
                 "sums alike. Begin a new run."
             )
         if trust.secure and len(request.participants) < trust.least:
@@ -442,7 +442,7 @@ class Client:
                 "take part."
             )
         if request.step >= len(current.plan):
-            raise FederationError(f"the plan has {len(current.plan)} releases, and none of number {request.step}.")
+            raise FederationError(f"The plan has {len(current.plan)} releases, and none of number {request.step}.")
 
     def _is_again(self, current: Membership, digest: str, request: Request) -> bool:
         """Whether a request is for another attempt at the newest release; else it is for one of the plan.
@@ -458,18 +458,18 @@ class Client:
         if step > newest:
             return False
         if not attempts:
-            raise FederationError(f"release {step} was passed over, and release {newest} is the newest one.")
+            raise FederationError(f"Release {step} was passed over, and release {newest} is the newest one.")
         if step < newest:
             raise FederationError(
-                f"release {step} was given for another request, and release {newest} is the newest one."
+                f"Release {step} was given for another request, and release {newest} is the newest one."
             )
         if request.attempt <= max(attempts):
             raise FederationError(
-                f"release {step} was given for another request as attempt {max(attempts)}, so that attempt "
+                f"Release {step} was given for another request as attempt {max(attempts)}, so that attempt "
                 f"{request.attempt} is refused: the same attempt must be the same bytes."
             )
         if len(attempts) >= self._max_attempts:
-            raise FederationError(f"release {step} was given {len(attempts)} times; this client gives it no more.")
+            raise FederationError(f"Release {step} was given {len(attempts)} times; this client gives it no more.")
         return True
 
     # --- ends -----------------------------------------------------------------------------------------------------
@@ -479,7 +479,7 @@ class Client:
         if current is not None and farewell.offer == current.offer and not self._memory.ended(current.offer):
             current.end()
         if not self._memory.ended(farewell.offer):
-            raise FederationError("this farewell belongs to no run that this client takes part in.")
+            raise FederationError("This farewell belongs to no run that this client takes part in.")
         return messages.encode(Farewell(farewell.offer, f"{self.name} has ended the run."))
 
     def _newest(self) -> Membership | None:
@@ -493,11 +493,11 @@ class Client:
                 offer, accepted = messages.decode(data), messages.decode(reply)
             except FederationError as error:
                 raise CheckpointError(
-                    f"client {self.name!r}: its folder is of another version of dpvb. End its run with that version; "
+                    f"Client {self.name!r}: its folder is of another version of dpvb. End its run with that version; "
                     "then give the client a new folder."
                 ) from error
             if not isinstance(offer, Offer) or not _is_own(accepted, digest):
-                raise CheckpointError(f"client {self.name!r}: its folder is damaged. Give the client a new folder.")
+                raise CheckpointError(f"Client {self.name!r}: its folder is damaged. Give the client a new folder.")
             if not self._memory.ended(digest):
                 return Membership(self._owner, digest, offer)
             over = partial(self._over, digest, offer, accepted.facts["plan"])

@@ -51,7 +51,7 @@ def check_public(name: str, public: object) -> bytes:
         FederationError: if it cannot.
     """
     if not isinstance(public, bytes) or len(public) != _LENGTH or int.from_bytes(public, "little") >= _FIELD_PRIME:
-        raise FederationError(f"the public key of {name!r} is not an X25519 key; ask its owner for a new copy.")
+        raise FederationError(f"The public key of {name!r} is not an X25519 key; ask its owner for a new copy.")
     return public
 
 
@@ -111,7 +111,7 @@ class Identity:
             raise FederationError(f"{Path(path)}: no identity can be read here ({reason_of(error)}).") from error
         except CheckpointError as error:
             raise FederationError(
-                f"no identity can be read here: {error} A secret key that others could read is one no longer."
+                f"No identity can be read here: {error} A secret key that others could read is one no longer."
             ) from error
         match = re.fullmatch(re.escape(_HEAD) + rb"(\S{1,64}) ([0-9a-f]{64})\n", text)
         if match is None or not _NAME.fullmatch(match[1].decode("latin-1")):
@@ -127,11 +127,11 @@ class Identity:
             FederationError: if the public key is malformed, one's own, or of low order (the secret would be known).
         """
         if check_public("the peer", public) == self.public:
-            raise FederationError("a party shares no secret with itself; give every party a key of its own.")
+            raise FederationError("A party shares no secret with itself; give every party a key of its own.")
         try:
             shared = self._private.exchange(X25519PublicKey.from_public_bytes(public))
         except ValueError as error:  # an all-zero point (RFC 7748, section 6.1)
-            raise FederationError("the peer's public key is of low order and protects nothing.") from error
+            raise FederationError("The peer's public key is of low order and protects nothing.") from error
         info = fields(b"dpvb pair 1", purpose.encode(), *sorted((self.public, public)))
         return HKDF(algorithm=hashes.SHA256(), length=_LENGTH, salt=None, info=info).derive(shared)
 

@@ -68,6 +68,6 @@ def unseal(channel: Channel, sealed: bytes, *kinds: bytes) -> Letter:
     """
     sender, letter = channel.open(sealed)
     if len(letter) < _LETTER.size or letter[:1] not in kinds:
-        raise FederationError(f"an envelope of {sender!r} is out of place.")
+        raise FederationError(f"An envelope of {sender!r} is out of place.")
     kind, *request, number = _LETTER.unpack_from(letter)
     return Letter(sender, kind, Call(*request), number, letter[_LETTER.size :])

@@ -87,7 +87,7 @@ def serve(
                     return
                 if untrusted and first:
                     raise FederationError(
-                        f"the certificate of the server at {address} is refused: {untrusted}. Compare `certificate` "
+                        f"The certificate of the server at {address} is refused: {untrusted}. Compare `certificate` "
                         "and `address` with the server's certificate, and this machine's clock with the server's."
                     ) from error
                 if seconds > most:
@@ -138,10 +138,10 @@ class _Calls:
             raise ConnectionError("the server was started anew")
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.NOT_FOUND):
             said = printable(bytes(sealed[:_MOST_SAID]).decode("ascii", "replace"))
-            raise FederationError(f"the server sends {self._channel.name!r} away: {said}")
+            raise FederationError(f"The server sends {self._channel.name!r} away: {said}")
         if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
-            raise FederationError("an answer of this client is larger than the server's plan allows.")
-        raise ConnectionError(f"the server answers with status {response.status_code}")
+            raise FederationError("An answer of this client is larger than the server's plan allows.")
+        raise ConnectionError(f"The server answers with status {response.status_code}")
 
 
 def _session(response: httpx.Response) -> bytes:

@@ -172,7 +172,7 @@ class Mailbox:
         deadline = time.monotonic() + _STARTING
         while not self._http.started:
             if not self._thread.is_alive() or time.monotonic() > deadline:
-                raise FederationError(f"no server could be started at {self.address}.")
+                raise FederationError(f"No server could be started at {self.address}.")
             time.sleep(0.01)
 
     def __enter__(self) -> Self:
@@ -289,7 +289,7 @@ class Mailbox:
                     sealed += chunk[: length + 1 - len(sealed)]
             letter = letters.unseal(self._channel, bytes(sealed), letters.ANSWER, letters.LAST_ANSWER)
             if len(sealed) != length or (letter.sender, letter.request) != (name, request):
-                raise FederationError(f"an envelope of {letter.sender!r} is out of place.")
+                raise FederationError(f"An envelope of {letter.sender!r} is out of place.")
         except (FederationError, ClientDisconnect, TimeoutError) as error:
             self._refuse(str(error) if isinstance(error, FederationError) else "")
             return 400

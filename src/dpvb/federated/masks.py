@@ -61,7 +61,7 @@ class Masks:
         if len(every) < 2:
             raise FederationError("masks need two participants at least: the sum of one would be its own.")
         if len(set(every.values())) < len(every):
-            raise FederationError("two participants have the same public key; give every party a key of its own.")
+            raise FederationError("Two participants have the same public key; give every party a key of its own.")
         self._participants = b"".join(fields(name.encode("ascii"), public) for name, public in every.items())
         streams = {
             public: _Stream(identity.secret_with(public, "masks"))
@@ -85,7 +85,7 @@ class Masks:
         ordered = sorted(blocks.items())
         size = sum(ints.size for _, ints in ordered)
         if any(ints.dtype != np.int64 for _, ints in ordered) or size > _MAX_WORDS:
-            raise FederationError(f"only int64 arrays of at most {_MAX_WORDS} entries together are masked.")
+            raise FederationError(f"Only int64 arrays of at most {_MAX_WORDS} entries together are masked.")
         names = [part for name, ints in ordered for part in (name.encode(), repr(ints.shape).encode())]
         info = hashlib.sha256(fields(b"dpvb masks 1", self._participants, request_digest, *names)).digest()
         total = np.empty(size, dtype=np.uint64)
@@ -104,7 +104,7 @@ class Masks:
             contents = hashlib.sha256(total.astype("<u8", copy=False).data).digest()
             if self._hidden.setdefault(info, contents) != contents:
                 raise FederationError(
-                    "other sums were masked for this request before, and the difference would show. Begin a new "
+                    "Other sums were masked for this request before, and the difference would show. Begin a new "
                     "attempt at this step."
                 )
             for stream in (*self._added, *self._subtracted):

@@ -204,7 +204,7 @@ class Membership:
         step, wall = request.step, self._opened()
         if self._position > step:
             raise FederationError(
-                f"release {step} was begun before and its answer is gone: it is not given anew. Ask for the next one."
+                f"Release {step} was begun before and its answer is gone: it is not given anew. Ask for the next one."
             )
         self._owner.memory.begin(self.offer, step, request.attempt, digest)
         for passed in self.plan.releases[self._position : step]:
@@ -219,7 +219,7 @@ class Membership:
         memory, release = self._owner.memory, self.plan.releases[request.step]
         repeated = digest in memory.begun(self.offer).get(request.step, {}).values()
         if repeated and not memory.lasting:
-            raise FederationError("this attempt was begun before and its answer is gone; ask for another one.")
+            raise FederationError("This attempt was begun before and its answer is gone; ask for another one.")
         self._opened()
         memory.begin(self.offer, request.step, request.attempt, digest)
         journal = None if self._run is None else self._run.repeated(request.step, digest)
@@ -247,7 +247,7 @@ class Membership:
         assert self._wall is not None
         if self._may_repeat_masks:
             raise FederationError(
-                "the folder of this client has not all that was released in this run: it was set back, or files of it "
+                "The folder of this client has not all that was released in this run: it was set back, or files of it "
                 "were lost, so that masks could hide two sums alike. Begin a new run."
             )
         return self._wall

@@ -121,7 +121,7 @@ class Memory:
         held = sum(map(len, self._offers.values())) + sum(map(len, self._answers.values()))
         if self._path is None and (len(self._offers) >= _MOST_OFFERS or held >= _MOST_OFFERED):
             raise FederationError(
-                f"this client has accepted {len(self._offers)} offers, and can remember no more of them without a "
+                f"This client has accepted {len(self._offers)} offers, and can remember no more of them without a "
                 "folder. Give the client a folder, or start it anew."
             )
 

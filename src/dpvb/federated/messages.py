@@ -275,7 +275,7 @@ def _check_digest(name: str, value: object) -> None:
 
 def _check_nonce(value: object) -> None:
     if type(value) is not bytes or len(value) != NONCE_BYTES:
-        raise ParameterError(f"a nonce must be {NONCE_BYTES} bytes.")
+        raise ParameterError(f"A nonce must be {NONCE_BYTES} bytes.")
 
 
 def _check_count(name: str, value: object) -> None:
@@ -305,14 +305,14 @@ def encode(content: Any, classes: Collection[type] = ()) -> bytes:
     _check_header(header)
     size = _PREFIX.size + len(header) + sum(map(len, raw))
     if size > MAX_BYTES:
-        raise FederationError(f"a message has at most {MAX_BYTES} bytes, this one would have {size}.")
+        raise FederationError(f"A message has at most {MAX_BYTES} bytes, this one would have {size}.")
     return b"".join([_PREFIX.pack(_MAGIC, VERSION, len(header)), header, *raw])
 
 
 def _form(content: Any, raw: list[bytes], depth: int, known: Mapping[str, type]) -> Any:
     """The part of the header that tells of `content`; what stands behind the header is appended to `raw`."""
     if depth > _MAX_DEPTH:
-        raise FederationError(f"a message is nested at most {_MAX_DEPTH} deep.")
+        raise FederationError(f"A message is nested at most {_MAX_DEPTH} deep.")
     kind = type(content)
     if content is None or kind is bool:
         return content
@@ -333,7 +333,7 @@ def _form(content: Any, raw: list[bytes], depth: int, known: Mapping[str, type])
         return {name: _form(content[name], raw, depth + 1, known) for name in sorted(map(_text, content))}
     if known.get(name := _name(kind)) is not kind:
         raise FederationError(
-            f"a value of type {kind.__module__}.{kind.__qualname__} cannot travel; only numbers, text, arrays, and the "
+            f"A value of type {kind.__module__}.{kind.__qualname__} cannot travel; only numbers, text, arrays, and the "
             "frozen dataclasses and named tuples of which the model makes its q can."
         )
     content_of_part = {part: getattr(content, part) for part in _fields(kind) or ()}
@@ -345,7 +345,7 @@ def _array_form(content: Any, raw: list[bytes]) -> list[Any]:
     dtype = array.dtype.newbyteorder("<")
     if dtype.str not in _DTYPES or not _fits(dtype.str, list(array.shape)):
         raise FederationError(
-            f"an array of dtype {array.dtype} and shape {array.shape} cannot travel; convert it to one of "
+            f"An array of dtype {array.dtype} and shape {array.shape} cannot travel; convert it to one of "
             f"{', '.join(_DTYPES)}, with at most {_MAX_DIMENSIONS} dimensions and {MAX_BYTES} bytes."
         )
     raw.append(array.astype(dtype, copy=False).tobytes())
@@ -365,7 +365,7 @@ def _spelled(form: Any) -> bytes:
 def _check_header(header: bytes) -> None:
     """Bound the time and memory that reading a header takes, by counts that are never below its number of parts."""
     if len(header) > _MAX_HEADER or header.count(b",") + header.count(b"[") + header.count(b"{") > _MAX_PARTS:
-        raise FederationError(f"a message has at most {_MAX_PARTS} parts and {_MAX_HEADER} bytes before its arrays.")
+        raise FederationError(f"A message has at most {_MAX_PARTS} parts and {_MAX_HEADER} bytes before its arrays.")
 
 
 def _text(content: Any) -> str:
@@ -432,15 +432,15 @@ def decode(data: bytes, classes: Collection[type] = (), max_bytes: int = MAX_BYT
             it names another class.
     """
     if not isinstance(data, bytes):
-        raise FederationError(f"a message must be bytes, got {type(data).__name__}.")
+        raise FederationError(f"A message must be bytes, got {type(data).__name__}.")
     if len(data) > max_bytes:
-        raise FederationError(f"a message has {len(data)} bytes, more than the {max_bytes} that are allowed.")
+        raise FederationError(f"A message has {len(data)} bytes, more than the {max_bytes} that are allowed.")
     if len(data) < _PREFIX.size or not data.startswith(_MAGIC):
-        raise FederationError("these bytes are no message of dpvb.")
+        raise FederationError("These bytes are no message of dpvb.")
     _, version, length = _PREFIX.unpack_from(data)
     if version != VERSION:
         raise FederationError(
-            f"a message has version {version} of the wire, this is version {VERSION}; use the same dpvb everywhere."
+            f"A message has version {version} of the wire, this is version {VERSION}; use the same dpvb everywhere."
         )
     start = _PREFIX.size + length
     if start > len(data):
@@ -454,7 +454,7 @@ def decode(data: bytes, classes: Collection[type] = (), max_bytes: int = MAX_BYT
 
 
 def _malformed(what: str) -> FederationError:
-    return FederationError(f"a message is malformed: {what}. It was damaged, or is not of dpvb.")
+    return FederationError(f"A message is malformed: {what}. It was damaged, or is not of dpvb.")
 
 
 def _parsed(header: bytes) -> Any:
@@ -537,7 +537,7 @@ class _Reader:
         kind = self._known.get(form[0])
         if kind is None:
             raise FederationError(
-                f"a message names the class {printable(form[0][:_MOST_SHOWN])!r}, which is neither a message nor a "
+                f"A message names the class {printable(form[0][:_MOST_SHOWN])!r}, which is neither a message nor a "
                 "part of a q of this model; the message is refused. Use the same model and the same dpvb everywhere."
             )
         if form[1].keys() != set(_fields(kind) or ()):

@@ -335,7 +335,7 @@ class Server:
                 self._clients = self._present(shares)
                 return self._gathered(list(shares.values()), t, release, self._plan)
             present = self._present(shares)
-        raise FederationError(f"step {t + 1} failed in {self._max_attempts} attempts: in each a client was lost.")
+        raise FederationError(f"Step {t + 1} failed in {self._max_attempts} attempts: in each a client was lost.")
 
     def _gathered(self, shares: list[Share], t: int, release: Release, plan: Plan) -> Released:
         """Shares as one release; whether all noise is secret is kept.
@@ -359,7 +359,7 @@ class Server:
         for name, grid in grids_of(release, federation.n_units, federation.trust.party).items():
             if np.abs(released.total[name]).max(initial=0.0) > _ROOM * grid.step:
                 raise FederationError(
-                    f"step {t + 1}: what came of {'all clients' if len(shares) > 1 else 'a client'} adds up to no sum "
+                    f"Step {t + 1}: what came of {'all clients' if len(shares) > 1 else 'a client'} adds up to no sum "
                     "of statistics: a share belongs to another request, was masked with other keys, or is of far more "
                     "units than n_units says. Nothing more is asked; every client keeps what it was charged."
                 )

@@ -146,7 +146,7 @@ class Trust:
         """
         self._check_plan(plan, delta)
         if len(multipliers) != len(plan):
-            raise ParameterError(f"the plan has {len(plan)} releases, but {len(multipliers)} noise multipliers came.")
+            raise ParameterError(f"The plan has {len(plan)} releases, but {len(multipliers)} noise multipliers came.")
         for multiplier in multipliers:
             check_number("noise_multiplier", multiplier, low=0, high=1e12)
         release_of = {

@@ -1,4 +1,4 @@
-"""The errors that dpvb raises, and its warnings; every one of them speaks of public things only."""
+"""Errors and warnings of dpvb. Their texts contain only public values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numbers import Number, Real
 from pathlib import Path
 from typing import Literal, TypeVar
 
-#: A path that is wrong may be of any length; a message shows so many characters.
+#: Number of characters of a value in a message.
 _SHOWN = 80
 _NO_PURE_EPSILON = (
     "Pure epsilon-differential privacy (delta = 0) is not available, because normal noise exceeds every epsilon with a "
@@ -22,86 +22,86 @@ Choice = TypeVar("Choice", bound=str)
 
 
 class DpvbError(Exception):
-    """Base of all errors of this package."""
+    """Base class of all errors of dpvb."""
 
 
 class DpvbWarning(UserWarning):
-    """Base of all warnings of this package: the call is allowed, but probably not intended."""
+    """Base class of warnings: a call is allowed, but probably not intended."""
 
 
 class FewUnitsWarning(DpvbWarning):
-    """The released number of included units is hardly above 0. The fit was charged."""
+    """Warning that a fit included few or no units, according to the released number. The budget was spent."""
 
 
 class LostInNoiseWarning(DpvbWarning):
-    """Noise hides the result: by the expected accuracy (not yet charged), or by released numbers (charged)."""
+    """Warning that noise hides the result of a fit, by expected accuracy (before the charge) or released numbers."""
 
 
 class NotSettledWarning(DpvbWarning):
-    """The scores of a user-defined model have not settled after the last step. The fit was charged."""
+    """Warning that a model of your own has not converged after its last step. The budget was spent."""
 
 
 class FewWordsWarning(DpvbWarning):
-    """A private vocabulary has few words. The fit was charged."""
+    """Warning that a private vocabulary has few words. The budget was spent."""
 
 
 class NotRecordedWarning(DpvbWarning):
-    """A private fit is not recorded in a ledger, so no charge exists. Shown once per process."""
+    """Warning that a private fit is not recorded in a ledger; shown once per process by default."""
 
 
 class DataDependentBoundWarning(DpvbWarning):
-    """A public range has many digits: it may have been computed from private rows. Not yet charged."""
+    """Warning that a public range has so many digits that it may have been computed from private rows."""
 
 
 class ParameterError(DpvbError, ValueError):
-    """A public argument is outside its allowed range. Nothing was charged."""
+    """Raised if a public argument is outside its allowed range. No budget was spent."""
 
 
 class DataFormatError(DpvbError, ValueError):
-    """Data do not have the declared public form (type, width, file format). Nothing was charged."""
+    """Raised if data do not have the declared form (type, width, file format). No budget was spent."""
 
 
 class PrivacyError(DpvbError, RuntimeError):
-    """The call would break the privacy guarantee. It is refused without a charge; earlier charges remain."""
+    """Raised if a call would violate the privacy guarantee. No budget was spent."""
 
 
 class PrivateComputationError(DpvbError, RuntimeError):
-    """A computation on private data failed, for a reason that is private. The fit was charged."""
+    """Raised if a computation on private data failed. The budget was spent. The reason is not released."""
 
 
 class EmptyVocabularyError(DpvbError, RuntimeError):
-    """A private vocabulary has no word. The selection of words was charged."""
+    """Raised if a private vocabulary is empty. The budget of the selection was spent."""
 
 
 class ModelFileError(DpvbError, ValueError):
-    """A model file is missing, damaged, changed, or of another format. Nothing was charged."""
+    """Raised if a model file is missing, damaged, modified or of another format."""
 
 
 class CheckpointError(DpvbError, RuntimeError):
-    """A run cannot be recorded in its folder, or resumed from it. Its charge, if it began, remains."""
+    """Raised if a run cannot use a checkpoint folder."""
 
 
 class LedgerError(DpvbError, RuntimeError):
-    """A ledger cannot be read, trusted or written. Only recorded charges count."""
+    """Raised if a ledger cannot be read or written, or fails a check. No unrecorded budget was spent."""
 
 
 class BudgetError(LedgerError):
-    """The remaining budget of a data set does not suffice for a plan. Nothing was charged."""
+    """Raised if a data set has not enough budget left for a plan. No budget was spent."""
 
 
 class FederationError(DpvbError, RuntimeError):
-    """A message, a party or a round of a federated run was refused. Only recorded charges count."""
+    """Raised if a message, party or round of a federated run is refused. No unrecorded budget was spent."""
 
 
 def reason_of(error: OSError) -> str:
-    """Why a file cannot be used, in words; empty where nobody says."""
+    """Return why a file cannot be used, in words; empty if unknown."""
     return "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror or ""
 
 
 def shown(value: object) -> str:
-    """Return a public argument as an error shows it: numbers and short texts as they are, the type of anything else.
+    """Return a public argument for a message: a number or a short text, or the type of anything else.
 
-    A table, a matrix or a schema would fill the screen, and may be private.
+    A table, a matrix or a schema would be too long, and may be private.
     """
     is_plain = value is None or isinstance(value, (Number, str, bytes, Path))
     text = repr(value) if is_plain else f"a {type(value).__name__}"
@@ -117,12 +117,12 @@ def check_number(
     closed: Literal["both", "left", "right", "neither"] = "both",
     hint: str = "",
 ) -> float:
-    """Return a public number as float if it lies in its allowed range.
+    """Return a public number as float if it is in its allowed range.
 
-    NaN is never allowed; infinity only where the closed range reaches it.
+    NaN is never allowed, infinity only if the closed range includes it.
 
     Raises:
-        ParameterError: naming the parameter, the range and the value.
+        ParameterError: If it is not, with parameter, range and value.
     """
     left, right = "[" if closed in ("both", "left") else "(", "]" if closed in ("both", "right") else ")"
     number = math.nan
@@ -134,32 +134,33 @@ def check_number(
     inside = (number >= low if left == "[" else number > low) and (number <= high if right == "]" else number < high)
     if not inside:
         if isinstance(value, str):
-            hint = f"{hint} That is a text: numbers stand without quotes, and infinity is float('inf').".strip()
+            hint = f"{hint} The value is a text. Write numbers without quotes, and infinity as float('inf').".strip()
         way_out = f" {hint}" if hint else ""
-        raise ParameterError(f"{name} must be a number in {left}{low:g}, {high:g}{right}, got {shown(value)}.{way_out}")
+        limits = f"at least {low:g}" if (left, high) == ("[", 2**53) else f"in {left}{low:g}, {high:g}{right}"
+        raise ParameterError(f"{name} must be a number {limits}, got {shown(value)}.{way_out}")
     return number
 
 
 def check_delta(value: object, name: str = "delta", *, high: float = 1, hint: str = "") -> float:
-    """Return a public delta if it lies in (0, high): the one place where pure epsilon-DP is refused.
+    """Return a public delta if it is in (0, high). Pure ε-differential privacy is refused here.
 
     Raises:
-        ParameterError: naming the parameter, the range and the value; for 0 with the reason and an alternative.
+        ParameterError: If it is not, with parameter, range and value; for 0 with the reason and an alternative.
     """
     pure = isinstance(value, Real) and value == 0
     return check_number(name, value, low=0, high=high, closed="neither", hint=_NO_PURE_EPSILON if pure else hint)
 
 
 def check_integer(name: str, value: object, *, low: int, high: int = 2**53, hint: str = "") -> int:
-    """Return a public whole number as int if it lies in [low, high].
+    """Return a public integer as int if it is in [low, high].
 
     Raises:
-        ParameterError: naming the parameter, the range and the value.
+        ParameterError: If it is not, with parameter, range and value.
     """
     number = check_number(name, value, low=low, high=high, hint=hint)
     if number != int(number):
         way_out = f" {hint}" if hint else ""
-        raise ParameterError(f"{name} must be a whole number in [{low}, {high}], got {shown(value)}.{way_out}")
+        raise ParameterError(f"{name} must be an integer in [{low}, {high}], got {shown(value)}.{way_out}")
     return int(number)
 
 
@@ -167,7 +168,7 @@ def check_choice(name: str, value: object, choices: tuple[Choice, ...], *, hint:
     """Return a public option if it is one of the choices.
 
     Raises:
-        ParameterError: naming the parameter, the choices and the value.
+        ParameterError: If it is not, with parameter, choices and value.
     """
     for choice in choices if isinstance(value, str) else ():
         if choice == value:
@@ -177,34 +178,33 @@ def check_choice(name: str, value: object, choices: tuple[Choice, ...], *, hint:
 
 
 def check_path(name: str, value: object) -> Path:
-    """Return where a public argument says that a file or a folder is; a number, which `open` takes too, says no place.
+    """Return a public argument as a path. Numbers, which `open` accepts, are refused.
 
-    Whether something is there, and what, is for the caller to find out.
+    The path need not exist.
 
     Raises:
-        ParameterError: naming the parameter and the value, also for a text that no file of this system can have as its
-            path: one with a null character or half of a surrogate pair, too long a name.
+        ParameterError: If it is not a path, or not valid on this system, for example too long.
     """
     place = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(place, str) or not place:
-        raise ParameterError(f"{name} must be a path, as text or as pathlib has it, got {shown(value)}.")
+        raise ParameterError(f"{name} must be a path (a text or a pathlib.Path), got {shown(value)}.")
     try:
         os.stat(place)
     except (OSError, ValueError) as error:
         if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:
             reason = "null character or surrogate" if isinstance(error, ValueError) else error.strerror
             cut = f"{ascii(place)[:_SHOWN]}..." if len(ascii(place)) > _SHOWN else ascii(place)
-            raise ParameterError(f"{name} must be a path that a file can have, got {cut} ({reason}).") from None
+            raise ParameterError(f"{name} must be a valid path, got {cut} ({reason}).") from None
     return Path(place)
 
 
 def check_target(name: str, value: object, *, overwrite: bool) -> Path:
-    """Return where a file is to be written.
+    """Return the path of a file to write.
 
     Raises:
-        ParameterError: for no path, or if a file is there that may not be replaced.
+        ParameterError: If it is not a path, or the file exists and `overwrite` is False.
     """
     place = check_path(name, value)
     if not overwrite and place.exists():
-        raise ParameterError(f"{str(place)!r} is already there. Name another file, or give overwrite=True.")
+        raise ParameterError(f"{str(place)!r} is already there. Name another file, or pass overwrite=True.")
     return place

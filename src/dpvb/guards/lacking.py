@@ -1,4 +1,4 @@
-"""What a call lacks, in words: the parameters that have no default and were not given, and what each of them is."""
+"""Errors for missing arguments: they name each required parameter that was not given, and describe it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Kind = TypeVar("_Kind", bound=type[Any])
 
 
 def says_what_lacks(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """A public function that names what a call lacks, by its docstring, where Python would name the types."""
+    """Decorate a function: a call without a required argument raises an error that describes the parameter."""
 
     @wraps(function)
     def checked(*args: _P.args, **given: _P.kwargs) -> _R:
@@ -28,7 +28,7 @@ def says_what_lacks(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def constructor_says_what_lacks(kind: _Kind) -> _Kind:
-    """Decorate a class: a call without a required parameter raises an error that describes the parameter."""
+    """Decorate a class: a call without a required argument raises an error that describes the parameter."""
     init = kind.__init__
 
     @wraps(init)
@@ -43,15 +43,15 @@ def constructor_says_what_lacks(kind: _Kind) -> _Kind:
 def check_given(
     called: Callable[..., Any], signature: inspect.Signature, args: tuple[Any, ...], given: Mapping[str, Any]
 ) -> None:
-    """Refuse a call that lacks a parameter.
+    """Refuse a call without a required argument.
 
     Args:
-        called: a class or a function; its docstring says what each parameter is.
-        signature: of a call to it.
-        args, given: of the call.
+        called: Class or function, whose docstring describes each parameter.
+        signature: Signature of the call.
+        args, given: Positional and keyword arguments of the call.
 
     Raises:
-        ParameterError: naming what is lacking, and what each of these is.
+        ParameterError: If a required argument is missing.
     """
     parameters = [*signature.parameters.values()]
     open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -63,17 +63,23 @@ def check_given(
     ]
     if lacking:
         texts = described(called)
-        said = groupby(lacking, key=lambda name: texts.get(name, "a parameter").rstrip("."))
+        said = groupby(lacking, key=lambda name: _first_sentence(texts.get(name, "a parameter")))
         needed = "; and ".join(f"{' and '.join(f'{name}=' for name in names)}, {text}" for text, names in said)
         name = called.__qualname__.removesuffix(".__init__")
         raise ParameterError(f"{name} needs {needed}.")
 
 
 def described(called: Callable[..., Any]) -> dict[str, str]:
-    """What the docstring of a function, or those of a class and its bases, says of each parameter under `Args:`."""
+    """Return descriptions of parameters under `Args:` in the docstrings of a function, or of a class and its bases."""
     missing = {}
     for one in reversed(called.__mro__) if isinstance(called, type) else [called]:
         section = re.search(r"^Args:\n((?: {4}.*\n?)*)", inspect.cleandoc(one.__doc__ or ""), re.M)
         for names, text in re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section[1] if section else "", re.M):
             missing.update(dict.fromkeys(names.split(", "), " ".join(text.split())))
     return missing
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of a description, as the continuation of a sentence."""
+    sentence = re.split(r"\.(?: (?=[A-Z`])|$)", text)[0]
+    return sentence if sentence[1:2].isupper() else sentence[:1].lower() + sentence[1:]

@@ -33,7 +33,7 @@ from dpvb.accounting.costs import Cost
 from dpvb.accounting.events import Event, NeighboringRelation
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
-from dpvb.guards.lacking import says_what_lacks
+from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
 from dpvb.guards.strangers import parsed_json
 from dpvb.ledger import chain, pricing
 from dpvb.ledger.address import checked_place, is_address, without_password
@@ -61,26 +61,34 @@ _ENDS = ("finished", "abandoned", LOOK)
 _STATES = ("started", "released", "resumed", "finished", "abandoned")
 
 
+@constructor_says_what_lacks
 class Ledger:
-    """A ledger in a file or in a PostgreSQL database.
+    """Ledger of privacy budgets, in a file or in a PostgreSQL database.
 
-    Several processes and threads may use one ledger at a time. A pickle or a copy is another way into the same ledger,
-    and a forked process finds its own. What a run says later, and what it gets back, is for whoever holds the token of
-    its charge: the object that made the charge, and nobody else unless it is told.
+    A ledger records the charges of fits and refuses a fit that would exceed the total budget of a data set. Several
+    processes and threads may use one ledger at the same time. A pickle, a copy or a forked process opens the same
+    ledger. Only the holder of the token of a charge can add events to the run or refund it: the object that made the
+    charge, unless it passes the token on.
+
+    Args:
+        path_or_url: Path of a file, which is created if it is missing, or a URL "postgresql://...".
+        read_only: Whether the ledger is only read. Default: False. It also allows exporting a ledger that fails a
+            check.
+
+    Raises:
+        LedgerError: If the ledger cannot be opened, or fails a check: it was changed, reset to an older copy or lost,
+            or has another format.
+
+    Examples:
+        >>> import dpvb
+        >>> ledger = dpvb.Ledger("budget.db")
+        >>> ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
+        >>> [data.name for data in ledger.datasets()]
+        ['people']
     """
 
-    @says_what_lacks
     def __init__(self, path_or_url: str | os.PathLike[str], *, read_only: bool = False) -> None:
-        """Open a ledger, or begin one.
-
-        Args:
-            path_or_url: a file, made if it is missing, or "postgresql://...".
-            read_only: only look. It is also the way to export a ledger that fails a check.
-
-        Raises:
-            LedgerError: if it cannot be opened, or fails a check: it was changed, set back, lost, or has another
-                format.
-        """
+        """Open a ledger, or create one; see the class for arguments and errors."""
         self._url = checked_place(path_or_url)
         self._read_only = bool(read_only)
         self._uuid = ""
@@ -107,7 +115,7 @@ class Ledger:
         self._begin()
 
     def __repr__(self) -> str:
-        return f"Ledger({self.shown!r})"
+        return f"Ledger({self.location!r})"
 
     def __enter__(self) -> Ledger:
         return self
@@ -121,8 +129,8 @@ class Ledger:
         return self._url
 
     @property
-    def shown(self) -> str:
-        """The same without a password."""
+    def location(self) -> str:
+        """Path of the file, or address of the database without its password."""
         return without_password(self._url)
 
     @property
@@ -170,7 +178,7 @@ class Ledger:
             check_registration(facts, state)
             check_new_name(facts.name, state.datasets)
             if other := rows.keyed(dataset_key(facts.name)):
-                raise LedgerError(f"row {other.seq} holds this name and breaks a rule. Choose another name.")
+                raise LedgerError(f"Row {other.seq} holds this name and breaks a rule. Choose another name.")
             key, body = dataset_key(facts.name), facts.to_dict()
             self._append(rows, state, body, kind="dataset", key=key, dataset=facts.name, units=facts.cap)
 
@@ -345,10 +353,10 @@ class Ledger:
             newest = rows.newest_of_run(run)
             if newest and (before := rows.keyed(key)):
                 if (before.facts["plan"], before.form, before.dataset) != (plan_digest, form, dataset):
-                    raise LedgerError(f"run {run!r} was charged for another plan. Begin a new run for a new plan.")
+                    raise LedgerError(f"Run {run!r} was charged for another plan. Begin a new run for a new plan.")
                 covered = len(before.cost_units) > len(spending.ORDERS)
                 if covered and (before.facts.get("normal") is True) != normal:
-                    raise LedgerError(f"run {run!r} was charged for noise of another kind. Begin a new run for it.")
+                    raise LedgerError(f"Run {run!r} was charged for noise of another kind. Begin a new run for it.")
                 if token is not None:
                     self._check_owner(rows, run, token)
                 return self._receipt(before)
@@ -415,19 +423,19 @@ class Ledger:
             before = rows.keyed(name)
             if before and state != "resumed":
                 if (before.digest, before.unseals, before.request) != (digest, key, request):
-                    raise LedgerError(f"run {run!r} said something else about step {step} before.")
+                    raise LedgerError(f"Run {run!r} said something else about step {step} before.")
                 return self._receipt(before)
             newest = rows.newest_of_run(run)
             if newest is None:
-                raise LedgerError(f"run {run!r} was never charged.")
+                raise LedgerError(f"Run {run!r} was never charged.")
             self._check_turn(rows, newest, attempt, resumes=state == "resumed")
             return self._note(rows, end, body, newest.dataset, run, attempt)
 
     def record_data_check(self, dataset: str) -> Receipt:
-        """Put on record that somebody looks at private data without noise; the note costs nothing and is a run alone.
+        """Record that private data are checked without noise. The record is a run of its own and uses no budget.
 
         Args:
-            dataset: whose.
+            dataset: Registered name of the data set.
 
         Raises:
             LedgerError: if the data set is unknown.
@@ -435,8 +443,11 @@ class Ledger:
         with self._transaction(write=True) as (rows, state):
             return self._note(rows, state, _NOTE, state.dataset(dataset).name, secrets.token_hex(16))
 
-    def looks(self, dataset: str) -> list[Entry]:
-        """The notes that `record_data_check` put on record of a data set, in order.
+    def data_checks(self, dataset: str) -> list[Entry]:
+        """Return the records that `record_data_check` wrote for a data set, in order.
+
+        Args:
+            dataset: Registered name of the data set.
 
         Raises:
             LedgerError: if there is none of that name.
@@ -489,7 +500,7 @@ class Ledger:
         with self._transaction(write=True) as (rows, state):
             if before := rows.keyed(key):
                 if before.form != form:
-                    raise LedgerError(f"run {run!r} has had a refund already, of something else.")
+                    raise LedgerError(f"Run {run!r} has had a refund already, of something else.")
                 return self._receipt(before)
             entries = rows.of_run(run)
             past = Past.of(entries)
@@ -521,7 +532,7 @@ class Ledger:
         with self._session.lock:
             store = self._opened()
             if faults := store.check():
-                raise LedgerError(f"{self.shown}: {'; '.join(faults)}. {WAY_OUT}")
+                raise LedgerError(f"{self.location}: {'; '.join(faults)}. {WAY_OUT}")
             seen = self._seen.head()
             with store.transaction(write=False) as rows:
                 head = stored_head(store)  # Before the rows: it is never ahead of them.
@@ -559,7 +570,7 @@ class Ledger:
     def _transaction(self, *, write: bool = False) -> Iterator[tuple[Transaction, State]]:
         """Rows and state at one moment; a writer is alone, and returns once rows and head are durable."""
         if write and self._read_only:
-            raise LedgerError(f"{self.shown} was opened with read_only=True; open it without to spend.")
+            raise LedgerError(f"{self.location} was opened with read_only=True; open it without to spend.")
         with self._session.lock:
             store = self._opened()
             seen = self._seen.head()
@@ -613,13 +624,13 @@ class Ledger:
         """Raise LedgerError unless this attempt may write the row after the newest of its run."""
         run = newest.run
         if newest.state in _ENDS or rows.keyed(chain.refund_key(run)):
-            raise LedgerError(f"run {run!r} has ended; begin a new one.")
+            raise LedgerError(f"Run {run!r} has ended; begin a new one.")
         if dataset not in (None, newest.dataset):
-            raise LedgerError(f"run {run!r} was charged to {newest.dataset!r}, not to {dataset!r}.")
+            raise LedgerError(f"Run {run!r} was charged to {newest.dataset!r}, not to {dataset!r}.")
         if attempt < newest.attempt or (resumes and attempt == newest.attempt):
-            raise LedgerError(f"run {run!r} was taken over by another process, as attempt {newest.attempt}.")
+            raise LedgerError(f"Run {run!r} was taken over by another process, as attempt {newest.attempt}.")
         if attempt > newest.attempt + resumes:
-            raise LedgerError(f"run {run!r} is at attempt {newest.attempt}; say 'resumed' to begin the next one.")
+            raise LedgerError(f"Run {run!r} is at attempt {newest.attempt}; say 'resumed' to begin the next one.")
 
     def _check_owner(self, rows: Transaction, run: str, token: str | None = None, *, refund: bool = False) -> None:
         """Raise LedgerError unless a token is that of a run's charge; remember it if it is."""
@@ -627,10 +638,10 @@ class Ledger:
         owner = first and first.owner
         if owner is None:
             if refund:
-                raise LedgerError(f"run {run!r} has no owner, as earlier versions wrote it: nothing of it comes back.")
+                raise LedgerError(f"Run {run!r} has no owner, as earlier versions wrote it: nothing of it comes back.")
         elif token is None or _hash(token) != owner:
             raise LedgerError(
-                f"run {run!r} belongs to another owner: only the holder of the token of its charge may continue it, "
+                f"Run {run!r} belongs to another owner: only the holder of the token of its charge may continue it, "
                 "end it or take a refund."
             )
         else:
@@ -641,7 +652,7 @@ class Ledger:
             store = self._store()
             if self._uuid not in ("", store.uuid):
                 store.close()
-                raise LedgerError(f"{self.shown} holds another ledger now, {store.uuid} instead of {self._uuid}.")
+                raise LedgerError(f"{self.location} holds another ledger now, {store.uuid} instead of {self._uuid}.")
             self._session.store = store
         return self._session.store
 

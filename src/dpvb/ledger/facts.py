@@ -1,7 +1,7 @@
-"""What a ledger tells: data sets, receipts, what remains, quotes.
+"""Facts of a ledger: data sets, receipts, remaining budgets, quotes.
 
-A new data set has a name of plain ASCII that looks like no registered one. People who mistake one name for another
-would spend two budgets of the same people. A name that is registered already stays valid, whatever it is.
+The name of a new data set is plain ASCII and does not resemble a registered name: users who confuse two names would
+spend two budgets of the same people. Names that are already registered remain valid.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def check_new_name(name: str, registered: Iterable[str]) -> None:
     """Refuse a name that is not plain ASCII, or that looks like one that is registered.
 
     Args:
-        name: of a data set that is not registered yet.
-        registered: all names that are.
+        name: Name of a new data set.
+        registered: All registered names.
 
     Raises:
-        ParameterError: naming the characters that are allowed.
-        LedgerError: naming the name that it resembles.
+        ParameterError: If the name has other characters.
+        LedgerError: If it resembles a registered name.
     """
     if not _NAME.fullmatch(name):
         raise ParameterError(
@@ -40,8 +40,8 @@ def check_new_name(name: str, registered: Iterable[str]) -> None:
     for other in registered:
         if appearance(name) == appearance(other):
             raise LedgerError(
-                f"{name!a} looks like {other!r}, which is registered: people would mistake one for the other. Use the "
-                "registered name, or a name that is clearly different. Nothing was registered."
+                f"{name!a} looks like {other!r}, which is registered, so users could confuse them. Use the "
+                "registered name, or a clearly different one. Nothing was registered."
             )
 
 
@@ -63,14 +63,14 @@ class Dataset:
     """A registered data set.
 
     Attributes:
-        name: a public name.
-        unit: whose presence is protected, in words: "document", "row", "person".
-        neighboring_relation: what neighbouring data sets differ in.
-        epsilon, delta: the cap.
-        part_of: the data set of which this is a part; None for a whole one.
+        name: Public name.
+        unit: Protected unit: "document", "row" or "person".
+        neighboring_relation: Neighbouring data sets: "add_or_remove_one" or "replace_one" unit.
+        epsilon, delta: Total budget (the limit).
+        part_of: Data set of which this is a part. None (default): a whole data set.
 
     Raises:
-        ParameterError: for a value outside its range.
+        ParameterError: If a value is outside its range.
     """
 
     name: str
@@ -90,33 +90,34 @@ class Dataset:
             check_name("part_of", self.part_of)
             if self.neighboring_relation != "add_or_remove_one":
                 raise ParameterError(
-                    "part_of must be None with neighboring_relation 'replace_one', as a replaced unit could come from "
-                    f"one part and go to another, got {self.part_of!r}."
+                    "part_of must be None with neighboring_relation 'replace_one', since a replaced unit could move to "
+                    f"another part, got {self.part_of!r}."
                 )
 
     @property
     def cap(self) -> int:
-        """The cap in units of 1e-9, rounded down."""
+        """Limit of epsilon in units of 1e-9, rounded down."""
         return cap_units(self.epsilon)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the facts as plain JSON values."""
         return asdict(self)
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Dataset:
-        """What `to_dict` wrote."""
+        """Return the data set from the result of `to_dict`."""
         return Dataset(**facts)
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """Proof that a row was in a ledger; released models carry it, and `verify` refuses a ledger without that row.
+    """Proof that a row was in a ledger. Released models contain it, and `verify` refuses a ledger without that row.
 
     Attributes:
-        ledger: uuid of the ledger.
-        seq, hash: of the row.
-        dataset: whose charge it was.
+        ledger: UUID of the ledger.
+        seq: Number of the row.
+        hash: Hash of the row.
+        dataset: Data set that was charged.
     """
 
     ledger: str
@@ -127,34 +128,33 @@ class Receipt:
 
 @dataclass(frozen=True, kw_only=True)
 class _Account:
-    """What a ledger says of a data set.
+    """Account of a data set.
 
     Attributes:
-        if_fixed: Calculates what plans would cost, had all been fixed beforehand. With 1,000 different sampled plans
-            this takes seconds, so it is calculated when it is first read.
+        if_fixed: Function that computes the cost of the plans if all had been fixed beforehand. It takes seconds for
+            1,000 different sampled plans, so it is called on first access.
     """
 
     if_fixed: Callable[[], float] = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all facts by name, as JSON can hold them."""
+        """Return all facts by name, as plain JSON values."""
         facts = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "if_fixed"}
         return facts | {name: getattr(self, name) for name in vars(type(self)) if name.endswith("_if_fixed")}
 
 
 @dataclass(frozen=True)
 class Remaining(_Account):
-    """What a data set has left.
+    """Remaining budget of a data set.
 
     Attributes:
-        epsilon: the cap less what counts against it, at least 0.
-        delta: the cap's.
-        cap_epsilon: the cap.
-        spent_adaptive: what counts: it holds although later plans were chosen after seeing results.
-        num_charges: how many charges there are.
-        num_more: how many more plans like the newest one fit, if nothing else is charged, a million at most; None if
-            there was none.
-        sole: whether a first plan was charged by its own epsilon, and nothing can follow.
+        epsilon: Remaining epsilon, at least 0: the limit minus `spent_adaptive`.
+        delta: Delta of the limit.
+        cap_epsilon: Epsilon of the limit.
+        spent_adaptive: Spent epsilon, valid even if later plans were chosen after earlier results.
+        num_charges: Number of charges.
+        num_more: Number of further plans like the newest that fit, at most a million. None: no plan was charged.
+        sole: Whether the first plan was charged at its own epsilon, so that no further plan is possible.
     """
 
     epsilon: float
@@ -167,41 +167,41 @@ class Remaining(_Account):
 
     @cached_property
     def spent_if_fixed(self) -> float:
-        """What the same plans would cost, had all been fixed beforehand."""
+        """Cost of the same plans if all had been fixed beforehand."""
         return self.if_fixed()
 
     def __str__(self) -> str:
         if self.sole:
             return (
                 f"epsilon = {rounded_up(self.spent_adaptive)} of {self.cap_epsilon:g} is spent at "
-                f"delta = {self.delta:g} by one plan, charged by its own epsilon as the first; nothing can follow it."
+                f"delta = {self.delta:g} by one plan, charged at its own epsilon. No further plan is possible."
             )
         if not self.num_charges:
             return (
                 f"epsilon = {rounded_down(self.epsilon)} of {self.cap_epsilon:g} is left at delta = "
-                f"{self.delta:g}; nothing has been charged."
+                f"{self.delta:g}. There are no charges."
             )
         least = "At least " if self.num_more == MOST_MORE else ""
-        fits = "" if self.num_more is None else f" {least}{self.num_more:,} more like the last one would fit."
+        fits = "" if self.num_more is None else f" {least}{self.num_more:,} more plans like the last one fit."
         return (
             f"epsilon = {rounded_down(self.epsilon)} of {self.cap_epsilon:g} is left at delta = {self.delta:g}: "
-            f"{self.num_charges} charges have spent {rounded_up(self.spent_adaptive)} (guaranteed under adaptive "
-            f"choice; {rounded_up(self.spent_if_fixed)} if all plans had been fixed beforehand).{fits}"
+            f"{self.num_charges} charges have spent {rounded_up(self.spent_adaptive)} (valid for adaptively chosen "
+            f"plans; {rounded_up(self.spent_if_fixed)} if all plans had been fixed beforehand).{fits}"
         )
 
 
 @dataclass(frozen=True)
 class Quote(_Account):
-    """What a plan would cost a data set; nothing is spent.
+    """Cost of a plan for a data set. No budget is spent.
 
     Attributes:
-        dataset: whose.
-        epsilon: of the plan by itself, at the data set's delta.
-        fits: whether the data set can be charged with it now.
-        total_adaptive: what would count against the cap after it.
-        largest: epsilon of the largest plan of this shape that fits, by itself; 0 if none does.
-        noise_scale: what to multiply this plan's noise by for that; inf if none fits.
-        cap_epsilon, delta: the cap.
+        dataset: Name of the data set.
+        epsilon: Epsilon of the plan by itself, at the delta of the data set.
+        fits: Whether the plan fits into the remaining budget.
+        total_adaptive: Spent epsilon after the plan.
+        largest: Epsilon of the largest plan of this shape that fits, by itself; 0 if none does.
+        noise_scale: Factor of the plan's noise for that plan; inf if none fits.
+        cap_epsilon, delta: Limit of the data set.
     """
 
     dataset: str
@@ -215,26 +215,26 @@ class Quote(_Account):
 
     @cached_property
     def total_if_fixed(self) -> float:
-        """What all plans together would cost, had they been fixed beforehand."""
+        """Cost of all plans if they had been fixed beforehand."""
         return self.if_fixed()
 
     def __str__(self) -> str:
         verdict, rest = "fits" if self.fits else "does not fit", way_out(self.largest, self.noise_scale)
         return (
-            f"epsilon = {rounded_up(self.epsilon)} by itself at delta = {self.delta:g}; it {verdict} into "
-            f"{self.dataset!r}: the total would be {rounded_up(self.total_adaptive)} of {self.cap_epsilon:g} "
-            f"(guaranteed under adaptive choice; {rounded_up(self.total_if_fixed)} if all plans had been fixed "
-            f"beforehand). {rest}"
+            f"epsilon = {rounded_up(self.epsilon)} by itself at delta = {self.delta:g}. It {verdict} into the budget "
+            f"of {self.dataset!r}: the total would be {rounded_up(self.total_adaptive)} of {self.cap_epsilon:g} (valid "
+            f"for adaptively chosen plans; {rounded_up(self.total_if_fixed)} if all plans had been fixed beforehand). "
+            f"{rest}"
         )
 
 
 def way_out(largest: float, noise_scale: float) -> str:
-    """The largest plan that fits, in words."""
+    """Return the largest plan that fits, in words."""
     if not math.isfinite(noise_scale):
-        return "No plan of this shape fits, with whatever noise."
+        return "No plan of this shape fits, even with more noise."
     return (
-        f"The largest plan of this shape that fits has epsilon = {rounded_down(largest)} by itself: this noise times "
-        f"{noise_scale:.4g}."
+        f"The largest plan of this shape that fits has epsilon = {rounded_down(largest)} by itself: "
+        f"{noise_scale:.4g} times the noise."
     )
 
 
@@ -246,5 +246,5 @@ def check_name(what: str, name: object) -> str:
 
 
 def as_epsilon(units: int) -> float:
-    """Units as epsilon, for reading."""
+    """Return units of 1e-9 as epsilon."""
     return math.inf if units >= SATURATED else round(units * UNIT, 9)

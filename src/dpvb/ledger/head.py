@@ -168,7 +168,7 @@ class Head:
                 raise ValueError("hash")
             facts = parsed_json(body)
             if facts.pop("format") != FORMAT:
-                raise LedgerError(f"the head has a format other than {FORMAT}, which this version of dpvb reads.")
+                raise LedgerError(f"The head has a format other than {FORMAT}, which this version of dpvb reads.")
             facts["datasets"] = {name: (row, charge) for name, (row, charge) in facts["datasets"].items()}
             head = Head(**facts)
             numbers = [head.seq, *(number for pair in head.datasets.values() for number in pair)]
@@ -177,4 +177,4 @@ class Head:
                 raise TypeError("not the fields of a head")
             return head
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise LedgerError("the head was changed: its own hash does not fit.") from error
+            raise LedgerError("The head was changed: its own hash does not fit.") from error

@@ -83,13 +83,13 @@ class Past:
     def check_bounds(self, run: str, cost: Sequence[int]) -> None:
         """Raise LedgerError unless a refund, in units and negative, is within what the run's plan was charged."""
         if self.first is None:
-            raise LedgerError(f"run {run!r} was never charged.")
+            raise LedgerError(f"Run {run!r} was never charged.")
         if self.finished:
-            raise LedgerError(f"run {run!r} has finished: all its releases were made.")
+            raise LedgerError(f"Run {run!r} has finished: all its releases were made.")
         if self.refunded:
-            raise LedgerError(f"run {run!r} has had a refund already.")
+            raise LedgerError(f"Run {run!r} has had a refund already.")
         if self.first.kind == "sole":
-            raise LedgerError(f"run {run!r} was charged by its own epsilon, as a first plan: nothing of it comes back.")
+            raise LedgerError(f"Run {run!r} was charged by its own epsilon, as a first plan: nothing of it comes back.")
         if any(-back > most for back, most in zip_longest(cost, self.planned, fillvalue=0)):
             raise _too_many(run)
 
@@ -98,12 +98,12 @@ class Past:
         assert self.first is not None
         charged = from_dict(self.first.facts["cost"])
         if not isinstance(unstarted, Composition) or not isinstance(charged, Composition):
-            raise LedgerError("only releases of a plan can be taken back, not those of a random number of trials.")
+            raise LedgerError("Only releases of a plan can be taken back, not those of a random number of trials.")
         left = self._left(n_steps([charged])) if fact(self.first, "kind") == "plan" else Counter[Event]()
         if any(number > left[event] for event, number in n_steps([unstarted]).items()):
             raise _too_many(run)
         if any(-back > most for back, most in zip_longest(cost, self.back(unstarted), fillvalue=0)):
-            raise LedgerError(f"run {run!r} takes back more than its releases cost.")
+            raise LedgerError(f"Run {run!r} takes back more than its releases cost.")
 
     def _left(self, plan: Counter[Event]) -> Counter[Event]:
         """The releases that have not begun: of several kinds none once one has, if their order is not on record."""
@@ -150,4 +150,4 @@ def _step(value: object) -> int:
 
 
 def _too_many(run: str) -> LedgerError:
-    return LedgerError(f"run {run!r} has fewer releases left that never started.")
+    return LedgerError(f"Run {run!r} has fewer releases left that never started.")

@@ -98,7 +98,7 @@ class PostgreSQLStore:
         self._connection: psycopg.Connection[Any] | None = None
         self._warnings: list[str] = []
         if max(part.count("@") for part in (url.partition("?")[0], url.split("/")[2])) > 1:
-            raise LedgerError("the address has a second @ before its ?; write one that belongs to a password as %40.")
+            raise LedgerError("The address has a second @ before its ?; write one that belongs to a password as %40.")
         try:
             with self._typed():
                 if not read_only:
@@ -356,7 +356,7 @@ def _driver() -> ModuleType:
     except ImportError:
         psycopg = None  # type: ignore[assignment]
     if psycopg is None:
-        raise LedgerError("a ledger in PostgreSQL needs psycopg: pip install '.[postgresql]' in dpvb's source folder.")
+        raise LedgerError("A ledger in PostgreSQL needs psycopg: pip install '.[postgresql]' in dpvb's source folder.")
     return psycopg
 
 

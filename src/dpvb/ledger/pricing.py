@@ -126,26 +126,27 @@ def noise_scale(state: State, facts: Dataset, cost: Cost, target: int, *, normal
 
 
 def largest(state: State, facts: Dataset, cost: Cost, *, normal: bool) -> tuple[float, float]:
-    """The least noise scale that fits into what is left, and that plan's own epsilon; inf and 0 if none does."""
+    """Return the smallest noise scale that fits into the remaining budget, and its epsilon; inf and 0 if none does."""
     room = left(state, facts.name)
     scale = noise_scale(state, facts, cost, room, normal=normal)
     return scale, cost.scaled(scale).epsilon(facts.delta, as_epsilon(room)) if scale < math.inf else 0.0
 
 
 def over(state: State, facts: Dataset, cost: Cost, price: Price, *, normal: bool) -> BudgetError:
-    """The refusal, with what is left and what would fit."""
+    """Return the error for a plan that exceeds the budget, with the remaining budget and the largest plan."""
     scale, most = largest(state, facts, cost, normal=normal)
     added = cost.added_delta
-    hint = f" It adds {added:g} to delta beside its noise. {_ADDED[state.shared]}" if added else ""
+    hint = f" The plan adds {added:g} to delta in addition to its noise. {_ADDED[state.shared]}" if added else ""
     return BudgetError(
-        f"{facts.name!r} has epsilon = {rounded_down(as_epsilon(left(state, facts.name)))} of {facts.epsilon:g} left "
-        f"at delta = {facts.delta:g}; with this plan (epsilon = {rounded_up(cost.epsilon(facts.delta))} by itself) "
-        f"the total would be {rounded_up(as_epsilon(price.counted))}. Nothing was spent. {way_out(most, scale)}{hint}"
+        f"The plan exceeds the budget of {facts.name!r} at delta = {facts.delta:g}: limit {facts.epsilon:g}, left "
+        f"{rounded_down(as_epsilon(left(state, facts.name)))}, cost of the plan by itself "
+        f"{rounded_up(cost.epsilon(facts.delta))}, total after it {rounded_up(as_epsilon(price.counted))}. Nothing was "
+        f"charged. {way_out(most, scale)}{hint}"
     )
 
 
 def concerned(state: State, name: str) -> list[str]:
-    """The data sets whose charges count for this one, each once."""
+    """Return the data sets whose charges count for this one."""
     return list(dict.fromkeys(one for line in state.lines(name) for one in line))
 
 
@@ -160,7 +161,7 @@ def charged(rows: Transaction, state: State, name: str) -> list[list[tuple[Entry
         for seq, count in rows.forms(one):
             entry = rows.row(seq)
             if entry is None:
-                raise LedgerError(f"row {seq} is missing. {WAY_OUT}")
+                raise LedgerError(f"Row {seq} is missing. {WAY_OUT}")
             entries[one].append((entry, -count if entry.kind == "refund" else count))
     return [[pair for one in line for pair in entries[one]] for line in state.lines(name)]
 

@@ -366,7 +366,7 @@ def stored_head(store: Store) -> Head:
     """Return the head that a store has, or raise LedgerError."""
     head = store.head()
     if head is None:
-        raise LedgerError(f"the head is missing; it distinguishes a ledger from an older copy. {WAY_OUT}")
+        raise LedgerError(f"The head is missing; it distinguishes a ledger from an older copy. {WAY_OUT}")
     return head
 
 
@@ -380,7 +380,7 @@ def begun(head: Head, store: Store, rows: Transaction) -> State:
         LedgerError: if the head is another ledger's, or its rows are not there.
     """
     if head.uuid != store.uuid:
-        raise LedgerError(f"the head is that of another ledger. {WAY_OUT}")
+        raise LedgerError(f"The head is that of another ledger. {WAY_OUT}")
     state = State.at(head, rows.row, rows.first_charge if store.shared else None)
     if store.shared:
         for name in state.charges:
@@ -410,7 +410,7 @@ def caught_up(state: State, rows: Transaction) -> tuple[State, dict[int, str]]:
         if last is None or last.seq != state.seq:
             raise set_back(state.seq)
         if check_hash(last).hash != state.hash:
-            raise LedgerError(f"row {state.seq} is another one than it was: the ledger was replaced. {WAY_OUT}")
+            raise LedgerError(f"Row {state.seq} is another one than it was: the ledger was replaced. {WAY_OUT}")
     hashes = {state.seq: state.hash}
     for entry in entries:
         state.follow(entry, partial(rows.past, seq=entry.seq))
@@ -459,12 +459,12 @@ def check_kept(head: Head, uuid: str, found: str | None, way_out: str) -> None:
         way_out: what to do if they disagree.
     """
     if head.uuid != uuid:
-        raise LedgerError(f"the head is that of another ledger. {way_out}")
+        raise LedgerError(f"The head is that of another ledger. {way_out}")
     if head.seq > 0 and found is None:
         raise set_back(head.seq, way_out)
     if head.hash != (found if head.seq > 0 else genesis(uuid)):
         raise LedgerError(
-            f"row {head.seq} is another one than it was: the ledger was replaced, or two copies of it went on apart. "
+            f"Row {head.seq} is another one than it was: the ledger was replaced, or two copies of it went on apart. "
             f"Nothing is acknowledged here. {way_out}"
         )
 
@@ -472,7 +472,7 @@ def check_kept(head: Head, uuid: str, found: str | None, way_out: str) -> None:
 def set_back(seq: int, way_out: str = "") -> LedgerError:
     """Return the error of a ledger that lacks a row that it had."""
     return LedgerError(
-        f"row {seq} is missing: the ledger was set back to an older copy, or its -wal file was lost. "
+        f"Row {seq} is missing: the ledger was set back to an older copy, or its -wal file was lost. "
         f"{way_out or RESTORE}"
     )
 

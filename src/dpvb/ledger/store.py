@@ -164,7 +164,7 @@ class Transaction(ABC):
 def entry_of(values: Sequence[object]) -> Entry:
     """Return the row with these values of its columns, or raise LedgerError."""
     if any(type(value) is not kind for value, kind in zip(values, COLUMNS.values(), strict=True)):
-        raise LedgerError(f"a row is damaged: a column has another type than it was written with. {WAY_OUT}")
+        raise LedgerError(f"A row is damaged: a column has another type than it was written with. {WAY_OUT}")
     return Entry(*values)  # type: ignore[arg-type]
 
 

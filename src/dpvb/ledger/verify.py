@@ -35,7 +35,7 @@ def walk(uuid: str, entries: Iterable[Entry], receipts: Iterable[Receipt] = (), 
     wanted: dict[int, set[str]] = {}
     for receipt in receipts:
         if receipt.ledger != uuid:
-            raise LedgerError(f"a receipt for {receipt.dataset!r} comes from another ledger, {receipt.ledger}.")
+            raise LedgerError(f"A receipt for {receipt.dataset!r} comes from another ledger, {receipt.ledger}.")
         wanted.setdefault(receipt.seq, set()).add(receipt.hash)
     for entry in entries:
         if why := state.follow(entry, pasts.__getitem__):
@@ -43,13 +43,13 @@ def walk(uuid: str, entries: Iterable[Entry], receipts: Iterable[Receipt] = (), 
         if entry.run:
             pasts[entry.run].take(entry)
         if entry.key in keys:
-            raise LedgerError(f"row {entry.seq}: its key was used before. {WAY_OUT}")
+            raise LedgerError(f"Row {entry.seq}: its key was used before. {WAY_OUT}")
         keys.add(entry.key)
         if wanted.pop(entry.seq, {entry.hash}) != {entry.hash}:
-            raise LedgerError(f"row {entry.seq}: a released model has a receipt with another hash. {WAY_OUT}")
+            raise LedgerError(f"Row {entry.seq}: a released model has a receipt with another hash. {WAY_OUT}")
     if wanted:
         raise LedgerError(
-            f"row {min(wanted)} is missing: a released model has a receipt for it. The ledger was set back to row "
+            f"Row {min(wanted)} is missing: a released model has a receipt for it. The ledger was set back to row "
             f"{state.seq}. {WAY_OUT}"
         )
     if odd:
@@ -64,13 +64,13 @@ def walk(uuid: str, entries: Iterable[Entry], receipts: Iterable[Receipt] = (), 
 def check_end(state: State, head: Head) -> None:
     """Raise LedgerError unless a walked chain ends where the head says, or later."""
     if head.uuid != state.uuid:
-        raise LedgerError(f"the head is that of another ledger. {WAY_OUT}")
+        raise LedgerError(f"The head is that of another ledger. {WAY_OUT}")
     if head.seq > state.seq:
         raise set_back(state.seq + 1)
     # Of a shared ledger the head also names data sets whose registration breaks a rule.
     datasets = {name: rows for name, rows in head.datasets.items() if name in state.rows or not state.shared}
     if head.seq == state.seq and (head.hash, datasets) != (state.hash, state.head().datasets):
-        raise LedgerError(f"row {state.seq}: the head says otherwise. {WAY_OUT}")
+        raise LedgerError(f"Row {state.seq}: the head says otherwise. {WAY_OUT}")
 
 
 def write_export(path: str | os.PathLike[str], store: Store) -> None:
@@ -120,16 +120,16 @@ def _lines(file: TextIO) -> Iterator[dict[str, object]]:
         try:
             facts = parsed_json(line)
         except ValueError as error:
-            raise LedgerError("a line is not JSON.") from error
+            raise LedgerError("A line is not JSON.") from error
         if not isinstance(facts, dict):
-            raise LedgerError("a line is not a JSON object.")
+            raise LedgerError("A line is not a JSON object.")
         yield facts
 
 
 def _entry(facts: dict[str, object]) -> Entry:
     if _UNREADABLE in facts:
         reason = printable(str(facts[_UNREADABLE]))
-        raise LedgerError(f"the ledger could not be read on when it was exported: {reason}")
+        raise LedgerError(f"The ledger could not be read on when it was exported: {reason}")
     if set(facts) != set(COLUMNS) or any(type(facts[name]) is not kind for name, kind in COLUMNS.items()):
-        raise LedgerError("a line is not a row of a ledger.")
+        raise LedgerError("A line is not a row of a ledger.")
     return Entry(**facts)  # type: ignore[arg-type]

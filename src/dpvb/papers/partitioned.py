@@ -193,7 +193,7 @@ def local_free_energy(
     Examples:
         >>> import numpy as np
         >>> prior, flat = NormalFactor(np.zeros(1), np.eye(1)), NormalFactor(np.zeros(1), np.zeros((1, 1)))
-        >>> round(local_free_energy(prior, prior, flat, np.zeros((2, 1)), np.ones(2)) / np.log(0.5), 6)
+        >>> round(float(local_free_energy(prior, prior, flat, np.zeros((2, 1)), np.ones(2)) / np.log(0.5)), 6)
         2.0
     """
     return _integral(q, previous.over(factor), x_nd, y_n) - previous.log_normaliser

@@ -1,4 +1,4 @@
-"""What an audit found: one line a check."""
+"""Results of an audit: one line per check."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dpvb.guards.version import __version__
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at; it speaks of made-up records only.
+    """Result of one check of an audit, which uses only synthetic records.
 
     Attributes:
-        subject: the model or the part of the package.
-        name: what was looked at.
-        passed: False is a finding.
-        measured, threshold: what was found and what was allowed, in words.
-        false_alarm: probability that a sound package fails this check; 0 for exact ones.
+        subject: Model or part of the package.
+        name: Name of the check.
+        passed: Whether there is no finding.
+        measured, threshold: Measured and allowed value, in words.
+        false_alarm: Probability that a sound package fails this check; 0 for exact checks.
     """
 
     subject: str
@@ -32,7 +32,7 @@ class Check:
     def __post_init__(self) -> None:
         for text in (self.subject, self.name, self.measured, self.threshold):
             if not isinstance(text, str) or not text.isprintable():
-                raise ParameterError(f"a check is described in printable text, got {text!r}.")
+                raise ParameterError(f"A check is described in printable text, got {text!r}.")
         if type(self.passed) is not bool:
             raise ParameterError(f"passed must be True or False, got {self.passed!r}.")
         check_number("false_alarm", self.false_alarm, low=0, high=1)
@@ -47,8 +47,8 @@ class Report:
     """All checks of an audit.
 
     Attributes:
-        checks: in order.
-        version: the version of dpvb that was audited.
+        checks: Checks in order.
+        version: Version of dpvb that was audited.
     """
 
     checks: tuple[Check, ...]
@@ -56,7 +56,7 @@ class Report:
 
     def __post_init__(self) -> None:
         if not self.checks:
-            raise ParameterError("a report needs at least one check.")
+            raise ParameterError("A report needs at least one check.")
         if not isinstance(self.version, str) or not self.version.isprintable():
             raise ParameterError(f"version must be printable text, got {self.version!r}.")
 
@@ -72,7 +72,7 @@ class Report:
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """What was audited, in order."""
+        """Audited models and parts, in order."""
         return tuple(dict.fromkeys(check.subject for check in self.checks))
 
     @property
@@ -85,20 +85,20 @@ class Report:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain JSON values."""
+        """Return the report as plain JSON values."""
         return {"version": self.version, "passed": self.passed, "checks": [asdict(check) for check in self.checks]}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """Inverse of `to_dict`.
+        """Return the report from the result of `to_dict`.
 
         Raises:
-            ModelFileError: if the facts are not those of a report.
+            ModelFileError: If the facts do not form a report.
         """
         try:
             return cls(tuple(Check(**check) for check in facts["checks"]), facts["version"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ModelFileError("the file's audit report is damaged; save the model again.") from error
+            raise ModelFileError("The file's audit report is damaged; save the model again.") from error
 
     def __str__(self) -> str:
         lines = []

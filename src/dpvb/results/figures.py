@@ -1,7 +1,7 @@
-"""Figures: public results, each with one text, CSV file, data frame, JSON form, notebook table and drawing.
+"""Figures: public results, each as text, CSV file, data frame, JSON values, notebook table and plot.
 
-A page draws them as HTML (`page.html.jinja`), a picture file by matplotlib (`pictures`). Both place the marks where the
-properties of a `Drawing` say, so that a page and a picture show the same.
+A page draws them as HTML (`page.html.jinja`), a picture file by matplotlib (`pictures`). Both use the positions of a
+`Drawing`, so that a page and a picture are the same.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _MANY, _TOO_MANY = 9999.5, 1e7
 
 
 class Listing(NamedTuple):
-    """The rows of a figure, as values and as texts, with the words around them.
+    """Rows of a figure, as values and as texts, with the lines around them.
 
     Attributes:
-        keys: names of the columns of values.
-        values: the rows, numbers in full.
-        above, below: lines around the rows.
-        titles: of the columns of texts; (): `keys`.
-        cells: the rows as people read them; None: values to four digits.
-        numbers: places of the columns of texts that are aligned to the right.
-        faint: places of the rows that a notebook shows faint.
-        facts: what holds for all rows, by name: further columns of a CSV file, and the attrs of a data frame.
+        keys: Names of the columns of values.
+        values: Rows with full precision.
+        above, below: Lines above and below the rows.
+        titles: Titles of the columns of texts. Empty: `keys`.
+        cells: Rows as text. None: values with four digits.
+        numbers: Indices of right-aligned columns of texts.
+        faint: Indices of rows that a notebook shows faint.
+        facts: Facts about all rows by name: additional columns of a CSV file, and attrs of a data frame.
     """
 
     keys: Sequence[str]
@@ -62,16 +62,16 @@ class Listing(NamedTuple):
 
     @property
     def texts(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
-        """Titles and rows as people read them."""
+        """Return titles and rows as text."""
         cells = [[one if isinstance(one, str) else number(one) for one in row] for row in self.values]
         return self.titles or self.keys, cells if self.cells is None else self.cells
 
 
 class Figure(ABC):
-    """A public result: text, CSV file, data frame, JSON values, notebook table and drawings of the same rows.
+    """Public result: text, CSV file, data frame, JSON values, notebook table and plots of the same rows.
 
     Attributes:
-        name: by which `dpvb show --what` selects it; "": it is shown with all others only.
+        name: Name for `dpvb show --what`. Empty: it is shown only together with all others.
     """
 
     name: str = ""
@@ -82,7 +82,7 @@ class Figure(ABC):
 
     @abstractmethod
     def drawings(self) -> Iterator[Drawing]:
-        """Yield what a page and a picture draw."""
+        """Yield the plots of a page or picture."""
 
     def __str__(self) -> str:
         listing = self.listing()
@@ -94,7 +94,7 @@ class Figure(ABC):
         return str(self)
 
     def _repr_html_(self) -> str:
-        """The rows for a notebook."""
+        """Return HTML of the rows for a notebook."""
         listing = self.listing()
         titles, cells = listing.texts
         table = pages.table(cells, head=titles, numbers=listing.numbers, faint=listing.faint)
@@ -106,23 +106,23 @@ class Figure(ABC):
         return [dict(zip(listing.keys, _plain(list(row)), strict=True)) for row in listing.values]
 
     def to_frame(self) -> Any:
-        """Return the rows as a pandas data frame by the first column; its attrs are facts about all rows.
+        """Return the rows as a pandas data frame, indexed by the first column; its attrs are facts about all rows.
 
         Raises:
-            DpvbError: if pandas is not installed.
+            DpvbError: If pandas is not installed.
         """
         return frame(self.listing())
 
     def to_csv(self, path: str | os.PathLike[str] | None = None, *, overwrite: bool = False) -> str | None:
-        """Return or write the rows as comma-separated values (RFC 4180), numbers in full, and facts in each row.
+        """Return or write the rows as comma-separated values (RFC 4180) with full precision, and facts in each row.
 
         Args:
-            path: the file to write; None: the text is returned.
-            overwrite: whether the file may take the place of one that is there.
+            path: File to write. None (default): the text is returned.
+            overwrite: Whether to replace an existing file. Default: False.
 
         Raises:
-            ParameterError: if a file is there that may not be replaced.
-            DataFormatError: if the file cannot be written.
+            ParameterError: If the file exists and `overwrite` is False.
+            DataFormatError: If the file cannot be written.
         """
         listing, text = self.listing(), io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)  # A text may hold line ends.
@@ -136,11 +136,11 @@ class Figure(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing(Figure):
-    """A figure of one form, which a page and a picture can draw.
+    """Figure of one form, which a page and a picture can draw.
 
     Attributes:
-        title: what it shows.
-        note: how it is to be read; "": nothing need be said.
+        title: Title.
+        note: Explanation. Empty: none.
     """
 
     title: str
@@ -155,21 +155,21 @@ class Drawing(Figure):
         yield self
 
     def _listing(self, keys: Sequence[str], values: Sequence[Sequence[Any]], **texts: Any) -> Listing:
-        """A listing between title and note."""
+        """Return a listing between title and note."""
         return Listing(keys, values, (self.title,), (self.note,) if self.note else (), **texts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figure as plain JSON values, without the pixels of images; what is not finite is null."""
+        """Return the figure as plain JSON values, without pixels of images; numbers that are not finite are null."""
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "images_khw"}
         return {"form": self.form, **_plain(values)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bars(Drawing):
-    """Groups of bars, as the words of topics.
+    """Groups of bars, for example words of topics.
 
     Attributes:
-        groups: for each a name, a remark, and (label, value) with values of at least 0.
+        groups: Name, remark, and (label, value) pairs of each group; values are at least 0.
     """
 
     groups: tuple[tuple[str, str, tuple[tuple[str, float], ...]], ...]
@@ -177,26 +177,26 @@ class Bars(Drawing):
     form = "bars"
 
     def listing(self) -> Listing:
-        """Return a row for each bar, as text for each group."""
+        """Return a row per bar; as text, a row per group."""
         bars = [(group, label, value) for group, _, bars in self.groups for label, value in bars]
         cells = [[group, " ".join(label for label, _ in bars), remark] for group, remark, bars in self.groups]
         return self._listing(("group", "name", "value"), bars, titles=("", "largest first", ""), cells=cells)
 
     @property
     def most(self) -> float:
-        """The longest bar."""
+        """Largest value."""
         return max((one for *_, bars in self.groups for _, one in bars if math.isfinite(one)), default=1.0) or 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Intervals(Drawing):
-    """Estimates with their intervals, on one scale or each on its own.
+    """Estimates with intervals, on one axis or on an axis each.
 
     Attributes:
-        rows: for each a name, the estimate, the ends of its interval, and a remark.
-        reference: where a line is drawn; None: nowhere.
-        log: whether the scale is that of logarithms.
-        scales: the ends of each row's own scale; (): one scale serves all rows.
+        rows: Name, estimate, limits of the interval, and remark of each row.
+        reference: Position of a reference line. None: none.
+        log: Whether the axis is logarithmic.
+        scales: Limits of the axis of each row. Empty: all rows share one axis.
     """
 
     rows: tuple[tuple[str, float, float, float, str], ...]
@@ -207,12 +207,12 @@ class Intervals(Drawing):
     form = "intervals"
 
     def listing(self) -> Listing:
-        """Return a row for each estimate."""
+        """Return a row per estimate."""
         return self._listing(("name", "mean", "low", "high", "note"), self.rows, numbers=(1, 2, 3))
 
     @property
     def places(self) -> list[tuple[float, float, float]]:
-        """Of each row the estimate and the ends as shares of the width, in [0, 1]; what lies beyond is at the edge."""
+        """Return estimate and limits of each row as shares of the width, in [0, 1]; values outside are at the edge."""
         return [
             (self._share(mean, ends), self._share(low, ends), self._share(high, ends))
             for (_, mean, low, high, _), ends in zip(self.rows, self._ends_of_rows, strict=True)
@@ -220,20 +220,20 @@ class Intervals(Drawing):
 
     @property
     def lines(self) -> list[float | None]:
-        """Of each row the reference as a share of the width."""
+        """Return the reference of each row as a share of the width."""
         at = self.reference
         return [None if at is None else self._share(at, ends) for ends in self._ends_of_rows]
 
     @property
     def _ends_of_rows(self) -> list[tuple[float, float]]:
-        """The ends of the scale of each row."""
+        """Return the limits of the axis of each row."""
         if self.scales:
             return [(self._at(low), self._at(high)) for low, high in self.scales]
         return [self._ends] * len(self.rows)
 
     @property
     def _ends(self) -> tuple[float, float]:
-        """The ends of the scale: those of rows without a remark, so that what is not known does not hide the rest."""
+        """Return the limits of the axis, from rows without a remark, so that uncertain rows do not hide the others."""
         clear = [row for row in self.rows if not row[-1]] or self.rows
         ends = [self._at(end) for _, mean, low, high, _ in clear for end in (mean, low, high)]
         finite = [end for end in ends if math.isfinite(end)] or [0.0, 1.0]
@@ -251,11 +251,11 @@ class Intervals(Drawing):
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(Drawing):
-    """A matrix of numbers with names, as transitions or loadings.
+    """Matrix of numbers with names, for example transitions or loadings.
 
     Attributes:
-        rows, columns: names.
-        values: a row of numbers for each name of `rows`.
+        rows, columns: Names.
+        values: A row of numbers for each name of `rows`.
     """
 
     rows: tuple[str, ...]
@@ -265,7 +265,7 @@ class Grid(Drawing):
     form = "grid"
 
     def listing(self) -> Listing:
-        """Return a row for each cell, as text the matrix."""
+        """Return a row per cell; as text, the matrix."""
         lines = list(zip(self.rows, self.values, strict=True))
         values = [(row, column, one) for row, line in lines for column, one in zip(self.columns, line, strict=True)]
         cells = [[row, *map(number, line)] for row, line in lines]
@@ -276,17 +276,17 @@ class Grid(Drawing):
 
     @property
     def most(self) -> float:
-        """The largest absolute value."""
+        """Largest absolute value."""
         return max((abs(one) for row in self.values for one in row if math.isfinite(one)), default=1.0) or 1.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Images(Drawing):
-    """Small images of signed numbers, as the weights of hidden units: blue below 0, white at 0, red above.
+    """Small images of signed numbers, for example weights of hidden units: blue below 0, white at 0, red above.
 
     Attributes:
-        names: one for each image.
-        images_khw: the numbers.
+        names: Name of each image.
+        images_khw: Numbers.
     """
 
     names: tuple[str, ...]
@@ -295,7 +295,7 @@ class Images(Drawing):
     form = "images"
 
     def listing(self) -> Listing:
-        """Return a row for each pixel, as text for each image."""
+        """Return a row per pixel; as text, a row per image."""
         lines = list(zip(self.names, self.images_khw.reshape(len(self.names), -1).tolist(), strict=True))
         values = [(name, pixel, one) for name, line in lines for pixel, one in enumerate(line)]
         cells = [[name, number(float(np.sqrt(np.mean(np.square(line)))))] for name, line in lines]
@@ -304,18 +304,18 @@ class Images(Drawing):
 
     @property
     def sources(self) -> list[str]:
-        """PNG files in base64, of the first `MOST_ROWS`."""
+        """Return PNG files in base64, of the first `MOST_ROWS`."""
         reach = float(np.quantile(np.abs(self.images_khw), 0.995)) if self.images_khw.size else 1.0
         return [_png(np.clip(image_hw / (reach or 1.0), -1, 1)) for image_hw in self.images_khw[:MOST_ROWS]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts(Drawing):
-    """A table of texts.
+    """Table of texts.
 
     Attributes:
-        head: titles of the columns.
-        rows: texts, as many as there are titles.
+        head: Titles of the columns.
+        rows: Texts, one per title.
     """
 
     head: tuple[str, ...]
@@ -330,15 +330,15 @@ class Facts(Drawing):
 
 @dataclass(frozen=True, kw_only=True)
 class Curves(Drawing):
-    """Values over a common axis, each with a band where it has one.
+    """Values over a common axis, with optional bands.
 
     Attributes:
-        x: title of the axis.
-        at: places on the axis, ascending.
-        lines: for each a name, and at these places its value and the ends of its band, which may be the value.
-        mark: the place that stands out; None: none does.
-        log: whether the axis is that of logarithms.
-        low: where the axis of values begins; None: at the least of them.
+        x: Title of the axis.
+        at: Positions on the axis, ascending.
+        lines: Name of each line, and its value and limits of its band at each position.
+        mark: Highlighted position. None: none.
+        log: Whether the axis is logarithmic.
+        low: Lower limit of the axis of values. None: the smallest value.
     """
 
     x: str
@@ -351,13 +351,13 @@ class Curves(Drawing):
     form = "curves"
 
     def listing(self) -> Listing:
-        """Return a row for each line and place."""
+        """Return a row per line and position."""
         values = [(name, x, *point) for name, points in self.lines for x, point in zip(self.at, points, strict=True)]
         return self._listing(("line", self.x, "value", "low", "high"), values, numbers=range(1, 5))
 
     @property
     def places(self) -> list[list[tuple[float, ...]]]:
-        """For each line and place: the shares of width and height, in [0, 1], of the value and the ends of its band."""
+        """Return value and limits of each line and position as shares of width and height, in [0, 1]."""
         scale = math.log if self.log else float
         ends = [end for _, points in self.lines for point in points for end in point if math.isfinite(end)] or [
             0.0,
@@ -378,8 +378,8 @@ def write(path: str | os.PathLike[str], text: str, *, overwrite: bool) -> None:
     """Write a text file.
 
     Raises:
-        ParameterError: for no path, or if a file is there that may not be replaced.
-        DataFormatError: if the file cannot be written.
+        ParameterError: If `path` is not a path, or the file exists and may not be replaced.
+        DataFormatError: If the file cannot be written.
     """
     place = check_target("path", path, overwrite=overwrite)
     try:
@@ -390,11 +390,11 @@ def write(path: str | os.PathLike[str], text: str, *, overwrite: bool) -> None:
 
 
 def aligned(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> list[str]:
-    """Return a line for each row, whose cells stand below each other.
+    """Return a line per row, with aligned columns.
 
     Args:
-        rows: printable or not, as many cells in each.
-        numbers: places of the columns that are aligned to the right.
+        rows: Rows of equally many cells, printable or not.
+        numbers: Indices of right-aligned columns.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -408,17 +408,17 @@ def aligned(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> lis
 
 
 def number(value: float) -> str:
-    """Four digits, and all those before the point of what is below ten million; a word for what is no number."""
+    """Format a number with four digits, or all digits before the point below ten million; a word for NaN."""
     if _MANY <= abs(value) < _TOO_MANY:
         return f"{value:.0f}"
     return f"{value:.4g}" if math.isfinite(value) else "unknown" if math.isnan(value) else "∞" if value > 0 else "-∞"
 
 
 def frame(listing: Listing) -> Any:
-    """A pandas data frame whose index is the first column, and whose attrs are facts about all rows.
+    """Return a pandas data frame whose index is the first column, and whose attrs are facts about all rows.
 
     Raises:
-        DpvbError: if pandas is not installed.
+        DpvbError: If pandas is not installed.
     """
     if find_spec("pandas") is None:
         raise DpvbError("to_frame needs pandas: pip install pandas. Without it, to_csv() gives the same rows as text.")
@@ -430,13 +430,13 @@ def frame(listing: Listing) -> Any:
 
 
 def _share(value: float, ends: tuple[float, float]) -> float:
-    """Where a value lies between two ends, in [0, 1]; in the middle if it is not a number."""
+    """Return the position of a value between two limits, in [0, 1]; 0.5 if it is NaN."""
     share = (value - ends[0]) / ((ends[1] - ends[0]) or 1.0)
     return 0.5 if math.isnan(share) else min(max(share, 0.0), 1.0)
 
 
 def _plain(value: Any) -> Any:
-    """JSON values, without what JSON does not know."""
+    """Return JSON values, with null for NaN and infinity."""
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -445,7 +445,7 @@ def _plain(value: Any) -> Any:
 
 
 def _png(share_hw: Floats) -> str:
-    """A PNG file, in base64, of numbers from -1 (blue) to 1 (red)."""
+    """Return a PNG file, in base64, of numbers from -1 (blue) to 1 (red)."""
     fade_hw = (_WHITE * (1 - np.abs(share_hw))).astype(np.uint8)
     full_hw = np.full_like(fade_hw, _WHITE)
     above_hw = share_hw >= 0

@@ -1,4 +1,4 @@
-"""Estimates with intervals, by group of a mixture or by the symbols before; all of it is public."""
+"""Estimates with intervals, by component of a mixture, class, or preceding symbol or state; all of it is public."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpvb.results.figures import Figure, Intervals, Listing, number
 
 
 class Line(NamedTuple):
-    """One number of a group or a class: an estimate, its standard deviation, and the ends of an interval."""
+    """One number of a component or class: estimate, standard deviation, and limits of an interval."""
 
     group: int | str
     name: str
@@ -26,43 +26,44 @@ class Line(NamedTuple):
     def within(
         cls, group: int | str, name: str, mean: float, std: float, reach: float, ends: tuple[float, float]
     ) -> Line:
-        """A line whose interval reaches so many standard deviations, and not beyond the ends of what is possible."""
+        """Return a line whose interval is `reach` standard deviations to each side, limited to possible values."""
         low, high = ends
         return cls(group, name, mean, std, max(mean - reach * std, low), min(mean + reach * std, high))
 
 
 def reach_of(level: float) -> float:
-    """Return how many standard deviations a normal interval reaches to each side.
+    """Return the half width of a normal interval in standard deviations.
 
     Raises:
-        ParameterError: unless level is in (0, 1).
+        ParameterError: Unless level is in (0, 1).
     """
     return float(-ndtri((1 - check_number("level", level, low=0, high=1, closed="neither")) / 2))
 
 
 def head(number: int, what: str, level: float, noise_aware: bool) -> str:
-    """What stands above a table: of how much it is, and what its intervals are."""
-    aware = "noise counted in" if noise_aware else "privacy noise left out"
+    """Return the text above a table: number of its parts, level, and whether intervals include the noise."""
+    aware = "including the privacy noise" if noise_aware else "WITHOUT the privacy noise"
     return f"{number} {what}, {level:.0%} intervals, {aware}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupTable(Figure):
-    """Lines of all groups, the largest group first; or of all symbols or states before.
+    """Table of estimates of all components or classes, largest first, or of all preceding symbols or states.
 
     Attributes:
-        lines: public.
-        head: what the table is of, in words.
-        names: what its first two columns are.
-        title: of one drawing for all lines; "": each group has a drawing, whose first line is its share.
-        name: as of every `Figure`.
+        lines: Public estimates.
+        head: Description of the table.
+        names: Titles of its first two columns.
+        title: Title of one plot of all lines. Empty (default): each component has a plot, whose first line is its
+            share.
+        name: As in `Figure`.
     """
 
     lines: tuple[Line, ...]
     head: str
-    names: tuple[str, str] = ("group", "what")
+    names: tuple[str, str] = ("component", "quantity")
     title: str = ""
-    name: str = "groups"
+    name: str = "components"
 
     def __iter__(self) -> Iterator[Line]:
         return iter(self.lines)
@@ -71,11 +72,11 @@ class GroupTable(Figure):
         return len(self.lines)
 
     def of(self, group: int | str) -> dict[str, Line]:
-        """The lines of one group by name."""
+        """Return the lines of one component by name."""
         return {line.name: line for line in self.lines if line.group == group}
 
     def drawings(self) -> Iterator[Intervals]:
-        """Yield all lines as one drawing; or the numbers of each group, on one scale in all groups."""
+        """Yield all lines as one plot, or a plot per component with common axes."""
         if self.title:
             rows = tuple((f"{line.group} → {line.name}", line.mean, line.low, line.high, "") for line in self.lines)
             yield Intervals(title=self.title, note=self.head.replace("\n", "; "), rows=rows)
@@ -87,9 +88,9 @@ class GroupTable(Figure):
         for group in dict.fromkeys(line.group for line in self.lines):
             share, *others = (line for line in self.lines if line.group == group)
             yield Intervals(
-                title=f"{'Group ' if isinstance(group, int) else ''}{group}: "
+                title=f"{'Component ' if isinstance(group, int) else ''}{group}: "
                 f"{share.mean:.1%} of all, {share.low:.1%} to {share.high:.1%}",
-                note=f"{self.head}. The scale of a row is the same in all groups.",
+                note=f"{self.head}. Each row has the same axis in all plots.",
                 rows=tuple((line.name, line.mean, line.low, line.high, "") for line in others),
                 scales=tuple(scales[line.name] for line in others),
             )

@@ -256,7 +256,7 @@ def _pair(first: Any, second: Any) -> tuple[Floats, Floats]:
     """Two vectors of one length."""
     one, other = (np.asarray(value, dtype=np.float64) for value in (first, second))
     if one.ndim != 1 or one.shape != other.shape:
-        raise DataFormatError(f"two vectors of one length are needed, got shapes {one.shape} and {other.shape}.")
+        raise DataFormatError(f"Two vectors of one length are needed, got shapes {one.shape} and {other.shape}.")
     return one, other
 
 

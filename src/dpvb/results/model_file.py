@@ -60,12 +60,12 @@ _CHUNK = 2**20
 
 @dataclass(frozen=True)
 class StoredModel:
-    """What a model file holds.
+    """Contents of a model file.
 
     Attributes:
-        kind: which sort of model it is.
-        arrays: finite arrays by name.
-        facts: what JSON can say.
+        kind: Class of the model.
+        arrays: Finite arrays by name.
+        facts: Plain JSON values.
     """
 
     kind: str
@@ -76,19 +76,19 @@ class StoredModel:
 def save(
     path: str | os.PathLike[str], *, kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]
 ) -> None:
-    """Write a model file, whole or not at all: an old file stays as it was until the new one is on the disk.
+    """Write a model file atomically: an old file is kept until the new one is on the disk.
 
-    Equal contents give equal files. The file gets the permissions of any new file of this user.
+    Equal contents give equal files. The file has the permissions of new files of this user.
 
     Args:
-        path: the file; its folder must exist.
-        kind: a plain name, at most 74 letters, digits and underscores.
-        arrays: finite numbers (float64, float32, int64, int32, uint8) under plain names, 1.5 GiB in all.
-        facts: what JSON can hold; numbers must be finite.
+        path: File to write; its folder must exist.
+        kind: Plain name of at most 74 letters, digits and underscores.
+        arrays: Finite numbers (float64, float32, int64, int32, uint8) under plain names, at most 1.5 GiB.
+        facts: Plain JSON values with finite numbers.
 
     Raises:
-        ParameterError: if the contents cannot be stored.
-        ModelFileError: if the file cannot be written; nothing half-written is left.
+        ParameterError: If the contents cannot be stored.
+        ModelFileError: If the file cannot be written; no partial file is left.
     """
     members = _members(kind, arrays, facts)
     target = _target(check_path("path", path))
@@ -108,15 +108,14 @@ def save(
 
 
 def load(path: str | os.PathLike[str], *, kind: str | None = None) -> StoredModel:
-    """Read a model file, trusting nothing in it.
+    """Read a model file, without trusting its contents.
 
     Args:
-        path: the file.
-        kind: the kind that it must have; None takes any.
+        path: Model file.
+        kind: Required class. None: any.
 
     Raises:
-        ModelFileError: if the file is missing, is no model file, was damaged or tampered with, has another format,
-            or holds another kind.
+        ModelFileError: If the file is missing, not a model file, damaged, modified, or of another format or class.
     """
     found = check_path("path", path)
     with _refusing(found), open(_regular(found), "rb") as file:
@@ -124,17 +123,17 @@ def load(path: str | os.PathLike[str], *, kind: str | None = None) -> StoredMode
 
 
 def packed(*, kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> bytes:
-    """The bytes of a model file; arguments and errors are those of `save`."""
+    """Return the bytes of a model file; arguments and errors are those of `save`."""
     file = io.BytesIO()
     _write_zip(file, _members(kind, arrays, facts))
     return file.getvalue()
 
 
 def unpacked(data: bytes, *, kind: str) -> StoredModel:
-    """Read the bytes of a model file, trusting nothing in them.
+    """Read the bytes of a model file, without trusting them.
 
     Raises:
-        ModelFileError: as `load` does.
+        ModelFileError: As `load`.
     """
     with _refusing(Path("bytes")):
         return _stored(io.BytesIO(data), kind)
@@ -154,11 +153,11 @@ def _members(kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, 
     if not _NAME.fullmatch(kind):
         raise ParameterError(f"kind must be a plain name, got {kind!r}.")
     if len(arrays) > _MAX_ARRAYS:
-        raise ParameterError(f"a model file holds at most {_MAX_ARRAYS} arrays, got {len(arrays)}.")
+        raise ParameterError(f"A model file holds at most {_MAX_ARRAYS} arrays, got {len(arrays)}.")
     total = sum(np.asarray(array).nbytes for array in arrays.values())
     if total > _MAX_BYTES:
         raise ParameterError(
-            f"a model file holds at most {_MAX_BYTES} bytes of arrays, got {total}. Store them as float32, or each "
+            f"A model file holds at most {_MAX_BYTES} bytes of arrays, got {total}. Store them as float32, or each "
             "with numpy.save."
         )
     plain = {name: _plain_array(name, array) for name, array in arrays.items()}
@@ -274,7 +273,7 @@ def _refusing(path: Path) -> Iterator[None]:
 def _regular(path: Path) -> Path:
     """The path, if it leads to a regular file; anything else could block or never end."""
     if not path.exists():
-        raise ModelFileError("there is no such file.")
+        raise ModelFileError("There is no such file.")
     if not path.is_file():
         raise ModelFileError("is not a regular file.")
     return path

@@ -1,4 +1,4 @@
-"""A report: one page about a model that needs no network, and the same as JSON, for whoever must judge it.
+"""The report of a model: one HTML page without network access, and the same facts as JSON.
 
 Everything on the page is a released or a public value. Every text in it is escaped, whoever wrote it: words, names of
 columns, names of data sets. The page runs no script.
@@ -28,14 +28,14 @@ _MOST_EPSILON = 100.0
 
 @dataclass(frozen=True)
 class Page:
-    """What a report is made of; all of it is public.
+    """Report of a fitted model; all of it is public.
 
     Attributes:
-        kind: the model's class.
-        figures: what was learned.
-        statement: what is promised.
-        parameters: those that were chosen, and the others, in Python's words.
-        audit: what an audit found; None: there was none.
+        kind: Class of the model.
+        figures: Results.
+        statement: Privacy statement.
+        parameters: Parameters that differ from their defaults, and the others, as Python code.
+        audit: Report of an audit. None: there is none.
     """
 
     kind: str
@@ -48,22 +48,22 @@ class Page:
         """Write the page as one HTML file.
 
         Args:
-            path: the file; its folder must exist.
-            overwrite: whether it may take the place of a file that is there.
+            path: File to write; its folder must exist.
+            overwrite: Whether to replace an existing file. Default: False.
 
         Raises:
-            ParameterError: if a file is there that may not be replaced.
-            DataFormatError: if the file cannot be written.
+            ParameterError: If the file exists and `overwrite` is False.
+            DataFormatError: If the file cannot be written.
         """
         write(path, self.html(), overwrite=overwrite)
 
     def _repr_html_(self) -> str:
-        """The page for a notebook, in a frame of its own."""
+        """Return the page for a notebook, in a frame."""
         frame = 'title="report" sandbox="" style="width:100%;height:40rem;border:0"'
         return f'<iframe {frame} srcdoc="{escape(self.html())}"></iframe>'
 
     def html(self) -> str:
-        """The page."""
+        """Return the page as HTML."""
         return _template().render(
             page=self,
             version=__version__,
@@ -76,7 +76,7 @@ class Page:
         )
 
     def card(self) -> dict[str, Any]:
-        """The same as plain JSON values, as `docs/report.md` describes them."""
+        """Return the report as plain JSON values, which `docs/report.md` describes."""
         return {
             "format": FORMAT,
             "version": __version__,
@@ -91,13 +91,13 @@ class Page:
 
 
 def _curve(statement: PrivacyStatement) -> Curves | None:
-    """Epsilon over delta; None where nothing is promised."""
+    """Return epsilon against delta; None without a guarantee."""
     points = sorted({(delta, epsilon) for delta, epsilon in statement.points if 0 < epsilon < _MOST_EPSILON})
     if len(points) < 2:
         return None
     return Curves(
-        title="epsilon over delta; all points hold at once",
-        note="Epsilon at other values of delta; all of these hold at once. The larger dot is what was asked for.",
+        title="epsilon against delta; all of these guarantees hold",
+        note="Epsilon at other values of delta; all of these guarantees hold. The larger dot is the budget of the fit.",
         x="delta",
         at=tuple(delta for delta, _ in points),
         lines=(("epsilon", tuple((epsilon, epsilon, epsilon) for _, epsilon in points)),),
@@ -108,7 +108,7 @@ def _curve(statement: PrivacyStatement) -> Curves | None:
 
 
 def _shown(value: object) -> object:
-    """A text as a page may show it: in one line, without what a terminal or a browser would obey."""
+    """Return a text on one line, without control characters."""
     return printable(value) if type(value) is str else value
 
 

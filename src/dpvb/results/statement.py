@@ -1,4 +1,4 @@
-"""The privacy statement: what a run promises, generated from its plan and in words that need no mathematics."""
+"""The privacy statement: the guarantee of a run, generated from its plan, in words without mathematics."""
 
 from __future__ import annotations
 
@@ -25,41 +25,43 @@ from dpvb.guards.errors import (
 )
 from dpvb.results.facts import BlockFacts, ChargeFacts, ReleaseFacts, SelectionFacts
 
-# Only methods that prove an upper bound for every plan may make a promise.
+# A guarantee needs a method that proves an upper bound for every plan.
 _METHODS = ("pld", "renyi")
 _TOOLS = {
     "exact gaussian": "the exact privacy profile of the Gaussian mechanism",
     "pld": "composition of privacy loss distributions",
     "renyi": "composition of Rényi divergences",
-    "no noise": "none, as a release without noise has no finite epsilon",
+    "no noise": "none: a release without noise has no finite epsilon",
 }
 
 _TITLE = "PRIVACY STATEMENT"
-# What a notebook shows of it at once.
-_IN_SIGHT = ("Promise", "Protected", "Holds against", "Counted")
+# Sections that a notebook displays unfolded.
+_IN_SIGHT = ("Guarantee", "Protected", "Holds against", "Included")
 _TEST_NOISE = (
-    "NOT PRIVATE: the noise of this run came from a test source and can be computed again. What follows says what "
-    "secret noise would have promised; this run promises nothing. Do not publish its result as private."
+    "NOT PRIVATE: the noise of this run came from a test source and can be computed again. The lines below describe "
+    "the guarantee with secret noise. This run has no guarantee. Do not publish its result as private."
 )
 _DRY_RUN = (
-    "DRY RUN: the rows were made up from public declarations, and no private row was read. The result says nothing "
-    "about anybody, and nothing was spent. What follows is what the same call would promise for private rows."
+    "DRY RUN: the rows are synthetic, drawn from public declarations. No private row was read, and no budget was used. "
+    "The lines below describe the guarantee that the same call would have for private rows."
 )
 _NO_NOISE = (
-    "NO PRIVACY: epsilon is infinite. At least one release carries no noise, and the result may reveal everything "
-    "about the data. Do not publish it as private."
+    "NO PRIVACY: epsilon is infinite. At least one release has no noise, and the result may reveal everything about "
+    "the data. Do not publish it as private."
 )
-_PUBLISHED = "PUBLIC DATA: whoever made this says that the data are public. No privacy is claimed for them."
+_PUBLISHED = "PUBLIC DATA: the caller stated that the data are public. No privacy is claimed for them."
 _NOT_COVERED = (
-    "what can be learned from the time, the memory or the power that the run took",
-    "public arguments that somebody chose by looking at the data, and what was fitted to them before, as a scaler",
+    "side channels: the running time, memory and power consumption of the run",
+    "public arguments that were chosen from the data, and preprocessing that was fitted to the data, such as a scaler",
     "{others}",
-    "facts about groups: several {unit}s together are protected less than one",
-    "what is true of the population: it can be learned from the data of others, with or without any one {unit}",
+    "facts about several {unit}s together: the guarantee is weaker for groups",
+    "facts about the population, which can be learned from the data of others, with or without any one {unit}",
 )
-_OTHERS = "several runs on the same data: their epsilons and deltas add up, and nobody keeps count here"
-_OTHERS_COUNTED = "other runs on the same data that the ledger was not told of: their epsilons and deltas add up"
-_OF_A_PROMISE = frozenset({"Protected", "Plain meaning", "Curve", "Accounting", "Size", "Not covered"})
+_OTHERS = "other analyses of the same data: their epsilons and deltas add to these, and no ledger was used"
+_OTHERS_COUNTED = "analyses of the same data that the ledger does not record: their epsilons and deltas add to these"
+# Sections of private data only.
+_OF_A_GUARANTEE = frozenset({"Protected", "Meaning", "Curve", "Accounting", "Size", "Not covered"})
+# Widths of the text, for a terminal of 120 characters, and of the labels; number of kinds of releases in the text.
 _WIDTH = 110
 _LABEL = 15
 _MAX_LISTED = 6
@@ -67,29 +69,41 @@ _MAX_LISTED = 6
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """What one run promises about the people behind its data; every fact in it is public.
+    """Privacy guarantee of one run, with all facts that it depends on. Every fact is public.
+
+    `model.privacy_` is the statement of a fit. It prints as text; `in_short()` is a summary, `to_dict()` is for JSON.
 
     Attributes:
-        unit: whose presence is protected, in words.
-        neighboring_relation: "add_or_remove_one" or "replace_one".
-        epsilon, delta: the promise; an upper bound.
-        curve: (delta, epsilon) pairs, all of which hold at once.
-        releases: how the result was made.
-        method, tool: the accountant's method, and what gave its number in the end (see accounting.Answer).
+        unit: Protected unit: "row", "document", "person" or another word.
+        neighboring_relation: Neighbouring data sets: "add_or_remove_one" or "replace_one" unit.
+        epsilon, delta: The guarantee, an upper bound.
+        curve: Pairs (delta, epsilon), all of which hold.
+        releases: Releases from which the result was computed.
+        method: Accounting method, "pld" or "renyi".
+        tool: Accountant whose number is reported (see `dpvb.accounting.Answer`).
         secret_noise: False if the noise came from a test source.
-        public: what the promise treats as known to everybody.
-        n_units: the public number of units, where there is one.
-        run_id, plan_digest: public name of the run, and SHA-256 of its plan.
-        charge: the run's newest entry in the ledger that counted it, where one did.
-        selection: how the result was chosen, where it was; `releases` are then the winner's own.
-        against: in a federated run, against whom the promise holds; empty: against everybody.
-        counts: how many units counted, as the run released it with noise; None where it did not.
-        dry_run: whether the rows were made up, so that nothing is promised to anybody.
-        remarks: what the released numbers say of the result, in words.
-        published: whether the data are said to be public, so that no privacy is claimed; epsilon is infinite then.
+        public: Facts that the guarantee treats as public.
+        n_units: Public number of units. None: the number is private.
+        run_id: Public name of the run.
+        plan_digest: SHA-256 of the plan.
+        charge: Newest entry of the run in a ledger. None (default): no ledger was used.
+        selection: Private selection of the result. None (default): none. Otherwise, `releases` are the winner's.
+        against: Adversary of a federated run. Empty (default): anyone who sees the result.
+        counts: Noisy numbers of included and clipped units. None (default): not released.
+        dry_run: Whether the rows are synthetic, so that no guarantee is needed. Default: False.
+        remarks: Conclusions from the released numbers about the result, in words. Default: none.
+        published: Whether the data are stated to be public; epsilon is then infinite. Default: False.
 
     Raises:
-        ParameterError: for a field outside its range.
+        ParameterError: If a field is outside its range.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (5000, 2))
+        >>> model = dpvb.PCA(1, low=-1.0, high=1.0, epsilon=1.0, delta=1e-6).fit(X)
+        >>> model.privacy_.unit, model.privacy_.delta
+        ('row', 1e-06)
     """
 
     unit: str
@@ -124,9 +138,9 @@ class PrivacyStatement:
             if type(getattr(self, name)) is not bool:
                 raise ParameterError(f"{name} must be True or False, got {getattr(self, name)!r}.")
         if self.published and self.epsilon < math.inf:
-            raise ParameterError(f"epsilon must be inf where data are published, got {self.epsilon!r}.")
+            raise ParameterError(f"epsilon must be inf if the data are public, got {self.epsilon!r}.")
         if self.published and self.charge is not None:
-            raise ParameterError("charge must be None where data are published: a ledger counts private data alone.")
+            raise ParameterError("charge must be None if the data are public: a ledger records only private data.")
         if self.n_units is not None:
             check_integer("n_units", self.n_units, low=1)
         names = [block.name for release in self.releases for block in release.blocks]
@@ -138,7 +152,7 @@ class PrivacyStatement:
             *(*self.public, *names, *charge, *self.remarks),
         ]:
             if not isinstance(text, str) or not text.isprintable():
-                raise ParameterError(f"a privacy statement is made of printable text, got {text!r}.")
+                raise ParameterError(f"Texts of a privacy statement must be printable, got {text!r}.")
 
     @classmethod
     def from_plan(
@@ -159,26 +173,26 @@ class PrivacyStatement:
         selection: SelectionFacts | None = None,
         plan_digest: str | None = None,
     ) -> Self:
-        """The statement of a run that followed a plan, or of a result that was chosen.
+        """Return the statement of a run that followed a plan, or of a privately selected result.
 
         Args:
-            plan: all releases of the run; of a selection those of the winner's run.
-            delta: in (0, 1).
-            private: whether the run's noise was secret, as its receipts say.
-            run_id: the run's public name.
-            public: what is treated as known to everybody, in words.
-            n_units: public number of units, if there is one.
-            epsilon_method: a sound method of the accountant, "pld" or "renyi".
-            charge: the run's entry in a ledger, if one counted it.
-            against: against whom it holds, if not everybody.
-            counts: what the run released about the number of its units.
-            dry_run: whether the rows were made up.
-            published: whether the data are said to be public.
-            selection: what the result was chosen from, and what that cost, which is then promised.
-            plan_digest: SHA-256 of everything that a selection might release; None: the plan's.
+            plan: All releases of the run; for a selection, those of the winner.
+            delta: Delta of the guarantee, in (0, 1).
+            private: Whether the noise was secret, according to the receipts of the run.
+            run_id: Public name of the run.
+            public: Facts that are treated as public, in words.
+            n_units: Public number of units. None (default): private.
+            epsilon_method: Accounting method that proves an upper bound: "pld" (default) or "renyi".
+            charge: Entry of the run in a ledger. None (default): no ledger was used.
+            against: Adversary of a federated run. Empty (default): anyone.
+            counts: Noisy numbers of included and clipped units. None (default): not released.
+            dry_run: Whether the rows are synthetic. Default: False.
+            published: Whether the data are stated to be public. Default: False.
+            selection: Candidates and cost of a private selection. None (default): no selection.
+            plan_digest: SHA-256 of everything that a selection may release. None (default): that of the plan.
 
         Raises:
-            ParameterError: for an argument outside its range.
+            ParameterError: If an argument is outside its range.
         """
         check_choice("epsilon_method", epsilon_method, _METHODS)
         relation = plan.neighboring_relation
@@ -216,15 +230,15 @@ class PrivacyStatement:
 
     @property
     def private(self) -> bool:
-        """Whether anything is promised: rows were private, the noise was secret and epsilon is finite."""
+        """Whether the run has a guarantee: private rows, secret noise and finite epsilon."""
         return not self.dry_run and self.secret_noise and self.epsilon < math.inf
 
     @property
     def brief(self) -> str:
-        """The promise in a line."""
+        """The guarantee in one line."""
         faults = [
             *(["NOT PRIVATE, the noise came from a test source"] if not self.secret_noise else []),
-            *(["DRY RUN on made-up rows"] if self.dry_run else []),
+            *(["DRY RUN on synthetic rows"] if self.dry_run else []),
             *(["public data, no privacy claimed"] if self.published else []),
             *(["NO PRIVACY, epsilon is infinite"] if self.epsilon == math.inf and not self.published else []),
         ]
@@ -235,19 +249,22 @@ class PrivacyStatement:
 
     @property
     def points(self) -> list[tuple[float, float]]:
-        """All (delta, epsilon) that hold."""
+        """All pairs (delta, epsilon) that hold."""
         return [(self.delta, self.epsilon), *self.curve]
 
     @property
     def belief(self) -> float:
-        """How sure somebody can become who gave even odds to a unit's presence (`accounting.belief`)."""
+        """Largest posterior probability of a unit's presence for a prior of 0.5 (see `accounting.belief`)."""
         return accounting.belief(self.epsilon)
 
     def true_positive_rate(self, false_positive_rate: float = 0.01) -> float:
-        """Upper bound on the power of any test for a unit's presence (`accounting.power`).
+        """Return an upper bound on the power of any test for a unit's presence (see `accounting.power`).
+
+        Args:
+            false_positive_rate: False positive rate of the test, in [0, 1]. Default: 0.01.
 
         Raises:
-            ParameterError: unless 0 ≤ false_positive_rate ≤ 1.
+            ParameterError: If `false_positive_rate` is outside [0, 1].
         """
         bound = accounting.true_positive_rate(self.points, false_positive_rate)
         if self.selection is not None or not self.releases:
@@ -258,7 +275,7 @@ class PrivacyStatement:
 
     @property
     def second_opinion(self) -> str:
-        """What dp-accounting, which shares no code with this package's accountant, finds of the releases, in words."""
+        """Result of an independent accountant, dp-accounting, for the same releases, in words."""
         return str(
             accounting.second_opinion(
                 [release.event for release in self.releases],
@@ -269,10 +286,10 @@ class PrivacyStatement:
         )
 
     def verify(self) -> None:
-        """Account for the listed releases anew, at every delta: a check of a statement that came with a file.
+        """Compute epsilon of the listed releases again, at every delta, and compare it with the statement.
 
         Raises:
-            PrivacyError: if they cost more than the statement says.
+            PrivacyError: If the releases cost more than the statement reports.
         """
         events = [release.event for release in self.releases]
         for delta, said in self.points:
@@ -283,17 +300,17 @@ class PrivacyStatement:
                 epsilon = accounting.epsilon_of(events, delta=delta, neighboring_relation=relation, method=method)
             if epsilon > said * (1 + 1e-9):
                 earlier = (
-                    " Up to version 0.2, dpvb accounted too little for fixed-size batches: use the larger epsilon if "
-                    "the file is your own."
+                    " Up to version 0.2, dpvb reported too small an epsilon for fixed-size batches. If the file is "
+                    "your own, use the larger epsilon."
                 )
                 fixed = any(event.sampler == "fixed_size" for event in events)
                 raise PrivacyError(
-                    f"the statement says epsilon = {said:.6g} at delta = {delta:g}, but its releases cost "
+                    f"The privacy statement reports epsilon = {said:.6g} at delta = {delta:g}, but its releases cost "
                     f"{epsilon:.6g}. Do not trust this file.{earlier if fixed else ''}"
                 )
 
     def to_dict(self) -> dict[str, Any]:
-        """The statement as plain JSON values; an infinite epsilon is the text "inf"."""
+        """Return the statement as plain JSON values; an infinite epsilon is the text "inf"."""
         facts = asdict(self) | {
             "private": self.private,
             "epsilon": as_json(self.epsilon),
@@ -312,10 +329,13 @@ class PrivacyStatement:
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """Inverse of `to_dict`.
+        """Return the statement from the result of `to_dict`.
+
+        Args:
+            facts: Mapping that `to_dict` returned.
 
         Raises:
-            ModelFileError: if the facts are not those of a statement.
+            ModelFileError: If the facts do not form a valid statement.
         """
         try:
             defaults = {field.name: field.default for field in fields(cls) if field.default is not MISSING}
@@ -331,7 +351,7 @@ class PrivacyStatement:
             statement = cls(**values)
             str(statement)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ModelFileError("the file's privacy statement is damaged; save the model again.") from error
+            raise ModelFileError("The privacy statement of the file is damaged. Save the model again.") from error
         return statement
 
     def __str__(self) -> str:
@@ -347,45 +367,47 @@ class PrivacyStatement:
         return "\n".join(lines)
 
     def in_short(self) -> str:
-        """The statement in six lines, for whoever decides whether the result may go out."""
+        """Return a summary of six lines, for the decision whether to publish the result."""
         warnings = [f"!!! {warning}" for warning in self.warnings()]
         return "\n".join([*warnings, *(f"{label:<{_LABEL}}{text}" for label, text in self.in_short_lines())])
 
     def in_short_lines(self) -> list[tuple[str, str]]:
-        """The six lines, each with its label."""
+        """Return the lines of `in_short`, each with its label."""
         unit, charge = self.unit, self.charge
         meaning = (
             f"{self.unit}s may be told of in full."
             if self.epsilon == math.inf
-            else f"Even odds of a {unit}'s presence become at most {percent(self.belief)}; a test with 1 % false "
-            f"alarms finds at most {percent(self.true_positive_rate(0.01))}."
+            else f"An attacker who gives 50 % odds that a {unit} is in the data can reach at most "
+            f"{percent(self.belief)}. At a false positive rate of 1 %, the true positive rate is at most "
+            f"{percent(self.true_positive_rate(0.01))}."
         )
         released = sum(release.event.n_steps for release in self.releases)
-        counted = "" if self.counts is None else f" In them, {self.counts.say(unit)}."
+        counted = "" if self.counts is None else f" {self.counts.say(unit).capitalize()}."
         return list(
             {
-                "Promise": f"{self.brief}.",
+                "Guarantee": f"{self.brief}.",
                 "Meaning": "The data are public." if self.published else meaning,
-                "Made by": f"{released} noisy sum{'s' * (released != 1)}, and public facts alone.{counted}",
-                "Result": " ".join(self.remarks) or "Intervals and measures hold the noise; see the model's own pages.",
-                "Charged": "Nobody keeps count here: several fits of the same data add up."
+                "Computed from": f"{released} noisy sum{'s' * (released != 1)} and public facts only.{counted}",
+                "Result": " ".join(self.remarks)
+                or "Intervals and measures include the privacy noise; see the guide of the model.",
+                "Ledger": "None. Losses of other fits to these data add to this one."
                 if charge is None
-                else f"Data set {charge.dataset!r}, entry {charge.seq} of ledger {charge.ledger}.",
-                "Beyond it": "Time and memory of the run, public facts chosen by looking, several "
-                f"{unit}s together, what is true of everybody.",
+                else f"Charged to data set {charge.dataset!r}, entry {charge.seq} of ledger {charge.ledger}.",
+                "Not covered": "Time and memory of the run; public arguments chosen from the data; groups of "
+                f"{unit}s; facts about the population.",
             }.items()
         )
 
     def _repr_html_(self) -> str:
-        """The statement for a notebook: warnings and the promise in sight, the rest folded."""
+        """Return HTML for a notebook: warnings and guarantee, with the rest folded."""
         rows = dict(self.sections())
         first = [(label, rows.pop(label)) for label in _IN_SIGHT if label in rows]
         warnings = "".join(map(pages.boxed, self.warnings()))
-        rest = pages.folded("The rest of the statement", pages.table([*rows.items()]))
+        rest = pages.folded("More of the statement", pages.table([*rows.items()]))
         return f"<div>{pages.title(_TITLE)}{warnings}{pages.table(first)}{rest}</div>"
 
     def warnings(self) -> Iterator[str]:
-        """Why the promise is none, or weak."""
+        """Yield reasons why there is no guarantee, or a weak one."""
         if self.dry_run:
             yield _DRY_RUN
         if not self.secret_noise:
@@ -399,102 +421,97 @@ class PrivacyStatement:
             )
 
     def sections(self) -> Iterator[tuple[str, list[str]]]:
-        """Labels and paragraphs of the statement."""
-        return (section for section in self._all() if not (self.published and section[0] in _OF_A_PROMISE))
+        """Return labels and paragraphs of the statement."""
+        return (section for section in self._all() if not (self.published and section[0] in _OF_A_GUARANTEE))
 
     def _all(self) -> Iterator[tuple[str, list[str]]]:
-        """Those of a promise, too."""
+        """Yield labels and paragraphs, including those of private data only."""
         unit = self.unit
-        yield "Promise", [self._promise()]
+        yield "Guarantee", [self._guarantee()]
         relations = {
-            "add_or_remove_one": f"one {unit}: data sets are compared that differ by one {unit} more or less "
+            "add_or_remove_one": f"one {unit}: neighbouring data sets differ in the presence of one {unit} "
             "(add_or_remove_one).",
-            "replace_one": f"one {unit}: data sets are compared that differ by one {unit} put in the place of another "
-            "(replace_one).",
+            "replace_one": f"one {unit}: neighbouring data sets differ in the content of one {unit} (replace_one).",
         }
         yield "Protected", [relations[self.neighboring_relation]]
         if self.against:
             yield "Holds against", [self.against]
-        yield "Plain meaning", self._meaning()
+        yield "Meaning", self._meaning()
         values = ", ".join(f"{accounting.rounded_up(epsilon)} at {d:g}" for d, epsilon in self.curve)
-        yield "Curve", [f"All of these hold at once, epsilon at delta: {values}."]
+        yield "Curve", [f"All of these guarantees hold, epsilon at delta: {values}."]
         yield "Mechanism", list(self._mechanism())
-        best_of = "all K runs and the choice (Papernot & Steinke 2022, Theorem 2)"
+        best_of = "all K runs and the selection (Papernot & Steinke 2022, Theorem 2)"
         covered = "all releases above" if self.selection is None else best_of
         yield (
             "Accounting",
             [
                 f"Upper bound over {covered}; method {self.method!r}, tool: {_TOOLS[self.tool]}.",
-                *([f"Second accountant: {self.second_opinion}."] if self.selection is None else []),
+                *([f"Cross-check: {self.second_opinion}."] if self.selection is None else []),
             ],
         )
         if self.counts is not None:
-            yield "Counted", [f"{self.counts.say(unit)} (95 % intervals; released with noise, as all else)."]
+            yield "Included", [f"{self.counts.say(unit)}. Both numbers were released with noise."]
         if self.remarks:
             yield "Result", list(self.remarks)
         if self.n_units is not None:
-            yield "Size", [f"{self.n_units} {unit}s, a public number."]
+            yield "Size", [f"{self.n_units} {unit}s; the number is public."]
         elif self.neighboring_relation == "add_or_remove_one":
-            yield "Size", [f"The number of {unit}s is private, too."]
-        yield "Public", [f"- {fact}" for fact in self.public] or ["nothing but the plan above."]
+            yield "Size", [f"The number of {unit}s is private."]
+        yield "Public", [f"- {fact}" for fact in self.public] or ["only the plan above."]
         if self.charge is not None:
             charge = self.charge
             yield (
-                "Charged",
+                "Ledger",
                 [f"data set {charge.dataset!r}: entry {charge.seq} of ledger {charge.ledger}, hash {charge.hash}"],
             )
         others = _OTHERS if self.charge is None else _OTHERS_COUNTED
         yield "Not covered", [f"- {fact.format(unit=unit, others=others)}" for fact in _NOT_COVERED]
         yield "Run", [f"{self.run_id}, plan {self.plan_digest}"]
 
-    def _promise(self) -> str:
-        """The promise in one sentence."""
+    def _guarantee(self) -> str:
+        """Return the guarantee in words."""
         if self.epsilon == math.inf:
-            return "None is claimed: the data are public." if self.published else "None: epsilon = inf."
-        prefix = "" if self.secret_noise else "None. Had the noise been secret: "
-        prefix = "None. Had the rows been private: " if self.dry_run else prefix
+            return "None: the data are public." if self.published else "None: epsilon = inf."
+        prefix = "" if self.secret_noise else "None. With secret noise: "
+        prefix = "None. With private rows: " if self.dry_run else prefix
         return (
             f"{prefix}(epsilon, delta)-differential privacy with epsilon = {accounting.rounded_up(self.epsilon)}, "
-            f"delta = {self.delta:g}. It bounds what the result can say about any one {self.unit} to anybody, whatever "
-            "they know already."
+            f"delta = {self.delta:g}. It bounds what anyone can infer from the result about any one {self.unit}, "
+            "whatever they know already."
         )
 
     def _meaning(self) -> list[str]:
-        """What epsilon and delta allow an attacker, rounded up."""
+        """Return what an attacker can learn, rounded up."""
         if self.epsilon == math.inf:
-            return [f"None: whoever sees the result may learn everything about any {self.unit}."]
+            return [f"The result may reveal everything about any {self.unit}."]
         question = {
-            "add_or_remove_one": f"whether a {self.unit} is in the data",
-            "replace_one": f"which of two {self.unit}s is in the data",
-        }[self.neighboring_relation]
-        power = {
-            "add_or_remove_one": f"{self.unit}s that are not in the data finds at most {{}} of those that are",
-            "replace_one": f"cases with the one {self.unit} finds at most {{}} of the cases with the other",
+            "add_or_remove_one": f"that a {self.unit} is in the data",
+            "replace_one": f"that one of two {self.unit}s, and not the other, is in the data",
         }[self.neighboring_relation]
         return [
-            f"Someone who knows everything else and is 50 % sure {question} can become at most "
-            f"{percent(self.belief)} sure from the result, except that with a probability of at most {self.delta:g} "
-            "more may be learned.",
-            f"A test that raises a false alarm for 1 % of the {power.format(percent(self.true_positive_rate(0.01)))}.",
+            f"An attacker who knows everything else and gives 50 % odds {question} can reach at most "
+            f"{percent(self.belief)} from the result, except with a probability of at most {self.delta:g}.",
+            "At a false positive rate of 1 %, the true positive rate of an attacker is at most "
+            f"{percent(self.true_positive_rate(0.01))}.",
         ]
 
     def _mechanism(self) -> Iterator[str]:
-        """The releases in words; a long schedule in short."""
+        """Yield the releases in words; a long schedule is abridged."""
         if self.selection is not None:
             yield _selection(self.selection, self.unit)
         total = sum(release.event.n_steps for release in self.releases)
         noise = [release.event.noise_multiplier for release in self.releases]
         spread = "" if min(noise) == max(noise) else f", noise multipliers from {min(noise):.6g} to {max(noise):.6g}"
         sums, them = ("1 sum was", "it") if total == 1 else (f"{total} sums were", "them")
-        yield f"{sums} released{spread}; the result was computed from {them} and from public facts alone."
+        yield f"{sums} released{spread}; the result was computed from {them} and from public facts only."
         for release in self.releases[:_MAX_LISTED]:
             yield f"- {_release(release, self.unit)}"
         if len(self.releases) > _MAX_LISTED:
-            yield f"- and {len(self.releases) - _MAX_LISTED} more kinds of release (to_dict() lists them all)."
+            yield f"- and {len(self.releases) - _MAX_LISTED} more kinds of release (listed by to_dict())."
 
 
 def _release(release: ReleaseFacts, unit: str) -> str:
-    """How equal releases were made."""
+    """Return equal releases in words."""
     event = release.event
     batch = {
         "full_batch": f"every {unit} (full batch)",
@@ -506,31 +523,31 @@ def _release(release: ReleaseFacts, unit: str) -> str:
     noise = f"Gaussian noise, noise multiplier {event.noise_multiplier:.6g}" if event.noise_multiplier else "NO NOISE"
     if event.added_delta:
         noise += (
-            "; of names that nobody had listed those left whose noisy total is above a threshold, and one that a "
-            f"{unit} alone has with a probability of at most {event.added_delta:g}, which is a part of delta"
+            "; only names whose noisy total exceeds a threshold were released, and a name that a single "
+            f"{unit} has is released with a probability of at most {event.added_delta:g}, which is part of delta"
         )
     number = "1 release" if event.n_steps == 1 else f"{event.n_steps} releases, each"
     return f"{number} the sum over {batch}{joint}; {noise}. {'; '.join(map(_block, release.blocks))}."
 
 
 def _block(block: BlockFacts) -> str:
-    """What was released of one block."""
+    """Return one block of a release in words."""
     shape = " x ".join(map(str, block.shape)) or "scalar"
     return f"{block.name} ({shape}): clipped to norm {block.bound:.6g}, noise std {block.noise_std:.6g}"
 
 
 def _selection(selection: SelectionFacts, unit: str) -> str:
-    """How the result was chosen."""
-    law, m = selection.cost.runs, selection.num_candidates
+    """Return the private selection in words."""
+    runs, m = selection.cost.runs, selection.num_candidates
     settings = "1 candidate setting" if m == 1 else f"{m} candidate settings"
     return (
-        f"The result is the best of K runs, each with a setting drawn from {settings}; of the others nothing left, "
-        f"nor how many there were. K is random, {law.mean:.4g} expected (truncated negative binomial, eta "
-        f"{law.eta:g}, gamma {law.gamma:.4g}). A run fits the {unit}s that a secret coin chooses, and scores the "
-        f"others, a share of {selection.holdout:g}. The promise covers which setting won. The winner's own releases:"
+        f"The result is the best of K runs, each with a setting drawn from {settings}. The other runs and K were not "
+        f"released. K is random with mean {runs.mean:.4g} (truncated negative binomial, eta {runs.eta:g}, gamma "
+        f"{runs.gamma:.4g}). Each run fits a secret random part of the {unit}s and scores the others, a share of "
+        f"{selection.holdout:g}. The guarantee covers which setting won. Releases of the winner:"
     )
 
 
 def percent(probability: float) -> str:
-    """A probability in percent, rounded up to one decimal."""
+    """Return a probability in percent, rounded up to one decimal."""
     return f"{math.ceil(1000 * probability) / 10:.1f} %"

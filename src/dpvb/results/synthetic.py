@@ -1,6 +1,6 @@
-"""Synthetic tables: their distance from what was released of the private rows, and one analysis of several of them.
+"""Synthetic tables: distances from released quantities, and one analysis of several tables.
 
-Released and synthetic values only.
+Only released and synthetic values are used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpvb.results.figures import Facts, Figure, Listing, frame, number
 
 
 class Combined(NamedTuple):
-    """An estimate, its standard deviation, and the ends of an interval."""
+    """Estimate, standard deviation, and limits of an interval."""
 
     mean: float
     std: float
@@ -31,19 +31,27 @@ class Combined(NamedTuple):
 def combine_synthetic(
     estimates: Sequence[float] | Floats, variances: Sequence[float] | Floats, *, level: float = 0.95
 ) -> Combined:
-    """Combine one number that was estimated from each of several synthetic tables whose parameters were drawn.
+    """Combine estimates of one number from several synthetic tables with drawn parameters.
 
-    The variance is (1 + 1/m) b - v, b being that of the estimates and v the mean of the variances, and at least b/m
-    (Raghunathan, Reiter & Rubin 2003); the interval is Student's. Tables of many rows make v small beside b, and the
-    rule steady. Rows that were not made by `sample(n, parameters="draw")` make it wrong.
+    The variance is (1 + 1/m) b - v, at least b/m, where b is the variance of the estimates and v the mean of the
+    variances (Raghunathan, Reiter & Rubin 2003). The interval uses Student's t. The rule is stable for tables of many
+    rows, for which v is small relative to b. It is valid only for rows from `sample(n, parameters="draw")`.
 
     Args:
-        estimates: from each table, (m,), at least two.
-        variances: the square of each one's standard error, as an analysis of data gives it, (m,).
-        level: probability inside the interval, in (0, 1).
+        estimates: Estimates from each table, (m,), at least two.
+        variances: Squared standard errors of the estimates, (m,), as an analysis of each table computes them.
+        level: Probability inside the interval, in (0, 1). Default: 0.95.
+
+    Returns:
+        Mean, standard deviation, and limits of the interval.
 
     Raises:
-        ParameterError: for others than as many finite numbers, two at least.
+        ParameterError: Unless there are equally many finite estimates and variances, at least two.
+
+    Examples:
+        >>> import dpvb
+        >>> round(dpvb.combine_synthetic([1.0, 1.2, 1.1], [0.001, 0.001, 0.001]).mean, 3)
+        1.1
     """
     from scipy.stats import t
 
@@ -71,7 +79,7 @@ def combine_synthetic(
 
 
 class Marginal(NamedTuple):
-    """One number of one column: released, the chance error of released and synthetic value together, synthetic."""
+    """One number of a column: released value, joint standard error of both values, and synthetic value."""
 
     name: str
     released: float
@@ -80,7 +88,7 @@ class Marginal(NamedTuple):
 
 
 class PairOfColumns(NamedTuple):
-    """Two columns: total variation between released and synthetic tables, and what chance alone would make of it."""
+    """Two columns: total variation distance of released and synthetic tables, and its expected value by chance."""
 
     name: str
     distance: float
@@ -89,12 +97,12 @@ class PairOfColumns(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FidelityTable(Figure):
-    """Released values of single columns beside the synthetic rows', and distances of tables of two columns.
+    """Comparison of released and synthetic values of single columns, and of tables of two columns.
 
     Attributes:
-        lines: of single columns.
-        pairs: of two columns; empty where `fidelity_share` paid for none.
-        head: what the table is of, in words.
+        lines: Comparisons of single columns.
+        pairs: Comparisons of two columns; empty without `fidelity_share`.
+        head: Description of the table.
     """
 
     lines: tuple[Marginal, ...]
@@ -122,11 +130,14 @@ class FidelityTable(Figure):
             yield Facts(title="Pairs of columns", head=("columns", "distance", "by chance"), rows=tuple(pairs))
 
     def to_frame(self, of: Literal["columns", "pairs"] = "columns") -> Any:
-        """The lines of single "columns", or those of "pairs", as a pandas data frame by name.
+        """Return the lines of single "columns" or of "pairs" as a pandas data frame.
+
+        Args:
+            of: "columns" (default) or "pairs".
 
         Raises:
-            ParameterError: for anything else.
-            DpvbError: if pandas is not installed.
+            ParameterError: If `of` is anything else.
+            DpvbError: If pandas is not installed.
         """
         if check_choice("of", of, ("columns", "pairs")) == "columns":
             return super().to_frame()
@@ -136,5 +147,5 @@ class FidelityTable(Figure):
         return "\n\n".join(map(str, self.drawings()))
 
     def _repr_html_(self) -> str:
-        """The tables for a notebook."""
+        """Return HTML of the tables for a notebook."""
         return f"<div>{''.join(one._repr_html_() for one in self.drawings())}</div>"

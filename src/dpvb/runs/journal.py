@@ -286,7 +286,7 @@ class RunJournal:
         self._origin.check("this run")
         if not self._writes:
             raise CheckpointError(
-                f"release {step} of this run cannot be read from its checkpoint; nothing is spent on it."
+                f"Release {step} of this run cannot be read from its checkpoint; nothing is spent on it."
             )
 
     def _append(self, state: str, **more: Any) -> None:

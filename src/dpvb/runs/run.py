@@ -67,8 +67,9 @@ class Run:
     Args:
         ledger: Ledger that records the fit before any data are read: a `dpvb.Ledger`, its path or its URL. None
             (default): the fit is not recorded, with a warning.
-        dataset: name of the data set in the ledger, as it was registered.
-        checkpoint: folder that keeps the releases of a fit, so that the same call resumes a fit that was killed.
+        dataset: Registered name of the data set in the ledger. None (default): only without a ledger.
+        checkpoint: Folder that stores the releases of a fit, so that the same call resumes an interrupted fit. None
+            (default): an interrupted fit cannot be resumed.
         resume: "continue" (default) resumes the fit that was interrupted in that folder, or begins one; "read" reads
             one that has ended, and spends nothing.
         progress: function that is called with (step, plan) after each release. None (default): a notebook shows a line
@@ -320,6 +321,6 @@ def opened(ledger: AnyLedger) -> Iterator[Ledger]:
         return
     place = os.fspath(ledger)
     if not is_address(place) and not check_path("ledger", place).exists():
-        raise LedgerError(f"there is no ledger {place!r}. Make it first: dpvb.Ledger(path) or `dpvb ledger init`.")
+        raise LedgerError(f"There is no ledger {place!r}. Make it first: dpvb.Ledger(path) or `dpvb ledger init`.")
     with Ledger(ledger) as own:
         yield own

@@ -56,7 +56,7 @@ def frequencies(name: str | os.PathLike[str]) -> dict[str, float]:
     most = len(share_of_word) if not colon else int(number) if number.isdecimal() and len(number) < 10 else 0
     if not 1 <= most <= len(share_of_word):
         raise ParameterError(
-            f"the number of words behind {language!r} must be from 1 to {len(share_of_word)}, as in "
+            f"The number of words behind {language!r} must be from 1 to {len(share_of_word)}, as in "
             f"'{language}:2000', got {str(name)!r}."
         )
     return dict(list(share_of_word.items())[:most])

@@ -199,7 +199,7 @@ class Interaction:
         check_name(self.second)
         if self.first == self.second:
             raise ParameterError(
-                f"an interaction needs two different columns, got {self.first!r} twice. For a curve take "
+                f"An interaction needs two different columns, got {self.first!r} twice. For a curve take "
                 f"Spline({self.first!r}, knots=..., low=..., high=...)."
             )
 
@@ -224,7 +224,7 @@ class Product:
     def __post_init__(self) -> None:
         if self.width > _MAX_CATEGORIES:
             raise ParameterError(
-                f"the interaction {self.name!r} has {self.width:,} features, more than {_MAX_CATEGORIES:,}: leave it "
+                f"The interaction {self.name!r} has {self.width:,} features, more than {_MAX_CATEGORIES:,}: leave it "
                 "out, or bring categories together."
             )
 

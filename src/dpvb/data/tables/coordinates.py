@@ -226,7 +226,7 @@ def reference_of(schema: Schema, name: str) -> Any:
     """
     columns = {column.name: column for column in schema.own_columns}
     if name not in columns:
-        raise ParameterError(f"a curve needs one of the columns {', '.join(columns)}, got {name!r}.")
+        raise ParameterError(f"A curve needs one of the columns {', '.join(columns)}, got {name!r}.")
     column = columns[name]
     if isinstance(column, Categorical):
         return column.categories[column.reference_place]
@@ -244,7 +244,7 @@ def _in_units_of(column: Column, values: Sequence[Any], missing_values: frozense
     encoded = column.encode(values, missing_values)
     for value, cells in zip(values, encoded.value_nm.tolist(), strict=True):
         if np.isnan(cells).any():
-            raise ParameterError(f"a value of column {column.name!r} must be one that a row may have, got {value!r}.")
+            raise ParameterError(f"A value of column {column.name!r} must be one that a row may have, got {value!r}.")
     feature_nw, (scale_w, origin_w) = np.zeros((len(values), column.width)), column.units
     np.put_along_axis(feature_nw, encoded.place_nm, encoded.value_nm, axis=1)
     return np.asarray(feature_nw / scale_w + origin_w)

@@ -89,7 +89,7 @@ def columns_of_header(path: Path, dialect: Dialect = USUAL, *, sure: bool = Fals
         doubt = _doubt(name)
         if doubt and not sure:
             raise PrivacyError(
-                f"the first line of {str(path)!r} has {doubt} in field {place}, so that it may be a person's row and "
+                f"The first line of {str(path)!r} has {doubt} in field {place}, so that it may be a person's row and "
                 "no header. Write a line of names above it; if it is a header that names columns so, add --yes."
             )
     return [_numeric(name) for name in names if name]
@@ -145,7 +145,7 @@ def stub(columns: Sequence[Column], *, target: str | None = None, group: str | N
     names = [column.name for column in columns]
     for name in names:
         if names.count(name) > 1:
-            raise ParameterError(f"the columns must have names of their own, got {name!r} {names.count(name)} times.")
+            raise ParameterError(f"The columns must have names of their own, got {name!r} {names.count(name)} times.")
     for role, chosen in (("target", target), ("group", group)):
         if chosen is not None and chosen not in names:
             raise ParameterError(f"{role} must be one of the columns {', '.join(map(repr, names))}, got {chosen!r}.")
@@ -212,7 +212,7 @@ def _of_csv(content: bytes, dialect: Dialect, unknown: list[tuple[str, str]]) ->
         name = declared.get("name", "")
         unknown += [(head, name) for head, cell in zip(lines[0], cells, strict=True) if cell and not _is_declared(head)]
         if not name:
-            raise DataFormatError("a line of it has no name.")
+            raise DataFormatError("A line of it has no name.")
         levels = [one.strip() for one in declared["levels"].split("|")] if "levels" in declared else None
         numbers = {field: dialect.number(declared.get(field)) for field in ("low", "high", "missing")}
         role = check_choice(f"role of column {name!r}", declared.get("role", "feature").casefold(), _ROLES)
@@ -236,7 +236,7 @@ def _of_json(content: bytes, unknown: list[tuple[str, str]]) -> Iterator[Column]
     for field in fields:
         name, limits = str(field["name"]), field.get("constraints") or {}
         if not isinstance(limits, dict):
-            raise DataFormatError(f"the constraints of column {name!r} must be an object.")
+            raise DataFormatError(f"The constraints of column {name!r} must be an object.")
         keys = [key for key, value in [*field.items(), *limits.items()] if value is not None]
         unknown += [(key, name) for key in keys if not _is_declared(key)]
         levels = limits.get("enum", field.get("categories"))

@@ -80,7 +80,7 @@ class Layout:
         if (target := schema.target) is not None:
             if target.kind == "binomial":
                 raise ParameterError(
-                    f"the target {target.name!r} must be a label or a count: declare trials and successes as numeric "
+                    f"The target {target.name!r} must be a label or a count: declare trials and successes as numeric "
                     "columns in its place."
                 )
             if target.kind == "logistic":
@@ -93,7 +93,7 @@ class Layout:
                 columns.append(Numeric(target.name, 0, target.max_count))
                 counts += [target.name]
         numeric = {column.name: column for column in columns if isinstance(column, (Numeric, Date))}
-        for role, names in (("counts", counts), ("missing", gaps)):
+        for role, names in (("count_columns", counts), ("missing_columns", gaps)):
             for name in names:
                 if name not in numeric:
                     raise ParameterError(f"{role} must name numeric columns of the schema, got {name!r}.")
@@ -101,7 +101,7 @@ class Layout:
         for column in (numeric[name] for name in counts):
             if isinstance(column, Date) or column.low != 0 or column.transform or column.name in gaps:
                 raise ParameterError(
-                    f"a count must be a numeric column from low=0 without transform or gaps, got {column.name!r}."
+                    f"A count must be a numeric column from low=0 without transform or gaps, got {column.name!r}."
                 )
             check_number(f"high of the count {column.name!r}", column.high, high=_MOST_COUNT)
             counted.append(column)

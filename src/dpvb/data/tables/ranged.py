@@ -221,7 +221,7 @@ class Numeric(Ranged):
         _check_range(self, least)
         if not self.ends[1] > self.ends[0]:
             raise ParameterError(
-                f"the range of column {self.name!r} is too narrow, got low={self.low!r} and high={self.high!r}."
+                f"The range of column {self.name!r} is too narrow, got low={self.low!r} and high={self.high!r}."
             )
 
     def functions(self, value_n: Floats) -> Floats:
@@ -390,7 +390,7 @@ def check_name(name: object) -> None:
         ParameterError: for anything but a nonempty text.
     """
     if not isinstance(name, str) or not name:
-        raise ParameterError(f"the name of a column must be a nonempty text, got {name!r}.")
+        raise ParameterError(f"The name of a column must be a nonempty text, got {name!r}.")
 
 
 def _moment(cell: object) -> int:

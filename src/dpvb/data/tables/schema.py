@@ -101,17 +101,28 @@ class Target:
 
 @dataclass(frozen=True)
 class Schema:
-    """The public columns of a table.
+    """Public declaration of the columns of a table.
 
     Attributes:
-        columns: columns and interactions, in the order of their features. Other columns of the data are not read.
-        target: column of responses. None: the data have no response.
-        group: column with the person of each row. A person is then the privacy unit. None: a row is.
-        scale: largest norm of an encoded row. None: computed from the columns.
-        missing_values: texts that mean a missing value. In the group column they mean no person.
+        columns: Columns and interactions, in the order of their features; at least one. Other columns of the data are
+            not read. Default: (), which raises an error.
+        target: Column of the response. None (default): the data have no response.
+        group: Column of the person ID, whose persons are the privacy units. None (default): each row is a unit.
+        scale: Public upper bound R on the norm of a row. None (default): computed from the columns by the rule of
+            `max_row_norm`.
+        missing_values: Texts that mean a missing value; in the group column, a row without a person. Default: usual
+            texts such as "", "NA" and "nan".
 
     Raises:
-        ParameterError: no columns, a name twice, an interaction of what is no column, or a field outside its range.
+        ParameterError: If there are no columns, a name occurs twice, an interaction names no column, or a field is
+            outside its range.
+
+    Examples:
+        >>> from dpvb.data import Categorical, Numeric, Schema, Target
+        >>> columns = (Numeric("age", 18, 90), Categorical("work", ("private", "state")))
+        >>> schema = Schema(columns, target=Target("ill", classes=("no", "yes")))
+        >>> Schema.from_json(schema.to_json()) == schema
+        True
     """
 
     columns: Sequence[Column | Interaction] = ()
@@ -136,7 +147,7 @@ class Schema:
         names = self.read_columns
         for name in names:
             if names.count(name) > 1:
-                raise ParameterError(f"each column has one role, got {name!r} more than once among columns and roles.")
+                raise ParameterError(f"Each column has one role, got {name!r} more than once among columns and roles.")
         self._check_interactions()
         if not all(isinstance(text, str) for text in self.missing_values):
             raise ParameterError(f"missing_values must be texts, got {self.missing_values!r}.")
@@ -158,13 +169,13 @@ class Schema:
             for name in (term.first, term.second):
                 if name not in names:
                     raise ParameterError(
-                        f"the interaction {term.name!r} needs both of its columns by themselves, too, or its meaning "
+                        f"The interaction {term.name!r} needs both of its columns by themselves, too, or its meaning "
                         f"would change with their ranges; {name!r} is none of the columns {', '.join(names)}. Add it."
                     )
             if term.name in names:
-                raise ParameterError(f"the interaction {term.name!r} has the name of a column: rename the column.")
+                raise ParameterError(f"The interaction {term.name!r} has the name of a column: rename the column.")
             if frozenset((term.first, term.second)) in pairs:
-                raise ParameterError(f"the interaction {term.name!r} must be there once: leave the other one out.")
+                raise ParameterError(f"The interaction {term.name!r} must be there once: leave the other one out.")
             pairs.add(frozenset((term.first, term.second)))
         _ = self.terms  # An interaction of too many features is refused here.
 
@@ -293,7 +304,9 @@ class Schema:
         try:
             facts = parsed_json(text)
         except (ValueError, TypeError) as error:
-            raise DataFormatError(f"The schema is not JSON: {error}.") from error
+            raise DataFormatError(
+                f'The schema is not valid JSON: {error}. Run "dpvb schema" for an example.'
+            ) from error
         if not isinstance(facts, dict) or facts.pop("format", _FORMAT) != _FORMAT:
             raise DataFormatError(f'A schema is a JSON object with "format": "{_FORMAT}" and "columns": [...].')
         version = facts.pop("version", _VERSION)

@@ -30,7 +30,7 @@ from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
-from dpvb.guards.lacking import says_what_lacks
+from dpvb.guards.lacking import constructor_says_what_lacks
 from dpvb.kernels.spans import MAX_ROWS
 from dpvb.rows import DesignRows, MixedRows, SparseDesignRows
 
@@ -67,14 +67,39 @@ class _ColumnReader:
     pieces: Callable[[], Iterator[Records]]
 
 
+@constructor_says_what_lacks
 class Table:
-    """Private data with named columns, and the public schema that makes features of them.
+    """Private data with named columns, and the public schema from which features are computed.
 
-    Estimators take it in the place of X: `fit(Table(data, schema))` takes the response from the schema's target,
-    `fit(Table(data, schema), y)` from y.
+    Estimators accept it as X: `fit(Table(data, schema))` uses the response that the schema's target names,
+    `fit(Table(data, schema), y)` uses y. Column names are public; all values, and the types of columns, are private.
+    Columns that are not in the schema are not read. Several files are read one after another in each pass, or in
+    parallel by the processes of a cluster (see `dpvb.cluster`). If a person has rows in several files, only those in
+    the first file are included.
+
+    Args:
+        data: A pandas DataFrame; an Arrow table; a mapping of names to 1-D columns; a structured NumPy array; the path
+            of a .csv, .csv.gz or .parquet file, a list of such paths, or a folder of .parquet files. Private.
+        schema: Public `dpvb.Schema` of the columns; required. Default: None, which raises an error.
+        file_format: "csv" or "parquet". None (default): inferred from the file name.
+        stream: Whether to read a file again in each pass, in bounded memory. None (default) or False: rows are kept in
+            memory as numbers.
+        separator: Field delimiter of a CSV file. Default: ",".
+        decimal: Decimal separator of a CSV file. Default: ".".
+        encoding: Encoding of a CSV file. Default: "utf-8".
+
+    Raises:
+        DataFormatError: If data have none of these forms, or a column of the schema is missing.
+        ParameterError: If schema is not a Schema, or stream=True with data in memory or a group column.
+
+    Examples:
+        >>> import dpvb
+        >>> schema = dpvb.Schema((dpvb.data.Numeric("age", 0, 100),))
+        >>> table = dpvb.Table({"age": [20, 30]}, schema)
+        >>> table.schema.read_columns
+        ['age']
     """
 
-    @says_what_lacks
     def __init__(
         self,
         data: object,
@@ -86,26 +111,7 @@ class Table:
         decimal: str = ".",
         encoding: str = "utf-8",
     ) -> None:
-        """Take data.
-
-        Names of columns are public, everything else private; types too, as a cell may have decided them. Columns that
-        the schema does not name are not read. Several files are read one after another, anew at each pass; or side by
-        side, each by one process of a cluster (see dpvb.cluster), which holds it. Of a person who has rows in several
-        files those of the first one count.
-
-        Args:
-            data: a pandas DataFrame; an Arrow table (or what exports one); a mapping of names to 1-D columns; a
-                structured NumPy array; the path of a .csv (also .csv.gz) or .parquet file, a list of such paths, or a
-                folder of .parquet files.
-            schema: public; needed.
-            file_format: "csv" or "parquet"; None: told by the name of the file.
-            stream: True reads a file anew at each pass, in bounded memory; None and False hold its rows as numbers.
-            separator, decimal, encoding: how a CSV file is written, see `dpvb.data.csv_files.Dialect`; public.
-
-        Raises:
-            DataFormatError: none of these forms, or a column of the schema that is missing.
-            ParameterError: schema is no Schema, or stream=True with data in memory or with a group column.
-        """
+        """Open private data; see the class for arguments and errors."""
         if not isinstance(schema, Schema):
             raise ParameterError(
                 f"schema must be a dpvb.Schema, what is public about the columns, got {type(schema).__name__}. Read "
@@ -300,7 +306,7 @@ class Table:
             names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
             differing = "; ".join(f"{name} {theirs.get(name)!r} and {ours.get(name)!r}" for name in names)
             raise ParameterError(
-                f"the schema's target and the model's parameters must agree, but differ in {differing}. Change one of "
+                f"The schema's target and the model's parameters must agree, but differ in {differing}. Change one of "
                 "them. Nothing was charged."
             )
         return replace(target.response, classes=tuple(range(len(target.classes))))

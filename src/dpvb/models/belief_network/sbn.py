@@ -67,7 +67,7 @@ COUNT_WEIGHT = 0.2  # noise budget (in bound / std) of the number of examples, a
 # Limit on loops that a model file may ask for: rounds settle within tens (`python -m benchmarks mnist`), and compiled
 # loops cannot be interrupted.
 _MOST_SWEEPS = 1_000
-_RANGES = {"clip": (1e-3, 1e3), "ridge": (0.0, 1e6), "init_std": (0.0, 1e3), "init_mean": (1e-3, 1 - 1e-3)}
+_RANGES = {"clip_scale": (1e-3, 1e3), "ridge": (0.0, 1e6), "init_std": (0.0, 1e3), "init_mean": (1e-3, 1 - 1e-3)}
 
 # Curvature of a visible unit that is as often on as off.
 _CURVATURE = 0.25
@@ -136,8 +136,8 @@ class SBN(Model[Network, BinaryRows]):
         n_components: K, number of hidden units.
         n_visible: J.
         n_units: public number of examples; None: it is released once, with the means.
-        clip: factor on all bounds of the scores; 1 suits networks that reconstruct most of a vector.
-        sweeps: rounds over the hidden units in the E-step; two keep hidden units more informative than running to
+        clip_scale: factor on all bounds of the scores; 1 suits networks that reconstruct most of a vector.
+        n_sweeps: rounds over the hidden units in the E-step; two keep hidden units more informative than running to
             convergence.
         ridge: λ; the divisor of a step is the curvature plus λ times the noise of the mean derivative.
         init_std: standard deviation of the random start of the weights.
@@ -151,8 +151,8 @@ class SBN(Model[Network, BinaryRows]):
     n_components: int
     n_visible: int
     n_units: float | None = None
-    clip: float = 1.0
-    sweeps: int = 2
+    clip_scale: float = 1.0
+    n_sweeps: int = 2
     ridge: float = 2.0
     init_std: float = 0.1
     init_mean: float = 0.5
@@ -161,7 +161,7 @@ class SBN(Model[Network, BinaryRows]):
     def __post_init__(self) -> None:
         for name in ("n_components", "n_visible"):
             check_integer(name, getattr(self, name), low=1)
-        check_integer("sweeps", self.sweeps, low=1, high=_MOST_SWEEPS)
+        check_integer("n_sweeps", self.n_sweeps, low=1, high=_MOST_SWEEPS)
         if self.n_units is not None:
             check_number("n_units", self.n_units, low=1, high=1e15)
         for name, (low, high) in _RANGES.items():
@@ -170,7 +170,7 @@ class SBN(Model[Network, BinaryRows]):
     @property
     def blocks(self) -> Mapping[str, Block]:
         """Σ y and, unless public, the number of examples; then derivatives in W (K, J) and c (J,), and Σ p (K,)."""
-        num_hidden, num_visible, clip = self.n_components, self.n_visible, self.clip
+        num_hidden, num_visible, clip = self.n_components, self.n_visible, self.clip_scale
         bound = clip * GRADIENT_BOUND * (num_hidden * num_visible) ** 0.5
         bias_bound, hidden_bound = clip * BIAS_BOUND * num_visible**0.5, HIDDEN_BOUND * num_hidden**0.5
         first = {"visible": Block((num_visible,), VISIBLE_BOUND * num_visible**0.5, "nonnegative", phase="first")}
@@ -195,7 +195,7 @@ class SBN(Model[Network, BinaryRows]):
         if "gradient" not in blocks:
             ones = {"count": Rows(np.ones_like(batch[:, :1], dtype=np.float64))} if "count" in blocks else {}
             return {"visible": Rows(batch.astype(np.float64)), **ones}
-        pi_nk, xi_nj, psi_nj = self.local(q, batch, self.sweeps)
+        pi_nk, xi_nj, psi_nj = self.local(q, batch, self.n_sweeps)
         real = pi_nk.dtype.type
         r_nj = batch.astype(real) - real(0.5) - xi_nj * psi_nj
         p_nk = pi_nk - q.mean_k.astype(real)

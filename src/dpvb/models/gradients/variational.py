@@ -229,7 +229,7 @@ class Variational(Model[VariationalState, tuple[NDArray[Any], ...]]):
         density: log p(row | θ) and log p(θ).
         guide: "mean_field", "full_rank" or "point" (no covariance).
         n_steps: T, number of gradients.
-        clip: bound on the norm of a row's gradient.
+        clip_norm: bound on the norm of a row's gradient.
         learning_rate: Adam's first rate; it falls fivefold. None: 40/T, at most 1/2.
         init_scale: standard deviation of the guide at the start.
         row_by_row: see `Gradients`.
@@ -241,7 +241,7 @@ class Variational(Model[VariationalState, tuple[NDArray[Any], ...]]):
     density: Density
     guide: Guide = "mean_field"
     n_steps: int = 200
-    clip: float = 1.0
+    clip_norm: float = 1.0
     learning_rate: float | None = None
     init_scale: float = 0.1
     row_by_row: bool | None = None
@@ -249,7 +249,7 @@ class Variational(Model[VariationalState, tuple[NDArray[Any], ...]]):
     def __post_init__(self) -> None:
         check_choice("guide", self.guide, GUIDES)
         check_integer("n_steps", self.n_steps, low=1, high=10**7)
-        check_number("clip", self.clip, low=1e-9, high=1e9)
+        check_number("clip_norm", self.clip_norm, low=1e-9, high=1e9)
         check_number("learning_rate", 1.0 if self.learning_rate is None else self.learning_rate, low=1e-9, high=1e9)
         check_number("init_scale", self.init_scale, low=1e-6, high=1e6)
         if self.guide == "full_rank":
@@ -276,9 +276,9 @@ class Variational(Model[VariationalState, tuple[NDArray[Any], ...]]):
     def blocks(self) -> Mapping[str, Block]:
         """A gradient at each step; squared gradients of the rows at the end, unless the guide is a point."""
         shape = (self.density.num_parameters,)
-        blocks = {"gradient": Block(shape, self.clip, average=False)}
+        blocks = {"gradient": Block(shape, self.clip_norm, average=False)}
         if self.guide != "point":
-            blocks["squares"] = Block(shape, tuned.SQUARE_BOUND * self.clip**2, "nonnegative", "last")
+            blocks["squares"] = Block(shape, tuned.SQUARE_BOUND * self.clip_norm**2, "nonnegative", "last")
         return blocks
 
     def init(self, rng: np.random.Generator) -> VariationalState:

@@ -100,7 +100,7 @@ class MixedColumns:
 
     def __post_init__(self) -> None:
         check_choice("covariance", self.covariance, ("full", "diagonal"))
-        check_number("clip", self.clip_factor, low=1e-2, high=1e9)
+        check_number("clip_scale", self.clip_factor, low=1e-2, high=1e9)
 
     @property
     def shape(self) -> GaussianShape:

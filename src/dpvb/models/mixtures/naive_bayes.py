@@ -63,7 +63,7 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
         columns: what is declared of the columns beside the label, whose place stands before their categories.
         num_bins: bins of each number; 0: numbers are Gaussian.
         num_words: W, of documents; they have no columns.
-        clip: C, the bound of a document.
+        clip_norm: C, the bound of a document.
         lengths: whether classes differ in how many words a document has.
         prior: rows that the priors count for: of each class, of each category, of each mean.
         estimate: "posterior" (predictions average over the parameters) or "mode".
@@ -76,7 +76,7 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
     columns: MixedColumns
     num_bins: int = tuned.BINS
     num_words: int = 0
-    clip: float = tuned.WORDS
+    clip_norm: float = tuned.WORDS
     lengths: bool = False
     prior: float = 1.0
     estimate: PosteriorOrMode = "posterior"
@@ -84,7 +84,7 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
     def __post_init__(self) -> None:
         check_integer("classes", self.n_classes, low=2, high=10**4)
         check_integer("bins", self.num_bins, low=0, high=10**4)
-        check_number("clip", self.clip, low=1e-2, high=1e6)
+        check_number("clip_norm", self.clip_norm, low=1e-2, high=1e6)
         check_number("alpha", self.prior, low=0, high=1e9)
         check_choice("estimate", self.estimate, ESTIMATES)
 
@@ -111,7 +111,7 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
         if size := 2 * self.gaussians + p:
             blocks["moments"] = Block((k, size), math.sqrt(size), "real", "first", weight=math.sqrt(size))
         if self.num_words:
-            blocks["words"] = Block((k * self.num_words,), self.clip, "nonnegative", "first", weight=1.0)
+            blocks["words"] = Block((k * self.num_words,), self.clip_norm, "nonnegative", "first", weight=1.0)
         length = math.hypot(*(block.weight for block in blocks.values()))
         weight = tuned.LABELS / math.sqrt(1 - tuned.LABELS**2) * length
         return {"count": Block((k,), 1.0, "nonnegative", "first", weight=weight), **blocks}
@@ -205,7 +205,7 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
         """Log-probability of each class with all that a row has beside its label, (n, K), in nats."""
         log_k = np.log(q.number_k / q.number_k.sum())
         if isinstance(rows, CountRows):
-            return np.asarray(log_words(rows, q.word_kw, self.clip) + log_k)
+            return np.asarray(log_words(rows, q.word_kw, self.clip_norm) + log_k)
         labelled = rows.code_nj.shape[1] - len(self.columns.sizes)
         log_kv, predictive = np.log(categorical.normalised(q.expected_kv, self.sizes)), self.estimate == "posterior"
         log_nk = categorical.log_density(self._codes(rows, labelled), log_kv, self.sizes) + log_k

@@ -153,18 +153,28 @@ class Average:
 
 @dataclass(frozen=True)
 class FixedCurvature:
-    """Parameters m under a curvature that is released once while scores come in: a part of a model's q; public.
+    """Parameters m, with a curvature that is released once and scores that are released in each step.
+
+    Create it with `FixedCurvature.start`.
 
     Attributes:
-        prior_d, alpha: mean of the prior, and its precision.
-        n_steps: how many scores there will be.
-        point_d: the parameters at which the next score is to be taken.
-        curvature_dd: A, as it was released, and corrected by differences of scores.
-        curvature_std: noise of an entry of its diagonal.
-        last: last score that was accepted, and its point.
-        mean: averages of the scores and of their points.
-        step: how many scores there were.
-        restlessness: above 1 after the last step if scores still lead farther away than their noise does.
+        prior_d: Mean of the prior, (d,).
+        alpha: Precision of the prior, greater than 0.
+        n_steps: Number of scores.
+        point_d: Parameters at which the next score is released, (d,).
+        curvature_dd: Curvature A, as released and corrected by differences of scores, (d, d).
+        curvature_std: Noise standard deviation of a diagonal entry of the released curvature.
+        last: Last accepted score and its point.
+        mean: Averages of the scores and of their points.
+        step: Number of scores so far. Default: 0.
+        restlessness: Size of the last score relative to its noise; above 1 after the last step if the fit has not
+            converged. Default: 0.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> dpvb.FixedCurvature.start(np.zeros(2), alpha=1.0, n_steps=10).point_d
+        array([0., 0.])
     """
 
     prior_d: Floats

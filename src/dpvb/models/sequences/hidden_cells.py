@@ -236,7 +236,7 @@ class HiddenCells(HiddenWindowModel, Model[HiddenCellsPosterior, NumberRows]):
     @property
     def blocks(self) -> Mapping[str, Block]:
         """Cells of starts, pairs of cells, and moments within cells; all are released once."""
-        v, d, clip = self.n_symbols, self.n_columns, self.clip
+        v, d, clip = self.n_symbols, self.n_columns, self.clip_norm
         moments = self.max_length**self.power * math.sqrt(d) if clip is None else clip * math.sqrt(d / 2)
         parts = {
             "starts": ((v,), 1.0, _STARTS),

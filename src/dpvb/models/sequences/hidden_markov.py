@@ -10,7 +10,7 @@ M                     windows of three symbols in all sequences of a person
 block "starts"        Σ e_{x_1} ⊗ e_{x_2 or END} / m over a person's m sequences; norm ≤ 1
 block "windows"       M^(p-1) Σ e_{x_t} ⊗ e_{x_t+1} ⊗ e_{x_t+2}; norm ≤ M^p, attained by a constant sequence
 block "pairs"         in their place, for V > 40: the same of two symbols
-p, C                  power, clip
+p, C                  power, clip_norm
 π, ρ, A, B            q.chain, see `hidden_chain`; ρ is the distribution of a window's first state
 γ_t, ξ_t              q(z_t), q(z_t, z_t+1) of a sequence's own forward and backward pass: `passes`
 block "initial"       Σ γ_1 / m over a person's m sequences; norm ≤ 1, attained
@@ -251,7 +251,7 @@ class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows 
     def _step_blocks(self) -> Mapping[str, Block]:
         """Sums over states."""
         most = (self.max_length - 1) ** _POWER, self.max_length**_POWER
-        pairs, shown = most if self.clip is None else (min(_PAIRS_CLIP, most[0]), min(_SHOWN_CLIP, most[1]))
+        pairs, shown = most if self.clip_norm is None else (min(_PAIRS_CLIP, most[0]), min(_SHOWN_CLIP, most[1]))
         bounds = {"initial": 1.0, "transitions": pairs, "emissions": shown}
         return {
             name: Block(self._step_shapes[name], bound, "nonnegative", weight=_WEIGHTS[name])

@@ -13,7 +13,7 @@ m, s                q.mean_d, q.scale_d: mean and standard deviation of each num
 y                   W points (x - m)/s in a row, over √(D W), and c behind them: ‖y‖² is 1 + c² on average
 block "windows"     mean of y yᵀ over a person's windows; norm ≤ max ‖y‖², clipped to C
 block "starts"      the same of first windows, for L > W; with L = W all windows are first ones
-C                   clip; c_0, c: _POINT, _WINDOW
+C                   clip_scale; c_0, c: _POINT, _WINDOW
 A, Q, C, d, R       q.system, see `kalman`, for (x - m)/s; q.drawn_sp: systems of its posterior, `linear_posterior`
 ==================  =============================================================================
 
@@ -258,7 +258,7 @@ class LinearDynamical(Model[LinearPosterior, NumberRows]):
     Attributes:
         n_features, n_states: D and K.
         window: W.
-        clip: C, in units of what windows of average length add.
+        clip_scale: C, in units of what windows of average length add.
         max_length: L.
         reach: norm of a point in the units of the reader.
 
@@ -269,7 +269,7 @@ class LinearDynamical(Model[LinearPosterior, NumberRows]):
     n_features: int
     n_states: int
     window: int = 6
-    clip: float = 0.75
+    clip_scale: float = 0.75
     max_length: int = 50
     reach: float = 1.0
 
@@ -284,7 +284,7 @@ class LinearDynamical(Model[LinearPosterior, NumberRows]):
         if k > (most := (self.window - 1) * d):
             raise ParameterError(f"n_states must be at most {most} with window={self.window}, got {k}.")
         check_integer("max_length", self.max_length, low=self.window, high=10**6)
-        check_number("clip", self.clip, low=1e-3, high=1e9)
+        check_number("clip_scale", self.clip_scale, low=1e-3, high=1e9)
         if self.shape.size * self.width**2 > _ENTRIES:
             raise ParameterError(
                 f"window must be shorter, or n_states smaller, with {d} columns, window={self.window} and "
@@ -311,7 +311,7 @@ class LinearDynamical(Model[LinearPosterior, NumberRows]):
     @property
     def blocks(self) -> Mapping[str, Block]:
         """Points, and windows from everywhere and from starts."""
-        d, bound = self.n_features, self.clip * (1.0 + _WINDOW**2)
+        d, bound = self.n_features, self.clip_scale * (1.0 + _WINDOW**2)
         first = {
             "points": Block((d + 1, d + 1), 1.0 + _POINT**2, "psd", phase="first", weight=_POINTS),
             "cells": Block((d * CELLS,), d**-0.5, "nonnegative", phase="first", weight=_CELLS),

@@ -10,7 +10,7 @@ M                   windows of order + 1 symbols in all sequences of a person
 block "first"       Σ e_{x_1} / m over a person's m sequences; norm ≤ 1, never clipped
 block "pairs"       M^(p-1) Σ e_{x_t} ⊗ e_{x_t+1}; norm ≤ M^p, attained by a constant sequence
 block "windows"     the same of three symbols, for order 2; the pairs are its margins
-p, C                power, clip
+p, C                power, clip_norm
 T_abc, T_ab         counts_w: the block as it is denoised
 P(c | a, b)         (T_abc + α P(c | b)) / (Σ_c T_abc + α), P(b | a) = (T_ab + α P(b)) / (Σ_b T_ab + α)
 α                   prior_weight
@@ -108,7 +108,7 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
     order: int = 1
     _: KW_ONLY
     power: float = 0.5
-    clip: float | None = 1.5
+    clip_norm: float | None = 1.5
     prior_weight: float = 10.0
 
     def __post_init__(self) -> None:

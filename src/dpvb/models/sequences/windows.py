@@ -168,8 +168,8 @@ class WindowModel(ABC):
     Attributes:
         estimate: "posterior" (variational Bayes) or "mode" (expectation maximisation).
         power: p in [0.5, 1], the weight of persons with many windows: each of the M windows of a person counts M^(p-1).
-        clip: C, the bound on the norm of a person's windows; None: the largest norm that one sequence of max_length
-            points can have, so that no person with one sequence is clipped.
+        clip_norm: C, the bound on the norm of a person's windows; None: the largest norm that one sequence of
+            max_length points can have, so that no person with one sequence is clipped.
         max_length: L, number of points of a sequence that are included.
 
     Raises:
@@ -178,14 +178,14 @@ class WindowModel(ABC):
 
     estimate: PosteriorOrMode = "posterior"
     power: float = 1.0
-    clip: float | None = 2.0
+    clip_norm: float | None = 2.0
     max_length: int = 20
 
     def __post_init__(self) -> None:
         check_choice("estimate", self.estimate, ESTIMATES)
         check_number("power", self.power, low=0.5, high=1)
-        if self.clip is not None:
-            check_number("clip", self.clip, low=1e-3, high=1e9)
+        if self.clip_norm is not None:
+            check_number("clip_norm", self.clip_norm, low=1e-3, high=1e9)
         check_integer("max_length", self.max_length, low=self.least_length, high=10**6)
 
     @property
@@ -201,7 +201,7 @@ class WindowModel(ABC):
     @property
     def bound(self) -> float:
         """C."""
-        return float((self.max_length - self.length + 1) ** self.power) if self.clip is None else self.clip
+        return float((self.max_length - self.length + 1) ** self.power) if self.clip_norm is None else self.clip_norm
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""`dpvb look`: the faults of private data, on their owner's terminal and nowhere else.
+"""`dpvb check-data`: report invalid values of private data to their owner, only on a terminal.
 
-What is shown is the number of rows that were read and, for each kind of fault, whether none, few, most or all cells
-have it. Nothing else is: values, quantiles, the share of numbers that a range clips and the share of words that a list
-knows would be what ranges and lists are tuned by.
+The report has the number of rows that were read and, for each kind of error, whether none, few, most or all cells have
+it. Values, quantiles, the share of clipped numbers and the share of words in a list are left out: users would tune
+public ranges and lists by them.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from dpvb.data.spelling import Categories, Cells
     from dpvb.guards.arrays import Bools, Floats
 
-#: The word for each answer to: how many of them? Most are more than half.
+#: Words for a share of cells. More than half is "most".
 SHARES: Final = ("none", "few", "most", "all")
-# Options of `dpvb fit` that do not matter to one pass.
+# Options of `dpvb fit` that do not affect one pass over the data.
 _OF_A_FIT = frozenset({"data", "target", "trials", "group", "width", "stream", "seen", "public"})
 _OF_A_FIT |= {"exposure", "offset", "weights"}
 _OPTIONS: Final = reading.options_of("rows", "documents", without=_OF_A_FIT)
 _CELLS = ("unreadable", "undeclared", "outside the range")
-_TEXTS = ("no text", "undecodable", "without a token")
+_TEXTS = ("not text", "undecodable", "without a token")
 _WARNING = """\
-What is shown next says something of private data without noise: it is for whoever may open the file itself, on this
-terminal, and for nobody else. It is there to mend the file, or how it is read. A range, a category, a word list or any
-other public argument that is chosen by what it shows voids the promise of every fit that uses it."""
+Warning: the next lines describe private data without noise. Only people who may open the file itself may read them.
+Use them only to correct the file, or the options by which it is read. If you choose a range, a category, a word list or
+any other public argument by them, the privacy guarantee of every fit that uses it is void."""
 
 
 @app.command()
 @reading.with_options(_OPTIONS)
-def look(
+def check_data(
     *,
     data: Annotated[
         Path,
@@ -50,42 +50,49 @@ def look(
             ".jsonl, .parquet) with --vocabulary."
         ),
     ],
-    ledger: Annotated[str | None, options.run("The ledger that keeps a note of this look.")] = None,
+    ledger: Annotated[
+        str | None, options.run("Ledger that records this check: a path or a URL. The record uses no budget.")
+    ] = None,
     dataset: Annotated[str | None, options.run("Name of the data set in the ledger.")] = None,
     **given: Any,
 ) -> None:
-    """Show the faults of private data, for the eyes of their owner.
+    """Report invalid values of private data to the owner of the data, without showing values.
 
-    Of a table, for each column: cells that are unreadable, undeclared or outside the range. Of texts: documents that
-    are no text, undecodable, or without any token; of a folder, files whose names do not end in .txt. Each is said as
-    none, few, most or all; values are never shown. It works on a terminal alone, reads and writes no pipe, and asks for
-    a typed yes. With --ledger a note of the look is kept, which costs nothing.
+    For each column of a table: cells that are unreadable, undeclared or outside the range. For texts: documents that
+    are not text, cannot be decoded or have no token, and files of a folder that do not end in .txt. Frequencies are
+    reported as none, few, most or all. The command runs only in an interactive terminal, after a typed yes. --ledger
+    records the check, which uses no budget.
 
-        dpvb look people.csv --schema people.json
+        dpvb check-data people.csv --schema people.json
 
-        dpvb look notes/ --vocabulary words.txt --ledger budget.db --dataset notes
+        dpvb check-data notes/ --vocabulary words.txt --ledger budget.db --dataset notes
     """
     from dpvb.data.documents.vocabulary import PRIVATE
     from dpvb.runs.run import check_account, opened
 
     if not is_terminal(sys.stdin, sys.stdout, sys.stderr):
         raise PrivacyError(
-            "dpvb look needs a terminal for what it asks and for what it shows: these facts have no noise, are for "
-            "the eyes of the data's owner, and no file, pipe or program gets them. Call it by hand, redirect nothing."
+            "dpvb check-data must run in an interactive terminal. Its output is not protected by noise, so it cannot "
+            "be piped or redirected."
         )
     if (given["schema"] is None) == (given["vocabulary"] is None):
-        raise ParameterError("give --schema for a table, or --vocabulary for texts: one of the two.")
+        raise ParameterError("Give either --schema, for a table, or --vocabulary, for texts.")
     if str(given["vocabulary"]) == PRIVATE:
-        raise ParameterError("vocabulary= must be a list of words here, any will do: known words are not counted.")
+        raise ParameterError(
+            "vocabulary must be a word list here, got 'private'. Any list will do: the check does not count known "
+            "words."
+        )
     form = "documents" if given["schema"] is None else "rows"
     belongs = reading.options_of(form, without=_OF_A_FIT)
     if foreign := [name for name in given if name not in belongs and given[name] != _OPTIONS[name].default]:
-        raise ParameterError(f"{foreign[0]}= belongs to the other kind of data; leave it out.")
+        raise ParameterError(
+            f"{foreign[0]}= does not apply to {'texts' if form == 'documents' else 'tables'}. Leave it out."
+        )
     check_account(ledger, dataset)
     _check_public(data, given)
     echo(_WARNING)
     if typer.prompt("Type yes to go on", default="") != "yes":
-        raise PrivacyError("nothing was looked at: only a typed yes goes on.")
+        raise PrivacyError("The check was cancelled: it needs a typed yes. Nothing was read.")
     if ledger is not None and dataset is not None:
         with opened(ledger) as account:
             account.record_data_check(dataset)
@@ -95,15 +102,15 @@ def look(
     else:
         num_rows, lines = _of_texts(data, given)
         rows, kinds = "documents", _TEXTS
-    echo(f"{num_rows:,} {rows} read. Few are at most half of them, most are more than half.")
+    echo(f"{num_rows:,} {rows} read. Few: at most half of them. Most: more than half.")
     print_table("", ["", *kinds], [[name, *words] for name, words in lines.items()], numbers=())
 
 
 def _check_public(data: Path, given: Mapping[str, Any]) -> None:
-    """Say what is certain before anybody looks: faults of the schema, the word list, the file's form and its header.
+    """Check what is public before the data are read: schema, word list, file format and header.
 
     Raises:
-        ParameterError, DataFormatError: naming the fault; nothing private is said.
+        ParameterError, DataFormatError: naming the error, without any private value.
     """
     from dpvb.data import Schema
     from dpvb.data.csv_files import Dialect
@@ -126,7 +133,7 @@ def _word(count: int, total: int) -> str:
 
 
 def _of_table(table: Table) -> tuple[int, dict[str, list[str]]]:
-    """Number of rows, and the words for each column; rows that are no record of the file have a line of their own."""
+    """Return the number of rows and the words for each column; malformed rows have a line of their own."""
     import numpy as np
 
     schema = table.schema
@@ -144,7 +151,7 @@ def _of_table(table: Table) -> tuple[int, dict[str, list[str]]]:
 
 
 def _faults(schema: Schema, name: str, cells: Mapping[str, Cells]) -> dict[str, Bools]:
-    """Which cells of a column have a fault, by its kind."""
+    """Return which cells of a column are invalid, by the kind of error."""
     from dpvb.data.spelling import Categories, as_numbers, each, identity
     from dpvb.data.tables.response import LOWEST
 
@@ -158,7 +165,7 @@ def _faults(schema: Schema, name: str, cells: Mapping[str, Cells]) -> dict[str, 
     if spec is not None:
         values = spec.categories if spec.kind == "categorical" else spec.values
         return _faults_of_labels(Categories(values, schema.missing_values), column, spec.missing not in (None, False))
-    assert target is not None  # All other columns are its own.
+    assert target is not None  # The target has all other columns.
     beside = {getattr(target, role): (role, bound) for role, bound in target.response.columns.items()}
     if name in beside:
         role, bound = beside[name]
@@ -176,7 +183,7 @@ def _faults(schema: Schema, name: str, cells: Mapping[str, Cells]) -> dict[str, 
 def _faults_of_numbers(
     number_n: Floats, low: float, high: float | Floats, *, allowed: bool | Bools = False, whole: bool = False
 ) -> dict[str, Bools]:
-    """Faults of numbers; those that are missing may be `allowed`, and others must be `whole`."""
+    """Return errors of numbers; missing ones may be `allowed`, the others may have to be `whole`."""
     import numpy as np
 
     faulty = ~np.isfinite(number_n) | (whole & (number_n != np.floor(number_n)))
@@ -184,13 +191,13 @@ def _faults_of_numbers(
 
 
 def _faults_of_labels(known: Categories, cells: Cells, has_place: bool) -> dict[str, Bools]:
-    """Faults of labels; a missing one is a fault where it has no place."""
+    """Return errors of labels; a missing label is an error unless the column has a level for it."""
     place_n = known.places(cells, unseen=-2, missing=-3)
     return {_CELLS[0]: (place_n == -1) | ((place_n == -3) & (not has_place)), _CELLS[1]: place_n == -2}
 
 
 def _of_texts(data: Path, given: Mapping[str, Any]) -> tuple[int, dict[str, list[str]]]:
-    """Number of documents, and the words for their texts, and for their persons where a column names them."""
+    """Return the number of documents, the words for their texts, and for their persons if there is such a column."""
     from dpvb.data.csv_files import Dialect
     from dpvb.data.documents.files import text_records
     from dpvb.data.documents.vocabulary import Tokenizer
@@ -198,7 +205,7 @@ def _of_texts(data: Path, given: Mapping[str, Any]) -> tuple[int, dict[str, list
 
     group = given["group_column"]
     whole = {**given, "data": data, "group_column": None, "stream": True}
-    source = reading.read("documents", whole)["X"]  # Public faults are said here.
+    source = reading.read("documents", whole)["X"]  # This reports public errors.
     tokenizer = Tokenizer(source.vocabulary, given["token_pattern"])
     columns = (given["text_column"], *([] if group is None else [group]))
     found: Counter[str] = Counter()
@@ -213,12 +220,12 @@ def _of_texts(data: Path, given: Mapping[str, Any]) -> tuple[int, dict[str, list
         others = sum(not one.is_dir() for one in data.rglob("*")) - num_documents
         lines["other files, not read"] = [_word(max(others, 0), max(others, 0) + num_documents), "", ""]
     if group is not None:
-        lines[f"{group}: names nobody"] = [_word(nobodies, num_documents), "", ""]
+        lines[f"{group}: no person"] = [_word(nobodies, num_documents), "", ""]
     return num_documents, lines
 
 
 def _fault(text: object, tokens: Callable[[str], list[str]]) -> str:
-    """The kind of fault of a document; "": it has none."""
+    """Return the kind of error of a document, or "" if it is valid."""
     from dpvb.data.spelling import UNREADABLE
 
     if not isinstance(text, (str, bytes)):
