@@ -133,7 +133,7 @@ class DesignRows:
 
     @cached_property
     def _last(self) -> list[tuple[Callable[..., Any], Floats, Any]]:
-        return []  # Not a field: it is no part of the data.
+        return []  # Not a field: it is not a part of the data.
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -833,7 +833,7 @@ class Betrayed(Location):
 def test_a_model_that_breaks_the_law_at_hostile_q_is_found(fault: str) -> None:
     found = findings(queries.check_queries(replace(SOUND, model=Betrayed(fault=fault)), 100))
     assert ("hostile q" in found) == bool(fault)
-    assert ("beside others" in found.get("hostile q", "")) == (fault == "mixes")
+    assert ("depends on others" in found.get("hostile q", "")) == (fault == "mixes")
 
 
 # --- readers ------------------------------------------------------------------------------------------------

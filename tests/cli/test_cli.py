@@ -171,7 +171,7 @@ def test_plan_forecasts_topics() -> None:
     facts = json.loads(run(*given, "--json").stdout)
     assert facts["strength"] < 1 < facts["budget_table"][-1]["strength"]
     assert "--n-units must be" in run(*given[:2], "--n-units", 0, *given[4:], code=2).stderr
-    assert "There is no kind of model 'nonsense'" in run("plan", "nonsense", code=2).stderr
+    assert "There is no model 'nonsense'" in run("plan", "nonsense", code=2).stderr
 
 
 @pytest.mark.parametrize("name", sorted(fit.summaries()))
@@ -328,7 +328,7 @@ def without_counts(text: str) -> str:
     """What was printed, without noisy numbers of documents and topics, and what is said of few of them."""
     text = re.sub(r"warning: [^\n]* included: [^\n]*\n", "", text)
     text = re.sub(r"[^\n]*(above the noise|any of the others)[^\n]*\n", "", text)
-    return re.sub(r"(counted|shortened):\s+[\d,]+ ±\s+[\d,]+", r"\1", text)
+    return re.sub(r"(included|clipped):\s+[\d,]+ ±\s+[\d,]+", r"\1", text)
 
 
 def outputs(folder: Path, words_file: Path, num_documents: int) -> str:
@@ -415,7 +415,7 @@ def test_bad_files(tmp_path: Path, words_file: Path) -> None:
         refuse(tmp_path, expected, "fit", "lda", data, "--out", tmp_path / "m.dpvb", *BUDGET, *options)
 
     csv, npz, dat = write(tmp_path, "c.csv"), write(tmp_path, "c.npz"), write(tmp_path, "c.dat")
-    refuse_fit("There is no such file", tmp_path / "missing.csv", "--vocabulary", words_file)
+    refuse_fit("there is no such file", tmp_path / "missing.csv", "--vocabulary", words_file)
     (tmp_path / "data.xlsx").touch()
     refuse_fit("does not tell its format", tmp_path / "data.xlsx")
     refuse_fit("Three ways out", csv)

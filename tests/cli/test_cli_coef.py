@@ -74,7 +74,7 @@ def test_what_cannot_be_written_is_said_before_a_model_is_read(models: list[Path
     refuse(tmp_path, "--exp applies only to figures", "show", models[0], "--exp")
     refuse(tmp_path, "--compare-with applies only to figures", "show", models[0], "--compare-with", models[1])
     refuse(tmp_path, "got 'statement', which is text", "show", models[0], "--as", "csv")
-    refuse(tmp_path, "There is no such file", *COEF, models[0], "--compare-with", nothing)
+    refuse(tmp_path, "there is no such file", *COEF, models[0], "--compare-with", nothing)
     refuse(tmp_path, "--reference must be COLUMN=LEVEL", *COEF, models[0], "--reference", "own")
     twice = ["--reference", "work=own", "--reference", "work=state"]
     refuse(tmp_path, "once a column, got 'work=state'", *COEF, models[0], *twice)

@@ -68,7 +68,7 @@ def test_a_regression_of_a_table_that_is_not_there(tmp_path: Path, name: str) ->
         refuse(tmp_path, "--out must name the model file to write", "fit", name, tmp_path / "nosuch.csv", *given)
     assert "work=state" in result.stdout
     assert re.search(r"300 synthetic rows took [\d.]+ s", result.stderr)
-    assert "nothing was spent" in result.stderr
+    assert "no budget was spent" in result.stderr
     assert "not recorded" not in result.stderr
     assert nothing_written(tmp_path, before)
 

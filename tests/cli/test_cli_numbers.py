@@ -85,7 +85,7 @@ def test_coefficients_are_printed_with_their_intervals(fitted: Path) -> None:
         assert f"{row.low:.4g}" in shown
         assert row.note in shown
     assert shown == model.summary() + "\n"
-    assert "WITHOUT the privacy noise" in run(*COEF, fitted, "--ignore-noise").stdout
+    assert "do NOT include the privacy noise" in run(*COEF, fitted, "--ignore-noise").stdout
     told = run(*COEF, fitted, "--exp", "--coding", "sum", "--per", "range", "--level", "0.9").stdout
     assert told == model.summary(0.9, exp=True, coding="sum", per="range") + "\n"
     refuse(fitted.parent, "--coding must be one of", *COEF, fitted, "--coding", "effects")
@@ -135,7 +135,7 @@ def test_ranges_of_a_matrix_are_numbers_with_commas(tmp_path: Path) -> None:
     assert dpvb.load(out).intercept_ == pytest.approx(expected.intercept_)
     out.unlink()
     refuse(tmp_path, "X needs public bounds on its numbers", *fit)
-    refuse(tmp_path, "Ways out: (1) --low and --high", *fit, "--low", "0")
+    refuse(tmp_path, "Alternatives: (1) --low and --high", *fit, "--low", "0")
     refuse(tmp_path, "--low must be a number, or numbers with commas between", *fit, "--low", "a;b", "--high", "1")
     refuse(tmp_path, "--low must be a number or 2 of them", *fit, "--low", "1,2,3", "--high", "9")
     refuse(tmp_path, "high of column 'x1' must be", *fit, "--low", "0,5", "--high", "9,5")
@@ -184,7 +184,7 @@ def test_what_stands_beside_counts(tmp_path: Path) -> None:
     known = json.loads(run("evaluate", tmp_path / "o", x, "--target", y, "--exposure", e, "--public", "--json").stdout)
     own = dpvb.load(tmp_path / "o").evaluate(age[:, None], visits, exposure=days, public=True)
     assert known == pytest.approx(own)
-    refuse(tmp_path, "belong to a matrix", "evaluate", out, data, "--public", "--exposure", e)
+    refuse(tmp_path, "apply only to a matrix", "evaluate", out, data, "--public", "--exposure", e)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_schema_is_shown_and_checked(tmp_path: Path) -> None:
     assert json.loads(run("schema", tmp_path / "s.json", "--json").stdout) == json.loads(example)
     (tmp_path / "bad.json").write_text('{"columns": [{"kind": "numeric", "name": "age", "low": 0}]}')
     refuse(tmp_path, "Three ways out", "schema", tmp_path / "bad.json")
-    refuse(tmp_path, "not JSON", "schema", people(tmp_path))
+    refuse(tmp_path, "not valid JSON", "schema", people(tmp_path))
     refuse(tmp_path, "cannot be read", "schema", tmp_path / "none.json")
 
 
@@ -309,7 +309,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "covariance": (["--covariance", "none"], "--covariance must be"),
     "steps": (["--n-steps", "0"], "--n-steps must be"),
     "relation": (["--neighboring-relation", "similar"], "--neighboring-relation must be"),
-    "target": (["--target", "y.npy"], "belong to a matrix"),
+    "target": (["--target", "y.npy"], "apply only to a matrix"),
     "cluster": (["--cluster", "local:0"], "cluster must be None, 'local:N'"),
 }
 
@@ -340,12 +340,12 @@ def test_bad_data(tmp_path: Path, fitted: Path) -> None:
     refuse_fit("needs --schema", table)
     refuse_fit("needs --target", tmp_path / "X.npy")
     refuse_fit("differ in length", tmp_path / "X.npy", *target, "--target", tmp_path / "short.npy")
-    refuse_fit("There is no such file", tmp_path / "none.npy", *target)
+    refuse_fit("there is no such file", tmp_path / "none.npy", *target)
     for name in ("object.npy", "object.npz"):
         refuse_fit("never unpickled", tmp_path / name, *target)
         refuse_fit("never unpickled", tmp_path / "X.npy", *target, "--target", tmp_path / name)
     for name in ("text.npy", "two.npz"):
-        refuse_fit("no matrix of numbers", tmp_path / name, *target)
+        refuse_fit("not a matrix of numbers", tmp_path / name, *target)
     refuse_fit("--max-row-norm must be", tmp_path / "X.npy", *target, "--max-row-norm", "0")
     refuse_fit("--classes must be", tmp_path / "X.npy", *target, "--classes", "1", "1")
     refuse_fit("response is missing", table, "--schema", schema_file(tmp_path, None))
@@ -355,7 +355,7 @@ def test_bad_data(tmp_path: Path, fitted: Path) -> None:
     refuse(tmp_path, "Every model has `dpvb report`", "synthesize", fitted, "--rows", "1", "--out", tmp_path / "s.csv")
     refuse(tmp_path, "--level must be", *COEF, fitted, "--level", "1")
     refuse(tmp_path, "--public", "evaluate", fitted, table)
-    refuse(tmp_path, "belong to a matrix", "evaluate", fitted, table, "--public", *target[:2])
+    refuse(tmp_path, "apply only to a matrix", "evaluate", fitted, table, "--public", *target[:2])
 
 
 def test_help_teaches() -> None:

@@ -134,7 +134,7 @@ def test_headers_that_are_none(tmp_path: Path) -> None:
     ):
         (tmp_path / "t.csv").write_bytes(content)
         refuse(tmp_path, said, "schema", "--header", tmp_path / "t.csv")
-    refuse(tmp_path, "There is no such file", "schema", "--header", tmp_path / "none.csv")
+    refuse(tmp_path, "there is no such file", "schema", "--header", tmp_path / "none.csv")
     (tmp_path / "t.csv").write_text("age,ill\n")
     refuse(tmp_path, "--target must be one of the columns 'age', 'ill', got 'I'", *_header(tmp_path), "--target", "I")
     refuse(tmp_path, "Give one of a schema, --header and --dictionary", *_header(tmp_path), "--dictionary", "x.csv")
@@ -304,7 +304,7 @@ def test_on_a_terminal_a_typed_yes_says_what_the_first_line_is(tmp_path: Path) -
         assert found == code, shown
         assert "The first line of t.csv names: Ann,private,no" in shown
         assert "Type yes if the first line is a header, and nobody's row" in shown
-        assert ("Nothing was written: only a typed yes goes on" in shown) == (code == 2)
+        assert ("Nothing was written: the command needs a typed yes" in shown) == (code == 2)
         assert ("Ann" in (tmp_path / "made.json").read_text()) == (code == 0)
     refuse(tmp_path, "--yes must state that the first line is a header, and nobody's row", "schema", "--header", data)
     assert "Ann" not in run("schema", "--header", data, code=2).output
@@ -351,6 +351,6 @@ def test_faulty_dictionaries_are_refused_in_one_line(tmp_path: Path, name: str, 
 
 
 def test_a_dictionary_that_is_not_there_or_cannot_be_read(tmp_path: Path) -> None:
-    refuse(tmp_path, "There is no such file", "schema", "--dictionary", tmp_path / "none.csv")
+    refuse(tmp_path, "there is no such file", "schema", "--dictionary", tmp_path / "none.csv")
     with pytest.raises(DataFormatError, match=os.strerror(21)):
         columns_of_dictionary(tmp_path)

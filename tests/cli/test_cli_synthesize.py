@@ -135,7 +135,7 @@ def test_what_is_missing_or_there_already_is_refused_before_anything_is_spent(pe
     said = people / "s-statement.json"
     said.write_text("mine")
     refused(
-        f"The privacy statement, which --out writes beside the rows, {str(said)!r} is already there",
+        f"The file of the privacy statement, which --out implies, {str(said)!r} is already there",
         data,
         "--schema",
         schema,

@@ -64,6 +64,6 @@ def test_nothing_is_written_of_texts_that_nobody_calls_public(texts: list[str], 
         "--out",
         out,
     )
-    refuse(tmp_path, "There is no such file", "vocabulary", tmp_path / "none.csv", "--public", "--out", out)
+    refuse(tmp_path, "there is no such file", "vocabulary", tmp_path / "none.csv", "--public", "--out", out)
     refuse(tmp_path, "--min-df must be", "vocabulary", tmp_path / "folder", "--public", "--min-df", 0, "--out", out)
     assert not out.exists()

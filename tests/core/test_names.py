@@ -213,7 +213,7 @@ def test_nothing_leaves_of_no_data() -> None:
 def test_names_leave_by_their_own_door_alone() -> None:
     named, plain = release_of(1.0, added_delta=1e-6), Release({"a": Block((1,), 1.0)}, Mechanism(FullBatch(), 1.0))
     wall: Wall[Any] = Wall(Texts(["cat"]), Plan([named, plain, named]))
-    with pytest.raises(PrivacyError, match="leave by a release with a threshold"):
+    with pytest.raises(PrivacyError, match="are released only by a release with a threshold"):
         wall.names(plain)
     with pytest.raises(PrivacyError, match="leave by `names` alone"):
         wall.release(lambda rows: {}, named)  # It takes its place in the plan, and reads nothing.

@@ -845,7 +845,7 @@ def test_a_long_line_of_lda_c_takes_memory_in_proportion(tmp_path):
 )
 def test_what_is_no_idx_file_is_refused(tmp_path, content):
     (tmp_path / "x-ubyte").write_bytes(content)
-    with pytest.raises(DataFormatError, match="no matrix of numbers"):
+    with pytest.raises(DataFormatError, match="not a matrix of numbers"):
         read_matrix(tmp_path / "x-ubyte")
 
 

@@ -567,8 +567,8 @@ def test_faulty_tables_are_refused(tmp_path):
         (tmp_path / "short.csv", DataFormatError, "'age'"),
         (tmp_path / "short.parquet", DataFormatError, "'age'"),
         (tmp_path / "bad.parquet", DataFormatError, "not a readable Parquet"),
-        (tmp_path / "none.csv", DataFormatError, "There is no such file"),
-        (tmp_path / "none", DataFormatError, "There is no such file"),
+        (tmp_path / "none.csv", DataFormatError, "there is no such file"),
+        (tmp_path / "none", DataFormatError, "there is no such file"),
         (tmp_path / "t.txt", ParameterError, "file_format"),
     ]:
         with pytest.raises(error, match=match):

@@ -245,4 +245,4 @@ def test_the_ledger_knows_whose_prior_it_is(tmp_path: Path) -> None:
         for prior, public in ((first, True), (second, False)):
             with pytest.raises(ParameterError, match="other people than dataset='north'"):
                 model(prior=prior, public_prior=public).fit(table(), run=dpvb.Run(ledger=ledger, dataset="north"))
-    assert "nobody is in two parts" in " ".join(str(second.privacy_).split())
+    assert "disjoint parts of one data set" in " ".join(str(second.privacy_).split())

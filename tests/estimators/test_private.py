@@ -129,7 +129,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
         ),
         "e_step on a row of zeros.*no attribute 'mean'",
     ),
-    "a q of a class that cannot be saved": (broken(m_step=lambda self, s, q: {1: q}), "key 1, which is no name"),
+    "a q of a class that cannot be saved": (broken(m_step=lambda self, s, q: {1: q}), "key 1, which is not a name"),
     "a q of text": (broken(m_step=lambda self, s, q: "a"), "q is str"),
     "a q of truth values": (broken(m_step=lambda self, s, q: q > 0), "dtype"),
     "a q with two parts of one name": (broken(m_step=lambda self, s, q: Clash(Inner(q), q)), "q__a__b"),

@@ -311,7 +311,7 @@ def test_nothing_is_said_of_words_that_nobody_shares(capfd: pytest.CaptureFixtur
         ({"prior": {"cat": 1.0}}, "prior must be None"),
         ({"background": False, "word_weight_power": 0.0}, "background must be True"),
         ({"public_vocabulary": True}, "public_vocabulary must be False"),
-        ({"stop_words": "klingon"}, "stop_words must be one of 'english', .*, or a file with one a line"),
+        ({"stop_words": "klingon"}, "stop_words must be one of 'english', .*, or a file with one per line"),
         ({"stop_words": Path("german:200")}, "stop_words must be one of"),
         ({"stop_words": 3}, "stop_words must hold nonempty strings"),
         ({"stop_words": ["the", ""]}, "stop_words must hold nonempty strings"),

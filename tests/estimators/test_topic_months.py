@@ -156,5 +156,5 @@ def test_parts_of_one_data_set_share_nobody_and_a_whole_has_its_parts(known: dpv
         with pytest.raises(ParameterError, match="earlier must come from other people than dataset='notes'"):
             months(known, earlier=second).fit(documents(20), run=dpvb.Run(ledger=ledger, dataset="notes"))
     said = " ".join(str(second.privacy_).split())
-    assert "both data sets are parts of one, and nobody is in two parts" in said
+    assert "both data sets are disjoint parts of one" in said
     assert "no more than" not in said

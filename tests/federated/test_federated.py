@@ -885,9 +885,9 @@ def test_every_client_is_told_its_own_guarantee(trust: str, ledger: Path) -> Non
     assert progressed == list(range(1, ROUNDS + 1))
     assert model.epsilon == 0.9
     words = {
-        "none": "everybody, the server and the other clients included",
+        "none": "all parties, including the server and the other clients",
         "secure_aggregation": "each adds a part of the noise, std 1/sqrt(2) of the whole",
-        "trusted_server": "everybody but the server",
+        "trusted_server": "all parties except the server",
     }[trust]
     assert len(model.client_statements_) == 3
     for statement, name in zip(model.client_statements_, "abc", strict=True):

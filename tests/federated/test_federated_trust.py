@@ -365,9 +365,9 @@ def test_parameters_of_trust_that_do_not_go_together() -> None:
 
 
 def test_what_a_client_is_told() -> None:
-    assert "everybody, the server and the other clients included" in Trust("none", 5).against()
+    assert "all parties, including the server and the other clients" in Trust("none", 5).against()
     trusted = Trust("trusted_server", 5).against()
-    assert "everybody but the server" in trusted
+    assert "all parties except the server" in trusted
     assert "all 5 clients" in trusted
     secure = Trust("secure_aggregation", 7, max_missing=1, max_colluding=2).against()
     assert "sums over at least 6 of 7 clients" in secure

@@ -196,9 +196,7 @@ def test_a_run_from_the_command_line_in_which_a_client_and_the_server_are_killed
         for name in names:
             assert "The run is over: the run is complete." in found[name].said()
             assert charges(tmp_path / f"{name}.db") == 1
-            assert "sees nothing but sums over at least 2 of 2 clients" in found[name].out().replace(
-                "\n               ", " "
-            )
+            assert "gets only sums over at least 2 of 2 clients" in found[name].out().replace("\n               ", " ")
         model = dpvb.load(tmp_path / "model.dpvb")
         assert model.privacy_.epsilon <= 1.0
         logs = {

@@ -142,7 +142,7 @@ MISSING: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("what", MISSING)
 def test_a_file_that_is_not_there_is_said_to_be_missing(what: str, tmp_path: Path) -> None:
-    with pytest.raises(DpvbError, match="There is no such file") as caught:
+    with pytest.raises(DpvbError, match="there is no such file") as caught:
         MISSING[what](tmp_path / "nosuch")
     assert "nosuch" in str(caught.value)
     assert "\n" not in str(caught.value)

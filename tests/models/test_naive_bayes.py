@@ -654,7 +654,7 @@ def test_odd_documents_are_fitted_in_silence(odd: str, epsilon: float) -> None:
         ({"clip_norm": 0.0}, "clip_norm"),
         ({"lengths": 3}, "lengths must be True or False"),
         ({"estimate": "best"}, "estimate"),
-        ({"classes": (0, 1)}, "classes and vocabulary must be left out with a table"),
+        ({"classes": (0, 1)}, "classes and vocabulary must be None with a table"),
     ],
 )
 def test_public_mistakes_are_refused_with_their_name(given: dict[str, Any], said: str) -> None:

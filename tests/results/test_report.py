@@ -225,7 +225,7 @@ def test_infinite_epsilon_is_said_loudly():
     assert not statement.private
     text = flat(statement)
     assert str(statement).splitlines()[2].startswith("!!! NO PRIVACY: epsilon is infinite")
-    assert "may learn everything about any document" in text
+    assert "may reveal everything about any document" in text
     assert "NO NOISE" in text
     assert "% sure" not in text
 
@@ -367,8 +367,8 @@ def test_damaged_statements_give_one_error():
 def test_a_statement_says_who_keeps_count():
     alone = statement_of(plan_of(FullBatch()))
     counted = replace(alone, charge=ChargeFacts("8f3c", 12, "aa55", "notes"))
-    assert "no ledger was used" in str(alone)
-    assert "no ledger was used" not in str(counted)
+    assert "no ledger was used" in " ".join(str(alone).split())
+    assert "no ledger was used" not in " ".join(str(counted).split())
     assert "data set 'notes': entry 12 of ledger 8f3c, hash aa55" in str(counted)
     assert PrivacyStatement.from_dict(counted.to_dict()) == counted
 

@@ -276,7 +276,7 @@ def as_json(epsilon: float) -> float | str:
 def compare(events: Sequence[Event], *, delta: float, neighboring_relation: str) -> dict[str, float | None]:
     """Return the plan's epsilon by every method, None for one that does not apply.
 
-    The default's number is first. UNPROVEN_METHODS lists those that are no guarantee.
+    The default's number is first. UNPROVEN_METHODS lists those that are not guarantees.
     """
     plan, relation, delta = check_plan(events), check_relation(neighboring_relation), check_delta(delta)
     table: dict[str, float | None] = {}

@@ -39,7 +39,7 @@ _POINTS = 4000
 _LEAST = 1e-6
 # The largest distance that is looked for, and the relative width at which the search ends.
 _FARTHEST = 1e3
-# Above this epsilon e^epsilon is no number.
+# Above this epsilon e^epsilon is not a number.
 _MOST_EPSILON = 700.0
 _TIGHT_ENOUGH = 1e-7
 

@@ -54,7 +54,7 @@ class SecondOpinion:
 
     def __str__(self) -> str:
         if self.reason:
-            return f"no second opinion: {self.reason}"
+            return f"not available: {self.reason}"
         if self.upper == math.inf:
             return (
                 f"dp-accounting finds epsilon to be at least {rounded_down(self.lower)}, and has no upper bound for "
@@ -82,12 +82,12 @@ def second_opinion(
     if any(event.noise_multiplier == 0 for event in plan):
         return SecondOpinion(math.inf, math.inf)
     if epsilon == math.inf:
-        return SecondOpinion(reason="an infinite epsilon promises nothing")
+        return SecondOpinion(reason="an infinite epsilon guarantees nothing")
     if all(event.sampling_prob == 1 for event in plan):
         return SecondOpinion(reason="without sampling, epsilon has a closed formula")
     if epsilon == 0:
         return SecondOpinion(reason="delta covers all that the releases could tell")
-    # What releases add to delta beside their noise is no matter of composition.
+    # What releases add to delta beside their noise is not a matter of composition.
     delta -= added_delta(plan)
     # Nearly equal claims share a grid, so that a plan is looked at once.
     return _opinion(plan, delta, relation, 1.1 ** round(math.log(epsilon, 1.1)))

@@ -29,7 +29,7 @@ from dpvb.estimators import PrivateEstimator
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import ParameterError
 
-#: Features of the made-up rows, and of wide models, whose every column is a canary's own.
+#: Features of the synthetic rows, and of wide models, whose every column is a canary's own.
 D, WIDE = 3, 256
 
 
@@ -83,7 +83,7 @@ class Case:
             number is fixed.
 
     Raises:
-        ParameterError: if the hostile records are no matrix.
+        ParameterError: if the hostile records are not a matrix.
     """
 
     name: str

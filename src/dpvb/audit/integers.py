@@ -23,7 +23,7 @@ def in_steps(released: Released, release: Release, n_units: int | None = None) -
     """The integers that a release was made of, (packed shape) for each block.
 
     Raises:
-        ValueError: if a number is no exact multiple of the public grid's step.
+        ValueError: if a number is not an exact multiple of the public grid's step.
     """
     result = {}
     for name, grid in grids_of(release, n_units).items():

@@ -141,7 +141,7 @@ class Look:
             self._compare(change, alone, "a record adds something else in another batch", n)
         return self._check(
             "one record more",
-            f"{len(self.records)} pairs: largest change {self.largest:.6f} C, each the same beside any others",
+            f"{len(self.records)} pairs: largest change {self.largest:.6f} C, each independent of the others",
             1.0,
         )
 
@@ -189,7 +189,7 @@ class Look:
                 with_person = np.insert(np.full(number, 5), among, np.arange(5))
                 change = self._change(np.insert(own, among, others, axis=0), others, with_person, np.arange(5))
                 alone = self._change(own, none, np.zeros(number, dtype=np.int64), np.arange(0))
-                self._compare(change, alone, "a person adds something else beside others")
+                self._compare(change, alone, "the contribution of a person depends on others")
         measured = f"{' and '.join(map(str, copies))} rows: largest change {self.largest:.6f} C"
         return self._check("a person's many rows", measured, 1.0)
 
@@ -356,7 +356,7 @@ def _faults_of_bits(
             yield _failure(case, q, release, batch)
         return
     for norms, sums in ways:
-        # What is no number is dropped, whatever bits it has.
+        # What is not a number is dropped, whatever bits it has.
         each = {name: np.concatenate([one[name] for one, _ in alone]) for name in norms}
         if not all(np.array_equal(norms[name], each[name], equal_nan=True) for name in norms):
             yield "a record has another norm in another batch"
@@ -367,11 +367,11 @@ def _faults_of_bits(
 
 
 def _failure(case: Case, q: Any, release: Release, records: Floats) -> str:
-    """Say that the computation fails, on which of some made-up records, and why."""
+    """Say that the computation fails, on which of some synthetic records, and why."""
     for number, record in [(0, records[:0]), *((n, row[None]) for n, row in enumerate(records, start=1))]:
         try:
             _computed(case, q, release, record)
-        except Exception as error:  # On made-up rows, so that it may be told.
+        except Exception as error:  # On synthetic rows, so that it may be told.
             values = ", ".join(f"{value:.4g}" for value in record.ravel()[:_SHOWN])
             more = ", ..." if record.size > _SHOWN else ""
             which = f"record {number}, [{values}{more}]" if number else "a batch of no records"
@@ -456,7 +456,7 @@ def check_scores(case: Case) -> Iterator[Check]:
         alone = [chunk.rows for row in batch for chunk in case.source(row[None], None).chunks()]
         try:
             together, each = (np.concatenate([np.asarray(model.score(q, one)) for one in x]) for x in (rows, alone))
-        except Exception as error:  # On made-up rows, so that it may be told.
+        except Exception as error:  # On synthetic rows, so that it may be told.
             together = each = np.zeros(0)
             faults.append(f"score fails on ordinary records: {type(error).__name__}: {error}")
     if len(together) != len(batch):

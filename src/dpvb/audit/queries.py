@@ -123,7 +123,7 @@ class _Group:
         distance = max(relative_norm(difference(a, b), release)[1] / ratio for a, b in pairs)
         found.distance = max(found.distance, distance)
         if any((every[name] != np.add.reduce([answer[name] for answer in alone])).any() for name in every):
-            found.faults.append("a record adds something else beside others")
+            found.faults.append("the contribution of a record depends on others")
         return distance
 
 

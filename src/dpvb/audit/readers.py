@@ -1,4 +1,4 @@
-"""The law of readers: what a source makes of its records, unit by unit.
+"""The isolation of records: what a source makes of its records, unit by unit.
 
 A reader maps records to units one by one: collections that differ in one record, whose fields hold anything, give units
 that differ in that one, and nothing else differs. `check_reader` holds a reader of yours against it:
@@ -40,7 +40,7 @@ def as_bytes(rows: Any) -> bytes:
     """Types, shapes and bits of everything that some rows are made of; a zero has no sign, as sums know none.
 
     Raises:
-        TypeError: rows that are no array, dataclass, tuple or plain number.
+        TypeError: rows that are not arrays, dataclasses, tuples or plain numbers.
     """
     if isinstance(rows, np.ndarray):
         values = rows + 0.0 if rows.dtype.kind == "f" else rows
@@ -64,13 +64,13 @@ def check_reader(
     records: Sequence[Record],
     other: Record,
 ) -> Iterator[Check]:
-    """The law of readers on one reader: collections that differ in one record give units that differ in that one.
+    """The isolation of records on one reader: collections that differ in one record give units that differ in that one.
 
     Args:
         name: of the reader, in words.
         write: a correct writer: writes records into an empty folder and returns what `read` opens, a path say.
         read: opens it as a source of private data, which has `chunks()`.
-        records: made-up records, the more hostile the better; each is left out once, and replaced once by `other`.
+        records: synthetic records, the more hostile the better; each is left out once, and replaced once by `other`.
         other: one more record.
     """
     faults = list[str]()
@@ -78,7 +78,7 @@ def check_reader(
         for instead in ([], [other]):
             faults += differences(write, read, records, [*records[:n], *instead, *records[n + 1 :]])
     measured = f"{2 * len(records)} neighbours: units differ in one record's, and nothing else differs"
-    yield Check(name, "law of readers", not faults, "; ".join(dict.fromkeys(faults)) or measured, "one unit")
+    yield Check(name, "isolation of records", not faults, "; ".join(dict.fromkeys(faults)) or measured, "one unit")
 
 
 def differences(
@@ -87,7 +87,7 @@ def differences(
     records: Sequence[Record],
     neighbour: Sequence[Record],
 ) -> list[str]:
-    """What breaks the law of readers on two collections that differ in one record; arguments as in `check_reader`."""
+    """Return violations of record isolation for two collections that differ in one record; see `check_reader`."""
     return [*_differences(_read(write, read, records), _read(write, read, neighbour))]
 
 

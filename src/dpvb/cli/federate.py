@@ -81,7 +81,7 @@ def certificate(
     from dpvb.federated.config import Certificate
 
     chain, key, authority = Certificate.generate(host, days=days).save(out)
-    echo(f"{chain}: the certificate, and {key}: its key, for the server alone; valid for {days} days.")
+    echo(f"{chain}: the certificate, and {key}: its key, only for the server; valid for {days} days.")
     echo(f"{authority}: for the clients, as `certificate` in their files.")
 
 
@@ -302,7 +302,7 @@ class _Talk:
         reply = self._owner.answer(data)
         match messages.decode(reply):
             case messages.Accepted():
-                remark("The server's offer is accepted: it is what this client's own files say.")
+                remark("The server's offer is accepted: it matches the files of this client.")
             case messages.Farewell():
                 self.ended = True
                 remark(f"The run is over: {getattr(_message(data), 'reason', '')}.")

@@ -73,7 +73,7 @@ def read_matrix(path: Path) -> Any:
             "width: array.astype(float) makes NaN of None, array.astype(str) makes text of all."
         )
     raise DataFormatError(
-        f"The file {str(path)!r} is no matrix of numbers; write it with numpy.save(path, X) or "
+        f"The file {str(path)!r} is not a matrix of numbers. Write it with numpy.save(path, X) or "
         "scipy.sparse.save_npz(path, X)."
     )
 

@@ -27,7 +27,7 @@ _STOPPED, _UNREAD = 128 + 2, 128 + 13
 class Commands(TyperGroup):
     """Turns an error into one line, in the words of the command that was called, and exit code 2.
 
-    Of Ctrl-C one line says what it cost; a pipe that is closed at its other end, as `| head` does, is no error.
+    Of Ctrl-C one line says what it cost; a pipe that is closed at its other end, as `| head` does, is not an error.
     """
 
     def invoke(self, ctx: Any) -> Any:

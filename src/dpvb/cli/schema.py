@@ -100,7 +100,7 @@ def schema(
     A column is numeric, date, spline, binary or categorical; an interaction names two of them.
     Nothing is read off the rows. --header reads the first line of a CSV file, shows it and asks whether it is a header;
     --dictionary takes what was declared of the columns, and asks about fields that it does not know. Where no range is
-    declared, low and high are null: fill them in, and make categories of what is no number.
+    declared, low and high are null: fill them in, and make categories of what is not a number.
 
         dpvb schema --header people.csv --target ill --yes > people.json
 
@@ -156,12 +156,12 @@ def _check_sure(shown: str, what: str, sure: bool, *, quotes_data: bool) -> None
     if not (sure or asked):
         quoted = "" if quotes_data else f"{shown} "
         raise PrivacyError(
-            f"{quoted}--yes must state that {what}: without a terminal nobody can be asked. Look at the file first."
+            f"{quoted}--yes must state that {what}: without a terminal, the command cannot ask. Check the file first."
         )
     if shown:
         remark(shown)
     if asked and typer.prompt(f"Type yes if {what}", default="", err=True) != "yes":
-        raise PrivacyError("Nothing was written: only a typed yes goes on.")
+        raise PrivacyError("Nothing was written: the command needs a typed yes.")
 
 
 def _print_stub(

@@ -37,7 +37,7 @@ def show(
             "transitions, emissions, motion, intervals, loadings, variances, weights or parameters."
         ),
     ] = "statement",
-    form: Annotated[str, typer.Option("--as", help="What is printed: table, json or csv.")] = "table",
+    form: Annotated[str, typer.Option("--as", help="Output format: table, json or csv.")] = "table",
     out: Annotated[Path | None, typer.Option(help="Write a file instead: .json, .csv, .png, .pdf or .svg.")] = None,
     level: Annotated[float | None, typer.Option(help="Probability inside an interval; 0.95 if not given.")] = None,
     ignore_noise: Annotated[

@@ -16,7 +16,7 @@ from dpvb.cli.terminal import remark, spent
 from dpvb.guards import pages
 from dpvb.guards.errors import ParameterError, check_integer
 
-# Synthetic sequences that are drawn together.
+# Synthetic sequences that are shrunk.
 _TOGETHER = 10_000
 
 
@@ -36,7 +36,8 @@ def synthesize(
         typer.Option(help="Write so many tables, OUT-1.csv ..., each from groups drawn from their posterior."),
     ] = None,
     fidelity: Annotated[
-        Path | None, typer.Option(help="A .html page to write: the rows beside what was released of the private ones.")
+        Path | None,
+        typer.Option(help="HTML page to write: a comparison of the rows with released quantities of the private ones."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the public draws only.")] = None,
     overwrite: options.Overwrite = False,
@@ -66,7 +67,7 @@ def synthesize(
     said = out.with_name(f"{out.stem}-statement.json")
     for path in targets:
         files.check_target(path, overwrite)
-    files.check_target(said, overwrite, "The privacy statement, which --out writes beside the rows,")
+    files.check_target(said, overwrite, "The file of the privacy statement, which --out implies,")
     if fidelity is not None:
         files.check_target(fidelity, overwrite, "--fidelity")
     if data.suffix.lower() != ".dpvb":
@@ -98,7 +99,7 @@ def synthesize(
             shown += pages.title(path.name) + model.fidelity(drawn, synthetic=True)._repr_html_()
     if fidelity is not None:
         with files.replacing(fidelity) as part:
-            part.write_text(pages.whole("Synthetic rows beside what was released", shown), encoding="utf-8")
+            part.write_text(pages.whole("Synthetic rows compared with released quantities", shown), encoding="utf-8")
     facts: dict[str, Any] = {"people" if is_of_sequences else "rows": rows, "tables": [path.name for path in targets]}
     facts |= {} if is_of_sequences else {"parameters": "draw" if number else "mean"}
     with files.replacing(said) as part:
@@ -111,7 +112,7 @@ def _fitted(context: typer.Context, table: Path, model: Path, seed: int | None, 
     """Fit a table by `dpvb fit mixture`, whose options are those of this call that are left over."""
     if str(table).startswith("-"):
         raise ParameterError(f"The table or the model comes first: dpvb synthesize FILE --rows N ..., got {table}.")
-    files.check_target(model, overwrite, "The fitted model, which --out writes beside the rows,")
+    files.check_target(model, overwrite, "The file of the fitted model, which --out implies,")
     call = ["mixture", str(table), *context.args, "--out", str(model), *["--overwrite"] * overwrite]
     call += [] if seed is None else ["--seed", str(seed)]
     root: Any = context.find_root()

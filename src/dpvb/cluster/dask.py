@@ -159,16 +159,16 @@ def _check_doors(client: Any) -> None:
         protocol, _, place = address.partition("://")
         if protocol not in ("tls", "inproc") and not _is_loopback(place.rpartition(":")[0].strip("[]")):
             raise ParameterError(
-                f"cluster listens at {address} without TLS: whoever reaches it reads the data. Give scheduler, workers "
-                "and client a distributed.Security with require_encryption=True; or have all of them listen on "
-                "127.0.0.1."
+                f"cluster listens at {address} without TLS: anyone who can connect to it can read the data. Give "
+                "scheduler, workers and client a distributed.Security with require_encryption=True; or have all of "
+                "them listen on 127.0.0.1."
             )
 
 
 def _doors(client: Any) -> tuple[list[str], list[str]]:
     """Addresses at which scheduler and workers listen, and those of their pages."""
 
-    # It goes to processes that need not have this package, so it is no function of this module.
+    # It goes to processes that need not have this package, so it is not a function of this module.
     def doors(dask_scheduler: Any = None, dask_worker: Any = None) -> tuple[list[str], list[str]]:
         server = dask_worker if dask_scheduler is None else dask_scheduler
         pages = getattr(getattr(server, "http_server", None), "_sockets", {}).values()

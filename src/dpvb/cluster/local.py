@@ -112,7 +112,7 @@ class LocalPool:
                 assert process.stdout is not None
                 send(process.stdin, request)
                 return pickle.loads(receive(process.stdout))
-            except Exception:  # It died, or what it wrote is no answer.
+            except Exception:  # It died, or what it wrote is not an answer.
                 _end(process)
             if self._interrupted:
                 break

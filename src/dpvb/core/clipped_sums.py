@@ -28,7 +28,7 @@ from dpvb.guards.arrays import Batch, Bools, Ints
 # Norms are clipped to this share of the bound, so that rounding a product cannot reach past the bound itself.
 _MARGIN = 1.0 - 2.0**-20
 
-#: What stops a process, and is no failure of a computation.
+#: What stops a process, and is not a failure of a computation.
 STOPS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 

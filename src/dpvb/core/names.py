@@ -106,7 +106,7 @@ def check(release: Release, plan: Plan, alone: bool) -> None:
         raise PrivacyError("This wall is one of several parties, which must agree on names beforehand.")
     rule = release.mechanism
     if not isinstance(rule, Threshold):
-        raise PrivacyError("names leave by a release with a threshold alone. Use release.")
+        raise PrivacyError("Names are released only by a release with a threshold. Use release.")
     covered = release_of(rule.noise_multiplier, added_delta=rule.added_delta, most_names=rule.most_names)
     if release != covered or plan.neighboring_relation != "add_or_remove_one":
         raise PrivacyError(

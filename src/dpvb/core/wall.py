@@ -226,7 +226,7 @@ def gathered(
         PrivacyError: if noise is missing, or given where it is not.
     """
     if party.gathers_noise != (noise is not None):
-        raise PrivacyError("Who gathers sums without noise must add it, and nobody else may.")
+        raise PrivacyError("The party that gathers sums without noise must add it, and no other party may.")
     journal = Unrecorded() if journal is None else journal
     total = recorded(journal, step, release, np.float64)
     if total is None:

@@ -43,7 +43,6 @@ from dpvb.data.tables.table import Table
 from dpvb.data.times import microseconds
 from dpvb.estimators import synthetic_rows
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.row_arguments import with_row_arguments
 from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
 from dpvb.guards.blas import one_blas_thread
@@ -59,7 +58,7 @@ from dpvb.guards.errors import (
     check_number,
     check_target,
 )
-from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
+from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks, with_row_arguments
 from dpvb.guards.strangers import imported, misfit, place_of
 from dpvb.results import model_file, pictures, trees
 from dpvb.results.audit_report import Report

@@ -448,7 +448,9 @@ def _fixed(
     """Dry-run every candidate, and scale all noise so that the selection meets (epsilon, delta)."""
     kind, settings = type(estimator), _complete(estimator, candidates)
     if any(isinstance(column, Iterator) for column in data.values()):
-        raise ParameterError("X, y, group and what stands beside y must be readable more than once: iterators are not.")
+        raise ParameterError(
+            "X, y, group and other row arguments must be readable more than once, which iterators are not."
+        )
     check_choice("distribution", distribution, tuple(DISTRIBUTIONS))
     check_number("holdout", holdout, low=0, high=1, closed="neither")
     mean = float(_RUNS_EACH * len(settings)) if expected_runs is None else expected_runs

@@ -137,12 +137,12 @@ def told(model: Any, fit: PrivateEstimator, *, public: bool) -> str:
         # Data that a ledger counts may be those of a later fit, whatever is said of this one.
         return f"{_EARLIER}{charged}, {_PUBLIC}{behind}" if charged else f"{_PUBLIC}{behind}"
     sums = f"epsilon = {rounded_up(past.epsilon + fit.epsilon)}, delta = {past.delta + fit.delta:.6g}"
-    both = f"whoever is in both data sets is promised no more than {sums}"
+    both = f"a person in both data sets has the guarantee {sums}"
     if _kin(past.charge) == "disjoint":
-        both = "by the ledger both data sets are parts of one, and nobody is in two parts"
+        both = "according to the ledger, both data sets are disjoint parts of one data set"
     return (
-        f"{_EARLIER}{charged}, which promised each {past.unit} behind it epsilon = {rounded_up(past.epsilon)}, "
-        f"delta = {past.delta:g}; {both}{behind}"
+        f"{_EARLIER}{charged}, with the guarantee, for each {past.unit} behind it epsilon = "
+        f"{rounded_up(past.epsilon)}, delta = {past.delta:g}; {both}{behind}"
     )
 
 

@@ -402,7 +402,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         yield Grid(
             name="loadings",
             title=f"Loadings of {self.n_components_} factors",
-            note="What a column gains by one standard deviation of a factor, in the column's units.",
+            note="Change of a column per standard deviation of a factor, in units of the column.",
             rows=columns,
             columns=rows,
             values=tuple(map(tuple, self.loadings_.T.tolist())),

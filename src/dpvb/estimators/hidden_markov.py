@@ -345,12 +345,12 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
 
     @property
     def _why_no_intervals(self) -> str:
-        """Why `transition_intervals` cannot be had, in a sentence; empty: they can."""
+        """Reason why there are no `transition_intervals`, in a sentence; empty if there are."""
         self._check_fitted()
         if self._fitted_model.length < 3:
             return (
-                f"symbols must be at most 40 for intervals, got {self._fitted_model.n_symbols}: windows of two, which "
-                "were released, tell states from what states show in part alone. Join symbols that are alike."
+                f"symbols must be at most 40 for intervals, got {self._fitted_model.n_symbols}: the released pairs do "
+                "not identify states and emissions separately. Merge similar symbols."
             )
         return ""
 

@@ -230,7 +230,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         yield Grid(
             name="loadings",
             title="What each state adds to the columns",
-            note="By one standard deviation of the state, in units of the columns.",
+            note="Change per standard deviation of the state, in units of the columns.",
             rows=states,
             columns=self.columns_,
             values=tuple(map(tuple, self.loadings_.tolist())),
@@ -238,7 +238,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         yield Grid(
             name="transitions",
             title="How states move",
-            note="What one more of the state of a column adds to that of a row, a step later.",
+            note="Effect of one unit of the state in the column on the state in the row, one step later.",
             rows=states,
             columns=states,
             values=tuple(map(tuple, self.transition_matrix_.tolist())),

@@ -331,8 +331,8 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
             )
         if synthetic is not True:
             raise PrivacyError(
-                "How private rows differ from what was released tells of them, and no budget pays for that. Of rows "
-                "of nobody, as sample() gives them, say so: fidelity(rows, synthetic=True)."
+                "The comparison of private rows with released quantities would reveal facts about them without "
+                "noise. If the rows are synthetic, from sample(), call fidelity(rows, synthetic=True)."
             )
         seen = Mixture._visible(self, rows) if isinstance(rows, Mapping) else self._visible(rows)
         if not len(seen.sound_n):
@@ -356,8 +356,8 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         """
         if not isinstance(X, Table):
             raise ParameterError(
-                f"X must be a dpvb.Table, whose schema says what is public of its columns, got {type(X).__name__}. "
-                "A matrix of numbers goes to dpvb.GaussianMixture with low= and high=."
+                f"X must be a dpvb.Table, whose schema declares its public columns, got {type(X).__name__}. "
+                "For a matrix of numbers, use dpvb.GaussianMixture with low= and high=."
             )
         return X, tuple(column.name for column in X.schema.own_columns)
 
@@ -470,7 +470,7 @@ class GaussianMixture(Mixture):
                 "low and high",
                 "none" if self.low is None and self.high is None else "one of the two",
                 "low= and high=, the range of each column that you know without looking at the data",
-                "dpvb.Mixture with a dpvb.Table, whose schema says the same of named columns",
+                "dpvb.Mixture with a dpvb.Table, whose schema declares the same for named columns",
                 BY_RELEASE,
             )
         matrix, names = _dense(X), column_names(X)
@@ -553,7 +553,7 @@ def compared(
     return FidelityTable(
         tuple(lines),
         tuple(pairs),
-        f"{number:,} synthetic rows beside what was released; chance: the privacy noise, and the drawing of the rows",
+        f"{number:,} synthetic rows compared with released quantities; chance: privacy noise and sampling of the rows",
     )
 
 

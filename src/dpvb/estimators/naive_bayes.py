@@ -162,7 +162,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
     def _of_table(self, table: Table, y: Responses, group: Iterable[object] | None) -> Task[NaiveBayesModel]:
         if y is not None or self.classes is not None or self.vocabulary is not None:
             raise ParameterError(
-                "y, classes and vocabulary must be left out with a table: its schema says which column has the classes."
+                "y, classes and vocabulary must be None with a table: its schema declares the column of classes."
             )
         layout, answer = self._layouts(table.schema)
         model = self._model(len(Layout.labels(answer)), layout, 0)
@@ -390,12 +390,12 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
                 f"response must name a column of two classes or more, categorical or binary, got {name!r}; such are "
                 f"{', '.join(choice.name for choice in whole.choices) or 'none'}."
             )
-        if isinstance(answer, Categorical):  # What is no class counts as no row.
+        if isinstance(answer, Categorical):  # A row that is not in a class is ignored.
             answer = replace(answer, unseen=False, missing=False)
         else:
             answer = replace(answer, missing=None)
         if len(whole.order) == 1:
-            raise ParameterError("The schema must have a column beside that of the classes.")
+            raise ParameterError("The schema must have a column in addition to that of the classes.")
         others = tuple(choice for choice in whole.choices if choice.name != answer.name)
         return replace(whole, choices=others, order=tuple(one for one in whole.order if one != answer.name)), answer
 
@@ -432,7 +432,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         """The place of each row's label.
 
         Raises:
-            DataFormatError: for rows without one, or with one that is no class.
+            DataFormatError: for rows without one, or with an undeclared one.
         """
         if y is None and self.schema_ is not None:
             table = X if isinstance(X, Table) else Table(X, self.schema_)

@@ -102,7 +102,7 @@ Scored = Callable[[Model, object, object], object]
 
 
 def try_out(task: Task[Model], nobody: Source[Any], keep: Asked, show: Asked, score: Scored | None) -> None:
-    """Fit a model to made-up rows: without noise, and where that fails, with noise.
+    """Fit a model to synthetic rows: without noise, and where that fails, with noise.
 
     A sound model passes one of the two. Numbers that no data would give may make an M-step fail, but hardly both times.
 
@@ -138,7 +138,7 @@ def _fit(task: Task[Model], plan: Plan, nobody: Source[Any], keep: Asked, show: 
         q = model.init(generator("seed", 0))
     if (fault := domains.outside(q)) is not None:
         raise ParameterError(f"model must start from a q that the wall answers: {fault}.")
-    # Each made-up unit by itself, so that an error names its label; then none.
+    # Each synthetic unit by itself, so that an error names its label; then none.
     batches = [
         chunk.select(np.arange(chunk.num_units) == unit) for chunk in nobody.chunks() for unit in range(chunk.num_units)
     ]
@@ -147,11 +147,11 @@ def _fit(task: Task[Model], plan: Plan, nobody: Source[Any], keep: Asked, show: 
     for t, release in enumerate(plan, start=1):
         for batch in batches:
             _ask(task, q, release, batch)
-        with said("the sum of made-up rows"):
+        with said("the sum of synthetic rows"):
             released = wall.release(loop.query(model, q, release), release)
         with said("the step size"):
             s = s.update(released, task.rho(t))
-        # What is brought about by the numbers of a sum is no fault of the model's form.
+        # What is brought about by the numbers of a sum is not a fault of the model's form.
         method = _METHODS.get(s.phase, "started")
         with said(method), suppress(ArithmeticError, np.linalg.LinAlgError):
             q = updated(model, s, q)
@@ -588,7 +588,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
             raise ParameterError("y must be given, the response of each row, where response= says what it may be.")
         if isinstance(X, Table):
             if self.max_row_norm is not None:
-                raise ParameterError("max_row_norm must be None with a table: its schema says how long a row may be.")
+                raise ParameterError("max_row_norm must be None with a table: its schema bounds the norm of a row.")
             by_y = None if self.response is None else response
             design = X.design(y, response=by_y, fit_intercept=False, group=group, labelled=response is not None)
             max_row_norm = design.max_row_norm

@@ -60,13 +60,13 @@ def stop_words(asked: Any) -> tuple[frozenset[str], str]:
         return frozenset(), "none"
     if isinstance(asked, (str, os.PathLike)):
         if not os.path.isfile(asked):
-            hint = "Or give words, or a file with one a line."
+            hint = "Or give words, or a file with one per line."
             name = check_choice("stop_words", os.fspath(asked), word_lists.LANGUAGES, hint=hint)
             return word_lists.stop_words(name), name
         asked = check_vocabulary(asked)
     listed: list[Any] = [*asked] if isinstance(asked, Iterable) else [None]
     if not all(isinstance(word, str) and word for word in listed):
-        raise ParameterError("stop_words must hold nonempty strings, or name a language or a file with one a line.")
+        raise ParameterError("stop_words must hold nonempty strings, or name a language or a file with one per line.")
     words = frozenset(map(str.lower, listed))  # As texts are, before they are taken apart.
     return words, f"{len(words)} of the caller's"
 

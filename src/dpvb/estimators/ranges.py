@@ -31,7 +31,7 @@ def schema_of(names: tuple[str, ...] | None, width: int, low: Any, high: Any) ->
         low, high: ends of the ranges: numbers, one for each column, or by column name.
 
     Raises:
-        ParameterError: unless they are, or for ends that are no range.
+        ParameterError: unless they are, or for limits that are not a range.
     """
     ends = [_ends(name, _in_order_of(names, name, given), width) for name, given in (("low", low), ("high", high))]
     return Schema(tuple(Numeric(*column) for column in zip(names or places(width), *ends, strict=True)))
@@ -163,14 +163,14 @@ def bounded(X: Records, low: Any, high: Any, max_row_norm: float | None) -> Any:
     """Return rows with a public bound: a table, or a matrix if max_row_norm bounds it.
 
     Raises:
-        ParameterError: for a matrix without a bound or with two, for low or high that are no ranges, and for a table
+        ParameterError: for a matrix without a bound or with two, for low or high that are not ranges, and for a table
             with any of them.
     """
     bounds = {"low": low, "high": high, "max_row_norm": max_row_norm}
     stated = [name for name, value in bounds.items() if value is not None]
     if isinstance(X, Table):
         if stated:
-            raise ParameterError(f"{stated[0]} must be None with a table, whose schema says what its columns are.")
+            raise ParameterError(f"{stated[0]} must be None with a table, whose schema declares its columns.")
         return X
     if stated == ["max_row_norm"]:
         return X

@@ -199,9 +199,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             raise ParameterError(f"prior must be a fit{full}, whose file holds what its rows said.")
         both = self._weights.data, self._table.data
         if not all(map(is_of_a_fit, both)):
-            raise ParameterError(
-                "prior must be the file of a fit: what it says of coefficients is no normal likelihood."
-            )
+            raise ParameterError("prior must be the file of a fit: it contains no normal likelihood of coefficients.")
         return both, "coefficients"
 
     @property
@@ -477,7 +475,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
                 given for a table, or numeric together with low and high.
         """
         if self.numeric is not None and isinstance(X, Table):
-            raise ParameterError("numeric must be None with a table, whose schema says what its columns are.")
+            raise ParameterError("numeric must be None with a table, whose schema declares its columns.")
         if self.numeric is not None and self.low is not None:
             raise ParameterError("numeric must be None with low and high, with which every column is a number.")
         return bounded(X, self.low, self.high, None if isinstance(X, Table) else self.max_row_norm)
@@ -578,7 +576,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         number, indicator = tuned.TABLE_TAU, tuned.UNIT_EFFECT * tuned.TABLE_TAU
         if self.schema_ is None and self.max_abs_value is None:
             indicator *= tuned.UNKNOWN_UNIT
-        beside = f"; beside it, {self._prior_source}" if self._prior_source else ""
+        beside = f"; in addition, {self._prior_source}" if self._prior_source else ""
         return (
             f"N(0, {number:g}²) for a standard deviation of a number, N(0, {indicator:g}²) for any other column, "
             f"{mean} for the mean{unit}{beside}"

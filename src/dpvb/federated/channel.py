@@ -81,7 +81,7 @@ class Channel:
         head, nonce = sealed[: _HEAD.size], sealed[_HEAD.size : start]
         magic, version, sender_bytes, recipient_bytes = _HEAD.unpack(head)
         if magic != _MAGIC or version != _VERSION:
-            raise FederationError("These bytes are no envelope of this version of dpvb.")
+            raise FederationError("These bytes are not an envelope of this version of dpvb.")
         sender, recipient = (name.rstrip(b"\0").decode("latin-1") for name in (sender_bytes, recipient_bytes))
         if recipient != self.name:
             raise FederationError(f"An envelope is not for {self.name!r}.")

@@ -314,15 +314,15 @@ class Client:
             newest = next(reversed(self._memory.offers()), "")
             if newest and (current is None or current.offer != newest) and self._memory.reply(newest) is None:
                 raise PrivacyError(
-                    "The answer to the newest offer is gone from this client's folder, so that what it promised by it "
-                    "is not known. What was charged for it stands in the ledger, if there is one."
+                    "The answer to the newest offer is gone from this client's folder, so its terms are unknown. "
+                    "Charges for it remain in the ledger, if there is one."
                 )
             if current is None:
                 members = (
                     "as it is configured" if self._memory.lasting else "since it began; a folder would know of others"
                 )
                 raise PrivacyError(
-                    f"No offer was accepted by this client {members}: it promises nothing, and spent nothing."
+                    f"No offer was accepted by this client {members}: it has no guarantee, and spent nothing."
                 )
             return current.statement()
 

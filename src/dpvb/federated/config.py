@@ -180,7 +180,7 @@ def _signed(
 
 
 UNITS: Final = ("example", "person", "client")
-# Parameters of estimators that are no keys of [model], and where else they come from.
+# Parameters of estimators that are not keys of [model], and where else they come from.
 _ELSEWHERE: Final = {
     "epsilon": "it stands outside [model]",
     "delta": "it stands outside [model]",

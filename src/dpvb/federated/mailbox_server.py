@@ -140,7 +140,7 @@ class Mailbox:
         if tls is None and not address.is_loopback:
             raise ParameterError(
                 f"address {address} can be reached from other machines, and there is no certificate. Give certificate "
-                "and private_key, or an address of this machine alone, like 127.0.0.1:9092."
+                "and private_key, or a local address such as 127.0.0.1:9092."
             )
         self.clients = tuple(clients)
         self._channel, self._patience, self._max_bytes, self._tell = channel, patience, max_bytes, tell

@@ -436,7 +436,7 @@ def decode(data: bytes, classes: Collection[type] = (), max_bytes: int = MAX_BYT
     if len(data) > max_bytes:
         raise FederationError(f"A message has {len(data)} bytes, more than the {max_bytes} that are allowed.")
     if len(data) < _PREFIX.size or not data.startswith(_MAGIC):
-        raise FederationError("These bytes are no message of dpvb.")
+        raise FederationError("These bytes are not a message of dpvb.")
     _, version, length = _PREFIX.unpack_from(data)
     if version != VERSION:
         raise FederationError(

@@ -172,17 +172,17 @@ class Trust:
     def against(self) -> str:
         """Against whom a client's promise holds, in words."""
         if self.name == "none":
-            return "everybody, the server and the other clients included: this client adds all of its noise itself."
+            return "all parties, including the server and the other clients: this client adds all of its noise itself."
         if not self.secure:
             return (
-                "everybody but the server, which sees this client's sums without noise and adds the noise for all "
+                "all parties except the server, which gets this client's sums without noise and adds the noise for all "
                 f"{self.num_clients} clients."
             )
         missing, turned = (
             f"at most {number}" if number else "none" for number in (self.max_missing, self.max_colluding)
         )
         return (
-            f"everybody, the server included, which sees nothing but sums over at least {self.least} of "
+            f"all parties, including the server, which gets only sums over at least {self.least} of "
             f"{self.num_clients} clients: each adds a part of the noise, std 1/sqrt({self._honest}) of the whole, and "
             f"their masks cancel in the sum alone. Of the clients {missing} may be missing, whoever chooses which; "
             f"and, besides, {turned} may work against the others: tell the server their keys, add no noise, or use "

@@ -89,8 +89,8 @@ def checked(q: Q) -> Q:
     fault = outside(q)
     if fault is not None:
         raise PrivacyError(
-            f"{fault}. The wall answers no such q: noise that is too large for this model makes one (take a larger "
-            "epsilon, or a smaller model), or somebody else made it (a file, a folder or a server not to be trusted)."
+            f"{fault}. The wall does not answer such a q. Either the noise is too large for this model (use a larger "
+            "epsilon, or a smaller model), or the q is from an untrusted file, folder or server."
         )
     return q
 

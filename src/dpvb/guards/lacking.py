@@ -1,4 +1,4 @@
-"""Errors for missing arguments: they name each required parameter that was not given, and describe it."""
+"""Parameters and their docstrings: errors that describe missing arguments, and signatures that list row arguments."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from itertools import groupby
+from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
 from dpvb.guards.errors import ParameterError
@@ -83,3 +84,50 @@ def _first_sentence(text: str) -> str:
     """Return the first sentence of a description, as the continuation of a sentence."""
     sentence = re.split(r"\.(?: (?=[A-Z`])|$)", text)[0]
     return sentence if sentence[1:2].isupper() else sentence[:1].lower() + sentence[1:]
+
+
+# Arguments of `fit` that all estimators have.
+_COMMON = ("self", "X", "y", "group")
+# Row arguments that a class has only if it declares their public bound.
+_BOUNDED = {"trials": "max_trials", "exposure": "max_exposure"}
+# Width of lines, and indentation of arguments, in a docstring of a method.
+_WIDTH, _INDENT = 120, " " * 12
+
+
+def with_row_arguments(fit: Callable[..., Any], task: Callable[..., Any], declared: set[str]) -> Callable[..., Any]:
+    """Return a copy of `fit` whose signature and docstring list the row arguments of `task`.
+
+    Args:
+        fit: Method with keyword arguments `**rows`.
+        task: Method that gets them; its docstring describes them.
+        declared: Names of the fields of the class.
+    """
+    signature, parameters = inspect.signature(fit), inspect.signature(task).parameters
+    rows = [
+        one.replace(kind=one.KEYWORD_ONLY)
+        for name, one in parameters.items()
+        if name not in {*_COMMON, *signature.parameters}
+        and _BOUNDED.get(name, name) in {*declared, name} - _BOUNDED.keys()
+    ]
+    assert isinstance(fit, FunctionType)
+    made = FunctionType(fit.__code__, fit.__globals__, fit.__name__, fit.__defaults__, fit.__closure__)
+    made.__kwdefaults__, made.__annotations__, made.__module__ = fit.__kwdefaults__, fit.__annotations__, fit.__module__
+    made.__qualname__ = fit.__qualname__
+    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    run = next(place for place, one in enumerate(own) if one.name == "run")
+    made.__signature__ = signature.replace(parameters=[*own[:run], *rows, *own[run:]])  # type: ignore[attr-defined]
+    texts = described(task)
+    lines = "".join(_wrapped(one.name, texts.get(one.name, "")) for one in rows)
+    made.__doc__ = re.sub(r"^ {12}run: ", lambda found: lines + found[0], fit.__doc__ or "", count=1, flags=re.M)
+    return made
+
+
+def _wrapped(name: str, text: str) -> str:
+    """Return the description of an argument, wrapped as in a docstring."""
+    lines, line = [], f"{_INDENT}{name}:"
+    for word in text.split():
+        if len(line) + 1 + len(word) > _WIDTH:
+            lines.append(line)
+            line = f"{_INDENT}   "
+        line += f" {word}"
+    return "\n".join([*lines, line]) + "\n"

@@ -124,8 +124,8 @@ def check_closed_folder(path: str | os.PathLike[str]) -> None:
                 check_closed_folder(place.parent / os.readlink(place))
             elif state.st_mode & 0o022 and (place == here or not state.st_mode & stat.S_ISVTX):
                 raise CheckpointError(
-                    f"{place}: has mode {stat.S_IMODE(state.st_mode):04o}, so that others may write to it. If nobody "
-                    "did, close it (chmod go-w); else remove it."
+                    f"{place}: has mode {stat.S_IMODE(state.st_mode):04o}, so that others may write to it. If no one "
+                    "did, restrict it (chmod go-w). Otherwise remove it."
                 )
             if state.st_uid not in (0, os.geteuid()):
                 raise CheckpointError(
@@ -243,7 +243,9 @@ def sync_folder(folder: Path) -> None:
 def _refuse_link(path: str | os.PathLike[str]) -> None:
     """Say in words what opening a link would say by a number; opening it refuses one that comes in between."""
     if os.path.islink(path):
-        raise CheckpointError(f"{Path(path)}: is a link, and whoever made it chose where it leads. Name a file itself.")
+        raise CheckpointError(
+            f"{Path(path)}: is a link, whose target another user may have chosen. Name the file itself."
+        )
 
 
 def _check(path: str | os.PathLike[str], found: os.stat_result, closed: int, what: str) -> None:
@@ -255,12 +257,12 @@ def _check(path: str | os.PathLike[str], found: os.stat_result, closed: int, wha
         return
     if found.st_uid != os.geteuid():
         raise CheckpointError(
-            f"{Path(path)}: belongs to user {found.st_uid}, and this process runs as user {os.geteuid()}: what "
-            "somebody else wrote is not believed. Run as its owner, or begin anew in a place of your own."
+            f"{Path(path)}: belongs to user {found.st_uid}, and this process runs as user {os.geteuid()}: files of "
+            "other users are not trusted. Run as its owner, or use a new place of your own."
         )
     if found.st_mode & closed:
         others, bits = ("read or write it", "-rwx") if closed == 0o077 else ("write to it", "-w")
         raise CheckpointError(
-            f"{Path(path)}: has mode {stat.S_IMODE(found.st_mode):04o}, so that others may {others}. If nobody did, "
-            f"close it (chmod go{bits}); else begin anew in a place of your own."
+            f"{Path(path)}: has mode {stat.S_IMODE(found.st_mode):04o}, so that others may {others}. If no one did, "
+            f"restrict it (chmod go{bits}). Otherwise use a new place of your own."
         )

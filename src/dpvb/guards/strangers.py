@@ -24,7 +24,7 @@ def parsed_json(text: str | bytes) -> Any:
         text: JSON; bytes are UTF-8.
 
     Raises:
-        ValueError: for a text that is no JSON, an object with a key twice, a number that is not finite, half a
+        ValueError: for a text that is not JSON, an object with a key twice, a number that is not finite, half a
             surrogate pair, or values nested deeper than 64.
     """
     try:

@@ -57,9 +57,9 @@ class Entry:
             own epsilon), "refund" or "event".
         key: what no two rows share; it makes writing idempotent.
         dataset, run, attempt: whose it is; a registration has no run ("", 0).
-        form: digest of the cost of a charge; equal plans share it. "" for a row that is no charge.
+        form: digest of the cost of a charge; equal plans share it. "" for a row that is not a charge.
         cost, totals: of a charge: canonical JSON of whole numbers, one for each order of the filter, in 1e-9; what it
-            costs and what its data set has been charged with it. "" for a row that is no charge.
+            costs and what its data set has been charged with it. "" for a row that is not a charge.
         units: of a registration its cap on epsilon, of a charge the filter's epsilon after it, in 1e-9; else 0.
         body: canonical JSON of all other facts.
         created: when, as the clock of the writer had it; nothing depends on it.

@@ -123,8 +123,8 @@ class PostgreSQLStore:
                 transaction.send(_COMMIT if write else "COMMIT")
                 if self._warnings:
                     raise LedgerError(
-                        f"{self._place}: {self._warnings[0]}. What was written is on record on this machine, "
-                        "perhaps not on its standby; ask again."
+                        f"{self._place}: {self._warnings[0]}. The charge is recorded on this machine, but possibly "
+                        "not on its standby. Repeat the call."
                     )
                 self._seen = transaction.last
             except BaseException:

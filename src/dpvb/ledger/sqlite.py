@@ -303,8 +303,8 @@ class SqliteStore:
 
     def _unwritten(self, error: OSError) -> LedgerError:
         return LedgerError(
-            f"{self._head_path}: cannot be written ({error.strerror}). What was charged is on record and stands; the "
-            "next charge writes it."
+            f"{self._head_path}: cannot be written ({error.strerror}). The charge is recorded; the next charge will "
+            "write this file."
         )
 
     def _replace_head(self, content: bytes, *, new: bool = False) -> None:
@@ -513,8 +513,8 @@ def _check_one_name(path: Path, head_path: Path, mounts: str) -> None:
     if links != 1 or points & {path, head_path}:
         why = "has another name (a hard link)" if links != 1 else "or its head is mounted by itself"
         raise LedgerError(
-            f"{path}: this file {why}, so that others could spend beside this process without its knowing. Mount the "
-            "folder that holds the ledger with its head; or copy both, and go on with the copies alone."
+            f"{path}: this file {why}, so other processes could spend without this process noticing. Mount the "
+            "folder of the ledger and its head, or copy both files and use only the copies."
         )
 
 
@@ -539,8 +539,8 @@ def _check_drive(path: Path, mounts: str) -> None:
     kind = file_system(path, mounts)
     if is_network(kind):
         raise LedgerError(
-            f"{path}: this is a network drive ({kind}), where two writers can both believe that they are alone. "
-            "Use a local disk, or PostgreSQL: Ledger('postgresql://...')."
+            f"{path}: this is a network drive ({kind}), where file locks are not reliable. Use a local disk, or "
+            "PostgreSQL: Ledger('postgresql://...')."
         )
 
 

@@ -464,7 +464,7 @@ class CoefficientTable(Figure, Sequence[Coefficient]):
         return axes
 
     def drawings(self) -> Iterator[Intervals]:
-        """Yield the intervals of all rows; 0 is no effect, or among ratios 1."""
+        """Yield the intervals of all rows; 0 is not an effect, or among ratios 1."""
         how = " Numbers are per unit of a column. The plot is per declared range, so that rows are comparable."
         yield Intervals(
             title=f"Coefficients: {self.scale}",
@@ -542,8 +542,8 @@ def difference(first: CoefficientTable, second: CoefficientTable, *, disjoint: b
     """
     if first.scale != second.scale:
         raise ParameterError(f"Both models must have the same scale, got {first.scale!r} and {second.scale!r}.")
-    if alone := sorted(set(first.lines) ^ set(second.lines)):
-        raise ParameterError(f"Both models must have the same rows. Only one of them has {some(alone)}.")
+    if single := sorted(set(first.lines) ^ set(second.lines)):
+        raise ParameterError(f"Both models must have the same rows. Only one of them has {some(single)}.")
     if max(len(first.lines), len(second.lines)) > len(set(first.lines)):
         raise ParameterError("Rows must have different names, but two have the same. Rename a column.")
     place_r = [second.lines.index(name) for name in first.lines]

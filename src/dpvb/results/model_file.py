@@ -164,7 +164,7 @@ def _members(kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, 
     manifest = _manifest(kind, plain, facts)
     if len(manifest) > _manifest_limit(total):
         raise ParameterError(
-            f"facts must fit into {_manifest_limit(total)} bytes of JSON beside these arrays, got {len(manifest)}. "
+            f"facts must fit into {_manifest_limit(total)} bytes of JSON for these arrays, got {len(manifest)}. "
             "Keep long texts in a file of their own."
         )
     members = {f"{name}.npy": [_npy_header(a.dtype.str, a.shape), _bytes(a)] for name, a in plain.items()}
@@ -273,7 +273,7 @@ def _refusing(path: Path) -> Iterator[None]:
 def _regular(path: Path) -> Path:
     """The path, if it leads to a regular file; anything else could block or never end."""
     if not path.exists():
-        raise ModelFileError("There is no such file.")
+        raise ModelFileError("there is no such file.")
     if not path.is_file():
         raise ModelFileError("is not a regular file.")
     return path

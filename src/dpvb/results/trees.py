@@ -244,7 +244,7 @@ def _parts(q: Any) -> dict[str, Any] | None:
         return {str(number): part for number, part in enumerate(q)}
     if type(q) is dict:
         if odd := [key for key in q if not (isinstance(key, str) and key.isidentifier())]:
-            raise TypeError(f"a dict in q has the key {odd[0]!r}, which is no name")
+            raise TypeError(f"a dict in q has the key {odd[0]!r}, which is not a name")
         return q
     return None
 
@@ -256,7 +256,7 @@ def _made(form: Any, arrays: dict[str, NDArray[Any]], name: str) -> Any:
             return array
         item = array[()] if form == "number" else array.item()
         if array.shape != () or (form != "number" and type(item).__name__ != form):
-            raise ValueError(f"{name} is no number of this kind")
+            raise ValueError(f"{name} is not a number of this kind")
         return item
     parts = {part: _made(inner, arrays, f"{name}__{part}") for part, inner in form["parts"].items()}
     kind: Any = _PLAIN.get(form["class"]) or imported(form["class"])

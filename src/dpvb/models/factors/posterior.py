@@ -227,7 +227,7 @@ def spectrum(second_dd: Floats, sd: float, count: float, prior: float) -> tuple[
     return level + above_e, basis_de
 
 
-# The factors that are nearest to released second moments, drawn together by no prior: the centres of intervals.
+# The factors that are nearest to released second moments, shrunk by no prior: the centres of intervals.
 #
 # S = W Wᵀ + Ψ + error. An entry's error has about the variance m_i m_j / n, m² = ψ² + n·sd²/2: sampling of what factors
 # leave, and noise. The sum of squared errors over their variances is least where W are the first eigenpairs of

@@ -249,7 +249,7 @@ def length_edges(mean_d: Floats, scale_d: Floats) -> Floats:
 
 
 def lengths_in_bins(length_n: Floats, edge_b: Floats) -> Floats:
-    """Each length as a row with a 1 in its bin, (n, bins); NaN throughout for what is no finite number."""
+    """Each length as a row with a 1 in its bin, (n, bins); NaN throughout for what is not a finite number."""
     row_nb = np.zeros((len(length_n), len(edge_b) + 1))
     row_nb[np.arange(len(length_n)), np.searchsorted(edge_b, length_n)] = 1.0
     row_nb[~np.isfinite(length_n)] = np.nan

@@ -31,8 +31,8 @@ class NumPyro:
         """The model as a log-density (with the log Jacobians of Kucukelbir et al. 2017 in the prior).
 
         Raises:
-            ParameterError: if NumPyro is not installed, or for a model that is no sum over rows: with latent variables
-                of each row, sizes that are not taken from x, or a prior that looks at the rows.
+            ParameterError: if NumPyro is not installed, or for a model that is not a sum over rows: with latent
+                variables of each row, sizes that are not taken from x, or a prior that looks at the rows.
         """
         self._check()
         start = {name: np.zeros(shape, dtype=np.float32) for name, shape in self._sites[1].items()}

@@ -416,8 +416,8 @@ class CurvatureRegression:
             noise: standard deviation of the noise in a score.
         """
         solve = _full if self.spread.ndim == 2 else _diagonal
-        # First with the known noise alone. The residual may be larger, from small batches or if log p is no quadratic:
-        # then it is the noise.
+        # First with the known noise alone. The residual may be larger, from small batches or if log p is not a
+        # quadratic: then it is the noise.
         first, _ = solve(self, self.with_score, guess_p, doubt_p, guess_p, np.full(len(guess_p), noise**2))
         return solve(self, self.with_score, guess_p, doubt_p, guess_p, self._residual(first, noise**2))
 

@@ -36,7 +36,7 @@ def log_density(code_nj: NDArray[np.int64], log_kv: Floats, sizes: Sequence[int]
 
 
 def shares(cell_kv: Floats, number_k: Floats, base_v: Floats, std: Floats | float, sizes: Sequence[int]) -> Floats:
-    """How much of each noisy count's way from the marginals is no noise, in [0, 1], (k, V); see `read`."""
+    """How much of each noisy count's way from the marginals is not noise, in [0, 1], (k, V); see `read`."""
     share_kv, square_v = np.ones_like(cell_kv), np.square(np.broadcast_to(std, cell_kv.shape[1:]))
     for places in starts(sizes) if np.any(square_v > 0) else []:
         base_kv = number_k[:, None] * base_v[..., places]

@@ -457,7 +457,7 @@ def numbers_in_bins(code_nd: Ints, bins: int, rng: np.random.Generator) -> Float
 def split_labels(batch: CountRows, width: int, classes: int) -> tuple[Floats, SparseRows]:
     """Labels as rows of zeros and ones, (n, K), and the words of each document at the places of its class.
 
-    A document with no label, or several, has neither: it is no row.
+    A document with no label, or several, has neither: it is not a row.
     """
     length_n = np.diff(batch.indptr)
     row_j = np.repeat(np.arange(len(length_n)), length_n)

@@ -1,7 +1,7 @@
 """Long-run behaviour of Markov chains, sequences drawn from them, and the bias due to clipping; all of it is public.
 
-A law is P(b | a), (V, V), or P(c | a, b), (V, V, V). The state of a chain is the distribution of its last symbols, (V,)
-or (V, V).
+A distribution is P(b | a), (V, V), or P(c | a, b), (V, V, V). The state of a chain is the distribution of its last
+symbols, (V,) or (V, V).
 
 Clipping shortens people with many equal windows more than others, and so biases the released windows. The bias follows
 from the fitted model. Of the private people only sums were released, so each drawn person has one sequence. The lengths
@@ -68,7 +68,7 @@ def durations(law: Floats) -> Floats:
 
 
 def shown(state_nt: Ints, shown_kv: Floats, rng: np.random.Generator) -> Ints:
-    """What hidden states show, as codes, (n, length); laws of the states in rows."""
+    """What hidden states show, as codes, (n, length); distributions of the states in rows."""
     upto_kv, code_nt = np.cumsum(shown_kv, axis=1), np.empty_like(state_nt)
     for k, upto_v in enumerate(upto_kv):
         in_state_nt = state_nt == k
@@ -82,7 +82,7 @@ def drawn(initial_v: Floats, laws: list[Floats], n: int, length: int, rng: np.ra
     """Sequences of nobody as codes, (n, length).
 
     Args:
-        initial_v: law of the first symbol.
+        initial_v: distribution of the first symbol.
         laws: that of the second, of the third and all that follow, as far as the chain's order goes.
     """
     code_nt = np.empty((n, length), dtype=np.int64)

@@ -46,7 +46,7 @@ class Shown(NamedTuple):
 
 
 class Emissions(Protocol):
-    """A family of laws of what a state shows."""
+    """A family of distributions of what a state shows."""
 
     @property
     def n_states(self) -> int:

@@ -19,7 +19,7 @@ Here are the descent, and the errors of the steps between hidden states, which s
 
 ===================  ==============================================================================
 s_i, r_i             `ChainLaws.start_k`, `first_k`: first states of starts and of windows, as shares of all
-A_ij, B_ia           `step_kk`, `shown`: laws of steps, and of what states show: `FreeTable`, `CellTable`
+A_ij, B_ia           `step_kk`, `shown`: distributions of steps, and of what states show: `FreeTable`, `CellTable`
 κ_abc                `DrawnPeople.kept`: the share that clipping leaves of a window, on average
 μ_abc                κ_abc Σ_ijk r_i B_ia A_ij B_jb A_jk B_kc;   μ_ab = Σ_ij s_i B_ia A_ij B_jb
 θ                    additions to the fit: to s, to r, in directions in which rows of A keep their sums, and to B
@@ -124,7 +124,7 @@ class ShownTable(Protocol):
 
 
 class FreeTable(NamedTuple):
-    """A law of its own for every state, (K, V)."""
+    """A distribution of its own for every state, (K, V)."""
 
     law_kv: Floats
 
@@ -142,7 +142,7 @@ class FreeTable(NamedTuple):
 
 
 class CellTable(NamedTuple):
-    """Normal laws of D columns in cells: means and log variances, (K, D), and ends of a column's cells, (G + 1,)."""
+    """Normal distributions of D columns in cells: means and log variances, (K, D), and edges of cells, (G + 1,)."""
 
     mean_kd: Floats
     log_kd: Floats
@@ -181,12 +181,12 @@ def _product(parts_kdg: Floats) -> Floats:
 
 
 def free(size: int) -> Floats:
-    """Directions in which a law of so many entries keeps its sum, orthonormal, (size, size - 1)."""
+    """Directions in which a distribution of so many entries keeps its sum, orthonormal, (size, size - 1)."""
     return np.linalg.svd(np.full((1, size), 1.0))[2][1:].T
 
 
 class _Slopes(NamedTuple):
-    """Values of laws with their derivatives by P parameters: (..., K) and (..., P, K)."""
+    """Values of distributions with their derivatives by P parameters: (..., K) and (..., P, K)."""
 
     value: Floats
     slope: Floats
@@ -225,7 +225,7 @@ class LawSlopes(NamedTuple):
 
 @dataclass(frozen=True)
 class ChainLaws:
-    """Laws of a chain behind windows, as shares; s and r need not sum to 1.
+    """Distributions of a chain behind windows, as shares; s and r need not sum to 1.
 
     Attributes:
         start_k, first_k: s and r.
@@ -251,7 +251,7 @@ class ChainLaws:
         return slice(2 * k, 2 * k + k * (k - 1))
 
     def at(self, x_p: Floats) -> LawSlopes:
-        """The laws where x_p is added to the parameters, and their derivatives."""
+        """The distributions where x_p is added to the parameters, and their derivatives."""
         k, steps, size = len(self.step_kk), self.steps, self.size
         start_pk, first_pk, step_pkk = np.zeros((size, k)), np.zeros((size, k)), np.zeros((size, k, k))
         start_pk[:k] = first_pk[k : 2 * k] = np.eye(k)
@@ -380,7 +380,7 @@ def step_errors(
 
 
 def _people(laws: LawSlopes, released: ReleasedWindows, rng: np.random.Generator) -> DrawnPeople:
-    """People of the laws, whose windows weigh on average what was released."""
+    """People of the distributions, whose windows weigh on average what was released."""
     sound = (np.maximum(law, _LEAST_DRAWN) for law in (laws.start.value, laws.step.value, laws.shown.value.T))
     start_k, step_kk, shown_kv = (law / law.sum(axis=-1, keepdims=True) for law in sound)
 

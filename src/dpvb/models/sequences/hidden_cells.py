@@ -63,9 +63,9 @@ _NODES = {1: 33, 2: 9, 3: 5, 4: 3}
 _STARTS, _PAIRS, _MOMENTS = 0.3, 0.8, 0.5
 # Iterations from each start.
 _ROUNDS = 300
-# Prior counts of every parameter of the laws; std of a state at the start, in a range of -1 to 1.
+# Prior counts of every parameter of the distributions; std of a state at the start, in a range of -1 to 1.
 _PRIOR, _WIDE = 1.0, 0.25
-# One law for whoever has a place alone.
+# One distribution for whoever has a place alone.
 _ALONE = Laws(np.ones(1), np.ones(1), np.ones((1, 1)))
 
 

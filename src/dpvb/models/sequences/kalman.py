@@ -66,7 +66,7 @@ class LinearSystem:
 
 
 class States(NamedTuple):
-    """Laws of states.
+    """Distributions of states.
 
     Attributes:
         mean_ntk, cov_ntkk: of every position.
@@ -81,7 +81,7 @@ class States(NamedTuple):
 
 
 def filtered(system: LinearSystem, x_ntd: Floats) -> States:
-    """Laws of states given what was seen so far."""
+    """Distributions of states given what was seen so far."""
     n, length, _ = x_ntd.shape
     k = len(system.start_k)
     mean_ntk, cov_ntkk = np.empty((n, length, k)), np.empty((n, length, k, k))
@@ -98,7 +98,7 @@ def filtered(system: LinearSystem, x_ntd: Floats) -> States:
 
 
 def smoothed(system: LinearSystem, x_ntd: Floats) -> States:
-    """Laws of states given the whole of each sequence."""
+    """Distributions of states given the whole of each sequence."""
     forward = filtered(system, x_ntd)
     n, length, k = forward.mean_ntk.shape
     mean_ntk, cov_ntkk = forward.mean_ntk.copy(), forward.cov_ntkk.copy()
@@ -115,7 +115,7 @@ def smoothed(system: LinearSystem, x_ntd: Floats) -> States:
 
 
 def forecast(system: LinearSystem, mean_nk: Floats, cov_nkk: Floats, steps: int) -> tuple[Floats, Floats]:
-    """Means and variances of what is seen next, (n, steps, D), from laws of the last state."""
+    """Means and variances of what is seen next, (n, steps, D), from distributions of the last state."""
     mean_ntd, variance_ntd = [], []
     for _ in range(steps):
         mean_nk = _times(system.step_kk, mean_nk)
@@ -171,7 +171,7 @@ def _times(matrix: Floats, x_nk: Floats) -> Floats:
 
 
 def _seen(system: LinearSystem, d: int, x_n: Floats, mean_nk: Floats, cov_nkk: Floats) -> tuple[Floats, Floats, Floats]:
-    """The law of a state after one number, and the number's log-density; R is diagonal, so numbers come one by one."""
+    """Return the distribution of a state after one number, and its log-density; R is diagonal."""
     shown_k, seen_n = system.shown_dk[d], ~np.isnan(x_n)
     to_nk = np.add.reduce(cov_nkk * shown_k, axis=2)
     variance_n = np.add.reduce(to_nk * shown_k, axis=1) + system.noise_d[d]

@@ -63,10 +63,10 @@ from dpvb.rows import NumberRows, SequenceRows
 _SEEN = 2.0
 #: Cells of a column, of one width, from -1 to 1.
 CELLS: Final = 128
-# Deviations that are tried, in units of half the range, and the law of their logarithm.
+# Deviations that are tried, in units of half the range, and the distribution of their logarithm.
 _TRIED = np.geomspace(1 / 400, 1.0, 40)
 _USUAL, _WIDE = 0.2, 1.0
-# What no column follows a normal law better than, as a part of its deviation.
+# What no column follows a normal distribution better than, as a part of its deviation.
 _SHAPE = 0.25
 # Constants behind a point and behind a window: a larger one is a better mean, and more noise elsewhere.
 _POINT, _WINDOW = 0.6, 0.3

@@ -59,7 +59,7 @@ def parts(k: int, d: int, *, starts: bool) -> Iterator[tuple[str, slice]]:
 
     Args:
         k, d: K and D.
-        starts: whether first windows have a law of their own.
+        starts: whether first windows have a distribution of their own.
     """
     triangle = k * (k + 1) // 2
     sizes = {"step_kk": k * k, "step_noise_kk": triangle, "shown_dk": d * k, "shown_d": d, "noise_d": d, "pooled_k": k}
@@ -219,7 +219,7 @@ class Slopes(NamedTuple):
 
 
 def slopes(vector_p: Floats, k: int, d: int, window: int, *, starts: bool, first: str) -> Slopes:
-    """The law of windows whose first state has the law `first`, "pooled" or "start", as `system_vector` has them."""
+    """Return the distribution of windows whose first state has the distribution `first`, "pooled" or "start"."""
     system = unpacked(vector_p, k, d, starts=starts)
     place = dict(parts(k, d, starts=starts))
     size = len(vector_p)

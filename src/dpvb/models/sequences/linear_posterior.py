@@ -92,7 +92,7 @@ class ReleasedMoments:
     """Released moments in the model's units.
 
     Attributes:
-        first: whose law a window's first state has, "pooled" or "start".
+        first: whose distribution a window's first state has, "pooled" or "start".
         gram: Σ y yᵀ as it came, (E + 1, E + 1).
         std: noise std of its diagonal.
         taken: what the clip adds to one person's moments on average, of the same shape, mostly negative.
@@ -109,7 +109,7 @@ class SystemShape(NamedTuple):
 
     Attributes:
         k, d, window, longest: K, D, W and L.
-        starts: whether first windows have a law of their own.
+        starts: whether first windows have a distribution of their own.
         unit_e: what one is of every number of y, (E + 1,), in units of (x - m)/s.
     """
 
@@ -139,7 +139,7 @@ class MomentWeights(NamedTuple):
     """Where entries of a moment matrix are independent, and their deviations there.
 
     Attributes:
-        basis_ee: columns are the eigenvectors of the law of windows, after which their mean is zero.
+        basis_ee: columns are the eigenvectors of the distribution of windows, after which their mean is zero.
         weight_ee: one over the deviation of each entry.
     """
 
@@ -229,7 +229,7 @@ class SystemPrior(NamedTuple):
 
     @classmethod
     def of(cls, x_p: Floats, shape: SystemShape) -> SystemPrior:
-        """Wide laws; those of the numbers of windows are around the start."""
+        """Wide distributions; those of the numbers of windows are around the start."""
         mean_p, precision_p = x_p.copy(), np.full(len(x_p), _NUMBER)
         for name, place in shape.parts.items():
             precision_p[place] = (_NOISE_WIDE if name == "noise_d" else _WIDE) ** -2

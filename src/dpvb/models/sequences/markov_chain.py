@@ -215,7 +215,7 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
         return Corrected(corrected, left, people)
 
     def corrected_law(self, q: Chain, rng: np.random.Generator, noise_std: float) -> TransitionLaw:
-        """The law of a chain whose clip shortens many, without what that bends.
+        """The distribution of a chain whose clip shortens many, without what that bends.
 
         Args:
             q: as fitted.
@@ -268,7 +268,7 @@ def window_weight(total: float, persons: float, power: float) -> float:
 
 
 def deviations(law: Floats, counts: Floats, prior_weight: float, weight: float, noise_std: float) -> Floats:
-    """Standard deviation of each probability of a law, of its shape.
+    """Standard deviation of each probability of a distribution, of its shape.
 
     Args:
         law: conditional probabilities, (..., V).
@@ -292,7 +292,7 @@ class Corrected(NamedTuple):
 
 
 def _covariance(people: DrawnPeople, law: Floats, x_nm: Floats, y_nm: Floats) -> Floats:
-    """Mean product of what two weights of people's windows have beside the law times those of their row."""
+    """Mean product of what two weights of people's windows have beside the distribution times those of their row."""
     row_nm = people.place_nm // law.shape[-1]
     like_nmm = row_nm[:, :, None] == row_nm[:, None, :]
     beside = (np.einsum("nmk,nk->nm", like_nmm, one_nm) for one_nm in (x_nm, y_nm))

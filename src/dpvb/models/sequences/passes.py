@@ -5,7 +5,7 @@ paper        code
 ===========  ====================================================================================
 α_t, c_t     `alpha_tkn`, 1 / `scale_tn` of the compiled loops: α_t sums to 1, c_t is what it summed to
 β_t          `beta_kn` there, over Π c
-γ_t, ξ_t     laws of z_t and of (z_t, z_t+1): Σ_t ξ_t = A ∘ Σ α_tᵀ w_t+1, w_t = B_x_t ∘ β_t / c_t, `ahead_2kn`
+γ_t, ξ_t     distributions of z_t and of (z_t, z_t+1): Σ_t ξ_t = A ∘ Σ α_tᵀ w_t+1, w_t = B_x_t ∘ β_t / c_t, `ahead_2kn`
 ===========  ====================================================================================
 
 Sequence s is `value_t[bounds_s[s] : bounds_s[s + 1]]`. The result for a sequence depends on nothing else.
@@ -54,12 +54,12 @@ def log_likelihood(chain: StateChain, bounds_s: Ints, value_t: Values) -> Floats
 
 
 def last_states(chain: StateChain, bounds_s: Ints, value_t: Values) -> Floats:
-    """Law of the last state of every sequence, (S, K): π where it is empty, 0 where it is impossible."""
+    """Distribution of the last state of every sequence, (S, K): π where it is empty, 0 where it is impossible."""
     return _forward(chain, bounds_s, value_t, expected=False)[1]
 
 
 def smoothed(chain: StateChain, bounds_s: Ints, value_t: Values) -> Floats:
-    """Law of the state at every position, given all of its sequence, (T, K): γ; 0 where the sequence is impossible."""
+    """Return γ, the distribution of the state at every position given its sequence, (T, K); 0 if it is impossible."""
     return _passed(chain, bounds_s, value_t, np.ones(len(bounds_s) - 1), expected=False)[0]
 
 
@@ -83,7 +83,7 @@ def distinct(emissions: Emissions, value_t: Values) -> tuple[Values, Ints]:
 
 
 def _forward(chain: StateChain, bounds_s: Ints, value_t: Values, *, expected: bool) -> tuple[Floats, Floats]:
-    """Log-likelihoods, and laws of last states."""
+    """Log-likelihoods, and distributions of last states."""
     laws, sequences, log_t = _met(chain, bounds_s, value_t, expected=expected)
     log_s, last_sk = np.zeros(len(bounds_s) - 1), np.tile(laws.start_k, (len(bounds_s) - 1, 1))
     passes_numba.forward(*sequences, laws.start_k, np.ascontiguousarray(laws.step_kk.T), log_s, last_sk)
@@ -93,7 +93,7 @@ def _forward(chain: StateChain, bounds_s: Ints, value_t: Values, *, expected: bo
 def _passed(
     chain: StateChain, bounds_s: Ints, value_t: Values, weight_s: Floats, *, expected: bool
 ) -> tuple[Floats, Floats]:
-    """Weighted laws of the state at every position, (T, K), and the sum of those of pairs, (K, K)."""
+    """Weighted distributions of the state at every position, (T, K), and the sum of those of pairs, (K, K)."""
     laws, sequences, _ = _met(chain, bounds_s, value_t, expected=expected)
     k, num, step_kk = chain.emissions.n_states, len(bounds_s) - 1, np.ascontiguousarray(laws.step_kk)
     gamma_tk, pair_ukk = np.zeros((len(value_t), k)), np.zeros((1, k, k))
@@ -105,7 +105,7 @@ def _passed(
 def _met(
     chain: StateChain, bounds_s: Ints, value_t: Values, *, expected: bool
 ) -> tuple[Laws, tuple[Ints, Ints, Ints, Floats], Floats]:
-    """Laws, what the compiled loops are given of sequences, and what was taken off the logarithms at every position."""
+    """Distributions, inputs of the compiled loops, and scales of the logarithms at every position."""
     value_r, row_t = distinct(chain.emissions, value_t)
     likelihood_rk, log_r = likelihoods(chain.emissions, value_r, expected=expected)
     order_s = passes_numba.longest_first(bounds_s, np.ones(len(bounds_s) - 1, np.bool_))

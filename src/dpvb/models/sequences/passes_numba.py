@@ -125,7 +125,7 @@ def _forward(at_n, t, lanes, row_t, likelihood_rk, start_k, back_kk, before_kn, 
 
 @strict
 def forward(order_s, bounds, row_t, likelihood_rk, start_k, back_kk, log_s, last_sk):
-    """Log-likelihood of these sequences, -inf of one that is impossible, and the law of its last state, or 0.
+    """Log-likelihood of these sequences, -inf of one that is impossible, and the distribution of its last state, or 0.
 
     Args:
         order_s: which sequences, as `longest_first` has them.

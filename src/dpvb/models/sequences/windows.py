@@ -43,7 +43,7 @@ from dpvb.rows import SequenceRows
 Units = tuple[Ints, Ints]
 # Least prior mean, over the noise std.
 _LEAST_MEAN = 0.1
-# Below this a sum is no probability: its inverse would overflow.
+# Below this a sum is not a probability: its inverse would overflow.
 _LEAST_PROBABILITY = 1e-290
 # An iteration that changes the log-likelihood of a window by less is the last.
 _TOLERANCE = 1e-9
