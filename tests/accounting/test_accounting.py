@@ -499,7 +499,7 @@ def test_second_opinion_never_hands_on_what_traps_dp_accounting():
         (Event("poisson", 0.1, 1.0), {"epsilon": math.inf}),
     ]:
         opinion = accounting.confirm([event], **ask | more)
-        assert str(opinion).startswith("no second opinion: ")
+        assert str(opinion).startswith("not available: ")
         assert (opinion.lower, opinion.upper) == (0.0, math.inf)
     with pytest.raises(PrivacyError, match="at least inf"):
         accounting.confirm([Event("poisson", 0.1, 0.0)], **ask)

@@ -191,7 +191,9 @@ def test_a_tenth_of_a_caps_delta_is_kept_for_all_that_plans_add(tmp_path: Path) 
         charge(ledger, "second", shown(5e-7))
         charge(ledger, "noise alone", FULL)
         before = ledger.remaining("notes")
-        with pytest.raises(BudgetError, match=r"adds 1e-08 to delta in addition to its noise\. A tenth of the cap's delta"):
+        with pytest.raises(
+            BudgetError, match=r"adds 1e-08 to delta in addition to its noise\. A tenth of the cap's delta"
+        ):
             charge(ledger, "third", shown(1e-8))
         assert ledger.remaining("notes") == before
         assert before.epsilon > 0

@@ -93,7 +93,7 @@ def test_declared_costs_and_fits_compose_as_dp_accounting_says(tmp_path: Path) -
         model = dpvb.LogisticRegression(epsilon=0.5, delta=DELTA, n_steps=2, low=-0.5, high=0.5)
         model.fit(x, x[:, 0] > 0, run=dpvb.Run(ledger=ledger, dataset="people"))
         assert ledger.remaining("people").num_charges == len(costs) + 1
-        with pytest.raises(BudgetError, match="total would be"):
+        with pytest.raises(BudgetError, match="total after it"):
             ledger.charge("people", LaplaceNoise(0.2, RELATION), unit="row")
         with pytest.raises(BudgetError, match="It adds 1e-07 to delta beside its noise"):
             ledger.charge("people", StatedGuarantee(0.01, 1e-7, RELATION), unit="row")

@@ -131,7 +131,7 @@ def test_a_model_knows_a_ledger_that_was_set_back(path: Path, tmp_path: Path, mo
         x_nd, (x_nd[:, 0] > 0).astype(int)
     )
     alone.save(tmp_path / "alone.dpvb")
-    assert "without a ledger" in run("verify", path, "--receipt", tmp_path / "alone.dpvb", code=2).stderr
+    assert "fitted with a ledger" in run("verify", path, "--receipt", tmp_path / "alone.dpvb", code=2).stderr
 
 
 def test_what_is_refused(path: Path, tmp_path: Path) -> None:

@@ -467,7 +467,7 @@ def test_lost_in_every_attempt(ledger: Path) -> None:
     made = around("secure_aggregation", shards=shards, max_missing=3)
     for name, times in (("b", 0), ("c", 1), ("d", 2)):
         made.handlers[name] = _from_attempt(made.handlers[name], times)
-    with pytest.raises(FederationError, match="step 3 failed in 3 attempts"):
+    with pytest.raises(FederationError, match="Step 3 failed in 3 attempts"):
         made.run()
     made = around("secure_aggregation", shards=shards, max_missing=1)
     for name, times in (("b", 0), ("c", 1)):
@@ -570,7 +570,7 @@ def test_shares_beyond_any_sum_end_the_run(trust: str) -> None:
     made = around(trust, shards=dealt(*rows(width=40), 10, 25))
     words = _arrays(lambda a: rng.integers(-(2**63), 2**63, a.shape, dtype=np.int64))
     made.handlers["b"] = _share_with(words)(made.handlers["b"])
-    with pytest.raises(FederationError, match=r"step 3: .* adds up to no sum of statistics"):
+    with pytest.raises(FederationError, match=r"Step 3: .* adds up to no sum of statistics"):
         made.run()
 
 

@@ -396,7 +396,7 @@ def test_each_client_has_a_budget_of_its_own() -> None:
 CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "version": ({"version": "0.0.1"}, ["0.0.1", __version__]),
     "estimator": ({"kind": "LDA"}, ["LDA", "Location"]),
-    "model": ({"model": {**declared(Location()), "scale": "2.0"}}, ["the scale of the model", "2.0", "1.0"]),
+    "model": ({"model": {**declared(Location()), "scale": "2.0"}}, ["scale of the model", "2.0", "1.0"]),
     "class of the model": ({"model": {**declared(Location()), "class": "Place"}}, ["Place", "Location"]),
     "fields of the model": ({"model": {**declared(Location()), "place": "1"}}, ["place", "scale"]),
     "columns": ({"columns": "five columns"}, ["five columns", "four columns"]),

@@ -101,11 +101,11 @@ def test_every_kind_has_a_page_and_a_card(name: str, tmp_path: Path) -> None:
     page = model.report()
     read = checked(page.html())
     text = " ".join(" ".join(read.texts).split())
-    for part in ("In six lines", "What was learned", "What it cost", "How it was done", "How it was audited"):
+    for part in ("Summary", "Results", "Privacy cost", "Parameters", "Audit"):
         assert part in text
     assert model.privacy_.brief in text
     assert page.figures
-    assert "no picture of its own" not in text
+    assert "This model has no plots" not in text
     card = json.loads(json.dumps(page.card(), allow_nan=False))
     assert card["privacy"]["run_id"] == model.privacy_.run_id
     assert [figure["title"] for figure in card["learned"]] == [figure.title for figure in page.figures]

@@ -54,7 +54,7 @@ class SecondOpinion:
 
     def __str__(self) -> str:
         if self.reason:
-            return f"no second opinion: {self.reason}"
+            return f"not available: {self.reason}"
         if self.upper == math.inf:
             return (
                 f"dp-accounting finds epsilon to be at least {rounded_down(self.lower)}, and has no upper bound for "

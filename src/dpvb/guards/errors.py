@@ -50,11 +50,11 @@ class SyntheticIntervalWarning(DpvbWarning):
 
 
 class NotRecordedWarning(DpvbWarning):
-    """Warning that a private fit is not recorded in a ledger; shown once per process by default."""
+    """Warning that a private fit is not recorded in a ledger, so that no charge exists; shown once per process."""
 
 
 class DataDependentBoundWarning(DpvbWarning):
-    """Warning that a public range has so many digits that it may have been computed from private rows."""
+    """Warning before the charge that a public range may have been computed from private rows: it has many digits."""
 
 
 class ParameterError(DpvbError, ValueError):
@@ -82,11 +82,11 @@ class EmptyVocabularyError(DpvbError, RuntimeError):
 
 
 class ModelFileError(DpvbError, ValueError):
-    """Raised if a model file is missing, damaged, modified or of another format."""
+    """Raised if a model file is missing, damaged, modified or of another format. No budget was spent."""
 
 
 class CheckpointError(DpvbError, RuntimeError):
-    """Raised if a run cannot use a checkpoint folder."""
+    """Raised if a run cannot use a checkpoint folder. A recorded charge remains."""
 
 
 class RunCompletedError(CheckpointError):
