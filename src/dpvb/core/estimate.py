@@ -32,8 +32,8 @@ class Estimate:
         phase: Phase of the blocks of the newest release. Default: "first".
         receipt: Receipt of the newest release. None (default): there is none yet.
         seal: Internal. Default: None.
-        _blocks, _mean, _variance, _mass: Internal: blocks, linear estimates, noise variances and sums of weights.
-            Default: none.
+        _blocks, _mean, _variance, _mass, _later: Internal: blocks, linear estimates, noise variances, sums of weights,
+            and the same after the phase "midway". Default: none.
 
     Examples:
         >>> import dpvb

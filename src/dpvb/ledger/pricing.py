@@ -138,8 +138,8 @@ def over(state: State, facts: Dataset, cost: Cost, price: Price, *, normal: bool
     added = cost.added_delta
     hint = f" The plan adds {added:g} to delta in addition to its noise. {_ADDED[state.shared]}" if added else ""
     return BudgetError(
-        f"The plan exceeds the budget of {facts.name!r} at delta = {facts.delta:g}: epsilon limit {facts.epsilon:g}, left "
-        f"{rounded_down(as_epsilon(left(state, facts.name)))}, cost of the plan by itself "
+        f"The plan exceeds the budget of {facts.name!r} at delta = {facts.delta:g}: epsilon limit {facts.epsilon:g}, "
+        f"left {rounded_down(as_epsilon(left(state, facts.name)))}, cost of the plan by itself "
         f"{rounded_up(cost.epsilon(facts.delta))}, total after it {rounded_up(as_epsilon(price.counted))}. Nothing was "
         f"charged. {way_out(most, scale)}{hint}"
     )
