@@ -95,7 +95,7 @@ def test_declared_costs_and_fits_compose_as_dp_accounting_says(tmp_path: Path) -
         assert ledger.remaining("people").num_charges == len(costs) + 1
         with pytest.raises(BudgetError, match="total after it"):
             ledger.charge("people", LaplaceNoise(0.2, RELATION), unit="row")
-        with pytest.raises(BudgetError, match="It adds 1e-07 to delta beside its noise"):
+        with pytest.raises(BudgetError, match="The plan adds 1e-07 to delta in addition to its noise"):
             ledger.charge("people", StatedGuarantee(0.01, 1e-7, RELATION), unit="row")
         ledger.verify()
     assert total(costs[:2]).epsilon(DELTA) >= total(costs[:1]).epsilon(DELTA)

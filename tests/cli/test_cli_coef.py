@@ -77,5 +77,5 @@ def test_what_cannot_be_written_is_said_before_a_model_is_read(models: list[Path
     refuse(tmp_path, "there is no such file", *COEF, models[0], "--compare-with", nothing)
     refuse(tmp_path, "--reference must be COLUMN=LEVEL", *COEF, models[0], "--reference", "own")
     twice = ["--reference", "work=own", "--reference", "work=state"]
-    refuse(tmp_path, "once a column, got 'work=state'", *COEF, models[0], *twice)
+    refuse(tmp_path, "once per column, got 'work=state'", *COEF, models[0], *twice)
     refuse(tmp_path, "--reference must give a category of", *COEF, models[0], "--reference", "job=own")

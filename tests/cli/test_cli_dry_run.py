@@ -184,9 +184,9 @@ def test_a_ledger_says_whether_the_fit_would_fit(ledger: Path, tmp_path: Path) -
     Schema(COLUMNS, target=TARGETS["logistic"]).save(tmp_path / "people.json")
     given = ["--schema", tmp_path / "people.json", "--out", tmp_path / "m.dpvb", "--ledger", ledger, "--dataset", "a"]
     said = run("fit", "logistic", tmp_path / "nosuch.csv", *given, *TYPED).stderr
-    assert "it fits into 'a'" in said
+    assert "It fits into the budget of 'a'" in said
     said = run("fit", "logistic", tmp_path / "nosuch.csv", *given, *TYPED, "--epsilon", "50").stderr
-    assert "does not fit into 'a'" in said
+    assert "does not fit into the budget of 'a'" in said
     model = dpvb.LogisticRegression(epsilon=50.0, delta=1e-5, max_row_norm=1.0)
     with pytest.raises(BudgetError), pytest.warns(DpvbWarning, match="epsilon = 50"):
         model.fit(np.zeros((3, 2)), [0, 1, 0], run=dpvb.Run(ledger=ledger, dataset="a"))

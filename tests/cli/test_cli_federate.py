@@ -161,7 +161,7 @@ def test_documents_with_a_vocabulary(unit: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", ["bernoulli", "steps", "gaussian", "linear"])
 def test_columns_of_persons_under_their_names(given: str, tmp_path: Path) -> None:
-    """Columns by their names or their number, names of the client's own, and `clip = "none"`."""
+    """Columns by their names or their number, names of the client's own, and `clip_norm = "none"`."""
     rng, linear = np.random.default_rng(3), given == "linear"
     for name in NAMES:
         lines = [f"{who},{t},{rng.integers(2)},{rng.integers(2)}" for who in range(30) for t in range(5)]
@@ -169,7 +169,7 @@ def test_columns_of_persons_under_their_names(given: str, tmp_path: Path) -> Non
     numbers = linear or given == "gaussian"
     model = ['columns = ["x0", "x1"]' if numbers else "columns = 2", "n_states = 2", "max_length = 5"]
     model += ["low = [0, -1]", "high = 2"] * numbers + ["window = 3"] * linear
-    model += ['emissions = "bernoulli"'] * (not numbers) + ['clip = "none"'] * (not linear)
+    model += ['emissions = "bernoulli"'] * (not numbers) + ['clip_norm = "none"'] * (not linear)
     rounds = {"steps": 3, "linear": 2}.get(given, 1)
     kinds = {"linear": "LinearDynamicalSystem", "gaussian": "GaussianHiddenMarkovModel"}
     kind = kinds.get(given, "HiddenMarkovModel")
@@ -179,7 +179,7 @@ def test_columns_of_persons_under_their_names(given: str, tmp_path: Path) -> Non
     found, _ = in_process(tmp_path)
     assert found.privacy_.unit == "person"
     assert found._named_columns == ("x0", "x1")
-    assert linear or found.clip is None
+    assert linear or found.clip_norm is None
     assert found.transition_matrix_.shape == (2, 2)
 
 

@@ -193,7 +193,7 @@ def test_a_number_of_topics_may_be_a_word(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("\n".join(f"w{chr(97 + v)}" for v in range(20)))
     (tmp_path / "notes.txt").write_text("wa wb wc\n" * 30)
     budget = ["--epsilon", 1, "--delta", 1e-5, "--vocabulary", tmp_path / "words.txt", "--out", tmp_path / "m.dpvb"]
-    run("fit", "lda", tmp_path / "notes.txt", "--topics", "auto", "--n-units", 20_000, *budget)
+    run("fit", "lda", tmp_path / "notes.txt", "--topics", "auto", "--n-units", 20_000, "--n-steps", 5, *budget)
     assert len(dpvb.load(tmp_path / "m.dpvb").components_) > 1
     for wrong in ("many", "0", "2.5"):
         refused = run("fit", "lda", tmp_path / "notes.txt", "--topics", wrong, *budget[:-2], "--out", "x", code=2)

@@ -269,7 +269,7 @@ def test_a_network_is_fitted_drawn_and_measured(tmp_path: Path) -> None:
         model.evaluate(pixels)
     for bad in (b"", b"\0\0\x08\x03", data.read_bytes()[:50]):
         (tmp_path / "bad-ubyte.gz").write_bytes(bad)
-        refuse(tmp_path, "no matrix", *fit[:2], tmp_path / "bad-ubyte.gz", *fit[3:], *BUDGET, "--overwrite")
+        refuse(tmp_path, "not a matrix", *fit[:2], tmp_path / "bad-ubyte.gz", *fit[3:], *BUDGET, "--overwrite")
 
 
 @pytest.mark.guarantees("models")

@@ -139,7 +139,7 @@ def test_faults_of_counted_fits(folder: Path) -> None:
     beyond = arguments(folder)
     beyond[beyond.index("--epsilon") + 1] = "3"
     beyond[beyond.index("--checkpoint") + 1] = str(folder / "beyond")
-    refused("2 left", *beyond)
+    refused("left 2", *beyond)
     with Ledger(folder / "budget.db") as ledger:
         assert [entry.kind for entry in ledger.entries()] == ["dataset"]
 

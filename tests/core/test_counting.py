@@ -119,7 +119,7 @@ def test_an_empty_fit_says_so() -> None:
     assert counts is not None
     assert abs(counts.counted) < 4.9 * counts.counted_std
     assert counts.say("document") in " ".join(str(model.privacy_).split())
-    with pytest.warns(FewUnitsWarning, match=r"rows included: 4 ± 0.*label is included if it is one of 2"):
+    with pytest.warns(FewUnitsWarning, match=r"rows included: 4 ± 0.*only the 2 declared labels are included"):
         dpvb.LogisticRegression(max_row_norm=1.0, epsilon=math.inf, delta=1e-5).fit(np.eye(4) / 2, ["0", "1", "1", "0"])
 
 

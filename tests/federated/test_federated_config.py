@@ -118,7 +118,7 @@ def test_every_kind_is_an_estimator() -> None:
         ({"schema": '"s.json"'}, "needs schema or width, .*got schema and width"),
         ({"width": None, "vocabulary": '"w.txt"'}, "needs schema or width, .*got vocabulary"),
         ({"kind": '"LDA"', "width": None, "vocabulary": '"private"'}, "must be the path of a public list"),
-        ({"width": "0"}, r"width must be a number in \[1"),
+        ({"width": "0"}, r"width must be a number at least 1"),
         ({"model": "alpha = 1\nalpa = 1"}, r"\[model\] alpa is not a key of this file; did you mean alpha?"),
         ({"model": "epsilon = 1"}, r"\[model\] epsilon is not a key of this table; it stands outside"),
         ({"model": "n_steps = 1"}, "n_steps is not a key of this table; num_rounds says it"),
@@ -184,7 +184,7 @@ def test_a_clients_file(folder: Path) -> None:
     [
         ({"agreement": None}, "agreement is missing"),
         ({"agreement": '"none.toml"'}, r"none\.toml: cannot be read"),
-        ({"identity": '"none.key"'}, "No identity can be read"),
+        ({"identity": '"none.key"'}, "no identity can be read"),
         ({"identity": '"west.key"'}, "is of 'west', but the agreement has"),
         ({"identity": '"false.key"'}, "has another public key than the agreement"),
         ({"address": '"9092"'}, "address must be host:port"),

@@ -133,7 +133,7 @@ def evaluate(
 
         if any(given[name] for name in _OF_A_MATRIX):
             words_of = ", ".join(f"--{name}" for name in _OF_A_MATRIX)
-            raise ParameterError(f"{words_of} belong to a matrix; the model's schema names these columns.")
+            raise ParameterError(f"{words_of} apply only to a matrix. The schema of the model names these columns.")
         how = {name: given[name] for name in ("separator", "decimal", "encoding")}
         rows = {"X": Table(data, replace(schema, group=None), **how)}
     facts = fitted.evaluate(**rows, **({"words": words} if form == "documents" else {}), public=True)

@@ -174,8 +174,8 @@ def _check_usage(error: Any) -> None:
     Raises:
         typer.Exit: after that line.
     """
-    has_words = hasattr(error, "format_message") and bool(getattr(error, "message", ""))
-    if has_words and not is_terminal(sys.stderr):
+    asks_help = type(error).__name__ == "NoArgsIsHelpError"
+    if hasattr(error, "format_message") and not asks_help and not is_terminal(sys.stderr):
         remark(f"error: {' '.join(error.format_message().split())}", level="error")
         raise typer.Exit(error.exit_code) from None
 
