@@ -165,7 +165,7 @@ def test_the_disk_is_full(folder: Path, monkeypatch: pytest.MonkeyPatch, place: 
     if place == "checkpoint":
         monkeypatch.setattr(Checkpoint, "_file", full)
     elif place == "model":
-        monkeypatch.setattr("dpvb.guards.own.sync_folder", full)
+        monkeypatch.setattr("dpvb.results.model_file.new_own", full)
     else:
         monkeypatch.setattr("dpvb.data.partitions._put_in_order", full)
         schema = dpvb.Schema((dpvb.data.Numeric("v", 0, 1),), dpvb.data.Target("y"), group="who")

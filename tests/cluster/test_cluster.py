@@ -876,7 +876,7 @@ def test_a_missing_file_is_refused_before_anything_is_spent(two: Any, client: An
         ledger.register("people", **{**ACCOUNT, "unit": "document"})
         for engine in (two, client):
             model = LDA(3, public_vocabulary=True, epsilon=1.0, delta=1e-5, n_steps=2)
-            with pytest.raises(DataFormatError, match="A worker process cannot read its part|'part-2.npz' was changed"):
+            with pytest.raises(DataFormatError, match=r"cannot read its part|part-2\.npz' was changed"):
                 model.fit(source, run=dpvb.Run(cluster=engine, ledger=ledger, dataset="people"))
         assert ledger.remaining("people").num_charges == 0
 

@@ -41,5 +41,5 @@ def test_it_shows_numbers_and_the_beginning_of_a_text() -> None:
 
 def test_a_schema_in_the_place_of_the_width_is_told_its_name() -> None:
     schema = Schema([Numeric("a", 0, 1)])
-    with pytest.raises(ParameterError, match=r"width must be a number of columns\. Give a schema by its name: schema="):
+    with pytest.raises(ParameterError, match=r"width must be a number of columns, got a Schema\. Pass it as schema="):
         dpvb.plan(dpvb.LogisticRegression(epsilon=1.0, delta=1e-5), 1_000, schema)  # type: ignore[arg-type]

@@ -33,7 +33,7 @@ CERTIFICATE = Certificate.generate("localhost")
 
 @pytest.mark.parametrize("odd", [5, True, None, b"a", "", 1.0, ["a"]])
 def test_what_is_no_path_is_refused(odd: object) -> None:
-    with pytest.raises(ParameterError, match="where must be a path, as text or as pathlib has it, got"):
+    with pytest.raises(ParameterError, match=r"where must be a path \(a text or a pathlib.Path\), got"):
         check_path("where", odd)
 
 

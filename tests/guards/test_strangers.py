@@ -70,7 +70,7 @@ def test_json_that_readers_could_take_for_different_things_is_refused(text: str)
     for one in (text, text.encode()):
         with pytest.raises(ValueError):
             parsed_json(one)
-    with pytest.raises(DataFormatError, match="not JSON"):
+    with pytest.raises(DataFormatError, match="not valid JSON"):
         dpvb.data.Schema.from_json(text)
 
 
