@@ -304,7 +304,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
     public_prior: bool = False
 
     _declares: ClassVar[tuple[str, ...]] = ("schema", "width")
-    _reads: ClassVar[str | None] = "measurements"
+    _reads: ClassVar[str | None] = "model rows"
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "model" and isinstance(value, Mapping):
