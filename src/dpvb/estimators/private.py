@@ -857,7 +857,7 @@ def _figures(model: Model, q: object) -> list[Figure]:
 
 
 def _drawn(
-    model: Model, q: object, n: int, rng: np.random.Generator, width: int | None, response: Response | None
+    model: Model, q: object, n: int, rng: Any, width: int | None, response: Response | None
 ) -> tuple[Floats, NDArray[Any] | None]:
     """Rows that the model draws, and their responses as users have them; None: it draws none.
 
