@@ -177,7 +177,7 @@ def rewrite(path: Path, before: str, after: str) -> None:
 def connect(folder: Path, found: dict[str, Party], *, ledger: bool = True) -> str:
     """Start the server, and tell the clients where it is; its address."""
     found["server"].start()
-    address = re.search(r"clients at (\S+)\.\n", found["server"].wait_for("waiting for"))
+    address = re.search(r"clients at (\S+)\.\n", found["server"].wait_for("Waiting for"))
     assert address is not None
     for name in found:
         if name != "server":

@@ -214,28 +214,101 @@ def test_state_from_the_26th_row_on_is_found(until: str, monkeypatch: pytest.Mon
 
 
 class Gossip(Location):
-    """Its E-step keeps what it sees where copies of the model share it; its M-step reads that."""
+    """Its E-step keeps what it sees where copies of the model share it, and a method of one phase reads that."""
 
     seen: ClassVar[list[Any]] = []
+    told: ClassVar[str] = "step"
+
+    @property
+    def blocks(self) -> Mapping[str, Block]:
+        at = {f"{phase}_rows": Block((1,), 1.0, "nonnegative", phase=phase) for phase in ("first", "last")}
+        return {**super().blocks, **at}
 
     def e_step(self, q: Any, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
         if len(batch):
             self.seen.append(np.nan_to_num(batch).sum(axis=0))
-        return super().e_step(q, batch, blocks)
+        counts: Contributions = {name: Rows(1.0 + 0 * batch[:, :1]) for name in blocks if name.endswith("rows")}
+        return {**super().e_step(q, batch, {n: b for n, b in blocks.items() if n not in counts}), **counts}
+
+    def gossiped(self, s: Any, q: Any) -> Any:
+        return q + self.seen[-1] if s.phase == self.told else q
+
+    def started(self, s: Any, q: Any) -> Any:
+        return self.gossiped(s, q)
 
     def m_step(self, s: Any, q: Any) -> Any:
-        return super().m_step(s, q) + self.seen[-1]
+        return super().m_step(s, self.gossiped(s, q))
+
+    def finished(self, s: Any, q: Any) -> Any:
+        return self.gossiped(s, q)
+
+
+class Counting(Location):
+    """Its M-step returns another q at each call."""
+
+    calls: ClassVar[list[int]] = []
+
+    def m_step(self, s: Any, q: Any) -> Any:
+        self.calls.append(0)
+        return super().m_step(s, q) + len(self.calls)
+
+
+class Silent(Location):
+    """Its statistics are NaN, so that every row is ignored."""
+
+    def e_step(self, q: Any, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
+        return {name: Rows(np.nan * part.values) for name, part in super().e_step(q, batch, blocks).items()}  # type: ignore[attr-defined]
+
+
+class Failing(Location):
+    """Its M-step fails."""
+
+    def m_step(self, s: Any, q: Any) -> Any:
+        raise ValueError("no\nstep")
 
 
 @pytest.mark.guarantees("audit")
-@kills("leaks", "M-steps are compared after the same rows alone")
+@kills("leaks", "M-steps are compared after the same rows alone", "step")
 @edit("audit/neighbours.py", "for data in (matrix, others, matrix)", "for data in (matrix, matrix, matrix)")
-def test_an_m_step_that_reads_what_an_e_step_kept_is_found() -> None:
-    assert findings(neighbours.check_steps(SOUND)) == {}
-    [check] = neighbours.check_steps(SOUND)
-    assert not check.measured.startswith("0 ")
+@kills("leaks", "M-steps of the first phase alone are compared", "last")
+@edit(
+    "audit/neighbours.py",
+    "for release in plan:\n                s =",
+    "for release in plan.releases[:1]:\n                s =",
+)
+@pytest.mark.parametrize("phase", ["first", "step", "last"])
+def test_a_method_that_reads_what_an_e_step_kept_is_found(phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Gossip, "told", phase)
     found = findings(neighbours.check_steps(replace(SOUND, model=Gossip())))
-    assert "another q for the same sums" in found["rows in M-steps"]
+    assert "another q for the same sums after other rows" in found["rows in M-steps"]
+
+
+@pytest.mark.guarantees("audit")
+def test_the_methods_of_all_phases_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Gossip, "told", "none")
+    [check] = neighbours.check_steps(replace(SOUND, model=Gossip()))
+    assert check.passed
+    assert check.compared == 3 * 4  # The first phase, two steps and the last phase, each after three data sets.
+
+
+@pytest.mark.guarantees("audit")
+@pytest.mark.parametrize(("model", "said"), [(Counting(), "called again"), (Failing(), "ValueError: no?step")])
+def test_an_m_step_that_cannot_be_compared_is_found(model: Location, said: str) -> None:
+    assert said in findings(neighbours.check_steps(replace(SOUND, model=model)))["rows in M-steps"]
+
+
+@pytest.mark.guarantees("audit")
+@kills("records", "an audit that passes a check that compared nothing")
+@edit("results/audit_report.py", "if compared else f", "if True else f")
+@edit("results/audit_report.py", "low=int(self.passed))", "low=0)")
+def test_no_check_passes_that_compared_nothing() -> None:
+    """Records that add nothing, as those do whose response is outside the declared one, show no fault of a model."""
+
+    report = audit.audit(replace(SOUND, model=Silent()))
+    assert [check.name for check in report.checks if check.passed] == ["rows in M-steps"]
+    assert all(check.measured.startswith("nothing was compared") for check in report.findings)
+    with pytest.raises(ParameterError, match="compared"):
+        Check("a", "b", True, "c", "d", 0)
 
 
 def test_a_warm_start_is_found() -> None:
@@ -594,7 +667,7 @@ def test_a_run_almost_without_noise_tells_what_its_canaries_can() -> None:
     wide = shipped("LDA")[0].wide
     assert wide is not None
     plan: Plan = wide.whole(FullBatch(), [0.05])
-    proven = [one_run.one_run(wide, plan) for _ in range(8)]
+    proven = [one_run.one_run(wide, plan)[0] for _ in range(8)]
     m = len(wide.hostile)
     everything = one_run.epsilon_bound(m, m, m, delta=one_run.DELTA, level=one_run.FALSE_ALARM / 3)
     assert np.mean(proven) > 2.0
@@ -620,7 +693,7 @@ def test_a_report_survives_json() -> None:
     assert report.version == dpvb.__version__
     assert "5 of 5 checks passed" in report.summary
     assert "FINDING" not in str(report)
-    broken = Report((*report.checks, Check("a", "b", False, "c", "d", 1e-6)))
+    broken = Report((*report.checks, Check("a", "b", False, "c", "d", 0, 1e-6)))
     assert [check.name for check in broken.findings] == ["b"]
     assert not broken.passed
     assert "FINDING b: c (d, false alarm 1e-06)" in str(broken)
@@ -641,7 +714,7 @@ def test_a_report_survives_json() -> None:
     ],
 )
 def test_a_damaged_report_is_refused(change: dict[str, Any]) -> None:
-    whole = Report((Check("a", "b", True, "c", "d"),)).to_dict()
+    whole = Report((Check("a", "b", True, "c", "d", 1),)).to_dict()
     with pytest.raises(ModelFileError, match="audit report"):
         Report.from_dict({**whole, **change})
 
@@ -745,7 +818,7 @@ def test_each_property_is_asked_once_per_kind_and_of_every_form_in_full(monkeypa
 
     def ask(case: Case) -> Any:
         asked.append(case.name)
-        return [Check(case.name, "asked", True, "", "")]
+        return [Check(case.name, "asked", True, "", "", 1)]
 
     monkeypatch.setattr(audit, "_CHECKS", (ask,))
     names = ("LogisticRegression", "NaiveBayes", "MarkovChain")
@@ -826,9 +899,9 @@ class Betrayed(Location):
 
 
 @kills("queries", "an audit of hostile q that hears of no fault")
-@edit("audit/queries.py", "not found.faults and max(", "max(")
+@edit("audit/queries.py", '"hostile q", found.faults, measured', '"hostile q", [], measured')
 @kills("queries", "an audit of hostile q that passes whatever it measures")
-@edit("audit/queries.py", "not found.faults and max(found.norm, found.distance) <= 1", "not found.faults")
+@edit("audit/queries.py", "if max(found.norm, found.distance) > 1:", "if False:")
 @pytest.mark.parametrize("fault", ["", "understates", "mixes"])
 def test_a_model_that_breaks_the_law_at_hostile_q_is_found(fault: str) -> None:
     found = findings(queries.check_queries(replace(SOUND, model=Betrayed(fault=fault)), 100))

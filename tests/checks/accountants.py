@@ -69,9 +69,7 @@ def compare(
         if claimed < least * (1 - _ROUNDING):
             below = f"epsilon {claimed:.6g} is claimed where dp-accounting finds at least {least:.6g}"
     measured = f"{known} plans: epsilon is {closest:.4f} times dp-accounting's lower bound or more"
-    if not known:
-        measured = "dp-accounting knows nothing of such plans"
-    return Check(subject, name, not below, below or measured, "not below 1")
+    return Check.of(subject, name, [below] if below else [], measured, "not below 1", known)
 
 
 def at_least(events: Sequence[Event], claimed: float, relation: str) -> float:

@@ -66,14 +66,15 @@ def check_sampler(
     name, q = f"sampler, {sampler.name}", sampler.sampling_prob
     twice = int(included.max()) > 1
     if full:
-        yield Check(name, "every unit once", bool((included == 1).all()), f"{included.size} of them", "exactly once")
+        sound, number = bool((included == 1).all()), included.size
+        yield Check(name, "every unit once", sound, f"{number} of them", "exactly once", number)
         return
     sizes, counts = included.sum(axis=1), included.sum(axis=0)
     fixed = sampler.name == "fixed_size"
     if fixed:
         sound = not twice and bool((sizes == round(q * num_units)).all())
         measured = f"{sizes.min()} to {sizes.max()} units"
-        yield Check(name, "size of a batch", sound, measured, f"exactly {round(q * num_units)}")
+        yield Check(name, "size of a batch", sound, measured, f"exactly {round(q * num_units)}", len(sizes))
     else:
         spread = float(((sizes - num_units * q) ** 2).sum() / (num_units * q * (1 - q)))
         yield _spread(name, "spread of batch sizes", spread, n_steps, twice)
@@ -92,6 +93,7 @@ def check_sampler(
         abs(score) <= limit,
         f"{repeats / expected:.3f} of what chance gives",
         f"within {limit * math.sqrt(variance) / expected:.3f} of 1",
+        n_steps - 1,
         FALSE_ALARM,
     )
 
@@ -104,7 +106,7 @@ def _spread(subject: str, name: str, square: float, count: int, twice: bool) -> 
     low, high = (float(chdtri(count, p)) / count for p in (1 - FALSE_ALARM / 20, FALSE_ALARM / 20))
     measured = f"{square / count:.3f} of what independent draws give" + (", units drawn twice" if twice else "")
     passed = low <= square / count <= high and not twice
-    return Check(subject, name, passed, measured, f"{low:.3f} to {high:.3f}", FALSE_ALARM)
+    return Check(subject, name, passed, measured, f"{low:.3f} to {high:.3f}", count, FALSE_ALARM)
 
 
 def _quantile(tests: int) -> float:
@@ -155,7 +157,7 @@ def check_noise(case: Case, noise: MakeNoise = SecureNoise) -> Iterator[Check]:
     if off:
         measured = "noise is off the grid"
     threshold = f"within {_BAND:g} of 1, p at least {FALSE_ALARM / parts:.1e}"
-    yield Check(case.name, "scale of the noise", passed, measured, threshold, FALSE_ALARM)
+    yield Check(case.name, "scale of the noise", passed, measured, threshold, coordinates, FALSE_ALARM)
 
 
 def _two_sided(count: int, square: float) -> float:
@@ -203,7 +205,8 @@ def _low_bits(noise: MakeNoise) -> Check:
         smallest = min(smallest, float(chdtrc(_RESIDUES - 1, ((counts - expected) ** 2 / expected).sum())))
     measured = "a release is off the grid" if off else f"all on the grid, low six bits uniform with p = {smallest:.2g}"
     passed = not off and smallest >= FALSE_ALARM / len(values)
-    return Check("noise", "lattice", passed, measured, f"p at least {FALSE_ALARM / len(values):.1e}", FALSE_ALARM)
+    threshold = f"p at least {FALSE_ALARM / len(values):.1e}"
+    return Check("noise", "lattice", passed, measured, threshold, len(values), FALSE_ALARM)
 
 
 def _never_again(noise: MakeNoise) -> Check:
@@ -219,7 +222,8 @@ def _never_again(noise: MakeNoise) -> Check:
     largest = float(np.abs(correlation).max())
     limit = _quantile(len(drawn) * (len(drawn) - 1) // 2) / math.sqrt(size)
     measured = f"{words}: correlation {largest:.4f} at most"
-    return Check("noise", "never twice the same", largest <= limit, measured, f"at most {limit:.4f}", FALSE_ALARM)
+    passed, pairs = largest <= limit, len(drawn) * (len(drawn) - 1) // 2
+    return Check("noise", "never twice the same", passed, measured, f"at most {limit:.4f}", pairs, FALSE_ALARM)
 
 
 def _draw(source: NoiseSource, size: int, step: int) -> NDArray[np.int64]:

@@ -48,7 +48,8 @@ def check_estimator(case: Case) -> Iterator[Check]:
         measured = f"{len(stable)} public facts equal on {len(others)} neighbours"
         if faults:
             measured = f"not so: {', '.join(dict.fromkeys(faults))}"
-        yield Check(case.name, f"public facts of a fit, {relation}", not faults, measured, "equal")
+        name, compared = f"public facts of a fit, {relation}", len(stable) * len(others)
+        yield Check(case.name, name, not faults, measured, "equal", compared)
 
 
 def _public(fit: Any, matrix: Floats) -> dict[str, Any]:

@@ -76,8 +76,8 @@ def _one_unit_more(release: Release, grid: Grid) -> Check:
             faults += ["a unit gives more words than it may"] if np.count_nonzero(change) > most else []
             faults += ["a unit changes more than its own words"] if before.keys() - after.keys() else []
     faults += ["a unit's weights are longer than 1"] if largest > 1 else []
-    said = "; ".join(dict.fromkeys(faults)) or f"{2 * len(hostile)} pairs: largest change {largest:.6f} C"
-    return Check("words", "one unit more", not faults, said, "1.0")
+    pairs = 2 * len(hostile)
+    return Check.of("words", "one unit more", faults, f"{pairs} pairs: largest change {largest:.6f} C", "1.0", pairs)
 
 
 def _own_words_by_law(release: Release, grid: Grid) -> Check:
@@ -88,8 +88,9 @@ def _own_words_by_law(release: Release, grid: Grid) -> Check:
         weight = np.floor(np.sqrt(1.0 / t) / grid.step)
         reach = (mechanism.least(grid) + 0.5 - weight) * grid.step / mechanism.noise_multiplier
         worst = max(worst, float(-np.expm1(t * log_ndtr(reach))))
-    passed = worst <= mechanism.added_delta * (1 + 1e-9)
-    return Check("words", "words of one unit alone, by the law of the noise", passed, f"{worst:.6f}", f"{_ADDED:g}")
+    passed, most = worst <= mechanism.added_delta * (1 + 1e-9), mechanism.most_names
+    name = "words of one unit alone, by the law of the noise"
+    return Check("words", name, passed, f"{worst:.6f}", f"{_ADDED:g}", most)
 
 
 def _own_words(release: Release) -> Check:
@@ -100,4 +101,5 @@ def _own_words(release: Release) -> Check:
     shown = len({name.partition("x")[0] for name in found.names})
     most = int(binom.isf(_FALSE_ALARM, _UNITS, _ADDED))
     said = f"{shown} of {_UNITS} units"
-    return Check("words", "words of one unit alone", shown <= most, said, f"{most}, chance {_ADDED:g}", _FALSE_ALARM)
+    allowed = f"{most}, chance {_ADDED:g}"
+    return Check("words", "words of one unit alone", shown <= most, said, allowed, _UNITS, _FALSE_ALARM)

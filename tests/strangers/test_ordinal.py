@@ -245,7 +245,7 @@ def test_an_earlier_fit_of_other_people_is_its_prior(fitted: Any, tmp_path: Path
         odds(
             prior=dpvb.LogisticRegression(max_row_norm=1.0, epsilon=1.0, delta=1e-6).fit(few[0], few[1] == "best")
         ).fit(*few)
-    with pytest.raises(ParameterError, match="max_row_norm and the response"):
+    with pytest.raises(ParameterError, match="the max_row_norm of the fit, 3; its own is 2"):
         odds(prior=fitted, max_row_norm=3.0).fit(*few)
 
 
@@ -393,7 +393,7 @@ def test_the_command_line_opens_it(folder: Path) -> None:
         done = run("--import", "my_odds", *words)
         assert done.exit_code == 0, done.stderr
     assert "threshold" in (folder / "m.html").read_text()
-    assert (folder / "s.csv").read_text().splitlines()[0] == "a,b,c,d,y"
+    assert (folder / "s.csv").read_text().splitlines()[0] == "a,b,c,d,health"
 
 
 @pytest.mark.guarantees("imports")

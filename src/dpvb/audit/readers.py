@@ -73,12 +73,14 @@ def check_reader(
         records: synthetic records, the more hostile the better; each is left out once, and replaced once by `other`.
         other: one more record.
     """
-    faults = list[str]()
+    faults, whole, compared = list[str](), _read(write, read, records), 0
     for n in range(len(records)):
         for instead in ([], [other]):
-            faults += differences(write, read, records, [*records[:n], *instead, *records[n + 1 :]])
+            neighbour = _read(write, read, [*records[:n], *instead, *records[n + 1 :]])
+            faults += _differences(whole, neighbour)
+            compared += whole.units != neighbour.units
     measured = f"{2 * len(records)} neighbours: units differ in one record's, and nothing else differs"
-    yield Check(name, "isolation of records", not faults, "; ".join(dict.fromkeys(faults)) or measured, "one unit")
+    yield Check.of(name, "isolation of records", faults, measured, "one unit", compared)
 
 
 def differences(

@@ -32,7 +32,7 @@ from dpvb.estimators.base import (
 )
 from dpvb.estimators.earlier import known
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.ranges import check_names, in_order, schema_of
+from dpvb.estimators.ranges import check_names, check_schema, in_order, schema_of
 from dpvb.estimators.tables import TableModel, columns_of, public_schema, sound_rows
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import (
@@ -374,8 +374,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         """Return rows that the caller owns, as the model reads them."""
         self._check_fitted()
         table = X if isinstance(X, Table) else Table(X, replace(self.schema_, group=None))
-        if replace(table.schema, group=None) != replace(self.schema_, group=None):
-            raise DataFormatError("The table's schema is not the one that the model was fitted with.")
+        check_schema(table.schema, self.schema_, target=True)
         return sound_rows(table, self._layout_)
 
     def _log_joint(self, rows: MixedRows) -> Floats:
@@ -405,7 +404,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         self.schema_, self._layout_, self._named = record.schema, layout, record.named
         self._fitted_model = self._model(layout)
         self.n_features_in_ = len(record.schema.own_columns)
-        self._labels: dict[str, list[Any]] = {one.name: layout.labels(one) for one in layout.choices}
+        self._labels: dict[str, list[Any]] = {one.name: one.labels for one in layout.choices}
         self._labels |= {f"{name} missing": ["no", "yes"] for name in layout.gaps}
         self._places = dict(zip(self._labels, categorical.starts(layout.sizes), strict=True))
         self._now, self._spread, self._marginals = now, record.variances, record.marginals

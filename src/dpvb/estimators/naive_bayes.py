@@ -27,6 +27,7 @@ from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
 from dpvb.estimators.base import Task, check_width, if_fitted
 from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.ranges import check_schema
 from dpvb.estimators.tables import TableModel, clean_rows, columns_of, names_of, public_schema, sound_rows
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
@@ -165,13 +166,13 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
                 "y, classes and vocabulary must be None with a table: its schema declares the column of classes."
             )
         layout, answer = self._layouts(table.schema)
-        model = self._model(len(Layout.labels(answer)), layout, 0)
+        model = self._model(len(answer.labels), layout, 0)
         public = {
             "schema": public_schema(layout),
             "classes": f"the {model.n_classes} classes",
             "parameters": "the plan and all other parameters",
         }
-        notes = {"steps": 1, "schema": table.schema, "vocabulary": None, "classes": Layout.labels(answer)}
+        notes = {"steps": 1, "schema": table.schema, "vocabulary": None, "classes": answer.labels}
         return self._planned_task(model, table.mixed(_with(layout, answer), group=group), model.schedule, public, notes)
 
     def _learned(self, task: Task[NaiveBayesModel], q: Classes) -> FittedClasses:
@@ -419,9 +420,9 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
                 raise DataFormatError("X must not be grouped by person: its rows would be answered in another order.")
             return concatenate((chunk.rows for chunk in source.chunks()), source.width)
         layout = self._layout
-        if isinstance(X, Table) and not {*layout.order} <= {*X.schema.read_columns}:
-            raise DataFormatError("The table's schema is not the one that the model was fitted with.")
-        table = X if isinstance(X, Table) else Table(X, _without(self.schema_, self._answer.name))
+        ours = _without(self.schema_, self._answer.name)
+        table = X if isinstance(X, Table) else Table(X, ours)
+        check_schema(_without(table.schema, self._answer.name), ours)
         return sound_rows(table, layout)
 
     def _codes(self, X: Records, y: Responses, number: int) -> NDArray[np.int64]:
@@ -477,7 +478,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         if not model.num_bins:
             self.means_, self.variances_ = middle_d + half_d * q.numbers.mean_kd, half_d**2 * q.numbers.variance_kd
         self.rates_ = q.rates.mean_kp
-        self._labels = {one.name: Layout.labels(one) for one in self._layout.choices}
+        self._labels = {one.name: one.labels for one in self._layout.choices}
         if model.num_bins:
             for feature, middle, half in zip(self._layout.numbers, middle_d, half_d, strict=True):
                 edges = shown(feature, middle + half * np.linspace(-1, 1, model.num_bins + 1))

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, asdict, dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from dpvb.estimators.base import (
     Fitted,
     PrivateEstimator,
     Task,
+    check_width,
     column_names,
     generator,
     if_fitted,
@@ -46,10 +47,11 @@ from dpvb.estimators.base import (
 )
 from dpvb.estimators.earlier import known
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.ranges import places
-from dpvb.guards import domains
+from dpvb.estimators.ranges import Columns, places
+from dpvb.guards import domains, pages
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import (
+    DataFormatError,
     ModelFileError,
     NotSettledWarning,
     ParameterError,
@@ -75,12 +77,16 @@ _MOST_SAID = 300
 _METHODS = {"step": "m_step", "last": "finished"}
 
 
+_BEFORE, _AFTER = "model must pass a tryout before anything is spent", "model must give what its fit is asked for"
+
+
 @contextmanager
-def said(what: str) -> Iterator[None]:
+def said(what: str, rule: str = _BEFORE) -> Iterator[None]:
     """Turn whatever a model raises into an error that names what failed.
 
     Args:
         what: public, in words.
+        rule: that the model breaks.
 
     Raises:
         ParameterError: in place of any other exception.
@@ -91,7 +97,7 @@ def said(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = printable(f"{type(error).__name__}: {error}")[:_MOST_SAID]
-        raise ParameterError(f"model must pass a tryout before anything is spent: {what} gave {reason}") from error
+        raise ParameterError(f"{rule}: {what} gave {reason}") from error
 
 
 #: Something that is asked of a model at a q.
@@ -162,7 +168,8 @@ def _fit(task: Task[Model], plan: Plan, nobody: Source[Any], keep: Asked, show: 
     show(model, q)
     for batch in batches if score is not None else ():
         with said(f"score on {_rows(batch, task)}"):
-            score(model, q, batch.rows)  # type: ignore[misc]
+            if np.isnan(np.asarray(score(model, q, batch.rows), dtype=np.float64)).any():  # type: ignore[misc]
+                raise ValueError("NaN")
 
 
 def _ask(task: Task, q: object, release: Release, batch: ChunkOfUnits[Any]) -> None:
@@ -217,16 +224,15 @@ class FittedModel:
     """What was learned: q, the model's class and fields, and what is public of the rows, as far as they have it.
 
     Attributes:
-        width, names: number of columns, and their names.
-        norm: what features were divided by.
+        width: number of features.
+        columns: columns of the rows; None for a source of another kind.
         response: fields of the `Response`.
     """
 
     model: str
     fields: dict[str, Any]
     width: Annotated[int | None, domains.NONNEGATIVE]
-    names: tuple[str, ...] | None
-    norm: Annotated[float | None, domains.POSITIVE]
+    columns: Columns | None
     response: dict[str, Any] | None
     q: Any
 
@@ -281,7 +287,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
     public_prior: bool = False
 
     _declares: ClassVar[tuple[str, ...]] = ("schema", "width")
-    _reads: ClassVar[str | None] = "measurements"
+    _reads: ClassVar[str | None] = "model rows"
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "model" and isinstance(value, Mapping):
@@ -300,13 +306,14 @@ class PrivateModel(PrivateEstimator[Model, Any]):
                 for y without response=, among all other public faults.
         """
         response = self._response_of(X)
-        model = self._checked(self.model)
-        earlier, origin = known(self, (model, response, self.max_row_norm))
+        source, nobody = self._source(X, y, group)
+        columns = _columns_of(X, source)
+        model = self._checked(_stated(self.model, columns, response))
+        earlier, origin = known(self, (model, response, columns))
         if earlier is not None:
             with said("as_prior"):
                 model = replace(model, **earlier)  # type: ignore[type-var]
-            model = self._checked(model)
-        source, nobody = self._source(X, y, group)
+            model = self._checked(_stated(model, columns, response))
         with said("its schedule"):
             schedule = model.schedule
         facts = ", ".join(f"{name} = {value}" for name, value in told(_facts(model)).items())
@@ -316,14 +323,14 @@ class PrivateModel(PrivateEstimator[Model, Any]):
             **({} if earlier is None else {"prior": f"the prior: {origin}"}),
             "parameters": "the plan, the random start and all other parameters",
         }
-        names = X.feature_names if isinstance(X, Table) else column_names(X)
-        norm = X.design(fit_intercept=False, labelled=False).max_row_norm if isinstance(X, Table) else self.max_row_norm
-        notes = {"width": getattr(source, "width", None), "names": names, "norm": norm, "response": response}
+        width: int | None = getattr(source, "width", None)
+        notes = {"width": width, "columns": columns, "response": response}
         with said("the plan of its blocks and its schedule"):
             task = self._planned_task(model, source, schedule, public, notes, self._clip(source))
         with said("its score_range"):
             scored = model.is_scored
-        try_out(task, nobody, _keep, _show, _scores if scored else None)
+        show = partial(_show, width=width, response=response)
+        try_out(task, nobody, _keep, show, _scores if scored else None)
         return task
 
     def _take(self, task: Task[Model], q: object) -> None:
@@ -342,10 +349,9 @@ class PrivateModel(PrivateEstimator[Model, Any]):
                 )
 
     def _learned(self, task: Task[Model], q: Any) -> FittedModel:
-        names, norm, response, width = (task.notes[name] for name in ("names", "norm", "response", "width"))
+        columns, response, width = (task.notes[name] for name in ("columns", "response", "width"))
         public = None if response is None else asdict(response)
-        names = None if names is None else tuple(names)
-        return FittedModel(place_of(type(task.model)), _facts(task.model), width, names, norm, public, q)
+        return FittedModel(place_of(type(task.model)), _facts(task.model), width, columns, public, q)
 
     def _check(self, record: FittedModel) -> None:
         """The model's code does not run with sizes that a file says, but for its constructor."""
@@ -356,9 +362,8 @@ class PrivateModel(PrivateEstimator[Model, Any]):
             raise ModelFileError(f"cannot be read. {error}") from None
 
     def _show(self, record: FittedModel) -> None:
-        self.n_features_in_, self.q_ = record.width, record.q
-        response = None if record.response is None else Response(**record.response)
-        self._rows = _RowFacts(record.names, record.norm, response)
+        self.n_features_in_, self.q_, self._columns = record.width, record.q, record.columns
+        self._fitted_response = None if record.response is None else Response(**record.response)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model to one file; see `PrivateEstimator.save`.
@@ -405,12 +410,20 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         Raises:
             PrivacyError: Unless public=True.
             ParameterError: If the model does not define `score`.
+            DataFormatError: For rows of other columns, or of a table with another schema.
         """
         self._check_public(public)
         self._check_defined("score")
+        if self._columns is not None:
+            X = self._columns.scored(X, y)
         source, _ = self._source(X, y, None)
-        parts = [self._quality(chunk.rows) for chunk in source.chunks()]
-        return float(np.nanmean(np.concatenate(parts)))
+        if self._columns is not None and isinstance(source, ModelRows):
+            check_width(source.width, self._columns.width, type(self._fitted_model).__name__)
+        with said("score", _AFTER):
+            score_n = np.concatenate([self._quality(chunk.rows) for chunk in source.chunks()])
+        if np.isnan(score_n).all():
+            raise DataFormatError("X must have a row that the model gives a score: a row with NaN is ignored.")
+        return float(np.nanmean(score_n))
 
     def lower_bound(self) -> float:
         """Return the variational lower bound of the model on the log evidence, at the released statistics, in nats.
@@ -421,7 +434,8 @@ class PrivateModel(PrivateEstimator[Model, Any]):
             ParameterError: If the model does not define `lower_bound`.
         """
         self._check_defined("lower_bound")
-        return float(self._fitted_model.lower_bound(self.q_))
+        with said("lower_bound", _AFTER):
+            return float(self._fitted_model.lower_bound(self.q_))
 
     def intervals(self, level: float = 0.95) -> tuple[Interval, ...]:
         """Return credible intervals, as the model defines them: (name, estimate, low, high) each.
@@ -434,10 +448,14 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         """
         self._check_defined("intervals")
         check_number("level", level, low=0, high=1, closed="neither")
-        return tuple(self._fitted_model.intervals(self.q_, level))
+        with said("intervals", _AFTER):
+            return _intervals(self._fitted_model, self.q_, level)
 
     def sample(self, n: int = 1, rng: Any = None) -> dict[str, NDArray[Any]]:
-        """Draw n synthetic rows from the released model: columns by name, in units of X; responses are column "y".
+        """Draw n synthetic rows from the released model: columns by name, in units of X.
+
+        Rows of a table are its own cells: numbers in their ranges, categories, dates, None for a missing one, and the
+        target under its name. Other responses are column "y".
 
         Args:
             n: Public number of rows.
@@ -448,11 +466,19 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         """
         self._check_defined("sample")
         number = check_integer("n", n, low=1, high=10**9)
-        rows = self._fitted_model.sample(self.q_, number, generator("rng", rng))
-        x_nd, y_n = rows if isinstance(rows, tuple) else (rows, None)
-        x_nd, (names, norm, response) = np.asarray(x_nd), self._rows
-        columns = dict(zip(names or places(x_nd.shape[1]), norm * x_nd.T if norm else x_nd.T, strict=True))
-        return columns if y_n is None or response is None else {**columns, "y": response.decode(np.asarray(y_n))}
+        draw, own, name = generator("rng", rng), self._columns, "y"
+        with said("sample", _AFTER):
+            x_nd, y_n = _drawn(self._fitted_model, self.q_, number, draw, self.n_features_in_, self._fitted_response)
+        if own is None:
+            cells = dict(zip(places(x_nd.shape[1]), x_nd.T, strict=True))
+        elif own.schema is None:
+            cells = dict(zip(own.feature_names, own.max_row_norm * x_nd.T, strict=True))
+        else:
+            cells = own.schema.decoded(own.max_row_norm * x_nd)
+            name = name if own.schema.target is None else own.schema.target.name
+        while name in cells:
+            name += "_"
+        return cells if y_n is None else {**cells, name: y_n}
 
     def _facts_for_report(self) -> Iterator[Figure]:
         """The model's intervals and its figures."""
@@ -462,7 +488,9 @@ class PrivateModel(PrivateEstimator[Model, Any]):
             yield Intervals(
                 title="Estimates", name="estimates", note="With 95 % credible intervals.", rows=rows, reference=0.0
             )
-        yield from _figures(self._fitted_model, self.q_)
+        with said("figures", _AFTER):
+            figures = _figures(self._fitted_model, self.q_)
+        yield from figures
 
     def _check_defined(self, method: str) -> None:
         """Refuse what the fitted model has no method for."""
@@ -504,24 +532,32 @@ class PrivateModel(PrivateEstimator[Model, Any]):
             )
         return replace(model, n_steps=n_steps)
 
-    def _as_prior(self, columns: tuple[Model, Response | None, float | None]) -> tuple[Mapping[str, object], str]:
-        """Return values for fields of the model of the fit; `columns` are its model, response and max_row_norm.
+    def _as_prior(self, columns: tuple[Model, Response | None, Columns | None]) -> tuple[Mapping[str, object], str]:
+        """Return values for fields of the model of the fit; `columns` are its model, response and columns.
 
         Raises:
-            ParameterError: for another model, max_row_norm or response.
+            ParameterError: for another model, response, or other columns.
         """
         self._check_fitted()
-        model, *others = columns
-        if type(self._fitted_model) is not type(model):
+        model, response, own = columns
+        ours = self._fitted_model
+        if type(ours) is not type(model):
             raise ParameterError(
                 f"prior must be a fitted dpvb.PrivateModel of a {type(model).__name__}, or a file of one, got one of a "
-                f"{type(self._fitted_model).__name__}."
+                f"{type(ours).__name__}."
             )
-        if [self._rows.response, self.max_row_norm] != others:
-            raise ParameterError("prior must have the max_row_norm and the response of the fit: one of them differs.")
+        for name in ("columns", "classes"):
+            if getattr(ours, name, None) != getattr(model, name, None):
+                raise ParameterError(f"prior must be a fit of a model with the same {name}: they differ.")
+        if self._fitted_response != response:
+            raise ParameterError("prior must have the response of the fit: they differ.")
+        if (own is None) != (self._columns is None):
+            raise ParameterError("prior must be of rows of numbers, or of a source of another kind, as the fit is.")
+        if own is not None and self._columns is not None:
+            own.check_earlier(self._columns)
         self._check_defined("as_prior")
         with said("as_prior"):
-            return self._fitted_model.as_prior(self.q_), "the posterior"
+            return ours.as_prior(self.q_), "the posterior"
 
     def _clip(self, source: object) -> Literal["block", "joint"]:
         """How units are clipped: one factor for all blocks, unless each row is known to be a unit."""
@@ -592,19 +628,22 @@ class PrivateModel(PrivateEstimator[Model, Any]):
 
 def _answers(response: Response) -> NDArray[Any]:
     """Every label that a response may be, or both ends of its range: a row of zeros is tried with each."""
-    if response.kind in ("logistic", "classes"):
-        return np.asarray(response.decode(np.arange(len(response.classes), dtype=np.float64)))
-    low, high = (-1.0, 1.0) if response.kind == "numeric" else (0.0, float(response.max_count))
-    ends: Floats = np.array([low, high])
-    return np.asarray(response.decode(ends))
+    return np.asarray(response.decode(_places_of(response)))
 
 
-class _RowFacts(NamedTuple):
-    """What is public of the rows of a fit: names of the features, what these were divided by, and what y may be."""
+def _places_of(response: Response) -> Floats:
+    """The same as a model reads them."""
+    if response.is_label:
+        return np.arange(len(response.classes), dtype=np.float64)
+    return np.array([-1.0, 1.0] if response.kind == "numeric" else [0.0, float(response.max_count)])
 
-    names: tuple[str, ...] | None
-    norm: float | None
-    response: Response | None
+
+def _columns_of(X: Any, source: Any) -> Columns | None:
+    """The public columns of the rows of a fit; None for a source of another kind."""
+    if not isinstance(source, ModelRows):
+        return None
+    schema, names = (X.schema, X.feature_names) if isinstance(X, Table) else (None, column_names(X))
+    return Columns(PrivateModel.__name__, names, source.width, schema, source.design.max_row_norm)
 
 
 @dataclass(frozen=True)
@@ -721,16 +760,95 @@ def _check_methods(model: Model) -> None:
         )
 
 
-def _figures(model: Model, q: object) -> Iterator[Figure]:
+def _stated(model: Any, columns: Columns | None, response: Response | None) -> Any:
+    """A model with the names of the features in its field `columns`, and the labels of the response in `classes`.
+
+    A field that is () is filled in. A model without such a field, or with another type of it, is left as it is.
+
+    Raises:
+        ParameterError: for other names or labels, or the same in another order.
+    """
+    stated: dict[str, tuple[Any, ...]] = {} if columns is None else {"columns": columns.feature_names}
+    if response is not None and response.is_label:
+        stated["classes"] = tuple(response.classes)
+    own = {name: getattr(model, name, None) for name in stated}
+    for name, given in own.items():
+        named = name == "classes" or (columns is not None and columns.names is not None)
+        if type(given) is tuple and given and (given != stated[name] if named else len(given) != len(stated[name])):
+            whose = "labels of the response" if name == "classes" else "names of the features of X"
+            raise ParameterError(
+                f"model must have in its field {name} the {whose}, in their order, or nothing: it has "
+                f"{pages.shortened(given)} in place of {pages.shortened(stated[name])}. Nothing was charged."
+            )
+    empty = {name: stated[name] for name, given in own.items() if given == ()}
+    return replace(model, **empty) if isinstance(model, Model) and empty else model  # type: ignore[type-var]
+
+
+def _intervals(model: Model, q: object, level: float) -> tuple[Interval, ...]:
+    """The model's intervals.
+
+    Raises:
+        TypeError, ValueError: for anything but names, each once, and numbers, the lower end before the upper one.
+    """
+    found = []
+    for row in model.intervals(q, level):
+        name, mean, low, high = row
+        if not isinstance(name, str):
+            raise TypeError(f"a name of type {type(name).__name__}")
+        value, ends = float(mean), (float(low), float(high))
+        if not (math.isfinite(value) and ends[0] <= ends[1]):
+            raise ValueError(f"the estimate {value:g} from {ends[0]:g} to {ends[1]:g} of {name!r}")
+        found.append((name, value, *ends))
+    if len({name for name, *_ in found}) < len(found):
+        raise ValueError(f"a name twice among {', '.join(name for name, *_ in found)}")
+    return tuple(found)
+
+
+def _figures(model: Model, q: object) -> list[Figure]:
     """The model's figures.
 
     Raises:
-        TypeError: for anything else.
+        TypeError, ValueError: for anything else, rows of other lengths than their titles, and NaN.
     """
+    figures = list[Figure]()
     for figure in model.figures(q):
         if not isinstance(figure, Figure):
-            raise TypeError(f"figures must be of dpvb.results.figures, got {type(figure).__name__}")
-        yield figure
+            raise TypeError(f"{type(figure).__name__}, which is not a figure of dpvb.results.figures")
+        for one in figure.drawings():
+            listing = one.listing()
+            if any(len(row) != len(listing.keys) for row in listing.values):
+                raise ValueError(f"the figure {one.title!r} with rows of other lengths than its titles")
+            if any(isinstance(value, float) and math.isnan(value) for row in listing.values for value in row):
+                raise ValueError(f"the figure {one.title!r} with NaN")
+            str(one), one.to_dict()
+        figures.append(figure)
+    return figures
+
+
+def _drawn(
+    model: Model, q: object, n: int, rng: Any, width: int | None, response: Response | None
+) -> tuple[Floats, NDArray[Any] | None]:
+    """Rows that the model draws, and their responses as users have them; None: it draws none.
+
+    Raises:
+        ValueError: for another number of rows or features, for NaN, and for responses that there are not.
+    """
+    rows = model.sample(q, n, rng)
+    x_nd, y_n = rows if isinstance(rows, tuple) else (rows, None)
+    x_nd = np.asarray(x_nd, dtype=np.float64)
+    shape = (n, x_nd.shape[-1] if width is None and x_nd.ndim else width)
+    if x_nd.shape != shape or not np.isfinite(x_nd).all():
+        raise ValueError(f"rows of shape {x_nd.shape} where numbers of shape {shape} are asked for")
+    if y_n is None:
+        return x_nd, None
+    y_n = np.asarray(y_n, dtype=np.float64)
+    if y_n.shape != (n,) or not np.isfinite(y_n).all():
+        raise ValueError(f"responses of shape {y_n.shape} where {n} numbers are asked for")
+    if response is not None and response.kind != "numeric":  # A number outside its range is clipped to it.
+        low, *_, high = _places_of(response).tolist()
+        if not ((y_n >= low) & (y_n <= high) & (y_n == np.rint(y_n))).all():
+            raise ValueError(f"responses other than whole numbers from {low:g} to {high:g}")
+    return x_nd, y_n if response is None else response.decode(y_n)
 
 
 def _keep(model: Model, q: object) -> None:
@@ -739,22 +857,18 @@ def _keep(model: Model, q: object) -> None:
     model_file.packed(kind="PrivateModel", arrays=arrays, facts={"fields": _facts(model), "form": trees.form_of(q)})
 
 
-def _show(model: Model, q: object) -> None:
+def _show(model: Model, q: object, width: int | None, response: Response | None) -> None:
     """Call what the model defines of q and of nothing else, and raise for a result of another form."""
     rng = generator("seed", 0)
     # A q of no rows may have numbers with which no model can go on.
     with said("intervals"), suppress(ArithmeticError, np.linalg.LinAlgError):
-        for name, mean, low, high in model.intervals(q, 0.95) if model.defines("intervals") else ():
-            str(name), float(mean), float(low), float(high)
+        _intervals(model, q, 0.95) if model.defines("intervals") else ()
     with said("figures"), suppress(ArithmeticError, np.linalg.LinAlgError):
-        list(_figures(model, q))
+        _figures(model, q)
     with said("lower_bound"), suppress(ArithmeticError, np.linalg.LinAlgError):
         float(model.lower_bound(q) if model.defines("lower_bound") else 0.0)
     with said("sample"), suppress(ArithmeticError, np.linalg.LinAlgError):
-        rows = model.sample(q, 2, rng) if model.defines("sample") else np.zeros((2, 1))
-        x_nd, y_n = rows if isinstance(rows, tuple) else (rows, np.zeros(2))
-        if np.ndim(x_nd) != 2 or len(x_nd) != 2 or np.shape(y_n) != (2,):
-            raise ValueError(f"rows of shape {np.shape(x_nd)} where two are asked for")
+        _drawn(model, q, 2, rng, width, response) if model.defines("sample") else ()
     with said("as_prior"), suppress(ArithmeticError, np.linalg.LinAlgError):
         replace(model, **model.as_prior(q) if model.defines("as_prior") else {})  # type: ignore[type-var]
 

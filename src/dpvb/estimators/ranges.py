@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from dpvb.data.tables.ranged import Numeric
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import BY_RELEASE, ONE_UNIT, check_width, column_names, unbounded
-from dpvb.estimators.given import Records
+from dpvb.estimators.given import Records, Responses
 from dpvb.guards.domains import Nonnegative, Positive
 from dpvb.guards.errors import DataFormatError, ParameterError
 
@@ -60,6 +60,31 @@ def check_names(names: tuple[str, ...] | None, known: tuple[str, ...] | None) ->
         )
 
 
+def check_schema(rows: Schema, fitted: Schema, *, target: bool = False) -> None:
+    """Check the schema of rows that the caller may see against that of a fit; groups may differ.
+
+    Args:
+        rows, fitted: both schemas.
+        target: whether the target is read, so that it must be that of the fit.
+
+    Raises:
+        DataFormatError: naming the first difference.
+    """
+    ours, theirs = (replace(one, group=None, target=one.target if target else None) for one in (fitted, rows))
+    if ours != theirs:
+        parts = (part.name for part in fields(Schema) if getattr(ours, part.name) != getattr(theirs, part.name))
+        first = next((f"column {name!r}" for name in _differing(ours, theirs)), next(parts))
+        raise DataFormatError(
+            f"X must have the schema of the fit, but the two differ in {first}. Read the rows with that schema."
+        )
+
+
+def _differing(*schemas: Schema | None) -> list[str]:
+    """Names of the columns that two schemas do not share."""
+    ours, theirs = ({} if one is None else {column.name: column for column in one.columns} for one in schemas)
+    return [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+
+
 @dataclass(frozen=True)
 class Columns:
     """The columns that a model was fitted with, by which it reads rows for predictions; public.
@@ -96,13 +121,10 @@ class Columns:
         """
         if (self.schema is None) != (earlier.schema is None):
             raise ParameterError("prior must be of the same rows: one of both has a dpvb.Schema, or low= and high=.")
-        if self.schema is not None and earlier.schema is not None:
-            ours, theirs = ({column.name: column for column in one.columns} for one in (self.schema, earlier.schema))
-            if differing := [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]:
-                raise ParameterError(
-                    "prior must have the columns of the fit, each with its range or categories: "
-                    f"{differing[0]!r} differs."
-                )
+        if differing := _differing(self.schema, earlier.schema):
+            raise ParameterError(
+                f"prior must have the columns of the fit, each with its range or categories: {differing[0]!r} differs."
+            )
         if earlier.feature_names != self.feature_names:
             raise ParameterError(f"prior must have the features of the fit in their order: {self.width} of them.")
         if earlier.max_row_norm != self.max_row_norm:
@@ -138,18 +160,36 @@ class Columns:
             DataFormatError: for rows of other columns.
         """
         if self.schema is not None:
-            features = replace(self.schema, target=None, group=None)
-            table = self.table(X, features)
-            if replace(table.schema, target=None, group=None) != features:
-                raise DataFormatError("The table's schema is not the one that the model was fitted with.")
+            table = self.table(X, replace(self.schema, target=None, group=None))
+            check_schema(table.schema, self.schema)
             return table.features(fit_intercept=intercept > 0, sparse_rows=sparse_rows, max_row_norm=self.max_row_norm)
-        if isinstance(X, Table):
-            raise DataFormatError("The model was fitted on plain rows, not on a table: give rows of the same columns.")
-        check_names(column_names(X), self.names)
+        self._check_plain(X)
         is_sparse = sparse_rows and sparse.issparse(X)
         design = Design(X, max_row_norm=self.max_row_norm, intercept=intercept, sparse_rows=is_sparse)
         check_width(design.width - (intercept > 0), self.width, self.kind)
         return design
+
+    def scored(self, X: Records, y: Responses) -> Records:
+        """Return rows that the caller may see and compare with y, as a table if the fit had a schema.
+
+        Args:
+            X: Rows.
+            y: Responses. None: the target of the schema.
+
+        Raises:
+            DataFormatError: for rows of other columns, or of a table with another schema.
+        """
+        if self.schema is None:
+            self._check_plain(X)
+            return X
+        table = self.table(X, self.schema)
+        check_schema(table.schema, self.schema, target=y is None)
+        return table
+
+    def _check_plain(self, X: Records) -> None:
+        if isinstance(X, Table):
+            raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
+        check_names(column_names(X), self.names)
 
 
 @dataclass(frozen=True)

@@ -641,8 +641,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         """
         self._check_public(public)
         self._check_fitted()
-        if self.schema_ is not None:
-            X = self._columns.table(X, self.schema_)
+        X = self._columns.scored(X, y)
         beside = {name: value for name, value in (("offset", offset), ("exposure", exposure)) if value is not None}
         if y is not None:
             check_beside(replace(self._given_response, max_weight=None), beside)

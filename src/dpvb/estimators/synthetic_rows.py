@@ -58,7 +58,8 @@ def arguments(
     rng = np.random.default_rng(0)
     if schema is not None:
         # A schema has its own persons.
-        if estimator._reads == "measurements" or (schema.target is None and estimator._reads in ("table", "labelled")):
+        without = ("measurements", "model rows")
+        if estimator._reads in without or (schema.target is None and estimator._reads in ("table", "labelled")):
             return {"X": Table(drawn_cells(schema, num_rows, rng), schema)}
         response = schema.target.response if schema.target is not None else estimator._response
         table = Table(drawn_cells(schema, num_rows, rng), schema)

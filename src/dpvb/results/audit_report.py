@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from dpvb.guards.errors import ModelFileError, ParameterError, check_number
+from dpvb.guards.errors import ModelFileError, ParameterError, check_integer, check_number
+from dpvb.guards.strangers import printable
 from dpvb.guards.version import __version__
 
 
@@ -17,8 +18,9 @@ class Check:
     Attributes:
         subject: Model or part of the package.
         name: Name of the check.
-        passed: Whether there is no finding.
+        passed: Whether there is no finding. A check that compared nothing does not pass.
         measured, threshold: Measured and allowed value, in words.
+        compared: Number of cases that could have shown a fault.
         false_alarm: Probability that a sound package fails this check; 0 for exact checks.
     """
 
@@ -27,6 +29,7 @@ class Check:
     passed: bool
     measured: str
     threshold: str
+    compared: int
     false_alarm: float = 0.0
 
     def __post_init__(self) -> None:
@@ -35,7 +38,23 @@ class Check:
                 raise ParameterError(f"A check is described in printable text, got {text!r}.")
         if type(self.passed) is not bool:
             raise ParameterError(f"passed must be True or False, got {self.passed!r}.")
+        check_integer("compared", self.compared, low=int(self.passed))
         check_number("false_alarm", self.false_alarm, low=0, high=1)
+
+    @classmethod
+    def of(
+        cls,
+        subject: str,
+        name: str,
+        faults: Iterable[str],
+        measured: str,
+        threshold: str,
+        compared: int,
+        false_alarm: float = 0.0,
+    ) -> Self:
+        """The check that found these faults, each named once; it passed if there are none and it compared something."""
+        found = "; ".join(dict.fromkeys(faults)) or ("" if compared else f"nothing was compared: {measured}")
+        return cls(subject, name, not found, printable(found or measured), threshold, compared, false_alarm)
 
     def __str__(self) -> str:
         alarm = f", false alarm {self.false_alarm:.0e}" if self.false_alarm else ""

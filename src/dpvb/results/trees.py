@@ -262,7 +262,8 @@ def _made(form: Any, arrays: dict[str, NDArray[Any]], name: str) -> Any:
     kind: Any = _PLAIN.get(form["class"]) or imported(form["class"])
     if kind is None:
         raise ModelFileError(
-            f"holds a part {form['class']!r}. If it is of a class of your own, import its module first."
+            f"holds a part {form['class']!r}. If it is of a class of your own, import its module first (on the command "
+            f"line: dpvb --import {str(form['class']).partition(':')[0]} ...)."
         )
     if kind in (tuple, list):
         return kind(parts.values())

@@ -86,6 +86,15 @@ class Binary:
         """What 1 adds to the feature, and the number at which the feature is 0."""
         return np.array([INDICATOR]), np.zeros(1)
 
+    @property
+    def labels(self) -> list[Any]:
+        """Both values."""
+        return [*self.values]
+
+    def decode(self, feature_nk: Floats) -> NDArray[Any]:
+        """The value whose feature is nearer."""
+        return np.array(self.labels, dtype=object)[(feature_nk[:, 0] > INDICATOR / 2).astype(np.int64)]
+
     def encode(self, cells: Cells, missing_values: frozenset[str]) -> Encoded:
         """The feature, NaN in a faulty row."""
         otherwise = -1 if self.missing is None else [*map(label, self.values)].index(label(self.missing))
@@ -165,6 +174,15 @@ class Categorical:
     def units(self) -> tuple[Floats, Floats]:
         """What 1 adds to each feature, and the number at which the feature is 0."""
         return np.full(self.width, INDICATOR), np.zeros(self.width)
+
+    @property
+    def labels(self) -> list[Any]:
+        """The value at each place: the categories, a text that is no category for <unseen>, None for <missing>."""
+        return [*self.categories, *["<unseen>"] * self.unseen, *[None] * self.missing]
+
+    def decode(self, feature_nk: Floats) -> NDArray[Any]:
+        """The value with the largest feature."""
+        return np.asarray(np.array(self.labels, dtype=object)[feature_nk.argmax(axis=1)])
 
     def encode(self, cells: Cells, missing_values: frozenset[str]) -> Encoded:
         """The one feature of each row that is not 0; NaN in a faulty row."""

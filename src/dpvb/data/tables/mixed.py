@@ -191,7 +191,8 @@ class Layout:
         column_cells: dict[str, NDArray[Any]] = {}
         for place, column in enumerate(self.numbers):
             middle_d, half_d = self.scale
-            number_n = _untransformed(column, middle_d[place] + half_d[place] * np.nan_to_num(rows.x_nd[:, place]))
+            place_n = np.nan_to_num(rows.x_nd[:, place])
+            number_n = column.inverse((middle_d[place] + half_d[place] * place_n)[:, None])
             cell_n = column.cells(np.clip(number_n, *column.range))
             if column.name in self.gaps:
                 lacks_n = rows.code_nj[:, len(self.choices) + self.gaps.index(column.name)] == 1
@@ -200,27 +201,14 @@ class Layout:
         for place, column in enumerate(self.counts):
             column_cells[column.name] = rows.count_np[:, place].astype(np.int64)
         for place, choice in enumerate(self.choices):
-            values = np.array(self.labels(choice), dtype=object)
+            values = np.array(choice.labels, dtype=object)
             column_cells[choice.name] = values[rows.code_nj[:, place]]
         return {name: column_cells[name] for name in self.order}
-
-    @staticmethod
-    def labels(choice: Choice) -> list[Any]:
-        """The value at each place of a choice; a text that is no category for one that is none, None for missing."""
-        if isinstance(choice, Binary):
-            return [*choice.values]
-        return [*choice.categories, *["<unseen>"] * choice.unseen, *[None] * choice.missing]
-
-
-def _untransformed(column: Number, value_n: Floats) -> Floats:
-    if isinstance(column, Date) or column.transform is None:
-        return value_n
-    return np.asarray(np.expm1(value_n) if column.transform == "log1p" else np.sinh(value_n))
 
 
 def shown(column: Number, value_n: Floats) -> list[str]:
     """Places in the range of a column as texts in its own units, where they are transformed or days."""
-    cell_n = column.cells(np.clip(_untransformed(column, value_n), *column.range))
+    cell_n = column.cells(np.clip(column.inverse(value_n[:, None]), *column.range))
     return [str(cell.astype("M8[m]")) if isinstance(column, Date) else f"{cell:.6g}" for cell in cell_n]
 
 

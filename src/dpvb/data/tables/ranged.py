@@ -169,6 +169,17 @@ class Ranged(ABC):
         """What the model is linear in, (n, k), of numbers in the range; NaN where they are."""
         return value_n[:, None]
 
+    def inverse(self, value_nk: Floats) -> Floats:
+        """Numbers with these values of `functions`, (n,)."""
+        return value_nk[:, 0]
+
+    def decode(self, feature_nk: Floats) -> NDArray[Any]:
+        """Cells with these features, within the range."""
+        gain_k, zero_k = self.units
+        with np.errstate(all="ignore"):  # What overflows is clipped to the range.
+            number_n = self.inverse(zero_k + np.clip(feature_nk, 0, 1) / gain_k)
+        return self.cells(np.clip(number_n, *self.range))
+
     def encode(self, cells: Cells, missing_values: frozenset[str]) -> Encoded:
         """The features, NaN in a faulty row; rows cut to the range, or filled in."""
         value_n, (low_k, high_k) = self.numbers(cells), self.ends
@@ -229,6 +240,13 @@ class Numeric(Ranged):
         if self.transform is None:
             return value_n[:, None]
         return np.asarray(np.log1p(value_n) if self.transform == "log1p" else np.arcsinh(value_n))[:, None]
+
+    def inverse(self, value_nk: Floats) -> Floats:
+        """The numbers before the transform."""
+        value_n = value_nk[:, 0]
+        if self.transform is None:
+            return value_n
+        return np.asarray(np.expm1(value_n) if self.transform == "log1p" else np.sinh(value_n))
 
 
 @dataclass(frozen=True)
@@ -373,6 +391,11 @@ class Spline(Ranged):
     def functions(self, value_n: Floats) -> Floats:
         """The splines that are 1 at one knot and 0 at all others."""
         return self._spline(value_n)[:, self._free]
+
+    def inverse(self, value_nk: Floats) -> Floats:
+        """X = Σ_k ξ_k C_k(x), as a straight line is its own natural spline; and Σ_k C_k(x) = 1."""
+        away_k = np.array(self.knots)[self._free] - self.reference
+        return np.asarray(self.reference + (value_nk * away_k).sum(axis=1))
 
     @cached_property
     def _spline(self) -> NaturalSpline:

@@ -17,7 +17,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.spelling import MISSING_VALUES, Cells
+from dpvb.data.spelling import MISSING_VALUES, Cells, Floats
 from dpvb.data.tables.columns import Binary, Categorical, Column, Interaction, Product, check_categories
 from dpvb.data.tables.ranged import Date, Encoded, Numeric, Spline, check_name
 from dpvb.data.tables.response import BOUNDS, Kind, Response
@@ -263,6 +263,12 @@ class Schema:
         if self.target is not None:
             names += self.target.columns
         return names if self.group is None else [*names, self.group]
+
+    def decoded(self, feature_nd: Floats) -> dict[str, NDArray[Any]]:
+        """Cells by column name, of rows of features; interactions say nothing that their columns do not."""
+        return {
+            one.name: one.decode(feature_nd[:, self.places[one.name] :][:, : one.width]) for one in self.own_columns
+        }
 
     def encoded(self, cells: Mapping[str, Cells]) -> dict[str, Encoded]:
         """What each term makes of cells by column name, by the term's name; each row is made from its own cells."""
