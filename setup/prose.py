@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[1]
 WORDS = "words, pages in docs"
 #: Largest numbers allowed. A commit that lowers a count lowers its limit, but that of words: pages may grow up to it.
 LIMITS = {
-    WORDS: 47_800,
+    WORDS: 48_200,
     "banned phrases, pages": 15,
-    "banned phrases, docstrings and messages": 773,
+    "banned phrases, docstrings and messages": 772,
     "banned phrases, comments": 207,
     "sentences above 30 words, user pages": 2,
     "sentences above 35 words, pages": 20,

@@ -330,7 +330,7 @@ def check_steps(case: Case) -> Iterator[Check]:
                         faults.append("an M-step gives another q for the same sums after other rows")
                     compared += bool(first)
                 q = updated(model, s, q)
-    except Exception as error:  # On made-up rows, so that it may be told.
+    except Exception as error:  # On synthetic rows: its reason may be printed.
         faults.append(f"an M-step fails on sums of ordinary records: {type(error).__name__}: {error}")
     measured = f"{compared} M-steps after other rows: equal bit for bit"
     yield Check.of(case.name, "rows in M-steps", faults, measured, "exactly", compared)
