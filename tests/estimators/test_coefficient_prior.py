@@ -104,7 +104,7 @@ def test_a_study_that_knows_almost_all_is_believed_and_ends_no_fit(mean: float, 
 
 
 @pytest.mark.parametrize("known", ["fit", "study"])
-def test_decided_is_what_these_rows_took_away_from_the_prior_that_was_used(
+def test_contraction_is_what_these_rows_took_away_from_the_prior_that_was_used(
     first: dpvb.LogisticRegression, known: str
 ) -> None:
     """Thirty rows after 3,000 decide little of a coefficient; without the earlier ones 3,000 rows decide nearly all.
@@ -112,10 +112,10 @@ def test_decided_is_what_these_rows_took_away_from_the_prior_that_was_used(
     With n rows after N, a share of about n/(N + n) = 0.01; noise and unequal columns leave it below a quarter.
     """
     prior = first if known == "fit" else {name: row for name, row in rows(first).items() if name != "work=state"}
-    decided = {row.name: row.decided for row in model(prior=prior).fit(table(30, start=N)).coefficients()}
-    alone = {row.name: row.decided for row in first.coefficients()}
+    contraction = {row.name: row.contraction for row in model(prior=prior).fit(table(30, start=N)).coefficients()}
+    alone = {row.name: row.contraction for row in first.coefficients()}
     for name in ("age", "sex"):
-        assert decided[name] < 0.25, name
+        assert contraction[name] < 0.25, name
         assert alone[name] > 0.75, name
 
 
@@ -220,8 +220,12 @@ def test_a_prior_of_other_columns_is_refused_by_name(first: dpvb.LogisticRegress
 
 def test_the_statement_adds_what_the_earlier_release_spent(first: dpvb.LogisticRegression) -> None:
     said = " ".join(str(model(prior=first).fit(table(start=N)).privacy_).split())
-    assert "the prior: coefficients of an earlier release, which promised each row behind it epsilon = 7.9" in said
-    assert f"no more than epsilon = {rounded_up(first.privacy_.epsilon + 1.0)}, delta = 2e-05" in said
+    assert (
+        "the prior: coefficients of an earlier release, with the guarantee for each row behind it of epsilon = 7.9"
+        in said
+    )
+    sums = f"epsilon = {rounded_up(first.privacy_.epsilon + 1.0)}, delta = 2e-05"
+    assert f"a person in both data sets has the guarantee {sums}" in said
     study = model(prior={"age": (0.0, 1.0)}).fit(table(30))
     for page in (study.privacy_, study.summary()):
         assert "means and standard deviations of 1 coefficients" in " ".join(str(page).split())
@@ -242,8 +246,8 @@ def test_the_statement_names_all_releases_behind_a_prior(first: dpvb.LogisticReg
         for public in (False, True):
             third = model(prior=prior, public_prior=public).fit(table(30))
             said = " ".join(str(third.privacy_).split())
-            assert f"epsilon = {rounded_up(first.privacy_.epsilon)}, delta = 1e-05; whoever" in said
-            assert public or f"epsilon = {rounded_up(second.privacy_.epsilon)}, delta = 1e-05; whoever" in said
+            assert f"epsilon = {rounded_up(first.privacy_.epsilon)}, delta = 1e-05; a person in both" in said
+            assert public or f"epsilon = {rounded_up(second.privacy_.epsilon)}, delta = 1e-05; a person in both" in said
 
 
 def test_the_ledger_knows_whose_prior_it_is(tmp_path: Path) -> None:

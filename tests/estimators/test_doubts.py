@@ -56,7 +56,7 @@ def test_what_is_forecast_of_the_count_is_what_the_fit_then_says() -> None:
     with pytest.warns(DpvbWarning) as found:
         fitted = dpvb.LogisticRegression(max_row_norm=1.0, epsilon=1e-5, delta=1e-6, n_steps=2).fit(X, Y)
     (forecast,) = re.findall(
-        r"Their released number will have an error of ± ([\d,]+)\. Take a larger epsilon\.", str(found[0].message)
+        r"Their released number will have an error of ± ([\d,]+)\. Use a larger epsilon\.", str(found[0].message)
     )
     (said,) = re.findall(r"rows included: [\d,]+ ± ([\d,]+) ", fitted.privacy_.counts.say("row"))
     assert float(forecast.replace(",", "")) == pytest.approx(float(said.replace(",", "")), rel=0.05)
@@ -74,7 +74,9 @@ def test_what_is_said_does_not_depend_on_the_data() -> None:
     for rows in (300, 299, 0):
         with pytest.warns(DpvbWarning) as found:
             dpvb.LogisticRegression(max_row_norm=1.0, epsilon=0.001, delta=0.01, n_steps=2).fit(X[:rows], Y[:rows])
-        said.append([str(one.message) for one in found if "counted" not in str(one.message)])  # a released number
+        said.append(
+            [str(one.message) for one in found if "rows included: " not in str(one.message)]
+        )  # a released number
     assert said[0] == said[1] == said[2]
 
 
@@ -91,7 +93,7 @@ def test_nothing_is_said_of_an_ordinary_budget_or_of_none(budget: dict[str, floa
 def test_delta_is_held_against_a_number_that_was_released() -> None:
     """Of 3,000 rows a number is released whose noise is no tenth of the 2,000 that would have to be missing."""
     pixels = (RNG.random((3_000, 4)) < 0.5).astype(int)
-    with pytest.warns(DpvbWarning, match="the number of rows by what was released"):
+    with pytest.warns(DpvbWarning, match="the released number of rows"):
         fitted = dpvb.SigmoidBeliefNetwork(2, epsilon=5.0, delta=1e-3, n_steps=2).fit(pixels)
     noise = {block.name: block.noise_std for release in fitted.privacy_.releases for block in release.blocks}
     assert noise["count"] < 200

@@ -94,7 +94,9 @@ def test_an_earlier_release_makes_moments_more_precise_and_is_named(first: Any, 
     again = dpvb.FactorAnalysis(2, **RANGES, epsilon=2.0, prior=tmp_path / "first.dpvb").fit(people())
     (low_dd, high_dd), (first_low_dd, first_high_dd) = again.covariance_interval(), first.covariance_interval()
     assert np.mean((high_dd - low_dd) / (first_high_dd - first_low_dd)) < 0.97
-    assert "an earlier release, which promised each row behind it" in " ".join(str(again.privacy_).split())
+    assert "an earlier release, with the guarantee for each row behind it of epsilon = " in " ".join(
+        str(again.privacy_).split()
+    )
 
 
 @kills("releases", "moments of an earlier release whose noise is dropped")

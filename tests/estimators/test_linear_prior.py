@@ -106,7 +106,9 @@ def test_a_second_fit_is_as_sure_as_it_may_be(first: Any, tmp_path: Path) -> Non
     alone = dpvb.LinearRegression(**PRIVATE).fit(X, y)
     both = dpvb.LinearRegression(**PRIVATE, prior=tmp_path / "first.dpvb").fit(X, y)
     assert np.mean(both.coef_std_ / alone.coef_std_) < 1 / 1.15
-    assert "an earlier release, which promised each row behind it" in " ".join(str(both.privacy_).split())
+    assert "an earlier release, with the guarantee for each row behind it of epsilon = " in " ".join(
+        str(both.privacy_).split()
+    )
 
 
 def test_rows_without_anybody_leave_what_was_known(first: Any) -> None:

@@ -94,7 +94,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "a field of another type": (Sum(power="high"), "power is of another type"),  # type: ignore[arg-type]
     "no blocks": (broken(blocks={}), "at least one block|at least one release"),
     "blocks that are none": (broken(blocks=[dpvb.Block((2,), 1.0)]), "its blocks gave AttributeError"),
-    "a name that cannot be printed": (broken(blocks={"s\n": dpvb.Block((2,), 1.0)}), "printable text"),
+    "a name that cannot be printed": (broken(blocks={"s\n": dpvb.Block((2,), 1.0)}), "must be printable, got 's"),
     "an e_step that raises": (broken(e_step=raising), "e_step on a row of zeros.*KeyError: 'mu'"),
     "an e_step that writes into rows": (broken(e_step=in_place), "e_step on a row of zeros.*read-only"),
     "no dict of forms": (broken(e_step=lambda self, q, x, blocks: dpvb.Rows(x)), "dict of forms, got Rows"),
@@ -188,7 +188,9 @@ def test_a_range_of_scores_that_is_none_is_named_before_anything_is_spent(ends: 
 @pytest.mark.parametrize("missing", [{"score_range": None}, {"score": dpvb.Model.score}])
 def test_a_model_without_a_score_is_fitted_and_not_selected(missing: dict[str, Any], ledger: Any) -> None:
     estimator, run = dpvb.PrivateModel(broken(**missing), **BUDGET), dpvb.Run(ledger=ledger, dataset="people")
-    with pytest.raises(ParameterError, match="scores of single rows"):
+    with pytest.raises(
+        ParameterError, match=r"define score\(q, batch\) and declare score_range: its rows have no scores"
+    ):
         dpvb.private_select(estimator, [{}], X, epsilon=0.5, delta=1e-6, run=run)
     assert len(ledger.entries()) == 1  # of the registration
     estimator.fit(X, run=run)
@@ -526,7 +528,7 @@ def test_a_class_that_no_reader_could_find_is_not_saved(tmp_path: Path) -> None:
     class Local(Sum):
         pass
 
-    with pytest.raises(ModelFileError, match="top of a module"):
+    with pytest.raises(ModelFileError, match="must be defined at the top level of a module"):
         dpvb.PrivateModel(Local(), **NO_NOISE).fit(X).save(tmp_path / "m.dpvb")
     assert not list(tmp_path.iterdir())
 

@@ -397,15 +397,19 @@ def test_every_file_of_texts_gives_the_same_words(tmp_path: Path, fixed_noise: N
         assert model().fit(source).vocabulary_ == whole
 
 
-def test_of_a_person_in_two_files_the_first_counts(tmp_path: Path) -> None:
+def test_of_a_person_in_two_files_all_words_count_as_in_one_file(tmp_path: Path, fixed_noise: None) -> None:
+    frames, found = {}, []
     for name, word in (("a", "early"), ("b", "late")):
         made = [f"{text} {word}" for text in texts(400)]
-        pd.DataFrame({"text": made, "who": np.arange(400)}).to_csv(tmp_path / f"{name}.csv", index=False)
-    source = open_documents([tmp_path / "a.csv", tmp_path / "b.csv"], vocabulary="private", group_column="who")
-    assert source.count() == 400
-    found = model(epsilon=8.0).fit(source).vocabulary_
-    assert "early" in found
-    assert "late" not in found
+        frames[name] = pd.DataFrame({"text": made, "who": np.arange(400)})
+        frames[name].to_csv(tmp_path / f"{name}.csv", index=False)
+    pd.concat(frames.values()).to_csv(tmp_path / "both.csv", index=False)
+    for paths in ([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "both.csv"):
+        source = open_documents(paths, vocabulary="private", group_column="who")
+        assert source.count() == 400
+        found.append(model(epsilon=8.0).fit(source).vocabulary_)
+    assert {"early", "late"} <= set(found[0])
+    assert found[0] == found[1]
     for paths in ([tmp_path / "a.csv"], [tmp_path / "a.csv", tmp_path / "b.csv"]):
         other = open_documents(paths, vocabulary="private", group_column="who", seen=range(200, 400))
         assert other.count() == 200
