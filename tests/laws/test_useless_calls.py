@@ -279,7 +279,7 @@ def test_the_warning_names_at_most_five_of_what_was_declared_and_nothing_of_the_
     with pytest.warns(FewUnitsWarning) as warned:
         dpvb.LDA(2, vocabulary=[*map(str, WORDS), "elder", "fig"], n_steps=1, epsilon=math.inf, delta=1e-6).fit(["x"])
     (said,) = [str(one.message) for one in warned if one.category is FewUnitsWarning]
-    assert "one of 6 that are declared: 'apple', 'banana', 'cherry', 'dog', 'elder', .... Look at" in said
+    assert "only the 6 declared words are included: 'apple', 'banana', 'cherry', 'dog', 'elder', .... Check" in said
 
 
 @pytest.mark.parametrize("model", [dpvb.PCA(2, max_row_norm=1.0, **BUDGET), dpvb.PoissonRegression(**COUNTS, **BUDGET)])

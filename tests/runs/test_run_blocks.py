@@ -162,7 +162,7 @@ def test_a_run_is_what_it_says(path: Path) -> None:
         dpvb.Run(resume="again")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="ledger"):
         dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, ledger=path)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="not cluster"):
+    with pytest.raises(TypeError, match="no argument 'cluster'"):
         fit(small(), cluster="local:2")
     assert charges(path) == 0
 

@@ -622,7 +622,7 @@ def test_a_first_plan_that_takes_the_whole_cap_is_not_given_back(path: Path) -> 
         fitted(path, None, epsilon=4.0, progress=progress)
     assert any("nothing is given back" in note for note in caught.value.__notes__)
     assert [entry.kind for entry in rows(path)] == ["sole", "event", "event"]
-    with pytest.raises(BudgetError, match="0 of 4 left"):
+    with pytest.raises(BudgetError, match="epsilon limit 4, left 0,"):
         fitted(path, None, epsilon=0.1)
 
 

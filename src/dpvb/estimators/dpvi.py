@@ -27,7 +27,7 @@ from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Figure, Intervals
 
 #: Ends of a 95 % interval, in standard deviations.
-_NORMAL_95 = 1.959964
+_NORMAL_95 = 1.959964  # derived: the 97.5 % quantile of N(0, 1)
 # Steps of a fit, at least.
 _STEPS = 200
 # Passes over the data, with smaller batches.

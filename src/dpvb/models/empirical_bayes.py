@@ -39,7 +39,9 @@ _EDGES, _HELD = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0), 300.0
 _ROUNDS, _TOTAL_ROUNDS = 20, 100
 # Newton steps at most for the most likely weights, decrease of -log likelihood per entry at which they end, and share
 # of the largest curvature that is added to all: members of the family are nearly alike where little was measured.
-_NEWTON_STEPS, _NEWTON_END, _NEWTON_RIDGE = 100, 1e-13, 1e-10
+_NEWTON_STEPS, _NEWTON_END, _NEWTON_RIDGE = 100, 1e-13, 1e-10  # convention: a limit and tolerances
+# Share of the decrease that the slope predicts which a Newton step must reach (Armijo).
+_LEAST_DECREASE = 0.01  # convention: any small share leads to the same minimum of a convex loss
 # Least weight of a member: an entry far from all others has a posterior mean, too.
 _LEAST_WEIGHT = 1e-12
 # Least background, as a fraction of the mean: of a word total as read, and of the mean itself over sd.
@@ -51,7 +53,7 @@ _FARTHEST = 6.0
 # Entries to which weights are fitted, and entries that a thread reads at a time.
 _FITTED_ENTRIES, _BLOCK = 20_000, 16_384
 # Least log of a likelihood, over the largest of an entry.
-_LEAST_LOG = -700.0
+_LEAST_LOG = -700.0  # derived: the least whole hundred whose exponential float64 holds in full
 # Beyond so many deviations float32 could overflow, and the measurement stands for itself.
 _HUGE = 1e8
 
@@ -261,7 +263,9 @@ def _most_likely(likelihood_nc: Floats, weight_n: Floats) -> Floats:
         step_c = nnls(root_cc, target_c, maxiter=100 * number)[0] - pi_c
         # Halve the step until the loss falls by a share of what its slope predicts (Armijo).
         length = 1.0
-        while (new := loss(pi_c + length * step_c)) > value + 0.01 * length * (slope_c @ step_c) and length > 1e-9:
+        while (new := loss(pi_c + length * step_c)) > value + _LEAST_DECREASE * length * (
+            slope_c @ step_c
+        ) and length > 1e-9:
             length /= 2
         if not value - new > _NEWTON_END:
             break

@@ -319,10 +319,10 @@ MOST_MOMENTUM = 0.95
 #: Least part of γ_k - α_k that momentum leaves.
 KEPT = 0.1
 #: A word less probable than this has no topic, and adds nothing.
-NO_MASS = 1e-200
+NO_MASS = 1e-200  # convention: quotients by it stay finite
 #: A document with a larger count is treated as empty.
 HUGE = 1e30
 #: A document whose largest count is smaller is treated as empty.
-TINY = 1e-100
+TINY = 1e-100  # convention: the squares of larger counts are above 0
 #: A relative rounding error of float64 is at most half of it.
-ROUNDING = 2.0**-52
+ROUNDING = 2.0**-52  # derived: the distance of 1 and the next number

@@ -140,7 +140,8 @@ def sizes(t_vk: Floats, x_vk: Floats, sd_v: Floats) -> Floats:
     energy_k = (weighted_vk * t_vk).sum(axis=0)
     raw_k = (weighted_vk * x_vk).sum(axis=0) / energy_k
     noise_k = 1.0 / energy_k if (sd_v > 0).all() else np.zeros_like(energy_k)
-    mean = max(float(raw_k.mean()), float(np.sqrt(noise_k.mean() / len(raw_k))), 1e-250)
+    mean = max(float(raw_k.mean()), float(np.sqrt(noise_k.mean() / len(raw_k))), 1e-150)
+    # The square of the least mean is above 0, so that the factor of shrinkage is a number where nothing was counted.
     spread = max(float(raw_k.var() - noise_k.mean()), (_LEAST_SPREAD * mean) ** 2)
     return np.asarray(np.maximum(mean + spread / (spread + noise_k) * (raw_k - mean), _LEAST_SIZE * mean))
 
