@@ -165,7 +165,7 @@ def test_the_first_plan_may_be_charged_by_its_own_epsilon(ledger: Ledger) -> Non
 
 
 def test_a_first_plan_over_the_cap_is_refused(ledger: Ledger) -> None:
-    with pytest.raises(BudgetError, match="epsilon limit 3, left 3, cost of the plan by itself 10.34, "):
+    with pytest.raises(BudgetError, match=r"epsilon limit 3, left 3, cost of the plan by itself 10\.34, "):
         charge(ledger, "first", plan(0.5))
     assert ledger.remaining("notes").num_charges == 0
     assert ledger.remaining("notes").spent_adaptive == 0
