@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gzip
+import itertools
 import json
 import math
 import os
@@ -928,12 +929,9 @@ def test_options_that_a_format_lacks_are_refused(tmp_path):
     write_lda_c(tmp_path / "x.dat", COUNTS)
     write_lines(tmp_path / "x.txt", TEXTS)
     write_npz(tmp_path / "x.npz", COUNTS)
-    for name in ("x.dat", "x.txt"):
+    for name, stream in itertools.product(("x.dat", "x.txt"), (False, True)):
         with pytest.raises(ParameterError, match="group_column"):
-            open_documents(tmp_path / name, vocabulary=WORDS, group_column="who")
-    for path in (tmp_path / "x.csv", [tmp_path / "x.csv"]):
-        with pytest.raises(ParameterError, match="leave stream out"):
-            open_documents(path, vocabulary=WORDS, group_column="who", stream=True)
+            open_documents(tmp_path / name, vocabulary=WORDS, group_column="who", stream=stream)
     with pytest.raises(ParameterError, match="file_format"):
         open_documents(tmp_path / "x.txt", vocabulary=WORDS, file_format="word")
     with pytest.raises(DataFormatError, match="folder"):

@@ -80,7 +80,7 @@ def test_a_table_keeps_places_in_the_smallest_type_that_holds_its_width(width: i
     schema = Schema([Numeric("a", 0, 1), Categorical("b", tuple(range(width - 1)), unseen=False)])
     held = Table({"a": [0.25, 0.5, 1.0], "b": [0, width - 2, 1]}, schema)._held
     assert held is not None
-    assert held.matrix._slab.indices.dtype.itemsize == size
+    assert held.matrix.slab.indices.dtype.itemsize == size
     dense_nd = held.matrix.dense(slice(None))
     assert (dense_nd[:, 0].tolist(), np.count_nonzero(dense_nd)) == ([0.25, 0.5, 1.0], 6)
     assert dense_nd[[0, 1, 2], [1, width - 1, 2]].all()

@@ -390,7 +390,7 @@ MANY = tuple(range(2_000))
         (lambda: Date("d", "2015-01-01", "2016-01-01", unit="weeks"), "unit of column 'd'"),  # type: ignore[arg-type]
         (lambda: Date("d", "2015-01-01", "2016-01-01", missing=0), "missing of column 'd' must be a date"),
         (lambda: Interaction("age", "age"), r"two different columns, got 'age' twice. For a curve take Spline\('age'"),
-        (lambda: Interaction("age", ""), "the name of a column"),
+        (lambda: Interaction("age", ""), "The name of a column must be a nonempty text"),
         (lambda: Schema((AGE, Interaction("age", "smoker"))), "'age:smoker' needs both .* 'smoker' is none of .* Add"),
         (lambda: Schema((Interaction("age", "smoker"),)), "'age' is none of the columns"),
         (

@@ -127,7 +127,7 @@ def test_the_command_line_says_how_many_more(book: Ledger) -> None:
     (facts,) = json.loads(run("ledger", "show", book.url, "--json").stdout)
     assert facts["num_more"] == book.remaining("rows").num_more
     assert "more like the last one" not in run("ledger", "show", book.url).stderr
-    assert "how many more plans" in run("ledger", "show", book.url).stdout
+    assert "more: number of further plans like the last one that fit" in run("ledger", "show", book.url).stdout
 
 
 def test_a_quote_comes_true(book: Ledger) -> None:

@@ -310,14 +310,14 @@ def test_a_copy_that_goes_its_own_way(path: Path, tmp_path: Path) -> None:
     mine = Ledger(path)
     charge(mine, "mine")
     for _ in range(2):
-        with pytest.raises(LedgerError, match=f"row 2 .*{Seen(mine.uuid).path}"):
+        with pytest.raises(LedgerError, match=f"Row 2 is missing.*{Seen(mine.uuid).path}"):
             charge(twin, "theirs")
-        with pytest.raises(LedgerError, match="row 2"):
+        with pytest.raises(LedgerError, match="Row 2 is missing"):
             twin.remaining("notes")
     charge(mine, "mine too")
     mine.close()
     twin.close()
-    with pytest.raises(LedgerError, match="row 3 is missing"):
+    with pytest.raises(LedgerError, match="Row 3 is missing"):
         Ledger(tmp_path / "copy" / "budget.db")
 
 
@@ -445,7 +445,7 @@ def test_a_changed_memory_is_said(path: Path, content: bytes) -> None:
         seen = Seen(ledger.uuid).path
         seen.write_bytes(content)
         for look in (lambda: ledger.remaining("notes"), lambda: charge(ledger, "run"), ledger.verify):
-            with pytest.raises(LedgerError, match=f"{seen}: the head was changed.*Delete"):
+            with pytest.raises(LedgerError, match=f"{seen}: The head was changed.*Delete"):
                 look()
         seen.write_bytes(b"")  # As a power cut leaves it.
         charge(ledger, "run")

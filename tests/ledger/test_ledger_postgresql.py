@@ -196,10 +196,10 @@ def test_a_role_can_append_and_nothing_else(ledger: Ledger, postgresql: Server) 
         ("ALTER TABLE dpvb.entry OWNER TO pg_monitor", "entry, .* have another owner"),
         ("ALTER FUNCTION dpvb.refuse() OWNER TO pg_monitor", "refuse in the schema dpvb have another owner"),
         ("DROP INDEX dpvb.entry_run", "entry_run"),
-        ("DELETE FROM dpvb.entry WHERE seq = 3", "row 3 is missing"),
+        ("DELETE FROM dpvb.entry WHERE seq = 3", "Row 3 is missing"),
         ("UPDATE dpvb.head SET hash = 'x'", "the head says otherwise"),
         ("UPDATE dpvb.head SET datasets = '{}'", "the head says otherwise"),
-        ("UPDATE dpvb.head SET seq = 4", "row 4 is missing"),
+        ("UPDATE dpvb.head SET seq = 4", "Row 4 is missing"),
         ("DELETE FROM dpvb.entry WHERE seq = 2", "row 2 is missing"),
         ("UPDATE dpvb.entry SET units = units - 1 WHERE seq = 2", "row 2: .*hash"),
         ("UPDATE dpvb.entry SET seq = 5 - seq WHERE seq IN (2, 3)", "row 2: .*"),
@@ -389,7 +389,7 @@ def test_a_ledger_of_an_earlier_version_is_upgraded_by_its_owner(postgresql: Ser
 def test_an_earlier_ledger_that_was_cut_short_is_not_upgraded(postgresql: Server, earlier: str) -> None:
     behind = "SET session_replication_role = replica"
     postgresql.execute(behind, "DELETE FROM dpvb.entry WHERE seq > 8", database=database(earlier))
-    with pytest.raises(LedgerError, match="row 10 is missing"):
+    with pytest.raises(LedgerError, match="Row 10 is missing"):
         Ledger(earlier)
 
 
@@ -424,9 +424,9 @@ def test_a_chain_cut_short_is_found_out_by_who_has_seen_more(ledger: Ledger, pos
     charge(ledger, "d")
     postgresql.execute(behind, "DELETE FROM dpvb.entry WHERE seq > 3", database=database(ledger.url))
     for what in (lambda: charge(ledger, "e"), lambda: ledger.remaining("people")):
-        with pytest.raises(LedgerError, match="row 5 is missing"):
+        with pytest.raises(LedgerError, match="Row 5 is missing"):
             what()
-    with pytest.raises(LedgerError, match="row 4 is missing"), Ledger(ledger.url, read_only=True) as found:
+    with pytest.raises(LedgerError, match="Row 4 is missing"), Ledger(ledger.url, read_only=True) as found:
         found.verify([receipt])
 
 
@@ -440,10 +440,10 @@ def test_an_older_dump_is_found_out_by_who_has_seen_more(ledger: Ledger, postgre
     postgresql.execute("DROP SCHEMA dpvb CASCADE", database=database(ledger.url))
     postgresql.run("psql", "-q", "-v", "ON_ERROR_STOP=1", ledger.url, feed=dump)
     for what in (lambda: charge(ledger, "e"), lambda: ledger.remaining("people")):
-        with pytest.raises(LedgerError, match="row 4 is missing"):
+        with pytest.raises(LedgerError, match="Row 4 is missing"):
             what()
     for read_only in (False, True):
-        with pytest.raises(LedgerError, match="row 4 is missing"), Ledger(ledger.url, read_only=read_only) as found:
+        with pytest.raises(LedgerError, match="Row 4 is missing"), Ledger(ledger.url, read_only=read_only) as found:
             found.remaining("people")
 
 
