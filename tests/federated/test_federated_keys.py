@@ -100,9 +100,9 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
         path.write_bytes(text)
         with pytest.raises(FederationError, match="damaged, or not an identity"):
             Identity.load(path)
-    with pytest.raises(FederationError, match="(?i)no identity can be read"):
+    with pytest.raises(FederationError, match=r"(?i)no identity can be read"):
         Identity.load(tmp_path / "missing")
-    with pytest.raises(FederationError, match="(?i)no identity can be read"):
+    with pytest.raises(FederationError, match=r"(?i)no identity can be read"):
         Identity.load(tmp_path)
 
 
