@@ -117,8 +117,8 @@ class DaskEngine:
             with suppress(Exception):  # A worker that kept dying, a scheduler that is gone: the parts are missing.
                 self._wait(level)
                 (total,) = self._client.gather(level, errors="skip", direct=self._direct)
-                found: Answered = total.content
-                return found
+                answer: Answered = total.content
+                return answer
             return Answered((), None)
         finally:
             _release(*sent)
