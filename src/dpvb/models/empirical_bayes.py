@@ -41,6 +41,7 @@ _ROUNDS, _TOTAL_ROUNDS = 20, 100
 # of the largest curvature that is added to all: members of the family are nearly alike where little was measured.
 _NEWTON_STEPS, _NEWTON_END, _NEWTON_RIDGE = 100, 1e-13, 1e-10  # convention: a limit and tolerances
 # Share of the decrease that the slope predicts which a Newton step must reach (Armijo).
+_LEAST_LIKELIHOOD = 1e-60  # convention: least likelihood of a member, over that of the best one
 _LEAST_DECREASE = 0.01  # convention: any small share leads to the same minimum of a convex loss
 # Least weight of a member: an entry far from all others has a posterior mean, too.
 _LEAST_WEIGHT = 1e-12
@@ -243,7 +244,8 @@ def _most_likely(likelihood_nc: Floats, weight_n: Floats) -> Floats:
     """
     used = weight_n > 0
     likelihood_nc = np.asarray(likelihood_nc[used], dtype=np.float64)
-    likelihood_nc /= likelihood_nc.max(axis=1, keepdims=True)
+    # Lower likelihoods tell nothing more, and the squares of their inverses overflow.
+    likelihood_nc = np.maximum(likelihood_nc / likelihood_nc.max(axis=1, keepdims=True), _LEAST_LIKELIHOOD)
     share_n = weight_n[used] / weight_n.sum()
 
     def loss(pi_c: Floats) -> float:
