@@ -247,3 +247,9 @@ def test_the_background_is_nearer_to_the_truth_than_clamped_totals() -> None:
     p = truth / truth.sum()
     error = np.abs(eb.background(noisy, 200.0) - p).sum()
     assert error < 0.85 * np.abs(clamped / clamped.sum() - p).sum()
+
+
+def test_likelihoods_far_below_the_best_overflow_nothing() -> None:
+    """An entry of little weight whose member has no weight in a Newton step: the square of 1e300 is no float."""
+    likelihood_nc, weight_n = np.array([[1.0, 1e-300], [1e-300, 1.0]]), np.array([1.0, 1e-20])
+    np.testing.assert_allclose(eb._most_likely(likelihood_nc, weight_n), [1.0, 0.0], atol=1e-9)
