@@ -34,7 +34,7 @@ class Block:
             semidefinite by construction, since the wall accepts only `dpvb.Gram`.
         phase: Time of the release. "first" is released once and does not depend on q; "second" and "third" follow once,
             each at the q of the previous phase; "step" (default) in every step; "midway" once between two steps; "last"
-             once at the end.
+            once at the end.
         average: Whether the block is a statistic, averaged over steps (True, default), or a score at the current q
             (False).
         weight: Share of the noise budget of its release, relative to other blocks; the noise decreases with it.

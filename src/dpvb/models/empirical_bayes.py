@@ -40,8 +40,8 @@ _ROUNDS, _TOTAL_ROUNDS = 20, 100
 # Newton steps at most for the most likely weights, decrease of -log likelihood per entry at which they end, and share
 # of the largest curvature that is added to all: members of the family are nearly alike where little was measured.
 _NEWTON_STEPS, _NEWTON_END, _NEWTON_RIDGE = 100, 1e-13, 1e-10  # convention: a limit and tolerances
-# Share of the decrease that the slope predicts which a Newton step must reach (Armijo).
 _LEAST_LIKELIHOOD = 1e-60  # convention: least likelihood of a member, over that of the best one
+# Share of the decrease that the slope predicts which a Newton step must reach (Armijo).
 _LEAST_DECREASE = 0.01  # convention: any small share leads to the same minimum of a convex loss
 # Least weight of a member: an entry far from all others has a posterior mean, too.
 _LEAST_WEIGHT = 1e-12
