@@ -76,8 +76,8 @@ class Table:
     Estimators accept it as X: `fit(Table(data, schema))` uses the response that the schema's target names,
     `fit(Table(data, schema), y)` uses y. Column names are public; all values, and the types of columns, are private.
     Columns that are not in the schema are not read. Several files are read one after another in each pass, or in
-    parallel by the processes of a cluster (see `dpvb.cluster`). If the schema has a group, one pass over all files brings
-    the rows of each person together in temporary files of this user, so that all rows of a person are included.
+    parallel by the processes of a cluster (see `dpvb.cluster`). If the schema has a group, one pass over all files
+    brings the rows of each person together in temporary files of this user, so that all rows of a person are included.
 
     Args:
         data: A pandas DataFrame; an Arrow table; a mapping of names to 1-D columns; a structured NumPy array; the path
