@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dpvb.core.blocks import Block as Block
     from dpvb.core.estimate import Estimate as Estimate
     from dpvb.core.forms import Gram as Gram
+    from dpvb.core.forms import GramOfSums as GramOfSums
     from dpvb.core.forms import Kron as Kron
     from dpvb.core.forms import MeasuredRows as MeasuredRows
     from dpvb.core.forms import Rows as Rows
@@ -45,6 +46,7 @@ _HOMES = {
     "Estimate": "dpvb.core.estimate",
     "FixedCurvature": "dpvb.models.regression.descent",
     "Gram": "dpvb.core.forms",
+    "GramOfSums": "dpvb.core.forms",
     "Kron": "dpvb.core.forms",
     "Ledger": "dpvb.ledger",
     "MeasuredRows": "dpvb.core.forms",

@@ -20,7 +20,7 @@ from small_models import D
 
 from dpvb.core.blocks import triangle
 from dpvb.core.contributions import Contribution, Grid, upper_norms
-from dpvb.core.forms import Gram, Kron, MeasuredRows, Rows, ScaledRows, SparseRows, grouped
+from dpvb.core.forms import Gram, GramOfSums, Kron, MeasuredRows, Rows, ScaledRows, SparseRows, grouped
 from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics.kernel import Factored
 
@@ -72,6 +72,11 @@ def make_gram(rng: np.random.Generator, n: int) -> Gram:
     return Gram(x, rng.random(n))
 
 
+def make_gram_of_sums(rng: np.random.Generator, n: int) -> GramOfSums:
+    x = rng.standard_normal((n, D)) * 10.0 ** rng.uniform(-2, 2, (n, 1))
+    return GramOfSums(MeasuredRows(x), rng.standard_normal(n))
+
+
 def make_factored(rng: np.random.Generator, n: int, dtype: type = np.float64) -> Factored:
     """Documents over 9 words and 4 topics, from the kernel's own local step."""
     counts = rng.poisson(0.7, (n, 9)) * 10.0 ** rng.uniform(-4, 4, (n, 1))
@@ -92,6 +97,7 @@ MAKERS: dict[str, tuple[Maker, tuple[int, ...], bool]] = {
     "sparse_rows": (make_sparse_rows, (9,), False),
     "kron": (make_kron, (2, 3), False),
     "gram": (make_gram, (D * (D + 1) // 2,), True),
+    "gram_of_sums": (make_gram_of_sums, (D * (D + 1) // 2,), True),
     "factored": (make_factored, (9, 4), False),
     "factored_compiled": (lambda rng, n: make_factored(rng, n, np.float32), (9, 4), False),
 }
@@ -114,6 +120,8 @@ def true_values(contribution: Contribution) -> np.ndarray:
         return np.einsum("na,nb->nab", contribution.left, contribution.right)
     if isinstance(contribution, Gram):
         return np.einsum("n,na,nb->nab", contribution.scale_n, contribution.x_nd, contribution.x_nd)
+    if isinstance(contribution, GramOfSums):
+        return np.einsum("n,na,nb->nab", contribution.scale_n**2, contribution.rows.x_nd, contribution.rows.x_nd)
     if isinstance(contribution, SparseRows):
         sparse = np.zeros((len(contribution.indptr) - 1, 9))
         row = np.repeat(np.arange(len(sparse)), np.diff(contribution.indptr))
@@ -232,6 +240,8 @@ def subset(contribution: Contribution, rows: np.ndarray) -> Contribution:
         return Kron(contribution.left[rows], contribution.right[rows])
     if isinstance(contribution, Gram):
         return Gram(contribution.x_nd[rows], contribution.scale_n[rows])
+    if isinstance(contribution, GramOfSums):
+        return GramOfSums(MeasuredRows(contribution.rows.x_nd[rows]), contribution.scale_n[rows])
     assert isinstance(contribution, (Factored, SparseRows))
     spans = [slice(contribution.indptr[n], contribution.indptr[n + 1]) for n in rows]
     indptr = np.concatenate([[0], np.cumsum([span.stop - span.start for span in spans], dtype=np.int64)]).astype(
@@ -255,7 +265,7 @@ def test_a_unit_of_weight_zero_is_never_read(form: str) -> None:
     for poison in (math.nan, math.inf, -math.inf):
         if isinstance(contribution, Rows):
             contribution.values[[0, 3]] = poison
-        elif isinstance(contribution, ScaledRows):
+        elif isinstance(contribution, ScaledRows | GramOfSums):
             contribution.rows.x_nd.flags.writeable = True
             contribution.rows.x_nd[0], contribution.scale_n[3] = poison, poison
         elif isinstance(contribution, Kron):
@@ -547,7 +557,7 @@ def test_a_bad_row_is_dropped_and_the_rest_of_its_person_stays(form: str, poison
     expected = grouped(subset(rows, kept), person[kept], 4)
     if isinstance(rows, Rows):
         rows.values[4] = poison
-    elif isinstance(rows, ScaledRows):
+    elif isinstance(rows, ScaledRows | GramOfSums):
         rows.scale_n[4] = poison
     elif isinstance(rows, Kron):
         rows.left[4] = poison
@@ -566,7 +576,7 @@ def test_a_bad_row_is_dropped_and_the_rest_of_its_person_stays(form: str, poison
 
 @pytest.mark.guarantees("persons")
 @pytest.mark.parametrize("copies", [1, 2, 100, 10_000])
-@pytest.mark.parametrize("form", ["rows", "kron", "gram", "factored_compiled"])
+@pytest.mark.parametrize("form", ["rows", "kron", "gram", "gram_of_sums", "factored_compiled"])
 def test_many_rows_of_one_person_stay_within_one_bound(form: str, copies: int) -> None:
     maker, shape, symmetric = MAKERS[form]
     row = maker(np.random.default_rng(16), 6)

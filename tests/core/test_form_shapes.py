@@ -16,7 +16,7 @@ from small_models import table
 from dpvb.audit.integers import relative_norm
 from dpvb.core.blocks import Block
 from dpvb.core.clipped_sums import Work
-from dpvb.core.forms import Gram, Kron, MeasuredRows, Rows, ScaledRows, SparseRows
+from dpvb.core.forms import Gram, GramOfSums, Kron, MeasuredRows, Rows, ScaledRows, SparseRows
 from dpvb.core.grids import grids_of
 from dpvb.core.plan import Mechanism, Release
 from dpvb.core.sampling import FullBatch
@@ -80,6 +80,7 @@ def forms(block: Block, kind: Any, value: float) -> Iterator[Callable[[int], Any
         yield lambda n, rows=rows: Rows(rows(n))
         yield lambda n, rows=rows: ScaledRows(MeasuredRows(rows(n)), scale(n))
         yield lambda n, rows=rows: Gram(rows(n), scale(n))
+        yield lambda n, rows=rows: GramOfSums(MeasuredRows(rows(n)), scale(n))
     for left, right in itertools.product([(1,), (3,), (9,)], repeat=2):
         yield lambda n, a=left, b=right: Kron(of(a, kind, value)(n), of(b, kind, value)(n))
     for places in ([0, 1, 2], [0, 0, 1], [2, 1, 0], [0, -1, 1], [0, 1, 2**31 - 1], [0, 1, 8]):

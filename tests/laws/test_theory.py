@@ -31,8 +31,8 @@ MIXED = MixedColumns(numbers=3, max_counts=(9.0,), sizes=(3, 2, 2))
 NEGATIVE = Likelihood("negative_binomial", max_count=5.0, dispersion=None)
 MODELS: dict[str, list[Any]] = {
     "topics": [LDAModel(2, 5, compares=True)],
-    "regressions": [FirstOrder(3, 0.5, declared=NUMERIC), FirstOrder(3, likelihood=NEGATIVE)],
-    "linear": [Linear(3, 0.5, declared=NUMERIC)],
+    "regressions": [FirstOrder(3, 0.5, declared=NUMERIC, robust=True), FirstOrder(3, likelihood=NEGATIVE)],
+    "linear": [Linear(3, 0.5, declared=NUMERIC, robust=True)],
     "mixtures": [MixtureModel(3, MIXED, check=0.1)],
     "naive-bayes": [NaiveBayesModel(2, MIXED, num_bins=0), NaiveBayesModel(2, MixedColumns(), num_words=5)],
     "factors": [ThreeReleases(3)],

@@ -352,7 +352,7 @@ def test_the_posterior_averages_over_tau_by_its_evidence() -> None:
     root_ee, slope_ee, fixed_ee = rng.standard_normal((3, 4, 4))
     variance_ee, steep, noise = root_ee @ root_ee.T, 1.3, 2.0
     score_e, offset_e = rng.standard_normal((2, 4))
-    score = ridge.NoisyScore(score_e, offset_e, variance_ee, steep, noise)
+    score = ridge.NoisyScore(score_e, offset_e, variance_ee, steep * variance_ee, noise)
     prior = ridge.WeightPrior(slope_ee @ slope_ee.T, fixed_ee @ fixed_ee.T, ridge.grid())
     slope_ee = steep * variance_ee
     error_ee = np.linalg.inv(slope_ee) @ (variance_ee + noise * np.eye(4)) @ np.linalg.inv(slope_ee)

@@ -14,7 +14,9 @@ from planted import edit, kills
 from scipy.special import expit
 
 import dpvb
-from dpvb.core.forms import MeasuredRows, Rows, ScaledRows, SparseRows, grouped
+from dpvb.core.blocks import pack_symmetric
+from dpvb.core.contributions import Grid
+from dpvb.core.forms import GramOfSums, MeasuredRows, Rows, ScaledRows, SparseRows, grouped
 from dpvb.core.noise import InsecureNoise
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.regression import persons, tuned
@@ -39,6 +41,9 @@ MODELS: dict[str, Any] = {
         for name, likelihood in LIKELIHOODS.items()
     },
     "linear": Linear(D, COLUMN),
+    "logistic, robust": FirstOrder(D, COLUMN, robust=True),
+    "poisson, robust": FirstOrder(D, COLUMN, robust=True, likelihood=LIKELIHOODS["poisson"]),
+    "linear, robust": Linear(D, COLUMN, robust=True),
 }
 
 
@@ -186,6 +191,7 @@ def test_no_sum_of_a_person_is_clipped_and_a_score_has_room(name: str, seed: int
             # A score of counts has room for k deviations; a base rate and a dispersion bias no coefficient.
             counts = "likelihood" in vars(model) and model.likelihood.is_count
             loose = {"score"} if counts else set()
+            loose |= {"variance_at_mean"} if counts else set()
             loose |= {"count", "dispersion", "dispersion_at_mean"} if isinstance(model, FirstOrder) else set()
             if block not in loose:
                 assert (form.norms() <= bound * (1 + 1e-4)).all(), block
@@ -196,6 +202,48 @@ def test_no_sum_of_a_person_is_clipped_and_a_score_has_room(name: str, seed: int
     weight_i = score.norms() / np.linalg.norm(np.add.reduceat(dense(rows), first), axis=1)
     longest = weight_i * sizes
     assert (score.norms()[longest <= 1 + 1e-9] <= model.blocks["score"].bound * (1 + 1e-9)).all()
+
+
+@kills("rows", "each score of a person is clipped, then they are added")
+@edit(
+    "core/forms.py",
+    "ScaledRows(self.rows, self.scale_n).grouped",
+    "ScaledRows(self.rows, self.scale_n / np.maximum(np.abs(self.scale_n) * self.rows.length_n, 1.0)).grouped",
+)
+@kills("rows", "outer products of a person's scores are added, without those of different rows")
+@edit(
+    "core/forms.py",
+    "        sums = ScaledRows(self.rows, self.scale_n)",
+    "        return grouped(self._products, unit_of_row, num_units)  # type: ignore[return-value]\n"
+    "        sums = ScaledRows(self.rows, self.scale_n)",
+)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_variance_of_scores_is_of_their_sums_over_persons_which_are_clipped_whole(seed: int) -> None:
+    """Against sums formed by hand; clipping s sᵀ to norm C² clips s to norm C."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 6, 4)
+    person_n, n = np.repeat(np.arange(4), sizes), int(sizes.sum())
+    x_nd, scale_n = rng.standard_normal((n, D)), rng.standard_normal(n)
+    form = grouped(GramOfSums(MeasuredRows(x_nd), scale_n), person_n, 4)
+    bound, sums = 1.5**2, np.zeros(D * (D + 1) // 2, dtype=np.int64)
+    grid = Grid(2.0**-30, bound)
+    form.accumulate(np.minimum(bound / form.norms(), 1.0), grid, sums)
+    score_id = np.array([(x_nd * scale_n[:, None])[person_n == i].sum(axis=0) for i in range(4)])
+    clipped_id = score_id * np.minimum(1.5 / np.linalg.norm(score_id, axis=1), 1.0)[:, None]
+    np.testing.assert_allclose(sums * grid.step, pack_symmetric(clipped_id.T @ clipped_id), atol=2e-3)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name.endswith("robust")])
+def test_the_variance_of_scores_at_the_end_is_that_of_the_scores_of_the_steps(name: str) -> None:
+    """At the same weights, and over the square of the norm to which scores are clipped there."""
+    model, rng = MODELS[name], np.random.default_rng(38)
+    q, batch = moved(model, rng), drawn(model, rng, [1, 2, 5, 3])
+    score_id = dense(added(model, q, batch, "step")["score"]) / model._longest(q)
+    found = added(model, q, batch, "last")["variance_at_mean"]
+    scaled_id = found.x_nd * np.sqrt(found.scale_n)[:, None]
+    np.testing.assert_allclose(
+        np.einsum("ia,ib->iab", scaled_id, scaled_id), np.einsum("ia,ib->iab", score_id, score_id), atol=1e-12
+    )
 
 
 def test_the_score_of_a_person_has_expectation_zero_at_the_truth() -> None:
@@ -286,7 +334,7 @@ def test_persons_with_one_row_each_have_the_bits_of_rows(
     name: str, covariance: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, data = FITS[name]
-    more = {} if name != "negative binomial" or covariance == "full" else {"dispersion": 1.0}
+    more = {"robust": False} if covariance == "full" else {"dispersion": 1.0} if name == "negative binomial" else {}
     plain, single = (
         fitted(kind(covariance=covariance, **GIVEN, **more), data, monkeypatch, **group)
         for group in ({}, {"group": np.arange(240)})

@@ -6,6 +6,7 @@
     few nonzero entries                             `SparseRows`
     an outer product l rᵀ                           `Kron`
     a scaled outer product x xᵀ, scale ≥ 0          `Gram`
+    the outer product of a sum over a unit's rows   `GramOfSums`
 
 A form may define its own methods `grouped`, for persons with several rows, and `nonnegative`. Otherwise, general
 versions are used.
@@ -393,6 +394,56 @@ class Gram:
             out += pack_symmetric(total)
 
 
+@dataclass(frozen=True)
+class GramOfSums:
+    """Outer products s sᵀ of a "gram" block (d, d), where s is the sum of scale_n · x_n over the rows of a unit.
+
+    The rows of a unit are added first. The outer product of their sum contains products of different rows, which
+    `Gram` does not. Clipping it to norm C² is clipping s to norm C.
+
+    Attributes:
+        rows: Rows, (n, d), with their norms.
+        scale_n: Scales of either sign, (n,).
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> rows = dpvb.MeasuredRows(np.array([[3.0, 4.0], [-3.0, -4.0]]))
+        >>> products = dpvb.GramOfSums(rows, np.array([1.0, 1.0]))
+        >>> bool(products.norms()[0] >= 25.0), bool(products.grouped(np.array([0, 0]), 1).norms()[0] < 1e-9)
+        (True, True)
+    """
+
+    rows: MeasuredRows
+    scale_n: Floats
+
+    def of_block(self, block: Block, num_rows: int) -> Contribution:
+        """Return the form with scales in float64, for a block."""
+        scale_n = floats(self.scale_n)
+        length, d = self.rows.x_nd.shape
+        check_shape((length, d * (d + 1) // 2), num_rows, *block.packed_shape)
+        check_shape(scale_n.shape, num_rows)
+        return GramOfSums(self.rows, scale_n)
+
+    def norms(self) -> Floats:
+        """Return the norms of the outer products of single rows."""
+        return self._products.norms()
+
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        """Add the outer products of single rows, like `Gram`."""
+        self._products.accumulate(weights, grid, out)
+
+    def grouped(self, unit_of_row: Ints, num_units: int) -> Gram:
+        """Return the outer product of the sum over each unit's rows."""
+        sums = ScaledRows(self.rows, self.scale_n).grouped(unit_of_row, num_units)
+        return GramOfSums(sums.rows, sums.scale_n)._products
+
+    @property
+    def _products(self) -> Gram:
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            return Gram(self.rows.x_nd, self.scale_n * self.scale_n)
+
+
 def _round_rows(x_nd: Floats, factor_n: Floats) -> None:
     """Round x to the integers nearest to factor·x, in place, with no row longer than _GRAM_ROOM allows.
 
@@ -499,4 +550,4 @@ def _without_negative(values: Floats) -> Floats:
 
 def is_gram(contribution: Contribution) -> bool:
     """Whether every statistic is a sum of outer products x xᵀ with nonnegative scales, by construction."""
-    return isinstance(contribution.rows if isinstance(contribution, _RowsOfUnits) else contribution, Gram)
+    return isinstance(contribution.rows if isinstance(contribution, _RowsOfUnits) else contribution, Gram | GramOfSums)

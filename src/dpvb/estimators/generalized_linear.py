@@ -138,9 +138,8 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
     def _head(self, per: str, noise_aware: bool) -> TableHead:
         likelihood = self._likelihood
         model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {self._coefficients.listed}"
-        return TableHead(
-            model, "log rate" if likelihood.is_count else "log odds", per, self._prior, noise_aware, self.privacy_
-        )
+        scale = "log rate" if likelihood.is_count else "log odds"
+        return TableHead(model, scale, per, self._prior, noise_aware, self.privacy_, robust=self._robust)
 
     def _scores(self, model: LikelihoodModel) -> tuple[ScoreFacts, str]:
         unit, scores = "log rate" if model.likelihood.is_count else "log odds", ScoreFacts.of(model.likelihood)
@@ -165,6 +164,7 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
         if (n_steps := self._given_steps()) is not None:
             fields["n_steps"] = n_steps
         if self.covariance == "full":
+            fields["robust"] = self._is_robust(design)
             return FirstOrder(width, **fields, declared=self._declared(design, schema), earlier=earlier)
         if self._likelihood.learns_dispersion:
             raise ParameterError(
@@ -173,10 +173,16 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
             )
         if earlier:
             raise ParameterError("prior must be None, unless covariance='full'.")
+        if self.robust and self._is_robust(design):
+            raise ParameterError("robust must be False or None, unless covariance='full', got True.")
         bound = largest_values(schema) if schema is not None else self.max_abs_value
         if bound is not None:
             fields["max_abs_value"] = bound_of_columns(bound, design)
         return FirstOrderDiagonal(width, **fields, declared=self._declared(design, schema))
+
+    @property
+    def _fixes_variance(self) -> bool:
+        return self._likelihood.kind == "poisson"
 
     @property
     def _prior(self) -> str:

@@ -136,7 +136,12 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
         fields: dict[str, Any] = {"intercept": design.intercept, "alpha": self.alpha}
         if (n_steps := self._given_steps()) is not None:
             fields["n_steps"] = n_steps
+        fields["robust"] = self._is_robust(design)
         return Linear(design.width, **fields, declared=self._declared(design, schema), earlier=earlier)
+
+    @property
+    def _fixes_variance(self) -> bool:
+        return True
 
     def _scores(self, model: Linear) -> tuple[ScoreFacts, str]:
         return LINEAR, "standard deviations of the errors"
@@ -238,7 +243,7 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
         model = f"Linear regression on {self._coefficients.listed}; sigma {self.sigma_:.4g} [{low:.4g}, {high:.4g}]"
         if self.sigma_reach_ < self._fitted_response.half:
             model += f", errors counted up to {self.sigma_reach_:.4g}"
-        return TableHead(model, "response", per, self._prior, noise_aware, self.privacy_)
+        return TableHead(model, "response", per, self._prior, noise_aware, self.privacy_, robust=self._robust)
 
     @property
     def _prior(self) -> str:

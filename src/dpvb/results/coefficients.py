@@ -44,6 +44,11 @@ _MOST_NAMES = 40
 _LARGEST_LOG = 690.0
 # Largest number of decimals in a cell.
 _MOST_DECIMALS = 8
+# To what standard deviations are robust, without persons and with.
+_ROBUST = (
+    "robust to a variance of the response that differs from the model's",
+    "robust to correlation within a person",
+)
 _PEOPLE = {
     True: "Assumed: no person is in the data of both fits, so their variances add up.",
     False: "The same people may be in the data of both fits: each std is the sum of both, an upper bound for every "
@@ -207,6 +212,7 @@ class TableHead:
         against: Reference of the levels, in words. Empty (default): no categorical column.
         minus: Head of the table that is subtracted. None (default): no table is.
         disjoint: Whether no person is in the data of both fits. Default: False.
+        robust: Whether standard deviations are those of a sandwich estimator. Default: False.
     """
 
     model: str
@@ -218,6 +224,7 @@ class TableHead:
     against: str = ""
     minus: TableHead | None = None
     disjoint: bool = False
+    robust: bool = False
 
     def lines(self) -> list[str]:
         """Return the head as printable lines."""
@@ -226,6 +233,8 @@ class TableHead:
         if statement.counts is not None:
             parts.append(f"{statement.counts.say(statement.unit).capitalize()}.")
         parts.append(f"Prior: {self.prior}.")
+        if self.robust:
+            parts.append(f"Standard deviations: {_ROBUST[statement.unit == 'person']}.")
         lines = [line for part in parts for line in textwrap.wrap(printable(part), _WIDTH, subsequent_indent="    ")]
         if self.minus is None:
             return lines

@@ -15,6 +15,7 @@ m_0                  start_e; drift_e is the direction in which it is uncertain
 u_t; ū, Ḡ            point_e; mean.point_d, mean.score_d: averages of points and of scores at them
 v                    mean.noise: variance of the averaged score, equal in all coordinates x̃
 B, A                 curvature_ee, and steep · curvature_ee; table_ee is B as it is read for intervals
+J                    robust_ee: B as it was released, if the model is robust
 ===================  =============================================================================
 
 The averaged scores give a Newton step at the end, which is read twice: as a posterior for predictions, and as one for
@@ -25,6 +26,10 @@ A linear step overlooks *saturation*: the wider log odds spread, the nearer to �
 log odds xᵀm at weights m have a mean μ and a variance v, both read from the second moments. If they are normal, the
 mean probability is σ(κμ) with κ = (1 + πv/8)^-½ (MacKay 1992). A Newton step from a small v to a large v keeps μ,
 although κ falls: if most responses are zeros, it predicts too many ones. `saturation_shift` corrects the mean log odds.
+
+A *robust* model also releases J = Σ s sᵀ over units, s the score of a unit at ū: a sum over the rows of a person. J is
+the variance of Ḡ between samples whether or not rows of a person are independent, and whatever the spread of their
+responses is (the sandwich of Huber 1967 and White 1980, by clusters: Liang & Zeger 1986). A remains the curvature.
 
 What follows a release is post-processing of released numbers and costs no privacy.
 """
@@ -44,14 +49,22 @@ from scipy.special import expit, logit
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contribution, Contributions, upper_norms
 from dpvb.core.estimate import Estimate
-from dpvb.core.forms import Gram, MeasuredRows
+from dpvb.core.forms import Gram, GramOfSums, MeasuredRows
 from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positive, Symmetric
 from dpvb.models.regression import ridge, tuned
 from dpvb.models.regression.descent import Average
-from dpvb.models.regression.moments import Reading, RowMoments, denoised, read_at_mean, read_moments, read_positive
+from dpvb.models.regression.moments import (
+    Reading,
+    RowMoments,
+    denoised,
+    read_at_mean,
+    read_moments,
+    read_positive,
+    read_robust,
+)
 from dpvb.models.regression.persons import averaged
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields, mapped, measured
@@ -70,6 +83,7 @@ class ScoreState(ABC):
         curvature_ee: variance of the averaged score between samples, in coordinates x̃, read for predictions.
         table_ee, error_ee: the same, read for intervals, and the mean square errors of its entries.
         doubt_e: mean square errors of minus the derivative of the averaged score, in each direction.
+        robust_ee: variance of the averaged score between samples, as it was released; 0 if it was not.
         steep: minus the derivative of the averaged score, over `curvature_ee`.
         step: number of steps.
     """
@@ -84,6 +98,7 @@ class ScoreState(ABC):
     table_ee: Symmetric
     error_ee: Nonnegatives
     doubt_e: Nonnegatives
+    robust_ee: Symmetric
     _: KW_ONLY
     steep: Positive = 1.0
     step: int = 0
@@ -92,7 +107,7 @@ class ScoreState(ABC):
     def start(cls, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats, **more: Any) -> Self:
         """The prior, before any score."""
         mean, little_ee = Average(start_e, np.zeros(len(start_e))), 1e-9 * np.eye(len(start_e))
-        curvatures = (little_ee, little_ee, 0 * little_ee, 0 * start_e)
+        curvatures = (little_ee, little_ee, 0 * little_ee, 0 * start_e, 0 * little_ee)
         return cls(scaling, moments, start_e, drift_e, start_e, mean, *curvatures, **more)
 
 
@@ -105,6 +120,7 @@ class Readings:
         declared, intercept, alpha, earlier: as in the model.
         size: standard deviation of the response, in which the widths of the prior are measured.
         offset: what an average row adds to its log odds; None: ψ is not log odds, and does not saturate.
+        robust: whether the variance of the averaged score was released.
     """
 
     q: ScoreState
@@ -114,6 +130,7 @@ class Readings:
     earlier: tuple[NormalLikelihood, ...]
     size: float = 1.0
     offset: float | None = None
+    robust: bool = False
 
     def prior(self, width_d: Floats, taus: tuple[float, ...]) -> ridge.WeightPrior:
         """Return the prior of m - m_0 in the eigenbasis: columns add log odds of mean 0 over rows.
@@ -170,7 +187,8 @@ class Readings:
         """
         mean, noise_e = self.q.mean, self.q.mean.noise * self.q.moments.scale_e**2
         way_e = mean.point_d - self.q.start_e
-        score = ridge.NoisyScore(mean.score_d, way_e, np.diag(variance_e), steep, noise_e, self.beside)
+        slope_ee = np.diag(steep * variance_e)
+        score = ridge.NoisyScore(mean.score_d, way_e, np.diag(variance_e), slope_ee, noise_e, self.beside)
         return self.q.start_e + ridge.posterior(score, self.prior(self.q.scaling.width_d, ridge.grid()))[0]
 
     def predictions(self) -> WeightPosterior:
@@ -216,7 +234,8 @@ class Readings:
         mean, scale_e, start_e = self.q.mean, self.q.moments.scale_e, self.q.start_e
         beside = [one.turned(self.back_de / scale_e, self.back_de @ start_e) for one in earlier]
         offset_e = scale_e * (mean.point_d - start_e)
-        return ridge.NoisyScore(mean.score_d / scale_e, offset_e, curvature_ee, self.q.steep, mean.noise, beside)
+        variance_ee, slope_ee = self.q.robust_ee if self.robust else curvature_ee, self.q.steep * curvature_ee
+        return ridge.NoisyScore(mean.score_d / scale_e, offset_e, variance_ee, slope_ee, mean.noise, beside)
 
 
 @dataclass(frozen=True)
@@ -231,6 +250,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         declared: what is public about the columns; None: no column is numeric.
         earlier: normal likelihoods of the weights of x from an earlier fit or a study, as read for predictions and for
             intervals; (): there are none.
+        robust: whether the variance of the scores of units is released too.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -242,6 +262,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
     alpha: float | None = None
     declared: Declared | None = None
     earlier: tuple[NormalLikelihood, ...] = ()
+    robust: bool = False
 
     #: Reads Σ x̂ x̂ᵀ beside a guess of it.
     reading: ClassVar[Reading] = staticmethod(denoised)
@@ -268,6 +289,23 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         """The block of Σ x̂ x̂ᵀ, in which rows without a constant get one; a row counts as `size` at most."""
         wide = self.n_features + (self.intercept == 0)
         return Block((wide, wide), size, "gram", self._phase, weight=weight)
+
+    def _robust_blocks(self, budget: float) -> dict[str, Block]:
+        """The block of J, beside a last release of this part of the budget; none if the model is not robust."""
+        d, weight = self.n_features, math.sqrt(tuned.ROBUST_BUDGET / budget)
+        return {"variance_at_mean": Block((d, d), 1.0, "gram", "last", weight=weight)} if self.robust else {}
+
+    def _robust_scores(self, q: Any, rows: MeasuredRows, scale_n: Floats) -> Contributions:
+        """What rows add to J, over the square of the longest score."""
+        return {"variance_at_mean": GramOfSums(rows, scale_n / self._longest(q))} if self.robust else {}
+
+    def _longest(self, q: Any) -> float:
+        """The norm to which the score of a unit is clipped in J: the bound of scores, or many times their usual norm.
+
+        A residual of 1 is never clipped: rare events are all that is seen of some data.
+        """
+        usual = math.sqrt(self._largest_weight * self._mean_square(q) * q.moments.total / q.moments.number)
+        return min(self.blocks["score"].bound, max(self._largest_weight, tuned.LONGEST_SCORE * usual))
 
     def init(self, rng: np.random.Generator) -> Any:
         """The prior; no randomness."""
@@ -326,27 +364,34 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
             scaling = scaling.certain(self.columns, noisy_dd, moments.matrix_dd, sd, self.intercept)
         return scaling, moments
 
-    def _read_at_end(self, s: Estimate, q: Any, guess_ee: Floats, steepest: float) -> Any:
-        """With the curvature at the mean, in coordinates x̃, read twice beside its guess.
+    def _read_at_end(self, s: Estimate, q: Any, guess_ee: Floats, steepest: float, square: float = 1.0) -> Any:
+        """With the curvature at the mean, in coordinates x̃, read twice beside its guess; and J.
 
         Args:
             s, q: as in `m_step`.
             guess_ee: the guess.
             steepest: what the release is multiplied by.
+            square: mean square of a residual in the model, over the curvature of its row.
         """
         noisy_ee, sd = steepest * s.read("curvature_at_mean"), steepest * s.noise_std("curvature_at_mean")
         curvature_ee = read_positive(noisy_ee, guess_ee, sd, min(tuned.LAST_FLOOR * np.diag(guess_ee).min(), sd))
         hidden_e = s.noise_std("curvature") / q.moments.eigenvalue_e
         hidden_e = np.minimum(hidden_e, 1.0)
         table_ee, error_ee, doubt_e = read_at_mean(noisy_ee, guess_ee, hidden_e, sd)
+        robust_ee = q.robust_ee
+        if self.robust:
+            unit = (self._unit(q) * self._longest(q)) ** 2
+            noisy_ee, sd = unit * s.read("variance_at_mean"), unit * s.noise_std("variance_at_mean")
+            robust_ee = read_robust(noisy_ee, square * table_ee, sd)
         if self.intercept > 0:
             turn_ee = q.moments.shrinking(q.scaling.part_d, self.intercept)
-            table_ee = turn_ee @ table_ee @ turn_ee.T
-        return replace(q, curvature_ee=curvature_ee, table_ee=table_ee, error_ee=error_ee, doubt_e=doubt_e)
+            table_ee, robust_ee = (turn_ee @ one_ee @ turn_ee.T for one_ee in (table_ee, robust_ee))
+        curvatures = {"curvature_ee": curvature_ee, "table_ee": table_ee, "robust_ee": robust_ee}
+        return replace(q, **curvatures, error_ee=error_ee, doubt_e=doubt_e)
 
     def _readings(self, q: Any, **more: Any) -> Readings:
         """What a state says of the weights."""
-        return Readings(q, self.columns, self.intercept, self.alpha, self.earlier, **more)
+        return Readings(q, self.columns, self.intercept, self.alpha, self.earlier, robust=self.robust, **more)
 
     @abstractmethod
     def _start(self, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats) -> Any:
@@ -364,6 +409,19 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
     def _largest(self) -> float:
         """The largest size of a row."""
         return 1.0
+
+    @property
+    def _largest_weight(self) -> float:
+        """The largest weight of a row."""
+        return 1.0
+
+    def _unit(self, q: Any) -> float:
+        """The unit in which scores are released."""
+        return 1.0
+
+    @abstractmethod
+    def _mean_square(self, q: Any) -> float:
+        """Mean square of a row's residual, as its score has it."""
 
     def _filled(self, sums: Contributions, batch: DesignRows, form: Contribution, bound: float) -> Contributions:
         """Sums before the path, of persons; if the number of rows is read from several, they need one weight."""

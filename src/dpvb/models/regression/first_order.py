@@ -133,7 +133,9 @@ class Dispersion:
         seen = (_one() if fresh else self.seen).joined(point, new, noise)
         expected = np.array([[max(number * dispersion_information(self.r, *psi), 1e-9)]])
         prior = ridge.WeightPrior(np.zeros((1, 1)), np.array([[tuned.DISPERSION_STD**2]]), (1.0,))
-        mean, variance = ridge.posterior(ridge.NoisyScore(seen.score_d, seen.point_d, expected, 1.0, seen.noise), prior)
+        mean, variance = ridge.posterior(
+            ridge.NoisyScore(seen.score_d, seen.point_d, expected, expected, seen.noise), prior
+        )
         # Far from the mode a line is a poor guide.
         way = min(max(float(mean[0]) - math.log(self.r), -tuned.REACH), tuned.REACH)
         return Dispersion(math.log(self.r) + way, float(variance[0, 0]), seen)
@@ -188,15 +190,15 @@ class FirstOrder(CurvatureThenScores):
             "curvature_at_mean": Block((d, d), b / 4, "gram", "last"),
             **(learned if self.likelihood.learns_dispersion else {}),
         }
-        return self.likelihood.bounded(blocks)
+        return {**self.likelihood.bounded(blocks), **self._robust_blocks(tuned.LAST_BUDGET)}
 
     @property
     def schedule(self) -> Schedule:
         """The plan: later scores are released more precisely, μ_t² ∝ t."""
         noise = [math.sqrt(self.n_steps / t) for t in range(1, self.n_steps + 1)]
         early = self.columns.budget(tuned.SUM_BUDGET + tuned.CURVATURE_BUDGET)
-        num_last = 1 + self.likelihood.learns_dispersion
-        return Schedule(noise, {**early, "last": num_last * tuned.LAST_BUDGET})
+        last = (1 + self.likelihood.learns_dispersion) * tuned.LAST_BUDGET + self.robust * tuned.ROBUST_BUDGET
+        return Schedule(noise, {**early, "last": last})
 
     def learned(self, q: FirstOrderState) -> Dispersion:
         """Posterior of the logarithm of a dispersion that is learned.
@@ -247,8 +249,10 @@ class FirstOrder(CurvatureThenScores):
         likelihood, psi_n, share_n = self._at(q, batch, rows, q.mean.point_d)
         gram = Gram(rows.x_nd, 0.25 * share_n * weight_n**2)
         expects = partial(self._expected, likelihood, rows, weight_n, psi_n, share_n)
+        residual_n = likelihood.residual(psi_n, batch.y_n, batch.trials_n)
+        robust = self._robust_scores(q, rows, weight_n * residual_n)
         return {
-            **self._weighted({"curvature_at_mean": gram}, batch, expects),
+            **self._weighted({"curvature_at_mean": gram, **robust}, batch, expects),
             **self._of_dispersion("dispersion_at_mean", q, batch, rows, psi_n),
         }
 
@@ -286,6 +290,13 @@ class FirstOrder(CurvatureThenScores):
         # there.
         _, moments = self._moments(rows.x_nd * (q.moments.scale_e / q.scaling.room), batch)
         return self._filled({name: score}, batch, moments, self._largest)
+
+    @property
+    def _largest_weight(self) -> float:
+        return self.likelihood.max_weight or 1.0
+
+    def _mean_square(self, q: FirstOrderState) -> float:
+        return q.usual * q.ratio.value
 
     def _base(self, s: Estimate, moments: RowMoments) -> tuple[float, float]:
         """Base rate as log odds or log mean, and the standard deviation of its noise."""

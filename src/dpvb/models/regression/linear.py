@@ -170,6 +170,7 @@ class Linear(CurvatureThenScores):
         """Centres and spreads of numeric columns; the curvature; scores with histograms; the last."""
         d = self.n_features
         number = Block((1,), 1.0, "nonnegative", "last", weight=tuned.RESIDUAL_WEIGHT)
+        last = 1.0 + tuned.RESIDUAL_WEIGHT**2 + tuned.SQUARE_WEIGHT**2
         return {
             **self.columns.blocks,
             "curvature": self._moments_block(1.0),
@@ -178,6 +179,7 @@ class Linear(CurvatureThenScores):
             "curvature_at_mean": Block((d, d), 1.0, "gram", "last"),
             "excess": number,
             "square": replace(number, weight=tuned.SQUARE_WEIGHT),
+            **self._robust_blocks(tuned.LINEAR_LAST / last),
         }
 
     @property
@@ -186,7 +188,8 @@ class Linear(CurvatureThenScores):
         later = np.arange(2, self.n_steps + 1)
         first = tuned.SUM_BUDGET / (1.0 - tuned.SUM_BUDGET) * later.sum() if len(later) else 1.0
         noise = (1.0 / np.sqrt(np.append(first, later))).tolist()
-        return Schedule(noise, {**self.columns.budget(tuned.LINEAR_CURVATURE), "last": tuned.LINEAR_LAST})
+        last = tuned.LINEAR_LAST + self.robust * tuned.ROBUST_BUDGET
+        return Schedule(noise, {**self.columns.budget(tuned.LINEAR_CURVATURE), "last": last})
 
     def scale(self, q: LinearState) -> tuple[float, float]:
         """σ², and the standard deviation of its error."""
@@ -225,10 +228,17 @@ class Linear(CurvatureThenScores):
         square_n = np.minimum(np.abs(residual_n) / q.reach, 1.0) ** 2
         gram, excess, square = Gram(rows.x_nd, weight_n**2), Rows(excess_n[:, None]), Rows(square_n[:, None])
         # Every row has the largest possible curvature, so that of the weights of persons W is V.
-        return averaged({"curvature_at_mean": gram, "excess": excess, "square": square}, batch)
+        robust = self._robust_scores(q, rows, weight_n * np.clip(residual_n / q.clip, -1.0, 1.0))
+        return averaged({"curvature_at_mean": gram, "excess": excess, "square": square, **robust}, batch)
 
     def _residuals(self, q: LinearState, batch: DesignRows, rows: MeasuredRows) -> Floats:
         return batch.y_n - row_sums(rows.x_nd, q.moments.scale_e * q.point_e)
+
+    def _unit(self, q: LinearState) -> float:
+        return q.clip
+
+    def _mean_square(self, q: LinearState) -> float:
+        return q.spread / q.clip**2
 
     def _with_curvature(self, s: Estimate, q: LinearState) -> LinearState:
         """Coordinates from the release of the curvature."""
@@ -269,12 +279,12 @@ class Linear(CurvatureThenScores):
         moments, sd = q.moments, s.noise_std("curvature_at_mean")
         share_e = moments.eigenvalue_e / moments.scale_e**2
         trace = max(float(np.trace(s.read("curvature_at_mean"))), sd, 1e-9)
-        q = self._read_at_end(s, q, np.diag(share_e * min(trace / float(share_e.sum()), 1.0)), 1.0)
         excess = max(float(s.read("excess")[0]), 0.0) / trace
         number, sizes = self._seen(q.scaling, moments, q.residuals, s.noise_std("curvature"))
         variance, error = self._variance(s, q, number, sizes)
         inside = 1.0 if sizes is None else max(sizes.within(q.clip), 0.5)
         spread = variance if sizes is None or sd == 0 else sizes.clipped(q.clip)
+        q = self._read_at_end(s, q, np.diag(share_e * min(trace / float(share_e.sum()), 1.0)), 1.0, spread)
         steep = inside * (1.0 + excess)
         return replace(
             q,

@@ -271,6 +271,44 @@ def read_at_mean(noisy_ee: Floats, guess_ee: Floats, hidden_e: Floats, sd: float
     return found_ee, np.minimum(seen, 1.0 / (2.0 / sd**2 + 1.0 / possible_ee)), doubt_e
 
 
+def read_robust(noisy_ee: Floats, model_ee: Floats, sd: float) -> Floats:
+    """Read the variance of scores between units beside the model's, (e, e).
+
+    In coordinates in which the model's variance is I, that of the scores is r (I + A), A of trace 0. log r is
+    N(0, ROBUST_STD²) and the root mean square t of the entries of A exponential; of both the posterior mean is taken,
+    which without noise is what was released.
+
+    Args:
+        noisy_ee: the noisy variance.
+        model_ee: the model's, positive definite.
+        sd: noise std of a diagonal entry.
+    """
+    d, root_ee = len(model_ee), np.linalg.cholesky(model_ee)
+    back_ee = np.linalg.inv(root_ee)
+    seen_ee = back_ee @ noisy_ee @ back_ee.T
+    # Noise of the trace over d, and mean square noise of the d (d + 1) / 2 - 1 other coordinates.
+    precision_ee, mean = back_ee.T @ back_ee, float(np.trace(seen_ee)) / d
+    square, rest = float(np.sum(precision_ee**2)), max(d * (d + 1) / 2 - 1, 1)
+    mean_sd = sd * math.sqrt(square) / d
+    away_sd = sd * math.sqrt(max(0.5 * (float(np.trace(precision_ee)) ** 2 + square) - square / d, 0.0) / rest)
+    if sd > 0:
+        log_t = np.linspace(-4.0, 4.0, 401) * tuned.ROBUST_STD
+        log_weight_t = -0.5 * (log_t / tuned.ROBUST_STD) ** 2 - 0.5 * ((mean - np.exp(log_t)) / mean_sd) ** 2
+        mean = float(np.exp(log_t) @ (weight_t := np.exp(log_weight_t - log_weight_t.max()))) / float(weight_t.sum())
+    mean = max(mean, TINY)
+    away_ee = seen_ee - np.trace(seen_ee) / d * np.eye(d)
+    if sd > 0:
+        size_t = np.linspace(0.0, 20.0, 2001) * tuned.ROBUST_SHAPE
+        variance_t = (mean * size_t) ** 2 + away_sd**2
+        log_weight_t = -size_t / tuned.ROBUST_SHAPE - 0.5 * rest * np.log(variance_t)
+        log_weight_t -= 0.5 * float(np.sum(away_ee**2)) / variance_t
+        weight_t = np.exp(log_weight_t - log_weight_t.max())
+        away_ee *= float((weight_t / weight_t.sum()) @ (1.0 - away_sd**2 / variance_t))
+    value_e, vector_ee = np.linalg.eigh(mean * np.eye(d) + away_ee)
+    half_ee = root_ee @ (vector_ee * np.sqrt(np.maximum(value_e, tuned.ROBUST_FLOOR * mean)))
+    return np.asarray(half_ee @ half_ee.T)
+
+
 def _diagonal(noisy_e: Floats, guess_e: Floats, hidden_e: Floats, sd: float) -> tuple[Floats, Floats]:
     """Positive numbers, (e,), read with noise of std sd beside a guess that may be off, and mean square errors.
 

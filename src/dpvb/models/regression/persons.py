@@ -31,12 +31,13 @@ clipped, and W would bias coefficients.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpvb.core.contributions import Contribution, Contributions
-from dpvb.core.forms import Gram, Rows, ScaledRows, SparseRows, grouped
+from dpvb.core.forms import Gram, GramOfSums, Rows, ScaledRows, SparseRows, grouped
 from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.models.regression import tuned
 from dpvb.rows import RegressionRows
@@ -148,6 +149,6 @@ def _times(form: Any, weight_n: Floats) -> Any:
             return SparseRows(form.indptr, form.indices, form.values * np.repeat(weight_n, np.diff(form.indptr)))
         case Gram():
             return Gram(form.x_nd, form.scale_n * weight_n)
-        case ScaledRows():
-            return ScaledRows(form.rows, form.scale_n * weight_n)
+        case ScaledRows() | GramOfSums():
+            return replace(form, scale_n=form.scale_n * weight_n)
     raise TypeError(type(form))  # Regressions have no other form.

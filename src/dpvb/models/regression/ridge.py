@@ -107,7 +107,7 @@ class NoisyScore:
         score_e: G.
         offset_e: the point z at which the score was taken.
         variance_ee: variance of the score between samples.
-        steep: factor of that variance in minus the derivative of the score.
+        slope_ee: minus the derivative of the score.
         noise: variance of the privacy noise in each coordinate of the score, a number or (e,); or its covariance.
         beside: normal likelihoods of z from other people.
     """
@@ -115,14 +115,9 @@ class NoisyScore:
     score_e: Floats
     offset_e: Floats
     variance_ee: Floats
-    steep: float
+    slope_ee: Floats
     noise: float | Floats
     beside: Sequence[NormalLikelihood] = ()
-
-    @property
-    def slope_ee(self) -> Floats:
-        """Minus the derivative of the score."""
-        return self.steep * self.variance_ee
 
     def information(self) -> NormalLikelihood:
         """Normal likelihood of z by the score and `beside`: its pull is P times the Newton point."""
