@@ -23,7 +23,7 @@ COLUMNS = (
     Numeric("age", 0, 100),
     Numeric("income", 0, 30),
     Binary("smokes"),
-    Categorical("region", ("north", "south"), unseen=False, missing=False),
+    Categorical("region", ("north", "south"), other=False, missing=False),
 )
 
 

@@ -396,7 +396,7 @@ BAD_FITS: dict[str, tuple[list[str], str]] = {
     "sampling-prob": (["--sampling-prob", "1.5"], "--sampling-prob must be"),
     "batch-size-alone": (["--batch-size", "5"], "n_units"),
     "two-samplers": (["--batch-size", "5", "--sampling-prob", "0.1", "--n-units", "9"], "not both"),
-    "clip": (["--clip", "2"], "--clip must be"),
+    "clip_scale": (["--clip-scale", "2"], "--clip-scale must be"),
     "relation": (["--neighboring-relation", "similar"], "--neighboring-relation must be"),
     "too-little-noise": (["--noise-multiplier", "0.1"], "--epsilon = 1 is not met"),
     "format": (["--format", "excel"], "--format must be"),

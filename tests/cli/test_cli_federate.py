@@ -174,7 +174,7 @@ def test_columns_of_persons_under_their_names(given: str, tmp_path: Path) -> Non
     kinds = {"linear": "LinearDynamicalSystem", "gaussian": "GaussianHiddenMarkovModel"}
     kind = kinds.get(given, "HiddenMarkovModel")
     top = TOP.format(kind=kind, rounds=rounds, unit="person", columns="width = 2")
-    data = {"file": "{name}.csv", "person_column": "who", "time_column": "day"}
+    data = {"file": "{name}.csv", "group_column": "who", "time_column": "day"}
     write_files(tmp_path, top, "\n".join(model), data)
     found, _ = in_process(tmp_path)
     assert found.privacy_.unit == "person"

@@ -14,7 +14,7 @@ from test_cli import refuse, run
 import dpvb
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--quiet"]
-COLUMNS = ["--symbols", "front,news,sports", "--person-column", "user", "--symbol-column", "page"]
+COLUMNS = ["--symbols", "front,news,sports", "--group-column", "user", "--symbol-column", "page"]
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_long_table_of_numbers_becomes_a_system(tmp_path: Path) -> None:
     (tmp_path / "pens.csv").write_text("\n".join(["pen,x,y,t", *lines]) + "\n")
     out = tmp_path / "pens.dpvb"
     call = ["fit", "linear-dynamical", tmp_path / "pens.csv", "--columns", "x,y", "--states", "2", "--low", "0"]
-    call += ["--high", "100,99", "--person-column", "pen", "--time-column", "t", "--max-length", "8", *BUDGET]
+    call += ["--high", "100,99", "--group-column", "pen", "--time-column", "t", "--max-length", "8", *BUDGET]
     for more in ([], ["--stream", "--overwrite"]):
         run(*call, "--out", out, *more)
     found = dpvb.load(out)
@@ -97,7 +97,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-WHO = ["--person-column", "who", "--time-column", "day"]
+WHO = ["--group-column", "who", "--time-column", "day"]
 NUMBERS = ["--columns", "hours,pulse", "--low", "0,40", "--high", "12,160"]
 KINDS: dict[str, list[Any]] = {
     "gaussian": ["gaussian-hidden-markov", *NUMBERS],

@@ -125,7 +125,7 @@ def test_a_declared_text_that_a_decimal_comma_makes_a_number_is_refused(tmp_path
 def test_bytes_that_are_no_text_reach_their_own_field(tmp_path: Path) -> None:
     """0x81 is nothing in cp1252."""
     (tmp_path / "t.csv").write_bytes(b"c;y\n\xe9;1\n\x81;1\n\xe9;0\n")
-    schema = Schema((Categorical("c", ("é",), unseen=False, missing=False),), Target("y"))
+    schema = Schema((Categorical("c", ("é",), other=False, missing=False),), Target("y"))
     found = rows(Table(tmp_path / "t.csv", schema, separator=";", encoding="cp1252"))
     assert np.isnan(found).all(axis=1).tolist() == [False, True, False]
 

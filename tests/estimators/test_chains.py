@@ -147,7 +147,7 @@ def test_forms_orders_and_processes_change_no_bit(stream: bool) -> None:
     place = np.random.default_rng(1).permutation(600 * 12)
     cells = {"who": np.repeat(person, 12), "visit": np.repeat(np.arange(600), 12), "t": np.tile(np.arange(12), 600)}
     table = {name: values[place] for name, values in (cells | {"page": X[:600].ravel()}).items()}
-    events = Events(table, person="who", symbol="page", time="t", sequence="visit", stream=stream)
+    events = Events(table, group="who", symbol="page", time="t", sequence="visit", stream=stream)
     for cluster in (None, *["local:2"] * stream):
         found = dpvb.MarkovChain("a,b,c", order=2, **EXACT).fit(events, run=dpvb.Run(cluster=cluster))
         assert (found.transition_matrix_ == own.transition_matrix_).all()

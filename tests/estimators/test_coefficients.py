@@ -54,7 +54,7 @@ TARGETS = {
 
 def schema(kind: str = "logistic", levels: tuple[str, ...] = LEVELS, **given: Any) -> Schema:
     """Columns whose places for other values are left out, as other programs have none."""
-    closed: dict[str, Any] = {"unseen": False, "missing": False}
+    closed: dict[str, Any] = {"other": False, "missing": False}
     columns = (
         Numeric("age", 0, 100),
         Categorical("work", levels, **{**closed, **given}),
@@ -83,14 +83,14 @@ def made(like: Schema | None = None, kind: str = "logistic", data: Any = None, *
 
 @pytest.fixture(scope="module", params=["full", "diagonal"])
 def private(request: pytest.FixtureRequest) -> Any:
-    return made(schema(unseen=True, missing=True), epsilon=2.0, covariance=request.param)
+    return made(schema(other=True, missing=True), epsilon=2.0, covariance=request.param)
 
 
 def test_what_is_said_of_a_row_is_the_same_in_every_coding(private: Any) -> None:
     """A row names one level of each categorical column; its log odds and their interval are those of the places."""
     rows: list[dict[str, float]] = [
         {"intercept": 1, "age": 61.5, f"work={level}": 1, "sex": 1, f"region={region}": 1}
-        for level in (*LEVELS, "<unseen>")
+        for level in (*LEVELS, "<other>")
         for region in (1, 4)
     ]
     by_hand = [
@@ -133,7 +133,7 @@ def test_another_reference_gives_differences_and_another_order_the_same(private:
 def test_a_reference_of_the_table_is_that_of_a_schema(private: Any) -> None:
     """A table against other levels is, to the last bit, that of the same model whose schema names these levels."""
     plain, model = private.coefficients(), private._coefficients
-    other = replace(model, columns=replace(model.columns, schema=schema(unseen=True, missing=True, reference="own")))
+    other = replace(model, columns=replace(model.columns, schema=schema(other=True, missing=True, reference="own")))
     asked = {"work": "OWN "}
     assert private.coefficients(reference=asked) == other.table(plain.head, 0.95, "reference", False, None)
     found = {row.name: row for row in private.coefficients(reference={"work": "own", "region": "3"}, exp=True)}
@@ -218,7 +218,7 @@ def test_the_rows_have_the_joint_covariance_of_their_contrasts(private: Any) -> 
 def test_without_rows_every_line_of_the_table_is_the_priors(coding: str, options: dict[str, Any]) -> None:
     """Posterior and prior variance of every linear combination are one; the intercept's is that of its centre."""
     nobody = {name: column[:0] for name, column in people(9).items()}
-    table = made(schema(unseen=True), data=nobody, **options).coefficients(coding=coding)
+    table = made(schema(other=True), data=nobody, **options).coefficients(coding=coding)
     for row, variance in zip(table, table.prior_variance, strict=True):
         assert row.contraction == pytest.approx(0, abs=0.05), row.name
         assert row.note in ("prior", "scale unknown")

@@ -27,7 +27,7 @@ def table(n: int = 600, seed: int = 0, d: int = 5) -> np.ndarray:
 
 
 SCHEMA = Schema(
-    (Numeric("age", 0, 100), Categorical("work", ("own", "state"), unseen=False, missing=False), Binary("sick")),
+    (Numeric("age", 0, 100), Categorical("work", ("own", "state"), other=False, missing=False), Binary("sick")),
     target=Target("rich"),
 )
 

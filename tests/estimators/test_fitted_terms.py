@@ -40,7 +40,7 @@ def people(n: int = 3_000, seed: int = 0) -> dict[str, Any]:
 
 def linear(age: tuple[float, float] = (0, 100), bmi: tuple[float, float] = (10, 60), **given: Any) -> Schema:
     """All interactions, the levels closed."""
-    work = Categorical("work", ("a", "b", "c"), unseen=False, missing=False, **given)
+    work = Categorical("work", ("a", "b", "c"), other=False, missing=False, **given)
     columns = (Numeric("age", *age), Numeric("bmi", *bmi), Binary("smokes", ("no", "yes")), work)
     return Schema((*columns, *(Interaction(*pair) for pair in PAIRS)), Target("ill"), scale=4.0)
 

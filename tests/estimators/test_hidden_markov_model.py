@@ -133,7 +133,7 @@ def test_counts_of_the_cap_are_so_many_or_more(tmp_path: Path) -> None:
 
 def test_events_and_lists_give_the_same_model() -> None:
     table = {"who": ["b", "a", "b", "a", "c"], "what": ["run", "rest", "walk", "rest", "run"], "when": [2, 1, 1, 2, 5]}
-    events = dpvb.data.Events(table, person="who", symbol="what", time="when")
+    events = dpvb.data.Events(table, group="who", symbol="what", time="when")
     given: dict[str, Any] = {"symbols": WORDS, "epsilon": math.inf, "delta": 1e-6, "random_state": 1}
     one = dpvb.HiddenMarkovModel(2, **given).fit(events)
     two = dpvb.HiddenMarkovModel(2, **given).fit([["rest", "rest"], ["walk", "run"], ["run"]])

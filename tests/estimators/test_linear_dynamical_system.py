@@ -149,7 +149,7 @@ def test_forms_and_processes_release_the_same(stream: bool) -> None:
     cells = {"who": np.repeat(person, 7), "part": np.repeat(np.arange(60), 7), "t": np.tile(np.arange(7), 60)}
     cells |= {"a": x[..., 0].ravel(), "b": x[..., 1].ravel()}
     table = {name: values[place] for name, values in cells.items()}
-    events = Events(table, person="who", values="a,b", time="t", sequence="part", stream=stream)
+    events = Events(table, group="who", values="a,b", time="t", sequence="part", stream=stream)
     for cluster in (None, *["local:2"] * stream):
         found = dpvb.LinearDynamicalSystem(2, max_length=7, **BOUNDS, **EXACT).fit(
             events, run=dpvb.Run(cluster=cluster)

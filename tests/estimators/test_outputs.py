@@ -38,7 +38,7 @@ FIELDS: dict[str, Any] = {name: str if name in ("name", "note") else float for n
 def schema(*, high: float = 100, transform: Any = None, reference: Any = None, **target: Any) -> Schema:
     columns = (
         Numeric("age", 0, high, transform=transform),
-        Categorical("work", HOSTILE, reference=reference, unseen=False),
+        Categorical("work", HOSTILE, reference=reference, other=False),
         Binary("urban"),
     )
     return Schema(columns, target=Target("ill", **target))

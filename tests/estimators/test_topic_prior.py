@@ -201,7 +201,7 @@ def test_persons_and_federations_take_a_prior(public_model: dpvb.LDA) -> None:
     ("options", "said"),
     [
         ({"n_components": 10}, "n_components must be 6, the prior's, or 'auto'"),
-        ({"background": False, "word_weight_power": 0.0}, "background must be True"),
+        ({"release_word_totals": False, "word_weight_power": 0.0}, "release_word_totals must be True"),
         ({"vocabulary": [*WORDS[:-2], "other", "words"]}, "prior must have the vocabulary of the fit; 4 words differ"),
         ({"vocabulary": WORDS[::-1]}, "the words stand in another order"),
         ({"public_prior": False}, "prior must be a private model, or its data said to be public by public_prior="),
@@ -267,10 +267,10 @@ def test_no_fit_makes_a_private_model_public(tmp_path: Path) -> None:
     uncounted = model(n_components=TOPICS).fit(documents(40))
     around = model(prior=uncounted, n_steps=0).fit(documents(40))
     public = model(n_components=TOPICS, epsilon=math.inf).fit(documents(40), public=True)
-    for start in ({"prior": counted}, {"prior": uncounted}, {"prior": public, "earlier": around}):
-        with pytest.raises(ParameterError, match="prior and earlier must be public with public="):
+    for start in ({"prior": counted}, {"prior": uncounted}, {"prior": public, "previous": around}):
+        with pytest.raises(ParameterError, match="prior and previous must be public with public="):
             model(epsilon=math.inf, n_steps=0, **start).fit(documents(9), public=True)
-    for start in ({"prior": public}, {"prior": public, "earlier": None}, {"prior": uncounted, "public_prior": True}):
+    for start in ({"prior": public}, {"prior": public, "previous": None}, {"prior": uncounted, "public_prior": True}):
         assert model(epsilon=math.inf, n_steps=0, **start).fit(documents(9), public=True).privacy_.published
 
 

@@ -244,7 +244,7 @@ def test_no_value_and_no_type_of_a_cell_refuses_a_call(one: Any, other: Any) -> 
 COLUMNS = (dpvb.data.Numeric("z", low=-1, high=1),)
 ILL = {"z": NUMBERS[:, 0], "ill": ["x"] * 60}
 OF_TARGET = dpvb.data.Schema(COLUMNS, target=dpvb.data.Target("ill", classes=("no", "yes")))
-OF_RESPONSE = dpvb.data.Schema((*COLUMNS, dpvb.data.Categorical("ill", ("no", "yes"), unseen=False)))
+OF_RESPONSE = dpvb.data.Schema((*COLUMNS, dpvb.data.Categorical("ill", ("no", "yes"), other=False)))
 
 
 @pytest.mark.parametrize(

@@ -465,7 +465,7 @@ def test_two_categories_are_a_coin() -> None:
     rng = np.random.default_rng(2)
     coins = (rng.random((600, 4)) < np.where(rng.random((600, 1)) < 0.5, 0.8, 0.2)).astype(int)
     found = []
-    for kind in (Binary, lambda name: Categorical(name, (0, 1), unseen=False, missing=False)):
+    for kind in (Binary, lambda name: Categorical(name, (0, 1), other=False, missing=False)):
         schema = Schema(tuple(kind(f"q{j}") for j in range(4)))
         table = Table({f"q{j}": coins[:, j] for j in range(4)}, schema)
         found.append(dpvb.Mixture(2, **EXACT).fit(table))
@@ -496,7 +496,7 @@ def test_groups_of_a_mixed_table_are_found_and_sampled_in_its_types() -> None:
     assert drawn["visits"].dtype.kind == "i"
     assert drawn["since"].dtype.kind == "M"
     assert set(drawn["ill"].tolist()) == {"no", "yes"}
-    assert set(drawn["job"].tolist()) <= {"a", "b", "c", "<unseen>", None}
+    assert set(drawn["job"].tolist()) <= {"a", "b", "c", "<other>", None}
     assert 0.1 < np.isnan(drawn["income"]).mean() < 0.3
     again = Table(drawn, SCHEMA)
     assert model.score(again, public=True) == pytest.approx(model.score(Table(cells, SCHEMA), public=True), abs=0.5)

@@ -185,9 +185,9 @@ def test_a_column_that_noise_hides_has_the_interval_of_the_prior_and_says_so() -
     y_n = (rng.random(300) < 0.5).astype(float)
     for seed in range(9):
         read = model.table(fitted(model, x_nd, y_n, 0.5, seed))
-        reads.append((read.unseen_d, read.prior.diagonal(), (read.covariance / read.prior).diagonal()))
-    unseen_d, prior_d, share_d = np.median(reads, axis=0)
-    assert unseen_d.tolist() == [0, 1, 1, 0, 1]
+        reads.append((read.unknown_scale_d, read.prior.diagonal(), (read.covariance / read.prior).diagonal()))
+    unknown_scale_d, prior_d, share_d = np.median(reads, axis=0)
+    assert unknown_scale_d.tolist() == [0, 1, 1, 0, 1]
     assert (share_d > 0.5)[[1, 2, 4]].all()
     # One std of a hidden column, 0.002 of its range at least, moves the log odds by 1.
     np.testing.assert_allclose(np.sqrt(prior_d[[1, 2, 4]]) * 0.002 * np.array([0.4, 1.0, 0.2]), 1.0, rtol=0.02)

@@ -420,7 +420,7 @@ def test_one_topic_takes_the_whole_budget_in_one_release() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"n_steps": 17}, {"epsilon": math.inf}, {"background": False}],
+    [{"n_steps": 17}, {"epsilon": math.inf}, {"release_word_totals": False}],
     ids=["few steps", "no noise", "no words"],
 )
 def test_topics_are_not_compared_where_that_tells_nothing(options: dict[str, Any]) -> None:

@@ -232,7 +232,7 @@ def gaussian_mixture(covariance: Literal["full", "diag"], width: int = D) -> Cas
 
 
 def _codes(name: str) -> Categorical:
-    return Categorical(name, _CODES, unseen=False, missing=False)
+    return Categorical(name, _CODES, other=False, missing=False)
 
 
 def mixture() -> Case:
@@ -327,7 +327,7 @@ def topics(hostile: Floats = HOSTILE_DOCUMENTS) -> Case:
     def records(rng: np.random.Generator, n: int) -> Floats:
         return documents(rng, n, hostile.shape[1])
 
-    estimator = LDA(3, public_vocabulary=True, clip=0.1, **_BUDGET)
+    estimator = LDA(3, public_vocabulary=True, clip_scale=0.1, **_BUDGET)
     return of_estimator("LDA", estimator, bags, records, hostile, of_width=lambda d: topics(np.eye(d)))
 
 

@@ -19,7 +19,7 @@ from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError
 
 _FORMS = ("documents", "rows", "labelled", "sequences")
 _OF_A_FIT = frozenset(
-    {"data", "schema", "columns", "width", "stream", "seen", "public", "group", "group_column", "weights"}
+    {"data", "schema", "columns", "width", "stream", "exclude_groups", "public", "group", "group_column", "weights"}
 )
 _OF_A_MATRIX = ("target", "trials", "exposure", "offset")
 _WORDS = {
@@ -115,7 +115,7 @@ def evaluate(
 
         dpvb evaluate m.dpvb X.npz --target y.npy --public
 
-        dpvb evaluate visits.dpvb public.csv --person-column user --symbol-column page --time-column clock --public
+        dpvb evaluate visits.dpvb public.csv --group-column user --symbol-column page --time-column clock --public
     """
     if not public:
         raise PrivacyError(

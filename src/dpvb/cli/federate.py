@@ -373,7 +373,7 @@ def _rows(settings: ClientConfig) -> dict[str, Any]:
     agreement, sources = settings.agreement, settings.data
     estimator, person = agreement.estimator(), agreement.unit == "person"
     events = estimator._reads == "sequences"
-    if events and (sources.group or sources.group_column or sources.target or not person):
+    if events and (sources.group or sources.target or not person):
         raise ParameterError(
             "[data] file must be a long table with the columns person, time, and symbol or numbers, and unit must be "
             '"person".'
@@ -396,7 +396,7 @@ def _rows(settings: ClientConfig) -> dict[str, Any]:
     elif not events and (sources.group_column is not None) != person:
         raise ParameterError('[data] group_column belongs to unit = "person": it names the person of a document.')
     public = {name: getattr(agreement, name) for name in ("schema", "vocabulary", "width")}
-    columns = {"columns": estimator._named_columns} if events else {}
+    columns = {"columns": estimator._named_columns, "group_column": sources.group_column or "person"} if events else {}
     rows = read(estimator._reads, {**vars(sources), **public, **columns, "data": sources.file})
     if matrix and (rows["X"].ndim != 2 or rows["X"].shape[1] != agreement.width):
         raise ParameterError(f"[data] file must be a matrix with the {agreement.width} columns of the agreement.")

@@ -106,7 +106,7 @@ def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # Options that name files of private rows.
-_FILES = ("data", "target", "trials", "exposure", "offset", "weights", "group", "seen")
+_FILES = ("data", "target", "trials", "exposure", "offset", "weights", "group", "exclude_groups")
 # Options that every example has.
 _BUDGET = ("epsilon", "delta")
 # Types of options; a parameter with several types gets the first of these.

@@ -90,14 +90,14 @@ def tuples(group: Any) -> Any:
     return [*map(tuple, group.tolist())]
 
 
-def newcomers(group: Iterable[object], seen: Iterable[object]) -> list[object]:
-    """The person of each row, and None in the place of those who were seen earlier; both are private.
+def newcomers(group: Iterable[object], exclude_groups: Iterable[object]) -> list[object]:
+    """Return the person of each row, or None for an excluded person; both are private.
 
     Raises:
         DataFormatError: for a text, or what is no sequence.
     """
-    cells, seen_ids = ids_of("group", group), {identity(cell) for cell in ids_of("seen", seen)}
-    return [None if identity(cell) in seen_ids else cell for cell in cells]
+    cells, excluded = ids_of("group", group), {identity(cell) for cell in ids_of("exclude_groups", exclude_groups)}
+    return [None if identity(cell) in excluded else cell for cell in cells]
 
 
 def read_ids(path: Path) -> list[bytes]:

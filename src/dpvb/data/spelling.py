@@ -281,7 +281,7 @@ class Categories:
         self._place = {label(value): place for place, value in enumerate(values)}
         self._missing = {None, *map(label, missing_values)}
 
-    def places(self, cells: Cells, *, unseen: int, missing: int) -> NDArray[np.int64]:
+    def places(self, cells: Cells, *, other: int, missing: int) -> NDArray[np.int64]:
         """The place of each cell among the values; undecodable text is at -1."""
 
         def place(cell: object) -> int:
@@ -290,7 +290,7 @@ class Categories:
                 return self._place[name]
             if name in self._missing:
                 return missing
-            return -1 if name == UNREADABLE else unseen
+            return -1 if name == UNREADABLE else other
 
         return each(cells, place)
 

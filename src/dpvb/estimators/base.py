@@ -255,9 +255,9 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
     def __setattr__(self, name: str, value: Any) -> None:
         # `clone` of scikit-learn would make unfitted copies of estimators; a saved model must not contain folder names.
-        if name in ("prior", "earlier") and isinstance(value, PrivateEstimator):
+        if name in ("prior", "previous") and isinstance(value, PrivateEstimator):
             value = Fitted(value)
-        elif name in ("prior", "earlier") and type(value) is str and value and not word_lists.is_name(value):
+        elif name in ("prior", "previous") and type(value) is str and value and not word_lists.is_name(value):
             value = Path(value)
         super().__setattr__(name, value)
 

@@ -146,7 +146,7 @@ class Coefficients:
             sparse.csr_array(matrix @ sparse.diags_array(size_d)),
             self.read(head.noise_aware),
             reference_r,
-            np.append(0.0, self.weights.unseen_d[int(self.columns.constant > 0) :]),
+            np.append(0.0, self.weights.unknown_scale_d[int(self.columns.constant > 0) :]),
             matrix @ (self.centre_r / size_d),
             head,
             level,
@@ -178,11 +178,11 @@ class Coefficients:
         usual = reference_of(self.schema, name)
         reference = usual if reference is None else reference
         names, matrix, reference_r = along(self.schema, name, at, reference, given)
-        unseen_d = np.append(0.0, self.weights.unseen_d[int(self.columns.constant > 0) :])
+        unknown_scale_d = np.append(0.0, self.weights.unknown_scale_d[int(self.columns.constant > 0) :])
         others = "".join(f", at {one}={value}" for one, value in given.items())
         head = replace(head, per=f"value of {name}, against {name}={reference}{others}")
         places, nothing = self.read(head.noise_aware), np.zeros(len(names))
-        return CoefficientTable(names, matrix, places, reference_r, unseen_d, nothing, head, level, exp)
+        return CoefficientTable(names, matrix, places, reference_r, unknown_scale_d, nothing, head, level, exp)
 
 
 #: What is known of weights before a fit, for predictions and for intervals.

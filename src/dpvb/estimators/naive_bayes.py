@@ -388,7 +388,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
                 f"{', '.join(choice.name for choice in whole.choices) or 'none'}."
             )
         if isinstance(answer, Categorical):  # A row that is not in a class is ignored.
-            answer = replace(answer, unseen=False, missing=False)
+            answer = replace(answer, other=False, missing=False)
         else:
             answer = replace(answer, missing=None)
         if len(whole.order) == 1:
@@ -438,7 +438,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         elif y is None:
             raise DataFormatError("requires y to be passed, but the target y is None: the label of each document.")
         else:
-            code_n = Categories(self.classes_.tolist()).places(column("y", y, number), unseen=-1, missing=-1)
+            code_n = Categories(self.classes_.tolist()).places(column("y", y, number), other=-1, missing=-1)
         if (code_n < 0).any():
             raise DataFormatError(f"y has labels that are none of the classes {', '.join(map(str, self.classes_))}.")
         return np.asarray(code_n)

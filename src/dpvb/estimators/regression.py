@@ -758,7 +758,7 @@ _FREE = {
     "numeric": _RANGE,
     "date": _RANGE,
     "binary": {"missing"},
-    "categorical": {"categories", "unseen", "missing", "reference"},
+    "categorical": {"categories", "other", "missing", "reference"},
 }
 
 

@@ -352,8 +352,9 @@ class DataFiles:
     Attributes:
         file: path of the table, matrix or documents.
         target, trials, exposure, offset, weights, group: paths of `.npy` files with one value per row of a matrix.
-        text_column, group_column, file_format, token_pattern: format of documents, as in `dpvb fit lda`.
-        person_column, symbol_column, time_column, sequence_column: columns of a long table of sequences.
+        text_column, file_format, token_pattern: format of documents, as in `dpvb fit lda`.
+        group_column: column of the person ID. None: documents have none, and events have the column "person".
+        symbol_column, time_column, sequence_column: columns of a long table of sequences.
         separator, decimal, encoding: format of a CSV file.
     """
 
@@ -368,7 +369,6 @@ class DataFiles:
     group_column: str | None = None
     file_format: str | None = None
     token_pattern: str = "[a-z]+"
-    person_column: str = "person"
     symbol_column: str = "symbol"
     time_column: str = "time"
     sequence_column: str | None = None

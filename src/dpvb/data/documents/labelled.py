@@ -42,7 +42,7 @@ def labelled(
         )
     width = documents.width
     rows = concatenate((chunk.rows for chunk in in_memory(documents).chunks()), width)
-    code_n = Categories(classes).places(column("y", y, rows.num_rows), unseen=-1, missing=-1)
+    code_n = Categories(classes).places(column("y", y, rows.num_rows), other=-1, missing=-1)
     known_n = code_n >= 0
     end_n = rows.indptr[1:][known_n]  # A label stands behind the words of its document.
     indptr = rows.indptr + np.append(0, np.cumsum(known_n))

@@ -202,7 +202,7 @@ class Response:
         """The response of each private cell as a number, a label as its place in classes; NaN for anything else."""
         if not self.is_label:
             return as_numbers(cells)
-        code_n = Categories(self.classes).places(cells, unseen=-1, missing=-1)
+        code_n = Categories(self.classes).places(cells, other=-1, missing=-1)
         return np.where(code_n < 0, np.nan, code_n)
 
     def decode(self, y_n: Floats) -> NDArray[Any]:

@@ -185,7 +185,7 @@ class Readings:
         for earlier in self.earlier[1:]:
             prior_dd, _ = ridge.inverse(ridge.inverse(prior_dd)[0] + earlier.precision)
         read = self._posterior(*self.score_of_table())
-        return replace(read, prior=prior_dd, unseen_d=scaling.unseen_d, centre_d=scaling.centre_d)
+        return replace(read, prior=prior_dd, unknown_scale_d=scaling.unknown_scale_d, centre_d=scaling.centre_d)
 
     @cached_property
     def _prior_of_table(self) -> ridge.WeightPrior:

@@ -348,7 +348,7 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         q = replace(q, columns=replace(columns, second_d=second_d))
         if self.alpha is None:
             q = replace(q, width_d=scaling.wide_d[order], alpha=tuned.TABLE_TAU**-2)
-        return replace(self.weights(q), unseen_d=scaling.unseen_d)
+        return replace(self.weights(q), unknown_scale_d=scaling.unknown_scale_d)
 
     def _information(self, q: DiagonalState) -> tuple[Floats, Floats, Floats]:
         """Precision of the prior; information of the weighted score; variance of the score by data and noise."""

@@ -60,7 +60,7 @@ class WeightPosterior:
         naive_covariance: the covariance without the privacy noise; for comparison.
         prior: prior covariance, (d, d), or its diagonal, (d,), which includes earlier data; domains.UNSEEN where it is
             not stated.
-        unseen_d: 1 for a column whose spread was not seen for noise, else 0.
+        unknown_scale_d: 1 for a column whose spread was not seen for noise, else 0.
         centre_d: released centres of numeric columns, and 0 for others. A diagonal covariance holds about them: weights
             of x - centre and of the constant are independent, once the slants are off x.
         data: normal likelihood of the weights by the data, those of an earlier release included, in the model's unit of
@@ -72,7 +72,7 @@ class WeightPosterior:
     covariance: Covariance
     naive_covariance: Covariance
     prior: Covariance
-    unseen_d: Nonnegatives
+    unknown_scale_d: Nonnegatives
     centre_d: Floats
     data: NormalLikelihood | None = None
     slant_3k: Floats = field(default_factory=lambda: np.zeros((3, 0)))

@@ -297,7 +297,7 @@ class Scaling:
         width_d: standard deviation of the prior of each weight of x̂, at τ = 1.
         wide_d: the same with spread or unit at the low end of what it may be.
         part_d: part of the std of each column of x̂, as it is read, that is certain.
-        unseen_d: 1 for a column whose spread may be less than half of what was read, else 0.
+        unknown_scale_d: 1 for a column whose spread may be less than half of what was read, else 0.
         room: rows x̂ of norm up to this count in full. Without noise more is no loss.
     """
 
@@ -310,7 +310,7 @@ class Scaling:
     width_d: Positives
     wide_d: Positives
     part_d: Positives
-    unseen_d: Nonnegatives
+    unknown_scale_d: Nonnegatives
     room: Positive = 1.0
 
     @classmethod
@@ -365,8 +365,8 @@ class Scaling:
         doubt_d = error_d * (declared.high_d - declared.low_d) * factor_d
         room = tuned.NOISELESS_ROOM if sd == 0 else 1.0
         scaled = replace(self, centre_d=centre_d, doubt_d=doubt_d, factor_d=factor_d)
-        unseen_d = np.where(declared.high_d > declared.low_d, wide_d > 2 * width_d, 0.0)
-        return replace(scaled, width_d=width_d, wide_d=wide_d, unseen_d=unseen_d, room=room)
+        unknown_scale_d = np.where(declared.high_d > declared.low_d, wide_d > 2 * width_d, 0.0)
+        return replace(scaled, width_d=width_d, wide_d=wide_d, unknown_scale_d=unknown_scale_d, room=room)
 
     def recentred(self, declared: Declared, noisy_dd: Floats, sd: float, constant: float) -> tuple[Scaling, Floats]:
         """Numeric columns centred again by what their second moments say: the map, and moments of the new rows.
@@ -403,11 +403,11 @@ class Scaling:
         certain_j = np.maximum(noisy_j - tuned.LOW_STD * sd_j, full * low_j**2)
         # A compromise: the root of what is certain widens little, and leaves hardly a lie.
         part_j = np.clip(certain_j / np.maximum(read_j, 1e-300), 1e-4, 1.0) ** 0.25
-        part_d, wide_d, unseen_d = self.part_d.copy(), self.wide_d.copy(), self.unseen_d.copy()
+        part_d, wide_d, unknown_scale_d = self.part_d.copy(), self.wide_d.copy(), self.unknown_scale_d.copy()
         seen_j = noisy_j > tuned.SEEN_STD * sd_j
-        part_d[numeric_j], unseen_d[numeric_j[seen_j]] = np.where(seen_j, 1.0, part_j), 0.0
+        part_d[numeric_j], unknown_scale_d[numeric_j[seen_j]] = np.where(seen_j, 1.0, part_j), 0.0
         wide_d[numeric_j] = self.width_d[numeric_j] * np.sqrt(np.maximum(full / certain_j, 1.0))
-        return replace(self, part_d=part_d, wide_d=wide_d, unseen_d=unseen_d)
+        return replace(self, part_d=part_d, wide_d=wide_d, unknown_scale_d=unknown_scale_d)
 
     def forth(self, declared: Declared) -> Floats:
         """The map as a matrix, (d + 2, d): S, the centre, and the factor."""
