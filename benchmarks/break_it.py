@@ -247,7 +247,7 @@ def goes_on(
     address, folder = place.new(), place.folder / f"run-{tally.trials}-{place.name}"
     names, _ = forked(lambda acknowledge: work(address, folder, {"epsilon": epsilon}, acknowledge), seconds)
     before = judge(address, tally, names, folder)
-    options = {"epsilon": epsilon, "resume": "read" if before and before[-1].state == "finished" else "continue"}
+    options = {"epsilon": epsilon, "resume": "load" if before and before[-1].state == "finished" else "continue"}
     _, status = forked(lambda acknowledge: fit(address, folder, options, acknowledge))
     entries = judge(address, tally, names, folder)
     charges = [entry for entry in entries if entry.kind in ("charge", "sole")]

@@ -261,7 +261,7 @@ class Mean(dpvb.Model):
         return {"sum": dpvb.Rows(batch)}
 
     def started(self, s: Any, q: Any) -> np.ndarray:
-        return np.asarray(s.read("sum"))
+        return np.asarray(s.noisy("sum"))
 
 
 def of_mean(model: Any, rows: Any) -> float:

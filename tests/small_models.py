@@ -64,7 +64,7 @@ class Location:
         return {name: every[name] for name in blocks}
 
     def m_step(self, s: Estimate, q: Floats) -> Floats:
-        return q + 0.1 * s.read("pull") / (1.0 + np.abs(s.read("square")[0]))
+        return q + 0.1 * s.noisy("pull") / (1.0 + np.abs(s.noisy("square")[0]))
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Curvature:
 
     def m_step(self, s: Estimate, q: Floats) -> Floats:
         precision = np.eye(D) + s.project("curvature")
-        return np.asarray(np.linalg.solve(precision, s.read("score")))
+        return np.asarray(np.linalg.solve(precision, s.noisy("score")))
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def test_the_codes_are_in_the_help_and_on_the_pages() -> None:
 def test_done_and_usage(folder: Path) -> None:
     assert fit(*COUNTED).exit_code == ExitCode.DONE
     assert fit("--n-steps", "none").exit_code == ExitCode.FAILED
-    assert fit(*COUNTED, "--resume", "read").exit_code == ExitCode.FAILED
+    assert fit(*COUNTED, "--resume", "load").exit_code == ExitCode.FAILED
 
 
 @kills("releases", "a fit over the cap that looks like a mistake of usage")
@@ -114,7 +114,7 @@ def test_interrupted_resumable_and_completed(folder: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Wall, "release", release)
     assert fit(*KEPT).exit_code == ExitCode.DONE
     assert fit(*KEPT).exit_code == ExitCode.COMPLETED
-    assert fit(*KEPT, "--resume", "read").exit_code == ExitCode.DONE
+    assert fit(*KEPT, "--resume", "load").exit_code == ExitCode.DONE
 
 
 @pytest.mark.guarantees("silence")
@@ -179,7 +179,7 @@ def test_the_disk_is_full(folder: Path, monkeypatch: pytest.MonkeyPatch, place: 
         assert "The fit has ended and was charged." in ended.stderr
         monkeypatch.undo()
         monkeypatch.chdir(folder)
-        assert fit(*KEPT, "--resume", "read").exit_code == ExitCode.DONE
+        assert fit(*KEPT, "--resume", "load").exit_code == ExitCode.DONE
         assert dpvb.load("m.dpvb").privacy_.epsilon <= 1
     with dpvb.Ledger("budget.db") as ledger:
         assert any(entry.kind == "charge" for entry in ledger.entries()) == (place != "temporary")

@@ -180,7 +180,7 @@ def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> N
         made.register("visits", unit="sequence", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
     run: Any = {"ledger": tmp_path / "budget.db", "dataset": "visits", "checkpoint": tmp_path / "run"}
     first = dpvb.MarkovChain("a,b,c", **BUDGET).fit(X[:500], run=dpvb.Run(**run))
-    again = dpvb.MarkovChain("a,b,c", **BUDGET).fit(X[:500], run=dpvb.Run(**run, resume="read"))
+    again = dpvb.MarkovChain("a,b,c", **BUDGET).fit(X[:500], run=dpvb.Run(**run, resume="load"))
     assert (again.transition_matrix_ == first.transition_matrix_).all()
     with pytest.raises(ParameterError, match="at most 40"):
         dpvb.MarkovChain(41, order=2, **BUDGET).fit(X[:500], run=dpvb.Run(**{**run, "checkpoint": None}))

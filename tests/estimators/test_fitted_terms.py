@@ -157,7 +157,7 @@ def test_what_is_said_of_a_row_with_interactions_is_the_same_in_every_coding(cov
     level, age, bmi = "b", 61.5, 24.0
     row = {"intercept": 1.0, "age": age, "bmi": bmi, "smokes": 1.0, f"work={level}": 1.0, "age:bmi": age * bmi}
     row |= {"smokes:age": age, f"work={level}:age": age, f"smokes:work={level}": 1.0}
-    found = [model.contrast(row, coding=coding) for coding in ("reference", "sum", "places")]
+    found = [model.contrast(row, coding=coding) for coding in ("reference", "sum", "none")]
     cells = {"age": [age], "bmi": [bmi], "smokes": ["yes"], "work": [level]}
     table = Table(cells, Schema(model.schema_.columns, scale=4.0))
     whole = dict.fromkeys(model.feature_names_, 0.0)

@@ -185,7 +185,7 @@ def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> N
     given: Any = {**BOUNDS, **BUDGET, "max_length": 7}
     x = people(300, length=7)
     first = dpvb.LinearDynamicalSystem(2, **given).fit(x, run=dpvb.Run(**run))
-    again = dpvb.LinearDynamicalSystem(2, **given).fit(x, run=dpvb.Run(**run, resume="read"))
+    again = dpvb.LinearDynamicalSystem(2, **given).fit(x, run=dpvb.Run(**run, resume="load"))
     assert (again.transition_matrix_ == first.transition_matrix_).all()
     with Ledger(tmp_path / "budget.db") as found:
         assert len([one for one in found.entries() if one.kind == "charge"]) == 1

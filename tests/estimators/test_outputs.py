@@ -147,7 +147,7 @@ def test_what_is_not_installed_is_said_with_the_way_out(model: Any, monkeypatch:
 # Draws
 
 
-@pytest.mark.parametrize("options", [{}, {"exp": True}, {"coding": "places"}, {"per": "range"}])
+@pytest.mark.parametrize("options", [{}, {"exp": True}, {"coding": "none"}, {"per": "range"}])
 def test_arviz_reads_draws_of_the_tables_rows(model: Any, options: dict[str, Any]) -> None:
     """False alarms below 1e-6: 12 comparisons at 5.6 standard errors; the seed is 0."""
     arviz_base = pytest.importorskip("arviz_base")

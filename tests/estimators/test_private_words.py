@@ -247,7 +247,7 @@ def test_a_fit_that_stops_goes_on_with_the_words_that_it_found(book: Path, tmp_p
     assert len(first.vocabulary_) > 100
     with Ledger(book) as ledger:
         assert ledger.remaining("notes").spent_adaptive == spent
-    again = model().fit(texts()[:1], run=dpvb.Run(**options, resume="read"))
+    again = model().fit(texts()[:1], run=dpvb.Run(**options, resume="load"))
     assert again.vocabulary_ == first.vocabulary_
     np.testing.assert_array_equal(again.components_, first.components_)
 
@@ -461,7 +461,7 @@ def test_a_command_that_was_stopped_goes_on_from_elsewhere(
     first = dpvb.load(out).vocabulary_
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    run("fit", "lda", notes, *given, *counted, "--out", out, "--resume", "read", "--overwrite")
+    run("fit", "lda", notes, *given, *counted, "--out", out, "--resume", "load", "--overwrite")
     assert dpvb.load(out).vocabulary_ == first
 
 

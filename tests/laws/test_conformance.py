@@ -119,7 +119,7 @@ def a_run_is_finite_on_any_data(case: Case, look: Look) -> None:
             parts = vars(q).values() if dataclasses.is_dataclass(q) else [q]
             assert all(np.isfinite(part).all() for part in parts if isinstance(part, (float, np.ndarray)))
             for name in case.model.blocks:
-                assert np.isfinite(estimate.read(name)).all()
+                assert np.isfinite(estimate.noisy(name)).all()
                 assert np.isfinite(estimate.project(name)).all()
             assert estimate.receipt is not None
             assert estimate.receipt.step == len(plan) - 1

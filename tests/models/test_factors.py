@@ -118,7 +118,7 @@ def test_more_noise_never_lengthens_the_radius() -> None:
 def test_without_noise_the_mode_is_scikit_learns(k: int) -> None:
     """Log-likelihoods of factor analysis and PCA within 1e-3, the same subspace."""
     train, test = table(2_000, 1, 8, 3), table(1_000, 1, 8, 3)
-    given = {"max_row_norm": 20.0, "epsilon": math.inf, "delta": 1e-6, "estimate": "mode"}
+    given = {"max_row_norm": 20.0, "epsilon": math.inf, "delta": 1e-6, "estimate": "map"}
     own, other = (
         dpvb.FactorAnalysis(k, **given).fit(train),
         plainly.FactorAnalysis(k, tol=1e-3, max_iter=500, svd_method="lapack").fit(train),

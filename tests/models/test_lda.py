@@ -427,7 +427,7 @@ def test_a_first_release_of_words_is_the_start() -> None:
     smoothed = started.background_v + 0.2 / 30
     np.testing.assert_allclose(started.word_weight_v, (smoothed / smoothed.mean()) ** -0.3, rtol=1e-12)
     np.testing.assert_allclose(started.beta_vk.mean(axis=1) / started.background_v, 1.0, atol=0.3)
-    unweighted = np.maximum(s.read("counts") / started.word_weight_v[:, None], 0.0)
+    unweighted = np.maximum(s.noisy("counts") / started.word_weight_v[:, None], 0.0)
     np.testing.assert_allclose(
         fitted.lambda_vk, model.topic_word_prior + model.statistic_weight * unweighted, rtol=1e-12
     )
@@ -449,7 +449,7 @@ def test_without_noise_topics_are_the_released_counts_added_to_the_prior() -> No
     model = plain(3, 30, topic_word_prior=0.05)
     s = estimate_of(model, matrix, 0.0)
     q = model.m_step(s, model.init(np.random.default_rng(0)))
-    np.testing.assert_allclose(q.lambda_vk, 0.05 + np.maximum(s.read("counts"), 0.0), rtol=1e-12)
+    np.testing.assert_allclose(q.lambda_vk, 0.05 + np.maximum(s.noisy("counts"), 0.0), rtol=1e-12)
     expected = np.exp(digamma(q.lambda_vk) - digamma(q.lambda_vk.sum(axis=0)))
     np.testing.assert_allclose(q.beta_vk, expected, rtol=1e-6)
 
@@ -459,7 +459,7 @@ def test_topics_are_exact_without_noise_and_finite_with_much_noise() -> None:
     model = plain(3, 30)
     start = model.init(np.random.default_rng(0))
     s = estimate_of(model, matrix, 0.0)
-    np.testing.assert_allclose(model.m_step(s, start).lambda_vk, model.topic_word_prior + s.read("counts"), rtol=1e-12)
+    np.testing.assert_allclose(model.m_step(s, start).lambda_vk, model.topic_word_prior + s.noisy("counts"), rtol=1e-12)
     for noise, data in ((1.0, matrix), (1e3, matrix), (1.0, np.zeros((0, 30)))):
         s = estimate_of(model, data, noise)
         q = model.m_step(s, start)
@@ -472,9 +472,9 @@ def test_denoised_topics_are_closer_to_the_truth_than_clamped_ones() -> None:
     """Squared error of the noisy topics, against clamping, on a corpus with a few strong words."""
     matrix = corpus(np.random.default_rng(13), n=300, terms=200, length=100)
     model = plain(10, 200, document_length=100.0, clip_scale=0.1)
-    truth, s = estimate_of(model, matrix, 0.0).read("counts"), estimate_of(model, matrix, 3.0)
+    truth, s = estimate_of(model, matrix, 0.0).noisy("counts"), estimate_of(model, matrix, 3.0)
     q = model.m_step(s, model.init(np.random.default_rng(0)))
-    denoised, clamped = q.lambda_vk - model.topic_word_prior, np.maximum(s.read("counts"), 0.0)
+    denoised, clamped = q.lambda_vk - model.topic_word_prior, np.maximum(s.noisy("counts"), 0.0)
     assert ((denoised - truth) ** 2).sum() < 0.8 * ((clamped - truth) ** 2).sum()
 
 

@@ -274,7 +274,7 @@ def test_steps_without_noise_and_clipping_are_those_of_scikit_learn(kind: str, p
     )
     x_nd[:, 1] += 0.5 * x_nd[:, 0]
     columns = MixedColumns(numbers=3, covariance=kind, clip_factor=1e8)
-    model = MixtureModel(3, columns, estimate="mode", prior=0.0)
+    model = MixtureModel(3, columns, estimate="map", prior=0.0)
     q = somewhere(rng, model, 3)
     root_kdd = np.tile(0.2 * np.eye(3), (3, 1, 1))
     q = replace(q, now=replace(q.now, mean_kd=x_nd[[0, 160, 340]], root_kdd=root_kdd))

@@ -202,7 +202,7 @@ def test_gaussian_numbers_at_their_estimates_are_those_of_scikit_learn() -> None
     x_nd = rng.normal(y[:, None] * [1.0, -0.5, 0.2], [0.5, 1.0, 0.8], (500, 3))
     schema = Schema([*(Numeric(f"x{d}", -8, 8) for d in range(3))], target=Target("y"))
     table = Table({f"x{d}": x_nd[:, d] for d in range(3)} | {"y": y}, schema)
-    model = dpvb.NaiveBayes(numbers="gaussian", estimate="mode", alpha=0, **EXACT)
+    model = dpvb.NaiveBayes(numbers="gaussian", estimate="map", alpha=0, **EXACT)
     found, exact = both(model, table)
     other = GaussianNB(var_smoothing=0).fit(x_nd, y)
     np.testing.assert_allclose(exact, other.predict_log_proba(x_nd), rtol=1e-8, atol=1e-9)
@@ -507,7 +507,7 @@ def test_a_cluster_and_a_ledger_change_no_bit(tmp_path: Any) -> None:
         ledger.register("people", epsilon=3.0, delta=1e-5, unit="row", neighboring_relation="add_or_remove_one")
     counted: dict[str, Any] = {"ledger": tmp_path / "budget.db", "dataset": "people", "checkpoint": tmp_path / "run"}
     first = dpvb.NaiveBayes(**OPTIONS, **NOISY).fit(table, run=dpvb.Run(**counted))
-    again = dpvb.NaiveBayes(**OPTIONS, **NOISY).fit(table, run=dpvb.Run(**counted, resume="read"))
+    again = dpvb.NaiveBayes(**OPTIONS, **NOISY).fit(table, run=dpvb.Run(**counted, resume="load"))
     np.testing.assert_array_equal(first.predict_proba(people(20)), again.predict_proba(people(20)))
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         assert ledger.remaining("people").num_charges == 1

@@ -520,11 +520,11 @@ def test_an_ended_run_is_read_again_and_spends_nothing(path: Path, tmp_path: Pat
     with pytest.raises(CheckpointError, match="has ended"):
         fitted(path, checkpoint)
     x_nd, y_n = data()
-    again = fitted(path, checkpoint, 0 * x_nd, y_n, resume="read")  # The data are not asked.
+    again = fitted(path, checkpoint, 0 * x_nd, y_n, resume="load")  # The data are not asked.
     np.testing.assert_array_equal(again.coef_, first.coef_)
     assert len(rows(path)) == before
     with pytest.raises(CheckpointError, match="name its folder"):
-        fitted(path, tmp_path / "none", resume="read")
+        fitted(path, tmp_path / "none", resume="load")
 
 
 @pytest.mark.parametrize(

@@ -420,7 +420,7 @@ def hidden_markov(emissions: str, n_steps: int | None = None, estimate: str = "p
     def of_width(width: int) -> HiddenMarkovModel:
         return HiddenMarkovModel(3, symbols=width, n_init=1, max_length=_LONGEST, **chosen, **_BUDGET)
 
-    words = [emissions, *(["steps"] if n_steps else []), *(["mode"] if estimate == "mode" else [])]
+    words = [emissions, *(["steps"] if n_steps else []), *(["map"] if estimate == "map" else [])]
     return _of_windows(f"HiddenMarkovModel, {', '.join(words)}", of_width, 3)
 
 
@@ -523,7 +523,7 @@ _OF_SEQUENCES: Mapping[str, Mapping[str, Callable[[], Case]]] = {
         "categorical": partial(hidden_markov, "categorical"),
         "poisson": partial(hidden_markov, "poisson"),
         "steps": partial(hidden_markov, "categorical", 2),
-        "steps, mode": partial(hidden_markov, "poisson", 2, "mode"),
+        "steps, map": partial(hidden_markov, "poisson", 2, "map"),
         "bernoulli": partial(hidden_markov_of_points, "bernoulli"),
     },
     "GaussianHiddenMarkovModel": {"": partial(hidden_markov_of_points, "gaussian")},

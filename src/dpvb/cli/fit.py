@@ -297,7 +297,7 @@ def fitting(name: str) -> Callable[..., None]:
         given_files = [file for name in _FILES for file in files_of(given.get(name), name)]
         held = files.reserved(out, overwrite)
         with held, _told_of_stops(model, out, given["checkpoint"]), watching(given_files) as states:
-            if given["checkpoint"] is not None and given["checkpoint"].is_dir() and run.resume != "read":
+            if given["checkpoint"] is not None and given["checkpoint"].is_dir() and run.resume != "load":
                 Checkpoint(given["checkpoint"]).check_files(states.states)
             rows = read(str(kind._reads), given)
             with progress_bar(quiet=quiet) as tell:

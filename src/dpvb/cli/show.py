@@ -47,9 +47,7 @@ def show(
     width: Annotated[int | None, typer.Option(help="Weights: width of an image, if it is not square.")] = None,
     coding: Annotated[
         str | None,
-        typer.Option(
-            help="Coefficients: compare levels with the 'reference', their mean ('sum') or nothing ('places')."
-        ),
+        typer.Option(help="Coefficients: compare levels with the 'reference', their mean ('sum') or nothing ('none')."),
     ] = None,
     reference: Annotated[
         list[str] | None,

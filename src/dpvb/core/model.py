@@ -13,8 +13,8 @@ from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 
 #: What a fit keeps: a posterior, or a point, found by expectation maximisation.
-PosteriorOrMode = Literal["posterior", "mode"]
-ESTIMATES: tuple[PosteriorOrMode, ...] = get_args(PosteriorOrMode)
+PosteriorOrMAP = Literal["posterior", "map"]
+ESTIMATES: tuple[PosteriorOrMAP, ...] = get_args(PosteriorOrMAP)
 
 Q = TypeVar("Q")
 Batch = TypeVar("Batch", contravariant=True)

@@ -46,7 +46,7 @@ from dpvb.results.expected_accuracy import ExpectedAccuracy, geometric_mean
 
 # The head of a table names so many columns.
 _MOST_NAMED = 8
-_AGAINST = {"reference": "the reference", "sum": "the mean of the categories", "places": "nothing"}
+_AGAINST = {"reference": "the reference", "sum": "the mean of the categories", "none": "nothing"}
 
 
 @dataclass(frozen=True, eq=False)

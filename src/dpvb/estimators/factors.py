@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.model import ESTIMATES, PosteriorOrMode
+from dpvb.core.model import ESTIMATES, PosteriorOrMAP
 from dpvb.core.plan import Plan
 from dpvb.data.tables.columns import INDICATOR, Binary, Categorical
 from dpvb.data.tables.design import Design
@@ -165,7 +165,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
             replaced by `max_row_norm`.
         max_row_norm: Public upper bound on the Euclidean norm of a row of a plain X, in units of X. Longer rows are
             scaled down. Use it instead of `low` and `high` if all columns share one unit. None (default): not used.
-        estimate: "posterior" (default, variational Bayes) or "mode" (MAP estimate by expectation maximisation).
+        estimate: "posterior" (default, variational Bayes) or "map" (MAP estimate by expectation maximisation).
         prior: Prior information: a fitted estimator of the same class for other people, the path of its file, or
             results of a public study: {"loadings": (K, n_features), "noise_variance": as the attribute, "mean":
             (n_features,), "rows": its weight as a number of rows}, or the path of a .json file. None (default): none.
@@ -187,7 +187,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
     low: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
     high: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
     max_row_norm: float | None = None
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
     prior: PrivateEstimator | Fitted | Mapping[str, Any] | Path | str | None = None
     public_prior: bool = False
 
@@ -280,7 +280,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         may lie above log p(X). It compares numbers of factors that are fitted to the same release.
 
         Raises:
-            ParameterError: with estimate="mode", whose q is a point: its bound is -inf.
+            ParameterError: with estimate="map", whose q is a point: its bound is -inf.
 
         Examples:
             >>> import dpvb, math, numpy as np
@@ -290,8 +290,8 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
             True
         """
         self._check_fitted()
-        if self.estimate == "mode":
-            raise ParameterError("estimate must be 'posterior' for a lower bound, got 'mode': a point has none.")
+        if self.estimate == "map":
+            raise ParameterError("estimate must be 'posterior' for a lower bound, got 'map': a point has none.")
         q, factors = self._released(), self._found
         _, _, second_dd = self._read(q, self._columns)
         bound = posterior.lower_bound(
@@ -529,7 +529,7 @@ class FactorAnalysis(FactorModel):
     def _read(self, q: SecondMoments, columns: MeasuredColumns) -> tuple[FactorPosterior, Floats, Floats]:
         prior_d, number = columns.variances_of(q), self._number(columns.width)
         read = reading.split(q.second_dd, q.noise, q.count, prior_d)
-        factors = posterior.factors(read, q.count, number, prior_d, is_point=self.estimate == "mode")
+        factors = posterior.factors(read, q.count, number, prior_d, is_point=self.estimate == "map")
         return factors, factors.loading_dk, read.second_dd
 
     @property
@@ -633,7 +633,7 @@ class PCA(FactorModel):
     def _read(self, q: SecondMoments, columns: MeasuredColumns) -> tuple[FactorPosterior, Floats, Floats]:
         prior_d, number = columns.variances_of(q), self._number(columns.width)
         value_e, basis_de = posterior.spectrum(q.second_dd, q.noise, q.count, float(prior_d.mean()))
-        factors = posterior.components(value_e, basis_de, q.count, number, is_point=self.estimate == "mode")
+        factors = posterior.components(value_e, basis_de, q.count, number, is_point=self.estimate == "map")
         direction_dk = basis_de[:, : factors.loading_dk.shape[1]]
         place_k = np.abs(direction_dk).argmax(axis=0)
         direction_dk = direction_dk * np.where(direction_dk[place_k, np.arange(len(place_k))] < 0, -1.0, 1.0)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.model import PosteriorOrMode
+from dpvb.core.model import PosteriorOrMAP
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
@@ -59,7 +59,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
     n_states: int
     _: KW_ONLY
     columns: int | str | Sequence[str] | None = None
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
     n_init: int = 5
     power: float = 1.0
     clip_norm: float | None = 2.0
@@ -272,7 +272,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
             `symbols` are given.
         emissions: Distribution of the emissions: "categorical" (default) for symbols; "poisson" for counts 0 to V - 1,
             the last of which means V - 1 or more; "bernoulli" for up to 9 columns of bits.
-        estimate: "posterior" (default, variational Bayes) or "mode" (MAP estimate by expectation maximisation).
+        estimate: "posterior" (default, variational Bayes) or "map" (MAP estimate by expectation maximisation).
         n_init: Number of starting points, at least 1; the best fit to the released windows is kept. Default: 5.
         power: Exponent of the number of windows in the weight of a person, from 0.5 to 1. Default: 1.
         clip_norm: Bound on the norm of the windows of a person, in [0.001, 1e9]. Default: 2. None: the largest norm of
@@ -437,7 +437,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
             are clipped. None (default): `max_row_norm` is given.
         max_row_norm: Public upper bound on the Euclidean norm of a point, instead of `low` and `high`. None (default):
             not used.
-        estimate: "posterior" (default, variational Bayes) or "mode" (MAP estimate by expectation maximisation).
+        estimate: "posterior" (default, variational Bayes) or "map" (MAP estimate by expectation maximisation).
         n_init: Number of starting points, at least 1; the best fit to the released windows is kept. Default: 5.
         power: Exponent of the number of pairs in the weight of a person, from 0.5 to 1. Default: 1.
         clip_norm: Bound on the norm of the pairs of a person, in [0.001, 1e9]. Default: 2. None: the largest norm of

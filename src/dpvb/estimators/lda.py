@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 from dpvb.core import loop
 from dpvb.core.journal import Journal
-from dpvb.core.model import ESTIMATES, PosteriorOrMode
+from dpvb.core.model import ESTIMATES, PosteriorOrMAP
 from dpvb.core.names import Threshold
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import SHARES, Schedule, StepSize, robbins_monro
@@ -172,7 +172,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         previous: Fit of an earlier period with the same prior. Its sums, which include those of the periods before, are
             combined with those of this fit. `exclude_groups=` of `fit` excludes persons of earlier periods. None
             (default): none.
-        estimate: "posterior" (default, variational Bayes), or "mode" (MAP estimate): documents are compared with the
+        estimate: "posterior" (default, variational Bayes), or "map" (MAP estimate): documents are compared with the
             mode of each topic's Dirichlet if `topic_word_prior` is at least 1, otherwise with its mean.
         learning_offset, learning_decay: Offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ. Default: 1 and 0.6.
         tol: Local iterations of a document stop when the mean change is below this number, greater than 0. Default:
@@ -220,7 +220,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
     prior: PrivateEstimator | Fitted | Mapping[str, float] | Path | str | None = None
     public_prior: bool = False
     previous: PrivateEstimator | Fitted | Path | str | None = None
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
     learning_offset: float = 1.0
     learning_decay: float = 0.6
     tol: float = 1e-3
@@ -716,7 +716,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
     def _model(self, width: int, n_components: int, **parts: Any) -> LDAModel:
         """The model that the parameters name; its own defaults stand for None."""
         options: dict[str, Any] = {"clip_scale": self.clip_scale, "topic_word_prior": self.topic_word_prior}
-        options["mode"] = check_choice("estimate", self.estimate, ESTIMATES) == "mode"
+        options["mode"] = check_choice("estimate", self.estimate, ESTIMATES) == "map"
         return LDAModel(
             n_components,
             width,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.model import PosteriorOrMode
+from dpvb.core.model import PosteriorOrMAP
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import generator
@@ -48,7 +48,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
             clipping bias is 0.
         prior_weight: Strength of the shrinkage of rows with few windows towards the chain of lower order, at least 0. 0
             disables it. Default: 10.
-        estimate: "posterior" (default), for posterior means of the rows, or "mode", for their modes. Intervals are
+        estimate: "posterior" (default), for posterior means of the rows, or "map", for their modes. Intervals are
             those of the means.
 
     Attributes:
@@ -76,7 +76,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
     power: float = 0.5
     clip_norm: float | None = 1.5
     prior_weight: float = 10.0
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
 
     _command: ClassVar[str | None] = "markov-chain"
     _record_class: ClassVar[type] = markov_chain.Chain

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import logsumexp
 
-from dpvb.core.model import PosteriorOrMode
+from dpvb.core.model import PosteriorOrMAP
 from dpvb.core.plan import Plan
 from dpvb.data.tables.matrices import as_matrix
 from dpvb.data.tables.mixed import Layout
@@ -104,7 +104,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         prune: Whether to use fewer components if the released number of rows is too small for `n_components`. Default:
             True.
         covariance_type: "full" (default), or "diag" for independent numbers within a component.
-        estimate: "posterior" (default, variational Bayes) or "mode" (MAP estimate by expectation maximisation).
+        estimate: "posterior" (default, variational Bayes) or "map" (MAP estimate by expectation maximisation).
         prior: Prior components of the same columns: a fitted estimator of the class, or the path of its file. Each
             component has the weight of the rows that would estimate it equally well. The fit has these components. For
             a person in both data sets, the budgets of both fits add up, and the statement reports it. None (default):
@@ -144,7 +144,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
     _: KW_ONLY
     prune: bool = True
     covariance_type: Literal["full", "diag"] = "full"
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
     prior: PrivateEstimator | Fitted | Path | str | None = None
     public_prior: bool = False
     prior_weight: float = 1.0

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 
-from dpvb.core.model import PosteriorOrMode
+from dpvb.core.model import PosteriorOrMAP
 from dpvb.core.plan import Plan
 from dpvb.data import Source, as_source, check_vocabulary
 from dpvb.data.documents.bag_of_words import check_words
@@ -93,7 +93,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
             texts.
         alpha: Strength of the priors of classes, categories and means, as a number of rows, greater than 0. None
             (default): 1, and 0.1 for words.
-        estimate: "posterior" (default), for predictions averaged over the parameters, or "mode", for point estimates.
+        estimate: "posterior" (default), for predictions averaged over the parameters, or "map", for point estimates.
 
     Attributes:
         classes_: Labels.
@@ -123,7 +123,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
     clip_norm: float = tuned.WORDS
     lengths: bool = False
     alpha: float | None = None
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
 
     _record_class: ClassVar[type] = FittedClasses
     _reads: ClassVar[str | None] = "labelled"

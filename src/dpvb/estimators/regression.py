@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
-from dpvb.core.model import ESTIMATES, PosteriorOrMode
+from dpvb.core.model import ESTIMATES, PosteriorOrMAP
 from dpvb.core.plan import Plan
 from dpvb.data.tables.columns import INDICATOR
 from dpvb.data.tables.coordinates import LevelCoding
@@ -104,7 +104,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             model.
         public_prior: Whether the rows of an earlier fit in `prior` were public, or of people who are not in these data.
             Default: False: the statement adds up both budgets.
-        estimate: "posterior" (default), or "mode" for the posterior mode (MAP estimate), which has no intervals and
+        estimate: "posterior" (default), or "map" for the posterior mode (MAP estimate), which has no intervals and
             whose predictions ignore parameter uncertainty.
 
     Attributes:
@@ -125,7 +125,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     alpha: float | None = None
     prior: PrivateEstimator | Fitted | Mapping[str, tuple[float, float]] | Path | str | None = None
     public_prior: bool = False
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
 
     _declares: ClassVar[tuple[str, ...]] = ("schema", "width")
     _record_class: ClassVar[type] = FittedWeights
@@ -244,7 +244,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             noise_aware: Whether intervals include the privacy noise. Default: True. False is only for comparison: such
                 intervals are too short.
             coding: Comparison of the levels of a categorical column: "reference" (default) with one level
-                (`Categorical.reference`, or the first), "sum" with the mean of its categories, "places" with nothing,
+                (`Categorical.reference`, or the first), "sum" with the mean of its categories, "none" with nothing,
                 so that rows are those of `coef_`.
             exp: Whether to return odds ratios or rate ratios. Default: False.
             per: Unit of a number: one "unit" of the column (default), or its declared "range".
@@ -438,7 +438,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
 
     def _learned(self, task: Task[RegressionModel], q: Any) -> FittedWeights:
         weights, table = task.model.weights(q), task.model.table(q)
-        if self.estimate == "mode":
+        if self.estimate == "map":
             weights, table = weights.point(), replace(weights.point(), data=table.data)
         return FittedWeights(task.notes["columns"], weights, table, 0.0, task.notes["prior"])
 
@@ -563,7 +563,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         self._check_fitted()
         if self.coef_std_ is None:
             raise ParameterError(
-                "estimate must be 'posterior' for intervals, draws and tables, got 'mode', a point of which coef_ and "
+                "estimate must be 'posterior' for intervals, draws and tables, got 'map', a point of which coef_ and "
                 "intercept_ are all that is known: fit other data, or plan the whole budget, with estimate='posterior'."
             )
 

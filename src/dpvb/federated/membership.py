@@ -275,7 +275,7 @@ class Membership:
             self._may_repeat_masks = True
             return None
         facts = {"client": owner.name, "offer": self.offer, "accountant": self._method}
-        mode = "read" if self.ended else "continue"
+        mode = "load" if self.ended else "continue"
         try:
             return RunJournal(owner.ledger, owner.dataset, self.plan, checkpoint=checkpoint, resume=mode, facts=facts)
         except (BudgetError, ParameterError):

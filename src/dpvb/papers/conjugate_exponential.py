@@ -20,7 +20,7 @@ paper               code
 ==================  ===============================================================================================
 ν̃⁽ᵗ⁾, n̄, t          VIPSState.nu, VIPSState.n_bar, VIPSState.t
 τ₀, κ, J            learning_offset, learning_decay, n_steps
-N s̃                 s.read(name): the noisy sum over the batch, divided by its share S/N of the data
+N s̃                 s.noisy(name): the noisy sum over the batch, divided by its share S/N of the data
 S, σ, J             `sampling_prob` or `batch_size` of `PrivateModel`, its budget, n_steps
 ==================  ===============================================================================================
 
@@ -96,7 +96,7 @@ class VIPS(Model):
 
     def projected(self, s: Estimate) -> Mapping[str, Floats]:
         """N s̃ of every block: its release, projected."""
-        return {name: self.project(name, s.read(name)) for name in self.blocks}
+        return {name: self.project(name, s.noisy(name)) for name in self.blocks}
 
     def start(self, rng: np.random.Generator) -> tuple[Mapping[str, Floats], Mapping[str, Any]]:
         """ν̃⁽⁰⁾, and n̄ where its prior needs it."""

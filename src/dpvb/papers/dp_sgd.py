@@ -99,7 +99,7 @@ class DPSGD(Model):
     def m_step(self, s: Estimate, q: GradientState) -> GradientState:
         """Lines 8 and 9: s.read is the noisy sum over q = L/N, so that dividing by N divides by L."""
         t = self.place(q)
-        mean = self.clips[t] * s.read("gradient") / self.n_rows
+        mean = self.clips[t] * s.noisy("gradient") / self.n_rows
         return GradientState(q.t + 1, q.theta - self.learning_rates[t] * mean)
 
 

@@ -41,8 +41,8 @@ from dpvb.results.facts import ChargeFacts
 from dpvb.runs.checkpoint import Checkpoint, Seal
 
 #: How a run uses its checkpoint, see RunJournal.
-RESUMES = ("continue", "read")
-NOTHING_TO_READ = "resume='read' reads a run that has ended: name its folder as checkpoint."
+RESUMES = ("continue", "load")
+NOTHING_TO_LOAD = "resume='load' loads a run that has ended: name its folder as checkpoint."
 #: The end of a note to an error after which the same call resumes the run.
 AGAIN = "Repeat the same call to continue."
 # A run without a checkpoint says so often that it goes on, so that what it never started can be given back.
@@ -57,7 +57,7 @@ class RunJournal:
         ledger, dataset: what is charged.
         plan: all releases of the fit.
         checkpoint: where releases are kept; None: an interrupted run cannot be continued.
-        resume: "continue" goes on with a run that was interrupted, or begins one; "read" makes no release, and reads
+        resume: "continue" goes on with a run that was interrupted, or begins one; "load" makes no release, and loads
             those of a run that has ended.
         facts: public facts that the fit must share with the run that it continues.
         files: state of the files that the data were read from, which must be the same for a run that goes on.
@@ -102,7 +102,7 @@ class RunJournal:
         self._released: dict[tuple[int, str], Entry] = {}
         self._pending: set[tuple[int, str]] = set()
         self._started = 0
-        self._writes = resume != "read"
+        self._writes = resume != "load"
         if checkpoint is not None and self._writes:
             checkpoint.hold()
         try:
@@ -112,7 +112,7 @@ class RunJournal:
             elif self._writes:
                 self._begin_run(facts or {})
             else:
-                raise CheckpointError(NOTHING_TO_READ)
+                raise CheckpointError(NOTHING_TO_LOAD)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and checkpoint is None:
                 error.add_note(self._remaining())
@@ -150,7 +150,7 @@ class RunJournal:
             if any(entry.state in ("finished", "abandoned") for entry in history):
                 raise RunCompletedError(
                     f"{checkpoint.path}: its run has ended. To load its result again, which spends nothing, repeat the "
-                    "call with resume='read'. For a new run, name a new folder as checkpoint."
+                    "call with resume='load'. For a new run, name a new folder as checkpoint."
                 )
             self._charge_plan(checkpoint.token())
             self._attempt = max((entry.attempt for entry in history), default=-1) + 1

@@ -47,7 +47,7 @@ from dpvb.guards.watched import FileState
 from dpvb.ledger import Ledger, is_address
 from dpvb.ledger.address import Address
 from dpvb.runs.checkpoint import Checkpoint
-from dpvb.runs.journal import NOTHING_TO_READ, RESUMES, RunJournal
+from dpvb.runs.journal import NOTHING_TO_LOAD, RESUMES, RunJournal
 from dpvb.runs.stops import Progress
 
 #: A ledger, or its path or URL.
@@ -74,7 +74,7 @@ class Run:
         dataset: Registered name of the data set in the ledger. None (default): only without a ledger.
         checkpoint: Folder that stores the releases of a fit, so that the same call resumes an interrupted fit. None
             (default): an interrupted fit cannot be resumed.
-        resume: "continue" (default) resumes the fit that was interrupted in that folder, or begins one; "read" reads
+        resume: "continue" (default) resumes the fit that was interrupted in that folder, or begins one; "load" loads
             one that has ended, and spends nothing.
         progress: function that is called with (step, plan) after each release. None (default): a notebook shows a line
             of the steps.
@@ -97,7 +97,7 @@ class Run:
     ledger: AnyLedger | None = None
     dataset: str | None = None
     checkpoint: Path | str | os.PathLike[str] | None = None
-    resume: Literal["continue", "read"] | None = None
+    resume: Literal["continue", "load"] | None = None
     progress: Progress | None = None
     cluster: Cluster = None
     keep: Literal["path"] | None = None
@@ -201,8 +201,8 @@ class Run:
         """
         check_choice("accountant", asked, METHODS)
         check_account(self.ledger, self.dataset)
-        if self.resume == "read" and not os.path.isdir(self.checkpoint or ""):
-            raise CheckpointError(NOTHING_TO_READ)
+        if self.resume == "load" and not os.path.isdir(self.checkpoint or ""):
+            raise CheckpointError(NOTHING_TO_LOAD)
         if self.ledger is None or self.dataset is None or asked != "pld":
             return asked
         if self.checkpoint is not None and (manifest := Checkpoint(self.checkpoint).manifest()) is not None:

@@ -68,7 +68,7 @@ def told_how_far(progress: Progress | None) -> Iterator[Progress]:
             far = "Stopped before the first release." if costs else "Stopped before anything was charged or released."
         if made and not costs:  # Of a run that has ended.
             costs = [
-                "All of them are spent. If the fit has a checkpoint, the same call with resume='read' restores the "
+                "All of them are spent. If the fit has a checkpoint, the same call with resume='load' restores the "
                 "model."
             ]
         error.__notes__ = [far, *costs]

@@ -142,15 +142,15 @@ class ThreeReleases(Model["SecondMoments", DesignRows]):
             # Both are of one budget.
             gram_sd = sd * math.sqrt(self.schedule.budget["second"] / self.schedule.budget["last"])
             noise = gram_sd / (_REST_GRAM**2 * q.count)
-            chosen = chosen_radius(s.read("length"), sd, q.mean_d, q.scale_d, noise)
+            chosen = chosen_radius(s.noisy("length"), sd, q.mean_d, q.scale_d, noise)
             return replace(q, radius=chosen.radius, lost=chosen.lost)
-        moments, sd = s.read("moments"), s.noise_std("moments")
+        moments, sd = s.noisy("moments"), s.noise_std("moments")
         count = max(float(moments[0]) / _C, sd / _C, 1.0)
         mean_d = moments[1:] / (_REST * count)
         mean_d /= max(1.0, float(np.linalg.norm(mean_d)))
         scale_d = np.ones(self.n_features)
         if self.gamma > 0:
-            variance_d = reading.variances(s.read("squares") / count - mean_d**2, s.noise_std("squares") / count)
+            variance_d = reading.variances(s.noisy("squares") / count - mean_d**2, s.noise_std("squares") / count)
             scale_d = variance_d ** (0.5 * self.gamma)
             scale_d /= math.sqrt(float(np.mean(scale_d**2)))
         return replace(q, mean_d=mean_d, scale_d=scale_d, count=count)
@@ -162,7 +162,7 @@ class ThreeReleases(Model["SecondMoments", DesignRows]):
 
     def _summed(self, s: Estimate, q: SecondMoments) -> SecondMoments:
         """The second moments about their own mean, and that mean."""
-        gram, sd = s.read("gram"), s.noise_std("gram")
+        gram, sd = s.noisy("gram"), s.noise_std("gram")
         count = max(float(gram[0, 0]) / _C_GRAM**2, sd / _C_GRAM**2, 1.0)
         unit = q.radius / (_REST_GRAM * count)
         shift_d = unit * gram[0, 1:] / _C_GRAM

@@ -39,7 +39,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, Grid, check_shape, floats
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows
-from dpvb.core.model import ESTIMATES, Model, PosteriorOrMode
+from dpvb.core.model import ESTIMATES, Model, PosteriorOrMAP
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
@@ -178,7 +178,7 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
         n_components: K, the largest number of components.
         columns: what is declared of the columns.
         prune: whether fewer components are kept where the released number of rows is small.
-        estimate: "posterior" (variational Bayes) or "mode" (private EM).
+        estimate: "posterior" (variational Bayes) or "map" (private EM).
         prior: weight of the priors; 0: none.
         n_steps: J; None: planned.
         earlier: groups that the components start from, and are shrunk towards; as many as there are components.
@@ -191,7 +191,7 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
     n_components: int
     columns: MixedColumns
     prune: bool = True
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
     prior: float = 1.0
     n_steps: int | None = None
     earlier: EarlierGroups | None = None
@@ -320,7 +320,7 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
 
     def finished(self, s: Estimate, q: MixturePosterior) -> MixturePosterior:
         """Tables of two columns beside the components."""
-        return replace(q, cell_c=s.read("pairs"), cell_std=s.noise_std("pairs"))
+        return replace(q, cell_c=s.noisy("pairs"), cell_std=s.noise_std("pairs"))
 
     def home_step(self, q: MixturePosterior, new: ReleasedSums) -> MixturePosterior:
         """Return the one component after a release of its own: the mean of its counts, and a step of its scores."""
@@ -521,9 +521,9 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
     def _released(self, s: Estimate, end: str) -> ReleasedSums:
         """Return what was released last, of blocks whose names have this end."""
         columns = self.columns
-        count_k = s.read(f"count{end}")
+        count_k = s.noisy(f"count{end}")
         none, widths = np.zeros((len(count_k), 0)), {"categories": sum(columns.sizes), "scores": columns.clip.size}
-        cell_kv, score_ku = (s.read(f"{name}{end}") if width else none for name, width in widths.items())
+        cell_kv, score_ku = (s.noisy(f"{name}{end}") if width else none for name, width in widths.items())
         cell_std, score_std = (s.noise_std(f"{name}{end}") if width else 0.0 for name, width in widths.items())
         return ReleasedSums(count_k, cell_kv, score_ku, s.noise_std(f"count{end}"), cell_std, score_std)
 

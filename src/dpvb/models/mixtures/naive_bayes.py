@@ -31,7 +31,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows, SparseRows
-from dpvb.core.model import ESTIMATES, Model, PosteriorOrMode
+from dpvb.core.model import ESTIMATES, Model, PosteriorOrMAP
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import PROBABILITIES, Nonnegative, Nonnegatives, Positives
@@ -66,7 +66,7 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
         clip_norm: C, the bound of a document.
         lengths: whether classes differ in how many words a document has.
         prior: rows that the priors count for: of each class, of each category, of each mean.
-        estimate: "posterior" (predictions average over the parameters) or "mode".
+        estimate: "posterior" (predictions average over the parameters) or "map".
 
     Raises:
         ParameterError: for a field outside its range.
@@ -79,7 +79,7 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
     clip_norm: float = tuned.WORDS
     lengths: bool = False
     prior: float = 1.0
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
 
     def __post_init__(self) -> None:
         check_integer("classes", self.n_classes, low=2, high=10**4)
@@ -141,7 +141,7 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
 
     def started(self, s: Estimate, q: Classes) -> Classes:
         """What one release says, without further passes."""
-        return self.read({name: s.read(name) for name in self.blocks}, {n: s.noise_std(n) for n in self.blocks})
+        return self.read({name: s.noisy(name) for name in self.blocks}, {n: s.noise_std(n) for n in self.blocks})
 
     def read(self, sums: Mapping[str, Floats], std: Mapping[str, float]) -> Classes:
         """Posteriors from sums and their noise, by the names of the blocks."""

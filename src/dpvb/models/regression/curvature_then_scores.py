@@ -317,7 +317,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         inner = self.intercept == 0
         # Rows had been divided by the room, but not the constant that was added to them.
         room_d = np.where(np.arange(self.n_features + inner) < inner, 1.0, room)
-        noisy_dd = room_d[:, None] * s.read("curvature") * room_d
+        noisy_dd = room_d[:, None] * s.noisy("curvature") * room_d
         if not inner:
             scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
         moments = read_moments(noisy_dd, sd, self._constant, inner=inner, reading=type(self).reading, room=room)
@@ -334,7 +334,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
             guess_ee: the guess.
             steepest: what the release is multiplied by.
         """
-        noisy_ee, sd = steepest * s.read("curvature_at_mean"), steepest * s.noise_std("curvature_at_mean")
+        noisy_ee, sd = steepest * s.noisy("curvature_at_mean"), steepest * s.noise_std("curvature_at_mean")
         curvature_ee = read_positive(noisy_ee, guess_ee, sd, min(tuned.LAST_FLOOR * np.diag(guess_ee).min(), sd))
         hidden_e = s.noise_std("curvature") / q.moments.eigenvalue_e
         hidden_e = np.minimum(hidden_e, 1.0)

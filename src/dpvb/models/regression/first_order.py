@@ -290,13 +290,13 @@ class FirstOrder(CurvatureThenScores):
     def _base(self, s: Estimate, moments: RowMoments) -> tuple[float, float]:
         """Base rate as log odds or log mean, and the standard deviation of its noise."""
         link = log_rate if self.likelihood.is_count else log_odds
-        return link(float(s.read("count")[0]), s.noise_std("count"), moments.number)
+        return link(float(s.noisy("count")[0]), s.noise_std("count"), moments.number)
 
     def _with_curvature(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
         """Coordinates, majoriser and prior mean from the release of the curvature."""
         scaling, moments = self._coordinates(s, q)
         likelihood, (base, spread) = self.likelihood.at(q.dispersion.r), self._base(s, moments)
-        usual, shares = likelihood.usual(base), s.read("count")[1:].tolist()
+        usual, shares = likelihood.usual(base), s.noisy("count")[1:].tolist()
         offset, error = likelihood.base_shift(shares, s.noise_std("count"), moments.number)
         start_e, drift_e = (part * moments.constant_e for part in (base - offset, math.hypot(spread, error)))
         most = likelihood.steepest / usual
@@ -318,8 +318,8 @@ class FirstOrder(CurvatureThenScores):
         """One step uphill by a score: equations 6 to 12 of docs/theory/regressions.md."""
         moments, scale_e, sd, t = q.moments, q.moments.scale_e, s.noise_std("score"), q.step + 1
         # (6) the score and the curvature ratio
-        score_e, total = scale_e * s.read("score"), moments.total / q.most
-        ratio = q.ratio.seen(float(s.read("variance")[0]) / total, (s.noise_std("variance") / total) ** 2, q.most)
+        score_e, total = scale_e * s.noisy("score"), moments.total / q.most
+        ratio = q.ratio.seen(float(s.noisy("variance")[0]) / total, (s.noise_std("variance") / total) ** 2, q.most)
         # (7) the averages of points and scores
         fresh = sd == 0 or q.step < tuned.AVERAGE_START * self.n_steps
         mean = (Average(q.start_e, score_e) if fresh else q.mean).joined(q.point_e, score_e, sd**2)
@@ -365,6 +365,6 @@ class FirstOrder(CurvatureThenScores):
         moments, noise = q.moments, s.noise_std(block) ** 2
         psi = moments.log_odds(point_e)
         psi = psi[0] + q.offset, psi[1]
-        learned = q.dispersion.after(float(s.read(block)[0]), noise, moments.number, psi, fresh=fresh)
+        learned = q.dispersion.after(float(s.noisy(block)[0]), noise, moments.number, psi, fresh=fresh)
         # Of the shares of the steepest curvature that the next query returns, `most` is what makes factors of `usual`.
         return replace(q, dispersion=learned, most=self.likelihood.at(learned.r).steepest / q.usual)

@@ -325,8 +325,8 @@ class Scaling:
     def read(self, declared: Declared, s: Estimate, constant: float) -> Scaling:
         """The map after the newest of the two releases."""
         if s.phase == "second":
-            return self._scaled(declared, s.read("spread"), s.noise_std("spread"), constant)
-        return self._centred(declared, s.read("means"), s.noise_std("means"))
+            return self._scaled(declared, s.noisy("spread"), s.noise_std("spread"), constant)
+        return self._centred(declared, s.noisy("means"), s.noise_std("means"))
 
     def _centred(self, declared: Declared, total_r: Floats, sd: float) -> Scaling:
         """With û from noisy Σ (1, u), (1 + r,), of noise std sd."""

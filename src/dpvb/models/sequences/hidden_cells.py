@@ -275,7 +275,7 @@ class HiddenCells(HiddenWindowModel, Model[HiddenCellsPosterior, NumberRows]):
     def started(self, s: Estimate, q: HiddenCellsPosterior) -> HiddenCellsPosterior:
         """What was released, read once, and the best of the fits to it."""
         noise_b = np.array([s.noise_std(name) for name in self.blocks])
-        starts_v, pairs_vv, moments = (s.read(name) for name in self.blocks)
+        starts_v, pairs_vv, moments = (s.noisy(name) for name in self.blocks)
         windows, value_vd = self.read([starts_v, pairs_vv, moments], noise_b)
         starts = (start_from_cells(windows, value_vd, chance_k, self._states, _PRIOR) for chance_k in q.chance_rk)
         fits = [self.fitted(windows, one, value_vd, _ROUNDS) for one in starts]

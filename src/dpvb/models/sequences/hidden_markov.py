@@ -301,7 +301,7 @@ class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows 
     def started(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         """The best of the fits to the released windows."""
         start_std, pooled_std = s.noise_std("starts"), s.noise_std(self.name)
-        start_ww, pooled = s.read("starts"), s.read(self.name)
+        start_ww, pooled = s.noisy("starts"), s.noisy(self.name)
         counts = denoised_triples(pooled, pooled_std)[1] if self.length == 3 else denoised_pairs(pooled, pooled_std)
         # The last row of the starts contains noise only.
         windows = Windows(denoised_pairs(start_ww, start_std)[: self.n_symbols], counts)
@@ -318,7 +318,7 @@ class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows 
     def m_step(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         """The posterior from sums over states, each shrunk towards what the model predicts from their totals."""
         k, chain = self.n_states, q.chain
-        sums_k, step_kk, shown_vk = (s.read(name) for name in _WEIGHTS)
+        sums_k, step_kk, shown_vk = (s.noisy(name) for name in _WEIGHTS)
         noise_k, noise_kk, noise_vk = (s.noise_std(name) for name in _WEIGHTS)
         laws, law_vk = chain.laws(expected=False), self.shown_kv(chain).T
         total = max(float(sums_k.sum()), noise_k * k**0.5, 1e-200)

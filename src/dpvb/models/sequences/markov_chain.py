@@ -14,7 +14,7 @@ p, C                power, clip_norm
 T_abc, T_ab         counts_w: the block as it is denoised
 P(c | a, b)         (T_abc + α P(c | b)) / (Σ_c T_abc + α), P(b | a) = (T_ab + α P(b)) / (Σ_b T_ab + α)
 α                   prior_weight
-estimate            "posterior": these means; "mode": the mode of each row's Dirichlet, less 1 in each count
+estimate            "posterior": these means; "map": the mode of each row's Dirichlet, less 1 in each count
 ==================  =============================================================================
 
 Standard errors are by the delta method (equation 2 of docs/theory/markov-chains.md), of the sample and of the privacy
@@ -159,7 +159,7 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
     def started(self, s: Estimate, q: Chain) -> Chain:
         """What was released, read once."""
         name = "pairs" if self.order == 1 else "windows"
-        first_v, counts = s.read("first"), s.read(name)
+        first_v, counts = s.noisy("first"), s.noisy(name)
         first_std, std = s.noise_std("first"), s.noise_std(name)
         first_v, pairs = denoised_totals(first_v, first_std), None
         if self.order == 1:
@@ -248,7 +248,7 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
         """Conditional probabilities from counts and a chain of lower order, which has so much weight."""
         weight = max(self.prior_weight, 1e-9 * float(counts.max(initial=0.0)), 1e-250)
         alpha = counts + weight * lower
-        if self.estimate == "mode":
+        if self.estimate == "map":
             # Nothing is impossible, so that there is one long run; a row of counts below 1 keeps its mean.
             alpha = np.maximum(alpha - 1.0, 1e-9 * alpha)
         return np.asarray(alpha / alpha.sum(axis=-1, keepdims=True))

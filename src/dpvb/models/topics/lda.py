@@ -257,7 +257,7 @@ class LDAModel(Model["Topics", CountRows]):
 
     def _decided(self, s: Estimate, q: Topics) -> Topics:
         """Keep the topics if their released gain over one topic is larger than its noise std; else take one topic."""
-        gain, weight = s.read("gain")
+        gain, weight = s.noisy("gain")
         std = s.noise_std("gain")
         number = max(weight, std) / _LENGTH_SCALE
         gain_of_word, std_of_word = (gain / number, std / number) if number > 0 else (0.0, 0.0)
@@ -322,7 +322,7 @@ class LDAModel(Model["Topics", CountRows]):
 
     def _one(self, s: Estimate, q: Topics) -> Topics:
         """One topic, by the first release of word totals and by those since the decision for it."""
-        x_vk, std = s.read_after_midway("counts")
+        x_vk, std = s.noisy_after_midway("counts")
         sd_v = np.full(self.n_terms, std)
         scale = self._words_as_counts
         new = self._alike(s, q, *self._word_probabilities(s, x_vk[:, 0] / scale, sd_v / scale))
@@ -331,7 +331,7 @@ class LDAModel(Model["Topics", CountRows]):
     def _summed(self, s: Estimate, q: Topics) -> Topics:
         """λ = η + statistic_weight · the statistic, read from its noisy estimate; α by its released sizes."""
         noise_std = s.noise_std("counts")
-        x_vk, sd_v = s.read("counts") / q.word_weight_v[:, None], noise_std / q.word_weight_v
+        x_vk, sd_v = s.noisy("counts") / q.word_weight_v[:, None], noise_std / q.word_weight_v
         # Of J releases t are averaged so far. The noise at the end of the plan decides for all steps.
         before = self.release_word_totals + ("gain" in s.names)
         share = 1.0 if s.receipt is None else min((s.receipt.step + 1 - before) / self.n_steps, 1.0)
@@ -358,7 +358,7 @@ class LDAModel(Model["Topics", CountRows]):
         c_k = around.usage(words_v, std)
         b_v = prior.words(around.topics_vk @ c_k, words_v, np.full(self.n_terms, std))
         t_vk = around.adapted(c_k, b_v)
-        parts = [(s.read("counts"), s.noise_std("counts"))] if s.phase == "step" else []
+        parts = [(s.noisy("counts"), s.noise_std("counts"))] if s.phase == "step" else []
         if self.previous is not None and self.previous.sum_vk is not None:
             parts.append((self.previous.sum_vk, self.previous.sum_std))
         if not parts:
@@ -373,7 +373,7 @@ class LDAModel(Model["Topics", CountRows]):
 
     def _word_totals(self, s: Estimate) -> tuple[Floats, float]:
         """Word totals and their noise std, those of earlier releases included."""
-        words_v, std = s.read("words"), s.noise_std("words")
+        words_v, std = s.noisy("words"), s.noise_std("words")
         if self.previous is None:
             return words_v, std
         return words_v + self.previous.words_v, math.hypot(std, self.previous.words_std)
