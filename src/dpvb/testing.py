@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpvb.audit import Case, audit
 from dpvb.core.source import LARGEST_BATCH
-from dpvb.guards.lacking import says_what_lacks
+from dpvb.guards.missing_arguments import says_what_lacks
 
 __all__ = ["LARGEST_BATCH", "Case", "check_model"]
 

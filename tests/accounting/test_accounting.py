@@ -577,7 +577,7 @@ def test_tiny_delta_and_its_explanation():
 
 @kills("accountant", "no noise read as no loss")
 @edit(
-    "accounting/answers.py",
+    "accounting/methods.py",
     'return Answer(math.inf, delta, name, "no noise"',
     'return Answer(0.0, delta, name, "no noise"',
 )

@@ -10,8 +10,8 @@ import numpy as np
 from dpvb import accounting
 from dpvb.accounting import Event
 from dpvb.accounting.events import RELATIONS
+from dpvb.audit.captured_output import heard
 from dpvb.audit.cases import Case
-from dpvb.audit.listening import heard
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.results.audit_report import Check
 

@@ -276,7 +276,7 @@ def test_rows_of_a_folder_carry_the_names_of_its_files(tmp_path: Path, fitted: P
 
 @pytest.mark.guarantees("Dask")
 @kills("leaks", "rows of documents for all to read")
-@edit("guards/own.py", "mode: int = 0o600", "mode: int = 0o644")
+@edit("guards/file_ownership.py", "mode: int = 0o600", "mode: int = 0o644")
 @pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
 @pytest.mark.parametrize("ending", ["csv", "npz"])
 def test_rows_of_documents_are_their_owners_alone(ending: str, tmp_path: Path, fitted: Path) -> None:

@@ -17,7 +17,7 @@ from test_cli import refuse, run, without_counts
 import dpvb
 from dpvb.cli import fit
 from dpvb.estimators import PrivateEstimator
-from dpvb.guards.lacking import described
+from dpvb.guards.missing_arguments import described
 
 NAMES = [
     "lda",

@@ -128,7 +128,7 @@ def test_transitions_are_printed_with_intervals_or_without(model: tuple[str, Pat
         assert [part["title"] for part in parts] == [f"How sequences begin: {name}" for name in found.columns_]
         np.testing.assert_allclose([point[0] for point in parts[0]["lines"][0][1]], found.marginal_bands().mean[:, 0])
         return
-    assert [(one["group"], one["name"]) for one in told] == [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")]
+    assert [(one["part"], one["name"]) for one in told] == [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")]
     assert (found.clip_norm is None) == (kind == "bernoulli")  # as --clip-norm none says
     assert all(one["low"] <= one["mean"] <= one["high"] for one in told)
 

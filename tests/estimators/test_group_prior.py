@@ -14,7 +14,7 @@ from sklearn.base import clone
 from test_cli import run
 
 import dpvb
-from dpvb.accounting.answers import rounded_up
+from dpvb.accounting.methods import rounded_up
 from dpvb.data import Categorical, Numeric, Schema, Table, Target
 from dpvb.errors import ParameterError
 
@@ -121,7 +121,7 @@ def test_priors_that_do_not_fit_are_refused_by_name(first: dpvb.Mixture) -> None
 
 
 @kills("releases", "groups of the same people as a prior")
-@edit("estimators/earlier.py", "    check_release(name, model, fit, public=public)\n", "")
+@edit("estimators/prior_fits.py", "    check_release(name, model, fit, public=public)\n", "")
 def test_a_release_of_the_same_people_is_no_prior(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=4.0, delta=1e-5)

@@ -625,7 +625,7 @@ def test_what_a_class_of_others_raises_is_a_fault_of_the_file_and_who_stops_it_s
 
 @pytest.mark.guarantees("safe models")
 @kills("code", "a module asked for what a model file names")
-@edit("guards/strangers.py", "vars(sys.modules[module]).get(name) if", "getattr(sys.modules[module], name, None) if")
+@edit("guards/untrusted.py", "vars(sys.modules[module]).get(name) if", "getattr(sys.modules[module], name, None) if")
 def test_no_module_runs_code_for_what_a_file_says(stored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lazy, asked = types.ModuleType("lazy"), []
     lazy.__getattr__ = asked.append  # type: ignore[method-assign,assignment]

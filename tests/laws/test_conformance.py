@@ -22,8 +22,8 @@ from planted import edit, kills
 from small_models import CASES, NAMES, Case, difference, one_of_each, relative_norm, squared
 
 from dpvb.audit import neighbours
+from dpvb.audit.captured_output import heard
 from dpvb.audit.integers import is_zero, same
-from dpvb.audit.listening import heard
 from dpvb.audit.neighbours import Look, Replay
 from dpvb.core import loop
 from dpvb.core.blocks import swap_ratio

@@ -37,7 +37,7 @@ from dpvb.core.wall import Wall
 from dpvb.errors import CheckpointError, ModelFileError, PrivacyError, PrivateComputationError
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics.lda import LDAModel
 

@@ -16,7 +16,20 @@ import math
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
-from dpvb.accounting.answers import (
+from dpvb.accounting.calibration import calibrate, most_steps
+from dpvb.accounting.declared_costs import LaplaceNoise, StatedGuarantee, gaussian_noise
+from dpvb.accounting.divergences import (
+    best_order_of,
+    covering_gaussian_of,
+    gaussian_mu_of,
+    log_moments_of,
+    optimal_composition,
+    renyi_divergences_of,
+    zcdp_rho_of,
+)
+from dpvb.accounting.events import Event, NeighboringRelation, Sampler
+from dpvb.accounting.independent import SecondOpinion, confirm, confirm_once, second_opinion
+from dpvb.accounting.methods import (
     METHODS,
     UNPROVEN_METHODS,
     Answer,
@@ -32,21 +45,8 @@ from dpvb.accounting.answers import (
     rounded_up,
     true_positive_rate,
 )
-from dpvb.accounting.calibration import calibrate, most_steps
-from dpvb.accounting.declared_costs import LaplaceNoise, StatedGuarantee, gaussian_noise
-from dpvb.accounting.divergences import (
-    best_order_of,
-    covering_gaussian_of,
-    gaussian_mu_of,
-    log_moments_of,
-    optimal_composition,
-    renyi_divergences_of,
-    zcdp_rho_of,
-)
-from dpvb.accounting.events import Event, NeighboringRelation, Sampler
-from dpvb.accounting.independent import SecondOpinion, confirm, confirm_once, second_opinion
 from dpvb.guards.errors import check_number
-from dpvb.guards.lacking import check_given, says_what_lacks
+from dpvb.guards.missing_arguments import check_given, says_what_lacks
 
 __all__ = [
     "METHODS",

@@ -16,7 +16,6 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from dpvb.accounting.answers import answer
 from dpvb.accounting.events import (
     MAX_STEPS,
     Event,
@@ -26,6 +25,7 @@ from dpvb.accounting.events import (
     check_relation,
     dominating_pairs,
 )
+from dpvb.accounting.methods import answer
 from dpvb.guards.errors import ParameterError, check_delta
 
 Vector = npt.NDArray[np.float64]

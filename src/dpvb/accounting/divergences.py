@@ -106,7 +106,7 @@ def covering_gaussian_of(
         (0.301, True)
     """
     from dpvb.accounting.costs import Composition
-    from dpvb.accounting.covering import covering, distance
+    from dpvb.accounting.dominating_gaussian import covering, distance
 
     cost = Composition(check_plan(events), neighboring_relation)
     return covering(cost, delta, distance(cost.epsilon(delta), delta), _LEFT_OUT * delta)

@@ -7,9 +7,10 @@ with weights w_a > 0 that sum to one and are fixed before anything is released, 
     offset_a = log((a - 1)/a) - (log(w_a delta) + log a)/(a - 1).
 
 A data set in a file follows two rules, equations 6 and 7 of docs/method.md: 0.75 delta for Gaussians, of distance m
-with sum m_i^2 <= m^2, 0.1 delta for D, what Gaussians leave out of plans (see `covering`), and the rest for the orders.
-It may spend while D <= delta/10 and delta_Gauss(epsilon; m) <= 3/4 delta, or else while the orders allow it. What a
-release adds to delta (`Event.added_delta`) is part of D; at the orders its plan has no finite cost. Two limits are
+with sum m_i^2 <= m^2, 0.1 delta for D, what Gaussians leave out of plans (see `dominating_gaussian`), and the rest for
+the orders. It may spend while D <= delta/10 and delta_Gauss(epsilon; m) <= 3/4 delta, or else while the orders allow
+it. What a release adds to delta (`Event.added_delta`) is part of D; at the orders its plan has no finite cost. Two
+limits are
 needed: one on the sum would be beaten by an analyst who exchanges m for D (`test_limits_that_trade_are_beaten`). Each
 line of plans, those of the whole data set and of one part, has its own sums. docs/proofs.md, "Choosing what comes next:
 the filter", has the proofs.
@@ -34,7 +35,7 @@ import mpmath
 import numpy as np
 from scipy.optimize import brentq
 
-from dpvb.accounting import covering, gaussian
+from dpvb.accounting import dominating_gaussian, gaussian
 from dpvb.accounting.calibration import least_scale_and_slope
 from dpvb.accounting.costs import Cost
 from dpvb.guards.errors import ParameterError
@@ -96,10 +97,10 @@ def covered_units(cost: Cost, *, epsilon: int, delta: float, normal: bool) -> tu
         cost: of a plan.
         epsilon: the cap, in units.
         delta: the cap's; what is left out counts in units of 1e-9 of it.
-        normal: as in `covering`.
+        normal: as in `dominating_gaussian`.
     """
     reach = _distance(epsilon, float(_OF_GAUSSIANS) * delta)
-    distance, left_out = covering.covering(cost, delta, reach, float(_LEFT_OUT) * delta, normal=normal)
+    distance, left_out = dominating_gaussian.covering(cost, delta, reach, float(_LEFT_OUT) * delta, normal=normal)
     return *cost_units(cost), _rounded_up(ORDERS[-1] * distance**2 / 2), math.ceil(left_out / delta / UNIT)
 
 
@@ -233,7 +234,7 @@ def _offset(order: float, weight: Decimal, delta: float) -> int:
 
 @lru_cache(maxsize=256)
 def _distance(epsilon: int, delta: float) -> float:
-    return covering.distance(epsilon * UNIT, delta)
+    return dominating_gaussian.distance(epsilon * UNIT, delta)
 
 
 def least_scale(spent: Callable[[float], float], target: float) -> float:

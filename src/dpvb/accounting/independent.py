@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.accounting.answers import rounded_down, rounded_up
 from dpvb.accounting.events import Event, added_delta, check_plan, check_relation
+from dpvb.accounting.methods import rounded_down, rounded_up
 from dpvb.guards.errors import PrivacyError, check_delta, check_number
 
 # The interval's width relative to epsilon that the grid is chosen for, and the price it may have: dp-accounting takes

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from dpvb.accounting.events import RELATIONS
+from dpvb.audit.captured_output import heard
 from dpvb.audit.cases import Case, Matrix
 from dpvb.audit.integers import difference, in_steps, is_zero, relative_norm, same
-from dpvb.audit.listening import heard
 from dpvb.audit.queries import ties
 from dpvb.core import loop
 from dpvb.core.clipped_sums import zeros
@@ -34,7 +34,7 @@ from dpvb.core.source import LARGEST_BATCH
 from dpvb.core.wall import Wall
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import PrivateComputationError
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 from dpvb.models.base import Model
 from dpvb.results import trees
 from dpvb.results.audit_report import Check

@@ -25,7 +25,7 @@ from dpvb.core.plan import Release
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DpvbError
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 from dpvb.results.audit_report import Check
 
 _QUERIES = 300

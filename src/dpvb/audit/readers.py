@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpvb.audit.listening import heard
+from dpvb.audit.captured_output import heard
 from dpvb.results.audit_report import Check
 
 

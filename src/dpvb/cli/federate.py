@@ -336,7 +336,7 @@ def _agreed(agreement: Agreement, data: Mapping[str, Any]) -> tuple[Task, Federa
 
     model = agreement.estimator()
     try:
-        with Run().alone():
+        with Run().isolated():
             model.set_params(n_steps=steps_of(model, data, agreement.num_rounds))
             task = check_known(model._task(**data), "in a federation")
         task = of_unit(task, "client" if agreement.unit == "client" else "example")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dpvb.guards.errors import DataFormatError, ModelFileError, ParameterError, check_path
-from dpvb.guards.own import locked, new_own, unlock
+from dpvb.guards.file_ownership import locked, new_own, unlock
 
 
 def load_model(path: Path, *needed: str) -> Any:
@@ -50,7 +50,7 @@ def read_matrix(path: Path) -> Any:
     from scipy import sparse
 
     from dpvb.data.readable import check_there
-    from dpvb.guards.silence import silence
+    from dpvb.guards.suppress_output import silence
 
     check_there(path)
     try:

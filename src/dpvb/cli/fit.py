@@ -32,7 +32,7 @@ from dpvb.cli.reading import READINGS, read
 from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import echo, progress_bar, remark, spent
 from dpvb.guards.errors import ModelFileError, ParameterError
-from dpvb.guards.strangers import imported
+from dpvb.guards.untrusted import imported
 from dpvb.guards.watched import watching
 
 if TYPE_CHECKING:
@@ -364,7 +364,7 @@ def of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
 def options_of(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
     """Yield the options of an estimator's parameters and of its run, without those of its files."""
     from dpvb.estimators.base import PrivateEstimator
-    from dpvb.guards.lacking import described
+    from dpvb.guards.missing_arguments import described
     from dpvb.runs.run import VARIABLES, Run
 
     texts, hints = described(kind) | described(Run), get_type_hints(kind) | get_type_hints(Run)

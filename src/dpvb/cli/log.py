@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from dpvb.guards import strangers
+from dpvb.guards import untrusted
 from dpvb.guards.errors import ParameterError, reason_of
 from dpvb.guards.version import __version__
 
@@ -60,10 +60,10 @@ def write(event: str, *, level: str = "info", **facts: Any) -> None:
         os.write(_file, (json.dumps(line) + "\n").encode())
     except OSError as error:
         _close()
-        strangers.say(f"warning: the log ends here: {reason_of(error)}.")
+        untrusted.say(f"warning: the log ends here: {reason_of(error)}.")
 
 
-strangers.hearers.append(lambda line: write("message", message=line))
+untrusted.hearers.append(lambda line: write("message", message=line))
 
 
 @contextmanager

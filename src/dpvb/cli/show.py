@@ -105,10 +105,10 @@ def show(
     else:
         figures = _figures(fitted, what, chosen, compare_with, disjoint)
         if form in _PICTURES:
-            from dpvb.results import pictures
+            from dpvb.results import plots
 
             assert out is not None
-            pictures.save(out, figures, f"{type(fitted).__name__}. Privacy: {fitted.privacy_.brief}.")
+            plots.save(out, figures, f"{type(fitted).__name__}. Privacy: {fitted.privacy_.brief}.")
             remark(f"{out}: written.")
             return
         text = _shown(figures, form)

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias
 
 from dpvb.cluster.dask import DaskEngine, shows_pages
+from dpvb.cluster.distributed_source import DistributedSource
 from dpvb.cluster.engine import Engine
 from dpvb.cluster.local import LocalPool
-from dpvb.cluster.spread import SpreadSource
 from dpvb.core.source import Source
 from dpvb.guards.errors import ParameterError
 
@@ -54,11 +54,11 @@ def spread(source: Source[Any], model: object, cluster: object) -> Iterator[Sour
         yield source
     elif isinstance(cluster, str):
         with _pool(cluster) as pool:
-            yield SpreadSource(source, model, pool)
+            yield DistributedSource(source, model, pool)
     else:
         engine = _engine(cluster)
         try:
-            yield SpreadSource(source, model, engine)
+            yield DistributedSource(source, model, engine)
         finally:
             engine.close()
 

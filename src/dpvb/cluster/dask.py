@@ -16,8 +16,8 @@ import numpy as np
 
 from dpvb.cluster.engine import Answered, PartMissing, Reduction, added, answered, opened, packed, shared_out
 from dpvb.guards.errors import DpvbError, ParameterError
+from dpvb.guards.file_ownership import check_closed_folder
 from dpvb.guards.imports import check_numba
-from dpvb.guards.own import check_closed_folder
 
 # The data of a fit are larger than what Dask thinks wise to send; saying so would tell how large.
 _SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 PB"}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from dpvb.guards.errors import ParameterError
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 
 _HELD = "held"
 # The answer of a process that had not enough memory.

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, final, runtime_checkable
 import numpy as np
 
 from dpvb.guards.arrays import Batch_co, Bools, Ints
-from dpvb.guards.strangers import imported, place_of
+from dpvb.guards.untrusted import imported, place_of
 from dpvb.kernels.spans import MAX_ROWS, running_total, spans
 
 #: Most rows that a model of one's own is handed at once: as many as a chunk of this package's sources has at most. The

@@ -30,7 +30,7 @@ from dpvb.core.released import SEAL, Released, ReleaseReceipt
 from dpvb.core.source import Source, chunks_of
 from dpvb.guards.arrays import Batch, Ints
 from dpvb.guards.errors import OutOfMemoryError, PrivacyError, PrivateComputationError
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 
 #: The model's e_step at the current q.
 Query = Callable[[Batch], Contributions]

@@ -53,7 +53,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.times import duration_of_text, in_utc, time_of_text
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 
 #: Texts that stand for a missing value, unless a column declares them as a category.
 MISSING_VALUES = (

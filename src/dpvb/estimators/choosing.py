@@ -35,7 +35,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from dpvb.accounting import doubts
+from dpvb.accounting import budget_warnings
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.selection import NumberOfRuns, Selection, selection_scale
 from dpvb.core import loop
@@ -53,7 +53,7 @@ from dpvb.data.spelling import as_numbers
 from dpvb.data.tables.matrices import column
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.estimators.base import PrivateEstimator, Task, generator
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
 from dpvb.estimators.private_words import check_known
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.blas import one_blas_thread
@@ -66,8 +66,8 @@ from dpvb.guards.errors import (
     check_integer,
     check_number,
 )
-from dpvb.guards.lacking import says_what_lacks
-from dpvb.guards.silence import silence
+from dpvb.guards.missing_arguments import says_what_lacks
+from dpvb.guards.suppress_output import silence
 from dpvb.results.facts import ChargeFacts, SelectionFacts
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.run import Run
@@ -164,8 +164,8 @@ def private_range(
     with replace(Run.current(run), checkpoint=None, resume=None).opened() as run:
         method = run.method("pld", relative.events())
         plan = calibrated(relative, epsilon=epsilon, delta=delta, accountant=method)
-        doubts.warn(epsilon, delta, unit=plan.unit, events=plan.events(), stacklevel=4)
-        doubts.warn_of_ranges([("low", low), ("high", high)], stacklevel=4)
+        budget_warnings.warn(epsilon, delta, unit=plan.unit, events=plan.events(), stacklevel=4)
+        budget_warnings.warn_of_ranges([("low", low), ("high", high)], stacklevel=4)
         with run.journal(plan, epsilon=epsilon, delta=delta) as journal:
             released = Wall(source, plan, journal=journal).release(histogram.e_step, plan.releases[0])
     ends = histogram.quantiles(released.total["counts"], released.noise_std["counts"], (1.0 - share) / 2)
@@ -334,7 +334,7 @@ def private_select(
         expected_runs=expected_runs,
         score_range=score_range,
     )
-    doubts.warn(epsilon, delta, unit=choice.scoring.unit, num_units=estimator.n_units, stacklevel=4)
+    budget_warnings.warn(epsilon, delta, unit=choice.scoring.unit, num_units=estimator.n_units, stacklevel=4)
     for c in range(len(choice.settings)):
         choice.winner(c)._warn_of_computed_bounds(X, stacklevel=4)
     winner: _Estimator = _charged(choice, data, SecureNoise, run)
@@ -348,7 +348,7 @@ def _tried(kind: type, params: Mapping[str, Any], data: Mapping[str, Any]) -> tu
         ParameterError, DataFormatError: As the fit would.
     """
     trial = kind(**params)
-    with Run().alone():  # The whole selection is charged, and no fit of it by itself.
+    with Run().isolated():  # The whole selection is charged, and no fit of it by itself.
         task: Task = check_known(trial._task(**data), "in a selection")
     generator("random_state", params["random_state"])
     Wall(task.source, task.relative, n_units=params["n_units"])
@@ -636,7 +636,7 @@ def _run(
     """Fit a candidate, and release its score."""
     params = choice.params(c)
     trial = choice.kind(**params)
-    with Run().alone():
+    with Run().isolated():
         task = trial._task(**data)
     fitted = Side(task.source, coins, choice.holdout, scored=False)
     wall = Wall(fitted, choice.plans[c], noise=make_noise(), n_units=params["n_units"])

@@ -38,7 +38,7 @@ from dpvb.guards.errors import ParameterError, check_choice
 from dpvb.models.regression import tuned
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores
 from dpvb.models.regression.diagonal import FirstOrderDiagonal
-from dpvb.models.regression.foreseen import Noise, ScoreFacts, stds
+from dpvb.models.regression.expected_accuracy import Noise, ScoreFacts, stds
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import Declared
 from dpvb.results.coefficients import CoefficientTable, Normal, TableHead

@@ -13,11 +13,11 @@ from dpvb.core.plan import Plan
 from dpvb.core.schedule import Schedule
 from dpvb.data.tables.numbers import Numbers
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import NONNEGATIVE, Nonnegatives
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.models.gradients import tuned
 from dpvb.models.gradients.density import Density, optional
 from dpvb.models.gradients.numpyro_model import NumPyro

@@ -29,21 +29,21 @@ from dpvb.estimators.base import (
     column_names,
     if_fitted,
 )
-from dpvb.estimators.earlier import known
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
+from dpvb.estimators.prior_fits import known
 from dpvb.estimators.ranges import Columns, bounded
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.kernels import linear
-from dpvb.models.factors import posterior, reading, tuned
+from dpvb.models.factors import denoising, posterior, tuned
+from dpvb.models.factors.denoising import captured, least_share, noise_of_moments
 from dpvb.models.factors.posterior import FactorErrors, FactorPosterior, factor_errors, moment_errors, nearest_factors
-from dpvb.models.factors.reading import captured, least_share, noise_of_moments
 from dpvb.models.factors.three_releases import SecondMoments, ThreeReleases
-from dpvb.results import pictures, trees
+from dpvb.results import plots, trees
 from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Figure, Grid, Intervals
-from dpvb.results.groups import reach_of
+from dpvb.results.interval_table import reach_of
 
 # Share of the variance with which a direction must be seen, at most, and the square of that share times the number of
 # columns: with .1 for 40 columns fits predicted worse than a uniform guess (`python -m benchmarks forecasts`).
@@ -528,7 +528,7 @@ class FactorAnalysis(FactorModel):
 
     def _read(self, q: SecondMoments, columns: MeasuredColumns) -> tuple[FactorPosterior, Floats, Floats]:
         prior_d, number = columns.variances_of(q), self._number(columns.width)
-        read = reading.split(q.second_dd, q.noise, q.count, prior_d)
+        read = denoising.split(q.second_dd, q.noise, q.count, prior_d)
         factors = posterior.factors(read, q.count, number, prior_d, is_point=self.estimate == "map")
         return factors, factors.loading_dk, read.second_dd
 
@@ -626,8 +626,8 @@ class PCA(FactorModel):
         """
         if ax is not None and not hasattr(ax, "vlines"):
             raise ParameterError(f"ax must be axes of matplotlib, or None for new ones, got {ax!r}.")
-        axes = pictures.new_axes(self.n_components_) if ax is None else ax
-        pictures.draw_intervals(axes, self._explained(level))
+        axes = plots.new_axes(self.n_components_) if ax is None else ax
+        plots.draw_intervals(axes, self._explained(level))
         return axes
 
     def _read(self, q: SecondMoments, columns: MeasuredColumns) -> tuple[FactorPosterior, Floats, Floats]:

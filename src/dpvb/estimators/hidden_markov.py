@@ -15,12 +15,12 @@ from dpvb.core.plan import Plan
 from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import PrivateEstimator, Task, generator
-from dpvb.estimators.given import Records
+from dpvb.estimators.input_types import Records
 from dpvb.estimators.sequences import ChainModel, numbers_of, range_of_numbers
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.guards.lacking import constructor_says_what_lacks
-from dpvb.guards.strangers import printable
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
+from dpvb.guards.untrusted import printable
 from dpvb.models.sequences import dynamics, hidden_markov, markov_chain, passes
 from dpvb.models.sequences.emissions import BernoulliEmissions, GaussianEmissions, PoissonEmissions, Values
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
@@ -29,7 +29,7 @@ from dpvb.models.sequences.hidden_markov import Emitted, HiddenMarkovPosterior
 from dpvb.models.sequences.windows import HiddenWindowModel
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
-from dpvb.results.groups import GroupTable, Line, reach_of
+from dpvb.results.interval_table import IntervalTable, Line, reach_of
 from dpvb.rows import NumberRows, SequenceRows
 
 # Most columns of bits: a block has a number for each pair of patterns.
@@ -150,7 +150,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
         number, long, draw = self._sequences_to_draw(n, rng, length)
         return dynamics.drawn(self.initial_, [self.transition_matrix_], number, long, draw), draw
 
-    def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> GroupTable:
+    def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> IntervalTable:
         """Return all transition probabilities with intervals that include the privacy noise.
 
         The released windows are fitted by least squares without priors, and the clipping bias is corrected, so the
@@ -178,7 +178,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
             for (i, j), step in np.ndenumerate(step_kk)
         )
         above = f"{self._head(len(lines), level, noise_aware)}\n{self._note}"
-        return GroupTable(lines, above, ("after", "comes"), "Transitions of states", name="transitions")
+        return IntervalTable(lines, above, ("after", "comes"), "Transitions of states", name="transitions")
 
     def transition_table(self) -> tuple[tuple[str, ...], Floats, Floats]:
         """Return names of the states, probabilities of the next state, (K, K), and expected durations, (K,)."""

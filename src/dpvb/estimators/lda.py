@@ -39,8 +39,8 @@ from dpvb.estimators.base import (
     generator,
     if_fitted,
 )
-from dpvb.estimators.earlier import opened, told
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
+from dpvb.estimators.prior_fits import opened, told
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
 from dpvb.guards.errors import (
@@ -52,7 +52,7 @@ from dpvb.guards.errors import (
     check_path,
     reason_of,
 )
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.models.topics.lda import WEIGHT_POWER, EarlierTopics, LDAModel, LengthRule, Topics
 from dpvb.models.topics.prior import TopicPrior, WordList
 from dpvb.results import metrics, trees
@@ -440,7 +440,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             prior = None  # Frequencies of words change no plan.
         width = check_integer("width", columns["width"], low=1)
         self._check_sizes(width)
-        with Run().alone():
+        with Run().isolated():
             task = self._task_of(BagOfWords(sparse.csr_array((0, width))), prior, previous, {"width": width})
         return task, task.plan
 

@@ -13,17 +13,17 @@ from dpvb.core.model import PosteriorOrMAP
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import generator
-from dpvb.estimators.given import Records
+from dpvb.estimators.input_types import Records
 from dpvb.estimators.sequences import ChainModel
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer
-from dpvb.guards.lacking import constructor_says_what_lacks
-from dpvb.guards.strangers import printable
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
+from dpvb.guards.untrusted import printable
 from dpvb.models.sequences import dynamics, markov_chain
 from dpvb.models.sequences.windows import WindowModel
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
-from dpvb.results.groups import GroupTable, Line, reach_of
+from dpvb.results.interval_table import IntervalTable, Line, reach_of
 
 
 @constructor_says_what_lacks
@@ -110,7 +110,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         number, long, draw = self._sequences_to_draw(n, rng, length)
         return np.array(self.symbols_)[dynamics.drawn(self.initial_, self._laws, number, long, draw)]
 
-    def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> GroupTable:
+    def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> IntervalTable:
         """Return all transition probabilities with intervals that include the privacy noise.
 
         If many people are clipped, according to the released numbers, the clipping bias is corrected, so the estimates
@@ -139,7 +139,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
             for before_it in [", ".join(str(self.symbols_[one]) for one in before)]
         )
         above = self._head(len(lines), level, noise_aware)
-        return GroupTable(lines, above, ("after", "comes"), "Transitions", name="transitions")
+        return IntervalTable(lines, above, ("after", "comes"), "Transitions", name="transitions")
 
     def transition_table(self) -> tuple[tuple[str, ...], Floats, Floats]:
         """Return names of the symbols, probabilities of the next symbol, (V, V), and expected repetitions, (V,).

@@ -30,8 +30,8 @@ from dpvb.estimators.base import (
     if_fitted,
     unbounded,
 )
-from dpvb.estimators.earlier import known
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
+from dpvb.estimators.prior_fits import known
 from dpvb.estimators.ranges import check_names, check_schema, in_order, schema_of
 from dpvb.estimators.tables import TableModel, columns_of, public_schema, sound_rows
 from dpvb.guards.arrays import Floats, Ints
@@ -42,7 +42,7 @@ from dpvb.guards.errors import (
     check_choice,
     check_number,
 )
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.models.mixtures import categorical, tuned
 from dpvb.models.mixtures.components import (
     Components,

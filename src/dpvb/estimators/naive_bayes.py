@@ -26,12 +26,12 @@ from dpvb.data.tables.mixed import Layout, shown
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
 from dpvb.estimators.base import Task, check_width, if_fitted
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
 from dpvb.estimators.ranges import check_schema
 from dpvb.estimators.tables import TableModel, clean_rows, columns_of, names_of, public_schema, sound_rows
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.models.mixtures import categorical, tuned
 from dpvb.models.mixtures.components import MixedColumns
 from dpvb.models.mixtures.naive_bayes import (

@@ -14,7 +14,7 @@ from dpvb.core.plan import Plan
 from dpvb.data import Schema
 from dpvb.estimators.base import PrivateEstimator
 from dpvb.guards.errors import ParameterError, check_integer, check_number
-from dpvb.guards.lacking import says_what_lacks
+from dpvb.guards.missing_arguments import says_what_lacks
 from dpvb.results.expected_accuracy import MOST, BudgetRow, ExpectedAccuracy, PlanSummary, least
 
 # Budgets that are compared with the estimator's own: usual values, about a factor of three apart. Larger epsilons than

@@ -45,10 +45,10 @@ from dpvb.estimators.base import (
     named,
     unbounded,
 )
-from dpvb.estimators.earlier import known
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
+from dpvb.estimators.prior_fits import known
 from dpvb.estimators.ranges import Columns, places
-from dpvb.guards import domains, pages
+from dpvb.guards import domains, notebook_html
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import (
     DataFormatError,
@@ -59,9 +59,9 @@ from dpvb.guards.errors import (
     check_integer,
     check_number,
 )
-from dpvb.guards.lacking import constructor_says_what_lacks
-from dpvb.guards.silence import silence
-from dpvb.guards.strangers import imported, misfit, place_of, printable
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
+from dpvb.guards.suppress_output import silence
+from dpvb.guards.untrusted import imported, misfit, place_of, printable
 from dpvb.models.base import Interval, Model
 from dpvb.models.regression.descent import FixedCurvature
 from dpvb.results import model_file, trees
@@ -338,12 +338,12 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         self._fitted_model: Model = task.model
         super()._take(task, q)
         for part in (q, *(vars(q).values() if is_dataclass(q) else ())):
-            if isinstance(part, FixedCurvature) and part.restlessness > 1:
+            if isinstance(part, FixedCurvature) and part.convergence_ratio > 1:
                 warnings.warn(
-                    f"The scores of {part.n_steps} steps have not settled: they lead {part.restlessness:.2g} times "
-                    "as far from the mean point of the steps as their noise does. Do not use the estimates and their "
-                    "intervals. Begin near the rates of the labels with FixedCurvature.at, take more steps, or bring "
-                    "the columns to public ranges. What the fit spent stays spent.",
+                    f"The scores of {part.n_steps} steps have not settled: they lead {part.convergence_ratio:.2g} "
+                    "times as far from the mean point of the steps as their noise does. Do not use the estimates and "
+                    "their intervals. Begin near the rates of the labels with FixedCurvature.at, take more steps, or scale "
+                    "the columns to public ranges. The budget of the fit is spent.",
                     NotSettledWarning,
                     stacklevel=3,
                 )
@@ -778,7 +778,8 @@ def _stated(model: Any, columns: Columns | None, response: Response | None) -> A
             whose = "labels of the response" if name == "classes" else "names of the features of X"
             raise ParameterError(
                 f"model must have in its field {name} the {whose}, in their order, or nothing: it has "
-                f"{pages.shortened(given)} in place of {pages.shortened(stated[name])}. Nothing was charged."
+                f"{notebook_html.shortened(given)} in place of {notebook_html.shortened(stated[name])}. "
+                "Nothing was charged."
             )
     empty = {name: stated[name] for name, given in own.items() if given == ()}
     return replace(model, **empty) if isinstance(model, Model) and empty else model  # type: ignore[type-var]

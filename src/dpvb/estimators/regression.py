@@ -30,24 +30,24 @@ from dpvb.estimators.base import (
     generator,
 )
 from dpvb.estimators.coefficients import Coefficients, KnownWeights, is_of_a_fit, known_coefficients, stated
-from dpvb.estimators.earlier import known
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
+from dpvb.estimators.prior_fits import known
 from dpvb.estimators.ranges import FittedColumns, bounded
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks, says_what_lacks
 from dpvb.kernels import linear
 from dpvb.models.regression import tuned
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores
 from dpvb.models.regression.diagonal import FirstOrderDiagonal
-from dpvb.models.regression.foreseen import ScoreFacts
+from dpvb.models.regression.expected_accuracy import ScoreFacts
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
 from dpvb.results import trees
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Per, Summary, TableHead, difference, for_arviz
 from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Facts, Figure
-from dpvb.results.groups import reach_of
+from dpvb.results.interval_table import reach_of
 
 RegressionModel = TypeVar("RegressionModel", bound=CurvatureThenScores | FirstOrderDiagonal)
 

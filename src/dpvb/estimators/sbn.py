@@ -23,10 +23,10 @@ from dpvb.estimators.base import (
     column_names,
     if_fitted,
 )
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.kernels import linear
 from dpvb.models.belief_network import kernel
 from dpvb.models.belief_network.sbn import SBN, Network, NetworkWeights

@@ -15,16 +15,16 @@ from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Q, Task, if_fitted, unbounded
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.models.sequences.hidden_cells import HiddenCells
 from dpvb.models.sequences.hidden_markov import HiddenMarkov
 from dpvb.models.sequences.linear_dynamical import LinearDynamical
 from dpvb.models.sequences.markov_chain import MarkovChainModel
 from dpvb.results.expected_accuracy import ExpectedAccuracy
-from dpvb.results.groups import head
+from dpvb.results.interval_table import head
 
 # Nats above a uniform guess, for each column of numbers, at which a score is cut when settings are chosen.
 _ABOVE_UNIFORM = 3.0

@@ -66,8 +66,8 @@ from dpvb.guards.errors import (
     check_integer,
 )
 from dpvb.guards.imports import check_numba
-from dpvb.guards.silence import silence
-from dpvb.guards.strangers import say
+from dpvb.guards.suppress_output import silence
+from dpvb.guards.untrusted import say
 from dpvb.guards.version import __version__
 from dpvb.ledger import Ledger
 from dpvb.results.declared import declared

@@ -43,8 +43,8 @@ from dpvb.guards.errors import (
     check_path,
     reason_of,
 )
-from dpvb.guards.own import write_own
-from dpvb.guards.strangers import printable
+from dpvb.guards.file_ownership import write_own
+from dpvb.guards.untrusted import printable
 
 # The longest period of validity that browsers accept.
 _MOST_DAYS = 398

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpvb.guards.errors import CheckpointError, FederationError, ParameterError, check_path, reason_of
-from dpvb.guards.own import read_own, write_own
+from dpvb.guards.file_ownership import read_own, write_own
 
 _HEAD: Final = b"dpvb identity 1\n"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, final
 
-from dpvb.accounting import doubts
+from dpvb.accounting import budget_warnings
 from dpvb.core import loop
 from dpvb.core.journal import Journal
 from dpvb.core.noise import NoiseSource
@@ -119,7 +119,7 @@ class Membership:
     def charge(self) -> None:
         """Charge the whole plan, or warn that it is not recorded."""
         owner, federation = self._owner, self._owner.federation
-        doubts.warn(federation.epsilon, federation.delta, unit=self.plan.unit, num_units=federation.n_units)
+        budget_warnings.warn(federation.epsilon, federation.delta, unit=self.plan.unit, num_units=federation.n_units)
         if owner.ledger is None:
             owner.shared.once(_warn_not_recorded, self.plan, federation.epsilon)
         self._open()

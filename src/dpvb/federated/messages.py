@@ -36,7 +36,7 @@ from dpvb.federated.keys import check_name, check_public
 from dpvb.federated.trust import TRUST, colluding
 from dpvb.guards.arrays import Ints
 from dpvb.guards.errors import FederationError, ParameterError, check_choice, check_integer
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 
 #: Version of the wire; a reader refuses another one.
 VERSION: Final = 5

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple, Self, final
 from dpvb.core.journal import Sums
 from dpvb.federated import messages
 from dpvb.federated.transport import Reply, Transport
-from dpvb.guards import own
+from dpvb.guards import file_ownership
 from dpvb.guards.errors import CheckpointError, FederationError, ModelFileError, check_path
 from dpvb.results import model_file
 
@@ -84,12 +84,12 @@ class Recorded:
         self._ready: Callable[[Collection[str]], object] | None = ready
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            own.check_own_folder(self._folder)
+            file_ownership.check_own_folder(self._folder)
             with suppress(FileExistsError):  # A database that is there is opened by SQLite alone, which locks it.
                 os.close(os.open(self._folder / "run.sqlite", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             for name in ("run.sqlite", "run.sqlite-journal"):
                 with suppress(FileNotFoundError):
-                    own.check_own(self._folder / name)
+                    file_ownership.check_own(self._folder / name)
         except OSError as error:
             raise self._unusable(error.strerror) from error
         self._file = sqlite3.connect(self._folder / "run.sqlite", timeout=0.0, isolation_level=None)

@@ -38,7 +38,7 @@ from dpvb.federated.record import Recorded
 from dpvb.federated.transport import Transport
 from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import DpvbError, FederationError, check_integer, check_number
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 from dpvb.guards.version import __version__
 from dpvb.results.declared import declared
 from dpvb.results.statement import PrivacyStatement

@@ -90,7 +90,7 @@ def simulate(
     estimator.set_params(**{name: value for name, value in budget.items() if value is not None})
     owned = [_data(shard, unit) for shard in _listed("shards", shards)]
     model_of_trust = Trust(trust, len(owned), max_missing, max_colluding)
-    with Run().alone():
+    with Run().isolated():
         planned = clone(estimator).set_params(n_steps=steps_of(estimator, owned[0], num_rounds))
         tasks = [of_unit(check_known(planned._task(**data), "in a federation"), unit) for data in owned]
     columns = [columns_of(task) for task in tasks]

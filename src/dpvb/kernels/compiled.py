@@ -17,9 +17,9 @@ from functools import cache
 from typing import Any
 
 from dpvb.guards.errors import CheckpointError
+from dpvb.guards.file_ownership import check_closed_folder
 from dpvb.guards.imports import import_numba
-from dpvb.guards.own import check_closed_folder
-from dpvb.guards.strangers import say
+from dpvb.guards.untrusted import say
 
 # nnan and ninf are left out: a NaN must reach the clip.
 FLAGS = {"contract", "reassoc", "nsz"}

@@ -7,9 +7,9 @@
     print(ledger.remaining("notes"))
 
 Rows are only ever appended; each carries the hash of the one before it (`chain`), the totals of its data set after it,
-in whole numbers (`accounting.filter`), and follows from the rows before it (`state`, `past`). Databases only keep them
-(`store`, `sqlite`, `postgresql`). Outside the rows the head (`head`), what each user has seen (`seen`) and the receipts
-in released models tell a ledger from an older copy of itself. No clock decides anything.
+in whole numbers (`accounting.filter`), and follows from the rows before it (`state`, `run_history`). Databases only
+keep them (`store`, `sqlite`, `postgresql`). Outside the rows the head (`head`), what each user has seen (`seen`) and
+the receipts in released models tell a ledger from an older copy of itself. No clock decides anything.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dpvb.accounting import Method, doubts
+from dpvb.accounting import Method, budget_warnings
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Cost
 from dpvb.accounting.events import Event, NeighboringRelation
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
-from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
-from dpvb.guards.strangers import parsed_json
+from dpvb.guards.missing_arguments import constructor_says_what_lacks, says_what_lacks
+from dpvb.guards.untrusted import parsed_json
 from dpvb.ledger import chain, pricing
 from dpvb.ledger.address import checked_place, is_address, without_password
 from dpvb.ledger.chain import LOOK, MAX_BODY, WAY_OUT, Entry, canonical, check_hash, refused
-from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name, check_new_name
 from dpvb.ledger.head import Head, Seen, way_out
-from dpvb.ledger.past import Past, Units, order_of
+from dpvb.ledger.records import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name, check_new_name
+from dpvb.ledger.run_history import Past, Units, order_of
 from dpvb.ledger.state import (
     RESTORE,
     State,
@@ -165,7 +165,7 @@ class Ledger:
             LedgerError: if the name stands for other facts or looks like another, or the part does not fit its whole.
         """
         facts = Dataset(name, unit, neighboring_relation, epsilon, delta, part_of)
-        doubts.warn(epsilon, delta, unit=facts.unit, stacklevel=4)
+        budget_warnings.warn(epsilon, delta, unit=facts.unit, stacklevel=4)
         with self._transaction(write=True) as (rows, state):
             if state.datasets.get(facts.name) == facts:
                 return

@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from dpvb.guards.errors import LedgerError
-from dpvb.guards.own import new_own
-from dpvb.guards.strangers import parsed_json, say
+from dpvb.guards.file_ownership import new_own
+from dpvb.guards.untrusted import parsed_json, say
 from dpvb.ledger.chain import FORMAT, canonical, genesis
 
 _NAME = re.compile("[0-9A-Za-z-]{1,64}")

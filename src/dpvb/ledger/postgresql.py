@@ -32,7 +32,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, final
 
 from dpvb.guards.errors import LedgerError, LedgerUnreachableError
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 from dpvb.ledger import schema
 from dpvb.ledger.address import without_password
 from dpvb.ledger.chain import COLUMNS, Entry

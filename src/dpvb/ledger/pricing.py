@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 from dpvb import accounting
 from dpvb.accounting import filter as spending
-from dpvb.accounting.answers import rounded_down, rounded_up
 from dpvb.accounting.costs import Composition, Cost, Total, total
 from dpvb.accounting.events import Event
 from dpvb.accounting.forms import from_dict
+from dpvb.accounting.methods import rounded_down, rounded_up
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger.chain import WAY_OUT, Entry
-from dpvb.ledger.facts import MOST_MORE, Dataset, as_epsilon, way_out
-from dpvb.ledger.past import fact
+from dpvb.ledger.records import MOST_MORE, Dataset, as_epsilon, way_out
+from dpvb.ledger.run_history import fact
 from dpvb.ledger.state import ODD, Price, State
 from dpvb.ledger.store import Transaction
 

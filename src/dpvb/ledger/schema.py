@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dpvb.accounting.filter import ORDERS, SATURATED
 from dpvb.ledger.chain import COLUMNS, COSTS, FORMAT, MAX_BODY
-from dpvb.ledger.facts import MAX_NAME
+from dpvb.ledger.records import MAX_NAME
 
 #: Version of tables, functions and triggers; an earlier one has other triggers, and the same rows.
 VERSION = 3

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, final
 
 from dpvb.guards.errors import LedgerError, LedgerUnreachableError, ParameterError
-from dpvb.guards.own import new_own
+from dpvb.guards.file_ownership import new_own
 from dpvb.ledger.chain import COLUMNS, FORMAT, WAY_OUT, Entry
 from dpvb.ledger.head import Head
 from dpvb.ledger.state import RESTORE, check_kept

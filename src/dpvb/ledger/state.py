@@ -14,9 +14,9 @@ from dpvb.accounting.forms import from_dict
 from dpvb.accounting.selection import Selection
 from dpvb.guards.errors import LedgerError, ParameterError
 from dpvb.ledger.chain import COSTS, WAY_OUT, Entry, canonical, check_hash, genesis, refused
-from dpvb.ledger.facts import Dataset
 from dpvb.ledger.head import Head
-from dpvb.ledger.past import Past, Units, fact
+from dpvb.ledger.records import Dataset
+from dpvb.ledger.run_history import Past, Units, fact
 from dpvb.ledger.store import Store, Transaction
 
 #: What reading facts, or calculating with them, raises that no ledger has written.

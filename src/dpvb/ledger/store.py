@@ -28,7 +28,7 @@ from typing import Any, Protocol, final
 from dpvb.guards.errors import LedgerError
 from dpvb.ledger.chain import COLUMNS, WAY_OUT, Entry, check_hash, refused
 from dpvb.ledger.head import Head
-from dpvb.ledger.past import Past
+from dpvb.ledger.run_history import Past
 
 
 @final

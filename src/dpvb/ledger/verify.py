@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TextIO
 
 from dpvb.guards.errors import LedgerError, check_path
-from dpvb.guards.strangers import parsed_json, printable
+from dpvb.guards.untrusted import parsed_json, printable
 from dpvb.ledger.chain import COLUMNS, FORMAT, WAY_OUT, Entry, canonical
-from dpvb.ledger.facts import Receipt
 from dpvb.ledger.head import Head
-from dpvb.ledger.past import Past
+from dpvb.ledger.records import Receipt
+from dpvb.ledger.run_history import Past
 from dpvb.ledger.state import State, set_back
 from dpvb.ledger.store import Store
 

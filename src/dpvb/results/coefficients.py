@@ -28,9 +28,9 @@ from scipy.special import ndtri
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DpvbError, ParameterError, check_number
 from dpvb.guards.imports import import_apart
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 from dpvb.guards.version import __version__
-from dpvb.results import pictures
+from dpvb.results import plots
 from dpvb.results.figures import Figure, Intervals, Listing, number
 from dpvb.results.statement import PrivacyStatement
 
@@ -458,10 +458,10 @@ class CoefficientTable(Figure, Sequence[Coefficient]):
         """
         if ax is not None and not hasattr(ax, "hlines"):
             raise ParameterError(f"ax must be Matplotlib axes or None, got {ax!r}.")
-        axes = pictures.new_axes(len(self)) if ax is None else ax
+        axes = plots.new_axes(len(self)) if ax is None else ax
         [drawing] = self.drawings()
         slopes = tuple(row for row in drawing.rows if row[0] != "intercept")  # The intercept has another unit.
-        pictures.draw_intervals(axes, replace(drawing, rows=slopes, scales=()))
+        plots.draw_intervals(axes, replace(drawing, rows=slopes, scales=()))
         return axes
 
     def drawings(self) -> Iterator[Intervals]:

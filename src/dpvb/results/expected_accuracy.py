@@ -246,7 +246,7 @@ class PlanSummary:
         Raises:
             DpvbError: If matplotlib is not installed.
         """
-        from dpvb.results import pictures
+        from dpvb.results import plots
         from dpvb.results.figures import Curves
 
         values = {
@@ -261,7 +261,7 @@ class PlanSummary:
             Curves(title=title, lines=((title, tuple((value, value, value) for value in line)),), **axis)
             for title, line in values.items()
         ]
-        pictures.save(path, curves, f"Accuracy and privacy by epsilon: {self.kind}")
+        plots.save(path, curves, f"Accuracy and privacy by epsilon: {self.kind}")
 
 
 def attack(belief: float, power: float, unit: str, delta: float) -> str:

@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.guards.errors import ModelFileError, ParameterError, check_path
-from dpvb.guards.own import new_own
-from dpvb.guards.strangers import parsed_json, printable
+from dpvb.guards.file_ownership import new_own
+from dpvb.guards.untrusted import parsed_json, printable
 from dpvb.guards.version import __version__
 
 #: Version of the file format; a reader refuses all others. A fitted model is its parameters and one record of what it

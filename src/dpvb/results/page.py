@@ -12,7 +12,7 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 from dpvb.guards.version import __version__
 from dpvb.results.audit_report import Report
 from dpvb.results.figures import MOST_COLUMNS, MOST_ROWS, Curves, Drawing, number, write

@@ -9,11 +9,11 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Self
 
 from dpvb import accounting
-from dpvb.accounting.answers import CURVE_DELTAS, as_json
 from dpvb.accounting.events import RELATIONS
+from dpvb.accounting.methods import CURVE_DELTAS, as_json
 from dpvb.core.counting import Counts
 from dpvb.core.plan import Plan
-from dpvb.guards import pages
+from dpvb.guards import notebook_html
 from dpvb.guards.errors import (
     ModelFileError,
     ParameterError,
@@ -402,9 +402,9 @@ class PrivacyStatement:
         """Return HTML for a notebook: warnings and guarantee, with the rest folded."""
         rows = dict(self.sections())
         first = [(label, rows.pop(label)) for label in _IN_SIGHT if label in rows]
-        warnings = "".join(map(pages.boxed, self.warnings()))
-        rest = pages.folded("More of the statement", pages.table([*rows.items()]))
-        return f"<div>{pages.title(_TITLE)}{warnings}{pages.table(first)}{rest}</div>"
+        warnings = "".join(map(notebook_html.boxed, self.warnings()))
+        rest = notebook_html.folded("More of the statement", notebook_html.table([*rows.items()]))
+        return f"<div>{notebook_html.title(_TITLE)}{warnings}{notebook_html.table(first)}{rest}</div>"
 
     def warnings(self) -> Iterator[str]:
         """Yield reasons why there is no guarantee, or a weak one."""

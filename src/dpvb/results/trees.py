@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from dpvb.guards import domains
 from dpvb.guards.errors import ModelFileError
-from dpvb.guards.strangers import imported, place_of
+from dpvb.guards.untrusted import imported, place_of
 
 Record = TypeVar("Record")
 #: What stands for a class, a category or a symbol.

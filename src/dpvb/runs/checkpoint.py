@@ -26,9 +26,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dpvb.core.journal import Sums
-from dpvb.guards import own
+from dpvb.guards import file_ownership
 from dpvb.guards.errors import CheckpointError, DataFormatError, ModelFileError, check_path
-from dpvb.guards.strangers import parsed_json
+from dpvb.guards.untrusted import parsed_json
 from dpvb.guards.watched import changed
 from dpvb.results import model_file
 
@@ -80,7 +80,7 @@ class Checkpoint:
         self._lock: IO[bytes] | None = None
         try:
             self.path.mkdir(mode=0o700, exist_ok=True)
-            own.check_own_folder(self.path)
+            file_ownership.check_own_folder(self.path)
             strangers = [name for name in os.listdir(self.path) if name not in _NAMES]
         except OSError as error:
             raise CheckpointError(f"{self.path}: cannot hold a checkpoint ({error.strerror}).") from error
@@ -96,7 +96,7 @@ class Checkpoint:
             CheckpointError: if one is there.
         """
         try:
-            self._lock = own.locked(self.path / "lock")
+            self._lock = file_ownership.locked(self.path / "lock")
         except BlockingIOError as error:
             raise CheckpointError(
                 f"{self.path}: another process is at work on the run that is kept here. Wait until it has ended; or "
@@ -111,7 +111,7 @@ class Checkpoint:
     def close(self) -> None:
         """Let another process hold the folder."""
         if self._lock is not None:
-            own.unlock(self._lock)
+            file_ownership.unlock(self._lock)
             self._lock = None
 
     def manifest(self) -> dict[str, Any] | None:
@@ -121,7 +121,7 @@ class Checkpoint:
             CheckpointError: if it is damaged, somebody else's, or of another version.
         """
         try:
-            found = parsed_json(own.read_own(self._manifest_path, most=_MOST_FACTS))
+            found = parsed_json(file_ownership.read_own(self._manifest_path, most=_MOST_FACTS))
         except FileNotFoundError:
             return None
         except ValueError as error:
@@ -168,8 +168,8 @@ class Checkpoint:
         """
         text = json.dumps({"format": FORMAT, **facts}, allow_nan=False, indent=1)
         try:
-            own.write_own(self._token_path, token.encode("ascii"))
-            own.write_own(self._manifest_path, text.encode("ascii"), new=True)
+            file_ownership.write_own(self._token_path, token.encode("ascii"))
+            file_ownership.write_own(self._manifest_path, text.encode("ascii"), new=True)
         except FileExistsError as error:
             raise CheckpointError(f"{self.path}: another process has just begun a run here.") from error
         except OSError as error:
@@ -182,7 +182,7 @@ class Checkpoint:
             CheckpointError: if it is gone, or could be somebody else's.
         """
         try:
-            token = own.read_own(self._token_path).decode("ascii", "replace")
+            token = file_ownership.read_own(self._token_path).decode("ascii", "replace")
         except FileNotFoundError as error:
             raise CheckpointError(
                 f"{self._token_path}: is gone, and with it the right to go on with this run or to take back what it "
@@ -213,7 +213,7 @@ class Checkpoint:
         packed = model_file.packed(kind="Release", arrays=total, facts={"step": step})
         sealed = AESGCM(key).encrypt(_NONCE, packed, None)
         try:
-            own.write_own(self._file(step, attempt), sealed)
+            file_ownership.write_own(self._file(step, attempt), sealed)
         except OSError as error:
             raise self._unwritable(error) from error
         return Seal(hashlib.sha256(sealed).hexdigest(), key.hex())
@@ -225,7 +225,7 @@ class Checkpoint:
             CheckpointError: if they are there and cannot be read.
         """
         with suppress(FileNotFoundError, ModelFileError, InvalidTag, ValueError):
-            sealed = own.read_own(self._file(step, attempt), most=_MOST)
+            sealed = file_ownership.read_own(self._file(step, attempt), most=_MOST)
             if hashlib.sha256(sealed).hexdigest() == seal.digest:
                 return model_file.unpacked(
                     AESGCM(bytes.fromhex(seal.key)).decrypt(_NONCE, sealed, None), kind="Release"

@@ -20,8 +20,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, final
 
-from dpvb.accounting.answers import rounded_down
 from dpvb.accounting.costs import Composition
+from dpvb.accounting.methods import rounded_down
 from dpvb.core.forks import Origin
 from dpvb.core.journal import Journal, Sums
 from dpvb.core.plan import Plan, Release
@@ -34,7 +34,7 @@ from dpvb.guards.errors import (
     RunCompletedError,
     check_choice,
 )
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 from dpvb.guards.watched import FileState
 from dpvb.ledger import Entry, Ledger, Receipt
 from dpvb.results.facts import ChargeFacts

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, final
 
 from dpvb.accounting import Event
-from dpvb.accounting.answers import METHODS
+from dpvb.accounting.methods import METHODS
 from dpvb.cluster import Cluster
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import (
@@ -42,7 +42,7 @@ from dpvb.guards.errors import (
     check_path,
 )
 from dpvb.guards.imports import check_numba
-from dpvb.guards.strangers import say
+from dpvb.guards.untrusted import say
 from dpvb.guards.watched import FileState
 from dpvb.ledger import Ledger, is_address
 from dpvb.ledger.address import Address
@@ -165,7 +165,7 @@ class Run:
         return replace(outer, **values)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def isolated(self) -> Iterator[None]:
         """Put this run in force as it is, whatever is around it."""
         blocks = _blocks.get()
         _blocks.set((*blocks, self))

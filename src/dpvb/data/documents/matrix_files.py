@@ -37,7 +37,7 @@ from dpvb.data.readable import MAX_DOCUMENT_BYTES, blocks, check_readable, lines
 from dpvb.data.slabs import MAX_WIDTH, Slab, check_slab, slab_of_triples
 from dpvb.data.spelling import real
 from dpvb.guards.errors import DataFormatError
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 from dpvb.kernels.spans import MAX_ENTRIES, MAX_ROWS, spans
 
 _Ids = NDArray[np.int64]

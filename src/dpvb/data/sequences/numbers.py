@@ -14,7 +14,7 @@ from dpvb.data.spelling import Cells, Floats, as_numbers, number
 from dpvb.data.tables.matrices import array_of, column, has_columns, is_arrow_table, plain_row
 from dpvb.data.tables.ranged import check_name
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_number
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 from dpvb.rows import NumberRows
 
 # Most columns; a model of sequences has a number for each pair of them at least.

@@ -19,7 +19,7 @@ from dpvb.data.readable import check_readable
 from dpvb.data.spelling import MISSING_VALUES, UNREADABLE, label, number
 from dpvb.data.times import time_of_text
 from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError, check_choice, reason_of
-from dpvb.guards.strangers import parsed_json
+from dpvb.guards.untrusted import parsed_json
 
 _ROLES: Final = ("feature", "target", "group", "none")
 #: The kinds of columns by the types that dictionaries name.

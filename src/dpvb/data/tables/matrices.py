@@ -20,7 +20,7 @@ from dpvb.data.arrow import import_arrow
 from dpvb.data.slabs import MAX_WIDTH, Integers, Slab, Which, places, slab_of_sparse, stacked
 from dpvb.data.spelling import Floats, as_array, as_numbers, cells_of, number, real
 from dpvb.guards.errors import DataFormatError
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 from dpvb.kernels.spans import running_total
 
 _WAY_OUT = (

@@ -21,9 +21,9 @@ from dpvb.data.spelling import MISSING_VALUES, Cells, Floats
 from dpvb.data.tables.columns import Binary, Categorical, Column, Interaction, Product, check_categories
 from dpvb.data.tables.ranged import Date, Encoded, Numeric, Spline, check_name
 from dpvb.data.tables.response import BOUNDS, Kind, Response
-from dpvb.guards import pages
+from dpvb.guards import notebook_html
 from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, check_number, check_path, reason_of
-from dpvb.guards.strangers import parsed_json
+from dpvb.guards.untrusted import parsed_json
 
 _FORMAT = "dpvb-schema"
 _VERSION = 1
@@ -284,7 +284,8 @@ class Schema:
         """The schema for a notebook: a row for each column, and what is declared beside them."""
         rows = [(column.name, column.kind, _said(column, "name")) for column in self.columns]
         roles = _said(self, "columns")
-        return f"<div>{pages.table(rows, head=('column', 'kind', 'declared'))}<p>{pages.escaped(roles)}</p></div>"
+        table = notebook_html.table(rows, head=("column", "kind", "declared"))
+        return f"<div>{table}<p>{notebook_html.escaped(roles)}</p></div>"
 
     def to_json(self) -> str:
         """The schema as JSON text; `from_json` is its exact inverse."""
@@ -401,4 +402,4 @@ def _said(part: Any, *without: str) -> str:
 
 
 def _value(value: object) -> str:
-    return f"{type(value).__name__}({_said(value)})" if isinstance(value, Target) else pages.shortened(value)
+    return f"{type(value).__name__}({_said(value)})" if isinstance(value, Target) else notebook_html.shortened(value)

@@ -31,7 +31,7 @@ from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.guards.watched import Watched
 from dpvb.kernels.spans import MAX_ROWS
 from dpvb.rows import DesignRows, MixedRows, SparseDesignRows

@@ -23,8 +23,8 @@ from scipy.linalg import eigh
 from scipy.optimize import minimize
 
 from dpvb.guards.arrays import Floats
-from dpvb.models.factors import reading, tuned
-from dpvb.models.factors.reading import Split
+from dpvb.models.factors import denoising, tuned
+from dpvb.models.factors.denoising import Split
 
 # Rounds at most.
 _ROUNDS = 200
@@ -220,10 +220,10 @@ def spectrum(second_dd: Floats, sd: float, count: float, prior: float) -> tuple[
         return np.maximum(eigenvalue_e, tuned.LEAST * prior), basis_de
     trace, level, above_e = float(eigenvalue_e.sum()), float(eigenvalue_e.mean()), np.zeros(d)
     for _ in range(tuned.ROUNDS):
-        above_e = reading.unbiased(eigenvalue_e - level, sd, d)
+        above_e = denoising.unbiased(eigenvalue_e - level, sd, d)
         mean = (trace - float(above_e.sum())) / d
         variance = (sd**2 + 2 * mean**2 / count) / d
-        level = float(reading.with_prior(np.array([mean]), np.array([variance]), np.array([prior]))[0])
+        level = float(denoising.with_prior(np.array([mean]), np.array([variance]), np.array([prior]))[0])
     return level + above_e, basis_de
 
 

@@ -4,7 +4,7 @@
 
 The data enter the posterior through their number, mean and second moments alone. So nothing is iterated on private
 data: means and squares are released, then the lengths of rows about the means, in scales by the squares; then second
-moments about the means, within a radius by the lengths. All else is post-processing (`reading`, `posterior`).
+moments about the means, within a radius by the lengths. All else is post-processing (`denoising`, `posterior`).
 
 ===============  =================================================================================
 paper            code
@@ -37,7 +37,7 @@ from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positive, Positives, Symmetric
 from dpvb.guards.errors import ParameterError, check_integer, check_number
-from dpvb.models.factors import reading, tuned
+from dpvb.models.factors import denoising, tuned
 from dpvb.rows import DesignRows
 
 # c and c': the constants beside a row.
@@ -150,7 +150,7 @@ class ThreeReleases(Model["SecondMoments", DesignRows]):
         mean_d /= max(1.0, float(np.linalg.norm(mean_d)))
         scale_d = np.ones(self.n_features)
         if self.gamma > 0:
-            variance_d = reading.variances(s.noisy("squares") / count - mean_d**2, s.noise_std("squares") / count)
+            variance_d = denoising.variances(s.noisy("squares") / count - mean_d**2, s.noise_std("squares") / count)
             scale_d = variance_d ** (0.5 * self.gamma)
             scale_d /= math.sqrt(float(np.mean(scale_d**2)))
         return replace(q, mean_d=mean_d, scale_d=scale_d, count=count)

@@ -167,7 +167,7 @@ class FixedCurvature:
         last: Last accepted score and its point.
         mean: Averages of the scores and of their points.
         step: Number of scores so far. Default: 0.
-        restlessness: Size of the last score relative to its noise; above 1 after the last step if the fit has not
+        convergence_ratio: Size of the last score relative to its noise; above 1 after the last step if the fit has not
             converged. Default: 0.
 
     Examples:
@@ -186,7 +186,7 @@ class FixedCurvature:
     last: Average
     mean: Average
     step: int = 0
-    restlessness: Nonnegative = 0.0
+    convergence_ratio: Nonnegative = 0.0
 
     @classmethod
     def start(cls, prior_d: Floats, *, alpha: float, n_steps: int) -> FixedCurvature:
@@ -210,7 +210,7 @@ class FixedCurvature:
         """Return it with another start, before the curvature is released."""
         return replace(self, point_d=point_d)
 
-    def curved(self, curvature_dd: Floats, noise_std: float) -> FixedCurvature:
+    def with_curvature(self, curvature_dd: Floats, noise_std: float) -> FixedCurvature:
         """Return it with a curvature, at the start or once more at the end.
 
         Args:
@@ -221,7 +221,7 @@ class FixedCurvature:
         read_dd = read_positive(curvature_dd, diagonal_dd, noise_std, noise_std)
         return replace(self, curvature_dd=read_dd, curvature_std=noise_std)
 
-    def stepped(self, score_d: Floats, noise_std: float) -> FixedCurvature:
+    def with_score(self, score_d: Floats, noise_std: float) -> FixedCurvature:
         """Return it after a score at `point_d`.
 
         Args:
@@ -245,7 +245,7 @@ class FixedCurvature:
             fresh = noise_std == 0 or late < 2.0 * tuned.AVERAGE_START or is_far
             mean = now if fresh else self.mean.joined(now.point_d, score_d, now.noise)
             path = replace(path, last=now, mean=mean)._led()
-        return replace(path, restlessness=path._restlessness()) if step == self.n_steps else path
+        return replace(path, convergence_ratio=path._restlessness()) if step == self.n_steps else path
 
     def _restlessness(self) -> float:
         """How far the averaged scores lead away from the mean point, over the farthest that noise leads."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, zip_longest
 
-from dpvb.accounting import covering
+from dpvb.accounting import dominating_gaussian
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition, Cost, n_steps
 from dpvb.accounting.events import Event
@@ -77,7 +77,7 @@ class Past:
         charged = from_dict(self.first.facts["cost"])
         if unstarted == charged:  # Then nothing began.
             return *units, *self.first.cost_units[len(units) :]
-        alone = fact(self.first, "normal") is True and covering.is_gaussian(charged)
+        alone = fact(self.first, "normal") is True and dominating_gaussian.is_gaussian(charged)
         return *units, units[-1] if alone else 0, 0
 
     def check_bounds(self, run: str, cost: Sequence[int]) -> None:

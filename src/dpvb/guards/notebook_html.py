@@ -9,7 +9,7 @@ import reprlib
 from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 
 _CELL = "vertical-align:top;text-align:"
 _FAINT = "opacity:.6;"

@@ -27,9 +27,9 @@ import numpy.typing as npt
 from scipy.special import log_ndtr
 
 from dpvb.accounting import gaussian
-from dpvb.accounting.answers import MAX_GRID_SHIFT
 from dpvb.accounting.costs import FINE_ORDERS, Composition, Cost, delta_from_renyi, from_renyi
 from dpvb.accounting.events import dominating_pairs
+from dpvb.accounting.methods import MAX_GRID_SHIFT
 
 Vector = npt.NDArray[np.float64]
 

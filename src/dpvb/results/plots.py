@@ -14,7 +14,7 @@ import numpy as np
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DpvbError, check_path
 from dpvb.guards.imports import import_apart
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 from dpvb.results.figures import MOST_ROWS, Bars, Curves, Facts, Figure, Grid, Images, Intervals, number
 
 _BLUE, _ORANGE = "#2f6f9f", "#d9822b"

@@ -14,7 +14,7 @@ from planted import edit, kills
 
 from dpvb.accounting import Event, answers, gaussian, pld
 from dpvb.accounting.costs import Composition
-from dpvb.accounting.covering import covering, distance, is_gaussian
+from dpvb.accounting.dominating_gaussian import covering, distance, is_gaussian
 from dpvb.accounting.events import dominating_pairs
 
 DELTA, CAP = 1e-6, 5.0
@@ -65,7 +65,7 @@ def test_the_profile_is_that_of_the_tight_accountant(event: Event, relation: str
 
 
 @kills("accountant", "a Gaussian that covers a plan between points of a grid only by luck")
-@edit("accounting/covering.py", "(delta_g[:-1] - left_out)", "(0.9 * delta_g[:-1] - left_out)")
+@edit("accounting/dominating_gaussian.py", "(delta_g[:-1] - left_out)", "(0.9 * delta_g[:-1] - left_out)")
 @given(
     st.lists(
         st.tuples(st.sampled_from([0.02, 0.1, 0.5, 1.0]), st.floats(0.8, 20.0), st.integers(1, 30)),
@@ -136,7 +136,11 @@ def test_a_rate_whose_digits_end_counts_as_one() -> None:
 
 
 @kills("accountant", "sampled plans that count as Gaussians")
-@edit("accounting/covering.py", "event.sampling_prob == 1 and event.noise_multiplier > 0", "event.noise_multiplier > 0")
+@edit(
+    "accounting/dominating_gaussian.py",
+    "event.sampling_prob == 1 and event.noise_multiplier > 0",
+    "event.noise_multiplier > 0",
+)
 def test_full_batches_cover_themselves() -> None:
     assert covered([Event("full_batch", 1.0, 4.0, 16)]) == pytest.approx((1.0, 0.0))
     assert covered([Event("full_batch", 1.0, 4.0, 16)], "replace_one") == pytest.approx((2.0, 0.0))

@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 @final
-class SpreadSource(Spread[Batch], Generic[Batch]):
+class DistributedSource(Spread[Batch], Generic[Batch]):
     """A source whose units are held by the processes of an engine, part by part.
 
     Whoever is in a batch, and what the sums are, does not depend on the number of parts or processes: unit n is drawn
