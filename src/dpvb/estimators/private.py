@@ -342,8 +342,8 @@ class PrivateModel(PrivateEstimator[Model, Any]):
                 warnings.warn(
                     f"The scores of {part.n_steps} steps have not settled: they lead {part.convergence_ratio:.2g} "
                     "times as far from the mean point of the steps as their noise does. Do not use the estimates and "
-                    "their intervals. Begin near the rates of the labels with FixedCurvature.at, take more steps, or scale "
-                    "the columns to public ranges. The budget of the fit is spent.",
+                    "their intervals. Begin near the rates of the labels with FixedCurvature.at, take more steps, or "
+                    "scale the columns to public ranges. The budget of the fit is spent.",
                     NotSettledWarning,
                     stacklevel=3,
                 )

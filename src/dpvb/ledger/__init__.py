@@ -300,7 +300,7 @@ class Ledger:
             releases: the same as `cost` in the order in which they are made. Of different releases whose order is not
                 on record nothing comes back once one has begun.
             normal: whether the noise of each release is normal, or rounded from what is, as events say. False: only its
-                Renyi curve is that of the events (see `accounting.covering`).
+                Renyi curve is that of the events (see `accounting.dominating_gaussian`).
             token: a secret of the run's owner, of whom only its hash is put on record. None: one is drawn with the
                 run's first charge, and this object alone remembers it. Whoever gives the same one again may go on.
 
