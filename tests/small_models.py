@@ -180,7 +180,7 @@ PLAIN_TOPICS = LDAModel(3, TERMS, clip_scale=0.1, max_iter=5, **PLAIN)
 CASES = [
     Case("location", Location(), table, table_records, HOSTILE_ROWS),
     Case("curvature", Curvature(), table, table_records, HOSTILE_ROWS),
-    Case("curvature_joint", Curvature(), table, table_records, HOSTILE_ROWS, clip="joint"),
+    Case("curvature_joint", Curvature(), table, table_records, HOSTILE_ROWS, clipping="joint"),
     Case("lda", LDAModel(3, TERMS, clip_scale=0.1, max_iter=20), bags, kinds.documents, HOSTILE_DOCUMENTS),
     *by_phase(
         "lda",

@@ -68,7 +68,7 @@ def runs(case: Case) -> dict[str, str]:
 def test_a_sound_model_passes() -> None:
     assert records(SOUND) == {}
     assert runs(SOUND) == {}
-    joint = replace(SOUND, clip="joint")
+    joint = replace(SOUND, clipping="joint")
     assert records(joint) == {}
 
 

@@ -247,7 +247,7 @@ def test_persons_of_earlier_months_are_left_out_and_nothing_says_so(tmp_path: Pa
         ids.write_text(content)
         told = run(*given, "--exclude-groups", ids, "--out", out, "--overwrite").stderr
         said.add(without_counts(told))
-        assert dpvb.load(out).privacy_.counts.counted == pytest.approx(counted, abs=1), name
+        assert dpvb.load(out).privacy_.counts.included == pytest.approx(counted, abs=1), name
     assert len(said) == 1
     refused = run(*given[:-2], "--exclude-groups", ids, "--out", tmp_path / "x.dpvb", code=2).stderr
     assert "--group-column must name the column of persons" in refused

@@ -158,7 +158,7 @@ def interrupted(folder: Path) -> Path:
 
 @pytest.mark.guarantees("own files")
 @kills("names", "a run that others can write")
-@edit("runs/checkpoint.py", "            own.check_own_folder(self.path)\n", "")
+@edit("runs/checkpoint.py", "            file_ownership.check_own_folder(self.path)\n", "")
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes are those of POSIX")
 def test_a_folder_of_somebody_else_is_not_resumed(folder: Path, interrupted: Path) -> None:
     call, manifest = arguments(folder), interrupted / "run.json"

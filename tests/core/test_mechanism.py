@@ -285,7 +285,7 @@ def test_noise_is_shared_by_the_weights() -> None:
         {"weights": {"a": 0.0, "b": 1.0}},
         {"weights": {"a": -0.6, "b": 0.8}},
         {"weights": {"a": math.nan, "b": 0.8}},
-        {"clip": "none"},
+        {"clipping": "none"},
         {"blocks": {}},
     ],
 )
@@ -332,7 +332,7 @@ def test_the_digest_changes_with_everything_public() -> None:
     ]
     other_releases += [
         replace(release, weights={"a": 0.6, "b": 0.8}),
-        replace(release, clip="joint"),
+        replace(release, clipping="joint"),
         replace(release, mechanism=Mechanism(Poisson(0.1), 1.01)),
         replace(release, mechanism=Mechanism(Poisson(0.11), 1.0)),
         replace(release, mechanism=Mechanism(FullBatch(), 1.0)),
@@ -377,7 +377,7 @@ def test_phases_lay_out_a_plan() -> None:
     shares = {"first": 0.2, "last": 0.05}
     plan = phased(blocks, Poisson(0.1), [2.0, 1.0, 2.0], shares=shares, neighboring_relation="replace_one", unit="row")
     assert [[*release.asked] for release in plan] == [["count"], ["score"], ["score"], ["score"], ["curvature"]]
-    assert all({*release.blocks} == {*release.asked, "counted", "shortened"} for release in plan)
+    assert all({*release.blocks} == {*release.asked, "included", "clipped"} for release in plan)
     assert [release.mechanism.noise_multiplier for release in plan][1:4] == [2.0, 1.0, 2.0]
     cost = [(r.mechanism.sampler.sampling_prob / r.mechanism.noise_multiplier) ** 2 for r in plan]
     np.testing.assert_allclose(np.array([cost[0], sum(cost[1:4]), cost[4]]) / sum(cost), [0.2, 0.75, 0.05], rtol=1e-12)

@@ -188,7 +188,7 @@ def test_receipts_name_the_run_the_step_and_the_plan() -> None:
 @EVERY_MODEL
 @pytest.mark.parametrize("clip", ["block", "joint"])
 def test_an_empty_corpus_is_pure_noise(case: Case, clip: str) -> None:
-    plan = dataclasses.replace(case, clip=clip).plan(noise=2.0, steps=2)
+    plan = dataclasses.replace(case, clipping=clip).plan(noise=2.0, steps=2)
     releases = case.run(np.zeros((0, case.width)), plan)
     for step, (released, release) in enumerate(zip(releases, plan, strict=True)):
         grids = grids_of(release, None)
@@ -447,7 +447,7 @@ def test_joint_clipping_trades_between_blocks() -> None:
     """With one block near zero the other may fill the whole budget: C_b/w_b, not C_b."""
     blocks = {"a": Block((1,), 1.0), "b": Block((1,), 1.0)}
     for a, b, expected in [(10.0, 0.0, (math.sqrt(2), 0.0)), (10.0, 10.0, (1.0, 1.0)), (0.3, 0.4, (0.3, 0.4))]:
-        release = Release(blocks, Mechanism(FullBatch(), 0.0), clip="joint")
+        release = Release(blocks, Mechanism(FullBatch(), 0.0), clipping="joint")
         wall: Wall[Any] = Wall(table(np.zeros((1, 1))), Plan([release]))
         values = {"a": a, "b": b}
         query = lambda rows, of=values: {name: Rows(np.full((len(rows), 1), of[name])) for name in of}  # noqa: E731

@@ -92,7 +92,7 @@ def test_intervals_count_the_noise_in_and_say_what_the_clip_bends(fitted: Any) -
         assert with_noise.mean == without.mean
         assert with_noise.std > without.std > 0
         assert 0 <= with_noise.low <= with_noise.mean <= with_noise.high <= 1
-    assert "shortened" not in str(aware)
+    assert "clipped" not in str(aware)
     tight = clone(fitted).set_params(clip_norm=0.5).fit(X)
     told = str(tight.transition_intervals())
     assert re.search(r"clip_norm=0.5 clipped (9\d|100)% of the sequences", told)

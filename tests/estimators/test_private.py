@@ -315,7 +315,7 @@ def test_units_of_several_rows_are_clipped_by_one_factor_unless_asked_otherwise(
         ("joint", X, None, "joint"),
     ]:
         private = dpvb.PrivateModel(Once(), clipping=clip, **NO_NOISE)  # type: ignore[arg-type]
-        assert {release.clip for release in private._task(data, group=given).plan} == {found}
+        assert {release.clipping for release in private._task(data, group=given).plan} == {found}
 
 
 @pytest.mark.guarantees("smoke tests")

@@ -37,12 +37,12 @@ def test_lines_frames_and_folds_hold_the_text_alone(text: str) -> None:
 
 @pytest.mark.parametrize("value", [np.arange(10**6), list(range(10**6)), "x" * 10**6, {n: n for n in range(10**4)}])
 def test_a_long_value_is_short_and_in_one_line(value: object) -> None:
-    assert len(notebook_html.shortened(value)) < 200
-    assert "\n" not in notebook_html.shortened(value)
+    assert len(notebook_html.abbreviated(value)) < 200
+    assert "\n" not in notebook_html.abbreviated(value)
 
 
 def test_a_short_value_is_written_out() -> None:
-    assert notebook_html.shortened({"a": [1, 2.5, None, (True,)]}) == "{'a': [1, 2.5, None, (True,)]}"
+    assert notebook_html.abbreviated({"a": [1, 2.5, None, (True,)]}) == "{'a': [1, 2.5, None, (True,)]}"
 
 
 COMMANDS = "\x1b]0;x\x07\u202e<b>\r"

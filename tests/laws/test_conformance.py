@@ -58,7 +58,7 @@ def the_worst_records_come_near_the_declared_bounds(case: Case, look: Look) -> N
     replay = Replay(case)
     release, ratio = replay.release, swap_ratio(replay.release.blocks)
     records = [replay.alone(record) for record in case.hostile]
-    if case.clip == "block":
+    if case.clipping == "block":
         for (name, block), record in itertools.product(release.blocks.items(), records):
             limit = Fraction(block.bound) / Fraction(grids_of(release, None)[name].step)
             assert squared(record[name], block) <= limit**2
@@ -178,8 +178,8 @@ def look(case: Case) -> Look:
 @kills("leaks", "un-noised loss printed in training", "location")
 @edit(
     "core/clipped_sums.py",
-    '        if release.clip == "joint":\n',
-    '        print("loss", *map(np.sum, norms.values()))\n        if release.clip == "joint":\n',
+    '        if release.clipping == "joint":\n',
+    '        print("loss", *map(np.sum, norms.values()))\n        if release.clipping == "joint":\n',
 )
 @kills("NaN", "NaN passes the clip", "location")
 @edit("core/contributions.py", "2.0**-1000, 0.0), np.inf)", "2.0**-1000, 0.0), 0.0)")

@@ -518,7 +518,7 @@ class Kept:
         self.begun: list[int] = []
 
     def recorded(self, step: int) -> Mapping[str, np.ndarray] | None:
-        return {"words": np.full(6, self._value), "counted": ONE, "shortened": ONE} if step == 0 else None
+        return {"words": np.full(6, self._value), "included": ONE, "clipped": ONE} if step == 0 else None
 
     def begin(self, step: int) -> None:
         self.begun.append(step)

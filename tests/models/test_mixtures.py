@@ -142,7 +142,7 @@ def test_no_row_passes_a_bound_and_some_reach_it(k: int, seed: int) -> None:
 def test_blocks_share_one_unit_of_sensitivity(columns: MixedColumns) -> None:
     """Of every release: squares of the weights, the counts of units included, add up to 1."""
     model = MixtureModel(3, columns)
-    plan = phased(model.blocks, FullBatch(), [1.0, 1.0], shares=model.schedule.budget, clip="joint")
+    plan = phased(model.blocks, FullBatch(), [1.0, 1.0], shares=model.schedule.budget, clipping="joint")
     assert len(plan) == 5
     for release in plan:
         assert math.fsum(weight**2 for weight in release.weights.values()) == pytest.approx(1.0, abs=1e-12)

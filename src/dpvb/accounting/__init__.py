@@ -28,7 +28,7 @@ from dpvb.accounting.divergences import (
     zcdp_rho_of,
 )
 from dpvb.accounting.events import Event, NeighboringRelation, Sampler
-from dpvb.accounting.independent import SecondOpinion, confirm, confirm_once, second_opinion
+from dpvb.accounting.independent import CrossCheck, confirm, confirm_once, cross_check
 from dpvb.accounting.methods import (
     METHODS,
     UNPROVEN_METHODS,
@@ -52,12 +52,12 @@ __all__ = [
     "METHODS",
     "UNPROVEN_METHODS",
     "Answer",
+    "CrossCheck",
     "Event",
     "LaplaceNoise",
     "Method",
     "NeighboringRelation",
     "Sampler",
-    "SecondOpinion",
     "StatedGuarantee",
     "Steps",
     "answer",
@@ -68,6 +68,7 @@ __all__ = [
     "confirm",
     "confirm_once",
     "covering_gaussian_of",
+    "cross_check",
     "curve",
     "delta",
     "delta_of",
@@ -83,7 +84,6 @@ __all__ = [
     "renyi_divergences_of",
     "rounded_down",
     "rounded_up",
-    "second_opinion",
     "true_positive_rate",
     "zcdp_rho_of",
 ]

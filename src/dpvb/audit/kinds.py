@@ -222,7 +222,7 @@ def gaussian_mixture(covariance: Literal["full", "diag"], width: int = D) -> Cas
     corners = np.hstack([signs, np.zeros((len(signs), width - signs.shape[1]))])
     hostile = np.vstack([np.zeros(width), axes * 1e3, -axes, corners, np.full(width, 1e308)])
     source = partial(_mixed, Layout.of(schema))
-    case = of_estimator(f"GaussianMixture, {covariance}", estimator, source, records, hostile, clip="joint")
+    case = of_estimator(f"GaussianMixture, {covariance}", estimator, source, records, hostile, clipping="joint")
     case = replace(case, begin=partial(after_a_run, case))
     if width != D:
         return case
@@ -243,7 +243,7 @@ def mixture() -> Case:
     records = partial(_records, schema)
     hostile = np.array([[*end, choice, flag] for choice in _CODES for flag in (0, 1) for end in _NUMBER_ENDS])
     source, columns = partial(_mixed, Layout.of(schema, ("count",))), partial(_table, schema)
-    case = of_estimator("Mixture", estimator, source, records, hostile, columns, responses=4, clip="joint")
+    case = of_estimator("Mixture", estimator, source, records, hostile, columns, responses=4, clipping="joint")
     return replace(case, begin=partial(after_a_run, case))
 
 

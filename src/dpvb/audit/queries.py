@@ -122,7 +122,7 @@ class _Group:
         ratio = swap_ratio(release.blocks)
         for answer in (*alone, person):
             own, joint = relative_norm(answer, release)
-            found.norm = max(found.norm, joint, *(own.values() if release.clip == "block" else ()))
+            found.norm = max(found.norm, joint, *(own.values() if release.clipping == "block" else ()))
         found.compared += any(not is_zero(answer) for answer in alone)
         pairs = [(a, b) for n, a in enumerate(alone) for b in alone[:n]]
         distance = max(relative_norm(difference(a, b), release)[1] / ratio for a, b in pairs)

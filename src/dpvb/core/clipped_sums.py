@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contribution, Contributions, Grid
-from dpvb.core.counting import COUNTED, SHORTENED, TOLERANCE
+from dpvb.core.counting import CLIPPED, INCLUDED, TOLERANCE
 from dpvb.core.forms import grouped, is_gram, nonnegative
 from dpvb.core.plan import Release
 from dpvb.core.sampling import Draw, drawn
@@ -131,7 +131,7 @@ class Work(Generic[Batch]):
             raise ValueError("a contribution for every unit, and for nothing else")
         usable = np.logical_and.reduce([np.isfinite(norm) for norm in norms.values()])
         relative = {name: np.where(usable, norms[name], 0.0) / release.blocks[name].bound for name in contributions}
-        if release.clip == "joint":
+        if release.clipping == "joint":
             squares = [(release.weights[name] * relative[name]) ** 2 for name in contributions]
             share = 1.0 - math.fsum(release.weights[name] ** 2 for name in release.blocks.keys() - contributions.keys())
             relative = dict.fromkeys(contributions, np.sqrt(np.sum(squares, axis=0) / share) * (1.0 + 2.0**-48))
@@ -142,7 +142,7 @@ class Work(Generic[Batch]):
         counted = usable & np.logical_or.reduce([norm > 0 for norm in norms.values()])
         shortened = np.logical_or.reduce([*(length > 1.0 + TOLERANCE for length in relative.values())])
         shortened |= _cut(rows, batch.unit_of_row, num_units)
-        for name, units in ((COUNTED, counted), (SHORTENED, counted & shortened)):
+        for name, units in ((INCLUDED, counted), (CLIPPED, counted & shortened)):
             if name in sums:
                 sums[name] += np.count_nonzero(units) * int(1.0 / self.grids[name].step)
         return sums

@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 
 from dpvb.core.blocks import PHASES, Block, Phase
-from dpvb.core.counting import COUNTED, COUNTS, SHORTENED, Counts
+from dpvb.core.counting import CLIPPED, COUNTS, INCLUDED, Counts
 from dpvb.core.released import Released, ReleaseReceipt
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import PrivacyError
@@ -124,7 +124,7 @@ class Estimate:
         """Numbers of included and clipped units over all releases; None if not released."""
         if not COUNTS.keys() <= self.names:
             return None
-        return Counts(*(f(name) for name in (COUNTED, SHORTENED) for f in (self._count, self.noise_std)))
+        return Counts(*(f(name) for name in (INCLUDED, CLIPPED) for f in (self._count, self.noise_std)))
 
     def _count(self, name: str) -> float:
         return float((self._mean[name] / self._mass[name])[0])

@@ -61,7 +61,7 @@ def grids_of(release: Release, n_units: int | None, party: Party | None = None) 
         )
     grids = {}
     for name, block in release.blocks.items():
-        bound = block.bound / release.weights[name] if release.clip == "joint" else block.bound
+        bound = block.bound / release.weights[name] if release.clipping == "joint" else block.bound
         std = release.noise_std(name)
         finest = max(std * share / _NOISE_STEPS, bound * capacity / 2.0**62)
         step = 2.0 ** math.ceil(math.log2(finest))

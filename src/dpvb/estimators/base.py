@@ -27,7 +27,7 @@ from dpvb.accounting.events import NeighboringRelation, named_sampler
 from dpvb.accounting.methods import Method
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
-from dpvb.core.counting import COUNTED, SHARES
+from dpvb.core.counting import INCLUDED, SHARES
 from dpvb.core.journal import Journal
 from dpvb.core.model import Model
 from dpvb.core.plan import Plan, calibrated, check_budget, phased
@@ -597,10 +597,10 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         schedule: Schedule,
         public: Mapping[str, str],
         notes: Mapping[str, Any],
-        clip: Literal["block", "joint"] = "block",
+        clipping: Literal["block", "joint"] = "block",
     ) -> Task[M]:
         """Return the task of a model with this schedule; `public` describes the public inputs by name."""
-        relative = self._relative_plan(model, source.unit, schedule, clip)
+        relative = self._relative_plan(model, source.unit, schedule, clipping)
         stepped = any(block.phase == "step" for block in model.blocks.values())
         notes = {"steps": len(schedule.noise) if stepped else 0, **notes}
         if self.n_units is not None:
@@ -611,7 +611,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         return Task(model, source, relative, schedule.rho, public_facts, notes, calibrate)
 
     def _relative_plan(
-        self, model: M, unit: str, schedule: Schedule, clip: Literal["block", "joint"] = "block"
+        self, model: M, unit: str, schedule: Schedule, clipping: Literal["block", "joint"] = "block"
     ) -> Plan:
         """Return the releases of a model, with noise relative to each other."""
         return phased(
@@ -621,7 +621,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             shares=schedule.budget,
             neighboring_relation=self.neighboring_relation,
             unit=unit,
-            clip=clip,
+            clipping=clipping,
         )
 
     def _stated(self, public: Mapping[str, str]) -> list[str]:
@@ -688,7 +688,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             unit=plan.unit,
             num_units=self.n_units,
             events=() if is_lost else plan.events(),
-            counting=SHARES[COUNTED],
+            counting=SHARES[INCLUDED],
             stacklevel=4,
         )
         if expected is not None:
@@ -891,9 +891,10 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
     def _parameters(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
         """Return the parameters that differ from their defaults, and the others, as Python code."""
-        values = {name: notebook_html.shortened(value) for name, value in self.get_params(deep=False).items()}
+        values = {name: notebook_html.abbreviated(value) for name, value in self.get_params(deep=False).items()}
         defaults = {
-            one.name: notebook_html.shortened(one.default) for one in inspect.signature(type(self)).parameters.values()
+            one.name: notebook_html.abbreviated(one.default)
+            for one in inspect.signature(type(self)).parameters.values()
         }
         chosen = tuple((name, value) for name, value in values.items() if value != defaults[name])
         return chosen, tuple((name, value) for name, value in values.items() if value == defaults[name])
@@ -1058,7 +1059,9 @@ def _place(kind: type) -> dict[str, str]:
 def _only(what: str, where: str, declared: Iterable[Any]) -> str:
     """Return a sentence that lists the included values of a column; all of them are public."""
     values = [*declared]
-    few = ", ".join(map(notebook_html.shortened, values[:_MOST_NAMED])) + (", ..." if len(values) > _MOST_NAMED else "")
+    few = ", ".join(map(notebook_html.abbreviated, values[:_MOST_NAMED])) + (
+        ", ..." if len(values) > _MOST_NAMED else ""
+    )
     return f"In {where}, only the {len(values)} declared {what}s are included: {few}. "
 
 

@@ -173,7 +173,9 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
             "parameters": "the plan, the random directions of the start and all other parameters",
         }
         notes = {"schema": table.schema, "names": names}
-        return self._planned_task(model, table.mixed(layout, group=group), model.schedule, public, notes, clip="joint")
+        return self._planned_task(
+            model, table.mixed(layout, group=group), model.schedule, public, notes, clipping="joint"
+        )
 
     def _as_prior(self, columns: tuple[Schema, Layout, MixtureModel]) -> tuple[EarlierGroups, str]:
         """Return the components, each with the number of rows that would estimate it equally well.

@@ -778,7 +778,7 @@ def _stated(model: Any, columns: Columns | None, response: Response | None) -> A
             whose = "labels of the response" if name == "classes" else "names of the features of X"
             raise ParameterError(
                 f"model must have in its field {name} the {whose}, in their order, or nothing: it has "
-                f"{notebook_html.shortened(given)} in place of {notebook_html.shortened(stated[name])}. "
+                f"{notebook_html.abbreviated(given)} in place of {notebook_html.abbreviated(stated[name])}. "
                 "Nothing was charged."
             )
     empty = {name: stated[name] for name, given in own.items() if given == ()}

@@ -275,9 +275,9 @@ class ChainModel(SequenceModel[Windowed, Q]):
     def _shortened(self) -> float:
         """Share of units that were clipped, from the released numbers; 0 if it is not distinguishable from 0."""
         counts = self.privacy_.counts
-        if self._model().clip_norm is None or counts is None or counts.shortened <= 3 * counts.shortened_std:
+        if self._model().clip_norm is None or counts is None or counts.clipped <= 3 * counts.clipped_std:
             return 0.0
-        return min(counts.shortened / max(counts.counted, 1.0), 1.0)
+        return min(counts.clipped / max(counts.included, 1.0), 1.0)
 
     def predict_next(self, X: Records, lengths: Any = None) -> Floats:
         """What `forecast` says of the next place of each sequence, (sequences, V): as private as X.

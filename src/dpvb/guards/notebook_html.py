@@ -25,7 +25,7 @@ def escaped(text: str) -> str:
     return escape(printable(text))
 
 
-def shortened(value: object) -> str:
+def abbreviated(value: object) -> str:
     """A public value in Python's words, in one line and short."""
     return " ".join(_SHORT.repr(value).split())
 

@@ -274,10 +274,10 @@ class PrivacyStatement:
         return min(bound, power)
 
     @property
-    def second_opinion(self) -> str:
+    def cross_check(self) -> str:
         """Result of an independent accountant, dp-accounting, for the same releases, in words."""
         return str(
-            accounting.second_opinion(
+            accounting.cross_check(
                 [release.event for release in self.releases],
                 epsilon=self.epsilon,
                 delta=self.delta,
@@ -446,7 +446,7 @@ class PrivacyStatement:
             "Accounting",
             [
                 f"Upper bound over {covered}; method {self.method!r}, tool: {_TOOLS[self.tool]}.",
-                *([f"Cross-check: {self.second_opinion}."] if self.selection is None else []),
+                *([f"Cross-check: {self.cross_check}."] if self.selection is None else []),
             ],
         )
         if self.counts is not None:
@@ -519,7 +519,7 @@ def _release(release: ReleaseFacts, unit: str) -> str:
         "fixed_size": f"a fresh batch of {release.batch_size} {unit}s drawn without replacement "
         f"(rate {event.sampling_prob:.6g})",
     }[event.sampler]
-    joint = ", clipped jointly" if release.clip == "joint" else ""
+    joint = ", clipped jointly" if release.clipping == "joint" else ""
     noise = f"Gaussian noise, noise multiplier {event.noise_multiplier:.6g}" if event.noise_multiplier else "NO NOISE"
     if event.added_delta:
         noise += (

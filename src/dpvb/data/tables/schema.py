@@ -402,4 +402,4 @@ def _said(part: Any, *without: str) -> str:
 
 
 def _value(value: object) -> str:
-    return f"{type(value).__name__}({_said(value)})" if isinstance(value, Target) else notebook_html.shortened(value)
+    return f"{type(value).__name__}({_said(value)})" if isinstance(value, Target) else notebook_html.abbreviated(value)

@@ -321,7 +321,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         if not inner:
             scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
         moments = read_moments(noisy_dd, sd, self._constant, inner=inner, reading=type(self).reading, room=room)
-        moments = moments.shortened(room)
+        moments = moments.divided(room)
         if self.intercept > 0 and sd > 0:
             scaling = scaling.certain(self.columns, noisy_dd, moments.matrix_dd, sd, self.intercept)
         return scaling, moments

@@ -76,7 +76,7 @@ class RowMoments:
         mean = float((self.eigenvalue_e * self.constant_e) @ weight_e) / self.number
         return mean, max(float(self.eigenvalue_e @ weight_e**2) / self.number - mean**2, 0.0)
 
-    def shortened(self, factor: float) -> RowMoments:
+    def divided(self, factor: float) -> RowMoments:
         """The same rows in coordinates divided by a factor."""
         return replace(self, scale_e=self.scale_e * factor)
 

@@ -276,7 +276,7 @@ class LDAModel(Model["Topics", CountRows]):
 
     def _with_releases(self, s: Estimate, new: Topics) -> Topics:
         """A q that keeps what was released, as it came."""
-        num_units = (0.0 if s.counts is None else s.counts.counted) + (
+        num_units = (0.0 if s.counts is None else s.counts.included) + (
             self.previous.num_units if self.previous else 0.0
         )
         words_v, words_std = self._word_totals(s) if self.release_word_totals else (None, 0.0)
@@ -413,7 +413,7 @@ class LDAModel(Model["Topics", CountRows]):
 
 def _counted(s: Estimate) -> float:
     """Released number of units; 0 if no release has counted them."""
-    return 0.0 if s.counts is None else s.counts.counted
+    return 0.0 if s.counts is None else s.counts.included
 
 
 def _at_means(q: Topics) -> Topics:
