@@ -82,7 +82,7 @@ def test_every_month_is_better_than_the_one_before(known: dpvb.LDA, noise_of: An
 
 @pytest.mark.guarantees("excluded people")
 @kills("persons", "ids of an earlier month in another spelling")
-@edit("data/persons.py", "None if identity(cell) in excluded else cell", "None if cell in seen_ids else cell")
+@edit("data/persons.py", "None if identity(cell) in excluded else cell", "None if cell in excluded else cell")
 @kills("persons", "a person of an earlier month who counts again in a later one")
 @edit("data/persons.py", "None if identity(cell) in excluded else cell", "cell")
 def test_whoever_was_seen_adds_nothing_and_nothing_says_so(known: dpvb.LDA, noise_of: Any) -> None:

@@ -72,7 +72,7 @@ class ReleaseFacts:
         return cls(
             Event.from_dict(facts["event"]),
             None if size is None else check_integer("batch_size", size, low=1),
-            check_choice("clipping", facts["clip"], ("block", "joint")),
+            check_choice("clipping", facts["clipping"], ("block", "joint")),
             tuple(map(BlockFacts.from_dict, facts["blocks"])),
         )
 
