@@ -24,8 +24,8 @@ WORDS = "words, pages in docs"
 LIMITS = {
     WORDS: 48_200,
     "banned phrases, pages": 15,
-    "banned phrases, docstrings and messages": 772,
-    "banned phrases, comments": 208,
+    "banned phrases, docstrings and messages": 41,
+    "banned phrases, comments": 17,
     "sentences above 30 words, user pages": 2,
     "sentences above 35 words, pages": 20,
     "paragraphs above 90 words, pages": 3,

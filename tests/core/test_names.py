@@ -299,6 +299,6 @@ def test_names_leave_only_as_the_proof_has_it(place: int) -> None:
     plan = laid_otherwise()[place]
     wall = Wall(Texts(["waa"] * 20), plan)
     for _ in range(2):  # Nothing is charged either: the plan's first release is still its next one.
-        with pytest.raises(PrivacyError, match="the proof is about these alone"):
+        with pytest.raises(PrivacyError, match="only these have a proof"):
             wall.names(plan.releases[0])
     assert repr(wall) == "Wall(step 0 of 1)"

@@ -136,7 +136,7 @@ def test_bytes_that_are_no_text_reach_their_own_field(tmp_path: Path) -> None:
         (b"a;b;y\n1;2;0\n", "the header has one field with ';' in it: separator=';'"),
         (b"a\tb\ty\n1\t2\t0\n", r"the header has one field with '\\t' in it: separator='\\t'"),
         (b"a|b|y\n1|2|0\n", r"the header has one field with '\|' in it: separator='\|'"),
-        (b"\xe9,a\n1,2\n", "the header is no UTF-8: say encoding='cp1252', 'latin-1' or another"),
+        (b"\xe9,a\n1,2\n", "the header is not valid UTF-8: declare encoding='cp1252', 'latin-1' or another"),
         ("a,b,y\n1,2,0\n".encode("utf-16"), "it holds zero bytes, as UTF-16 does: save the file as UTF-8"),
     ],
 )

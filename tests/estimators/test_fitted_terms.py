@@ -217,7 +217,7 @@ def test_a_curve_is_the_difference_of_rows_and_of_draws(covariance: str) -> None
         ),
         (
             lambda m: m.partial_effect("age", [40]),
-            "together with 'age': smokes; got none. What 'age' adds depends on these",
+            "together with 'age': smokes; got none. The effect of 'age' depends on these",
         ),
         (lambda m: m.partial_effect("day", ["2020-01-01"], given={"age": 40}), "together with 'day': none; got age"),
         (lambda m: m.partial_effect("day", [2020]), "column 'day' must be one that a row may have"),

@@ -115,7 +115,7 @@ def epsilon(*, delta: float, **steps: Unpack[Steps]) -> float:
     """Return an upper bound on epsilon at delta of equal steps.
 
     Args:
-        delta: the chance that the promise leaves open, in (0, 1).
+        delta: δ of the guarantee, in (0, 1).
         steps: as in `Steps`.
 
     Raises:
@@ -142,12 +142,12 @@ def noise_multiplier(*, epsilon: float, delta: float, **steps: Unpack[Steps]) ->
     """Return the least noise multiplier with which equal steps meet (epsilon, delta); errors as for `epsilon`.
 
     The achieved epsilon is never above the target and at least 0.995 of it, unless even the least noise the
-    accountant knows stays below the target. epsilon = inf gives 0. Raises ParameterError for a delta that is not
+    accountant supports stays below the target. epsilon = inf gives 0. Raises ParameterError for a delta that is not
     below n_steps * sampling_prob, as no noise would be needed to meet it (see `calibrate`).
 
     Args:
         epsilon: the privacy budget, in (0, inf].
-        delta: the chance that the promise leaves open, in (0, 1).
+        delta: δ of the guarantee, in (0, 1).
         steps: as in `Steps`.
     """
     event, how = _accounted(steps, noise_multiplier=1.0)
@@ -162,7 +162,7 @@ def n_steps(*, epsilon: float, delta: float, **steps: Unpack[Steps]) -> int:
 
     Args:
         epsilon: the privacy budget, in (0, inf).
-        delta: the chance that the promise leaves open, in (0, 1).
+        delta: δ of the guarantee, in (0, 1).
         steps: as in `Steps`.
     """
     epsilon = check_number("epsilon", epsilon, low=0, high=math.inf, closed="neither")

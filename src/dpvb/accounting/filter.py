@@ -42,7 +42,7 @@ from dpvb.guards.errors import ParameterError
 
 #: One unit of epsilon.
 UNIT = 1e-9
-#: What is not below it counts as infinite.
+#: A number that is not below this limit is treated as infinite.
 SATURATED = 2**62
 
 #: The orders, exact in binary: steps of about a fifth of a - 1 from 2 to 70, where caps of ordinary size are met.
@@ -105,7 +105,7 @@ def covered_units(cost: Cost, *, epsilon: int, delta: float, normal: bool) -> tu
 
 
 def refund_units(cost: Cost) -> tuple[int, ...]:
-    """What may be taken back at each order for releases that never ran, rounded down; 0 where it is infinite."""
+    """Return the refundable cost at each order for releases that never ran, rounded down; 0 where it is infinite."""
     return tuple(
         math.floor(rho / UNIT * (1 - _SAFETY)) if 0 <= rho < SATURATED * UNIT else 0
         for rho in cost.renyi(np.array(ORDERS)).tolist()
@@ -128,7 +128,7 @@ def add(totals: Sequence[int], cost: Sequence[int]) -> tuple[int, ...]:
 
 
 def counted_units(totals: Sequence[int], favoured: int, delta: float) -> int:
-    """The least cap that the totals keep, by the orders alone or, where they say it, by the rule for Gaussians as well.
+    """Return the least cap that the totals keep, by the orders or, where they say it, also by the rule for Gaussians.
 
     Args:
         totals: as `cost_units` has them, or `covered_units`.

@@ -7,7 +7,7 @@ the loss by more than s = J h^2/8 + h sqrt(J log(1/b) / 2) with probability b at
 never by more than J h. Hence epsilon at delta is at least dp-accounting's epsilon at delta + b, minus s.
 
 The pairs are found from the neighbouring relation, and not from the accountant's pairs. Neighbours are written down,
-and the means of their sums: without the unit, with it, and with what stands in its place. What these neighbours attain
+and the means of their sums: without the unit, with it, and with its replacement. The distance that these attain
 is a lower bound. Where these neighbours are the worst ones (Poisson batches under add-or-remove, opposite
 contributions, batches of all units), it is an upper bound as well. Elsewhere the upper bound is Renyi accounting's or
 none.
@@ -85,7 +85,7 @@ def cross_check(events: Sequence[Event], *, epsilon: float, delta: float, neighb
         return CrossCheck(reason="without sampling, epsilon has a closed formula")
     if epsilon == 0:
         return CrossCheck(reason="delta covers all that the releases could tell")
-    # What releases add to delta beside their noise is not a matter of composition.
+    # Added delta is subtracted first: composition does not apply to it.
     delta -= added_delta(plan)
     # Nearly equal claims share a grid, so that a plan is looked at once.
     return _opinion(plan, delta, relation, 1.1 ** round(math.log(epsilon, 1.1)))
@@ -191,7 +191,7 @@ def _attained(plan: Sequence[Event], relation: str, *, alone: bool) -> list[_Ste
 
 
 def _situations(plan: Sequence[Event]) -> list[bool]:
-    """Return whether the unit is to be alone: in fixed-size batches the worse case, or both where batches disagree.
+    """Return whether the unit has no others: in fixed-size batches the worse case, or both where batches disagree.
 
     Where two contributions are nearer to each other than C, an empty place is farther from the unit than another unit.
     """

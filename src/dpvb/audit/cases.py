@@ -1,4 +1,4 @@
-"""What the audit needs to know of a model: a way to its data, ordinary records, and those that strain it most.
+"""Facts that the audit needs of a model: a way to its data, ordinary records, and those that strain it most.
 
 A case is a model with private data given as a matrix of one row a record, so that neighbours are matrices that differ
 in one row. The cases of this package's kinds are in `audit.kinds`; the author of another model writes one of their own:
@@ -64,7 +64,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Case:
-    """A model, a way to draw records for it, and the records that strain it most; all of it is made up, not private.
+    """A model, a way to draw records for it, and the records that strain it most; all of them synthetic, not private.
 
     Attributes:
         name: in words.

@@ -68,7 +68,7 @@ _REGRESSIONS = {
 }
 # A form of one kind only.
 _LEARNED = "first_order, learned dispersion"
-# Bounds of the columns beside the response, by the word in a form's name.
+# Bounds of the row arguments, by the word in a form's name.
 _BESIDE = {"offset": {"max_offset": 3.0}, "weights": {"max_weight": 5.0}}
 #: For each kind: its own parameters, its response, and the smallest and largest response with its trials.
 _KINDS: Mapping[str, tuple[Mapping[str, Any], Response, tuple[list[float], list[float]]]] = {
@@ -85,7 +85,7 @@ _KINDS: Mapping[str, tuple[Mapping[str, Any], Response, tuple[list[float], list[
 
 
 def designs(name: str, intercept: float, sparse_rows: bool, form: str = "first_order") -> Callable[..., Design]:
-    """Regression rows from a matrix of one record per row: response, columns beside the response, features."""
+    """Regression rows from a matrix of one record per row: response, row arguments, features."""
     response = replace(_KINDS[name][1], **_bounds(name, form))
 
     def source(matrix: Floats, group: Any = None) -> Design:
@@ -98,7 +98,7 @@ def designs(name: str, intercept: float, sparse_rows: bool, form: str = "first_o
 
 
 def _bounds(name: str, form: str) -> dict[str, Any]:
-    """Bounds of the columns beside the response."""
+    """Bounds of the row arguments."""
     bounds = {bound: most for word, caps in _BESIDE.items() if word in form for bound, most in caps.items()}
     return {"max_exposure": 7.0, **bounds} if "offset" in form and _KINDS[name][1].is_count else bounds
 
@@ -110,13 +110,13 @@ def _before(name: str, form: str) -> list[str]:
 
 
 def _columns(name: str, form: str, matrix: Floats) -> dict[str, Any]:
-    """Features, responses, and the columns beside the responses."""
+    """Features, responses, and the row arguments."""
     before = _before(name, form)
     return {"X": matrix[:, len(before) :], **dict(zip(before, matrix.T, strict=False))}
 
 
 def _with_ends(name: str, form: str, rows: Floats) -> Floats:
-    """Every row with the smallest and the largest response, each beside what makes it likely and unlikely."""
+    """Every row with the smallest and the largest response, each with what makes it likely and unlikely."""
     (least, most), bounds = _KINDS[name][2], _bounds(name, form)
     far = {"max_exposure": (1e-9, 99.0), "max_offset": (-99.0, 99.0), "max_weight": (99.0, 99.0)}
     rare, likely = ([far[bound][at] for bound in bounds] for at in (0, 1))
@@ -436,7 +436,7 @@ def _of_windows(name: str, of_width: Callable[[int], MarkovChain | HiddenMarkovM
 
 
 def _constant(width: int) -> Floats:
-    """A sequence of each symbol alone."""
+    """A sequence of each single symbol."""
     return np.repeat(np.arange(width, dtype=np.float64)[:, None], _LONGEST, axis=1)
 
 

@@ -1,8 +1,8 @@
-"""Hostile queries: what records add at a q that somebody else made, to tell of them more than is accounted.
+"""Hostile queries: contributions at a q that another party made, to learn more about them than is accounted.
 
 Every q is an honest one of which some numbers were changed: to NaN and infinity, to the largest and the smallest
 numbers, to other signs, to noise of any size. Most of them are refused before they meet a record (see `domains`), and
-the law holds behind that as well: no unit adds more than its bound, no two are farther apart than the accountant
+the invariant holds for these as well: no unit adds more than its bound, no two are farther apart than the accountant
 allows, none adds anything else because of the others, and none makes the computation fail.
 """
 
@@ -65,7 +65,7 @@ def check_queries(case: Case, count: int = _QUERIES) -> Iterator[Check]:
     )
     if max(found.norm, found.distance) > 1:
         found.faults.append(measured)
-    allowed = "at most 1 each, sums of alone = sum of all, no failure"
+    allowed = "at most 1 each, sums of single records = sum of all, no failure"
     yield Check.of(case.name, "hostile q", found.faults, measured, allowed, found.compared)
 
 
@@ -108,7 +108,7 @@ class _Group:
         self._person = list(case.source(records, np.zeros(len(records), dtype=np.int64)).chunks())
 
     def ask(self, query: Callable[[Any], Any], release: Release, found: _Found) -> float | None:
-        """Hold sums of the records at a query against the law; returns the largest distance of two records.
+        """Compare sums of the records at a query with the invariant; return the largest distance of two records.
 
         None where all computations failed.
         """

@@ -95,7 +95,7 @@ def differences(
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a reader shows.
+    """Return what a reader shows.
 
     Attributes:
         units: Privacy units as bytes.

@@ -53,7 +53,7 @@ def keys(
 ) -> None:
     """Make the key of a party; print the line that goes into the agreement.
 
-    The file is for this party alone. The line is public, but it must reach the others by a way that nobody can change
+    Only this party may use the file. The line is public, but it must reach the others by a way on which it cannot be
     it on: read it out on the telephone, or sign it.
 
         dpvb federate keys north --out north.key
@@ -99,7 +99,7 @@ def server(
     """Run the server: wait for the clients, run the schedule, write the model.
 
     The server has no data. What it learns about a client's people is bounded by that client's own noise, or, with
-    trust = "trusted_server", by its own promise. With a folder in its file, a server that was stopped or killed goes on
+    trust = "trusted_server", by the guarantee of the run. With a folder in its file, a stopped or killed server goes on
     when it is started again, by the same command.
 
         dpvb federate server --config server.toml
@@ -225,7 +225,7 @@ def client(
     ] = False,
     log_file: options.LogFile = None,
 ) -> None:
-    """Run a client: answer the server until the run has ended, and print what was promised.
+    """Run a client: answer the server until the run has ended, and print the guarantee.
 
     The data stay here. Everything that the server asks is held against this party's own files first. A client that was
     killed goes on when it is started again, by the same command.
@@ -274,7 +274,7 @@ def owner(settings: ClientConfig) -> Client:
 
     if settings.ledger is not None and settings.dataset is not None:
         with opened(settings.ledger) as account:
-            account.remaining(settings.dataset)  # What is not registered is said before anybody waits.
+            account.remaining(settings.dataset)  # An unregistered data set is reported before other parties wait.
     task, federation = _agreed(settings.agreement, _rows(settings))
     return Client(
         settings.identity.name,
@@ -396,7 +396,7 @@ def _rows(settings: ClientConfig) -> dict[str, Any]:
     elif not events and (sources.group_column is not None) != person:
         raise ParameterError('[data] group_column belongs to unit = "person": it names the person of a document.')
     public = {name: getattr(agreement, name) for name in ("schema", "vocabulary", "width")}
-    columns = {"columns": estimator._named_columns, "group_column": sources.group_column or "person"} if events else {}
+    columns = {"columns": estimator._named_columns} if events else {}
     rows = read(estimator._reads, {**vars(sources), **public, **columns, "data": sources.file})
     if matrix and (rows["X"].ndim != 2 or rows["X"].shape[1] != agreement.width):
         raise ParameterError(f"[data] file must be a matrix with the {agreement.width} columns of the agreement.")

@@ -111,7 +111,7 @@ _FILES = ("data", "target", "trials", "exposure", "offset", "weights", "group", 
 _BUDGET = ("epsilon", "delta")
 # Types of options; a parameter with several types gets the first of these.
 _PLAIN = (bool, int, float, Path, str)
-# Of a parameter that may be one number or several; they are written with commas.
+# Type of a parameter that may be one number or several; they are written with commas.
 _NUMBERS = Sequence[float]
 
 
@@ -427,7 +427,7 @@ def number_or_none(given: str | float) -> float | None:
 
 
 def value_of(name: str, value: Any, hint: Any) -> Any:
-    """What an option says: labels, numbers where they are some; one number or several, or a word; the rest as it is."""
+    """Parse the value of an option: labels; one number or several, or a word; the rest as it is."""
     if isinstance(value, str) and _NUMBERS in get_args(hint):
         try:
             numbers = tuple(map(float, value.split(",")))

@@ -1,7 +1,7 @@
-"""`--log-file`: what a command says, as lines of JSON with times; public facts alone, as on standard error.
+"""`--log-file`: messages of a command, as lines of JSON with times; only public facts, as on standard error.
 
 A line is one write at the end of the file, so that several processes may share a file. When a line was written tells
-how long a step took, which the promise does not cover; so the file is this user's alone.
+how long a step took, which the guarantee does not cover; so only this user may read the file.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def model_rows(**values: Any) -> dict[str, Any]:
     """Rows of a model of your own: a table, whose schema bounds each row, or a matrix with --max-row-norm.
 
     Everything on the command line and in the schema is public; choose it without looking at the data. A row with a
-    fault silently counts as no row. A schema's target is the response.
+    fault is ignored without a message. A schema's target is the response.
 
         dpvb fit {name} people.csv --schema people.json {needed}--epsilon 1 --delta 1e-5 --out people.dpvb
 
@@ -241,7 +241,7 @@ def images(
 
 def sequences(
     data: options.TableFile,
-    group_column: Annotated[str, options.data("Column of the person ID.")] = "person",
+    group_column: Annotated[str | None, options.data("Column of the person ID. Not given: person.")] = None,
     symbol_column: Annotated[str, options.data("Column of the symbol.")] = "symbol",
     columns: str | Sequence[str] | None = None,
     time_column: Annotated[
@@ -268,7 +268,7 @@ def sequences(
     from dpvb.data import Events
 
     written: dict[str, Any] = {"separator": separator, "decimal": decimal, "encoding": encoding}
-    named: dict[str, Any] = {"group": group_column, "symbol": symbol_column, "time": time_column}
+    named: dict[str, Any] = {"group": group_column or "person", "symbol": symbol_column, "time": time_column}
     events = Events(data, values=columns, sequence=sequence_column, stream=stream, **named, **written)
     if time_column is None:
         remark("Without --time-column, the events of a person are in the order of the file.")

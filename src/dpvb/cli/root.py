@@ -107,7 +107,7 @@ class Commands(TyperGroup):
         """Call a command.
 
         Raises:
-            typer.Exit: with an `ExitCode` after an error; 128 and the number of a signal; 141, where nobody reads on.
+            typer.Exit: with an `ExitCode` after an error; 128 and the number of a signal; 141, if the output is closed.
         """
         if ctx.parent is not None:
             return self._told(ctx)
@@ -128,7 +128,7 @@ class Commands(TyperGroup):
                 warnings.showwarning = show
                 return super().invoke(ctx)
         except (DpvbError, MemoryError) as error:
-            # What the ledger adds to an error in a fit.
+            # The ledger adds its notes to an error in a fit.
             words = [str(error) if isinstance(error, DpvbError) else "not enough memory.", *_notes(error)]
             message, code = self._with_options(ctx, " ".join(" ".join(words).split())), exit_code_of(error)
         except KeyboardInterrupt as error:
@@ -147,7 +147,7 @@ class Commands(TyperGroup):
             if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
                 _check_usage(error)
                 raise  # The command line parser's own.
-            # The text of an error that nobody foresaw may quote a private document.
+            # The text of an unexpected error may quote a private document.
             place = traceback.extract_tb(error.__traceback__)[-1]
             message = (
                 f"unexpected {type(error).__name__} at {Path(place.filename).name}:{place.lineno}; please report it."
@@ -206,7 +206,7 @@ def _terminable() -> Iterator[None]:
 
 
 def _is_read() -> bool:
-    """Whether somebody is at the other end of what this program prints."""
+    """Return whether this program prints to a terminal."""
     if sys.platform == "win32":
         return False
     ends = select.poll()

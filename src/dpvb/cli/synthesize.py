@@ -42,7 +42,7 @@ def synthesize(
     seed: Annotated[int | None, typer.Option(help="Seed of the public draws only.")] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Write synthetic rows, and the privacy statement beside them as OUT-statement.json.
+    """Write synthetic rows, and their privacy statement as OUT-statement.json.
 
     From a model, any number of rows costs nothing. They are never compared with the private ones.
 

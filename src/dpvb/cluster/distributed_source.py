@@ -86,7 +86,7 @@ class DistributedSource(Spread[Batch], Generic[Batch]):
         """
         places = [Place(start, number, None) for start, number in zip(self._starts, self._counts, strict=True)]
         reordered = getattr(self._source, "unit_numbers", None) is not None
-        # One draw over all units, which no part can do alone.
+        # One draw over all units, which no single part can do.
         if reordered or work.release.mechanism.sampler.name == "fixed_size":
             draw = work.draw_of(self._source, self.count)
             places = [place._replace(chosen=draw(place.num_units)) for place in places]

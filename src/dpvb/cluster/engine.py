@@ -1,4 +1,4 @@
-"""What goes over parts of private data in several processes, and how their answers become one.
+"""Tasks over parts of private data in several processes, and the sum of their answers.
 
 A task is a pure function of some parts, of what all of them are told, and of what each part is told. Its answer is
 known by the parts that it speaks of, so a task that was lost and done again replaces its answer, and adds nothing to
@@ -28,7 +28,7 @@ class PartMissing(Exception):  # noqa: N818
 
 
 class Reduction(NamedTuple):
-    """What every process does, and how two answers become one: functions of a module of this package."""
+    """The work of every process, and the sum of two answers: functions of a module of this package."""
 
     #: The parts of a process by number, what all are told, and what each is told -> the answer.
     answer: Callable[[Mapping[int, Any], Any, Mapping[int, Any]], Any]

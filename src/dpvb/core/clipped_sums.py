@@ -28,9 +28,9 @@ from dpvb.guards.arrays import Batch, Bools, Ints
 # Norms are clipped to this share of the bound, so that rounding a product cannot reach past the bound itself.
 _MARGIN = 1.0 - 2.0**-20
 
-#: What stops a process, and is not a failure of a computation.
+#: These stop a process, and are not failures of a computation.
 STOPS = (KeyboardInterrupt, SystemExit, GeneratorExit)
-# A shortage of memory is no failure of a unit either: no unit may be left out because a machine is small.
+# A shortage of memory is not a failure of a unit either: no unit may be left out because a machine is small.
 _ENDS = (*STOPS, MemoryError)
 
 
@@ -42,13 +42,13 @@ def zeros(release: Release) -> dict[str, Ints]:
 @final
 @dataclass(frozen=True, repr=False)
 class Work(Generic[Batch]):
-    """What one release does with private data; it may travel to other processes that hold some of them.
+    """The work of one release on private data; it may be sent to other processes that hold some of them.
 
     Attributes:
         query: the model's e_step at the current q.
         release: which blocks, by which mechanism.
         grids: the public grid of each block.
-        words: uniform words of this step, (count, start); whoever knows them knows who is in the batch.
+        words: uniform words of this step, (count, start); they determine who is in the batch.
     """
 
     query: Callable[[Batch], Contributions]
@@ -80,7 +80,7 @@ class Work(Generic[Batch]):
     def sums(self, chunks: Iterable[ChunkOfUnits[Batch]], draw: Draw) -> dict[str, Ints]:
         """Exact integer sums of the clipped contributions of the units that are drawn.
 
-        A function of the arguments alone. Sums of parts add up to the sums of the whole, bit for bit.
+        The result depends only on the arguments. Sums of parts add up to the sums of the whole, bit for bit.
 
         Args:
             chunks: at least one (see `source.chunks_of`): the first one is asked about none of its units, too.
@@ -88,7 +88,8 @@ class Work(Generic[Batch]):
         """
         sums, asked = zeros(self.release), False
         for chunk in chunks:
-            if not asked:  # What fails for no units fails for everybody, whatever the data are; else no failure shows.
+            # A failure for no units is a failure for all data; otherwise no failure shows.
+            if not asked:
                 self._added(chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)))
                 asked = True
             for batch in pieces(chunk.select(draw(chunk.num_units))):
@@ -116,7 +117,7 @@ class Work(Generic[Batch]):
         before weights are formed. Where a unit's norm is 0 nothing of it is read: no entry can speak for it.
         """
         length = num_rows(batch)
-        if length > LARGEST_BATCH and not is_shipped(self._model):  # One unit; whether it is depends on it alone.
+        if length > LARGEST_BATCH and not is_shipped(self._model):  # Only one unit; whether it is depends only on it.
             raise ValueError(f"a model of one's own is asked about at most {LARGEST_BATCH} rows at once")
         release, rows, num_units = self.release, batch.rows, batch.num_units
         if batch.unit_of_row is not None and isinstance(rows, RowsOfPersons):
@@ -185,7 +186,7 @@ def _cut(rows: object, unit_of_row: Ints | None, num_units: int) -> Bools:
 
 
 def _in_domain(contribution: Contribution, block: Block) -> Contribution:
-    """What of a contribution the accountant allows in a block of this domain."""
+    """Return the forms of a contribution that the accountant allows in a block of this domain."""
     if block.domain == "gram" and not is_gram(contribution):
-        raise TypeError("a gram block takes Gram contributions alone")
+        raise TypeError("a gram block accepts only Gram contributions")
     return nonnegative(contribution) if block.domain == "nonnegative" else contribution

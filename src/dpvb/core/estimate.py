@@ -54,7 +54,7 @@ class Estimate:
 
     def __post_init__(self, seal: object) -> None:
         if seal is not _SEAL:
-            raise PrivacyError("Estimate starts with Estimate.empty and grows by Estimate.update alone.")
+            raise PrivacyError("Estimate objects are created only by Estimate.empty and Estimate.update.")
 
     @classmethod
     def empty(cls, blocks: Mapping[str, Block]) -> Estimate:

@@ -20,7 +20,7 @@ _NOISE_STEPS = 2.0**34
 _LARGEST_CAPACITY = 2**46
 # A share of the noise has at least this std in grid steps: see federated.trust for what that is good for.
 _LEAST_SHARE = 2.0**20
-# Who adds all of the noise in integers adds a little more of it.
+# A party that adds all of the noise in integers adds a little more of it.
 _LARGEST_SHARE = 1.01
 
 

@@ -46,7 +46,7 @@ class Mechanism:
         return self.event(ratio).sensitivity(neighboring_relation)
 
     def event(self, ratio: float) -> Event:
-        """What the accountant composes."""
+        """The event that the accountant composes."""
         return Event(
             sampler=self.sampler.name,
             sampling_prob=self.sampler.sampling_prob,
@@ -88,7 +88,7 @@ class Release:
 
     @property
     def asked(self) -> dict[str, Block]:
-        """What the model is asked for: all blocks but the counts, which the wall makes itself."""
+        """The blocks that the model computes: all but the counts, which the wall computes itself."""
         return {name: block for name, block in self.blocks.items() if name not in COUNTS}
 
     def noise_std(self, name: str) -> float:
@@ -96,13 +96,13 @@ class Release:
         return self.mechanism.noise_multiplier * self.blocks[name].bound / self.weights[name]
 
     def event(self) -> Event:
-        """What the accountant composes."""
+        """The events that the accountant composes."""
         return self.mechanism.event(swap_ratio(self.blocks))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All releases of a run, fixed before it starts, and the promise that they compose to.
+    """All releases of a run, fixed before it starts, and the guarantee of their composition.
 
     Attributes:
         releases: in order.
@@ -207,7 +207,7 @@ def phased(
         schedule: noise multiplier of each step, shape (n_steps,); meant relatively if the plan is calibrated. Without
             step blocks there are no steps.
         shares: part of the budget Σ p²/σ², which orders the cost of releases when noise is large, that the release of
-            each phase beside the steps takes where there is one.
+            each phase other than the steps takes where there is one.
         neighboring_relation, unit, clipping: as in Plan and Release.
     """
     in_phase = {phase: {name: block for name, block in blocks.items() if block.phase == phase} for phase in PHASES}

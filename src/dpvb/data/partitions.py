@@ -139,7 +139,7 @@ class Partitions(Sequence[Shard]):
 
 
 def digests(cells: Cells, key: bytes, without: Collection[bytes] = ()) -> NDArray[np.uint64]:
-    """Return the digest of each id, (n, 2); zeros where a cell names nobody, or somebody of those to leave out."""
+    """Return the digest of each id, (n, 2); zeros where a cell has no id, or that of an excluded person."""
     found = [bytes(16)]
 
     def place(cell: object) -> int:

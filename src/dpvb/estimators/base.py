@@ -1,4 +1,4 @@
-"""What every estimator shares: from (ε, δ) and public facts to a plan, a wall, a fit and a statement."""
+"""Common parts of estimators: from (ε, δ) and public facts to a plan, a wall, a fit and a statement."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ else:
 
     M, Fits, Q = TypeVar("M"), TypeVar("Fits"), TypeVar("Q")
 
-# Parameters that are ends of ranges or bounds of rows, and those that bound what stands beside a row; names under which
-# a statement says that there are some.
+# Parameters that are ends of ranges or bounds of rows, and those that bound a row argument; names under which
+# a statement declares them.
 _ENDS, _MOST = ("low", "high", "y_range", "max_row_norm"), ("max_exposure", "max_offset", "max_weight")
 _BOUNDS = {"ranges", "columns", "schema", "y_range", "max_row_norm", *_MOST}
 _MINUTE = 60e6
@@ -262,7 +262,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
-        # Python calls this method for attributes that were not found. What a fit sets ends or begins with "_".
+        # Python calls this method for attributes that were not found. Names that a fit sets end or begin with "_".
         if not _is_fitted(self) and not name.startswith("__"):
             if callable(getattr(type(self), name, None)):  # hidden by available_if
                 raise NoScoreError(_SCORED)
@@ -566,7 +566,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         return None
 
     def _said_of_result(self) -> tuple[str, ...]:
-        """What the released numbers of this fit say of its result, in sentences; none: nothing is said of it."""
+        """Return remarks on the result from the released numbers of this fit, in sentences."""
         return ()
 
     @property

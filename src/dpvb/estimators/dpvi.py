@@ -118,7 +118,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
         """Return the task of a fit to private rows. The density is checked on public rows first."""
         numbers = Numbers(X, y, group=group)
         model = self._model(numbers.features, numbers.responses)
-        # Of a chunk about as many rows are in a batch as are computed together. They are tried here, before any cost.
+        # In a chunk about as many rows are in a batch as are computed together. They are tried here, before any cost.
         sampling_prob = self._sampler().sampling_prob
         rows = numbers.cut(math.floor(model.gradients.batch_size * (0.9 / sampling_prob if sampling_prob < 1 else 1)))
         shares = {"first": tuned.LAST_BUDGET, "last": tuned.LAST_BUDGET}

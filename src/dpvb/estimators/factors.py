@@ -55,7 +55,7 @@ _SCORES = (0.0, 3.0)
 # Columns of rows without a response: what is public about them, and how rows become private units of bounded length.
 #
 # A feature f is what a schema makes of a cell, or the number itself where rows have one public norm. No row is longer
-# than its ranges allow, so that none is shortened but where max_row_norm says it.
+# than its ranges allow, so that rows are clipped only by max_row_norm.
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class MeasuredColumns(Columns):
 
     @property
     def units(self) -> tuple[Floats, Floats]:
-        """What 1 of each column adds to its feature, and the number at which the feature is 0."""
+        """Step of each column's feature for 1, and the number at which the feature is 0."""
         if self.schema is None:
             return np.ones(self.width), np.zeros(self.width)
         scales, origins = zip(*(column.units for column in self.schema.own_columns), strict=True)
@@ -140,7 +140,7 @@ class MeasuredColumns(Columns):
 
 @dataclass(frozen=True)
 class FittedFactors:
-    """What was learned: moments of rows, the factors that they show, and the directions of factors."""
+    """Result of a fit: moments of rows, the factors that they show, and the directions of factors."""
 
     columns: MeasuredColumns
     moments: SecondMoments
@@ -204,7 +204,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         """Loadings and unique variances from second moments, directions of factors (d, K), denoised moments (d, d)."""
 
     def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[ThreeReleases]:
-        """What a fit to private rows would do; y is ignored."""
+        """Return the task of a fit to private rows; y is ignored."""
         named = isinstance(X, Table) or column_names(X) is not None
         X = bounded(X, self.low, self.high, self.max_row_norm)
         columns = MeasuredColumns.of(type(self).__name__, X, self.max_row_norm)
@@ -274,7 +274,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
     def lower_bound(self) -> float:
         """Return the variational lower bound on the log evidence of the rows, in nats and in the units of X.
 
-        The data enter it through the number of rows and their second moments about the mean alone, and both are
+        The data enter it only through the number of rows and their second moments about the mean, and both are
         released: it costs no privacy. With epsilon=inf and no row longer than the radius it is a lower bound on
         log p(X). With noise it is the same function of the released, denoised moments: an estimate of that bound, which
         may lie above log p(X). It compares numbers of factors that are fitted to the same release.
@@ -476,7 +476,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         """The matrix, (K, d), that makes factors of rows about the mean."""
 
     def _density(self, x_nd: Floats, mean_d: Floats, covariance_dd: Floats) -> Floats:
-        """Log-density of each row, from that row alone; rows are brought to unit variances first."""
+        """Log-density of each row, only from that row; rows are brought to unit variances first."""
         size_d = np.sqrt(np.diagonal(covariance_dd))
         root_dd = np.linalg.cholesky(covariance_dd / np.outer(size_d, size_d))
         white_nd = linear.product((x_nd - mean_d) / size_d, np.linalg.inv(root_dd).T)
@@ -591,7 +591,7 @@ class PCA(FactorModel):
         return np.maximum(self.explained_variance_ - margin_k, 0.0), self.explained_variance_ + margin_k
 
     def _facts_for_report(self, level: float = 0.95) -> Iterator[Figure]:
-        """What each component explains, and the loadings.
+        """Shares of variance of the components, and the loadings.
 
         Args:
             level: probability inside an interval.
@@ -661,7 +661,7 @@ class PCA(FactorModel):
         return np.asarray(np.asarray(X, dtype=np.float64) @ (self.components_ * self.scale_) + self.mean_)
 
 
-# What is known of columns together before a factor model is fitted: an earlier release of other people, or a study.
+# Prior information on columns before a factor model is fitted: an earlier release of other people, or a study.
 
 
 _NAMES = ("loadings", "noise_variance", "mean", "rows")

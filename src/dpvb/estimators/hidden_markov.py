@@ -68,11 +68,11 @@ class HiddenStates(ChainModel[Model, Posterior]):
     _size_parameter: ClassVar[str | None] = "n_states"
     # At 2 fewer fits told the states apart (`python -m benchmarks forecasts`).
     _informative: ClassVar[float] = 4.0
-    #: What `transition_intervals` says of its estimates.
+    #: Note of `transition_intervals` on its estimates.
     _note: ClassVar[str] = (
         "Estimated without priors: the model's own steps, which predict better, may be other numbers."
     )
-    #: What a report says of the means of what states show.
+    #: Note of a report on the means of emissions.
     _grid_note: ClassVar[str] = "Probabilities."
 
     def predict(self, X: Records, lengths: Any = None) -> list[Ints]:
@@ -127,7 +127,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
 
     @abstractmethod
     def _values(self, rows: Any) -> Values:
-        """What states show at the places of sequences."""
+        """Content of sequences that states emit."""
 
     @abstractmethod
     def _show_emissions(self, chain: HiddenChain) -> Floats:
@@ -146,7 +146,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
         )
 
     def _drawn_states(self, n: int, rng: Any, length: int | None) -> tuple[Ints, Any]:
-        """States of n sequences of nobody, (n, length), and the generator that draws what they show."""
+        """States of n synthetic sequences, (n, length), and the generator that draws their emissions."""
         number, long, draw = self._sequences_to_draw(n, rng, length)
         return dynamics.drawn(self.initial_, [self.transition_matrix_], number, long, draw), draw
 
@@ -186,7 +186,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
         return tuple(f"state {k}" for k in range(self.n_states)), self.transition_matrix_, self.expected_durations_
 
     def _facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
-        """What follows each state, and what it shows; arguments as in `transition_intervals`."""
+        """Transitions of each state, and its emissions; arguments as in `transition_intervals`."""
         states, names = tuple(f"state {k}" for k in range(self.n_states)), tuple(map(str, self.symbols_))
         steps = "transitions" if self._why_no_intervals else "steps"
         grids = [
@@ -217,7 +217,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
         return "shows"
 
     def _shown_by(self, k: int) -> str:
-        """What a state shows, in a cell of a summary: the first columns, or the most probable symbols."""
+        """Emissions of a state, in a cell of a summary: the first columns, or the most probable symbols."""
         law_v = self._shown[k]
         places = _largest(law_v) if isinstance(self._content(), Symbols) else range(min(3, len(law_v)))
         return ", ".join(f"{printable(str(self.symbols_[v]))} {law_v[v]:.3g}" for v in places)
@@ -489,7 +489,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         return content.centre_d + content.unit_d * np.clip(x_ntd, -1.0, 1.0), state_nt
 
     def _quality_range(self, model: HiddenCells) -> tuple[float, float]:
-        """From the score of a uniform guess to 3 nats a column above it."""
+        """From the score of a uniform guess to 3 nats per column above it."""
         return range_of_numbers(model.n_columns)
 
     def _content(self) -> Points:
@@ -510,7 +510,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
 
     @staticmethod
     def _gaussian(chain: HiddenChain) -> GaussianEmissions:
-        """What the states show."""
+        """Emissions of the states."""
         assert isinstance(chain.emissions, GaussianEmissions)
         return chain.emissions
 

@@ -61,8 +61,8 @@ from dpvb.results.figures import Bars, Figure
 from dpvb.runs.journal import RunJournal
 from dpvb.runs.run import Run
 
-#: What a file holds of q beside the topics.
-# Signal of a prior's topics, by a plan of few steps, below which word totals alone are released.
+#: Fields of q in a file in addition to the topics.
+# Signal of a prior's topics, by a plan of few steps, below which only word totals are released.
 _NOTHING = 4.0
 # Signal from which a plan of many steps is made.
 _MUCH = 8.0
@@ -87,12 +87,12 @@ _LEAST_STEPS = 18
 
 @dataclass(frozen=True)
 class FittedTopics:
-    """What was learned, with the names of `Topics`.
+    """Result of a fit, with the names of `Topics`.
 
     Attributes:
         vocabulary: words of the columns, where there are some.
         means, iterates: as in `LDAModel`: what was released.
-        above_noise_k: which topics stand above the noise, once somebody has asked.
+        above_noise_k: which topics are distinguishable from noise, if this was computed.
         word_list: the list of words that the word totals agree with; None: there is none.
     """
 
@@ -288,7 +288,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         if source.vocabulary is None and not self.public_vocabulary:
             raise ParameterError(
                 "public_vocabulary must be True, or vocabulary given, for counts whose terms have no names. The "
-                "columns of CountVectorizer().fit_transform(private_texts) are the words that somebody has used, and "
+                "columns of CountVectorizer().fit_transform(private_texts) are the words of the texts, and "
                 "a model shows them. CountVectorizer(vocabulary=words).transform(private_texts) has columns that "
                 "were fixed without looking: name them with vocabulary=words, or say public_vocabulary=True."
             )
@@ -304,7 +304,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
     def _task_of(
         self, source: Any, prior: KnownTopics | None, previous: KnownTopics | None, notes: Mapping[str, Any]
     ) -> Task[LDAModel]:
-        """What a fit to documents would do whose columns are public."""
+        """Return the task of a fit to documents whose columns are public."""
         if prior is not None and prior.model is not None:
             model, schedule = self._around(source, prior.topics(source.vocabulary, source.width))
         elif self.previous is not None:
@@ -340,7 +340,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         return private_words.is_private(self.vocabulary)
 
     def _open_task(self, X: Records, group: Iterable[object] | None) -> Task[LDAModel]:
-        """What a fit to texts would do whose words its first release finds."""
+        """Return the task of a fit to texts whose words its first release selects."""
         for name, usual in (
             ("prior", None),
             ("previous", None),
@@ -409,7 +409,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         return EarlierTopics(q.words_v, q.words_std, q.sum_vk, std, q.num_units)
 
     def _public(self, model: LDAModel, start: str = "") -> dict[str, str]:
-        """What the promise takes for public of a model."""
+        """Parameters of a model that the guarantee treats as public."""
         sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
         return {
             "n_components": f"number of topics {model.n_components}",
@@ -454,7 +454,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
 
     @property
     def above_noise_(self) -> Bools:
-        """Which topics stand above the noise, (K,); a fit to made-up documents of no topics tells, and costs no budget.
+        """Which topics are distinguishable from noise, (K,), by a fit to synthetic documents without topics.
 
         Raises:
             ParameterError: for a file of an earlier version, which does not hold what was released; for a fit with
@@ -639,12 +639,12 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         return _topics(float(self.topics_above_noise_), model.n_components)
 
     def _known(self, what: Any, *, public: bool = False) -> KnownTopics | None:
-        """What a parameter says of topics."""
+        """Return the prior topics that a parameter names."""
         name = "prior" if what is self.prior else "previous"
         return None if what is None else KnownTopics.of(what, name, self, public=public)
 
     def _around(self, source: Any, around: TopicPrior) -> tuple[LDAModel, Schedule]:
-        """Model and schedule around known topics: the fewer documents, the fewer releases beside the word totals."""
+        """Model and schedule around known topics: fewer documents have fewer releases after the word totals."""
         number = len(around.usage_k)
         if self.n_components not in ("auto", number):
             raise ParameterError(
@@ -781,7 +781,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         self.gain_std_: float | None = record.gain_std if compared else None
 
 
-# What is known of topics before a fit: topics of a model, or frequencies of words; where from, and at what cost.
+# Prior information on topics before a fit: topics of a model, or frequencies of words; where from, and at what cost.
 
 
 # Limit for numbers read from a file, and its inverse for what is positive: a prior with others would under- or
@@ -797,7 +797,7 @@ class KnownTopics:
         model: whose topics they are; None for words with frequencies.
         frequency: of words; empty for a model.
         listed: which list's they are, if it ships with dpvb.
-        public: whether it says nothing of anybody who is private.
+        public: whether it contains no private information.
     """
 
     model: LDA | None
@@ -807,7 +807,7 @@ class KnownTopics:
 
     @classmethod
     def of(cls, prior: Any, name: str, fit: PrivateEstimator, *, public: bool) -> KnownTopics:
-        """What a parameter names: a fitted model, words with frequencies, or the path of a file of either.
+        """Open the value of a parameter: a fitted model, words with frequencies, or the path of a file of either.
 
         Args:
             prior, name: the parameter.
@@ -815,7 +815,7 @@ class KnownTopics:
             public: whether a model's documents were public.
 
         Raises:
-            ParameterError: for anything else, or a model that promises nothing to those behind it; or of this data set.
+            ParameterError: for anything else, or a model without a guarantee for its persons; or of this data set.
             DataFormatError, ModelFileError: for a file that cannot be read.
         """
         if word_lists.is_name(prior):
@@ -896,7 +896,7 @@ def _checked(frequency: Mapping[Any, Any]) -> dict[str, float]:
 # Which topics stand above the noise: what public facts let one expect, and what a fit to no topics at all shows.
 #
 # Nothing here reads private data. Noise shapes topics in the first steps, and documents follow these topics later, so
-# that sums of noise alone follow no chi-square distribution. Topics are therefore compared with those of the same plan
+# that sums of only noise follow no chi-square distribution. Topics are therefore compared with those of the same plan
 # on documents drawn from the released word frequencies, which have no topics.
 
 

@@ -524,7 +524,7 @@ def _check_columns(model: Mixture, schema: Schema, layout: Layout, covariance: s
         raise ParameterError(f"covariance_type must be {model.covariance_type!r}, the prior's, got {name_asked!r}.")
 
 
-# Synthetic rows beside what a mixture released of the private ones: column by column, and two columns at a time.
+# Synthetic rows compared with the released values of the private ones: column by column, and two columns at a time.
 
 
 # Mean of |N(0, 1)|.

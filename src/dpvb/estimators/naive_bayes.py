@@ -370,7 +370,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         return classes
 
     def _layouts(self, schema: Schema) -> tuple[Layout, Binary | Categorical]:
-        """How the columns beside the class are modelled, and the column of classes.
+        """Models of the other columns, and the column of classes.
 
         Raises:
             ParameterError: where there is none.

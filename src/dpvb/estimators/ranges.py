@@ -1,4 +1,4 @@
-"""What is public about the columns of rows: their names, and ranges, a schema or a norm that bounds their numbers."""
+"""Public facts about the columns of rows: their names, and ranges, a schema or a norm that bounds their numbers."""
 
 from __future__ import annotations
 

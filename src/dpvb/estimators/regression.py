@@ -594,7 +594,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         Args:
             X: Rows.
             table: Whether to use the posterior for intervals instead of that for predictions.
-            offset, exposure: Of each row, or one number for all. None: 0 and 1.
+            offset, exposure: Value of each row, or one number for all. None: 0 and 1.
 
         Raises:
             DataFormatError: If rows have another width, or contain NaN or infinity.

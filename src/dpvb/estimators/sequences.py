@@ -1,4 +1,4 @@
-"""What models of people's sequences share: public symbols, how private sequences are read, and scores."""
+"""Common parts of models of people's sequences: public symbols, readers of private sequences, and scores."""
 
 from __future__ import annotations
 
@@ -208,12 +208,12 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
         return self._sound(of_events(events, self._public_content()))
 
     def _public_content(self) -> Symbols | Points:
-        """What the sequences of the fit were made of."""
+        """Content of the sequences of the fit."""
         content = self._content()
         return content if isinstance(content, Points) else Symbols(self.symbols_)
 
     def _sound(self, rows: Any) -> Any:
-        """Sequences that the caller may see, of public symbols alone."""
+        """Sequences that the caller may see, of only public symbols."""
         if hasattr(rows, "code") and (rows.code < 0).any():
             raise DataFormatError(f"X has cells that are none of the symbols {[*self.symbols_][:8]}.")
         return rows
@@ -238,7 +238,7 @@ class ChainModel(SequenceModel[Windowed, Q]):
 
     @abstractmethod
     def _deviation(self, model: Windowed, plan: Plan, n: float) -> tuple[int, float]:
-        """Of how many a law is, symbols or states, and the standard deviation of one of its probabilities."""
+        """Number of outcomes of a distribution, and the standard deviation of one of its probabilities."""
 
     def _expected_accuracy(self, task: Task[Windowed], plan: Plan, n: float) -> ExpectedAccuracy:
         number, std = self._deviation(task.model, plan, n)
@@ -280,7 +280,7 @@ class ChainModel(SequenceModel[Windowed, Q]):
         return min(counts.clipped / max(counts.included, 1.0), 1.0)
 
     def predict_next(self, X: Records, lengths: Any = None) -> Floats:
-        """What `forecast` says of the next place of each sequence, (sequences, V): as private as X.
+        """Return the probabilities of `forecast` for the next place of each sequence, (sequences, V): as private as X.
 
         Raises:
             DataFormatError: as `forecast`.

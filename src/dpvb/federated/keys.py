@@ -1,4 +1,4 @@
-"""Who a party of a federated run is: a name and an X25519 key, and the secrets that two parties share.
+"""Identity of a party of a federated run: a name and an X25519 key, and the secrets that two parties share.
 
 Public keys are exchanged outside this package and written into every party's configuration; none is ever taken from a
 message. A pair's secret is HKDF-SHA256 (RFC 5869) of the X25519 shared point (RFC 7748), bound to both public keys and
@@ -85,7 +85,7 @@ class Identity:
         return cls(name, X25519PrivateKey.generate().private_bytes_raw())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the secret key to a new file that its owner alone can read.
+        """Write the secret key to a new file that only its owner can read.
 
         Raises:
             FederationError: if the file is there already or cannot be written.
@@ -103,7 +103,7 @@ class Identity:
         """Read an identity that `save` wrote.
 
         Raises:
-            FederationError: if the file is missing, damaged, or not this user's alone.
+            FederationError: if the file is missing, damaged, or open to other users.
         """
         try:
             text = read_own(check_path("path", path))

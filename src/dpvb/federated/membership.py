@@ -35,7 +35,7 @@ from dpvb.runs.run import Run, warn_not_recorded
 
 @dataclass(frozen=True)
 class Owner:
-    """What an owner brings to each run.
+    """Settings of an owner for each run.
 
     Attributes:
         name: among the participants.
@@ -125,7 +125,7 @@ class Membership:
         self._open()
 
     def statement(self) -> PrivacyStatement:
-        """What is promised by this run: the plan, and all attempts beyond it."""
+        """The guarantee of this run: the plan, and all attempts beyond it."""
         owner, federation = self._owner, self._owner.federation
         if self._run is None and owner.ledger is not None:
             self._open()
@@ -226,7 +226,7 @@ class Membership:
         return self._behind(replace(self.plan, releases=[release]), journal).share(query, release, conceal)
 
     def _conceal(self, digest: str, request: Request) -> Conceal:
-        """What masks the sums for those who are asked together, and for this request alone."""
+        """Masks of the sums for those who are asked together, and only for this request."""
         identity, federation = self._owner.identity, self._owner.federation
         if identity is None or not federation.trust.secure:
             return dict

@@ -109,7 +109,7 @@ class Memory:
         return offer in self._ended
 
     def begun(self, offer: str) -> Begun:
-        """What was begun in a run."""
+        """Requests that were begun in a run."""
         return self._begun.setdefault(offer, {})
 
     def check_room(self) -> None:

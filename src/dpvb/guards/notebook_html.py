@@ -1,4 +1,4 @@
-"""What a notebook shows: text that anybody may have written, as HTML that runs nothing and asks nothing of a network.
+"""Untrusted text in notebooks, as HTML that runs nothing and asks nothing of a network.
 
 Colours are the page's own, so that light and dark pages show the same.
 """

@@ -9,7 +9,7 @@
 Rows are only ever appended; each carries the hash of the one before it (`chain`), the totals of its data set after it,
 in whole numbers (`accounting.filter`), and follows from the rows before it (`state`, `run_history`). Databases only
 keep them (`store`, `sqlite`, `postgresql`). Outside the rows the head (`head`), what each user has seen (`seen`) and
-the receipts in released models tell a ledger from an older copy of itself. No clock decides anything.
+the receipts in released models distinguish a ledger from an older copy of itself. No clock decides anything.
 """
 
 from __future__ import annotations
@@ -151,11 +151,11 @@ class Ledger:
         """Say what a data set may lose in all; for good. Saying the same again changes nothing.
 
         Args:
-            name: a public name, in one form alone and unlike every other name: see `names`.
+            name: a public name, in only one form and unlike every other name: see `names`.
             unit: whose presence is protected, in words: "document", "row", "person".
             neighboring_relation: what neighbouring data sets differ in: "add_or_remove_one" or "replace_one".
             epsilon: the cap, in [0, 1e6], on what all plans together may spend.
-            delta: the chance that their promise leaves open, in (0, 1): well below one over the number of units.
+            delta: δ of their guarantee, in (0, 1): well below one over the number of units.
             part_of: a data set that this one is a part of, a group of units that no other part shares. Parts spend
                 side by side, each with what is charged to the whole, against the one cap. They are registered before
                 the whole is charged, with its facts.
@@ -182,7 +182,7 @@ class Ledger:
             return list(state.datasets.values())
 
     def remaining(self, name: str) -> Remaining:
-        """What a data set has left; of a whole with parts, the worst part counts.
+        """Return the remaining budget of a data set; of a whole with parts, that of the worst part.
 
         Raises:
             LedgerError: if there is none of that name.
@@ -205,7 +205,7 @@ class Ledger:
         )
 
     def quote(self, plan: Plan | Cost | Sequence[Event], *, dataset: str | None = None, normal: bool = True) -> Quote:
-        """What a plan would cost a data set, and the largest plan of this shape that fits; nothing is spent.
+        """Return what a plan would cost a data set, and the largest plan of this shape that fits; nothing is spent.
 
         Args:
             plan: a plan, a cost, or events.
@@ -297,12 +297,12 @@ class Ledger:
             kind: what for, in a word: "plan" for a whole fit, the name of another analysis.
             steps: which releases, if not all.
             payload: other public facts to keep, as JSON can hold them.
-            releases: the same as `cost` in the order in which they are made. Of different releases whose order is not
+            releases: the same as `cost` in the order in which they are made. If releases differ and their order is not
                 on record nothing comes back once one has begun.
             normal: whether the noise of each release is normal, or rounded from what is, as events say. False: only its
                 Renyi curve is that of the events (see `accounting.dominating_gaussian`).
             token: a secret of the run's owner, of whom only its hash is put on record. None: one is drawn with the
-                run's first charge, and this object alone remembers it. Whoever gives the same one again may go on.
+                run's first charge, and only this object remembers it. The same token allows another object to continue.
 
         Returns:
             The receipt, once the charge is durable.
@@ -483,7 +483,7 @@ class Ledger:
 
         Args:
             run: whose.
-            unstarted: the cost of the releases that nobody ever began; never of more than the run was charged for.
+            unstarted: the cost of the releases that never began; never of more than the run was charged for.
 
         Raises:
             LedgerError: if the run was never charged, has finished, belongs to another owner, was charged as a data
@@ -515,7 +515,7 @@ class Ledger:
             return self._append(rows, state, {"cost": unstarted.to_dict()}, cost, kind="refund", **columns)
 
     def verify(self, receipts: Sequence[Receipt] = ()) -> None:
-        """Check every row, the chain, the totals, the database below them and the head beside them.
+        """Check every row, the chain, the totals, the database below them and the head outside them.
 
         Args:
             receipts: of released models; each must be in the chain.
@@ -546,7 +546,7 @@ class Ledger:
 
         Raises:
             ParameterError: if the ledger is a file.
-            LedgerError: if the role does not exist, or whoever asks does not own the ledger.
+            LedgerError: if the role does not exist, or the user does not own the ledger.
         """
         with self._session.lock:
             return self._opened().grant(role, append=append)
@@ -562,7 +562,7 @@ class Ledger:
 
     @contextmanager
     def _transaction(self, *, write: bool = False) -> Iterator[tuple[Transaction, State]]:
-        """Rows and state at one moment; a writer is alone, and returns once rows and head are durable."""
+        """Rows and state at one moment; a writer excludes others, and returns once rows and head are durable."""
         if write and self._read_only:
             raise LedgerError(f"{self.location} was opened with read_only=True; open it without to spend.")
         with self._session.lock:

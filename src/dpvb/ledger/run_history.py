@@ -1,4 +1,4 @@
-"""What a run was charged, which of its releases have begun, and what a refund may give back."""
+"""Charges of a run, which of its releases have begun, and the largest refund."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Past:
 
     @staticmethod
     def of(entries: Iterable[Entry]) -> Past:
-        """What these rows of one run amount to, in order."""
+        """Return the history in these rows of one run, in order."""
         past = Past()
         for entry in entries:
             past.take(entry)
@@ -68,7 +68,7 @@ class Past:
             self.planned = spending.add(self.planned, entry.cost_units) if self.planned else entry.cost_units
 
     def back(self, unstarted: Cost) -> Units:
-        """What comes back for releases that never began: of a Gaussian that covers a plan, nothing or all of it."""
+        """Return the refund for releases that never began: of a Gaussian that covers a plan, nothing or all of it."""
         units = spending.refund_units(unstarted)
         if self.planned:  # An earlier version may have charged less for them than they would cost now.
             units = tuple(min(back, most) for back, most in zip(units, self.planned, strict=False))

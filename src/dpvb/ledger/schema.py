@@ -18,7 +18,7 @@ from dpvb.ledger.records import MAX_NAME
 
 #: Version of tables, functions and triggers; an earlier one has other triggers, and the same rows.
 VERSION = 3
-#: Of version 0.2 of dpvb: it had no writers of rows, and another head.
+#: Version 0.2 of dpvb: it had no writers of rows, and another head.
 EARLIER = 1
 _TYPES = {int: "bigint", str: "text"}
 _KEYS = {"seq": " PRIMARY KEY", "key": " UNIQUE"}
@@ -295,9 +295,9 @@ UPDATE dpvb.head SET hash = (SELECT hash FROM dpvb.entry ORDER BY seq DESC LIMIT
     yield from _rules()
 
 
-#: Of the schema: its owner; whether it is this role's own, or of a role that this one is a member of; whether this role
-#: may take the ledger in it for what it seems; what in it has another owner. Whoever could have made the schema takes
-#: nobody's but that of a superuser or of the database's owner; the others have to trust whoever keeps the ledger.
+#: Owners of the schema: its owner; whether it is this role's own, or of a role that this one is a member of; whether
+#: this role may trust the ledger in it; objects in it of other owners. A role that could have made the schema trusts
+#: only that of a superuser or of the database's owner; the others have to trust the ledger's administrator.
 OWNERS = """
 SELECT owner.rolname, own,
     own OR owner.rolsuper OR owner.oid = datdba OR NOT has_database_privilege(datname, 'CREATE'),

@@ -67,7 +67,7 @@ def check_end(state: State, head: Head) -> None:
         raise LedgerError(f"The head is that of another ledger. {WAY_OUT}")
     if head.seq > state.seq:
         raise set_back(state.seq + 1)
-    # Of a shared ledger the head also names data sets whose registration breaks a rule.
+    # If a ledger is shared, the head also names data sets whose registration breaks a rule.
     datasets = {name: rows for name, rows in head.datasets.items() if name in state.rows or not state.shared}
     if head.seq == state.seq and (head.hash, datasets) != (state.hash, state.head().datasets):
         raise LedgerError(f"Row {state.seq}: the head says otherwise. {WAY_OUT}")

@@ -62,11 +62,11 @@ class VIPSState:
 
 @dataclass(frozen=True, kw_only=True)
 class VIPS(Model):
-    """Algorithm 2 for a model that says what its prior, statistics and expected natural parameters are.
+    """Algorithm 2 for a model that declares its prior, statistics and expected natural parameters.
 
     Attributes:
         n_steps: J.
-        learning_offset, learning_decay: τ₀ and κ of ρ_t = (τ₀ + t)^-κ; κ = 0 keeps the newest release alone.
+        learning_offset, learning_decay: τ₀ and κ of ρ_t = (τ₀ + t)^-κ; κ = 0 keeps only the newest release.
     """
 
     n_steps: int = 20

@@ -14,8 +14,8 @@ Corrected: as printed, line 8 adds the *unclipped* gradients, of which no noise 
 ==================  ===============================================================================================
 paper               code
 ==================  ===============================================================================================
-η_t, c_t, σ_t       learning_rates, clips, noise: one number a step; σ_t is relative, and `PrivateModel` scales it to ε
-L                   sampling_prob · n_rows
+η_t, c_t, σ_t       learning_rates, clips, noise: one number per step; σ_t is relative, and `PrivateModel` scales it to
+ε L                   sampling_prob · n_rows
 ==================  ===============================================================================================
 """
 
@@ -82,7 +82,7 @@ class DPSGD(Model):
 
     @abstractmethod
     def gradient(self, theta: Floats, batch: Any) -> Floats:
-        """∇_θ L(θ, x_i) of every row, (rows, size), each from its row alone, bit for bit."""
+        """∇_θ L(θ, x_i) of every row, (rows, size), each only from its own row, bit for bit."""
 
     def place(self, q: GradientState) -> int:
         """The place of the next step in the schedules; the last one's beyond their end."""

@@ -37,7 +37,7 @@ from dpvb.guards.domains import Positive, Positives, Symmetric
 from dpvb.guards.errors import check_integer
 from dpvb.kernels.linear import product
 
-# c: the constant beside a row, by which rows are counted.
+# c: the constant added to a row, by which rows are counted.
 _CONSTANT = 0.4
 _REST = math.sqrt(1.0 - _CONSTANT**2)
 # Share of the budget for the means.

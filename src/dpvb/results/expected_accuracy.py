@@ -20,7 +20,7 @@ from dpvb.results.statement import percent
 #: Largest number of units that is searched: more than 100 times the number of people alive.
 MOST = 10**12
 #: Largest standard deviation of the noise of a mean, relative to the bound of a unit, at which the mean is useful.
-#: A convention: a tenth of the largest contribution.
+#: A convention: 0.1 of the largest contribution.
 CLEAR = 0.1
 # Number of details in a printed text; JSON has all of them.
 _MOST_DETAILS = 12

@@ -147,7 +147,7 @@ class Drawing(Figure):
     note: str = ""
     name: str = ""
 
-    #: By which the page and the picture draw it.
+    #: Name of the form by which the page and the picture draw it.
     form: ClassVar[str]
 
     def drawings(self) -> Iterator[Drawing]:

@@ -1,6 +1,6 @@
 """The report of a model: one HTML page without network access, and the same facts as JSON.
 
-Everything on the page is a released or a public value. Every text in it is escaped, whoever wrote it: words, names of
+Everything on the page is a released or a public value. All text in it is escaped: words, names of
 columns, names of data sets. The page runs no script.
 """
 

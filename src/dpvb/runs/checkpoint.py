@@ -5,9 +5,9 @@
     release-STEP-ATTEMPT.sealed  a release, encrypted
     lock                         one process at a time
 
-A release is written before it is on record, and nobody can read it until it is: its key is drawn for it alone, stays in
+A release is written before it is on record, and it cannot be read until it is: its key is drawn only for it, stays in
 memory, and is put on record with the SHA-256 of the sealed bytes. So a record that is durable always has its bytes; and
-a process that dies before leaves nothing but noise without a key. What is on record may be seen by whoever may see the
+a process that dies before leaves only noise without a key. Releases on record are as public as the
 model. A model's M-steps are functions of the releases, so that nothing else need be kept.
 """
 
@@ -36,7 +36,7 @@ from dpvb.results import model_file
 FORMAT = 2
 _NAMES = ("run.json", "token", "lock")
 _FACTS = {"run": str, "seed": int, "ledger": str, "dataset": str, "plan": str, "facts": dict}
-# Of a run, and its token.
+# The run's id, and its token.
 _NAME = re.compile("[0-9a-f]{32}")
 # More than a model file can hold.
 _MOST = 2**31
@@ -47,11 +47,11 @@ _NONCE = bytes(12)
 
 
 class Seal(NamedTuple):
-    """What is put on record of a release: it opens the sealed bytes, and says nothing of them before.
+    """Record of a release: it opens the sealed bytes, and says nothing of them before.
 
     Attributes:
         digest: SHA-256 of the sealed bytes.
-        key: of the release alone; both as hexadecimal text.
+        key: of only this release; both as hexadecimal text.
     """
 
     digest: str
@@ -71,7 +71,7 @@ class Checkpoint:
         path: the folder; made if it is missing, its parent must exist.
 
     Raises:
-        CheckpointError: if it cannot be made, is somebody else's, or is not a checkpoint's folder.
+        CheckpointError: if it cannot be made, is another user's, or is not a checkpoint's folder.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -115,10 +115,10 @@ class Checkpoint:
             self._lock = None
 
     def manifest(self) -> dict[str, Any] | None:
-        """What the folder says of its run, or None if it is new.
+        """The run of the folder, or None if it is new.
 
         Raises:
-            CheckpointError: if it is damaged, somebody else's, or of another version.
+            CheckpointError: if it is damaged, another user's, or of another version.
         """
         try:
             found = parsed_json(file_ownership.read_own(self._manifest_path, most=_MOST_FACTS))
@@ -179,7 +179,7 @@ class Checkpoint:
         """The token of the run.
 
         Raises:
-            CheckpointError: if it is gone, or could be somebody else's.
+            CheckpointError: if it is gone, or could be another user's.
         """
         try:
             token = file_ownership.read_own(self._token_path).decode("ascii", "replace")
@@ -204,7 +204,7 @@ class Checkpoint:
         self.end()
 
     def seal(self, step: int, attempt: int, total: Sums) -> Seal:
-        """Write a release to the disk, for nobody to read without the key.
+        """Write a release to the disk, unreadable without the key.
 
         Raises:
             CheckpointError: if it cannot be written.

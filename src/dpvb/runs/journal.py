@@ -94,7 +94,7 @@ class RunJournal:
         self._normal, self._files = normal, [[*one] for one in files]
         self._origin = Origin()
         self._attempt = 0
-        # What is known of the run. Releases have the keys (step, request); those of the plan have the request "".
+        # State of the run. Releases have the keys (step, request); those of the plan have the request "".
         #   _released  the newest record of each release that is on record
         #   _pending   releases that were charged by themselves, and not put on record since
         #   _started   how many releases of the plan do not come back; only a run without a checkpoint counts them
@@ -129,7 +129,7 @@ class RunJournal:
         try:
             self._charge_plan(token)
         except BaseException as error:
-            if checkpoint is None:  # Interrupted after it was charged, say: nobody else can take it back.
+            if checkpoint is None:  # For example interrupted after its charge: no other process can take it back.
                 with suppress(LedgerError):
                     self.withdraw()
             elif isinstance(error, DpvbError) and not self._ledger.history(self.name):
@@ -170,7 +170,7 @@ class RunJournal:
                 self._pending.add((entry.facts["steps"][0], entry.facts["payload"].get("request", "")))
 
     def _own(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """What a run must share with the one that continues it."""
+        """Facts that a run must share with the one that continues it."""
         return {
             "ledger": self._ledger.uuid,
             "dataset": self._dataset,

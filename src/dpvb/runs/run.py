@@ -65,7 +65,7 @@ class Run:
     """Where a fit is recorded and kept, and what computes it.
 
     Give it to a fit, `model.fit(X, run=dpvb.Run(...))`, or open a block that covers every fit in it, also those of a
-    Pipeline or a search: `with dpvb.Run(...):`. What is left out is taken from the block around it, and then from the
+    Pipeline or a search: `with dpvb.Run(...):`. Omitted settings are taken from the block around it, and then from the
     environment variables DPVB_LEDGER and DPVB_DATASET. The posterior and the guarantee do not depend on a run.
 
     Args:
@@ -276,7 +276,7 @@ class SentRun(NamedTuple):
     Attributes:
         process: random name of the process that sent it.
         runs: the run, or those of all threads, where the thread that sent it has none; without what belongs to that
-            process alone.
+            process.
     """
 
     process: str

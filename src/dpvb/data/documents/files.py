@@ -1,15 +1,15 @@
 """Files of documents: JSON lines, Parquet, one document a line, folders, and the forms that have modules of their own.
 
 Each reader of text yields one tuple of columns for each record. A record that cannot be read (bad JSON, a missing
-field) is a tuple of None: an empty document of nobody. Text stays bytes until the tokenizer decodes it as
-UTF-8, so that undecodable bytes empty their own document alone.
+field) is a tuple of None: an empty document without a person. Text stays bytes until the tokenizer decodes it as
+UTF-8, so that undecodable bytes empty only their own document.
 
 ==============  ========================================  ====================================================
 format          a record is                               damage reaches
 ==============  ========================================  ====================================================
 txt             a line; it holds no line feed             its own line
 jsonl           a line; blank ones are skipped            its own line: bad JSON, another kind of value, numbers
-                                                          of any length, any depth, bytes that are no UTF-8
+                                                          of any length, any depth, bytes that are not UTF-8
 folder          a .txt file                               its own file; one that cannot be read is empty
 parquet         a row                                     a damaged page or footer: the file, which is refused
 ==============  ========================================  ====================================================
@@ -182,7 +182,7 @@ def open_documents(
         text_column: the column or key of the text.
         group_column: the column or key of the person (jsonl, csv, parquet), who is then the privacy unit. The rows of
             one file are held in memory. Those of several files, or with stream=True, are brought together by person in
-            temporary files of this user alone. All rows of a person count, whichever file they are in.
+            temporary files that only this user can read. All rows of a person count, whichever file they are in.
         token_pattern: what a word is in the lower-cased text: "english", "unicode" (letters of any script),
             "cjk-characters" (each ideograph and kana), or a regular expression.
         stream: True reads the file anew at each pass, in bounded memory; None and False hold its rows. A pass over
@@ -321,7 +321,7 @@ def _open_shards(
 def _open_private(
     paths: Sequence[Path], options: dict[str, Any], dialect: Dialect, exclude_groups: Iterable[object]
 ) -> Texts:
-    """Texts of some files, whose words nobody has listed, but for those of excluded persons."""
+    """Texts of some files, whose words are not listed in advance, but for those of excluded persons."""
     if options["stream"] or options["width"] is not None:
         word = "stream" if options["stream"] else "width"
         raise ParameterError(f"{word} must be left out where vocabulary='private': its texts are held in memory.")

@@ -27,7 +27,7 @@ def labelled(
     """Documents whose last columns are their labels, one for each class.
 
     Args:
-        documents: private, each a unit.
+        documents: private; each is a unit.
         y: the label of each document, (documents,); private.
         classes: the labels; public.
         group: the person of each document; private. None: each document is a unit.
@@ -38,7 +38,7 @@ def labelled(
     """
     if documents.unit == "person":
         raise ParameterError(
-            "X must not be grouped by person yet where documents have labels: give group= to fit, beside y."
+            "X must not be grouped by person yet where documents have labels: give group= to fit, together with y."
         )
     width = documents.width
     rows = concatenate((chunk.rows for chunk in in_memory(documents).chunks()), width)

@@ -3,8 +3,8 @@
 Rows of one person may stand anywhere, in any of several files. The rows of a table that is streamed are brought
 together by person in temporary files (see `partitions`).
 
-A row that names nobody, or has no moment or no part where a column of them is declared, is nobody's. One whose symbol
-is none of the public ones is a gap: no window crosses it. A cell of numbers that is no finite one is missing.
+A row without a person, or without a moment or a part where a column of them is declared, is ignored. One whose symbol
+is none of the public ones is a gap: no window crosses it. A cell of numbers that is not finite is missing.
 
 Rows are ordered by moments. A moment is three numbers, compared one after another. They are a function of the cell
 alone. Cells that state the same moment have the same three numbers, whatever their types:
@@ -137,7 +137,7 @@ def _stacked(first_n: NDArray[Any], second_n: Any = 0.0, third_n: Any = 0.0) -> 
 
 
 def _rest(text: str, nearest: float) -> tuple[float, float]:
-    """What the nearest float leaves of a number in the spelling of ids, and what float64 leaves of that."""
+    """Remainder of a number in the spelling of ids after its nearest float, and the next after float64 of that."""
     above, _, below = text.partition("/")
     is_short = len(text) <= _DIGITS_OF_FLOAT and not below
     if is_short or _PLAIN.fullmatch(above) is None or not (below or "1").isdecimal():
@@ -149,7 +149,7 @@ def _rest(text: str, nearest: float) -> tuple[float, float]:
 
 
 class _Piece(NamedTuple):
-    """Some rows of a long table; None names nobody."""
+    """Some rows of a long table; None: without a person."""
 
     persons: list[object]
     parts: list[object]
@@ -236,7 +236,7 @@ class Events:
         return Sequences(content.made(indptr, events.held_n[order]), person)
 
     def _reader(self, values: Sequence[Any]) -> Any:
-        """What reads the columns; public symbols are these."""
+        """Return the reader of the columns, with these public symbols."""
         columns: list[Any] = [Numeric(name, 0, 1) for name in self._read]
         if self.values is None:
             columns = [Categorical(self.symbol, (*values,), other=False, missing=False)]

@@ -1,4 +1,4 @@
-"""The kinds of columns that a schema knows, and the rule by which each makes numbers of cells.
+"""Types of columns in a schema, and the rule by which each converts cells to numbers.
 
 Nothing here is fitted to data. What a column adds to a row is its features:
 
@@ -83,7 +83,7 @@ class Binary:
 
     @property
     def units(self) -> tuple[Floats, Floats]:
-        """What 1 adds to the feature, and the number at which the feature is 0."""
+        """Step of the feature for 1, and the number at which the feature is 0."""
         return np.array([INDICATOR]), np.zeros(1)
 
     @property
@@ -172,12 +172,12 @@ class Categorical:
 
     @property
     def units(self) -> tuple[Floats, Floats]:
-        """What 1 adds to each feature, and the number at which the feature is 0."""
+        """Step of each feature for 1, and the number at which the feature is 0."""
         return np.full(self.width, INDICATOR), np.zeros(self.width)
 
     @property
     def labels(self) -> list[Any]:
-        """The value at each place: the categories, a text that is no category for <other>, None for <missing>."""
+        """The value at each place: the categories, a text that is not a category for <other>, None for <missing>."""
         return [*self.categories, *["<other>"] * self.other, *[None] * self.missing]
 
     def decode(self, feature_nk: Floats) -> NDArray[Any]:
@@ -199,13 +199,13 @@ class Interaction:
     """The products of two columns of the schema: what the one adds depends on the other.
 
     Both columns stand in the schema by themselves, too. So the product holds whatever their ranges are: what a range
-    moves is a matter of the columns alone.
+    moves is decided only by the columns.
 
     Attributes:
         first, second: names of two columns, none of them an interaction.
 
     Raises:
-        ParameterError: for names that are no texts, or equal.
+        ParameterError: for names that are not texts, or equal.
     """
 
     first: str
@@ -288,7 +288,7 @@ class Product:
         return Encoded(place_nmm.reshape(shape), value_nmm.reshape(shape), cut_n)
 
 
-#: What stands for one column of the data.
+#: Types of a column of the data.
 Column: TypeAlias = Numeric | Date | Spline | Binary | Categorical
 
 

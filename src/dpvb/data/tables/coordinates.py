@@ -178,7 +178,7 @@ def compared_with(schema: Schema, levels: Mapping[str, Any]) -> Schema:
 
 
 def along(schema: Schema, name: str, at: Sequence[Any], reference: Any, given: Mapping[str, Any]) -> Coding:
-    """What one column adds at some of its values, less what it adds at a reference; all values are public.
+    """Difference of one column's part between some of its values and a reference; all values are public.
 
     Args:
         schema: the columns.
@@ -200,7 +200,7 @@ def along(schema: Schema, name: str, at: Sequence[Any], reference: Any, given: M
     if {*given} != {*others}:
         raise ParameterError(
             f"given must have a value of each column that acts together with {name!r}: {', '.join(others) or 'none'}; "
-            f"got {', '.join(map(str, given)) or 'none'}. What {name!r} adds depends on these."
+            f"got {', '.join(map(str, given)) or 'none'}. The effect of {name!r} depends on these."
         )
     values_of_column: dict[str, Floats] = {}
     for column, values in {name: [*at, reference], **{other: [given[other]] for other in others}}.items():

@@ -235,11 +235,11 @@ class SBN(Model[Network, BinaryRows]):
         return kernel.local_step(y_nj, q.w_kj, q.c_j, q.b_k, sweeps=sweeps)
 
     def visible_noise(self, std: float) -> float:
-        """Return the noise in a weight as fits show it, from that of the steps alone."""
+        """Return the noise in a weight as fits show it, only from that of the steps."""
         return _LEANING / max(self.ridge, 1.0) * std
 
     def noise_of_weights(self, stds: list[float], rho: StepSize, n: float) -> float:
-        """Return the standard deviation of what the noise of all steps adds to a weight whose unit stands alone.
+        """Return the standard deviation of what the noise of all steps adds to a weight of an isolated unit.
 
         Args:
             stds: noise std of a gradient at each step.

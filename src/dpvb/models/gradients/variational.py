@@ -257,7 +257,7 @@ class Variational(Model[VariationalState, tuple[NDArray[Any], ...]]):
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone: what was compiled is compiled anew."""
+        """Return only the fields: compiled functions are compiled anew."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -414,7 +414,7 @@ class CurvatureRegression:
             noise: standard deviation of the noise in a score.
         """
         solve = _full if self.spread.ndim == 2 else _diagonal
-        # First with the known noise alone. The residual may be larger, from small batches or if log p is not a
+        # First with only the known noise. The residual may be larger, from small batches or if log p is not a
         # quadratic: then it is the noise.
         first, _ = solve(self, self.with_score, guess_p, doubt_p, guess_p, np.full(len(guess_p), noise**2))
         return solve(self, self.with_score, guess_p, doubt_p, guess_p, self._residual(first, noise**2))
@@ -440,7 +440,7 @@ class CurvatureRegression:
         freedom = 1.0 - unknowns * self.noise_part
         enough = freedom > tuned.LEAST_FREEDOM
         residual_p = (self.score_variance_p + explained_p) / freedom if enough else np.zeros(len(curvature))
-        # What is left by rounding counts as none.
+        # A residual at the level of rounding is treated as none.
         residual_p = np.where(residual_p > 1e-9 * self.score_variance_p, residual_p, 0.0)
         return np.asarray(np.maximum(residual_p, noise))
 

@@ -8,7 +8,7 @@ paper               code
 r_k                 r_nk: responsibilities, r_k ∝ π_k N(x; m_k, V_k) Π_p Poisson(c_p; λ_kp) Π_j p_kj(x_j)
 m_k, L_k            mean_kd, root_kdd: V_k = L_k L_kᵀ, numbers in [-1, 1]
 λ_kp, p_kv          rate_kp, expected_kv over its sums in each column
-z_k, h_k            see `gaussian`; scores (c - λ)/√λ of counts stand beside z
+z_k, h_k            see `gaussian`; scores (c - λ)/√λ of counts are next to z
 block "count"       Σ r, norm 1
 block "categories"  Σ r ⊗ onehot, norm √D
 block "pairs"       one cell of each pair of columns, norm √(J(J - 1)/2), once at the end: see `pairs`
@@ -126,7 +126,7 @@ class ComponentScores:
 
     @cached_property
     def _clipped(self) -> tuple[Floats, Floats]:
-        """What the scores of each row and component are multiplied by, and upper bounds on norms after that."""
+        """Factors of the scores of each row and component, and upper bounds on norms after that."""
         with np.errstate(all="ignore"):
             norm_kn = np.sqrt(self.at.length_kn)
             norm_kn *= _ROOM
@@ -319,7 +319,7 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
         return self.component_step(q, released, self.step_size(q, released))
 
     def finished(self, s: Estimate, q: MixturePosterior) -> MixturePosterior:
-        """Tables of two columns beside the components."""
+        """Tables of two columns in addition to the components."""
         return replace(q, cell_c=s.noisy("pairs"), cell_std=s.noise_std("pairs"))
 
     def home_step(self, q: MixturePosterior, new: ReleasedSums) -> MixturePosterior:
@@ -408,7 +408,7 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
         shift_kf *= rho1_k[:, None]
         stretch_kdd = clip.shape.matrix(rho2_k[:, None] * second_ke)
         rate_kp = moved_rates(now.rate_kp, shift_kf[:, d:], columns.most_p)
-        # What the mean takes of the spread, but for its noise.
+        # Part of the spread that the mean explains, but for its noise.
         taken_kdd = shift_kf[:, :d, None] * shift_kf[:, None, :d] * clip.shape.together
         taken_kdd -= (rho1_k * noise1_k)[:, None, None] ** 2 * np.eye(d)
         limits = tuned.FACTORS if std > 0 else (0.0, math.inf)
@@ -473,7 +473,7 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
         all_rows = float(now.number_k.sum())
         weight_k = now.number_k / all_rows
         std = q.sums.rows(columns.sizes)[1] if q.sums.releases else 0.0
-        # Of a share of the noisy counts, each with noise of its own.
+        # Noise of a share of the noisy counts, each with noise of its own.
         noise_k = (std / all_rows) ** 2 * ((1 - weight_k) ** 2 + (len(used) - 1) * weight_k**2)
         naive_weight_k = weight_k * (1 - weight_k) / (all_rows + 1)
         inefficiency, row_k, more_k = columns.clip.inefficiency, now.number_k + tuned.PRIOR_ROWS, np.zeros(len(used))

@@ -3,8 +3,8 @@
     m ~ N(m_0, C_τ),   scores G at points u:   G ≈ (sampling noise of variance B) + A (m - u) + (privacy noise)
 
 A is minus the derivative of the averaged score at the weights m. Numeric columns are brought to units of their own
-spread first (`scaling`). Second moments of rows x̂ are released once. They give coordinates x̃ = Uᵀx̂ / s, in which every
-step releases a score, and in which the curvature is released once more at the end.
+spread first (`scaling`). Second moments of rows x̂ are released once. They give coordinates x̃ = Uᵀx̂ / s, in which
+every step releases a score, and in which the curvature is released once more at the end.
 
 ===================  =============================================================================
 paper                code
@@ -98,7 +98,7 @@ class ScoreState(ABC):
 
 @dataclass(frozen=True)
 class Readings:
-    """What the state of a fit says of the weights: where scores lead, and posteriors in the coordinates of x.
+    """Estimates from the state of a fit: where scores lead, and posteriors in the coordinates of x.
 
     Attributes:
         q: the state.
@@ -243,7 +243,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
     declared: Declared | None = None
     earlier: tuple[NormalLikelihood, ...] = ()
 
-    #: Reads Σ x̂ x̂ᵀ beside a guess of it.
+    #: Denoises Σ x̂ x̂ᵀ with a guess of it.
     reading: ClassVar[Reading] = staticmethod(denoised)
 
     def __post_init__(self) -> None:
@@ -251,7 +251,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
 
     @property
     def columns(self) -> Declared:
-        """What is public about the columns."""
+        """Public facts about the columns."""
         return self.declared or Declared.plain(self.n_features)
 
     @property
@@ -277,7 +277,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         return self._start(Scaling.start(self.columns), moments, zero_d, zero_d)
 
     def e_step(self, q: Any, batch: DesignRows, blocks: Mapping[str, Block]) -> Contributions:
-        """What every row contributes to the blocks asked for."""
+        """Contribution of every row to the requested blocks."""
         scaling, columns = q.scaling, self.columns
         if blocks.keys() <= {"means", "spread"}:
             x_nr = batch.x_nd[:, columns.read_r]
@@ -327,7 +327,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         return scaling, moments
 
     def _read_at_end(self, s: Estimate, q: Any, guess_ee: Floats, steepest: float) -> Any:
-        """With the curvature at the mean, in coordinates x̃, read twice beside its guess.
+        """With the curvature at the mean, in coordinates x̃, denoised twice with its guess.
 
         Args:
             s, q: as in `m_step`.
@@ -345,7 +345,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         return replace(q, curvature_ee=curvature_ee, table_ee=table_ee, error_ee=error_ee, doubt_e=doubt_e)
 
     def _readings(self, q: Any, **more: Any) -> Readings:
-        """What a state says of the weights."""
+        """Estimates of the weights from a state."""
         return Readings(q, self.columns, self.intercept, self.alpha, self.earlier, **more)
 
     @abstractmethod
@@ -371,19 +371,19 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
 
     @abstractmethod
     def _sizes(self, batch: DesignRows) -> Floats:
-        """What each row counts as in Σ x̂ x̂ᵀ, (n,)."""
+        """Weight of each row in Σ x̂ x̂ᵀ, (n,)."""
 
     @abstractmethod
     def _counted(self, batch: DesignRows, weight_n: Floats) -> Contributions:
-        """What rows add beside Σ x̂ x̂ᵀ."""
+        """Contribution of rows in addition to Σ x̂ x̂ᵀ."""
 
     @abstractmethod
     def _at_step(self, q: Any, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
-        """What rows add to a score, and beside it."""
+        """Contribution of rows to a score, and to other blocks of its release."""
 
     @abstractmethod
     def _at_end(self, q: Any, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
-        """What rows add to the last release."""
+        """Contribution of rows to the last release."""
 
     @abstractmethod
     def _with_curvature(self, s: Estimate, q: Any) -> Any:
@@ -393,7 +393,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
 def saturation_shift(
     moments: RowMoments, before_e: Floats, after_e: Floats, expected: float, offset: float = 0.0
 ) -> float:
-    """Shift of the mean log odds after a step that keeps their spread alone from moving the mean probability.
+    """Shift of the mean log odds after a step that keeps only their spread from moving the mean probability.
 
     The shift is capped by the change that the linear model itself predicted: if the model already accounts for
     saturation, the shift is zero.

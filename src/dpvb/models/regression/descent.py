@@ -11,11 +11,11 @@ what momentum can bear, and its majoriser grows.
     G ≈ A (m - u) + (sampling noise of variance A) + (privacy noise of variance v)
 
 A model with a likelihood p(y | x, m) releases Σ g gᵀ of its rows' scores g at a start, which estimates the Fisher
-information, then Σ g at every step, and Σ g gᵀ once more at the end. Far from the optimum Σ g gᵀ is no curvature: with
-labels that are rare, of one level, or told apart by the columns, it is too small or too large by orders of magnitude.
-So two scores correct it by a damped BFGS step, if their difference exceeds its noise (Powell 1978), and a step along
-which the log posterior has fallen is taken back in part. Steps are shorter where a score is mostly noise. Without noise
-they end at the posterior mode. The covariance includes the noise of the scores and of the curvature.
+information, then Σ g at every step, and Σ g gᵀ once more at the end. Far from the optimum Σ g gᵀ is not the curvature:
+with labels that are rare, of one level, or told apart by the columns, it is too small or too large by orders of
+magnitude. So two scores correct it by a damped BFGS step, if their difference exceeds its noise (Powell 1978), and a
+step along which the log posterior has fallen is taken back in part. Steps are shorter where a score is mostly noise.
+Without noise they end at the posterior mode. The covariance includes the noise of the scores and of the curvature.
 
 Everything here is post-processing of released numbers and costs no privacy.
 """
@@ -77,7 +77,7 @@ class Descent:
         best_d, least: point of the smallest gradient so far, and the squared length of that gradient.
         before_d, score_d: last point that was scored, and its score.
         variance_d: noise variance of that score.
-        noise_curvature: what this noise alone adds, in expectation, to the next measured curvature.
+        noise_curvature: expected contribution of only this noise to the next measured curvature.
         n_steps: steps since the start or the last return.
     """
 

@@ -244,7 +244,7 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         return DiagonalState(scaling, unread, one, zero, descent, Average(zero, zero), scaling.width_d[self._order])
 
     def e_step(self, q: DiagonalState, batch: SparseDesignRows, blocks: Mapping[str, Block]) -> Contributions:
-        """What every row contributes to the blocks asked for; a row's sums run over its entries in their order."""
+        """Contribution of every row to the requested blocks; a row's sums run over its entries in their order."""
         if blocks.keys() <= {"means", "spread"}:
             x_nr = dense_columns(self._columns, batch)
             form, bound = self._columns.means(x_nr, batch.y_n), self._columns.blocks["means"].bound

@@ -19,14 +19,14 @@ u_t; ū, Ḡ            point_e; mean.point_d, mean.score_d: averages of points 
 v = 1/Σμ_t²          mean.noise: variance of the averaged score, equal in all coordinates x̃
 ===================  =============================================================================
 
-*The dispersion* r of negative binomial counts is learned beside their weights as one more coordinate:
+*The dispersion* r of negative binomial counts is learned together with their weights as one more coordinate:
 
     y ~ NB(mean μ, variance μ + μ²/r),   a = log r ~ N(0, s²)
     U_n(a) = r (digamma(y + r) - digamma(r) - log(1 + μ/r)) + r (μ - y)/(r + μ),      I(a, μ) = E U_n²
 
 U and I are score and information of a. In expectation neither depends on the weights' errors to first order (Lawless
 1987), so a has a posterior of its own. A row's U is clipped to ±SCORE_BOUND, which ordinary rows stay within: it is
-below 1 near y = μ, and far from there about -½z², z the distance in standard deviations. Each step releases Σ U beside
+below 1 near y = μ, and far from there about -½z², z the distance in standard deviations. Each step releases Σ U with
 the score of the weights, and the last release once more at the mean of the weights.
 """
 
@@ -145,7 +145,7 @@ class FirstOrderState(ScoreState):
 
     Attributes:
         last_e: point_e before momentum was added.
-        ratio: c, the average curvature of a row over k, as released beside the scores.
+        ratio: c, the average curvature of a row over k, as released with the scores.
         dispersion: of counts whose dispersion is learned.
         usual: k, curvature of a row of size 1 at the start; most: the largest curvature over k.
         offset: what an average row adds to ψ of its own.
@@ -268,14 +268,14 @@ class FirstOrder(CurvatureThenScores):
     def _expected(
         self, likelihood: Likelihood, rows: MeasuredRows, weight_n: Floats, psi_n: Floats, share_n: Floats
     ) -> Expected:
-        """What the model expects of scores, by which persons are weighted."""
+        """Expected scores of the model, by which persons are weighted."""
         form = ScaledRows(rows, weight_n * np.sqrt(likelihood.steepest * share_n))
         return Expected(form, likelihood.curvature(psi_n, np.ones_like(psi_n)), self.blocks["score"].bound)
 
     def _of_dispersion(
         self, name: str, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, psi_n: Floats
     ) -> Contributions:
-        """What rows add to the score of a dispersion that is learned."""
+        """Contribution of rows to the score of a dispersion that is learned."""
         if not self.likelihood.learns_dispersion:
             return {}
         likelihood = self.likelihood.at(q.dispersion.r)
@@ -366,5 +366,5 @@ class FirstOrder(CurvatureThenScores):
         psi = moments.log_odds(point_e)
         psi = psi[0] + q.offset, psi[1]
         learned = q.dispersion.after(float(s.noisy(block)[0]), noise, moments.number, psi, fresh=fresh)
-        # Of the shares of the steepest curvature that the next query returns, `most` is what makes factors of `usual`.
+        # The next query returns shares of the steepest curvature; `most` makes factors of `usual` of them.
         return replace(q, dispersion=learned, most=self.likelihood.at(learned.r).steepest / q.usual)

@@ -260,7 +260,7 @@ class Linear(CurvatureThenScores):
         budget = 1.0 / (tuned.LINEAR_CURVATURE * s.noise_std("curvature") ** 2)
         lost_e = moments.eigenvalue_e * scale_e**2 / (moments.eigenvalue_e + noise_e / spread) ** 2
         clip = sizes.best_clip(float(lost_e.sum()) / (budget * number))
-        # A chance count far out costs scores little, but noise would drown a σ² that reached for it.
+        # A chance count far out costs scores little, but a σ² that reached for it would be lost in the noise.
         reach = self._reach(residuals.read(number, tuned.CERTAIN_BIN) or sizes, number, budget)
         return replace(moved, point_e=point_e, clip=max(clip, q.clip / tuned.CLIP_FALL), reach=reach)
 
@@ -309,7 +309,7 @@ class Linear(CurvatureThenScores):
     def _seen(
         self, scaling: Scaling, moments: RowMoments, residuals: Residuals, sd: float
     ) -> tuple[float, Sizes | None]:
-        """Number of rows, by all that was released of it, and sizes of their |r|: none if there may be no rows."""
+        """Number of rows, by all releases of it, and sizes of their |r|: none if there may be no rows."""
         number, noise = self._number(scaling, moments, residuals, sd)
         return number, residuals.read(number, tuned.SEEN_STD) if number >= tuned.SEEN_STD * math.sqrt(noise) else None
 

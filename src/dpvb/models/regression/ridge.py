@@ -52,7 +52,7 @@ class NormalLikelihood:
 
 @dataclass(frozen=True)
 class WeightPosterior:
-    """q(m) = N(mean, covariance) over the weights, as read from releases; public.
+    """q(m) = N(mean, covariance) over the weights, as estimated from releases; public.
 
     Attributes:
         mean_d: posterior means.
@@ -60,7 +60,7 @@ class WeightPosterior:
         naive_covariance: the covariance without the privacy noise; for comparison.
         prior: prior covariance, (d, d), or its diagonal, (d,), which includes earlier data; domains.UNSEEN where it is
             not stated.
-        unknown_scale_d: 1 for a column whose spread was not seen for noise, else 0.
+        unknown_scale_d: 1 for a column whose spread was lost in noise, else 0.
         centre_d: released centres of numeric columns, and 0 for others. A diagonal covariance holds about them: weights
             of x - centre and of the constant are independent, once the slants are off x.
         data: normal likelihood of the weights by the data, those of an earlier release included, in the model's unit of
@@ -84,7 +84,7 @@ class WeightPosterior:
         return sparse.csr_array((value, (row.astype(np.intp), column.astype(np.intp))), shape=(width, width))
 
     def point(self) -> WeightPosterior:
-        """The weights of highest density alone, as if they were certain."""
+        """Only the weights of highest density, as if they were certain."""
         return replace(self, covariance=0.0 * self.covariance, naive_covariance=0.0 * self.naive_covariance)
 
     @classmethod
@@ -190,7 +190,7 @@ def best_scale(point_e: Floats, variance_e: Floats, prior: WeightPrior) -> float
 
 
 def inverse(matrix_ee: Floats) -> tuple[Floats, float]:
-    """Inverse and log determinant of a positive definite matrix, also of one that rounding has made indefinite."""
+    """Inverse and log determinant of a positive definite matrix, even if rounding has made it indefinite."""
     try:
         root = cho_factor(matrix_ee, lower=True)
     except np.linalg.LinAlgError:

@@ -81,7 +81,7 @@ _STARTS, _WINDOWS = 0.3, 0.95
 _ROUNDS = 100
 # Further iterations from the best start if K < V; for K ≥ V early stopping predicts better.
 _MOST_ROUNDS = 2000
-# Prior counts of every parameter of the laws.
+# Prior counts of every parameter of the distributions.
 _PRIOR = 1.0
 # In a step, the T positions of a person have the total weight √T.
 _POWER = 0.5
@@ -116,11 +116,11 @@ class Alphabet:
 
     @property
     def value_v(self) -> Values:
-        """What each symbol stands for."""
+        """Value of each symbol."""
         return self.meant(np.arange(self.n_symbols))
 
     def meant(self, code_t: Ints) -> Values:
-        """What codes stand for, those below 0 for gaps as the emissions have them."""
+        """Values of codes, those below 0 for gaps as the emissions have them."""
         if self.kind == "categorical":
             return code_t
         value_td = code_t[:, None].astype(np.float64)
@@ -129,7 +129,7 @@ class Alphabet:
         return np.where(code_t[:, None] < 0, np.nan, value_td)
 
     def values(self, rows: SequenceRows | NumberRows) -> Values:
-        """What private or public sequences show."""
+        """Observations of private or public sequences."""
         if isinstance(rows, NumberRows):
             return _bits(rows.value_td)
         code_t = rows.code.astype(np.int64)
@@ -234,7 +234,7 @@ class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows 
 
     @property
     def alphabet(self) -> Alphabet:
-        """What the V symbols stand for."""
+        """Values of the V symbols."""
         return Alphabet(self.emissions, self.n_symbols)
 
     @property
@@ -367,7 +367,7 @@ class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows 
 
 
 def _show(batch: SequenceRows, n_symbols: int, likelihood_vk: Floats, place_t: Ints) -> Shown:
-    """What symbols of a batch show; a gap is in the first row of the table."""
+    """Observations of the symbols of a batch; a gap is in the first row of the table."""
     code_t = batch.code[place_t].astype(np.int64)
     code_t = np.where((code_t >= 0) & (code_t < n_symbols), code_t, -1)
     return Shown(likelihood_vk, code_t + 1, code_t[:, None], np.ones((len(code_t), 1)))

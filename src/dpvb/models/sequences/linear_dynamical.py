@@ -66,7 +66,7 @@ CELLS: Final = 128
 # Deviations that are tried, in units of half the range, and the distribution of their logarithm.
 _TRIED = np.geomspace(1 / 400, 1.0, 40)
 _USUAL, _WIDE = 0.2, 1.0
-# What no column follows a normal distribution better than, as a part of its deviation.
+# Least distance from a normal distribution for all columns, as a part of its deviation.
 _SHAPE = 0.25
 # Constants behind a point and behind a window: a larger one is a better mean, and more noise elsewhere.
 _POINT, _WINDOW = 0.6, 0.3
@@ -185,7 +185,7 @@ class WindowGrams:
         length: W.
         longest: points of a sequence that count.
         constant: the number behind those of a window.
-        starts: whether first windows alone count.
+        starts: whether only first windows count.
         units: order of the sequences by unit, and the first of each unit, (units + 1,); None: each is a unit.
     """
 
@@ -381,7 +381,7 @@ class LinearDynamical(Model[LinearPosterior, NumberRows]):
         return replace(q, mean_d=mean_d, scale_d=scale_d, count=count, share_l=share_l)
 
     def grams(self, q: LinearPosterior) -> Grams:
-        """The released moments, of (x - m)/s and of one, as they are read from noise."""
+        """The released moments, of (x - m)/s and of one, denoised."""
         read = partial(linear_moments.in_units, unit_e=self.shape.unit_e, least=_LEAST_NOISE)
         return Grams(read(q.pooled, q.pooled_std), read(q.start, q.start_std) if self._starts else None)
 

@@ -14,7 +14,7 @@ G_c(j)               `ahead_vk`: Σ_k A_jk B_ck, so that p_abc = Σ_j F_ab(j) G_
 R_abc                n_abc / p_abc; 0 where p_abc = 0
 ===================  ==============================================================================
 
-Noisy windows are shrunk towards the products of their own margins. A prior mean is at least a tenth of the noise: below
+Noisy windows are shrunk towards the products of their own margins. A prior mean is at least 0.1 of the noise: below
 that nothing was measured, and a prior mean near 0 would be believed. The constants are those of
 `python -m benchmarks sequences`.
 """

@@ -113,7 +113,7 @@ class LDAModel(Model["Topics", CountRows]):
         lists: public word frequencies, of which the one is used that the word totals agree with, if any.
         compares: whether the gain of the topics over one topic is released midway; if there is none, the later steps
             release word totals, and the model is one topic.
-        around: public or earlier topics, or word frequencies alone; see `prior`.
+        around: public or earlier topics, or only word frequencies; see `prior`.
         previous: what was released of other people, which is read together with what is released now.
         means: whether documents meet the means of the topics, instead of exp⟨log β⟩.
         mode: whether they meet the modes, where every λ is 1 or more, and else the means: expectation maximisation.
@@ -332,7 +332,7 @@ class LDAModel(Model["Topics", CountRows]):
         """λ = η + statistic_weight · the statistic, read from its noisy estimate; α by its released sizes."""
         noise_std = s.noise_std("counts")
         x_vk, sd_v = s.noisy("counts") / q.word_weight_v[:, None], noise_std / q.word_weight_v
-        # Of J releases t are averaged so far. The noise at the end of the plan decides for all steps.
+        # So far t of J releases are averaged. The noise at the end of the plan decides for all steps.
         before = self.release_word_totals + ("gain" in s.names)
         share = 1.0 if s.receipt is None else min((s.receipt.step + 1 - before) / self.n_steps, 1.0)
         free = self.signal(_counted(s), noise_std * math.sqrt(share)) >= self.detectable
@@ -422,7 +422,7 @@ def _at_means(q: Topics) -> Topics:
     return replace(q, beta_vk=mean_vk.astype(q.beta_vk.dtype))
 
 
-# What is learned of topics, all of it public.
+# State of the topics, all of it public.
 
 
 # So that a topic whose mode is nowhere is the same everywhere.
@@ -430,7 +430,7 @@ _TINY: Final = 1e-300
 
 
 def met(lambda_vk: Floats, *, means: bool, mode: bool) -> Floats:
-    """What documents meet of topics with these Dirichlet parameters, (V, K): exp⟨log β⟩, or a point.
+    """Parameters of topics in the E-step, from their Dirichlet parameters, (V, K): exp⟨log β⟩, or a point.
 
     Args:
         lambda_vk: the parameters.
@@ -445,7 +445,7 @@ def met(lambda_vk: Floats, *, means: bool, mode: bool) -> Floats:
 
 @dataclass(frozen=True)
 class EarlierTopics:
-    """What was released of other people: linear sums, (V,) and (V, K), noise std of an entry, and units.
+    """Releases of other people: linear sums, (V,) and (V, K), noise std of an entry, and units.
 
     Nothing may have been released of the topics.
     """
@@ -485,7 +485,7 @@ class Topics:
     listed: int = 0
 
 
-# Documents as bags of words, and how each is brought to a common length from its own words alone.
+# Documents as bags of words, and how each is scaled to a common length only from its own words.
 
 
 def to_length(batch: CountRows, length: float, rule: str) -> Floats:
