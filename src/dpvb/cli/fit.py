@@ -325,14 +325,14 @@ def _told_of_stops(model: PrivateEstimator, out: Path, checkpoint: Path | None) 
     except (ModelFileError, ParameterError) as error:
         if hasattr(model, "privacy_"):  # The fit has ended, and only its file is missing.
             lost = "Without --checkpoint its releases are lost."
-            kept = "Make room, then the same command with --resume read writes the model."
+            kept = "Make room, then the same command with --resume load writes the model."
             error.add_note(f"The fit has ended and was charged. {lost if checkpoint is None else kept}")
         raise
     except KeyboardInterrupt as error:
         if not hasattr(error, "__notes__") and hasattr(model, "privacy_"):
             error.add_note(f"Interrupted after the fit had ended: its budget was spent, and {out} may be missing.")
             if checkpoint is not None:
-                error.add_note("Run the same command with --resume read to write the file.")
+                error.add_note("Run the same command with --resume load to write the file.")
         elif not hasattr(error, "__notes__"):
             error.add_note("Interrupted before anything was charged or released.")
         raise
