@@ -128,7 +128,10 @@ def test_headers_that_are_none(tmp_path: Path) -> None:
     for content, said in (
         (b"", "it is empty"),
         (b"age;ill\n", "the header has one field with ';' in it: --separator ';'"),
-        ("größe,ill\n".encode("latin-1"), "the header is not valid UTF-8: declare --encoding 'cp1252', 'latin-1' or another"),
+        (
+            "größe,ill\n".encode("latin-1"),
+            "the header is not valid UTF-8: declare --encoding 'cp1252', 'latin-1' or another",
+        ),
         ("age,ill\n".encode("utf-16"), "it holds zero bytes, as UTF-16 does: save the file as UTF-8"),
         (b"age,ill,age\n", "The columns must have names of their own, got 'age' 2 times"),
     ):

@@ -215,7 +215,7 @@ def test_names_leave_by_their_own_door_alone() -> None:
     wall: Wall[Any] = Wall(Texts(["cat"]), Plan([named, plain, named]))
     with pytest.raises(PrivacyError, match="are released only by a release with a threshold"):
         wall.names(plain)
-    with pytest.raises(PrivacyError, match="leave by `names` alone"):
+    with pytest.raises(PrivacyError, match="released only by `names`"):
         wall.release(lambda rows: {}, named)  # It takes its place in the plan, and reads nothing.
     with pytest.raises(PrivacyError, match="not its next"):
         wall.names(named)
