@@ -49,6 +49,7 @@ from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positive, Symmetric
+from dpvb.guards.errors import ParameterError
 from dpvb.models.regression import ridge, tuned
 from dpvb.models.regression.descent import Average
 from dpvb.models.regression.moments import Reading, RowMoments, denoised, read_at_mean, read_moments, read_positive
@@ -56,6 +57,10 @@ from dpvb.models.regression.persons import averaged
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields, mapped, measured
 from dpvb.rows import DesignRows
+
+# convention: the widest full covariance. M-steps and readings take so many CPU seconds over d³, and bytes over d², as
+# measured at d = 1,000.
+_MOST_COLUMNS, _SECONDS, _BYTES = 2_000, 1.1e-8, 480
 
 
 @dataclass(frozen=True)
@@ -249,6 +254,14 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
 
     def __post_init__(self) -> None:
         check_fields(self.n_features, self.n_steps, self.intercept, self.alpha, self.declared)
+        if (d := self.n_features) > _MOST_COLUMNS:
+            hours, memory = _SECONDS * d**3 / 3600, _BYTES * d**2 / 1e9
+            raise ParameterError(
+                f"A regression with a full covariance takes at most {_MOST_COLUMNS:,} columns, and these are {d:,} "
+                f"(including one for each category): a fit would take about {hours:.1f} CPU hours and "
+                f"{memory:.0f} GB. Use fewer columns or categories, or covariance='diagonal', whose cost is linear in "
+                "the columns. LinearRegression has no covariance='diagonal'. The budget was not charged."
+            )
 
     @property
     def columns(self) -> Declared:

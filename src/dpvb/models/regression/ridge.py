@@ -28,7 +28,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Covariance, Nonnegatives
 from dpvb.models.regression import tuned
 
-# A τ of less weight changes no digit of the covariance.
+# convention: a τ of less weight changes no digit of the covariance.
 _LEAST_WEIGHT = 1e-20
 
 
@@ -194,7 +194,7 @@ class WeightPrior:
         return np.hstack([self.slopes_ef, self.fixed_eg])
 
     def stretch(self, tau: float) -> Floats:
-        """What the columns of [A, B] are multiplied by at τ, (f,)."""
+        """Factors of the columns of [A, B] at τ, (f,)."""
         return np.repeat([tau, 1.0], [self.slopes_ef.shape[1], self.fixed_eg.shape[1]])
 
     def turned(self, matrix_de: Floats) -> WeightPrior:
