@@ -361,7 +361,7 @@ def test_data_that_are_not_read_to_their_end_leave_no_files(error: Any, tmp_path
 
 @pytest.mark.guarantees("sampling")
 @kills("sampler", "units of partitions drawn by their places in the partitions")
-@edit("core/clipped_sums.py", "draw if numbers is None else drawn(", "draw if True else drawn(")
+@edit("core/clipped_sums.py", "draw if numbers is None else Listed(", "draw if True else Listed(")
 @pytest.mark.parametrize("sampler", [FullBatch(), Poisson(0.4), FixedSize(20, 60)])
 def test_a_sum_over_files_has_the_bits_of_the_sum_over_one(sampler: Any, tmp_path: Path) -> None:
     """Persons with rows in all files; the same words draw the same persons, whichever partition they are in."""
