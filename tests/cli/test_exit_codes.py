@@ -83,8 +83,10 @@ def test_the_ledger_is_unreachable(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert fit(*COUNTED).exit_code == ExitCode.LEDGER_UNREACHABLE
     held.close()
     pytest.importorskip("psycopg")
+    monkeypatch.setattr("dpvb.ledger.PATIENCE", 0.3)
     away = fit("--ledger", "postgresql://nobody@127.0.0.1:1/budgets", "--dataset", "people")
     assert away.exit_code == ExitCode.LEDGER_UNREACHABLE, away.stderr
+    assert away.stderr.count("Trying again for 0.3 s.") == 1
     assert fit("--ledger", "none.db", "--dataset", "people").exit_code == ExitCode.FAILED
 
 
