@@ -91,14 +91,16 @@ class Commands(TyperGroup):
     an error.
     """
 
-    def make_context(self, *given: Any, **named: Any) -> Any:
-        """Parse the options of the program.
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Parse the options of the program, and keep its words.
 
         Raises:
             typer.Exit: after a mistake in them.
         """
+        if parent is None:
+            log.words = tuple(args)
         try:
-            return super().make_context(*given, **named)
+            return super().make_context(info_name, args, parent=parent, **extra)
         except Exception as error:
             _check_usage(error)
             raise

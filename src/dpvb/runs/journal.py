@@ -271,8 +271,9 @@ class RunJournal:
             return
         note = f"The data set {self._dataset!r} was charged before this happened"
         if self._checkpoint is not None:
-            # The same call would come to the same.
+            # The same call would come to the same, but where a folder could not be written.
             ends = isinstance(error, (CheckpointError, DataFormatError, EmptyVocabularyError))
+            ends = ends and not isinstance(error.__cause__, OSError)
             error.add_note(f"{note}." if ends else f"{note}. {AGAIN}")
             return
         error.add_note(

@@ -55,8 +55,10 @@ AnyLedger = Ledger | str | os.PathLike[str]
 #: Variables of the environment that name the ledger and the data set where nothing else does.
 VARIABLES: Final[Mapping[str, str]] = {"ledger": "DPVB_LEDGER", "dataset": "DPVB_DATASET"}
 
-#: Variable of the environment by which an administrator has fits without a ledger refused.
+#: By which an administrator has fits without a ledger refused: a variable of the environment, and for all users of a
+#: machine a file with the line `require_ledger = true`.
 REQUIRED: Final = "DPVB_REQUIRE_LEDGER"
+SETTINGS: Final = Path("/etc/dpvb.toml")
 
 
 @final
@@ -296,19 +298,20 @@ def _process() -> str:
 
 
 def warn_not_recorded(epsilon: float, *, stacklevel: int = 2) -> None:
-    """Warn that a fit with privacy is not recorded in a ledger, or refuse it where the environment requires one.
+    """Warn that a fit with privacy is not recorded in a ledger, or refuse it where an administrator requires one.
 
     Args:
         epsilon: of the fit; for inf there is nothing to record.
         stacklevel: as in `warnings.warn`.
 
     Raises:
-        ParameterError: if DPVB_REQUIRE_LEDGER is set to anything but 0.
+        ParameterError: if DPVB_REQUIRE_LEDGER is set to anything but 0, or `/etc/dpvb.toml` requires a ledger or cannot
+            be read.
     """
-    if epsilon < math.inf and os.environ.get(REQUIRED, "0") not in ("", "0"):
+    if epsilon < math.inf and (requiring := _requiring()) is not None:
         raise ParameterError(
-            f"ledger must name a ledger, because the environment variable {REQUIRED} requires one, got None. Give "
-            "ledger= and dataset=. Nothing was read or charged."
+            f"ledger must name a ledger, because {requiring} requires one, got None. Give ledger= and dataset=. "
+            "Nothing was read or charged."
         )
     if epsilon < math.inf:
         warnings.warn(
@@ -320,6 +323,34 @@ def warn_not_recorded(epsilon: float, *, stacklevel: int = 2) -> None:
         # The last of all filters, so that the user's own come first. Python's "once" would forget whenever a
         # `catch_warnings` ends, which every fit has.
         warnings.simplefilter("ignore", NotRecordedWarning, append=True)
+
+
+def _requiring() -> str | None:
+    """Return what requires a ledger, in words.
+
+    Raises:
+        ParameterError: if the file of settings is not one.
+    """
+    if os.environ.get(REQUIRED, "0") not in ("", "0"):
+        return f"the environment variable {REQUIRED}"
+    try:
+        text = SETTINGS.read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError):
+        text = "?"
+    import tomllib
+
+    try:
+        settings = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        settings = {}
+    if settings.keys() != {"require_ledger"} or type(settings["require_ledger"]) is not bool:
+        raise ParameterError(
+            f"{SETTINGS} must have one line, require_ledger = true or require_ledger = false, and be readable by every "
+            "user. Nothing was read or charged."
+        )
+    return f"the file {SETTINGS}" if settings["require_ledger"] else None
 
 
 def check_account(ledger: object, dataset: str | None) -> None:
