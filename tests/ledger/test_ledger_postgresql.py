@@ -737,7 +737,7 @@ def patient(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpvb.ledger.PATIENCE", 60.0)
 
 
-@pytest.mark.guarantees("crashes")
+@pytest.mark.guarantees("durable charges")
 @kills("crashes", "PostgreSQL: a fit that a restart of the server ends")
 @edit("ledger/__init__.py", "if not is_address(self.url) or left <= 0:", "if True:")
 def test_a_fit_waits_for_a_server_that_restarts(
@@ -787,7 +787,7 @@ def test_a_server_that_stays_away_is_given_up(ledger: Ledger, monkeypatch: pytes
     assert pauses == [0.1, 0.2, 0.4]
 
 
-@pytest.mark.guarantees("crashes")
+@pytest.mark.guarantees("durable charges")
 @kills("crashes", "PostgreSQL: a run that takes its own lost answer for another process")
 @edit("ledger/__init__.py", 'if before and state == "resumed" and before.hash == self._sent:', "if False:")
 def test_what_was_committed_and_whose_answer_was_lost_is_done_once(

@@ -18,7 +18,7 @@ import typer
 
 from dpvb.guards import strangers
 from dpvb.guards.errors import ParameterError, reason_of
-from dpvb.guards.version import __version__
+from dpvb.guards.version import version_with_commit
 from dpvb.ledger.address import without_password
 
 #: The words of this call of the program, as they were typed.
@@ -42,7 +42,7 @@ def begin(context: typer.Context, path: Path | None) -> Path | None:
     except OSError as error:
         reason = reason_of(error)
         raise ParameterError(f"--log-file must be a file that can be written, got {path}: {reason}.") from None
-    write("start", command=context.command_path, arguments=arguments(), version=__version__)
+    write("start", command=context.command_path, arguments=arguments(), version=version_with_commit())
     return path
 
 

@@ -32,7 +32,7 @@ from dpvb.guards.errors import (
     reason_of,
 )
 from dpvb.guards.imports import import_own
-from dpvb.guards.version import __version__
+from dpvb.guards.version import version_with_commit
 
 # As a shell reports a program whose output is not read any more.
 _UNREAD = 128 + 13
@@ -253,7 +253,7 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        echo(__version__)
+        echo(version_with_commit())
         raise typer.Exit
 
 
@@ -271,7 +271,8 @@ def _no_command(
         ),
     ] = None,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+        bool,
+        typer.Option("--version", help="Print the version and the commit.", is_eager=True, callback=_print_version),
     ] = False,
 ) -> None:
     # Whatever the terminal cannot show is a question mark there.
