@@ -124,6 +124,7 @@ GUARANTEES = {
         "refunds": "Only releases that never began are refunded, from the run's own first charge, even if another role writes the row.",
         "foreign claims": "The cost that another role writes is recalculated; an unexpected row of another role blocks no one.",
         "same data": "A resumed run reads the files of its beginning: a file that was changed, added or removed is refused before anything is read. A file that changes between two passes ends the fit.",
+        "run records": "Names, sizes, times and keyed digests of the files of a run are in its record, which only its user can read, and in no model, statement or ledger.",
         "checkpoints": "Checkpoints contain released values, and names, sizes and times of files. They are readable only by their owner. Files that another user could have written are not trusted.",
     },
     "Federations": {

@@ -124,7 +124,7 @@ def test_every_model_guide_has_the_same_outline() -> None:
 
 
 def test_licences_are_those_of_the_package() -> None:
-    """One expression, the licence of each dependency that a user can install, and no other one under the LGPL or GPL."""
+    """One expression, and the licence of each dependency that a user can install; one of them is under the LGPL."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     page = (ROOT / "docs" / "licences.md").read_text()
     assert f"`{project['license']}`" in page

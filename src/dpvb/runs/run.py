@@ -43,11 +43,12 @@ from dpvb.guards.errors import (
 )
 from dpvb.guards.imports import check_numba
 from dpvb.guards.strangers import say
-from dpvb.guards.watched import FileState
+from dpvb.guards.watched import Watched
 from dpvb.ledger import Ledger, is_address
 from dpvb.ledger.address import Address
 from dpvb.runs.checkpoint import Checkpoint
 from dpvb.runs.journal import NOTHING_TO_READ, RESUMES, RunJournal
+from dpvb.runs.record import RunRecord
 from dpvb.runs.stops import Progress
 
 #: A ledger, or its path or URL.
@@ -220,14 +221,15 @@ class Run:
         epsilon: float,
         delta: float,
         facts: Mapping[str, Any] | None = None,
-        files: Sequence[FileState] = (),
+        files: Watched | None = None,
     ) -> Iterator[RunJournal | None]:
         """Charge a plan that is about to start; the journal ends with the block, or is interrupted in it.
 
         Args:
             plan: all releases.
             epsilon, delta: what an interrupted fit without a ledger is said to have spent.
-            facts, files: as in RunJournal.
+            facts: as in RunJournal.
+            files: that the data were read from. None (default): none are known.
 
         Raises:
             ParameterError: if one of ledger and dataset is missing, or a checkpoint has no ledger; and if numba takes
@@ -258,15 +260,30 @@ class Run:
             resume = "continue" if self.resume is None else self.resume
             facts = {**(facts or {}), "accountant": replace(self, ledger=ledger).method("pld", plan.events())}
             # The wall adds normal noise, rounded after it was drawn.
-            kept: dict[str, Any] = {"checkpoint": folder, "resume": resume, "facts": facts, "files": files}
+            files = Watched() if files is None else files
+            kept: dict[str, Any] = {"checkpoint": folder, "resume": resume, "facts": facts, "files": files.states}
             journal = RunJournal(ledger, self.dataset, plan, normal=True, **kept)
+            record = None
             try:
+                if resume != "read":
+                    record = RunRecord.begin(
+                        journal.name,
+                        ledger=ledger.location,
+                        dataset=self.dataset,
+                        model=str(facts.get("model", "")),
+                        checkpoint=None if folder is None else folder.path,
+                        files=files,
+                    )
                 if 0 < journal.num_recorded < len(plan):
                     say(f"run {journal.name} goes on at release {journal.num_recorded + 1} of {len(plan)}.")
                 yield journal
                 journal.finish()
+                if record is not None:
+                    record.end("finished")
             except BaseException as error:
                 journal.interrupted(error)
+                if record is not None and folder is None:
+                    record.end("abandoned")
                 raise
             finally:
                 journal.close()
