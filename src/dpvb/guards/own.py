@@ -24,7 +24,7 @@ _CAREFULLY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getat
 
 
 def state_folder() -> Path:
-    """Return the folder of what dpvb keeps for this user alone: `$XDG_STATE_HOME/dpvb`, or `~/.local/state/dpvb`."""
+    """Return the folder of dpvb's state of this user: `$XDG_STATE_HOME/dpvb`, or `~/.local/state/dpvb`."""
     state = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(state):  # The XDG specification: relative paths are ignored.
         state = os.path.join(os.path.expanduser("~"), ".local", "state")

@@ -91,7 +91,7 @@ class ChargeFacts:
 
 @dataclass(frozen=True)
 class OriginFacts:
-    """By what and when a result was made.
+    """Version, day and schema of a result.
 
     Attributes:
         version: of dpvb, with its commit where it is known.

@@ -1,7 +1,7 @@
 """Run records: which files a run read, for the user who started the run, and for no release.
 
     $XDG_STATE_HOME/dpvb/runs/RUN.json    the record of a run that a ledger counts, under the run's public name
-    $XDG_STATE_HOME/dpvb/key              the key of all digests, of this user alone
+    $XDG_STATE_HOME/dpvb/key              the key of all digests (0600)
 
 A privacy statement names its run, and this user finds here what the run was given. Sizes, times and digests of private
 files are exact functions of the data. So they stay out of models, statements and ledgers. A digest needs the key: a
@@ -43,7 +43,7 @@ State = Literal["open", "finished", "abandoned"]
 @final
 @dataclass(frozen=True)
 class RunRecord:
-    """What the owner keeps of one run.
+    """Private record of one run.
 
     Attributes:
         run: public name of the run, as in its privacy statement.
