@@ -630,7 +630,7 @@ class Ledger:
     def _patiently(self, ask: Callable[[], _T]) -> _T:
         """Ask, and ask again for `PATIENCE` seconds where a server is away.
 
-        A server that stopped may have lost rows that nobody acknowledged. So what this object has read is forgotten,
+        A server that stopped may have lost rows that were not acknowledged. So what this object has read is forgotten,
         and only what was acknowledged is compared.
         """
         end, pause, self._sent = time.monotonic() + PATIENCE, _FIRST_PAUSE, ""
