@@ -199,6 +199,10 @@ def test_the_cause_of_an_error_decides_whatever_wraps_it() -> None:
     wrapped.__cause__ = OSError(errno.ENOSPC, "full")
     assert exit_code_of(wrapped) is ExitCode.DISK_FULL
     assert exit_code_of(errors.CheckpointError("run: damaged.")) is ExitCode.FAILED
+    unloaded = OSError("libllvmlite.so could not be loaded")
+    unloaded.__context__ = OSError("libllvmlite.so: failed to map segment from shared object")
+    assert exit_code_of(unloaded) is ExitCode.OUT_OF_MEMORY
+    assert exit_code_of(OSError(errno.ENOMEM, "x")) is ExitCode.OUT_OF_MEMORY
     assert exit_code_of(errors.OutOfMemoryError("")) is exit_code_of(MemoryError()) is ExitCode.OUT_OF_MEMORY
 
 

@@ -59,6 +59,9 @@ def exit_code_of(error: BaseException) -> ExitCode:
         is_full = isinstance(chain, OSError) and chain.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
         if is_full or getattr(chain, "sqlite_errorname", "") == "SQLITE_FULL":
             return ExitCode.DISK_FULL
+        is_short = isinstance(chain, OSError) and (chain.errno == errno.ENOMEM or _NO_ROOM in str(chain))
+        if is_short or isinstance(chain, MemoryError):
+            return ExitCode.OUT_OF_MEMORY
         chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
     for kind, code in _CODES.items():
         if isinstance(error, kind):
@@ -69,6 +72,8 @@ def exit_code_of(error: BaseException) -> ExitCode:
     return ExitCode.RESUMABLE if any(note.endswith(AGAIN) for note in notes) else ExitCode.FAILED
 
 
+# What the C library's loader says where a library finds no room in memory; such an error has no number.
+_NO_ROOM = "failed to map segment from shared object"
 _CODES: dict[type[BaseException], ExitCode] = {
     BudgetError: ExitCode.OVER_BUDGET,
     LedgerUnreachableError: ExitCode.LEDGER_UNREACHABLE,
@@ -142,9 +147,10 @@ class Commands(TyperGroup):
                 raise typer.Exit(_UNREAD) from None
             message, code = f"{error.strerror or 'broken pipe'}: this command.", ExitCode.FAILED
         except (OSError, ImportError) as error:
-            reason = reason_of(error) if isinstance(error, OSError) else str(error)
+            reason, code = reason_of(error) if isinstance(error, OSError) else str(error), exit_code_of(error)
             message = f"{reason or type(error).__name__}: {getattr(error, 'filename', None) or 'this command'}."
-            message, code = " ".join([message, *_notes(error)]), exit_code_of(error)
+            message = "not enough memory." if code is ExitCode.OUT_OF_MEMORY else message
+            message = " ".join([message, *_notes(error)])
         except Exception as error:
             if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
                 _check_usage(error)
