@@ -193,9 +193,9 @@ def strangers(
         connections = []
         for _ in range(count):
             connection = stack.enter_context(socket.create_connection((address.host, address.port), timeout=30))
-            if context is not None:
-                connection = stack.enter_context(context.wrap_socket(connection, server_hostname=address.host))
-            with suppress(OSError):  # It may be sent away before it has said all.
+            with suppress(OSError):  # It may be sent away before it has said all, in its handshake too.
+                if context is not None:
+                    connection = stack.enter_context(context.wrap_socket(connection, server_hostname=address.host))
                 connection.sendall(said)
             connections.append(connection)
         yield connections
