@@ -118,7 +118,7 @@ def test_envelopes_that_are_cut_changed_repeated_or_of_others_reach_nobody(count
             assert caller.call("PUT", bad, sent)[0] == status
         assert memory() - before < 2**24  # What pools and buffers of this process take.
         assert box.poll(0.0) == []
-        assert len(box._refusals) < 20
+        assert len(box._told) < 20
         assert box.unheard() == ("a",)
         request = caller.request()
         body = body_of(A, request, number)
@@ -243,7 +243,19 @@ def test_strangers_requests_get_a_sentence_each_and_a_client_is_served_between_t
             stranger = Caller(box.address)
             assert stranger.call("GET", "x" * size)[0] == 401
             stranger.close()
-        assert len(box._refusals) == 1
+        assert len(box._told) == 1
+
+
+def test_two_processes_with_one_key_are_named() -> None:
+    told: list[str] = []
+    with Mailbox(Channel(SERVER, {"a": A.public}), ("a",), address=LOOPBACK, tell=told.append) as box:
+        caller = Caller(box.address)
+        for process, lines in ((1, 1), (2, 2), (2, 2), (1, 3), (2, 3)):  # One that was started anew is not told of.
+            request = caller.request()._replace(process=process)
+            assert caller.call("PUT", header_of(A, request, 0))[0] == 400
+            assert len([line for line in told if "refused" not in line]) == lines
+        assert told[-1] == "a calls from two processes. Each client needs a key of its own."
+        caller.close()
 
 
 def most_memory(clients: int) -> float:

@@ -159,7 +159,7 @@ class Mailbox:
         self._count, self._messages, self._landed = 0, dict[int, _Waiting](), list[Reply]()
         self._turns: dict[str, dict[int, int]] = {name: {} for name in self.clients}  # The newest of each process.
         self._events = {name: asyncio.Event() for name in self.clients}  # A message waits, or the server ends.
-        self._present, self._refusals = set[str](), set[str]()
+        self._present, self._told = set[str](), set[str]()
         for name in ("asyncio", "uvicorn"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         files = {} if tls is None else check_certificate(*tls)
@@ -265,6 +265,8 @@ class Mailbox:
                 comes, come = "back" if turns else "here", f"{len(self._present)} of {len(self.clients)}"
                 self._tell(f"{name} is {comes}, {come} have come.")
             turns[request.process] = request.turn
+            if request.process != next(reversed(turns)):
+                self._tell_once(f"{name} calls from two processes. Each client needs a key of its own.")
             self._news.notify_all()
         self._door.admit((http.scope["client"][0], http.scope["client"][1]), name)
         status, number, contents = 200, 0, b""
@@ -315,7 +317,11 @@ class Mailbox:
         return 200
 
     def _refuse(self, reason: str) -> None:
-        """Say why a request is refused, once for each reason; there are a few for each party."""
-        if reason and reason not in self._refusals:
-            self._refusals.add(reason)
-            self._tell(f"a request was refused: {reason}")
+        """Say why a request is refused; there are a few reasons for each party."""
+        if reason:
+            self._tell_once(f"a request was refused: {reason}")
+
+    def _tell_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._tell(text)
