@@ -16,6 +16,7 @@ import dpvb
 from dpvb.cli import federate
 from dpvb.data import Binary, Categorical, Numeric, Schema, Target
 from dpvb.errors import ParameterError
+from dpvb.estimators import PrivateEstimator
 from dpvb.federated.client import Client
 from dpvb.federated.config import ClientConfig, ServerConfig
 from dpvb.federated.keys import Identity
@@ -284,6 +285,14 @@ def test_a_server_that_is_killed_after_it_wrote_its_model_ends_its_run(
         lead()
     for owner in owners.values():
         owner.close()
+
+
+def test_the_page_names_every_estimator_of_a_federation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "federated.md").read_text()
+    rows = re.findall(r"^\| [a-z, ]+ \| ([A-Z][A-Za-z, ]+) \|", page, re.MULTILINE)
+    named = {name for row in rows for name in row.split(", ")}
+    kinds = {name for name, kind in PrivateEstimator._registered.items() if kind._reads is not None}
+    assert named == kinds - {"PrivateModel"}  # Its model is an object of Python.
 
 
 def test_keys(tmp_path: Path) -> None:

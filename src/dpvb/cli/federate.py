@@ -174,7 +174,7 @@ def lead(
         nullcontext() if settings.folder is None else Recorded(link, settings.folder, gather) as record,
         progress_bar(quiet=quiet, label="federation") as tell,
     ):
-        # A server that was killed after it had written the model finds its own.
+        # A server killed after writing its model finds the file.
         is_written = record is not None and _written(settings, record.run)
         files.check_target(settings.out, overwrite or leave or is_written, "out")
         if record is None or leave:
@@ -211,7 +211,7 @@ def lead(
 
 
 def _written(settings: ServerConfig, run: str) -> bool:
-    """Whether the server's model file is of this run."""
+    """Return whether the model file comes from this run."""
     with suppress(DpvbError):
         return bool(files.load_model(settings.out).privacy_.run_id == run)
     return False

@@ -137,7 +137,7 @@ def added(reduction: Reduction, total: Answered, one: Answered) -> Answered:
 
 
 def _tried(compute: Callable[[], Any]) -> Any:
-    """What a computation on private data returns; None if it failed, `_SHORTAGE` if it had not enough memory."""
+    """Return the result of a computation on private data: None for a failure, `_SHORTAGE` for a lack of memory."""
     with suppress(Exception), silence(logs=True):
         try:
             return compute()

@@ -25,7 +25,7 @@ from dpvb.guards.strangers import printable
 _SOON, _LATER = 0.1, 1.0
 # Seconds for which the last answer is tried again, of a server that may have ended without it.
 _LAST: Final = 10.0
-# Seconds that a response may take: those in which a server waits for an answer, unless its file has others.
+# Longest response in seconds: as long as a server waits for an answer by default.
 _LONGEST: Final = 600.0
 # Characters that are shown of a sentence by which a server refuses.
 _MOST_SAID: Final = 300
@@ -79,7 +79,7 @@ def serve(
                 reached, first, connected, pause = time.monotonic(), False, True, _SOON
                 if number:
                     answer = handler(question)
-                    reached = time.monotonic()  # The time of an answer is this client's own.
+                    reached = time.monotonic()  # Computing an answer is not an outage.
                     calls.call(number, answer, letters.LAST_ANSWER if ended() else letters.ANSWER)
                     reached = time.monotonic()
                     if ended():

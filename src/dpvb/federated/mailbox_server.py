@@ -34,8 +34,8 @@ from dpvb.guards.errors import FederationError, ParameterError
 STRANGER_SECONDS: Final = 10.0
 # Limit of connections that have shown no key yet; at most a quarter of the file descriptors of the process.
 _MOST_STRANGERS: Final = 512
-# New connections after which the loop turns to its other work, and to those that have ended. Each has 0.3 MiB with TLS,
-# and CPython keeps one that ends in its handshake in a cycle of references, until cycles are collected.
+# Number of new connections between collections of reference cycles. A connection that ends during its TLS handshake
+# leaves 0.3 MiB in such a cycle. Meanwhile, the event loop can close ended connections.
 _AT_ONCE: Final = 256
 # Connections of a client: one in use, and others that its process or its network has left.
 _MOST_CONNECTIONS: Final = 4
@@ -246,7 +246,7 @@ class Mailbox:
             return Response(_OTHER_WIRE, 404, close)
         name, request, length = "", letters.Call(letters.NO_SESSION, 0, 0), 0
         header, sealed = http.headers.get("authorization", ""), b""
-        with suppress(ValueError):  # Of one without a key: its error would have the numbers of what was sent.
+        with suppress(ValueError):  # The error would repeat numbers from a stranger's header.
             sealed = base64.b64decode(header, validate=True)
         try:
             name, _, request, length, _ = letters.unseal(self._channel, sealed, letters.HEADER)
