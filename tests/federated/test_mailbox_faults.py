@@ -224,6 +224,10 @@ KEYLESS = {
     b"PUT PATH HTTP/1.1\r\nhost: x\r\ncontent-length: -3\r\n\r\n": 400,
     b"GET /%00%ff/../ HTTP/1.1\r\nhost: x\r\n\r\n": 404,
     b"GET / HTTP/1.1\r\nhost: xPATH?\r\n\r\n": 404,
+    b"GET http://xPATH HTTP/1.1\r\nhost: x\r\n\r\n": 404,
+    b"DELETE PATH HTTP/1.1\r\nhost: x\r\n\r\n": 404,
+    b"CONNECT x:80 HTTP/1.1\r\nhost: x\r\n\r\n": 404,
+    b"OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n": 404,
 }
 
 

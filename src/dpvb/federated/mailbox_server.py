@@ -19,10 +19,9 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self
 
 import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from dpvb.federated import letters
 from dpvb.federated.channel import Channel
@@ -171,9 +170,9 @@ class Mailbox:
         self.address = Address(address.host, self._door.getsockname()[1])
         self._http = uvicorn.Server(
             uvicorn.Config(
-                Starlette(routes=[Route("/{path:path}", self._answer, methods=["GET", "PUT", "POST"])]),
-                loop="asyncio", http="h11", ws="none", lifespan="off", log_config=None, access_log=False,
-                proxy_headers=False, server_header=False, date_header=False, h11_max_incomplete_event_size=_MOST_HEAD,
+                self._called, interface="asgi3", loop="asyncio", http="h11", ws="none", lifespan="off",
+                log_config=None, access_log=False, proxy_headers=False, server_header=False, date_header=False,
+                h11_max_incomplete_event_size=_MOST_HEAD,
                 timeout_keep_alive=int(2 * letters.POLL_SECONDS), timeout_graceful_shutdown=_ENDING, **files,
             )
         )  # fmt: skip
@@ -238,6 +237,10 @@ class Mailbox:
         while not serving.done():
             await asyncio.wait([serving], timeout=1.0)
             self._door.sweep(_MOST_STRANGERS)
+
+    async def _called(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._answer(Request(scope, receive))
+        await response(scope, receive, send)
 
     async def _answer(self, http: Request) -> Response:
         """Answer a request; its body is read if its header shows a client's key, for the first time."""
