@@ -440,7 +440,7 @@ def test_rows_go_to_the_folder_for_temporary_files_and_to_no_other(
     (tmp_path / "people.csv").write_text("v,who\n1,a\n2,b\n")
     schema = Schema((Numeric("v", 0, 9),), group="who")
     monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
-    with pytest.raises(DataFormatError, match="cannot be written: .*Set TMPDIR to a folder with more room"):
+    with pytest.raises(DataFormatError, match=r"cannot be written: .*Set TMPDIR to a folder with more room"):
         Table(tmp_path / "people.csv", schema, stream=True)
     (tmp_path / "gone").mkdir()
     table = Table(tmp_path / "people.csv", schema, stream=True)
