@@ -28,7 +28,7 @@ PUBLIC = ["the vocabulary, 7702 terms", "number of topics 50", "clip 0.03"]
 
 
 def plan_of(sampler, noise=4.0, relation="add_or_remove_one", steps=20, unit="document", clip="block"):
-    return Plan([Release(BLOCKS, Mechanism(sampler, noise), clip=clip)] * steps, relation, unit)
+    return Plan([Release(BLOCKS, Mechanism(sampler, noise), clipping=clip)] * steps, relation, unit)
 
 
 def statement_of(plan, **changes):
@@ -348,14 +348,14 @@ def test_damaged_statements_give_one_error():
         *itertools.product(["charge ledger", "charge hash", "charge dataset"], ["'x'"]),
         *itertools.product(["curve", "public", "remarks", "blocks", "block shape"], ["[]", "{}"]),
         *itertools.product(["private"], map(repr, WRONG)),
-        *itertools.product(["n_units", "batch_size", "charge", "selection", "counts"], ["None"]),
+        *itertools.product(["n_units", "batch_size", "charge", "selection", "counts", "origin"], ["None"]),
         *itertools.product(["public", "remarks"], ["'x'", "{'a': 1}"]),
         *[("block shape", "[1]"), ("secret_noise", "True")],
         *[("epsilon", "True"), ("dry_run", "True")],
     }
     assert {key for key, changed in damaged.items() if accepted(changed)} == sound
     # What older files do not have.
-    later = {"charge", "selection", "against", "counts", "dry_run", "remarks", "published"}
+    later = {"charge", "selection", "against", "counts", "dry_run", "remarks", "published", "origin"}
     for name in later:
         assert accepted({key: fact for key, fact in facts.items() if key != name})
     for name in facts.keys() - later - {"private"}:

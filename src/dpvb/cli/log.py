@@ -1,7 +1,7 @@
-"""`--log-file`: what a command says, as lines of JSON with times; public facts alone, as on standard error.
+"""`--log-file`: messages of a command, as lines of JSON with times; only public facts, as on standard error.
 
 A line is one write at the end of the file, so that several processes may share a file. When a line was written tells
-how long a step took, which the promise does not cover; so the file is this user's alone.
+how long a step took, which the guarantee does not cover; so only this user may read the file.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from typing import Any
 
 import typer
 
-from dpvb.guards import strangers
+from dpvb.guards import untrusted
 from dpvb.guards.errors import ParameterError, reason_of
-from dpvb.guards.version import __version__
+from dpvb.guards.version import version_with_commit
+from dpvb.ledger.address import without_password
 
+#: The words of this call of the program, as they were typed.
+words: tuple[str, ...] = ()
 # The open file of this process's command; None: there is none.
 _file: int | None = None
 
@@ -39,8 +42,17 @@ def begin(context: typer.Context, path: Path | None) -> Path | None:
     except OSError as error:
         reason = reason_of(error)
         raise ParameterError(f"--log-file must be a file that can be written, got {path}: {reason}.") from None
-    write("start", command=context.command_path, version=__version__)
+    write("start", command=context.command_path, arguments=arguments(), version=version_with_commit())
     return path
+
+
+def arguments() -> list[str]:
+    """Return the words of the call after the name of the program, without passwords of addresses."""
+    shown = []
+    for word in words:
+        option, sign, value = word.partition("=") if word.startswith("-") else ("", "", word)
+        shown.append(f"{option}{sign}{without_password(value)}")
+    return shown
 
 
 def write(event: str, *, level: str = "info", **facts: Any) -> None:
@@ -60,10 +72,10 @@ def write(event: str, *, level: str = "info", **facts: Any) -> None:
         os.write(_file, (json.dumps(line) + "\n").encode())
     except OSError as error:
         _close()
-        strangers.say(f"warning: the log ends here: {reason_of(error)}.")
+        untrusted.say(f"warning: the log ends here: {reason_of(error)}.")
 
 
-strangers.hearers.append(lambda line: write("message", message=line))
+untrusted.hearers.append(lambda line: write("message", message=line))
 
 
 @contextmanager

@@ -47,9 +47,7 @@ def show(
     width: Annotated[int | None, typer.Option(help="Weights: width of an image, if it is not square.")] = None,
     coding: Annotated[
         str | None,
-        typer.Option(
-            help="Coefficients: compare levels with the 'reference', their mean ('sum') or nothing ('places')."
-        ),
+        typer.Option(help="Coefficients: compare levels with the 'reference', their mean ('sum') or nothing ('none')."),
     ] = None,
     reference: Annotated[
         list[str] | None,
@@ -66,6 +64,7 @@ def show(
         bool, typer.Option("--disjoint", help="With --compare-with: no person is in the data of both models.")
     ] = False,
     overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
 ) -> None:
     """Print the privacy statement of a saved model, or what the model learned.
 
@@ -80,12 +79,15 @@ def show(
 
         dpvb show notes.dpvb
 
+        dpvb show notes.dpvb --json
+
         dpvb show notes.dpvb --what topics --words 12
 
         dpvb show people.dpvb --what coefficients --exp --reference work=own
 
         dpvb show people.dpvb --what coefficients --out people.svg
     """
+    form = "json" if as_json else form
     if out is not None:
         form = out.suffix.lower().removeprefix(".")
         if form not in (*_PRINTED[1:], *_PICTURES):
@@ -107,10 +109,10 @@ def show(
     else:
         figures = _figures(fitted, what, chosen, compare_with, disjoint)
         if form in _PICTURES:
-            from dpvb.results import pictures
+            from dpvb.results import plots
 
             assert out is not None
-            pictures.save(out, figures, f"{type(fitted).__name__}. Privacy: {fitted.privacy_.brief}.")
+            plots.save(out, figures, f"{type(fitted).__name__}. Privacy: {fitted.privacy_.brief}.")
             remark(f"{out}: written.")
             return
         text = _shown(figures, form)

@@ -82,13 +82,13 @@ class Partitions(Sequence[Shard]):
         pieces: all rows, once; private.
         like: no rows, of the same columns.
         opened: the private data of a partition, of its rows in the order of their persons; it travels with the file.
-        earlier: persons whose rows are left out; private.
+        exclude_groups: persons whose rows are left out; private.
 
     Attributes:
         unit_numbers: number of each person by its first row in the data, in the order of the partitions; private.
 
     Raises:
-        DataFormatError: if the temporary files cannot be written; earlier is a text, or no sequence.
+        DataFormatError: if the temporary files cannot be written; exclude_groups is a text, or no sequence.
     """
 
     def __init__(
@@ -96,25 +96,28 @@ class Partitions(Sequence[Shard]):
         pieces: Iterable[Piece],
         like: Stored,
         opened: Callable[[Stored, Together], Opened[Any]],
-        earlier: Iterable[object] = (),
+        exclude_groups: Iterable[object] = (),
     ) -> None:
-        folder = tempfile.mkdtemp(prefix="dpvb-")  # Other users cannot enter it.
+        # Other users cannot enter it. Python takes another place than TMPDIR where that is full or missing, and rows
+        # would come where no administrator expects them.
+        place = os.environ.get("TMPDIR") or None
+        try:
+            folder = tempfile.mkdtemp(prefix="dpvb-", dir=place)
+        except OSError as error:
+            raise _unwritable(place or tempfile.gettempdir(), error) from error
         self._removed: Any = weakref.finalize(self, _remove, folder, os.getpid())
         paths = [Path(folder) / f"{number:02d}" for number in range(_FILES)]
         failure = None
         with ExitStack() as undone:
             undone.callback(self._removed)  # A traceback that is kept would keep the files.
             try:
-                _cut(pieces, paths, earlier)
+                _cut(pieces, paths, exclude_groups)
                 firsts = [_put_in_order(path, like) for path in paths]
                 undone.pop_all()
             except OSError as error:
                 failure = OSError(error.errno, error.strerror)  # Without a traceback that holds rows.
         if failure is not None:
-            raise DataFormatError(
-                f"Rows are brought together by person in temporary files in {folder!r}, which cannot be written: "
-                f"{reason_of(failure)}. Set TMPDIR to a folder with more room. Nothing was charged."
-            ) from failure
+            raise _unwritable(folder, failure) from failure
         self._shards = [
             Shard(path, partial(_open, path, len(first_p), like, opened), len(first_p))
             for path, first_p in zip(paths, firsts, strict=True)
@@ -139,7 +142,7 @@ class Partitions(Sequence[Shard]):
 
 
 def digests(cells: Cells, key: bytes, without: Collection[bytes] = ()) -> NDArray[np.uint64]:
-    """Return the digest of each id, (n, 2); zeros where a cell names nobody, or somebody of those to leave out."""
+    """Return the digest of each id, (n, 2); zeros where a cell has no id, or that of an excluded person."""
     found = [bytes(16)]
 
     def place(cell: object) -> int:
@@ -162,16 +165,25 @@ def ranks(digest_n: NDArray[np.uint64]) -> Integers:
     return rank[inverse.reshape(-1)]
 
 
+def _unwritable(folder: str, error: OSError) -> DataFormatError:
+    return DataFormatError(
+        f"Rows are brought together by person in temporary files in {folder!r}, which cannot be written: "
+        f"{reason_of(error)}. Set TMPDIR to a folder with more room. Nothing was charged."
+    )
+
+
 def _remove(folder: str, process: int) -> None:
     """Remove the files of this process; a process that was forked from it leaves them."""
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _cut(pieces: Iterable[Piece], paths: Sequence[Path], earlier: Iterable[object]) -> None:
+def _cut(pieces: Iterable[Piece], paths: Sequence[Path], exclude_groups: Iterable[object]) -> None:
     """Write each row to the file that a digest of its person selects, with the digest and the number of the row."""
     key, start = secrets.token_bytes(32), 0
-    without = {digest for cell in ids_of("seen", earlier) if (digest := digest_of(cell, key)) is not None}
+    without = {
+        digest for cell in ids_of("exclude_groups", exclude_groups) if (digest := digest_of(cell, key)) is not None
+    }
     with ExitStack() as stack:
         files: dict[Path, BinaryIO] = {}
         for piece in pieces:

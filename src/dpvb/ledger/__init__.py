@@ -7,9 +7,9 @@
     print(ledger.remaining("notes"))
 
 Rows are only ever appended; each carries the hash of the one before it (`chain`), the totals of its data set after it,
-in whole numbers (`accounting.filter`), and follows from the rows before it (`state`, `past`). Databases only keep them
-(`store`, `sqlite`, `postgresql`). Outside the rows the head (`head`), what each user has seen (`seen`) and the receipts
-in released models tell a ledger from an older copy of itself. No clock decides anything.
+in whole numbers (`accounting.filter`), and follows from the rows before it (`state`, `run_history`). Databases only
+keep them (`store`, `sqlite`, `postgresql`). Outside the rows the head (`head`), what each user has seen (`seen`) and
+the receipts in released models distinguish a ledger from an older copy of itself. No clock decides anything.
 """
 
 from __future__ import annotations
@@ -18,29 +18,37 @@ import hashlib
 import math
 import os
 import secrets
+import time
 import uuid as uuids
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from dpvb.accounting import Method, doubts
+from dpvb.accounting import Method, budget_warnings
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Cost
 from dpvb.accounting.events import Event, NeighboringRelation
 from dpvb.core.plan import Plan
-from dpvb.guards.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
-from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
-from dpvb.guards.strangers import parsed_json
+from dpvb.guards.errors import (
+    LedgerError,
+    LedgerUnreachableError,
+    ParameterError,
+    check_choice,
+    check_integer,
+    check_number,
+)
+from dpvb.guards.missing_arguments import constructor_says_what_lacks, says_what_lacks
+from dpvb.guards.untrusted import parsed_json, say
 from dpvb.ledger import chain, pricing
 from dpvb.ledger.address import checked_place, is_address, without_password
 from dpvb.ledger.chain import LOOK, MAX_BODY, WAY_OUT, Entry, canonical, check_hash, refused
-from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name, check_new_name
 from dpvb.ledger.head import Head, Seen, way_out
-from dpvb.ledger.past import Past, Units, order_of
+from dpvb.ledger.records import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name, check_new_name
+from dpvb.ledger.run_history import Past, Units, order_of
 from dpvb.ledger.state import (
     RESTORE,
     State,
@@ -56,9 +64,27 @@ from dpvb.ledger.verify import check_end, verify_export, walk, write_export
 
 __all__ = ["Dataset", "Entry", "Ledger", "Quote", "Receipt", "Remaining", "is_address", "verify_export"]
 
+#: Seconds for which a server that is away is asked again, as long as a restart takes; public, the same for all data.
+PATIENCE = 30.0
+# Seconds before the second attempt, which double up to the longest pause.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
 _NOTE: Mapping[str, Any] = {"state": LOOK, "step": None, "digest": None}
 _ENDS = ("finished", "abandoned", LOOK)
 _STATES = ("started", "released", "resumed", "finished", "abandoned")
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _patient(method: Callable[Concatenate[Ledger, _P], _T]) -> Callable[Concatenate[Ledger, _P], _T]:
+    """Have a method wait for a server that is away; the method must come to the same if it is called again."""
+
+    @wraps(method)
+    def call(self: Ledger, /, *given: _P.args, **named: _P.kwargs) -> _T:
+        return self._patiently(lambda: method(self, *given, **named))
+
+    return cast("Callable[Concatenate[Ledger, _P], _T]", call)
 
 
 @constructor_says_what_lacks
@@ -97,16 +123,21 @@ class Ledger:
         self._read_only = bool(read_only)
         self.uuid = ""
         self._begin()
+        self._open()
+
+    @_patient
+    def _open(self) -> None:
         with self._session.lock:
             self.uuid = self._opened().uuid
             self._seen = Seen(self.uuid)
-            if not read_only:
+            if not self._read_only:
                 with self._transaction() as (_, state):
                     pass
                 self._opened().settle(state.head())  # Where a crash came between a commit and its head.
 
     def _begin(self) -> None:
         self._state: State | None = None
+        self._sent = ""  # Hash of the row that was sent last, whether or not it was acknowledged.
         self._session = Session()
         weakref.finalize(self, self._session.close)
 
@@ -138,6 +169,7 @@ class Ledger:
             self._session.close()
 
     @says_what_lacks
+    @_patient
     def register(
         self,
         name: str,
@@ -151,11 +183,11 @@ class Ledger:
         """Say what a data set may lose in all; for good. Saying the same again changes nothing.
 
         Args:
-            name: a public name, in one form alone and unlike every other name: see `names`.
+            name: a public name, in only one form and unlike every other name: see `names`.
             unit: whose presence is protected, in words: "document", "row", "person".
             neighboring_relation: what neighbouring data sets differ in: "add_or_remove_one" or "replace_one".
             epsilon: the cap, in [0, 1e6], on what all plans together may spend.
-            delta: the chance that their promise leaves open, in (0, 1): well below one over the number of units.
+            delta: δ of their guarantee, in (0, 1): well below one over the number of units.
             part_of: a data set that this one is a part of, a group of units that no other part shares. Parts spend
                 side by side, each with what is charged to the whole, against the one cap. They are registered before
                 the whole is charged, with its facts.
@@ -165,7 +197,7 @@ class Ledger:
             LedgerError: if the name stands for other facts or looks like another, or the part does not fit its whole.
         """
         facts = Dataset(name, unit, neighboring_relation, epsilon, delta, part_of)
-        doubts.warn(epsilon, delta, unit=facts.unit, stacklevel=4)
+        budget_warnings.warn(epsilon, delta, unit=facts.unit, stacklevel=4)
         with self._transaction(write=True) as (rows, state):
             if state.datasets.get(facts.name) == facts:
                 return
@@ -176,13 +208,15 @@ class Ledger:
             key, body = dataset_key(facts.name), facts.to_dict()
             self._append(rows, state, body, kind="dataset", key=key, dataset=facts.name, units=facts.cap)
 
+    @_patient
     def datasets(self) -> list[Dataset]:
         """All data sets, in the order of their registration."""
         with self._transaction() as (_, state):
             return list(state.datasets.values())
 
+    @_patient
     def remaining(self, name: str) -> Remaining:
-        """What a data set has left; of a whole with parts, the worst part counts.
+        """Return the remaining budget of a data set; of a whole with parts, that of the worst part.
 
         Raises:
             LedgerError: if there is none of that name.
@@ -204,8 +238,9 @@ class Ledger:
             sole=bool(state.sole(name)),
         )
 
+    @_patient
     def quote(self, plan: Plan | Cost | Sequence[Event], *, dataset: str | None = None, normal: bool = True) -> Quote:
-        """What a plan would cost a data set, and the largest plan of this shape that fits; nothing is spent.
+        """Return what a plan would cost a data set, and the largest plan of this shape that fits; nothing is spent.
 
         Args:
             plan: a plan, a cost, or events.
@@ -237,6 +272,7 @@ class Ledger:
             delta=facts.delta,
         )
 
+    @_patient
     def noise_scale(
         self, plan: Plan | Cost | Sequence[Event], *, epsilon: float, dataset: str | None = None, normal: bool = True
     ) -> float:
@@ -297,12 +333,12 @@ class Ledger:
             kind: what for, in a word: "plan" for a whole fit, the name of another analysis.
             steps: which releases, if not all.
             payload: other public facts to keep, as JSON can hold them.
-            releases: the same as `cost` in the order in which they are made. Of different releases whose order is not
+            releases: the same as `cost` in the order in which they are made. If releases differ and their order is not
                 on record nothing comes back once one has begun.
             normal: whether the noise of each release is normal, or rounded from what is, as events say. False: only its
-                Renyi curve is that of the events (see `accounting.covering`).
+                Renyi curve is that of the events (see `accounting.dominating_gaussian`).
             token: a secret of the run's owner, of whom only its hash is put on record. None: one is drawn with the
-                run's first charge, and this object alone remembers it. Whoever gives the same one again may go on.
+                run's first charge, and only this object remembers it. The same token allows another object to continue.
 
         Returns:
             The receipt, once the charge is durable.
@@ -339,14 +375,30 @@ class Ledger:
             body["normal"] = True
         if releases is not None:
             body["order"] = order_of(cost, releases)
-        key = canonical(["charge", check_name("run", run), attempt, kind, part])
+        check_name("run", run)
+        return self._charge(dataset, cost, body, unit=unit, run=run, attempt=attempt, token=token, normal=normal)
+
+    @_patient
+    def _charge(
+        self,
+        dataset: str,
+        cost: Cost,
+        body: dict[str, Any],
+        *,
+        unit: str,
+        run: str,
+        attempt: int,
+        token: str | None,
+        normal: bool,
+    ) -> Receipt:
+        body, key = dict(body), canonical(["charge", run, attempt, body["kind"], body["steps"]])
         form = chain.form(cost)
         with self._transaction(write=True) as (rows, state):
             facts = state.dataset(dataset)
             pricing.check_promise(facts, unit, cost)
             newest = rows.newest_of_run(run)
             if newest and (before := rows.keyed(key)):
-                if (before.facts["plan"], before.form, before.dataset) != (plan_digest, form, dataset):
+                if (before.facts["plan"], before.form, before.dataset) != (body["plan"], form, dataset):
                     raise LedgerError(f"Run {run!r} was charged for another plan. Begin a new run for a new plan.")
                 covered = len(before.cost_units) > len(spending.ORDERS)
                 if covered and (before.facts.get("normal") is True) != normal:
@@ -371,6 +423,7 @@ class Ledger:
                 return self._append(rows, state, body, cost_units, kind="sole" if sole else "charge", **columns)
         raise pricing.over(state, facts, cost, price, normal=normal)
 
+    @_patient
     def append(
         self,
         run: str,
@@ -415,6 +468,8 @@ class Ledger:
         with self._transaction(write=True) as (rows, end):
             self._check_owner(rows, run)
             before = rows.keyed(name)
+            if before and state == "resumed" and before.hash == self._sent:
+                return self._receipt(before)  # It was this call that wrote it, and only the answer was lost.
             if before and state != "resumed":
                 if (before.digest, before.unseals, before.request) != (digest, key, request):
                     raise LedgerError(f"Run {run!r} said something else about step {step} before.")
@@ -434,9 +489,16 @@ class Ledger:
         Raises:
             LedgerError: if the data set is unknown.
         """
-        with self._transaction(write=True) as (rows, state):
-            return self._note(rows, state, _NOTE, state.dataset(dataset).name, secrets.token_hex(16))
+        return self._look(dataset, secrets.token_hex(16))
 
+    @_patient
+    def _look(self, dataset: str, run: str) -> Receipt:
+        with self._transaction(write=True) as (rows, state):
+            if before := rows.first_of_run(run):
+                return self._receipt(before)
+            return self._note(rows, state, _NOTE, state.dataset(dataset).name, run)
+
+    @_patient
     def data_checks(self, dataset: str) -> list[Entry]:
         """Return the records that `record_data_check` wrote for a data set, in order.
 
@@ -450,11 +512,13 @@ class Ledger:
             name = state.dataset(dataset).name
             return [entry for entry in rows.events(canonical(_NOTE)) if entry.dataset == name]
 
+    @_patient
     def history(self, run: str) -> list[Entry]:
         """The charges, refunds and events of a run, in order."""
         with self._transaction() as (rows, _):
             return rows.of_run(check_name("run", run))
 
+    @_patient
     def method(self, name: str, events: Sequence[Event] = ()) -> Method:
         """The accountant's method by which a plan of these events is counted: "pld", or "renyi".
 
@@ -470,11 +534,13 @@ class Ledger:
             covered = bool(events) and max(price.totals[len(spending.ORDERS) :], default=spending.SATURATED)
             return "pld" if price.first or covered < spending.SATURATED else "renyi"
 
+    @_patient
     def entries(self) -> list[Entry]:
         """All rows, in order."""
         with self._transaction() as (rows, _):
             return [check_hash(entry) for entry in rows.since(1)]
 
+    @_patient
     def refund(self, run: str, *, unstarted: Cost) -> Receipt:
         """Take back what was charged for releases that never started; the run is abandoned by that.
 
@@ -483,7 +549,7 @@ class Ledger:
 
         Args:
             run: whose.
-            unstarted: the cost of the releases that nobody ever began; never of more than the run was charged for.
+            unstarted: the cost of the releases that never began; never of more than the run was charged for.
 
         Raises:
             LedgerError: if the run was never charged, has finished, belongs to another owner, was charged as a data
@@ -514,8 +580,9 @@ class Ledger:
             columns: dict[str, Any] = {"key": key, "dataset": name, "run": run, "attempt": attempt, "form": form}
             return self._append(rows, state, {"cost": unstarted.to_dict()}, cost, kind="refund", **columns)
 
+    @_patient
     def verify(self, receipts: Sequence[Receipt] = ()) -> None:
-        """Check every row, the chain, the totals, the database below them and the head beside them.
+        """Check every row, the chain, the totals, the database below them and the head outside them.
 
         Args:
             receipts: of released models; each must be in the chain.
@@ -546,7 +613,7 @@ class Ledger:
 
         Raises:
             ParameterError: if the ledger is a file.
-            LedgerError: if the role does not exist, or whoever asks does not own the ledger.
+            LedgerError: if the role does not exist, or the user does not own the ledger.
         """
         with self._session.lock:
             return self._opened().grant(role, append=append)
@@ -560,9 +627,31 @@ class Ledger:
         with self._session.lock:
             write_export(path, self._opened())
 
+    def _patiently(self, ask: Callable[[], _T]) -> _T:
+        """Ask, and ask again for `PATIENCE` seconds where a server is away.
+
+        A server that stopped may have lost rows that were not acknowledged. So what this object has read is forgotten,
+        and only what was acknowledged is compared.
+        """
+        end, pause, self._sent = time.monotonic() + PATIENCE, _FIRST_PAUSE, ""
+        while True:
+            try:
+                return ask()
+            except LedgerUnreachableError as error:
+                left = end - time.monotonic()
+                if not is_address(self.url) or left <= 0:
+                    raise
+                if pause == _FIRST_PAUSE:
+                    say(f"{str(error).rstrip('.')}. Trying again for {PATIENCE:g} s.")
+            with self._session.lock:
+                self._session.close()
+                self._state = None
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
     @contextmanager
     def _transaction(self, *, write: bool = False) -> Iterator[tuple[Transaction, State]]:
-        """Rows and state at one moment; a writer is alone, and returns once rows and head are durable."""
+        """Rows and state at one moment; a writer excludes others, and returns once rows and head are durable."""
         if write and self._read_only:
             raise LedgerError(f"{self.location} was opened with read_only=True; open it without to spend.")
         with self._session.lock:
@@ -694,6 +783,7 @@ class Ledger:
         entry = Entry(state.seq + 1, body=text, created=_now(), prev=state.hash, **columns).sealed()
         if odd := state.follow(entry, partial(rows.past, seq=entry.seq)):
             raise refused(entry, odd)
+        self._sent = entry.hash
         rows.append(entry, state.head())
         return self._receipt(entry)
 

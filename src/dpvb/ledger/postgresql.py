@@ -1,7 +1,7 @@
 """A ledger in PostgreSQL, for a team: `Ledger("postgresql://user@server/database")`.
 
-One ledger a database, in the schema `dpvb`, which the first `Ledger(...)` makes. Whoever makes it owns it. Others need
-no more than this, and should have no more; `Ledger.grant("analyst")` gives it, and somebody who only looks needs the
+One ledger per database, in the schema `dpvb`, which the first `Ledger(...)` makes and then owns. Others need
+no more than this, and should have no more; `Ledger.grant("analyst")` gives it, and a role that only reads needs the
 first two:
 
     GRANT USAGE ON SCHEMA dpvb TO analyst;
@@ -9,10 +9,11 @@ first two:
     GRANT INSERT ON dpvb.entry TO analyst;
     GRANT UPDATE (seq) ON dpvb.head TO analyst;
 
-Such a role can append and nothing else: triggers (`schema`) refuse to change, to remove or to reorder rows, and a row
-that would harm others. Readers ignore a row that breaks another rule. Events and refunds of a run are taken from the
-role that charged it, or from a member of that role; `?options=-crole%3Dteam` in the addresses lets a team's members go
-on with each other's runs. The right to UPDATE the head is one to lock it, and to have it moved by the rows.
+Such a role can append and nothing else: triggers (`schema`) refuse to change, to remove or to reorder rows, a row that
+would harm others, and a data set that anyone but the owner registers. Readers ignore a row that breaks another rule.
+Events and refunds of a run are taken from the role that charged it, or from a member of that role;
+`?options=-crole%3Dteam` in the addresses lets a team's members go on with each other's runs. The right to UPDATE the
+head is one to lock it, and to have it moved by the rows.
 
 The owner and superusers can take the triggers away; `verify` then finds a changed row, and what each client has seen,
 as well as the receipts in released models, find a chain cut short. Make the server's cluster with `initdb
@@ -32,7 +33,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, final
 
 from dpvb.guards.errors import LedgerError, LedgerUnreachableError
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 from dpvb.ledger import schema
 from dpvb.ledger.address import without_password
 from dpvb.ledger.chain import COLUMNS, Entry
@@ -43,10 +44,10 @@ from dpvb.ledger.store import Transaction
 if TYPE_CHECKING:
     import psycopg
 
-#: What a role needs that looks, and what one needs besides that appends.
+#: Rights of a role that reads, and those that a role needs in addition to append.
 _TO_LOOK = ("USAGE ON SCHEMA dpvb", "SELECT ON dpvb.ledger, dpvb.entry, dpvb.head")
 _TO_APPEND = ("INSERT ON dpvb.entry", "UPDATE (seq) ON dpvb.head")
-# PostgreSQL takes these words for everybody, and for whoever asks, in quotation marks too.
+# PostgreSQL reserves these words for all roles or for the current one, in quotation marks too.
 _NO_ROLES = ("public", "none", "current_role", "current_user", "session_user")
 
 _NAMES = ", ".join(COLUMNS)
@@ -85,8 +86,8 @@ class PostgreSQLStore:
 
     Raises:
         LedgerError: if psycopg is not installed, the server does not answer or refuses, the server may lose what it has
-            acknowledged, or the database holds a ledger of another format, or one that somebody else may have made to
-            deceive; with `read_only` also if it holds none.
+            acknowledged, or the database holds a ledger of another format, or one that another role may have made to
+            deceive; with `read_only`, if it holds none.
     """
 
     uuid: str
@@ -224,12 +225,12 @@ class PostgreSQLStore:
         """Make or upgrade all tables, unless another process has just done so."""
         with self._block():
             self._owner()
-            if self._version() not in (None, schema.EARLIER):
+            if self._version() not in (None, *schema.EARLIER):
                 return
         with self._block():
             self._run(_ONE_MAKER)
             (owner, is_owner), version = self._owner(), self._version()
-            if version not in (None, schema.EARLIER):
+            if version not in (None, *schema.EARLIER):
                 return
             if self._one("SHOW server_encoding") != "UTF8":
                 raise LedgerError(f"{self._place} must have the encoding UTF8 to hold a ledger.")
@@ -242,7 +243,7 @@ class PostgreSQLStore:
                 self._run("CREATE SCHEMA dpvb")
             if version and self._one(_CUT):
                 raise set_back(self._one(_CUT))
-            for statement in schema.upgrade() if version else schema.make():
+            for statement in schema.upgrade(version) if version else schema.make():
                 self._run(statement)
             if not version:
                 self._run("INSERT INTO dpvb.ledger VALUES (%s, %s, %s)", (uuid, schema.VERSION, created))
@@ -256,7 +257,7 @@ class PostgreSQLStore:
             raise LedgerError(
                 f"{self._place} runs with fsync or full_page_writes off and may lose charges; turn both on."
             )
-        if version == schema.EARLIER:
+        if version in schema.EARLIER:
             raise LedgerError(f"{self._place}: {_EARLIER}.")
         if version != schema.VERSION:
             raise LedgerError(
@@ -293,7 +294,8 @@ class PostgreSQLStore:
         """The connection, made when it is first needed or was lost."""
         if self._connection is None:
             psycopg = _driver()
-            # Values are bound here, so that several statements travel together, also through a connection pooler.
+            # Values are bound here, so that several statements are sent together, and through a connection pooler as
+            # well.
             self._connection = psycopg.connect(
                 self._url,
                 autocommit=True,

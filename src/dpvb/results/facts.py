@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Self
 
 from dpvb.accounting.events import Event
@@ -13,6 +14,7 @@ from dpvb.accounting.selection import Selection
 from dpvb.core.plan import Plan, Release
 from dpvb.core.sampling import FixedSize
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.version import version_with_commit
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,13 @@ class ReleaseFacts:
     Attributes:
         event: sampler, rate, noise and number of these releases, as the accountant composes them.
         batch_size: for fixed-size batches, else None.
-        clip: "block" or "joint".
+        clipping: "block" or "joint".
         blocks: released together.
     """
 
     event: Event
     batch_size: int | None
-    clip: str
+    clipping: str
     blocks: tuple[BlockFacts, ...]
 
     @classmethod
@@ -57,7 +59,7 @@ class ReleaseFacts:
         sampler = release.mechanism.sampler
         blocks = (BlockFacts(n, b.shape, b.bound, release.noise_std(n)) for n, b in release.blocks.items())
         size = sampler.batch_size if isinstance(sampler, FixedSize) else None
-        return cls(release.event(), size, release.clip, tuple(blocks))
+        return cls(release.event(), size, release.clipping, tuple(blocks))
 
     @classmethod
     def of_plan(cls, plan: Plan) -> tuple[Self, ...]:
@@ -72,7 +74,7 @@ class ReleaseFacts:
         return cls(
             Event.from_dict(facts["event"]),
             None if size is None else check_integer("batch_size", size, low=1),
-            check_choice("clip", facts["clip"], ("block", "joint")),
+            check_choice("clipping", facts["clipping"], ("block", "joint")),
             tuple(map(BlockFacts.from_dict, facts["blocks"])),
         )
 
@@ -85,6 +87,26 @@ class ChargeFacts:
     seq: int
     hash: str
     dataset: str
+
+
+@dataclass(frozen=True)
+class OriginFacts:
+    """Version, day and schema of a result.
+
+    Attributes:
+        version: of dpvb, with its commit where it is known.
+        date: day of the release in UTC. A time of day would tell how long the run took, which no guarantee covers.
+        schema: SHA-256 of the schema, as the file that `Schema.save` writes. None (default): there was none.
+    """
+
+    version: str
+    date: str
+    schema: str | None = None
+
+    @classmethod
+    def on(cls, date: str | None) -> Self:
+        """Return the facts of a result that this version made on a day; None: today."""
+        return cls(version_with_commit(), datetime.now(UTC).date().isoformat() if date is None else date)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Self
 
 from dpvb import accounting
-from dpvb.accounting.answers import CURVE_DELTAS, as_json
 from dpvb.accounting.events import RELATIONS
+from dpvb.accounting.methods import CURVE_DELTAS, as_json
 from dpvb.core.counting import Counts
 from dpvb.core.plan import Plan
-from dpvb.guards import pages
+from dpvb.guards import notebook_html
 from dpvb.guards.errors import (
     ModelFileError,
     ParameterError,
@@ -23,7 +23,7 @@ from dpvb.guards.errors import (
     check_integer,
     check_number,
 )
-from dpvb.results.facts import BlockFacts, ChargeFacts, ReleaseFacts, SelectionFacts
+from dpvb.results.facts import BlockFacts, ChargeFacts, OriginFacts, ReleaseFacts, SelectionFacts
 
 # A guarantee needs a method that proves an upper bound for every plan.
 _METHODS = ("pld", "renyi")
@@ -93,6 +93,7 @@ class PrivacyStatement:
         dry_run: Whether the rows are synthetic, so that no guarantee is needed. Default: False.
         remarks: Conclusions from the released numbers about the result, in words. Default: none.
         published: Whether the data are stated to be public; epsilon is then infinite. Default: False.
+        origin: Version of dpvb, date and schema digest of the result. None (default): unknown.
 
     Raises:
         ParameterError: If a field is outside its range.
@@ -126,6 +127,7 @@ class PrivacyStatement:
     dry_run: bool = False
     remarks: tuple[str, ...] = ()
     published: bool = False
+    origin: OriginFacts | None = None
 
     def __post_init__(self) -> None:
         check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
@@ -145,11 +147,12 @@ class PrivacyStatement:
             check_integer("n_units", self.n_units, low=1)
         names = [block.name for release in self.releases for block in release.blocks]
         charge = [] if self.charge is None else [self.charge.ledger, self.charge.hash, self.charge.dataset]
+        origin = [] if self.origin is None else [self.origin.version, self.origin.date, self.origin.schema or ""]
         if self.charge is not None:
             check_integer("seq", self.charge.seq, low=1)
         for text in [
             *(self.unit, self.run_id, self.plan_digest, self.against),
-            *(*self.public, *names, *charge, *self.remarks),
+            *(*self.public, *names, *charge, *self.remarks, *origin),
         ]:
             if not isinstance(text, str) or not text.isprintable():
                 raise ParameterError(f"Texts of a privacy statement must be printable, got {text!r}.")
@@ -172,6 +175,7 @@ class PrivacyStatement:
         published: bool = False,
         selection: SelectionFacts | None = None,
         plan_digest: str | None = None,
+        date: str | None = None,
     ) -> Self:
         """Return the statement of a run that followed a plan, or of a privately selected result.
 
@@ -190,6 +194,7 @@ class PrivacyStatement:
             published: Whether the data are stated to be public. Default: False.
             selection: Candidates and cost of a private selection. None (default): no selection.
             plan_digest: SHA-256 of everything that a selection may release. None (default): that of the plan.
+            date: Day of the result in UTC. None (default): today.
 
         Raises:
             ParameterError: If an argument is outside its range.
@@ -226,6 +231,7 @@ class PrivacyStatement:
             dry_run=dry_run,
             published=published,
             selection=selection,
+            origin=OriginFacts.on(date),
         )
 
     @property
@@ -274,10 +280,10 @@ class PrivacyStatement:
         return min(bound, power)
 
     @property
-    def second_opinion(self) -> str:
+    def cross_check(self) -> str:
         """Result of an independent accountant, dp-accounting, for the same releases, in words."""
         return str(
-            accounting.second_opinion(
+            accounting.cross_check(
                 [release.event for release in self.releases],
                 epsilon=self.epsilon,
                 delta=self.delta,
@@ -345,6 +351,7 @@ class PrivacyStatement:
             values["public"], values["remarks"] = tuple(facts["public"]), tuple(values["remarks"])
             values["releases"] = tuple(map(ReleaseFacts.from_dict, facts["releases"]))
             values["charge"] = None if values["charge"] is None else ChargeFacts(**values["charge"])
+            values["origin"] = None if values["origin"] is None else OriginFacts(**values["origin"])
             values["counts"] = None if values["counts"] is None else Counts(**values["counts"])
             chosen = values["selection"]
             values["selection"] = None if chosen is None else SelectionFacts.from_dict(chosen)
@@ -402,9 +409,9 @@ class PrivacyStatement:
         """Return HTML for a notebook: warnings and guarantee, with the rest folded."""
         rows = dict(self.sections())
         first = [(label, rows.pop(label)) for label in _IN_SIGHT if label in rows]
-        warnings = "".join(map(pages.boxed, self.warnings()))
-        rest = pages.folded("More of the statement", pages.table([*rows.items()]))
-        return f"<div>{pages.title(_TITLE)}{warnings}{pages.table(first)}{rest}</div>"
+        warnings = "".join(map(notebook_html.boxed, self.warnings()))
+        rest = notebook_html.folded("More of the statement", notebook_html.table([*rows.items()]))
+        return f"<div>{notebook_html.title(_TITLE)}{warnings}{notebook_html.table(first)}{rest}</div>"
 
     def warnings(self) -> Iterator[str]:
         """Yield reasons why there is no guarantee, or a weak one."""
@@ -446,7 +453,7 @@ class PrivacyStatement:
             "Accounting",
             [
                 f"Upper bound over {covered}; method {self.method!r}, tool: {_TOOLS[self.tool]}.",
-                *([f"Cross-check: {self.second_opinion}."] if self.selection is None else []),
+                *([f"Cross-check: {self.cross_check}."] if self.selection is None else []),
             ],
         )
         if self.counts is not None:
@@ -467,6 +474,9 @@ class PrivacyStatement:
         others = _OTHERS if self.charge is None else _OTHERS_COUNTED
         yield "Not covered", [f"- {fact.format(unit=unit, others=others)}" for fact in _NOT_COVERED]
         yield "Run", [f"{self.run_id}, plan {self.plan_digest}"]
+        if self.origin is not None:
+            schema = "" if self.origin.schema is None else f", schema {self.origin.schema}"
+            yield "Made by", [f"dpvb {self.origin.version}, on {self.origin.date} (UTC){schema}"]
 
     def _guarantee(self) -> str:
         """Return the guarantee in words."""
@@ -519,7 +529,7 @@ def _release(release: ReleaseFacts, unit: str) -> str:
         "fixed_size": f"a fresh batch of {release.batch_size} {unit}s drawn without replacement "
         f"(rate {event.sampling_prob:.6g})",
     }[event.sampler]
-    joint = ", clipped jointly" if release.clip == "joint" else ""
+    joint = ", clipped jointly" if release.clipping == "joint" else ""
     noise = f"Gaussian noise, noise multiplier {event.noise_multiplier:.6g}" if event.noise_multiplier else "NO NOISE"
     if event.added_delta:
         noise += (
