@@ -40,7 +40,7 @@ class Seen:
             state = os.path.join(os.path.expanduser("~"), ".local", "state")
         #: The file.
         self.path = Path(state, "dpvb", "heads", name)
-        self._newest: tuple[str, Head] | None = None  # What the file said last, and what that means.
+        self._newest: tuple[str, Head] | None = None  # Content of the file, and its meaning.
 
     def head(self) -> Head | None:
         """The head that was kept; None if nothing was, or if it cannot be read.
