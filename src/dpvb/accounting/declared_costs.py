@@ -4,7 +4,7 @@ Laplace noise of scale b on sums of L1 sensitivity Δ has, with x = Δ/b, the R�
 
     R_α = log(α/(2α-1) e^{(α-1)x} + (α-1)/(2α-1) e^{-αx}) / (α-1),       δ(ε) = 1 - e^{(ε-x)/2} for 0 ≤ ε ≤ x.
 
-Of a mechanism that only states (ε, δ), the worst is charged (Kairouz, Oh, Viswanath 2015, Theorem 3.4): with
+If a mechanism only states (ε, δ), the worst one is charged (Kairouz, Oh, Viswanath 2015, Theorem 3.4): with
 probability δ it shows everything, and otherwise it is randomised response, with the odds e^ε of the true answer. δ is
 what the release adds to delta, as `Event.added_delta`; randomised response has a Rényi curve. Every other mechanism
 with that guarantee is a function of this one, also an interactive one (Lyu 2022), so that its costs add up as those of

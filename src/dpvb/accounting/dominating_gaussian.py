@@ -100,7 +100,7 @@ def _profile(cost: Cost, smallest: float, normal: bool) -> tuple[Vector, Vector]
 def _by_orders(cost: Cost, epsilon_g: Vector) -> Vector:
     """Delta at each epsilon by the best order of a Renyi curve.
 
-    By Pinsker's inequality it is at most √(R/2), R of the least order; and a profile is convex in e^epsilon.
+    Pinsker's inequality: it is at most √(R/2), R of the least order; and a profile is convex in e^epsilon.
     """
     least = float(cost.renyi(FINE_ORDERS[:1])[0])
     delta_g = np.minimum(delta_from_renyi(cost.renyi, epsilon_g), min(1.0, math.sqrt(least / 2)))

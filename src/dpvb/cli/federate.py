@@ -98,7 +98,7 @@ def server(
 ) -> None:
     """Run the server: wait for the clients, run the schedule, write the model.
 
-    The server has no data. What it learns about a client's people is bounded by that client's own noise, or, with
+    The server has no data. Its knowledge of a client's people is bounded by that client's own noise, or, with
     trust = "trusted_server", by the guarantee of the run. With a folder in its file, a stopped or killed server goes on
     when it is started again, by the same command.
 

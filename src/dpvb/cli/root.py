@@ -92,7 +92,7 @@ _signal = signal.SIGINT
 class Commands(TyperGroup):
     """Turns an error into one line, in the words of the command that was called, and an exit code.
 
-    Of Ctrl-C and SIGTERM one line says what it cost; a pipe that is closed at its other end, as `| head` does, is not
+    For Ctrl-C and SIGTERM one line states the cost; a pipe that is closed at its other end, as `| head` does, is not
     an error.
     """
 

@@ -153,7 +153,7 @@ class Spread(ABC, Generic[Batch]):
 
     @abstractmethod
     def sums(self, work: Work[Batch], step: int) -> Mapping[str, Ints]:
-        """What `work.sums` gives for all units; raises if any part is missing."""
+        """Return the result of `work.sums` for all units; raises if any part is missing."""
 
 
 def _lent(rows: Any) -> Any:

@@ -45,7 +45,7 @@ class Grid:
 
 
 class Contribution(Protocol):
-    """What the wall uses of one block of a batch."""
+    """Interface of one block of a batch for the wall."""
 
     def of_block(self, block: Block, num_rows: int) -> Contribution:
         """These statistics as the wall takes them: one for each row, exactly of the block's shape, in sound numbers.

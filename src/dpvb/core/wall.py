@@ -187,7 +187,7 @@ class Wall(Generic[Batch]):
 def _behind(computation: Callable[[], Sums]) -> Sums:
     """Return the result of a computation on private data, or raise a PrivateComputationError without its message.
 
-    Who stops the process stops it; the new exception knows nothing of what was going on, nor of any sum.
+    An interrupt ends the process; the new exception contains nothing of what was going on, nor of any sum.
     """
     said = "a computation behind the wall failed; its charge stands and its reason stays private."
     end: BaseException = PrivateComputationError(said)

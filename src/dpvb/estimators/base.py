@@ -171,7 +171,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     Args:
         epsilon: Privacy budget ε of one fit, in (0, inf]. `inf` fits without noise, and so without privacy, using the
             same code.
-        delta: δ of the guarantee, in (0, 1), for example 1e-6; much smaller than 1/n for n units.
+        delta: Parameter δ of the guarantee, in (0, 1), for example 1e-6; much smaller than 1/n for n units.
         n_steps: Number of steps of the fit, each with a noisy release, at least 1. None (default): planned from public
             facts.
         sampling_prob: Probability, in (0, 1], with which each unit is in a Poisson batch; batches are drawn anew in

@@ -124,7 +124,7 @@ def private_range(
             outside the grid are included in its first or last cell.
         low, high: Public limits of a grid that is certainly wide enough, finite numbers, low below high.
         epsilon: Privacy budget ε of this release, in (0, inf]. `inf` means no noise and no privacy.
-        delta: δ of the guarantee, in (0, 1), for example 1e-6; much smaller than 1/n for n units.
+        delta: Parameter δ of the guarantee, in (0, 1), for example 1e-6; much smaller than 1/n for n units.
         share: Share of the values inside the range, in (0, 1). Default: 0.99.
         transform: None (default) for cells of equal width; "log1p" or "asinh" for cells that are equal after the
             transform, for a wide range.
@@ -284,7 +284,7 @@ def private_select(
         y, group, trials, exposure, offset, weights: Private arguments of `fit` of the estimator. None (default): not
             used, as in `fit` of the estimator.
         epsilon: Privacy budget ε of the whole selection, in (0, inf]. `inf` means no noise and no privacy.
-        delta: δ of the guarantee, in (0, 1), for example 1e-6; much smaller than 1/n for n units.
+        delta: Parameter δ of the guarantee, in (0, 1), for example 1e-6; much smaller than 1/n for n units.
         run: `dpvb.Run` whose ledger is charged once for the whole selection, before any data are read. None (default):
             the run of the surrounding block, or of the environment. A selection has no checkpoint.
         expected_runs: Expected number of runs E[K], at least 1. None (default): five per candidate, so that a given

@@ -185,7 +185,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         privacy_: Privacy statement of the fit.
         n_iter_: Number of steps.
         vocabulary_, n_features_in_: Public words, and their number.
-        above_noise_: Which topics differ more from the background than noise alone explains, (K,);
+        above_noise_: Which topics differ more from the background than only noise explains, (K,);
             `topics_above_noise_` is their number. Both are computed on first access, from released numbers only.
         gain_, gain_std_: Released gain of the topics over one topic, in nats per word, after 2/5 of the steps, and the
             standard deviation of its noise. None if topics were not compared.

@@ -1,6 +1,6 @@
 """A vocabulary that a fit of topics finds itself: the first release of its plan, in place of the word totals.
 
-What is found is public. From then on the fit is that of a vocabulary that was fixed, at the same noise.
+The selected words are public. From then on the fit is that of a vocabulary that was fixed, at the same noise.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def _texts(num_rows: int, rng: np.random.Generator) -> list[str]:
 def drawn_numbers(estimator: Any, share_nd: Floats) -> Floats:
     """Rows of a plain matrix, uniform in the public range of each column or in a cube of rows within max_row_norm."""
     low, high, max_row_norm = (getattr(estimator, name, None) for name in ("low", "high", "max_row_norm"))
-    with suppress(TypeError, ValueError):  # What is not a range is refused with its name where the fit begins.
+    with suppress(TypeError, ValueError):  # A value that is not a range is refused with its name where the fit begins.
         if low is not None and high is not None:
             low_d, high_d = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
             return np.asarray(low_d + share_nd * (high_d - low_d))

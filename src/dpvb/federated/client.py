@@ -281,7 +281,7 @@ class Client:
                 if isinstance(error, LedgerError | CheckpointError):
                     say(f"client {self.name!r}: {error}")
                 return _refused(digest, str(error))
-            except Exception:  # What failed may speak of private data.
+            except Exception:  # The error may contain private data.
                 return _refused(digest, _SILENT)
 
     def leave(self) -> None:

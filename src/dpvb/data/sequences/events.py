@@ -6,8 +6,8 @@ together by person in temporary files (see `partitions`).
 A row without a person, or without a moment or a part where a column of them is declared, is ignored. One whose symbol
 is none of the public ones is a gap: no window crosses it. A cell of numbers that is not finite is missing.
 
-Rows are ordered by moments. A moment is three numbers, compared one after another. They are a function of the cell
-alone. Cells that state the same moment have the same three numbers, whatever their types:
+Rows are ordered by moments. A moment is three numbers, compared one after another. They are a function of only the
+cell. Cells that state the same moment have the same three numbers, whatever their types:
 
 =====================================  ==================  ============================  ===============================
 a cell                                 first               second                        third

@@ -26,7 +26,7 @@ log odds xᵀm at weights m have a mean μ and a variance v, both read from the 
 mean probability is σ(κμ) with κ = (1 + πv/8)^-½ (MacKay 1992). A Newton step from a small v to a large v keeps μ,
 although κ falls: if most responses are zeros, it predicts too many ones. `saturation_shift` corrects the mean log odds.
 
-What follows a release is post-processing of released numbers and costs no privacy.
+All that follows a release is post-processing of released numbers and costs no privacy.
 """
 
 from __future__ import annotations

@@ -309,7 +309,7 @@ class Linear(CurvatureThenScores):
     def _seen(
         self, scaling: Scaling, moments: RowMoments, residuals: Residuals, sd: float
     ) -> tuple[float, Sizes | None]:
-        """Number of rows, by all releases of it, and sizes of their |r|: none if there may be no rows."""
+        """Number of rows, by all releases of it, and sizes of their |r|: none if it may be 0."""
         number, noise = self._number(scaling, moments, residuals, sd)
         return number, residuals.read(number, tuned.SEEN_STD) if number >= tuned.SEEN_STD * math.sqrt(noise) else None
 

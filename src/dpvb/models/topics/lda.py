@@ -461,7 +461,7 @@ class EarlierTopics:
 class Topics:
     """q(β): λ and exp⟨log β⟩, (V, K), with released word probabilities and word weights, (V,), and α, (K,).
 
-    What was released, as it came: words_v, (V,), and sum_vk, (V, K), are linear estimates, un-projected and unweighted,
+    Releases as they came: words_v, (V,), and sum_vk, (V, K), are linear estimates, un-projected and unweighted,
     with the noise std of their words' entries; num_units is the released number of units.
 
     is_one: whether all topics are the word probabilities, and sum_vk holds word totals as its first column. gain and
