@@ -543,13 +543,19 @@ class FragileRows(Rows):
 @pytest.mark.guarantees("no failing unit")
 @kills("errors", "a unit that breaks off leaves what it had added")
 @edit("core/clipped_sums.py", "            added = self._added(batch)\n", "            self._added(batch, sums)\n")
-@edit("core/clipped_sums.py", "        for name, total in added.items():\n            sums[name] += total\n", "")
-@edit("core/clipped_sums.py", "def _added(self, batch: ChunkOfUnits[Batch])", "def _added(self, batch, sums=None)")
 @edit(
     "core/clipped_sums.py",
-    "        sums = zeros(release)\n        for",
-    "        sums = zeros(release) if sums is None else sums\n        for",
+    "        for name, (rows, total) in added.items():\n            sums[name][rows] += total\n",
+    "",
 )
+@edit("core/clipped_sums.py", "def _added(self, batch: ChunkOfUnits[Batch])", "def _added(self, batch, sums=None)")
+@edit("core/clipped_sums.py", "sums: dict[str, tuple[Any, Ints]] = {}", "added = {}")
+@edit(
+    "core/clipped_sums.py",
+    "            sums[name] = rows_of_sum, total\n",
+    "            added[name] = rows_of_sum, total\n",
+)
+@edit("core/clipped_sums.py", "self.grids[name], total)", "self.grids[name], total if sums is None else sums[name])")
 @kills("errors", "a unit that cannot be computed takes those behind it along")
 @edit("core/clipped_sums.py", "                    self._add(", "                    if not self._add(")
 @edit(
