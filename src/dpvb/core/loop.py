@@ -20,12 +20,13 @@ from dpvb.guards import domains
 def query(model: Model[Q, Batch], q: Q, release: Release) -> Callable[[Batch], Contributions]:
     """What a release asks of private rows: the model's statistics at q, for the blocks of the release.
 
-    Rows meet copies of the model and of q, which end with the release: what an E-step writes into them reaches nobody.
+    Rows meet copies of the model and of the part of q that the E-step reads, which end with the release: what an E-step
+    writes into them reaches nobody.
 
     Raises:
         PrivacyError: for a q with a number that is not finite or outside the domain that its class declares.
     """
-    model, q = deepcopy((model, domains.checked(q)))
+    model, q = deepcopy((model, model.seen(domains.checked(q), release.asked)))
     return partial(model.e_step, q, blocks=release.asked)
 
 

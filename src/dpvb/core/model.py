@@ -45,6 +45,13 @@ class Model(Protocol[Q, Batch]):
         statistic. The audit compares bits.
         """
 
+    def seen(self, q: Q, blocks: Mapping[str, Block]) -> Q:
+        """Return the part of q that `e_step` reads for these blocks: workers and clients get no more than this part.
+
+        Default: q. The E-step has the same bits at both, and the part of the part is itself.
+        """
+        return q
+
     # What follows a release is post-processing of released statistics, outside the wall.
 
     def started(self, s: Estimate, q: Q) -> Q:

@@ -145,7 +145,8 @@ def _forms_of_a_dry_run(model: Model[Any, Any], plan: Plan) -> tuple[tuple[Any, 
         for release in plan.releases[:-1]:
             s = s.update(wall.release(loop.query(model, qs[-1], release), release), 1.0)
             qs.append(updated(model, s, qs[-1]))
-    return tuple(dict.fromkeys(map(_form, qs))), classes_in(qs)
+    asked = [model.seen(q, release.asked) for q, release in zip(qs, plan, strict=True)]
+    return tuple(dict.fromkeys(map(_form, asked))), classes_in(asked)
 
 
 def _form(value: Any) -> Any:

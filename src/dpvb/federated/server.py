@@ -367,6 +367,7 @@ class Server:
     def _request(self, t: int, attempt: int, participants: tuple[str, ...], q: Any) -> bytes:
         secure = self._federation.trust.secure
         nonces = {name: self._members[name].nonce for name in participants} if secure else {}
+        q = self._task.model.seen(q, self._plan.releases[t].asked)
         return messages.encode(Request(self._offer, t, attempt, participants, q, nonces), messages.classes_in(q))
 
     def _shares(self, names: list[str], t: int, attempt: int, q: Any) -> dict[str, Share]:

@@ -218,6 +218,12 @@ class LDAModel(Model["Topics", CountRows]):
         s_nvk = Factored(batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n)
         return {"words": words, "counts": s_nvk}
 
+    def seen(self, q: Topics, blocks: Mapping[str, Block]) -> Topics:
+        """What documents meet, beside the word weights and α; for the gain the means, and λ without a background."""
+        q = _at_means(q) if "gain" in blocks else q
+        lambda_vk = q.lambda_vk if "gain" in blocks and q.background_v is None else q.lambda_vk[:0]
+        return replace(q, lambda_vk=lambda_vk, words_v=None, sum_vk=None, sum_std_v=None)
+
     @property
     def _words_as_counts(self) -> float:
         """Factor of a document's word totals in the place of its counts: what is clipped to one bound is to the other.
@@ -412,7 +418,9 @@ def _counted(s: Estimate) -> float:
 
 
 def _at_means(q: Topics) -> Topics:
-    """Q whose documents use the topics' means."""
+    """Q whose documents use the topics' means; a q without λ is returned as it is."""
+    if not len(q.lambda_vk):
+        return q
     mean_vk = q.lambda_vk / q.lambda_vk.sum(axis=0)
     return replace(q, beta_vk=mean_vk.astype(q.beta_vk.dtype))
 
