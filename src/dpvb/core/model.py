@@ -45,13 +45,6 @@ class Model(Protocol[Q, Batch]):
         statistic. The audit compares bits.
         """
 
-    def seen(self, q: Q, blocks: Mapping[str, Block]) -> Q:
-        """Return the part of q that `e_step` reads for these blocks: workers and clients get no more than this part.
-
-        Default: q. The E-step has the same bits at both, and the part of the part is itself.
-        """
-        return q
-
     # What follows a release is post-processing of released statistics, outside the wall.
 
     def started(self, s: Estimate, q: Q) -> Q:
@@ -65,6 +58,16 @@ class Model(Protocol[Q, Batch]):
     def finished(self, s: Estimate, q: Q) -> Q:
         """Return q after the release of the blocks of phase "last"."""
         return q
+
+
+def seen(model: Model[Q, Batch], q: Q, blocks: Mapping[str, Block]) -> Q:
+    """Return the part of q that the E-step reads for these blocks: workers and clients get no more than this part.
+
+    A model may have a method `seen(q, blocks)`; if it has none, the part is q. The E-step has the same bits at q and at
+    the part. The part of the part is itself.
+    """
+    of_model = getattr(model, "seen", None)
+    return q if of_model is None else of_model(q, blocks)
 
 
 def updated(model: Model[Q, Batch], s: Estimate, q: Q) -> Q:
