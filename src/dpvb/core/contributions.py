@@ -14,7 +14,7 @@ weight and the public grid.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,7 +41,9 @@ class Grid:
 
     def units(self, total: Ints) -> Floats:
         """An integer sum in the block's units."""
-        return total.astype(np.float64) * self.step
+        values = total.astype(np.float64)
+        values *= self.step
+        return values
 
 
 class Contribution(Protocol):
@@ -62,6 +64,13 @@ class Contribution(Protocol):
 
 
 Contributions = Mapping[str, Contribution]
+
+
+def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Yield ranges of the rows of an array, of about `ENTRIES` entries each."""
+    rows = max(1, ENTRIES // max(1, math.prod(shape[1:])))
+    for start in range(0, shape[0], rows):
+        yield slice(start, start + rows)
 
 
 def check_shape(found: tuple[int, ...], num_rows: int, *shape: int) -> None:

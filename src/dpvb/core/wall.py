@@ -252,15 +252,13 @@ def gathered(
 def _with_noise(
     noise: NoiseSource, sums: Sums, release: Release, step: int, plan: Plan, grids: Mapping[str, Grid], share: float
 ) -> Sums:
-    """Integer sums plus a share of the release's integer noise.
+    """Integer sums plus a share of the release's integer noise, which is added to them in place.
 
     Adding wraps modulo 2⁶⁴. For an integer x, (x + round(z)) mod 2⁶⁴ is a function of x + z, so that even
     a sum beyond its room would be post-processing of the Gaussian mechanism and leak nothing.
     """
-    noised = zeros(release)
     for name, block in release.blocks.items():
         for part, ratio in block.noise_parts():
             total, std = sums[name][part], share * release.noise_std(name) / grids[name].step * ratio
-            drawn = noise.gaussian(std, total, step=step, block=f"{name}/{ratio:g}", plan_digest=plan.digest)
-            noised[name][part] = total + drawn
-    return noised
+            total += noise.gaussian(std, total, step=step, block=f"{name}/{ratio:g}", plan_digest=plan.digest)
+    return sums
