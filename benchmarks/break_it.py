@@ -58,9 +58,9 @@ from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import refund_units
 from dpvb.errors import BudgetError, DpvbError, DpvbWarning, LedgerError, ParameterError
 from dpvb.federated.messages import Accepted, Farewell, Share, decode, digest, encode
-from dpvb.guards import own
+from dpvb.guards import file_ownership
 from dpvb.ledger import Ledger, chain, verify_export
-from dpvb.ledger.past import Past
+from dpvb.ledger.run_history import Past
 from dpvb.ledger.state import State
 from dpvb.runs.checkpoint import Checkpoint, Seal
 
@@ -247,7 +247,7 @@ def goes_on(
     address, folder = place.new(), place.folder / f"run-{tally.trials}-{place.name}"
     names, _ = forked(lambda acknowledge: work(address, folder, {"epsilon": epsilon}, acknowledge), seconds)
     before = judge(address, tally, names, folder)
-    options = {"epsilon": epsilon, "resume": "read" if before and before[-1].state == "finished" else "continue"}
+    options = {"epsilon": epsilon, "resume": "load" if before and before[-1].state == "finished" else "continue"}
     _, status = forked(lambda acknowledge: fit(address, folder, options, acknowledge))
     entries = judge(address, tally, names, folder)
     charges = [entry for entry in entries if entry.kind in ("charge", "sole")]
@@ -1106,7 +1106,7 @@ def json_damaged(folder: Path, victim: Path, draw: random.Random) -> None:
         *(text[:at], text[:at] + bytes([draw.randrange(256)]) + text[at + 1 :], text + text, b"", b"[]", b"null"),
         *(b"[" * 10**5, b'{"format": NaN}', b"9" * 5000, b"\xff", text.replace(b'"', b'"\\ud800', 1)),
     ]
-    own.write_own(path, draw.choice(damaged))
+    file_ownership.write_own(path, draw.choice(damaged))
 
 
 def json_planted(folder: Path, victim: Path, draw: random.Random) -> None:
@@ -1115,18 +1115,18 @@ def json_planted(folder: Path, victim: Path, draw: random.Random) -> None:
     part = draw.choice([facts, *(value for value in facts.values() if isinstance(value, dict) and value)])
     values = [None, True, -1, 0, 10**400, 1e308, 0.5, "", "x", "\0", "people", str(victim), [], {}, [[]], {"x": {}}]
     part[draw.choice([*part, "more"])] = draw.choice(values)
-    own.write_own(path, json.dumps(facts).encode())
+    file_ownership.write_own(path, json.dumps(facts).encode())
 
 
 def releases_swapped(folder: Path, victim: Path, draw: random.Random) -> None:
     one, two = draw.sample(sorted(folder.glob("release-*")), 2)
     kept = one.read_bytes(), two.read_bytes()
-    own.write_own(one, kept[1])
-    own.write_own(two, draw.choice([kept[0], kept[1], b"", kept[1][:-1], bytes(len(kept[1]))]))
+    file_ownership.write_own(one, kept[1])
+    file_ownership.write_own(two, draw.choice([kept[0], kept[1], b"", kept[1][:-1], bytes(len(kept[1]))]))
 
 
 def token_planted(folder: Path, victim: Path, draw: random.Random) -> None:
-    own.write_own(folder / "token", draw.choice([b"", b"\xff\0", b"0" * 32, b"x" * 10**6]))
+    file_ownership.write_own(folder / "token", draw.choice([b"", b"\xff\0", b"0" * 32, b"x" * 10**6]))
 
 
 #: What is done to a folder; False: it cannot be done here. What somebody else could have placed must be refused.

@@ -23,7 +23,7 @@ COLUMNS = (
     Numeric("age", 0, 100),
     Numeric("income", 0, 30),
     Binary("smokes"),
-    Categorical("region", ("north", "south"), unseen=False, missing=False),
+    Categorical("region", ("north", "south"), other=False, missing=False),
 )
 
 
@@ -49,7 +49,7 @@ def one(given: tuple[float, float, int]) -> tuple[list[float], float, float, flo
     estimator = dpvb.PoissonRegression if math.isinf(r) else dpvb.NegativeBinomialRegression
     like = Schema(COLUMNS, target=Target("y", kind, max_count=MAX_COUNT))
     model = estimator(epsilon=epsilon, delta=DELTA, max_count=MAX_COUNT).fit(Table(table(seed, r), like))
-    rows = {row.name: row for row in model.coefficients(coding="places")}
+    rows = {row.name: row for row in model.coefficients(coding="none")}
     found = [(rows[name].mean - SLOPES[name]) / rows[name].std for name in ("age", "income", "smokes")]
     south, north = (rows[f"region={place}"].mean for place in ("south", "north"))
     draws, _ = model.sample_posterior(4000, rng=0)

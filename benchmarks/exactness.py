@@ -19,7 +19,14 @@ from dpvb.models.topics.lda import LDAModel
 
 NUM_TOPICS, ROWS, TOLERANCE = 50, 200, 1e-8
 #: Ordinary variational Bayes: the plain statistic, never clipped, no document cut.
-PLAIN = {"clip": 1.0, "length": 1e4, "count_power": 1.0, "background": False, "word_weight_power": 0.0, "mass": 1.0}
+PLAIN = {
+    "clip_scale": 1.0,
+    "length": 1e4,
+    "count_power": 1.0,
+    "release_word_totals": False,
+    "word_weight_power": 0.0,
+    "statistic_weight": 1.0,
+}
 
 
 def documents() -> sparse.csr_array:

@@ -114,7 +114,7 @@ def with_noise_in_every_round(
 def table(name: str, x_nd: np.ndarray, k: int, max_row_norm: float, seeds: range, *, peer: bool = False) -> None:
     pairs = [split(x_nd, seed) for seed in seeds]
     train = pairs[0][0]
-    exact = {"max_row_norm": max_row_norm, "delta": DELTA, "epsilon": math.inf, "estimate": "mode"}
+    exact = {"max_row_norm": max_row_norm, "delta": DELTA, "epsilon": math.inf, "estimate": "map"}
     without = [
         cell([kind(k, **exact).fit(one).score(test, public=True) for one, test in pairs], 2)
         for kind in (dpvb.FactorAnalysis, dpvb.PCA)

@@ -25,7 +25,7 @@ from scipy import sparse
 import dpvb
 from benchmarks.factors import captured
 from dpvb.data import Categorical, Numeric, Schema, Target
-from dpvb.models.factors import reading
+from dpvb.models.factors import denoising
 from dpvb.results.expected_accuracy import ExpectedAccuracy
 
 DATA = Path(os.environ.get("DPVB_DATA", Path(__file__).parents[1] / "data"))
@@ -100,7 +100,7 @@ def coefficients(spread: dict[str, float]) -> Callable[..., float]:
 def least_share(model: Any, rows: Any) -> float:
     released = model._moments
     d = len(released.mean_d)
-    edge = reading.noise_edge(released.noise, d) / float(np.trace(released.second_dd))
+    edge = denoising.noise_edge(released.noise, d) / float(np.trace(released.second_dd))
     return min(math.hypot(edge, 2 * math.sqrt(d / released.count) / d), 1.0)
 
 
@@ -261,7 +261,7 @@ class Mean(dpvb.Model):
         return {"sum": dpvb.Rows(batch)}
 
     def started(self, s: Any, q: Any) -> np.ndarray:
-        return np.asarray(s.read("sum"))
+        return np.asarray(s.noisy("sum"))
 
 
 def of_mean(model: Any, rows: Any) -> float:

@@ -141,7 +141,7 @@ def speed() -> None:
         for longest in (10, 1000):
             length_n = rng.integers(1, 11, 80_000) if longest == 10 else np.full(400, 1000)
             at, code = np.append(0, np.cumsum(length_n)), rng.integers(0, 17, int(length_n.sum())).astype(np.int32)
-            model = HiddenMarkov(17, states, estimate="mode", max_length=longest, n_steps=1)
+            model = HiddenMarkov(17, states, estimate="map", max_length=longest, n_steps=1)
             blocks = {name: block for name, block in model.blocks.items() if block.phase == "step"}
             q, seconds = model.init(rng), []
             for _ in range(6):  # The first one compiles.

@@ -41,7 +41,7 @@ def _columns(rows: list[dict], names) -> dict[str, np.ndarray]:
 
 def _categorical(data: dict, names) -> list[Categorical]:
     """The published lists of categories, which these files repeat; one more place for a missing one."""
-    return [Categorical(name, tuple(sorted({*data[name]} - {"?"})), unseen=False) for name in names]
+    return [Categorical(name, tuple(sorted({*data[name]} - {"?"})), other=False) for name in names]
 
 
 def _adult(target: str):

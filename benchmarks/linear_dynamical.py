@@ -101,10 +101,10 @@ def covered() -> None:
                 for what, value_d in truth.items():
                     own = [line for line in table if line.name == what]
                     held[what] += [one.low <= value <= one.high for one, value in zip(own, value_d, strict=True)]
-                turns = {line.group: line for line in table if line.name == "period"}
+                turns = {line.part: line for line in table if line.name == "period"}
                 for line in table:
                     if line.name == "each step times":
-                        held["modes"].append(line.low <= (0.97 if line.group in turns else 0.9) <= line.high)
+                        held["modes"].append(line.low <= (0.97 if line.part in turns else 0.9) <= line.high)
                 held["period"] += [one.low <= 2 * math.pi / 0.3 <= one.high for one in turns.values()]
                 if fit < BANDED:
                     found = model.forecast(new[:, :20], horizon=5)

@@ -118,7 +118,7 @@ def declared(columns, ranges, transforms) -> Schema:
     made = [
         Numeric(name, *ranges[name], transform=transforms.get(name))
         if name in ranges
-        else Categorical(name, tuple(sorted(set(values))), unseen=False, missing=False)
+        else Categorical(name, tuple(sorted(set(values))), other=False, missing=False)
         for name, values in columns.items()
     ]
     return Schema(tuple(made), missing_values=())

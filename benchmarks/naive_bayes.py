@@ -64,7 +64,7 @@ def adult() -> tuple[dict, Schema]:
             cells[name] = cells[name].astype(np.float64)
             columns.append(Numeric(name, *NUMBERS[name][:2], transform=NUMBERS[name][2]))
         else:
-            columns.append(Categorical(name, tuple(sorted({*cells[name]} - {"?"})), unseen=False))
+            columns.append(Categorical(name, tuple(sorted({*cells[name]} - {"?"})), other=False))
     return cells, Schema((*columns, Binary("income", ("<=50K", ">50K"))))
 
 

@@ -62,13 +62,13 @@ class Logit(dpvb.Model):
         return {name: dpvb.Gram(g_nd, np.ones(len(g_nd)) + 0 * batch.y_n) for name in blocks}
 
     def started(self, s, q):
-        return Posterior(q.known.curved(s.read("curvature"), s.noise_std("curvature")))
+        return Posterior(q.known.with_curvature(s.noisy("curvature"), s.noise_std("curvature")))
 
     def m_step(self, s, q):
-        return Posterior(q.known.stepped(s.read("score"), s.noise_std("score")))
+        return Posterior(q.known.with_score(s.noisy("score"), s.noise_std("score")))
 
     def finished(self, s, q):
-        return Posterior(q.known.curved(s.read("at_end"), s.noise_std("at_end")))
+        return Posterior(q.known.with_curvature(s.noisy("at_end"), s.noise_std("at_end")))
 
 
 def measured(design, epsilon, seed):

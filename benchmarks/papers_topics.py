@@ -97,7 +97,9 @@ def fitted(
     """
     train = corpus()[: corpus().shape[0] - HELD_OUT][:rows]
     kind = WatchedTopics if watched else VIPSTopics
-    model = kind(TOPICS, train.shape[1], clip=clip, document_length=LENGTH, n_steps=n_steps, learning_offset=offset)
+    model = kind(
+        TOPICS, train.shape[1], clip_scale=clip, document_length=LENGTH, n_steps=n_steps, learning_offset=offset
+    )
     batches: dict[str, Any] = {"sampling_prob": rate}
     if fixed:
         batches = {"batch_size": round(rate * train.shape[0]), "n_units": train.shape[0]}

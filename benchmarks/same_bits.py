@@ -30,7 +30,7 @@ POISSON: dict[str, Any] = {"sampling_prob": 0.5, "neighboring_relation": "replac
 ONE_NORM: dict[str, Any] = {"max_row_norm": 1.0}
 RANGES: dict[str, Any] = {"low": -4.0, "high": 4.0}
 FIXED_SIZE: dict[str, Any] = {"batch_size": 20, "n_units": 60}
-PUBLISHED: dict[str, Any] = {"count_power": 1.0, "background": False, "word_weight_power": 0.0}
+PUBLISHED: dict[str, Any] = {"count_power": 1.0, "release_word_totals": False, "word_weight_power": 0.0}
 
 rng = np.random.default_rng(1)
 counts = rng.poisson(1.0, (60, 12)).astype(np.float64)
@@ -61,7 +61,7 @@ def table(dpvb: Any) -> Any:
     columns = (
         dpvb.data.Numeric("age", low=0, high=100),
         dpvb.data.Numeric("visits", low=0, high=9),
-        dpvb.data.Categorical("job", ("a", "b", "c"), unseen=False, missing=False),
+        dpvb.data.Categorical("job", ("a", "b", "c"), other=False, missing=False),
     )
     cells = {"age": 50 + 10 * rows[:, 0], "visits": np.minimum(trials, 9), "job": np.array(["a", "b", "c"])[trials % 3]}
     return dpvb.data.Table(cells, dpvb.data.Schema(columns))

@@ -77,10 +77,10 @@ def linear(k: int, people: int, epsilon: float, rng: np.random.Generator, seed: 
     for what, value_d in truth.items():
         lines = [line for line in table if line.name == what]
         yield from (Interval(line.low, line.high, value) for line, value in zip(lines, value_d, strict=True))
-    turning = {line.group for line in table if line.name == "period"}
+    turning = {line.part for line in table if line.name == "period"}
     for line in table:
         if line.name == "each step times":
-            yield Interval(line.low, line.high, 0.97 if line.group in turning else 0.9)
+            yield Interval(line.low, line.high, 0.97 if line.part in turning else 0.9)
 
 
 def table(title: str, cells: list[tuple[int, int, int]], intervals: Callable[..., Iterator[Interval]]) -> None:

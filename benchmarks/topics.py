@@ -107,7 +107,7 @@ def months(known: dpvb.LDA) -> None:
         counts, earlier, values = corpus(name), None, []
         for month in range(MONTHS):
             rows = counts[month * A_MONTH : (month + 1) * A_MONTH]
-            earlier = fitted(rows, "auto", 1.0, prior=known, public_prior=True, n_units=A_MONTH, earlier=earlier)
+            earlier = fitted(rows, "auto", 1.0, prior=known, public_prior=True, n_units=A_MONTH, previous=earlier)
             values.append(earlier.perplexity(counts[-HELD_OUT:], public=True))
         row(name, *values, "yes" if (np.diff(values) < 0).all() else "**no**")
 

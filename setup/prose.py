@@ -22,13 +22,13 @@ ROOT = Path(__file__).parents[1]
 WORDS = "words, pages in docs"
 #: Largest numbers allowed. A commit that lowers a count lowers its limit, but that of words: pages may grow up to it.
 LIMITS = {
-    WORDS: 49_900,
-    "banned phrases, pages": 15,
-    "banned phrases, docstrings and messages": 772,
-    "banned phrases, comments": 208,
-    "sentences above 30 words, user pages": 2,
-    "sentences above 35 words, pages": 20,
-    "paragraphs above 90 words, pages": 3,
+    WORDS: 48_750,
+    "banned phrases, pages": 3,
+    "banned phrases, docstrings and messages": 41,
+    "banned phrases, comments": 17,
+    "sentences above 30 words, user pages": 0,
+    "sentences above 35 words, pages": 3,
+    "paragraphs above 90 words, pages": 0,
     "public names without an example": 0,
     "arguments without the meaning of a default": 0,
 }

@@ -30,7 +30,7 @@ from dpvb.federated.trust import Trust
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 #: Results that users meet.
 RESULT_NAMES = (
-    *("PrivacyStatement", "CoefficientTable", "Coefficient", "GroupTable", "PlanSummary"),
+    *("PrivacyStatement", "CoefficientTable", "Coefficient", "IntervalTable", "PlanSummary"),
     *("Combined", "FidelityTable", "Page", "Report", "Check"),
 )
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields|Examples?):\n", re.MULTILINE)

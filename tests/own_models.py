@@ -41,7 +41,7 @@ class Noting(dpvb.Model):
         return {"x": dpvb.Rows(batch)}
 
     def m_step(self, s: Any, q: Mean) -> Mean:
-        return Mean(s.read("x"), q.step + 1)
+        return Mean(s.noisy("x"), q.step + 1)
 
     def score(self, q: Mean, batch: Any) -> Any:
         ASKED.append(len(batch))

@@ -64,7 +64,7 @@ class Location:
         return {name: every[name] for name in blocks}
 
     def m_step(self, s: Estimate, q: Floats) -> Floats:
-        return q + 0.1 * s.read("pull") / (1.0 + np.abs(s.read("square")[0]))
+        return q + 0.1 * s.noisy("pull") / (1.0 + np.abs(s.noisy("square")[0]))
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Curvature:
 
     def m_step(self, s: Estimate, q: Floats) -> Floats:
         precision = np.eye(D) + s.project("curvature")
-        return np.asarray(np.linalg.solve(precision, s.read("score")))
+        return np.asarray(np.linalg.solve(precision, s.noisy("score")))
 
 
 @dataclass(frozen=True)
@@ -175,13 +175,13 @@ def unit_rows(matrix: Floats, group: Any = None) -> Any:
 
 #: Two ranges that hold part of the values, and an indicator.
 SOME_NUMBERS: Any = {"numeric": [0, 1], "max_abs_value": 0.3}
-PLAIN: Any = {"length_rule": "resample", "count_power": 1.0, "background": False, "word_weight_power": 0.0}
-PLAIN_TOPICS = LDAModel(3, TERMS, clip=0.1, max_iter=5, **PLAIN)
+PLAIN: Any = {"length_rule": "resample", "count_power": 1.0, "release_word_totals": False, "word_weight_power": 0.0}
+PLAIN_TOPICS = LDAModel(3, TERMS, clip_scale=0.1, max_iter=5, **PLAIN)
 CASES = [
     Case("location", Location(), table, table_records, HOSTILE_ROWS),
     Case("curvature", Curvature(), table, table_records, HOSTILE_ROWS),
-    Case("curvature_joint", Curvature(), table, table_records, HOSTILE_ROWS, clip="joint"),
-    Case("lda", LDAModel(3, TERMS, clip=0.1, max_iter=20), bags, kinds.documents, HOSTILE_DOCUMENTS),
+    Case("curvature_joint", Curvature(), table, table_records, HOSTILE_ROWS, clipping="joint"),
+    Case("lda", LDAModel(3, TERMS, clip_scale=0.1, max_iter=20), bags, kinds.documents, HOSTILE_DOCUMENTS),
     *by_phase(
         "lda",
         cases.Case("lda", LDAModel(3, TERMS, compares=True), bags, kinds.documents, HOSTILE_DOCUMENTS),

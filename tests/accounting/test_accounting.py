@@ -388,7 +388,7 @@ ORDINARY = [
 @pytest.mark.guarantees("accountant")
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 @pytest.mark.parametrize("plan", ORDINARY, ids=lambda plan: f"{plan[0].sampler}-{plan[0].sampling_prob}-{len(plan)}")
-def test_second_opinion_agrees(plan, relation):
+def test_cross_check_agrees(plan, relation):
     """dp-accounting's interval holds our epsilon; a claim of 5 % less is caught wherever its pair is the worst one."""
     delta = 1e-5
     epsilon = accounting.epsilon_of(plan, delta=delta, neighboring_relation=relation)
@@ -410,7 +410,7 @@ WITHIN = 3e-4
 
 
 @pytest.mark.parametrize(("row", "deltas"), thinned([(row, list(row["epsilon"])) for row in ROWS], 8), ids=row_name)
-def test_second_opinion_on_golden_rows(row, deltas):
+def test_cross_check_on_golden_rows(row, deltas):
     q, sigma, steps = row["sampling_prob"], row["noise_multiplier"], row["num_steps"]
     for text in deltas:
         epsilon = tight(q, sigma, steps, float(text))
@@ -477,11 +477,11 @@ def test_a_printed_statement_asks_the_second_accountant_and_believes_no_file():
     )
     assert "Cross-check: dp-accounting finds epsilon between 0.98" in " ".join(str(statement).split())
     assert PrivacyStatement.from_dict(json.loads(json.dumps(statement.to_dict()))) == statement
-    older = statement.to_dict() | {"second_opinion": "dp-accounting finds nothing"}
+    older = statement.to_dict() | {"cross_check": "dp-accounting finds nothing"}
     assert "finds nothing" not in str(PrivacyStatement.from_dict(older))
 
 
-def test_second_opinion_never_hands_on_what_traps_dp_accounting():
+def test_cross_check_never_hands_on_what_traps_dp_accounting():
     """NaN and infinite noise, a delta below its rounding, noise too small for its grid: an error or a reason."""
     ask = {"epsilon": 1.0, "delta": 1e-5, "neighboring_relation": "add_or_remove_one"}
     for name, wrong in itertools.product(("epsilon", "delta"), (math.nan, -1.0, "1", None)):
@@ -508,7 +508,7 @@ def test_second_opinion_never_hands_on_what_traps_dp_accounting():
 def test_lower_bound_holds_where_the_grid_is_coarse():
     """Single steps and many, against the definition and the exact Gaussian: never above the truth."""
     for q, sigma, delta in [(0.1, 1.0, 1e-3), (0.5, 0.5, 1e-4), (0.3, 0.8, 0.1)]:
-        opinion = accounting.second_opinion(
+        opinion = accounting.cross_check(
             [Event("poisson", q, sigma)], epsilon=5.0, delta=delta, neighboring_relation="add_or_remove_one"
         )
         assert one_step_delta(q, sigma, opinion.lower) > delta > one_step_delta(q, sigma, opinion.upper)
@@ -516,7 +516,7 @@ def test_lower_bound_holds_where_the_grid_is_coarse():
     plan = [Event("poisson", 1 - 1e-9, 20.0, 300)]
     truth = exact_gaussian(math.sqrt(300) / 20, 1e-5)
     for rough in (1.0, 5.0, 50.0):
-        opinion = accounting.second_opinion(plan, epsilon=rough, delta=1e-5, neighboring_relation="add_or_remove_one")
+        opinion = accounting.cross_check(plan, epsilon=rough, delta=1e-5, neighboring_relation="add_or_remove_one")
         assert opinion.lower <= truth * (1 + 1e-6)
         assert opinion.reason or opinion.upper >= truth * (1 - 1e-6)
 
@@ -577,7 +577,7 @@ def test_tiny_delta_and_its_explanation():
 
 @kills("accountant", "no noise read as no loss")
 @edit(
-    "accounting/answers.py",
+    "accounting/methods.py",
     'return Answer(math.inf, delta, name, "no noise"',
     'return Answer(0.0, delta, name, "no noise"',
 )

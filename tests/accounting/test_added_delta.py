@@ -18,7 +18,7 @@ from dpvb import accounting
 from dpvb.accounting import Event, gaussian
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition, total
-from dpvb.accounting.covering import covering
+from dpvb.accounting.dominating_gaussian import covering
 from dpvb.accounting.forms import from_dict
 from dpvb.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger import Ledger
@@ -52,7 +52,7 @@ def charge(ledger: Ledger, run: str, *events: Event) -> None:
 
 @pytest.mark.guarantees("added delta")
 @kills("factor", "what names add to delta is in no plan's epsilon")
-@edit("accounting/answers.py", "answer(noise, delta=delta - added, **how)", "answer(noise, delta=delta, **how)")
+@edit("accounting/methods.py", "answer(noise, delta=delta - added, **how)", "answer(noise, delta=delta, **how)")
 @pytest.mark.parametrize("method", ["pld", "renyi", "moments"])
 @pytest.mark.parametrize("others", [[], [FULL], [SAMPLED]], ids=["alone", "full", "sampled"])
 def test_noise_has_what_the_releases_leave_of_delta(others: list[Event], method: str) -> None:
@@ -184,7 +184,7 @@ def test_so_it_is_where_others_append(postgresql: Server) -> None:
 
 @pytest.mark.guarantees("added delta")
 @kills("releases", "what plans add to delta is not charged")
-@edit("accounting/covering.py", "return m, left_out + added", "return m, left_out")
+@edit("accounting/dominating_gaussian.py", "return m, left_out + added", "return m, left_out")
 def test_a_tenth_of_a_caps_delta_is_kept_for_all_that_plans_add(tmp_path: Path) -> None:
     with book(tmp_path / "budget.db") as ledger:
         charge(ledger, "first", shown(5e-7))

@@ -47,10 +47,10 @@ def test_no_neighbours_with_an_empty_place_lose_more_than_is_accounted(row):
 
 
 @each("row", [row for row in ROWS[::5] if row["num_steps"] < 1000], ids=row_name)
-def test_the_second_opinion_contradicts_no_truth(row):
+def test_the_cross_check_contradicts_no_truth(row):
     relation = row["neighboring_relation"]
     for epsilon, true in row["profile"][1:2]:
-        opinion = accounting.second_opinion([event_of(row)], epsilon=epsilon, delta=true, neighboring_relation=relation)
+        opinion = accounting.cross_check([event_of(row)], epsilon=epsilon, delta=true, neighboring_relation=relation)
         assert opinion.upper >= epsilon * (1 - 1e-3)
         said = accounting.epsilon_of([event_of(row)], delta=true, neighboring_relation=relation)
         assert opinion.lower <= said
@@ -124,7 +124,7 @@ def test_any_step_of_any_sampler_relation_and_ratio_is_accounted_for(step, epsil
 
 @settings(max_examples=25, deadline=None)
 @given(step=steps())
-def test_the_second_opinion_holds_for_any_step(step):
+def test_the_cross_check_holds_for_any_step(step):
     event, relation, centres = step
     delta = 1e-3 * event.sampling_prob
     said = accounting.epsilon_of([event], delta=delta, neighboring_relation=relation)

@@ -34,7 +34,7 @@ _CALLS: dict[str, Callable[[], object]] = {
     "best_order_of": lambda: accounting.best_order_of(_EVENTS, delta=0, **_RELATION),
     "covering_gaussian_of": lambda: accounting.covering_gaussian_of(_EVENTS, delta=0, **_RELATION),
     "optimal_composition": lambda: accounting.optimal_composition(epsilon=1, delta=0, n_steps=2, total_delta=0),
-    "second_opinion": lambda: accounting.second_opinion(_EVENTS, epsilon=1.0, delta=0, **_RELATION),
+    "cross_check": lambda: accounting.cross_check(_EVENTS, epsilon=1.0, delta=0, **_RELATION),
     "fit": lambda: _LOGISTIC.fit(_X, _Y),
     "fit of private words": lambda: dpvb.LDA(2, epsilon=1.0, delta=0, vocabulary="private").fit(["a b"]),
     "words of a fit": lambda: dpvb.LDA(2, epsilon=1.0, delta=1e-6, vocabulary="private", vocabulary_delta=0).fit(

@@ -68,7 +68,7 @@ def runs(case: Case) -> dict[str, str]:
 def test_a_sound_model_passes() -> None:
     assert records(SOUND) == {}
     assert runs(SOUND) == {}
-    joint = replace(SOUND, clip="joint")
+    joint = replace(SOUND, clipping="joint")
     assert records(joint) == {}
 
 
@@ -468,16 +468,15 @@ class Shuffled:
     sampling_prob: float = Q
     state: ClassVar[dict[str, Any]] = {}
 
-    def draw(self, bits: Any, count: Callable[[], int]) -> Any:
+    def draw(self, words: Any, count: Callable[[], int]) -> Any:
         number, size = count(), int(count() * self.sampling_prob)
         left = self.state.get("left", np.empty(0, dtype=int))
         if not len(left):
-            left = np.argsort(bits(number))
+            left = np.argsort(words(number))
         self.state["left"] = left[size:]
         chosen = np.zeros(number, dtype=bool)
         chosen[left[:size]] = True
-        position = itertools.count()
-        return lambda m: np.array([chosen[next(position)] for _ in range(m)], dtype=bool)
+        return lambda start, m: chosen[start : start + m]
 
 
 def test_shuffled_epochs_are_found() -> None:
@@ -493,8 +492,8 @@ def test_shuffled_epochs_are_found() -> None:
 class Generous(Poisson):
     """Draws at a higher rate than it says."""
 
-    def draw(self, bits: Any, count: Callable[[], int]) -> Any:
-        return Poisson(1.5 * self.sampling_prob).draw(bits, count)
+    def draw(self, words: Any, count: Callable[[], int]) -> Any:
+        return Poisson(1.5 * self.sampling_prob).draw(words, count)
 
 
 def test_a_rate_above_the_accounted_one_is_found() -> None:

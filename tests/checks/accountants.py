@@ -10,8 +10,8 @@ import numpy as np
 from dpvb import accounting
 from dpvb.accounting import Event
 from dpvb.accounting.events import RELATIONS
+from dpvb.audit.captured_output import heard
 from dpvb.audit.cases import Case
-from dpvb.audit.listening import heard
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.results.audit_report import Check
 
@@ -79,7 +79,7 @@ def at_least(events: Sequence[Event], claimed: float, relation: str) -> float:
 
         square = math.fsum(e.n_steps * (_largest_change(e, relation) / e.noise_multiplier) ** 2 for e in events)
         return float(dp_accounting.get_epsilon_gaussian(1 / math.sqrt(square), _DELTA))
-    return accounting.second_opinion(events, epsilon=claimed, delta=_DELTA, neighboring_relation=relation).lower
+    return accounting.cross_check(events, epsilon=claimed, delta=_DELTA, neighboring_relation=relation).lower
 
 
 def _largest_change(event: Event, relation: str) -> float:

@@ -149,7 +149,9 @@ def check_noise(case: Case, noise: MakeNoise = SecureNoise) -> Iterator[Check]:
                 smallest = min(smallest, _two_sided(values.size, own / release.noise_std(name) ** 2))
             coordinates += steps[name].size
             cost.append((release.blocks[name].bound ** 2 * count / square, release.weights[name]))
-        joint = max(bound / weight**2 for bound, weight in cost) if case.clip == "joint" else sum(b for b, _ in cost)
+        joint = (
+            max(bound / weight**2 for bound, weight in cost) if case.clipping == "joint" else sum(b for b, _ in cost)
+        )
         found = 1 / math.sqrt(joint) / release.event().noise_multiplier
         ratio = found if abs(found - 1) > abs(ratio - 1) else ratio
     passed = smallest >= FALSE_ALARM / parts and abs(ratio - 1) <= _BAND and not off

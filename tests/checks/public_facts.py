@@ -13,7 +13,7 @@ import numpy as np
 
 from dpvb.accounting.events import RELATIONS
 from dpvb.audit import Case
-from dpvb.audit.listening import heard
+from dpvb.audit.captured_output import heard
 from dpvb.guards.arrays import Floats
 from dpvb.results import model_file
 from dpvb.results.audit_report import Check

@@ -324,7 +324,7 @@ def test_all_estimators_can_be_selected() -> None:
     pixels = rng.integers(0, 2, (80, 6))
     given = {"epsilon": 1.0, "delta": 1e-5, "n_steps": 2}
     cases: list[tuple[Any, list[dict[str, Any]], tuple[Any, ...], dict[str, Any]]] = [
-        (dpvb.LDA(2, public_vocabulary=True, **given), [{"n_components": 3}, {"clip": 0.1}], (counts,), {}),
+        (dpvb.LDA(2, public_vocabulary=True, **given), [{"n_components": 3}, {"clip_scale": 0.1}], (counts,), {}),
         (dpvb.LogisticRegression(max_row_norm=1.0, **given), [{"alpha": 2.0}], (X, y), {}),
         (dpvb.SigmoidBeliefNetwork(2, **given), [{"n_components": 3}, {"n_steps": 3}], (pixels,), {}),
         (dpvb.LogisticRegression(covariance="diagonal", max_row_norm=1.0, **given), [{}, {"alpha": 1.0}], (X, y), {}),
@@ -621,7 +621,7 @@ def test_a_failure_is_one_error_and_stays_charged(tmp_path: Any) -> None:
         dpvb.Run(ledger=ledger, dataset="texts"),
     )
     with pytest.raises(PrivateComputationError, match="stays charged") as caught:
-        dpvb.private_select(estimator, [{}, {"clip": 0.2}], Failing(), **BUDGET, run=run)
+        dpvb.private_select(estimator, [{}, {"clip_scale": 0.2}], Failing(), **BUDGET, run=run)
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
     assert "0.1234567" not in "".join(traceback.format_exception(caught.value))

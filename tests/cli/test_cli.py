@@ -278,7 +278,7 @@ def test_rows_of_a_folder_carry_the_names_of_its_files(tmp_path: Path, fitted: P
 
 @pytest.mark.guarantees("Dask")
 @kills("leaks", "rows of documents for all to read")
-@edit("guards/own.py", "mode: int = 0o600", "mode: int = 0o644")
+@edit("guards/file_ownership.py", "mode: int = 0o600", "mode: int = 0o644")
 @pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
 @pytest.mark.parametrize("ending", ["csv", "npz"])
 def test_rows_of_documents_are_their_owners_alone(ending: str, tmp_path: Path, fitted: Path) -> None:
@@ -398,7 +398,7 @@ BAD_FITS: dict[str, tuple[list[str], str]] = {
     "sampling-prob": (["--sampling-prob", "1.5"], "--sampling-prob must be"),
     "batch-size-alone": (["--batch-size", "5"], "n_units"),
     "two-samplers": (["--batch-size", "5", "--sampling-prob", "0.1", "--n-units", "9"], "not both"),
-    "clip": (["--clip", "2"], "--clip must be"),
+    "clip_scale": (["--clip-scale", "2"], "--clip-scale must be"),
     "relation": (["--neighboring-relation", "similar"], "--neighboring-relation must be"),
     "too-little-noise": (["--noise-multiplier", "0.1"], "--epsilon = 1 is not met"),
     "format": (["--format", "excel"], "--format must be"),

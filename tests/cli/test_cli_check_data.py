@@ -171,7 +171,7 @@ def test_every_kind_of_column() -> None:
             Binary("flag", values=("no", "yes")),
             Binary("filled flag", values=("no", "yes"), missing="no"),
             Categorical("place", ("a", "b")),
-            Categorical("strict", ("a", "b"), unseen=False, missing=False),
+            Categorical("strict", ("a", "b"), other=False, missing=False),
         ),
         target=Target("y", kind="binomial", max_trials=5, trials="n"),
         group="who",

@@ -245,7 +245,7 @@ def test_rows_of_a_made_up_matrix_fill_the_ranges_of_their_columns() -> None:
 
 
 def test_a_model_of_ones_own() -> None:
-    sys.path.insert(0, str(Path(__file__).parents[1] / "strangers"))
+    sys.path.insert(0, str(Path(__file__).parents[1] / "user_models"))
     try:
         from mixture import Mixture
     finally:

@@ -139,7 +139,7 @@ def test_tables_with_a_schema(unit: str, tmp_path: Path) -> None:
     write_files(tmp_path, top, "", {"file": "{name}.csv", "separator": ";", "decimal": ","})
     model, _ = in_process(tmp_path)
     assert model.privacy_.unit == {"example": "row"}.get(unit, unit)
-    assert [row.name for row in model.coefficients(coding="places")] == ["intercept", *schema.feature_names]
+    assert [row.name for row in model.coefficients(coding="none")] == ["intercept", *schema.feature_names]
 
 
 @pytest.mark.parametrize("unit", ["example", "person"])
@@ -174,7 +174,7 @@ def test_columns_of_persons_under_their_names(given: str, tmp_path: Path) -> Non
     kinds = {"linear": "LinearDynamicalSystem", "gaussian": "GaussianHiddenMarkovModel"}
     kind = kinds.get(given, "HiddenMarkovModel")
     top = TOP.format(kind=kind, rounds=rounds, unit="person", columns="width = 2")
-    data = {"file": "{name}.csv", "person_column": "who", "time_column": "day"}
+    data = {"file": "{name}.csv", "group_column": "who", "time_column": "day"}
     write_files(tmp_path, top, "\n".join(model), data)
     found, _ = in_process(tmp_path)
     assert found.privacy_.unit == "person"

@@ -17,7 +17,7 @@ from test_cli import refuse, run, without_counts
 import dpvb
 from dpvb.cli import fit
 from dpvb.estimators import PrivateEstimator
-from dpvb.guards.lacking import described
+from dpvb.guards.missing_arguments import described
 
 NAMES = [
     "lda",
@@ -87,7 +87,7 @@ def test_a_kind_may_be_written_as_in_python_and_an_unknown_one_is_told_all_kinds
 
 def test_types_are_those_of_the_annotations() -> None:
     lda, logistic = parameters("lda"), parameters("logistic")
-    assert [lda[name].type.name for name in ("tol", "max_iter", "estimate", "clip", "random_state")] == [
+    assert [lda[name].type.name for name in ("tol", "max_iter", "estimate", "clip_scale", "random_state")] == [
         *("float", "integer", "text", "float", "integer"),
     ]
     assert lda["fixed_iterations"].is_flag
@@ -245,13 +245,16 @@ def test_persons_of_earlier_months_are_left_out_and_nothing_says_so(tmp_path: Pa
     ):
         ids, out = tmp_path / "persons.txt", tmp_path / "march.dpvb"
         ids.write_text(content)
-        told = run(*given, "--seen", ids, "--out", out, "--overwrite").stderr
+        told = run(*given, "--exclude-groups", ids, "--out", out, "--overwrite").stderr
         said.add(without_counts(told))
-        assert dpvb.load(out).privacy_.counts.counted == pytest.approx(counted, abs=1), name
+        assert dpvb.load(out).privacy_.counts.included == pytest.approx(counted, abs=1), name
     assert len(said) == 1
-    refused = run(*given[:-2], "--seen", ids, "--out", tmp_path / "x.dpvb", code=2).stderr
-    assert "--group-column must say whose each document is" in refused
-    assert "cannot be read" in run(*given, "--seen", tmp_path / "gone", "--out", tmp_path / "x.dpvb", code=2).stderr
+    refused = run(*given[:-2], "--exclude-groups", ids, "--out", tmp_path / "x.dpvb", code=2).stderr
+    assert "--group-column must name the column of persons" in refused
+    assert (
+        "cannot be read"
+        in run(*given, "--exclude-groups", tmp_path / "gone", "--out", tmp_path / "x.dpvb", code=2).stderr
+    )
 
 
 def test_public_documents_need_no_budget_and_their_model_is_a_public_prior(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_the_log_of_a_fit_that_resumes_has_a_start_and_an_end(folder: Path) -> N
     log, kept = folder / "run.jsonl", (*COUNTED, "--checkpoint", "run", "--log-file", "run.jsonl")
     releases = lambda: len(list((folder / "run").glob("release-*"))) >= 2  # noqa: E731
     stopped(fitting(folder, *kept, steps=60), releases, code=6)
-    for more in ((), ("--resume", "read", "--overwrite")):
+    for more in ((), ("--resume", "load", "--overwrite")):
         again = fitting(folder, *kept, *more, steps=60)
         assert again.communicate(timeout=120)[0] == ""
         assert again.returncode == 0

@@ -73,9 +73,9 @@ def test_a_killed_command_resumes_when_it_is_repeated(folder: Path) -> None:
         assert sum(entry.kind in ("charge", "sole") for entry in ledger.entries()) == 1
         rows = len(ledger.entries())
     assert "entry" in run("show", folder / "m.dpvb").stdout
-    refused("--resume 'read'", *arguments(folder, "--overwrite"))
-    refused("--overwrite", *arguments(folder, "--resume", "read"))
-    run(*arguments(folder, "--resume", "read", "--overwrite"))
+    refused("--resume 'load'", *arguments(folder, "--overwrite"))
+    refused("--overwrite", *arguments(folder, "--resume", "load"))
+    run(*arguments(folder, "--resume", "load", "--overwrite"))
     np.testing.assert_array_equal(dpvb.load(folder / "m.dpvb").coef_, model.coef_)
     with Ledger(folder / "budget.db") as ledger:
         assert len(ledger.entries()) == rows
@@ -158,7 +158,7 @@ def interrupted(folder: Path) -> Path:
 
 @pytest.mark.guarantees("own files")
 @kills("names", "a run that others can write")
-@edit("runs/checkpoint.py", "            own.check_own_folder(self.path)\n", "")
+@edit("runs/checkpoint.py", "            file_ownership.check_own_folder(self.path)\n", "")
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes are those of POSIX")
 def test_a_folder_of_somebody_else_is_not_resumed(folder: Path, interrupted: Path) -> None:
     call, manifest = arguments(folder), interrupted / "run.json"

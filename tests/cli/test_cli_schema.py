@@ -128,7 +128,10 @@ def test_headers_that_are_none(tmp_path: Path) -> None:
     for content, said in (
         (b"", "it is empty"),
         (b"age;ill\n", "the header has one field with ';' in it: --separator ';'"),
-        ("größe,ill\n".encode("latin-1"), "the header is no UTF-8: say --encoding 'cp1252', 'latin-1' or another"),
+        (
+            "größe,ill\n".encode("latin-1"),
+            "the header is not valid UTF-8: declare --encoding 'cp1252', 'latin-1' or another",
+        ),
         ("age,ill\n".encode("utf-16"), "it holds zero bytes, as UTF-16 does: save the file as UTF-8"),
         (b"age,ill,age\n", "The columns must have names of their own, got 'age' 2 times"),
     ):
@@ -303,10 +306,10 @@ def test_on_a_terminal_a_typed_yes_says_what_the_first_line_is(tmp_path: Path) -
             found, shown = on_terminal("schema", "--header", data, said=said, stdout=made)
         assert found == code, shown
         assert "The first line of t.csv names: Ann,private,no" in shown
-        assert "Type yes if the first line is a header, and nobody's row" in shown
+        assert "Type yes if the first line is a header, not a row of data" in shown
         assert ("Nothing was written: the command needs a typed yes" in shown) == (code == 2)
         assert ("Ann" in (tmp_path / "made.json").read_text()) == (code == 0)
-    refuse(tmp_path, "--yes must state that the first line is a header, and nobody's row", "schema", "--header", data)
+    refuse(tmp_path, "--yes must state that the first line is a header, not a row of data", "schema", "--header", data)
     assert "Ann" not in run("schema", "--header", data, code=2).output
     data.write_text("Ann,41,no\n")
     code, shown = on_terminal("schema", "--header", data)
@@ -335,14 +338,14 @@ def test_on_a_terminal_a_typed_yes_vouches_for_a_dictionary(tmp_path: Path) -> N
         ("d.csv", b"name,type,role\nage,number,king\n", "role of column 'age' must be one of"),
         ("d.csv", b"name,type,role\na,binary,target\nb,binary,target\n", "role must be target for one column"),
         ("d.csv", b"name,type\nage,number\nage,number\n", "names of their own, got 'age' 2 times"),
-        ("d.csv", b"name,type\n\xff,number\n", "is no CSV file in utf-8"),
-        ("d.json", b"", "is no JSON"),
+        ("d.csv", b"name,type\n\xff,number\n", "is not a CSV file in utf-8"),
+        ("d.json", b"", "is not JSON"),
         ("d.json", b"[1]", "must hold one table schema"),
         ("d.json", b'{"schema": "people.json"}', "must hold one table schema"),
         ("d.json", b'{"resources": [{"fields": []}, {"fields": []}]}', "must hold one table schema"),
         ("d.json", b'{"fields": [{"type": "number"}]}', "must hold one table schema"),
         ("d.json", b'{"fields": [{"name": "a", "constraints": 5}]}', "constraints of column 'a' must be an object"),
-        ("d.json", b"[" * 10**5, "is no JSON"),
+        ("d.json", b"[" * 10**5, "is not JSON"),
     ],
 )
 def test_faulty_dictionaries_are_refused_in_one_line(tmp_path: Path, name: str, content: bytes, said: str) -> None:

@@ -14,7 +14,7 @@ from test_cli import refuse, run
 import dpvb
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--quiet"]
-COLUMNS = ["--symbols", "front,news,sports", "--person-column", "user", "--symbol-column", "page"]
+COLUMNS = ["--symbols", "front,news,sports", "--group-column", "user", "--symbol-column", "page"]
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_long_table_of_numbers_becomes_a_system(tmp_path: Path) -> None:
     (tmp_path / "pens.csv").write_text("\n".join(["pen,x,y,t", *lines]) + "\n")
     out = tmp_path / "pens.dpvb"
     call = ["fit", "linear-dynamical", tmp_path / "pens.csv", "--columns", "x,y", "--states", "2", "--low", "0"]
-    call += ["--high", "100,99", "--person-column", "pen", "--time-column", "t", "--max-length", "8", *BUDGET]
+    call += ["--high", "100,99", "--group-column", "pen", "--time-column", "t", "--max-length", "8", *BUDGET]
     for more in ([], ["--stream", "--overwrite"]):
         run(*call, "--out", out, *more)
     found = dpvb.load(out)
@@ -97,7 +97,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-WHO = ["--person-column", "who", "--time-column", "day"]
+WHO = ["--group-column", "who", "--time-column", "day"]
 NUMBERS = ["--columns", "hours,pulse", "--low", "0,40", "--high", "12,160"]
 KINDS: dict[str, list[Any]] = {
     "gaussian": ["gaussian-hidden-markov", *NUMBERS],
@@ -128,7 +128,7 @@ def test_transitions_are_printed_with_intervals_or_without(model: tuple[str, Pat
         assert [part["title"] for part in parts] == [f"How sequences begin: {name}" for name in found.columns_]
         np.testing.assert_allclose([point[0] for point in parts[0]["lines"][0][1]], found.marginal_bands().mean[:, 0])
         return
-    assert [(one["group"], one["name"]) for one in told] == [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")]
+    assert [(one["part"], one["name"]) for one in told] == [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")]
     assert (found.clip_norm is None) == (kind == "bernoulli")  # as --clip-norm none says
     assert all(one["low"] <= one["mean"] <= one["high"] for one in told)
 

@@ -146,7 +146,7 @@ def test_what_is_stopped_before_the_charge_or_after_the_end_says_so() -> None:
     with pytest.raises(KeyboardInterrupt) as caught:
         after(2)
     assert caught.value.__notes__[0] == "Stopped after 2 of 2 releases."
-    assert "resume='read'" in caught.value.__notes__[1]
+    assert "resume='load'" in caught.value.__notes__[1]
 
 
 @pytest.mark.parametrize("call", [["schema"], ["plan", "--epsilon", "1"], ["fit", "lda", "--help"]])

@@ -14,7 +14,7 @@ from test_cli import refuse, run
 import dpvb
 from dpvb.data import Categorical, Numeric, Schema, Table, Target
 
-SCHEMA = Schema((Numeric("age", 0, 100), Numeric("visits", 0, 20), Categorical("job", ("a", "b"), unseen=False)))
+SCHEMA = Schema((Numeric("age", 0, 100), Numeric("visits", 0, 20), Categorical("job", ("a", "b"), other=False)))
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
 
 

@@ -41,8 +41,8 @@ import dpvb
 from dpvb import DPVI, LDA, Ledger, LogisticRegression, SigmoidBeliefNetwork, cluster
 from dpvb.cluster import LocalPool, spread
 from dpvb.cluster.dask import DaskEngine
+from dpvb.cluster.distributed_source import DistributedSource
 from dpvb.cluster.engine import Answered, PartMissing, Reduction, added, map_reduce, shared_out
-from dpvb.cluster.spread import SpreadSource
 from dpvb.core import loop
 from dpvb.core.blocks import Block
 from dpvb.core.clipped_sums import Work
@@ -373,7 +373,7 @@ def test_a_task_done_again_draws_the_same_batch(two: LocalPool) -> None:
     work: Work[Any] = Work(Named(X[:, 0]), release, grids_of(release, None), noise.words(step=2, purpose="sampling"))
     for _ in range(2):
         with spread(Design(X, Y), None, two) as source:
-            assert isinstance(source, SpreadSource)
+            assert isinstance(source, DistributedSource)
             for step in (2, 3):
                 chosen = source.sums(work, step)["one"] != 0
                 assert np.array_equal(chosen, expected & np.isfinite(X[:, 0]))
@@ -511,19 +511,19 @@ NUMBERS: list[Any] = [None, "1", True, 1.0, math.nan, -1, 10**30, [1]]
 
 @pytest.mark.guarantees("checked before charge")
 @kills("crashes", "a fit that is charged for units that no process can have")
-@edit("cluster/spread.py", "not _are_counts(counts)", "not isinstance(counts, dict)")
+@edit("cluster/distributed_source.py", "not _are_counts(counts)", "not isinstance(counts, dict)")
 @pytest.mark.parametrize("counts", [*FORMS, *(dict.fromkeys(range(8), one) for one in NUMBERS)])
 def test_what_processes_say_in_another_form_is_refused_before_the_charge(counts: Any) -> None:
     task = logistic()
     with pytest.raises(DataFormatError, match="nothing was spent"):
-        SpreadSource(task.source, task.model, Told({__version__}, counts))
+        DistributedSource(task.source, task.model, Told({__version__}, counts))
 
 
 @pytest.mark.parametrize("version", [*FORMS, np.array(["1", "2"]), __version__, {"0"}, {"0", __version__}, {1}, set()])
 def test_a_version_in_another_form_is_refused_before_the_charge(version: Any) -> None:
     task = logistic()
     with pytest.raises(ParameterError, match="cannot load the model"):
-        SpreadSource(task.source, task.model, Told(version, {}))
+        DistributedSource(task.source, task.model, Told(version, {}))
 
 
 @given(parts=st.integers(0, 50), workers=st.integers(1, 12))
@@ -936,11 +936,12 @@ def test_work_is_a_function_of_its_arguments() -> None:
     release = Release({"a": Block((1,), 1.0)}, Mechanism(Poisson(0.5), 1.0))
     design = Design(X, Y)
     work: Work[Any] = Work(_first, release, grids_of(release, None), InsecureNoise(1).words(step=3, purpose="sampling"))
-    whole = work.sums(design.chunks(), work.draw(design.count))["a"]
+    draw = work.draw(design, design.count)
+    whole = work.sums(design.chunks(), draw)["a"]
     for number in (1, 2, 7, NUMBER):
         start, total = 0, np.zeros(1, dtype=np.int64)
         for part in design.parts(number):
-            total += work.sums(part.chunks(), work.draw(part.count, start))["a"]
+            total += work.sums(part.chunks(), draw, start)["a"]
             start += part.count()
         assert np.array_equal(total, whole)
         assert whole != 0

@@ -48,12 +48,12 @@ def counted(matrix: np.ndarray, plan: Plan, group: Any = None, seed: int = 0) ->
 def test_without_noise_both_counts_are_exact(clip: Any) -> None:
     """Rows that add nothing do not count; rows over the bound are shortened, one at the bound is not."""
     matrix = np.array([[0.5, 0.5], [3.0, 0.0], [0.0, 0.0], [np.nan, 1.0], [1.0, 0.0], [0.0, 1e300]])
-    plan = phased(BLOCKS, FullBatch(), [0.0, 0.0], clip=clip)
+    plan = phased(BLOCKS, FullBatch(), [0.0, 0.0], clipping=clip)
     found = counted(matrix, plan)
-    assert (found.counted, found.shortened) == (4.0, 2.0)
-    assert (found.counted_std, found.shortened_std) == (0.0, 0.0)
+    assert (found.included, found.clipped) == (4.0, 2.0)
+    assert (found.included_std, found.clipped_std) == (0.0, 0.0)
     persons = counted(matrix, plan, group=np.array([0, 0, 1, 1, 2, 2]))
-    assert (persons.counted, persons.shortened) == (2.0, 2.0)
+    assert (persons.included, persons.clipped) == (2.0, 2.0)
 
 
 @pytest.mark.guarantees("unit count")
@@ -63,9 +63,9 @@ def test_the_interval_of_the_count_covers(sampler: Any) -> None:
     matrix = np.full((200, 2), 0.3)
     plan = phased(BLOCKS, sampler, [4.0, 2.0, 8.0])
     found = [counted(matrix, plan, seed=seed) for seed in range(200)]
-    inside = sum(abs(one.counted - 200) <= 1.96 * one.counted_std for one in found)
+    inside = sum(abs(one.included - 200) <= 1.96 * one.included_std for one in found)
     assert inside >= 173
-    assert abs(np.mean([one.counted for one in found]) - 200) < 5 * found[0].counted_std / math.sqrt(200)
+    assert abs(np.mean([one.included for one in found]) - 200) < 5 * found[0].included_std / math.sqrt(200)
 
 
 @pytest.mark.guarantees("unit count")
@@ -77,8 +77,8 @@ def test_the_counts_take_a_hundredth_of_the_budget_and_leave_the_shares_of_the_o
         assert math.fsum(own.values()) == pytest.approx(1.0)
         assert sum(own[name] for name in COUNTS) == pytest.approx(0.01)
     assert plan.releases[0].weights["a"] / plan.releases[0].weights["b"] == pytest.approx(0.75)
-    with pytest.raises(ParameterError, match="counted"):
-        with_counts({"counted": Block((1,), 1.0)})
+    with pytest.raises(ParameterError, match="included"):
+        with_counts({"included": Block((1,), 1.0)})
 
 
 @kills("norms", "joint clipping forgets what the counts take")
@@ -86,7 +86,7 @@ def test_the_counts_take_a_hundredth_of_the_budget_and_leave_the_shares_of_the_o
 def test_joint_clipping_leaves_room_for_the_counts() -> None:
     """Every unit at the joint bound and counted twice over: the scaled concatenation has norm 1 at most."""
     blocks = {"a": Block((2,), 1.0), "b": Block((1,), 3.0)}
-    (release,) = phased(blocks, FullBatch(), [1.0], clip="joint").releases
+    (release,) = phased(blocks, FullBatch(), [1.0], clipping="joint").releases
     asked = lambda rows: {"a": Rows(rows), "b": Rows(1e6 * rows[:, :1])}  # noqa: E731
     work: Work[Any] = Work(asked, release, grids_of(release, None), lambda *_, **__: np.zeros(0, dtype=np.uint64))
     sums = work.sums(table(np.full((1, 2), 1e9)).chunks(), lambda n: np.ones(n, dtype=np.bool_))
@@ -102,11 +102,11 @@ def test_what_reading_cut_is_counted() -> None:
         warnings.simplefilter("ignore", FewUnitsWarning)
         counts = dpvb.NegativeBinomialRegression(dispersion=1.0, max_count=5, max_row_norm=0.5, **fit)
         found = counts.fit(X, [1, 2, 9, 1]).privacy_.counts
-        assert (found.counted, found.shortened) == (3.0, 2.0)
+        assert (found.included, found.clipped) == (3.0, 2.0)
         schema = dpvb.data.Schema((dpvb.data.Numeric("a", 0, 1, missing=0.5),), dpvb.data.Target("y"))
         rows = {"a": ["0.5", "7", "none", "0.1", "0.2"], "y": [0, 1, 0, 1, "x"]}
         found = dpvb.LogisticRegression(**fit).fit(dpvb.data.Table(rows, schema)).privacy_.counts
-        assert (found.counted, found.shortened) == (4.0, 2.0)
+        assert (found.included, found.clipped) == (4.0, 2.0)
 
 
 def test_an_empty_fit_says_so() -> None:
@@ -117,7 +117,7 @@ def test_an_empty_fit_says_so() -> None:
         warnings.simplefilter("ignore", FewUnitsWarning)
         counts = model.fit(documents).privacy_.counts
     assert counts is not None
-    assert abs(counts.counted) < 4.9 * counts.counted_std
+    assert abs(counts.included) < 4.9 * counts.included_std
     assert counts.say("document") in " ".join(str(model.privacy_).split())
     with pytest.warns(FewUnitsWarning, match=r"rows included: 4 ± 0.*only the 2 declared labels are included"):
         dpvb.LogisticRegression(max_row_norm=1.0, epsilon=math.inf, delta=1e-5).fit(np.eye(4) / 2, ["0", "1", "1", "0"])
@@ -129,5 +129,5 @@ def test_few_are_those_that_cannot_be_told_from_none_or_teach_nothing() -> None:
     assert Counts(30.0, 5.0, 0.0, 1.0).are_few
     assert not Counts(50.0, 0.0, 0.0, 1.0).are_few
     assert Counts(-30.0, 5.0, 0.0, 1.0).say("row").startswith("rows included: 0 ± 10 ")
-    with pytest.raises(ParameterError, match="counted_std"):
+    with pytest.raises(ParameterError, match="included_std"):
         Counts(1.0, -1.0, 0.0, 1.0)

@@ -20,7 +20,7 @@ from dpvb.core.forms import Gram, Kron, MeasuredRows, Rows, ScaledRows, SparseRo
 from dpvb.core.grids import grids_of
 from dpvb.core.plan import Mechanism, Release
 from dpvb.core.sampling import FullBatch
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 
 TYPES = [
     np.uint8,

@@ -207,7 +207,7 @@ def test_noise_of_a_sum_without_trust() -> None:
         estimates.append(Estimate.empty(blocks).update(released, 1.0))
     total = Estimate.total(estimates)
     assert total.noise_std("a") == pytest.approx(math.sqrt(5) * 1.7 * 3.0, rel=1e-12)
-    assert abs(total.read("a").std() / total.noise_std("a") - 1) < _WITHIN
+    assert abs(total.noisy("a").std() / total.noise_std("a") - 1) < _WITHIN
 
 
 @pytest.mark.guarantees("noise shares")
@@ -399,7 +399,7 @@ def test_sampled_batches_are_shared_like_any_other() -> None:
     released = gathered(drawn, release, plan=plan, step=0, party=party, run="run", private=False)
     assert released.sampling_prob == 0.25
     estimate = Estimate.empty(release.blocks).update(released, 1.0)
-    np.testing.assert_allclose(estimate.read("a"), 4.0 * (taken[0].astype(float) + taken[1]), rtol=1e-5)
+    np.testing.assert_allclose(estimate.noisy("a"), 4.0 * (taken[0].astype(float) + taken[1]), rtol=1e-5)
 
 
 # --- estimates ----------------------------------------------------------------------------------------------
@@ -428,8 +428,8 @@ def test_the_total_of_estimates_is_the_estimate_of_the_total() -> None:
         pooled = {name: rho * fresh[name] + (1 - rho) * old[name] for name in blocks}
     mass = 1 - math.prod(1 - 1 / (t + 2) for t in range(5))
     total = Estimate.total(parts)
-    np.testing.assert_allclose(total.read("a"), pooled["a"] / mass, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(total.read("score"), fresh["score"], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(total.noisy("a"), pooled["a"] / mass, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(total.noisy("score"), fresh["score"], rtol=1e-12, atol=1e-12)
     for name in blocks:
         assert total.noise_std(name) == pytest.approx(math.sqrt(3) * parts[0].noise_std(name), rel=1e-12)
     assert total.names == set(blocks)

@@ -56,10 +56,10 @@ def test_the_estimate_in_closed_form(rhos: list[float], q: float) -> None:
     for name, block in BLOCKS.items():
         weights = [0.0] * (len(rhos) - 1) + [1.0] if name == "score" else [share / mass for share in shares]
         expected = sum(w * block.unpack(r.total[name]) / q for w, r in zip(weights, made, strict=True))
-        np.testing.assert_allclose(s.read(name), expected, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(s.noisy(name), expected, rtol=1e-9, atol=1e-9)
         std = math.sqrt(sum(w**2 * (r.noise_std[name] / q) ** 2 for w, r in zip(weights, made, strict=True)))
         assert s.noise_std(name) == pytest.approx(std, rel=1e-12)
-        np.testing.assert_allclose(s.project(name), block.project(s.read(name)), atol=1e-12)
+        np.testing.assert_allclose(s.project(name), block.project(s.noisy(name)), atol=1e-12)
     assert s.rho == rhos[-1]
     assert s.receipt == made[-1].receipt
 
@@ -75,8 +75,8 @@ def test_projection_on_reading_is_unbiased_where_projection_at_each_step_is_not(
         s = s.update(released, 0.1)
         clamped, mass = np.maximum(0.9 * clamped + 0.1 * released.total["part"], 0.0), 0.9 * mass + 0.1
     spread = s.noise_std("part")
-    assert abs(s.read("part").mean()) < 5 * spread / math.sqrt(4000)
-    assert s.read("part").std() == pytest.approx(spread, rel=5 / math.sqrt(2 * 4000))
+    assert abs(s.noisy("part").mean()) < 5 * spread / math.sqrt(4000)
+    assert s.noisy("part").std() == pytest.approx(spread, rel=5 / math.sqrt(2 * 4000))
     clamped_once = s.project("part").mean()
     assert clamped_once == pytest.approx(spread / math.sqrt(2 * math.pi), rel=0.1)
     assert (clamped / mass).mean() > 1.3 * clamped_once
@@ -85,9 +85,9 @@ def test_projection_on_reading_is_unbiased_where_projection_at_each_step_is_not(
 def test_an_estimate_is_never_changed_in_place() -> None:
     first, second = releases(2)
     s = Estimate.empty(BLOCKS).update(first, 0.5)
-    before = {name: s.read(name).copy() for name in BLOCKS}
+    before = {name: s.noisy(name).copy() for name in BLOCKS}
     s.update(second, 0.5)
-    assert all(np.array_equal(s.read(name), before[name]) for name in BLOCKS)
+    assert all(np.array_equal(s.noisy(name), before[name]) for name in BLOCKS)
 
 
 # --- step sizes ---------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class Phases:
         return {**q, "seen": [*q["seen"], ("started", s.phase)]}
 
     def m_step(self, s: Estimate, q: dict[str, Any]) -> dict[str, Any]:
-        return {"seen": [*q["seen"], ("m_step", s.phase)], "w": q["w"] + 0.02 * s.read("score")}
+        return {"seen": [*q["seen"], ("m_step", s.phase)], "w": q["w"] + 0.02 * s.noisy("score")}
 
     def finished(self, s: Estimate, q: dict[str, Any]) -> dict[str, Any]:
         return {**q, "seen": [*q["seen"], ("finished", s.phase)]}
@@ -189,8 +189,8 @@ def test_phases_run_in_order_and_a_method_of_its_own_follows_each() -> None:
     for _ in range(2):
         w = w + 0.02 * (rows - w).sum(axis=0)
     np.testing.assert_allclose(q["w"], w, rtol=1e-7)
-    np.testing.assert_allclose(s.read("first"), rows.sum(axis=0), rtol=1e-7)
-    np.testing.assert_allclose(s.read("last"), rows.T @ rows, rtol=2e-4, atol=1e-4)
+    np.testing.assert_allclose(s.noisy("first"), rows.sum(axis=0), rtol=1e-7)
+    np.testing.assert_allclose(s.noisy("last"), rows.T @ rows, rtol=2e-4, atol=1e-4)
 
 
 def test_a_failed_step_stops_the_fit_and_stays_charged() -> None:
@@ -218,7 +218,7 @@ def test_noise_of_many_steps_averages_out(case: Any) -> None:
         s = Estimate.empty(case.model.blocks)
         for t, released in enumerate(case.run(rows, plan, noise=InsecureNoise(seed), source=source), start=1):
             s = s.update(released, 1.0 / t)
-        errors.append(s.read(name) - exact.total[name])
+        errors.append(s.noisy(name) - exact.total[name])
     assert s.noise_std(name) == pytest.approx(plan.releases[0].noise_std(name) / math.sqrt(60), rel=1e-12)
     ratio = np.std(errors) / s.noise_std(name)
     assert abs(ratio - 1) < 5 / math.sqrt(2 * np.size(errors))

@@ -215,7 +215,7 @@ def test_names_leave_by_their_own_door_alone() -> None:
     wall: Wall[Any] = Wall(Texts(["cat"]), Plan([named, plain, named]))
     with pytest.raises(PrivacyError, match="are released only by a release with a threshold"):
         wall.names(plain)
-    with pytest.raises(PrivacyError, match="leave by `names` alone"):
+    with pytest.raises(PrivacyError, match="released only by `names`"):
         wall.release(lambda rows: {}, named)  # It takes its place in the plan, and reads nothing.
     with pytest.raises(PrivacyError, match="not its next"):
         wall.names(named)
@@ -299,6 +299,6 @@ def test_names_leave_only_as_the_proof_has_it(place: int) -> None:
     plan = laid_otherwise()[place]
     wall = Wall(Texts(["waa"] * 20), plan)
     for _ in range(2):  # Nothing is charged either: the plan's first release is still its next one.
-        with pytest.raises(PrivacyError, match="the proof is about these alone"):
+        with pytest.raises(PrivacyError, match="only these have a proof"):
             wall.names(plan.releases[0])
     assert repr(wall) == "Wall(step 0 of 1)"

@@ -188,7 +188,7 @@ def test_receipts_name_the_run_the_step_and_the_plan() -> None:
 @EVERY_MODEL
 @pytest.mark.parametrize("clip", ["block", "joint"])
 def test_an_empty_corpus_is_pure_noise(case: Case, clip: str) -> None:
-    plan = dataclasses.replace(case, clip=clip).plan(noise=2.0, steps=2)
+    plan = dataclasses.replace(case, clipping=clip).plan(noise=2.0, steps=2)
     releases = case.run(np.zeros((0, case.width)), plan)
     for step, (released, release) in enumerate(zip(releases, plan, strict=True)):
         grids = grids_of(release, None)
@@ -209,7 +209,7 @@ def test_an_empty_corpus_is_pure_noise(case: Case, clip: str) -> None:
 @edit(
     "core/wall.py",
     "        if isinstance(self.__source, Spread):\n",
-    "        found = work.sums(self.__source.chunks(), work.draw(int)).values()\n"
+    "        found = work.sums(self.__source.chunks(), work.draw(self.__source, int)).values()\n"
     "        if not any(total.any() for total in found):\n"
     "            self.__step = len(self.__plan)\n        if isinstance(self.__source, Spread):\n",
 )
@@ -407,7 +407,7 @@ def test_the_grid_leaves_room_and_resolution(noise: float, bound: float, n_units
 
 
 @kills("sampler", "every chunk meets the same random words")
-@edit("core/clipped_sums.py", "            position += count\n", "            position = count\n")
+@edit("core/clipped_sums.py", "draw(start, chunk.num_units), start + chunk", "draw(0, chunk.num_units), start + chunk")
 def test_sums_do_not_depend_on_chunks() -> None:
     rng = np.random.default_rng(3)
     case = CASES[1]
@@ -447,7 +447,7 @@ def test_joint_clipping_trades_between_blocks() -> None:
     """With one block near zero the other may fill the whole budget: C_b/w_b, not C_b."""
     blocks = {"a": Block((1,), 1.0), "b": Block((1,), 1.0)}
     for a, b, expected in [(10.0, 0.0, (math.sqrt(2), 0.0)), (10.0, 10.0, (1.0, 1.0)), (0.3, 0.4, (0.3, 0.4))]:
-        release = Release(blocks, Mechanism(FullBatch(), 0.0), clip="joint")
+        release = Release(blocks, Mechanism(FullBatch(), 0.0), clipping="joint")
         wall: Wall[Any] = Wall(table(np.zeros((1, 1))), Plan([release]))
         values = {"a": a, "b": b}
         query = lambda rows, of=values: {name: Rows(np.full((len(rows), 1), of[name])) for name in of}  # noqa: E731

@@ -125,7 +125,7 @@ def test_a_declared_text_that_a_decimal_comma_makes_a_number_is_refused(tmp_path
 def test_bytes_that_are_no_text_reach_their_own_field(tmp_path: Path) -> None:
     """0x81 is nothing in cp1252."""
     (tmp_path / "t.csv").write_bytes(b"c;y\n\xe9;1\n\x81;1\n\xe9;0\n")
-    schema = Schema((Categorical("c", ("é",), unseen=False, missing=False),), Target("y"))
+    schema = Schema((Categorical("c", ("é",), other=False, missing=False),), Target("y"))
     found = rows(Table(tmp_path / "t.csv", schema, separator=";", encoding="cp1252"))
     assert np.isnan(found).all(axis=1).tolist() == [False, True, False]
 
@@ -136,7 +136,7 @@ def test_bytes_that_are_no_text_reach_their_own_field(tmp_path: Path) -> None:
         (b"a;b;y\n1;2;0\n", "the header has one field with ';' in it: separator=';'"),
         (b"a\tb\ty\n1\t2\t0\n", r"the header has one field with '\\t' in it: separator='\\t'"),
         (b"a|b|y\n1|2|0\n", r"the header has one field with '\|' in it: separator='\|'"),
-        (b"\xe9,a\n1,2\n", "the header is no UTF-8: say encoding='cp1252', 'latin-1' or another"),
+        (b"\xe9,a\n1,2\n", "the header is not valid UTF-8: declare encoding='cp1252', 'latin-1' or another"),
         ("a,b,y\n1,2,0\n".encode("utf-16"), "it holds zero bytes, as UTF-16 does: save the file as UTF-8"),
     ],
 )

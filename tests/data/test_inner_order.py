@@ -145,7 +145,7 @@ DOCUMENTS |= {"two parquet": TWO_PARQUET}
 def events(data: Any, numbers: bool = False, **options: Any) -> Any:
     content: Any = Points(["x"], low=0, high=1) if numbers else Symbols(WORDS)
     held = {"values": "x"} if numbers else {"symbol": "symbol"}
-    return Events(data, person="who", **held, **options).sequences(content)  # type: ignore[arg-type]
+    return Events(data, group="who", **held, **options).sequences(content)  # type: ignore[arg-type]
 
 
 def documents(path: Any) -> Any:

@@ -250,7 +250,7 @@ def test_a_person_in_several_files_of_a_table_is_one_unit(tmp_path_factory: Any,
 
 @pytest.mark.guarantees("excluded people")
 @kills("persons", "persons of earlier months who count again where files are read")
-@edit("data/partitions.py", 'ids_of("seen", earlier)', 'ids_of("seen", ())')
+@edit("data/partitions.py", 'ids_of("exclude_groups", exclude_groups)', 'ids_of("exclude_groups", ())')
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     st.lists(st.tuples(st.sampled_from([as_jsonl, as_csv, *PARQUET]), file_rows), min_size=1, max_size=2),
@@ -265,7 +265,9 @@ def test_persons_who_were_seen_are_left_out(tmp_path_factory: Any, files: Any, s
     expected = BagOfWords(np.eye(5)[[word for _, word in kept]], group=[who for who, _ in kept])
     (folder / "seen.txt").write_text("\n".join("" if who is None else str(who) for who in seen))
     for known in (seen, read_ids(folder / "seen.txt")):
-        source = open_documents(paths if len(paths) > 1 else paths[0], vocabulary=WORDS, group_column="who", seen=known)
+        source = open_documents(
+            paths if len(paths) > 1 else paths[0], vocabulary=WORDS, group_column="who", exclude_groups=known
+        )
         assert source.count() == expected.count()
         assert units_of(source) == units_of(expected)
 
@@ -277,10 +279,10 @@ def test_ids_are_lines_and_what_is_no_id_names_nobody(tmp_path: Path) -> None:
     with pytest.raises(DataFormatError, match=r"gone\.txt' cannot be read: "):
         read_ids(tmp_path / "gone.txt")
     as_csv(tmp_path / "notes", [("ann", 0)])
-    with pytest.raises(ParameterError, match="group_column must say whose each document is, where seen= names"):
-        open_documents(tmp_path / "notes.csv", vocabulary=WORDS, seen=["ann"])
-    with pytest.raises(DataFormatError, match="seen must be a sequence of persons' ids"):
-        open_documents(tmp_path / "notes.csv", vocabulary=WORDS, group_column="who", seen="ann")
+    with pytest.raises(ParameterError, match="group_column must name the column of persons"):
+        open_documents(tmp_path / "notes.csv", vocabulary=WORDS, exclude_groups=["ann"])
+    with pytest.raises(DataFormatError, match="exclude_groups must be a sequence of persons' ids"):
+        open_documents(tmp_path / "notes.csv", vocabulary=WORDS, group_column="who", exclude_groups="ann")
 
 
 @pytest.mark.guarantees("events")
@@ -359,7 +361,7 @@ def test_data_that_are_not_read_to_their_end_leave_no_files(error: Any, tmp_path
 
 @pytest.mark.guarantees("sampling")
 @kills("sampler", "units of partitions drawn by their places in the partitions")
-@edit("core/clipped_sums.py", "draw if numbers is None else drawn(", "draw if True else drawn(")
+@edit("core/clipped_sums.py", "draw if numbers is None else Listed(", "draw if True else Listed(")
 @pytest.mark.parametrize("sampler", [FullBatch(), Poisson(0.4), FixedSize(20, 60)])
 def test_a_sum_over_files_has_the_bits_of_the_sum_over_one(sampler: Any, tmp_path: Path) -> None:
     """Persons with rows in all files; the same words draw the same persons, whichever partition they are in."""
@@ -438,7 +440,7 @@ def test_rows_go_to_the_folder_for_temporary_files_and_to_no_other(
     (tmp_path / "people.csv").write_text("v,who\n1,a\n2,b\n")
     schema = Schema((Numeric("v", 0, 9),), group="who")
     monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
-    with pytest.raises(DataFormatError, match="cannot be written: .*Set TMPDIR to a folder with more room"):
+    with pytest.raises(DataFormatError, match=r"cannot be written: .*Set TMPDIR to a folder with more room"):
         Table(tmp_path / "people.csv", schema, stream=True)
     (tmp_path / "gone").mkdir()
     table = Table(tmp_path / "people.csv", schema, stream=True)

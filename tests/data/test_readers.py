@@ -249,7 +249,7 @@ def test_a_record_more_in_one_of_two_files_is_a_unit_more(door, data):
 
 
 SCHEMA = Schema(
-    (Numeric("n", low=0, high=1), Categorical("c", categories=("a", "b", "1", '"'), unseen=True)), target=Target("y")
+    (Numeric("n", low=0, high=1), Categorical("c", categories=("a", "b", "1", '"'), other=True)), target=Target("y")
 )
 cell = st.one_of(hostile, st.sampled_from([b"0.5", b"1e400", b"a", b'"', b"nan", b"1", b"0", b"9" * 5000]))
 NUMBERS = st.one_of(st.none(), st.integers(-2, 2), st.floats(), st.just(2**62))

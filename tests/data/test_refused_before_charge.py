@@ -56,7 +56,7 @@ def topics(data: Any, stream: bool, grouped: bool, run: dpvb.Run, **wrong: Any) 
 
 
 def chains(data: Any, stream: bool, grouped: bool, run: dpvb.Run, **wrong: Any) -> object:
-    events = Events(data, person="who", symbol=wrong.get("column", "text"), time="time", stream=stream)
+    events = Events(data, group="who", symbol=wrong.get("column", "text"), time="time", stream=stream)
     return dpvb.MarkovChain(WORDS, epsilon=1.0, delta=1e-6).fit(events, run=run)
 
 

@@ -136,7 +136,7 @@ ODD: list[Any] = [None, np.nan, np.inf, -1, 10**400, b"\xff", "", "opera", Unrul
 
 @pytest.mark.guarantees("events")
 @kills("readers", "a symbol that nobody has declared is the last one")
-@edit("data/sequences/symbols.py", "unseen=-1, missing=-1", "unseen=len(self) - 1, missing=-1")
+@edit("data/sequences/symbols.py", "other=-1, missing=-1", "other=len(self) - 1, missing=-1")
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("column", ["person", "time", "symbol"])
 def test_an_odd_cell_reaches_its_own_person_alone(column: str, stream: bool, capsys: Any) -> None:

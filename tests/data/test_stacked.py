@@ -77,7 +77,7 @@ def test_as_many_entries_as_full_rows_have_are_not_taken_for_full_rows() -> None
 @pytest.mark.parametrize(("width", "size"), [(100, 1), (300, 2), (33_000, 4)])
 def test_a_table_keeps_places_in_the_smallest_type_that_holds_its_width(width: int, size: int) -> None:
     """Most of these are categories of one column, so that a row has two entries alone."""
-    schema = Schema([Numeric("a", 0, 1), Categorical("b", tuple(range(width - 1)), unseen=False)])
+    schema = Schema([Numeric("a", 0, 1), Categorical("b", tuple(range(width - 1)), other=False)])
     held = Table({"a": [0.25, 0.5, 1.0], "b": [0, width - 2, 1]}, schema)._held
     assert held is not None
     assert held.matrix.slab.indices.dtype.itemsize == size

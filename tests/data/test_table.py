@@ -50,7 +50,7 @@ FRAME = pd.DataFrame(
 I = 0.7  # noqa: E741 (size of an indicator)
 FEATURES = np.array(
     [
-        # age, work: private, state, none, unseen, missing; gain; member
+        # age, work: private, state, none, other, missing; gain; member
         [0, I, 0, 0, 0, 0, 0, 0],
         [1, 0, I, 0, 0, 0, 1, I],
         [0.5, 0, 0, I, 0, 0, math.log(100) / math.log1p(1e5), I],
@@ -170,7 +170,7 @@ def test_the_matrix_equals_one_hot_encoding_by_scikit_learn():
         (
             Categorical("c", ("x", "y", "z"), missing=False),
             Numeric("u", 0, 10),
-            Categorical("d", (0, 1, 2, 3), unseen=False, missing=False),
+            Categorical("d", (0, 1, 2, 3), other=False, missing=False),
         ),
         Target("t"),
         scale=3.0,
@@ -181,7 +181,7 @@ def test_the_matrix_equals_one_hot_encoding_by_scikit_learn():
     x = np.column_stack([codes[:, :4], frame["u"].clip(0, 10) / 10, codes[:, 4:]]) / 3.0
     np.testing.assert_allclose(rows[:, :-2], x, rtol=1e-14, atol=1e-16)
     np.testing.assert_array_equal(rows[:, -2], frame["t"])
-    assert schema.feature_names == ("c=x", "c=y", "c=z", "c=<unseen>", "u", "d=0", "d=1", "d=2", "d=3")
+    assert schema.feature_names == ("c=x", "c=y", "c=z", "c=<other>", "u", "d=0", "d=1", "d=2", "d=3")
     assert schema.width == len(schema.feature_names) == x.shape[1]
 
 
@@ -191,7 +191,7 @@ def test_names_of_features_and_the_scale():
         "work=private",
         "work=state",
         "work=none",
-        "work=<unseen>",
+        "work=<other>",
         "work=<missing>",
         "gain",
         "member",
@@ -232,12 +232,12 @@ def places(spec, cells, missing_values=MISSING_VALUES):
 
 def test_categories_are_compared_in_one_spelling():
     spec = Categorical("c", ("1", "two", 3.0))
-    unseen, missing = 3, 4
+    other, missing = 3, 4
     cells = [1, 1.0, "1", b" 1 ", True, np.int8(1), np.float32(1), Decimal(1), "two ", "Two", 3, "3", "3.0", 2]
-    assert places(spec, cells) == [0] * 8 + [1, 1, 2, 2, 2, unseen]
+    assert places(spec, cells) == [0] * 8 + [1, 1, 2, 2, 2, other]
     assert places(spec, [None, math.nan, pd.NA, pd.NaT, "", "?", " NA", b"null"]) == [missing] * 8
-    assert places(spec, np.array([1.0, 3.0, math.nan, 7.5])) == [0, 2, missing, unseen]
-    assert places(spec, np.array([True, False])) == [0, unseen]
+    assert places(spec, np.array([1.0, 3.0, math.nan, 7.5])) == [0, 2, missing, other]
+    assert places(spec, np.array([True, False])) == [0, other]
 
 
 def test_a_category_that_looks_missing_is_not():
@@ -293,10 +293,10 @@ def test_zero_and_false_are_one():
 
 
 def test_places_that_are_switched_off_make_a_row_faulty():
-    closed = Categorical("c", ("a",), unseen=False, missing=False)
+    closed = Categorical("c", ("a",), other=False, missing=False)
     assert closed.width == 1
     assert places(closed, ["a", "b", None, math.nan, "?"]) == [0, None, None, None, None]
-    assert places(Categorical("c", ("a",), unseen=False), ["a", "b", None]) == [0, None, 1]
+    assert places(Categorical("c", ("a",), other=False), ["a", "b", None]) == [0, None, 1]
     assert places(Categorical("c", ("a",), missing=False), ["a", "b", None]) == [0, 1, None]
 
 
@@ -337,7 +337,7 @@ class Hostile:
 
 
 STRICT = Schema(
-    (Numeric("age", 18, 90), Categorical("work", ("private", "state"), unseen=False, missing=False), Binary("b")),
+    (Numeric("age", 18, 90), Categorical("work", ("private", "state"), other=False, missing=False), Binary("b")),
     Target("y"),
 )
 
@@ -525,7 +525,7 @@ def test_a_missing_bound_names_the_column_and_three_ways_out():
         (lambda: Categorical("c", ("a", None)), "texts or finite numbers"),
         (lambda: Categorical("c", ("a", math.inf)), "texts or finite numbers"),
         (lambda: Target("y", classes=(0, -math.inf)), "texts or finite numbers"),
-        (lambda: Categorical("c", ("a",), unseen=1), "unseen of column 'c'"),
+        (lambda: Categorical("c", ("a",), other=1), "other of column 'c'"),
         (lambda: Binary("b", (0, 1, 2)), "two values"),
         (lambda: Binary("b", missing=5), "missing of column 'b'"),
         (lambda: Categorical("c", ("a", "\udcff")), "texts or finite numbers"),
@@ -606,7 +606,7 @@ columns_of = st.one_of(
         st.sampled_from([None, "log1p", "asinh"]),
         st.none() | st.floats(-1e9, 1e9),
     ),
-    st.builds(Categorical, names, categories, unseen=st.booleans(), missing=st.booleans()),
+    st.builds(Categorical, names, categories, other=st.booleans(), missing=st.booleans()),
     st.builds(lambda name, pair: Binary(name, pair[:2], missing=pair[0]), names, categories),
 )
 
@@ -753,8 +753,8 @@ def test_adult_from_its_published_lists(tmp_path):
         1 + schema.feature_names.index(f"{name}=<missing>") for name in ("workclass", "occupation", "native-country")
     ]
     assert (rows[:, missing] > 0).any(axis=1).sum() == 2399
-    unseen = [1 + n for n, name in enumerate(schema.feature_names) if name.endswith("=<unseen>")]
-    assert (rows[:, unseen] == 0).all()
+    other = [1 + n for n, name in enumerate(schema.feature_names) if name.endswith("=<other>")]
+    assert (rows[:, other] == 0).all()
     np.testing.assert_array_equal(table(Table(tmp_path / "adult.csv", schema, stream=True).design()), rows)
 
 

@@ -105,7 +105,7 @@ def test_the_features_are_the_rule_written_out() -> None:
     assert SCHEMA.feature_names[:4] == ("age[25]", "age[40]", "age[75]", "day")
     assert SCHEMA.feature_names[-5:] == (
         "member:gain",
-        *("work=private:member", "work=state:member", "work=<unseen>:member", "work=<missing>:member"),
+        *("work=private:member", "work=state:member", "work=<other>:member", "work=<missing>:member"),
     )
 
 
@@ -294,7 +294,7 @@ def test_dates_are_read_beside_a_decimal_comma(tmp_path: Any) -> None:
 def test_a_fault_in_a_cell_of_any_kind_silences_its_row_alone(name: str, value: Any, capfd: Any) -> None:
     columns = (
         *(Spline("age", KNOTS, 18, 90), Date("day", "2015-01-01", "2025-12-31")),
-        *(Categorical("work", ("private", "state"), unseen=False, missing=False), Binary("member", ("no", "yes"))),
+        *(Categorical("work", ("private", "state"), other=False, missing=False), Binary("member", ("no", "yes"))),
         *(Numeric("gain", 0, 1), Interaction("age", "work"), Interaction("day", "gain"), Interaction("member", "work")),
     )
     good: dict[str, list[Any]] = {

@@ -92,7 +92,7 @@ def test_intervals_count_the_noise_in_and_say_what_the_clip_bends(fitted: Any) -
         assert with_noise.mean == without.mean
         assert with_noise.std > without.std > 0
         assert 0 <= with_noise.low <= with_noise.mean <= with_noise.high <= 1
-    assert "shortened" not in str(aware)
+    assert "clipped" not in str(aware)
     tight = clone(fitted).set_params(clip_norm=0.5).fit(X)
     told = str(tight.transition_intervals())
     assert re.search(r"clip_norm=0.5 clipped (9\d|100)% of the sequences", told)
@@ -147,7 +147,7 @@ def test_forms_orders_and_processes_change_no_bit(stream: bool) -> None:
     place = np.random.default_rng(1).permutation(600 * 12)
     cells = {"who": np.repeat(person, 12), "visit": np.repeat(np.arange(600), 12), "t": np.tile(np.arange(12), 600)}
     table = {name: values[place] for name, values in (cells | {"page": X[:600].ravel()}).items()}
-    events = Events(table, person="who", symbol="page", time="t", sequence="visit", stream=stream)
+    events = Events(table, group="who", symbol="page", time="t", sequence="visit", stream=stream)
     for cluster in (None, *["local:2"] * stream):
         found = dpvb.MarkovChain("a,b,c", order=2, **EXACT).fit(events, run=dpvb.Run(cluster=cluster))
         assert (found.transition_matrix_ == own.transition_matrix_).all()
@@ -180,7 +180,7 @@ def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> N
         made.register("visits", unit="sequence", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
     run: Any = {"ledger": tmp_path / "budget.db", "dataset": "visits", "checkpoint": tmp_path / "run"}
     first = dpvb.MarkovChain("a,b,c", **BUDGET).fit(X[:500], run=dpvb.Run(**run))
-    again = dpvb.MarkovChain("a,b,c", **BUDGET).fit(X[:500], run=dpvb.Run(**run, resume="read"))
+    again = dpvb.MarkovChain("a,b,c", **BUDGET).fit(X[:500], run=dpvb.Run(**run, resume="load"))
     assert (again.transition_matrix_ == first.transition_matrix_).all()
     with pytest.raises(ParameterError, match="at most 40"):
         dpvb.MarkovChain(41, order=2, **BUDGET).fit(X[:500], run=dpvb.Run(**{**run, "checkpoint": None}))

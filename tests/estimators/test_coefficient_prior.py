@@ -13,7 +13,7 @@ from planted import edit, kills
 
 import dpvb
 from dpvb import federated
-from dpvb.accounting.answers import rounded_up
+from dpvb.accounting.methods import rounded_up
 from dpvb.data.tables.columns import Binary, Categorical
 from dpvb.data.tables.ranged import Numeric
 from dpvb.data.tables.schema import Schema, Target
@@ -237,7 +237,7 @@ def test_the_statement_adds_what_the_earlier_release_spent(first: dpvb.LogisticR
 
 @pytest.mark.guarantees("priors")
 @kills("releases", "a release behind a prior's own prior that the statement leaves out")
-@edit("estimators/earlier.py", "for said in past.public if _EARLIER in said", "for said in ()")
+@edit("estimators/prior_fits.py", "for said in past.public if _EARLIER in said", "for said in ()")
 def test_the_statement_names_all_releases_behind_a_prior(first: dpvb.LogisticRegression, tmp_path: Path) -> None:
     """Whoever is in all three data sets can add up three losses; that the prior's own rows are public hides none."""
     second = model(prior=first, epsilon=2.0).fit(table(start=N))

@@ -22,7 +22,7 @@ from dpvb.errors import FewUnitsWarning, ParameterError
 from dpvb.results.coefficients import _shown
 
 EXACT: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-5}
-CODINGS = ("reference", "sum", "places")
+CODINGS = ("reference", "sum", "none")
 LEVELS = ("state", "own", "private")
 
 
@@ -54,7 +54,7 @@ TARGETS = {
 
 def schema(kind: str = "logistic", levels: tuple[str, ...] = LEVELS, **given: Any) -> Schema:
     """Columns whose places for other values are left out, as other programs have none."""
-    closed: dict[str, Any] = {"unseen": False, "missing": False}
+    closed: dict[str, Any] = {"other": False, "missing": False}
     columns = (
         Numeric("age", 0, 100),
         Categorical("work", levels, **{**closed, **given}),
@@ -83,14 +83,14 @@ def made(like: Schema | None = None, kind: str = "logistic", data: Any = None, *
 
 @pytest.fixture(scope="module", params=["full", "diagonal"])
 def private(request: pytest.FixtureRequest) -> Any:
-    return made(schema(unseen=True, missing=True), epsilon=2.0, covariance=request.param)
+    return made(schema(other=True, missing=True), epsilon=2.0, covariance=request.param)
 
 
 def test_what_is_said_of_a_row_is_the_same_in_every_coding(private: Any) -> None:
     """A row names one level of each categorical column; its log odds and their interval are those of the places."""
     rows: list[dict[str, float]] = [
         {"intercept": 1, "age": 61.5, f"work={level}": 1, "sex": 1, f"region={region}": 1}
-        for level in (*LEVELS, "<unseen>")
+        for level in (*LEVELS, "<other>")
         for region in (1, 4)
     ]
     by_hand = [
@@ -101,7 +101,7 @@ def test_what_is_said_of_a_row_is_the_same_in_every_coding(private: Any) -> None
     for coding in CODINGS:
         found = private.contrast(rows, coding=coding)
         np.testing.assert_allclose([row.mean for row in found], by_hand, rtol=1e-12)
-        known = private.contrast(rows, coding="places")
+        known = private.contrast(rows, coding="none")
         np.testing.assert_allclose([row.std for row in found], [row.std for row in known], rtol=1e-9)
 
 
@@ -133,7 +133,7 @@ def test_another_reference_gives_differences_and_another_order_the_same(private:
 def test_a_reference_of_the_table_is_that_of_a_schema(private: Any) -> None:
     """A table against other levels is, to the last bit, that of the same model whose schema names these levels."""
     plain, model = private.coefficients(), private._coefficients
-    other = replace(model, columns=replace(model.columns, schema=schema(unseen=True, missing=True, reference="own")))
+    other = replace(model, columns=replace(model.columns, schema=schema(other=True, missing=True, reference="own")))
     asked = {"work": "OWN "}
     assert private.coefficients(reference=asked) == other.table(plain.head, 0.95, "reference", False, None)
     found = {row.name: row for row in private.coefficients(reference={"work": "own", "region": "3"}, exp=True)}
@@ -194,7 +194,7 @@ def test_contrasts_have_the_moments_of_draws(private: Any) -> None:
         {"work=own": 0.5, "work=state": 0.5, "work=private": -1},
         {"region=2": 1, "sex": -3},
     ]
-    for weights, row in zip(rows, private.contrast(rows, coding="places"), strict=True):
+    for weights, row in zip(rows, private.contrast(rows, coding="none"), strict=True):
         value_n = sum(value * (intercept_n if name == "intercept" else drawn[name]) for name, value in weights.items())
         assert abs(np.mean(value_n) - row.mean) < 6 * row.std / 200
         assert np.std(value_n) == pytest.approx(row.std, rel=6 / math.sqrt(80_000))
@@ -218,11 +218,11 @@ def test_the_rows_have_the_joint_covariance_of_their_contrasts(private: Any) -> 
 def test_without_rows_every_line_of_the_table_is_the_priors(coding: str, options: dict[str, Any]) -> None:
     """Posterior and prior variance of every linear combination are one; the intercept's is that of its centre."""
     nobody = {name: column[:0] for name, column in people(9).items()}
-    table = made(schema(unseen=True), data=nobody, **options).coefficients(coding=coding)
+    table = made(schema(other=True), data=nobody, **options).coefficients(coding=coding)
     for row, variance in zip(table, table.prior_variance, strict=True):
         assert row.contraction == pytest.approx(0, abs=0.05), row.name
         assert row.note in ("prior", "scale unknown")
-        if coding == "places" or row.name in ("age", "sex"):
+        if coding == "none" or row.name in ("age", "sex"):
             assert row.std**2 == pytest.approx(variance, rel=0.05)
 
 
@@ -311,7 +311,7 @@ def test_the_text_has_a_head_and_reference_levels_that_are_no_rows(private: Any)
     for row in table:
         assert any(line.startswith(row.name) and f"{row.mean:.4g}" in line for line in lines)
     assert repr(table) == str(table) == text
-    assert [row.name for row in private.coefficients(coding="places")] == ["intercept", *private.feature_names_]
+    assert [row.name for row in private.coefficients(coding="none")] == ["intercept", *private.feature_names_]
     assert "odds ratio" in private.summary(exp=True)
     assert "NO PRIVACY" in made().summary()
     assert "DRY RUN" in dpvb.LogisticRegression(epsilon=1.0, delta=1e-5).dry_run(schema=schema()).summary()
@@ -364,7 +364,7 @@ def test_names_of_any_kind_stand_in_one_line(name: str) -> None:
     model = dpvb.LogisticRegression(**EXACT).fit(Table(data, Schema(columns, target=Target("y"))))
     text = model.summary()
     assert all(line.isprintable() for line in text.split("\n"))
-    table = model.coefficients(coding="places")
+    table = model.coefficients(coding="none")
     assert table.names == ("intercept", *model.feature_names_)
     lines = str(table).split("\n")
     end = lines.index("contraction: 1 - posterior variance / prior variance.")

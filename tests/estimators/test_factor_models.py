@@ -27,7 +27,7 @@ def table(n: int = 600, seed: int = 0, d: int = 5) -> np.ndarray:
 
 
 SCHEMA = Schema(
-    (Numeric("age", 0, 100), Categorical("work", ("own", "state"), unseen=False, missing=False), Binary("sick")),
+    (Numeric("age", 0, 100), Categorical("work", ("own", "state"), other=False, missing=False), Binary("sick")),
     target=Target("rich"),
 )
 
@@ -48,10 +48,10 @@ def people(n: int = 400) -> pd.DataFrame:
 def test_a_table_is_shown_in_units_of_its_columns(kind: type) -> None:
     """Categories as 0 and 1; the target is not read, nor is it needed."""
     frame = people()
-    found = kind(epsilon=math.inf, delta=1e-5, estimate="mode").fit(dpvb.Table(frame, SCHEMA))
+    found = kind(epsilon=math.inf, delta=1e-5, estimate="map").fit(dpvb.Table(frame, SCHEMA))
     assert found.feature_names_ == ("age", "work=own", "work=state", "sick")
     np.testing.assert_allclose(found.mean_, [frame.age.mean(), *_shares(frame)], rtol=1e-4)
-    without = kind(epsilon=math.inf, delta=1e-5, estimate="mode").fit(dpvb.Table(frame.drop(columns="rich"), SCHEMA))
+    without = kind(epsilon=math.inf, delta=1e-5, estimate="map").fit(dpvb.Table(frame.drop(columns="rich"), SCHEMA))
     np.testing.assert_allclose(without.get_covariance(), found.get_covariance())
     if kind is dpvb.FactorAnalysis:
         assert found.get_covariance()[0, 0] == pytest.approx(frame.age.var(), rel=0.01)

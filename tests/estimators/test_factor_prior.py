@@ -156,7 +156,7 @@ def test_what_does_not_fit_is_refused_by_name(first: Any, tmp_path: Path) -> Non
 
 
 @kills("releases", "moments of the same data set as prior of its next factors")
-@edit("estimators/earlier.py", "    check_release(name, model, fit, public=public)\n", "")
+@edit("estimators/prior_fits.py", "    check_release(name, model, fit, public=public)\n", "")
 def test_the_ledger_knows_whose_prior_it_is(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("x", epsilon=4.0, delta=1e-3, unit="row", neighboring_relation="add_or_remove_one")

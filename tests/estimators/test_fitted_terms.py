@@ -40,7 +40,7 @@ def people(n: int = 3_000, seed: int = 0) -> dict[str, Any]:
 
 def linear(age: tuple[float, float] = (0, 100), bmi: tuple[float, float] = (10, 60), **given: Any) -> Schema:
     """All interactions, the levels closed."""
-    work = Categorical("work", ("a", "b", "c"), unseen=False, missing=False, **given)
+    work = Categorical("work", ("a", "b", "c"), other=False, missing=False, **given)
     columns = (Numeric("age", *age), Numeric("bmi", *bmi), Binary("smokes", ("no", "yes")), work)
     return Schema((*columns, *(Interaction(*pair) for pair in PAIRS)), Target("ill"), scale=4.0)
 
@@ -157,7 +157,7 @@ def test_what_is_said_of_a_row_with_interactions_is_the_same_in_every_coding(cov
     level, age, bmi = "b", 61.5, 24.0
     row = {"intercept": 1.0, "age": age, "bmi": bmi, "smokes": 1.0, f"work={level}": 1.0, "age:bmi": age * bmi}
     row |= {"smokes:age": age, f"work={level}:age": age, f"smokes:work={level}": 1.0}
-    found = [model.contrast(row, coding=coding) for coding in ("reference", "sum", "places")]
+    found = [model.contrast(row, coding=coding) for coding in ("reference", "sum", "none")]
     cells = {"age": [age], "bmi": [bmi], "smokes": ["yes"], "work": [level]}
     table = Table(cells, Schema(model.schema_.columns, scale=4.0))
     whole = dict.fromkeys(model.feature_names_, 0.0)
@@ -217,7 +217,7 @@ def test_a_curve_is_the_difference_of_rows_and_of_draws(covariance: str) -> None
         ),
         (
             lambda m: m.partial_effect("age", [40]),
-            "together with 'age': smokes; got none. What 'age' adds depends on these",
+            "together with 'age': smokes; got none. The effect of 'age' depends on these",
         ),
         (lambda m: m.partial_effect("day", ["2020-01-01"], given={"age": 40}), "together with 'day': none; got age"),
         (lambda m: m.partial_effect("day", [2020]), "column 'day' must be one that a row may have"),

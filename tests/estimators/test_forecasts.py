@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import norm
-from strangers import mixture as strangers
+from user_models import mixture as user_models
 
 import dpvb
 from dpvb import accounting
@@ -69,7 +69,7 @@ EVERY_KIND = pytest.mark.parametrize(
 
 def made(name: str, epsilon: float = 1.0, **more: Any) -> Any:
     if name == "PrivateModel":
-        more["model"] = strangers.Mixture(2, 2)
+        more["model"] = user_models.Mixture(2, 2)
     if name == "DPVI":
         pytest.importorskip("jax")
     return getattr(dpvb, name)(epsilon=epsilon, delta=1e-6, **{**CASES[name][0], **more})
@@ -164,7 +164,7 @@ def test_texts_of_classes_are_planned_by_the_number_of_their_words() -> None:
 def test_a_strangers_model_may_forecast_in_its_own_terms(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name and a number, of which a tenth is enough."""
     monkeypatch.setattr(
-        strangers.Mixture, "expected_accuracy", lambda model, noise, n: ("error of a mean", 3 / n), raising=False
+        user_models.Mixture, "expected_accuracy", lambda model, noise, n: ("error of a mean", 3 / n), raising=False
     )
     found = dpvb.plan(made("PrivateModel"), 1_000, 2)
     assert found.expected_accuracy == ExpectedAccuracy("error of a mean", 3 / 1_000, 0.1)
@@ -225,19 +225,19 @@ def test_coefficients_are_known_as_well_as_was_said(fixed_noise: None) -> None:
 
 
 def test_directions_are_hidden_as_was_said(fixed_noise: None) -> None:
-    from dpvb.models.factors import reading
+    from dpvb.models.factors import denoising
 
     rng = np.random.default_rng(1)
     fitted = made("PCA").fit(rng.normal(0, 0.5, (4_000, 12)))
-    edge = reading.noise_edge(fitted._moments.noise, 12) / np.trace(fitted._moments.second_dd)
+    edge = denoising.noise_edge(fitted._moments.noise, 12) / np.trace(fitted._moments.second_dd)
     assert close(forecast("PCA", 4_000).number, float(np.hypot(edge, 2 * math.sqrt(12 / 4_000) / 12)))
 
 
 @pytest.mark.parametrize("noise", [0.001, 0.004, 0.008, 0.04])
 def test_components_keep_as_much_as_noise_leaves(noise: float) -> None:
     """Against drawn matrices: what the leading directions hold of the variance, those that no noise would show."""
-    from dpvb.models.factors import reading
-    from dpvb.models.factors.reading import captured
+    from dpvb.models.factors import denoising
+    from dpvb.models.factors.denoising import captured
 
     rng, d, k = np.random.default_rng(2), 100, 3
     own_d = np.repeat([0.5 / k, 0.5 / (d - k)], [k, d - k])
@@ -246,7 +246,7 @@ def test_components_keep_as_much_as_noise_leaves(noise: float) -> None:
         noise_dd = rng.standard_normal((d, d)) * noise
         value_e, vector_de = np.linalg.eigh(np.diag(own_d) + (noise_dd + noise_dd.T) / math.sqrt(2))
         held_e = (vector_de**2 * own_d[:, None]).sum(axis=0)
-        seen = value_e - own_d[-1] > reading.noise_edge(math.sqrt(2) * noise, d)
+        seen = value_e - own_d[-1] > denoising.noise_edge(math.sqrt(2) * noise, d)
         kept.append(held_e[seen][-k:].sum() / 0.5)
     assert captured(d, k, math.sqrt(2) * noise) == pytest.approx(np.mean(kept), abs=0.03)
 

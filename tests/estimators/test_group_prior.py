@@ -14,11 +14,11 @@ from sklearn.base import clone
 from test_cli import run
 
 import dpvb
-from dpvb.accounting.answers import rounded_up
+from dpvb.accounting.methods import rounded_up
 from dpvb.data import Categorical, Numeric, Schema, Table, Target
 from dpvb.errors import ParameterError
 
-SCHEMA = Schema((Numeric("x", -4, 4), Numeric("visits", 0, 20), Categorical("job", ("a", "b"), unseen=False)))
+SCHEMA = Schema((Numeric("x", -4, 4), Numeric("visits", 0, 20), Categorical("job", ("a", "b"), other=False)))
 GIVEN: dict[str, Any] = {"count_columns": "visits", "random_state": 0, "delta": 1e-6}
 
 
@@ -110,7 +110,7 @@ def test_priors_that_do_not_fit_are_refused_by_name(first: dpvb.Mixture) -> None
     cells = {"x": [0.0], "visits": [1], "job": ["a"], "ill": ["no"]}
     for columns in (
         (Numeric("x", -5, 4), *SCHEMA.columns[1:]),
-        (*SCHEMA.columns[:2], Categorical("job", ("a", "c"), unseen=False)),
+        (*SCHEMA.columns[:2], Categorical("job", ("a", "c"), other=False)),
     ):
         name = next(one.name for one, own in zip(columns, SCHEMA.columns, strict=True) if one != own)
         refused(f"'{name}' differs", Table(cells, Schema(columns)))
@@ -121,7 +121,7 @@ def test_priors_that_do_not_fit_are_refused_by_name(first: dpvb.Mixture) -> None
 
 
 @kills("releases", "groups of the same people as a prior")
-@edit("estimators/earlier.py", "    check_release(name, model, fit, public=public)\n", "")
+@edit("estimators/prior_fits.py", "    check_release(name, model, fit, public=public)\n", "")
 def test_a_release_of_the_same_people_is_no_prior(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=4.0, delta=1e-5)

@@ -133,7 +133,7 @@ def test_counts_of_the_cap_are_so_many_or_more(tmp_path: Path) -> None:
 
 def test_events_and_lists_give_the_same_model() -> None:
     table = {"who": ["b", "a", "b", "a", "c"], "what": ["run", "rest", "walk", "rest", "run"], "when": [2, 1, 1, 2, 5]}
-    events = dpvb.data.Events(table, person="who", symbol="what", time="when")
+    events = dpvb.data.Events(table, group="who", symbol="what", time="when")
     given: dict[str, Any] = {"symbols": WORDS, "epsilon": math.inf, "delta": 1e-6, "random_state": 1}
     one = dpvb.HiddenMarkovModel(2, **given).fit(events)
     two = dpvb.HiddenMarkovModel(2, **given).fit([["rest", "rest"], ["walk", "run"], ["run"]])
@@ -261,7 +261,7 @@ def test_a_fit_with_steps_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     steps: list[int] = []
     model.fit(code_nt, run=dpvb.Run(**given, progress=lambda step, plan: steps.append(step)))
     assert steps[-1] == 5
-    read = clone(model).fit(code_nt, run=dpvb.Run(**given, resume="read"))
+    read = clone(model).fit(code_nt, run=dpvb.Run(**given, resume="load"))
     np.testing.assert_array_equal(read.transition_matrix_, model.transition_matrix_)
     assert read.n_iter_ == 4
 
@@ -493,7 +493,7 @@ def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> N
     run: Any = {"ledger": tmp_path / "budget.db", "dataset": "days", "checkpoint": tmp_path / "run"}
     given: Any = {**GIVEN, "epsilon": 1.0}
     first = dpvb.HiddenMarkovModel(2, **given).fit(code_nt, run=dpvb.Run(**run))
-    again = dpvb.HiddenMarkovModel(2, **given).fit(code_nt, run=dpvb.Run(**run, resume="read"))
+    again = dpvb.HiddenMarkovModel(2, **given).fit(code_nt, run=dpvb.Run(**run, resume="load"))
     np.testing.assert_array_equal(again.transition_matrix_, first.transition_matrix_)
     with pytest.raises(ParameterError, match="n_states"):
         dpvb.HiddenMarkovModel(0, **given).fit(code_nt, run=dpvb.Run(**{**run, "checkpoint": None}))

@@ -56,7 +56,7 @@ def of_many_kinds(n: int, seed: int) -> tuple[dict[str, np.ndarray], Schema]:
     kind_nj, x = rng.integers(0, 2, (n, 24)), np.exp(rng.normal(0, 1, n)).clip(0, 20)
     data = {f"kind {j}": kind_nj[:, j] for j in range(24)} | {"x": x}
     data["y"] = 10 + x + kind_nj.sum(axis=1) + 2 * rng.standard_normal(n)
-    columns = (Numeric("x", 0, 50), *(Categorical(f"kind {j}", (0, 1), unseen=False) for j in range(24)))
+    columns = (Numeric("x", 0, 50), *(Categorical(f"kind {j}", (0, 1), other=False) for j in range(24)))
     return data, Schema(columns, target=Target("y", kind="numeric", low=0, high=60))
 
 

@@ -149,7 +149,7 @@ def test_forms_and_processes_release_the_same(stream: bool) -> None:
     cells = {"who": np.repeat(person, 7), "part": np.repeat(np.arange(60), 7), "t": np.tile(np.arange(7), 60)}
     cells |= {"a": x[..., 0].ravel(), "b": x[..., 1].ravel()}
     table = {name: values[place] for name, values in cells.items()}
-    events = Events(table, person="who", values="a,b", time="t", sequence="part", stream=stream)
+    events = Events(table, group="who", values="a,b", time="t", sequence="part", stream=stream)
     for cluster in (None, *["local:2"] * stream):
         found = dpvb.LinearDynamicalSystem(2, max_length=7, **BOUNDS, **EXACT).fit(
             events, run=dpvb.Run(cluster=cluster)
@@ -185,7 +185,7 @@ def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> N
     given: Any = {**BOUNDS, **BUDGET, "max_length": 7}
     x = people(300, length=7)
     first = dpvb.LinearDynamicalSystem(2, **given).fit(x, run=dpvb.Run(**run))
-    again = dpvb.LinearDynamicalSystem(2, **given).fit(x, run=dpvb.Run(**run, resume="read"))
+    again = dpvb.LinearDynamicalSystem(2, **given).fit(x, run=dpvb.Run(**run, resume="load"))
     assert (again.transition_matrix_ == first.transition_matrix_).all()
     with Ledger(tmp_path / "budget.db") as found:
         assert len([one for one in found.entries() if one.kind == "charge"]) == 1

@@ -204,7 +204,7 @@ def test_a_prior_of_hostile_numbers_is_refused_before_the_charge(
 
 
 @kills("releases", "a prior of a file that forged what it cost")
-@edit("estimators/earlier.py", "    statement.verify()\n", "")
+@edit("estimators/prior_fits.py", "    statement.verify()\n", "")
 def test_a_prior_whose_releases_cost_more_than_it_says_is_refused(first: Any, tmp_path: Path) -> None:
     path = tmp_path / "m.dpvb"
     first.save(path)
@@ -214,7 +214,7 @@ def test_a_prior_whose_releases_cost_more_than_it_says_is_refused(first: Any, tm
 
 
 @kills("releases", "a release that is called public and loses the name of its data set")
-@edit("estimators/earlier.py", 'f"{_EARLIER}{charged}, {_PUBLIC}{behind}" if charged else ', "")
+@edit("estimators/prior_fits.py", 'f"{_EARLIER}{charged}, {_PUBLIC}{behind}" if charged else ', "")
 def test_a_release_that_is_called_public_keeps_the_name_of_its_data(tmp_path: Path) -> None:
     """Other people than those of the second fit are not other people than those of the third."""
     X, y = people(np.random.default_rng(0), 200)

@@ -64,7 +64,7 @@ def test_a_ledger_is_charged_once_and_a_stopped_fit_goes_on_with_the_releases_th
         fitted = dpvb.Mixture(2, **GIVEN, epsilon=1.0).fit(table, run=dpvb.Run(**given, checkpoint=checkpoint))
         same(
             dpvb.Mixture(2, **GIVEN, epsilon=1.0).fit(
-                table, run=dpvb.Run(**given, checkpoint=checkpoint, resume="read")
+                table, run=dpvb.Run(**given, checkpoint=checkpoint, resume="load")
             ),
             fitted,
         )

@@ -35,14 +35,14 @@ def fitted(kind: str, n: int = 400, **given: Any) -> Any:
     make, own = KINDS[kind]
     X, y = drawn(n)
     beside = {"trials": np.ones(n)} if kind == "binomial" else {}
-    return make(**{**ROWS, "epsilon": 1.0, "estimate": "mode", **own, **given}).fit(X, y, **beside)
+    return make(**{**ROWS, "epsilon": 1.0, "estimate": "map", **own, **given}).fit(X, y, **beside)
 
 
 @pytest.mark.parametrize("kind", ["logistic", "linear", "poisson"])
 def test_other_regressions_read_the_same_release_at_its_highest_point(kind: str) -> None:
     """Without noise, to which the mean of a normal posterior is the highest point; predictions then are those of it."""
     (mode, posterior), X = (
-        (fitted(kind, epsilon=math.inf, estimate=name) for name in ("mode", "posterior")),
+        (fitted(kind, epsilon=math.inf, estimate=name) for name in ("map", "posterior")),
         drawn(9)[0],
     )
     if kind == "logistic":
@@ -73,7 +73,7 @@ def test_predictions_are_of_variance_zero_and_intervals_are_refused(kind: str, t
         with pytest.raises(ParameterError, match="estimate must be 'posterior' for intervals"):
             call()
     assert "fitted" in model._repr_html_inner()
-    assert "estimate 'mode'" in " ".join(str(model.privacy_).split())
+    assert "estimate 'map'" in " ".join(str(model.privacy_).split())
     model.save(tmp_path / "m.dpvb")
     again = dpvb.load(tmp_path / "m.dpvb")
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
@@ -85,7 +85,7 @@ def test_a_mode_is_a_prior_as_a_posterior_is() -> None:
     exact: dict[str, Any] = {"epsilon": math.inf, "public_prior": True, "estimate": "posterior"}
     second = [
         fitted("linear", prior=fitted("linear", epsilon=math.inf, estimate=name), **exact)
-        for name in ("mode", "posterior")
+        for name in ("map", "posterior")
     ]
     np.testing.assert_allclose(second[0].coef_, second[1].coef_, rtol=1e-12)
     np.testing.assert_allclose(second[0].coef_std_, second[1].coef_std_, rtol=1e-12)
@@ -107,7 +107,7 @@ def test_a_belief_network_at_its_mode_has_finite_weights() -> None:
         "n_units": 300,
         "random_state": 0,
     }
-    mode = dpvb.SigmoidBeliefNetwork(3, **given, estimate="mode").fit(y_nj)
+    mode = dpvb.SigmoidBeliefNetwork(3, **given, estimate="map").fit(y_nj)
     posterior = dpvb.SigmoidBeliefNetwork(3, **given).fit(y_nj)
     assert np.isfinite(mode.components_).all()
     assert not np.array_equal(mode.components_, posterior.components_)

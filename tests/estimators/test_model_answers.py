@@ -40,7 +40,7 @@ class Sums(dpvb.Model):
         return {"s": dpvb.Rows(batch.x_nd)}
 
     def m_step(self, s: dpvb.Estimate, q: Any) -> Any:
-        return s.read("s")
+        return s.noisy("s")
 
 
 def answering(**methods: Any) -> Any:

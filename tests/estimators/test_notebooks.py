@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 import dpvb
 from dpvb.data import Binary, Categorical, Numeric, Schema, Target
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 
 HOSTILE = ["<script>alert('1')</script>", 'a" onload="x', "a\u202eb", "</table>", "&amp;", "\x1b]0;b"]
 

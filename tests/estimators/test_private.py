@@ -48,7 +48,7 @@ class Sum(dpvb.Model):
         return {"s": dpvb.Rows(batch**self.power)}
 
     def m_step(self, s: dpvb.Estimate, q: Any) -> Any:
-        return s.read("s")
+        return s.noisy("s")
 
     def score(self, q: Any, batch: Any) -> Any:
         return batch.sum(axis=1)
@@ -125,7 +125,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "an m_step that returns another q": (
         broken(
             e_step=lambda self, q, x, blocks: {"s": dpvb.Rows(x * q.mean())},
-            m_step=lambda self, s, q: {"mean": s.read("s")},
+            m_step=lambda self, s, q: {"mean": s.noisy("s")},
         ),
         "e_step on a row of zeros.*no attribute 'mean'",
     ),
@@ -198,9 +198,9 @@ def test_a_model_without_a_score_is_fitted_and_not_selected(missing: dict[str, A
 
 SOUND: dict[str, dict[str, Any]] = {
     "shapes and bounds of NumPy": {"blocks": {"s": dpvb.Block([np.int64(2)], np.float32(1.0))}},  # type: ignore[arg-type]
-    "a mean, which a sum of nothing has not": {"m_step": lambda self, s, q: s.read("s") / np.sign(s.read("s"))},
-    "an m_step that needs units": {"m_step": lambda self, s, q: np.linalg.inv(np.diag(s.read("s")))},
-    "an m_step that divides": {"m_step": lambda self, s, q: q + 1 / float(s.read("s")[0])},
+    "a mean, which a sum of nothing has not": {"m_step": lambda self, s, q: s.noisy("s") / np.sign(s.noisy("s"))},
+    "an m_step that needs units": {"m_step": lambda self, s, q: np.linalg.inv(np.diag(s.noisy("s")))},
+    "an m_step that divides": {"m_step": lambda self, s, q: q + 1 / float(s.noisy("s")[0])},
 }
 
 
@@ -258,7 +258,7 @@ class Once(Sum):
         return {"n": dpvb.Rows(np.where(np.isnan(batch[:, :1]), np.nan, 1.0)), "s": dpvb.Rows(batch)}
 
     def started(self, s: dpvb.Estimate, q: Any) -> Any:
-        return s.read("s") / np.maximum(s.read("n"), 1.0)
+        return s.noisy("s") / np.maximum(s.noisy("n"), 1.0)
 
 
 def test_a_statistic_that_is_released_once_takes_the_whole_budget() -> None:
@@ -315,7 +315,7 @@ def test_units_of_several_rows_are_clipped_by_one_factor_unless_asked_otherwise(
         ("joint", X, None, "joint"),
     ]:
         private = dpvb.PrivateModel(Once(), clipping=clip, **NO_NOISE)  # type: ignore[arg-type]
-        assert {release.clip for release in private._task(data, group=given).plan} == {found}
+        assert {release.clipping for release in private._task(data, group=given).plan} == {found}
 
 
 @pytest.mark.guarantees("smoke tests")
@@ -403,7 +403,7 @@ def _sums(model: Any, clip: Any, group: Any) -> dict[str, Any]:
 
     class Kept(Once):
         def started(self, s: dpvb.Estimate, q: Any) -> Any:
-            found.update({name: s.read(name) for name in ("n", "s")})
+            found.update({name: s.noisy(name) for name in ("n", "s")})
             return q
 
     dpvb.PrivateModel(Kept(), clipping=clip, **NO_NOISE).fit(0.5 * X, group=group)
@@ -447,8 +447,8 @@ def test_a_run_is_continued_and_read_with_its_own_model_alone(
         dpvb.PrivateModel(**given | changed).fit(X, run=run)
     fitted = dpvb.PrivateModel(**given).fit(X, run=run)
     with pytest.raises(CheckpointError, match=f"another .*{name}"):
-        dpvb.PrivateModel(**given | changed).fit(X, run=replace(run, resume="read"))
-    np.testing.assert_array_equal(dpvb.PrivateModel(**given).fit(X, run=replace(run, resume="read")).q_, fitted.q_)
+        dpvb.PrivateModel(**given | changed).fit(X, run=replace(run, resume="load"))
+    np.testing.assert_array_equal(dpvb.PrivateModel(**given).fit(X, run=replace(run, resume="load")).q_, fitted.q_)
 
 
 def test_a_run_that_an_earlier_version_began_is_continued(ledger: Any, tmp_path: Path) -> None:
@@ -459,7 +459,7 @@ def test_a_run_that_an_earlier_version_began_is_continued(ledger: Any, tmp_path:
     kept = json.loads(path.read_text())
     kept["facts"] = {name: kept["facts"][name] for name in ("model", "params", "accountant")}
     path.write_text(json.dumps(kept))
-    np.testing.assert_array_equal(dpvb.PrivateModel(**given).fit(X, run=replace(run, resume="read")).q_, fitted.q_)
+    np.testing.assert_array_equal(dpvb.PrivateModel(**given).fit(X, run=replace(run, resume="load")).q_, fitted.q_)
 
 
 class Pair(NamedTuple):
@@ -625,7 +625,7 @@ def test_what_a_class_of_others_raises_is_a_fault_of_the_file_and_who_stops_it_s
 
 @pytest.mark.guarantees("safe models")
 @kills("code", "a module asked for what a model file names")
-@edit("guards/strangers.py", "vars(sys.modules[module]).get(name) if", "getattr(sys.modules[module], name, None) if")
+@edit("guards/untrusted.py", "vars(sys.modules[module]).get(name) if", "getattr(sys.modules[module], name, None) if")
 def test_no_module_runs_code_for_what_a_file_says(stored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lazy, asked = types.ModuleType("lazy"), []
     lazy.__getattr__ = asked.append  # type: ignore[method-assign,assignment]

@@ -247,7 +247,7 @@ def test_a_fit_that_stops_goes_on_with_the_words_that_it_found(book: Path, tmp_p
     assert len(first.vocabulary_) > 100
     with Ledger(book) as ledger:
         assert ledger.remaining("notes").spent_adaptive == spent
-    again = model().fit(texts()[:1], run=dpvb.Run(**options, resume="read"))
+    again = model().fit(texts()[:1], run=dpvb.Run(**options, resume="load"))
     assert again.vocabulary_ == first.vocabulary_
     np.testing.assert_array_equal(again.components_, first.components_)
 
@@ -321,7 +321,7 @@ def test_nothing_is_said_of_words_that_nobody_shares(capfd: pytest.CaptureFixtur
         ({"vocabulary_delta": DELTA}, "vocabulary_delta"),
         ({"vocabulary_delta": 0.0}, "vocabulary_delta"),
         ({"prior": {"cat": 1.0}}, "prior must be None"),
-        ({"background": False, "word_weight_power": 0.0}, "background must be True"),
+        ({"release_word_totals": False, "word_weight_power": 0.0}, "release_word_totals must be True"),
         ({"public_vocabulary": True}, "public_vocabulary must be False"),
         ({"stop_words": "klingon"}, "stop_words must be one of 'english', .*, or a file with one per line"),
         ({"stop_words": Path("german:200")}, "stop_words must be one of"),
@@ -366,7 +366,7 @@ def test_federations_and_selections_need_a_public_list() -> None:
     with pytest.raises(ParameterError, match="vocabulary must be a public list"):
         federated.simulate(model(), shards)
     with pytest.raises(ParameterError, match="vocabulary must be a public list in a selection"):
-        dpvb.private_select(model(), [{"clip": 0.05}, {"clip": 0.1}], X=texts(), epsilon=1.0, delta=DELTA)
+        dpvb.private_select(model(), [{"clip_scale": 0.05}, {"clip_scale": 0.1}], X=texts(), epsilon=1.0, delta=DELTA)
 
 
 # --- files and the command line -----------------------------------------------------------------------------
@@ -411,7 +411,7 @@ def test_of_a_person_in_two_files_all_words_count_as_in_one_file(tmp_path: Path,
     assert {"early", "late"} <= set(found[0])
     assert found[0] == found[1]
     for paths in ([tmp_path / "a.csv"], [tmp_path / "a.csv", tmp_path / "b.csv"]):
-        other = open_documents(paths, vocabulary="private", group_column="who", seen=range(200, 400))
+        other = open_documents(paths, vocabulary="private", group_column="who", exclude_groups=range(200, 400))
         assert other.count() == 200
 
 
@@ -461,7 +461,7 @@ def test_a_command_that_was_stopped_goes_on_from_elsewhere(
     first = dpvb.load(out).vocabulary_
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    run("fit", "lda", notes, *given, *counted, "--out", out, "--resume", "read", "--overwrite")
+    run("fit", "lda", notes, *given, *counted, "--out", out, "--resume", "load", "--overwrite")
     assert dpvb.load(out).vocabulary_ == first
 
 

@@ -17,7 +17,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from test_cli import run
 
 import dpvb
-from dpvb.accounting.doubts import warn_of_ranges
+from dpvb.accounting.budget_warnings import warn_of_ranges
 from dpvb.data import Categorical, Date, Numeric, Schema, Spline, Stream, Table, Target, open_documents
 from dpvb.errors import DataDependentBoundWarning, DataFormatError, ParameterError
 

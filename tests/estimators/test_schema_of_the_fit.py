@@ -50,7 +50,7 @@ class Means(dpvb.Model):
         return {"sum": dpvb.Rows(batch.x_nd)}
 
     def m_step(self, s: Any, q: Any) -> Any:
-        return s.read("sum")
+        return s.noisy("sum")
 
     def score(self, q: Any, batch: Any) -> Any:
         return -np.abs(batch.x_nd - q / N).sum(axis=1) + 0 * batch.y_n

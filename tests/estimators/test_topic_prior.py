@@ -196,12 +196,12 @@ def test_persons_and_federations_take_a_prior(public_model: dpvb.LDA) -> None:
 
 @pytest.mark.guarantees("public priors")
 @kills("releases", "a prior without noise that nobody called public")
-@edit("estimators/earlier.py", "if not (statement.private or public):", "if False:")
+@edit("estimators/prior_fits.py", "if not (statement.private or public):", "if False:")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"n_components": 10}, "n_components must be 6, the prior's, or 'auto'"),
-        ({"background": False, "word_weight_power": 0.0}, "background must be True"),
+        ({"release_word_totals": False, "word_weight_power": 0.0}, "release_word_totals must be True"),
         ({"vocabulary": [*WORDS[:-2], "other", "words"]}, "prior must have the vocabulary of the fit; 4 words differ"),
         ({"vocabulary": WORDS[::-1]}, "the words stand in another order"),
         ({"public_prior": False}, "prior must be a private model, or its data said to be public by public_prior="),
@@ -228,7 +228,7 @@ def test_a_dry_run_and_what_is_no_fit_are_no_priors() -> None:
 
 @pytest.mark.guarantees("public priors")
 @kills("releases", "a prior without noise that is public because it has none")
-@edit("estimators/earlier.py", "public or statement.published", 'public or statement.epsilon == float("inf")')
+@edit("estimators/prior_fits.py", "public or statement.published", 'public or statement.epsilon == float("inf")')
 def test_documents_that_were_said_to_be_public_make_a_public_prior(tmp_path: Path) -> None:
     """Whoever fits them says so, and the file keeps it; of a fit that says nothing it is asked again."""
     plain = model(n_components=TOPICS, epsilon=math.inf)
@@ -267,10 +267,10 @@ def test_no_fit_makes_a_private_model_public(tmp_path: Path) -> None:
     uncounted = model(n_components=TOPICS).fit(documents(40))
     around = model(prior=uncounted, n_steps=0).fit(documents(40))
     public = model(n_components=TOPICS, epsilon=math.inf).fit(documents(40), public=True)
-    for start in ({"prior": counted}, {"prior": uncounted}, {"prior": public, "earlier": around}):
-        with pytest.raises(ParameterError, match="prior and earlier must be public with public="):
+    for start in ({"prior": counted}, {"prior": uncounted}, {"prior": public, "previous": around}):
+        with pytest.raises(ParameterError, match="prior and previous must be public with public="):
             model(epsilon=math.inf, n_steps=0, **start).fit(documents(9), public=True)
-    for start in ({"prior": public}, {"prior": public, "earlier": None}, {"prior": uncounted, "public_prior": True}):
+    for start in ({"prior": public}, {"prior": public, "previous": None}, {"prior": uncounted, "public_prior": True}):
         assert model(epsilon=math.inf, n_steps=0, **start).fit(documents(9), public=True).privacy_.published
 
 
@@ -318,7 +318,7 @@ def test_a_file_of_topics_without_a_release_of_topics_is_refused(public_model: d
 
 @pytest.mark.guarantees("priors")
 @kills("releases", "an earlier release whose cost the statement does not add")
-@edit("estimators/earlier.py", "rounded_up(past.epsilon + fit.epsilon)", "rounded_up(fit.epsilon)")
+@edit("estimators/prior_fits.py", "rounded_up(past.epsilon + fit.epsilon)", "rounded_up(fit.epsilon)")
 def test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom(public_model: dpvb.LDA) -> None:
     first = model(n_components=TOPICS, epsilon=0.5, delta=1e-6, n_steps=10).fit(documents(40))
     second = model(prior=first, n_steps=0, provenance={"prior": "the first half of the year"}).fit(documents(40))
@@ -336,7 +336,9 @@ def test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom(public
 @pytest.mark.guarantees("priors")
 @kills("releases", "a release of the same data set as prior of its next fit")
 @edit(
-    "estimators/earlier.py", '    if charge.dataset == dataset:\n        return "same" if whole else "namesake"\n', ""
+    "estimators/prior_fits.py",
+    '    if charge.dataset == dataset:\n        return "same" if whole else "namesake"\n',
+    "",
 )
 def test_a_prior_of_the_same_data_set_is_refused_before_the_charge(tmp_path: Path) -> None:
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:

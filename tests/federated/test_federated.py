@@ -224,9 +224,9 @@ def topics(**options: Any) -> Any:
         "length_rule": "resample",
         "document_length": 100.0,
         "count_power": 1.0,
-        "background": False,
+        "release_word_totals": False,
         "word_weight_power": 0.0,
-        "clip": 1.0,
+        "clip_scale": 1.0,
     }
     return PlainTopics(2, public_vocabulary=True, epsilon=math.inf, delta=DELTA, random_state=0, **{**how, **options})
 

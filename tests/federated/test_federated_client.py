@@ -203,13 +203,13 @@ def test_without_noise_the_shares_add_up_to_the_pooled_integers(case: Any, trust
         answers = {name: share(tell(client, asked(offer, step, q=q))) for name, client in clients.items()}
         grids = grids_of(release, None, made.federation.trust.party)
         work = Work(partial(case.model.e_step, q, blocks=release.asked), release, grids, NO_WORDS)
-        pooled = work.sums(case.source(np.vstack(parts)).chunks(), work.draw(lambda: 0))
+        pooled = work.sums(case.source(np.vstack(parts)).chunks(), work.draw(None, lambda: 0))
         for name in release.blocks:
             total = np.zeros_like(pooled[name])
             for answer in answers.values():
                 total += answer[name]
             np.testing.assert_array_equal(total, pooled[name])
-            own = work.sums(tasks["a"].source.chunks(), work.draw(lambda: 0))[name]
+            own = work.sums(tasks["a"].source.chunks(), work.draw(None, lambda: 0))[name]
             assert (answers["a"][name] == own).all() == (trust != "secure_aggregation")
         noise = InsecureNoise(0) if trust == "trusted_server" else None
         given = [answers[name] for name in "abc"]

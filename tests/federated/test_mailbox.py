@@ -125,7 +125,7 @@ def test_a_stranger_is_sent_away_and_nothing_is_sent_to_it(tmp_path: Path) -> No
             asked.endheaders()
             answer = asked.getresponse()
             assert answer.status == status
-            assert (b"speaks version 5 of the wire" in answer.read()) == (status == 404)
+            assert (b"has version 5 of the wire" in answer.read()) == (status == 404)
             asked.close()
 
 

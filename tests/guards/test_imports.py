@@ -49,9 +49,9 @@ DRAW = """
 import os, sys
 import dpvb
 from dpvb.guards.imports import import_numba
-from dpvb.results import pictures
+from dpvb.results import plots
 model = dpvb.load("people.dpvb")
-pictures.save("people.svg", [model.coefficients()], "people")
+plots.save("people.svg", [model.coefficients()], "people")
 model.to_arviz()
 import arviz_base
 assert arviz_base.rcParams["data.index_origin"] == 0

@@ -21,7 +21,7 @@ from dpvb.federated.keys import Identity
 from dpvb.guards.errors import check_path
 from dpvb.ledger import Ledger
 from dpvb.ledger.verify import verify_export
-from dpvb.results import model_file, pictures
+from dpvb.results import model_file, plots
 from dpvb.results.figures import Facts
 from dpvb.runs.checkpoint import Checkpoint
 
@@ -60,7 +60,7 @@ CALLS: dict[str, Callable[[Any, int], object]] = {
     "client": lambda chain, place: ClientConfig.load(place),
     "identity": lambda chain, place: Identity.generate("a").save(place),
     "identity from": lambda chain, place: Identity.load(place),
-    "picture": lambda chain, place: pictures._write(pictures._matplotlib("matplotlib.figure").Figure(), place),
+    "picture": lambda chain, place: plots._write(plots._matplotlib("matplotlib.figure").Figure(), place),
     "checkpoint": lambda chain, place: dpvb.MarkovChain(2, epsilon=1, delta=1e-6).fit(
         [[0]], run=dpvb.Run(checkpoint=place)
     ),

@@ -22,8 +22,8 @@ from planted import edit, kills
 from small_models import CASES, NAMES, Case, difference, one_of_each, relative_norm, squared
 
 from dpvb.audit import neighbours
+from dpvb.audit.captured_output import heard
 from dpvb.audit.integers import is_zero, same
-from dpvb.audit.listening import heard
 from dpvb.audit.neighbours import Look, Replay
 from dpvb.core import loop
 from dpvb.core.blocks import swap_ratio
@@ -58,7 +58,7 @@ def the_worst_records_come_near_the_declared_bounds(case: Case, look: Look) -> N
     replay = Replay(case)
     release, ratio = replay.release, swap_ratio(replay.release.blocks)
     records = [replay.alone(record) for record in case.hostile]
-    if case.clip == "block":
+    if case.clipping == "block":
         for (name, block), record in itertools.product(release.blocks.items(), records):
             limit = Fraction(block.bound) / Fraction(grids_of(release, None)[name].step)
             assert squared(record[name], block) <= limit**2
@@ -119,7 +119,7 @@ def a_run_is_finite_on_any_data(case: Case, look: Look) -> None:
             parts = vars(q).values() if dataclasses.is_dataclass(q) else [q]
             assert all(np.isfinite(part).all() for part in parts if isinstance(part, (float, np.ndarray)))
             for name in case.model.blocks:
-                assert np.isfinite(estimate.read(name)).all()
+                assert np.isfinite(estimate.noisy(name)).all()
                 assert np.isfinite(estimate.project(name)).all()
             assert estimate.receipt is not None
             assert estimate.receipt.step == len(plan) - 1
@@ -178,8 +178,8 @@ def look(case: Case) -> Look:
 @kills("leaks", "un-noised loss printed in training", "location")
 @edit(
     "core/clipped_sums.py",
-    '        if release.clip == "joint":\n',
-    '        print("loss", *map(np.sum, norms.values()))\n        if release.clip == "joint":\n',
+    '        if release.clipping == "joint":\n',
+    '        print("loss", *map(np.sum, norms.values()))\n        if release.clipping == "joint":\n',
 )
 @kills("NaN", "NaN passes the clip", "location")
 @edit("core/contributions.py", "2.0**-1000, 0.0), np.inf)", "2.0**-1000, 0.0), 0.0)")

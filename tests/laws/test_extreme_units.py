@@ -81,7 +81,7 @@ def test_no_document_makes_a_length_rule_fail(rule: str) -> None:
 def test_no_document_makes_a_fit_of_topics_fail(rule: str, kind: Any, plain: bool, terms: int) -> None:
     options: dict[str, Any] = {"length_rule": rule, "max_iter": 3}
     if plain:
-        options |= {"background": False, "word_weight_power": 0.0, "count_power": 1.0}
+        options |= {"release_word_totals": False, "word_weight_power": 0.0, "count_power": 1.0}
     model = kind(2, terms, **options)
     q = model.init(np.random.default_rng(0))
     blocks = {name: block for name, block in model.blocks.items() if block.phase == "step" or not plain}

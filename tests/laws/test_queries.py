@@ -37,7 +37,7 @@ from dpvb.core.wall import Wall
 from dpvb.errors import CheckpointError, ModelFileError, PrivacyError, PrivateComputationError
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics.lda import LDAModel
 
@@ -439,7 +439,7 @@ def test_hostile_q_are_of_many_kinds_and_some_are_accepted() -> None:
 def test_topics_of_infinity_and_weights_of_nan_add_nothing() -> None:
     """A word of infinite probability and unknown weight made the kernel add the least integer."""
     for kind in (LDAModel, Float64Topics):
-        model = kind(2, 6, background=False, word_weight_power=0.0)
+        model = kind(2, 6, release_word_totals=False, word_weight_power=0.0)
         q = model.init(np.random.default_rng(0))
         beta_vk, weight_v = q.beta_vk.copy(), q.word_weight_v.copy()
         beta_vk[3], weight_v[3] = np.inf, np.nan
@@ -489,8 +489,8 @@ def test_topics_of_any_numbers_add_nothing_below_0_or_beyond_the_bound(seed: int
 def test_negative_topics_do_not_push_two_documents_apart(kind: Any) -> None:
     """The q at which two documents were 1.97 C apart, where √2 C is accounted."""
     beta_vk = np.array([[-1.522315, -2.895056], [0.166584, -0.127521], [0.0494, -0.135326], [-0.166420, 0.455413]])
-    facts: dict[str, Any] = {"count_power": 1.0, "background": False, "word_weight_power": 0.0}
-    model = kind(2, 4, clip=0.01, document_length=1000.0, doc_topic_prior=0.05, **facts)
+    facts: dict[str, Any] = {"count_power": 1.0, "release_word_totals": False, "word_weight_power": 0.0}
+    model = kind(2, 4, clip_scale=0.01, document_length=1000.0, doc_topic_prior=0.05, **facts)
     q = model.init(np.random.default_rng(0))
     hostile = replace(q, beta_vk=beta_vk.astype(q.beta_vk.dtype))
     assert domains.outside(hostile) == "q.beta_vk must be 0 or more"
@@ -518,7 +518,7 @@ class Kept:
         self.begun: list[int] = []
 
     def recorded(self, step: int) -> Mapping[str, np.ndarray] | None:
-        return {"words": np.full(6, self._value), "counted": ONE, "shortened": ONE} if step == 0 else None
+        return {"words": np.full(6, self._value), "included": ONE, "clipped": ONE} if step == 0 else None
 
     def begin(self, step: int) -> None:
         self.begun.append(step)

@@ -11,8 +11,8 @@ from each import each
 import dpvb
 from dpvb import accounting, federated
 from dpvb.estimators import PrivateEstimator
-from dpvb.estimators.given import Records
-from dpvb.guards.lacking import described
+from dpvb.estimators.input_types import Records
+from dpvb.guards.missing_arguments import described
 
 #: What a caller hands over under these names; `rows` and `batch` are what a model has made of it.
 _NAMED = {"X", "y", "ledger", "cluster", "documents", "texts"}

@@ -102,7 +102,7 @@ def test_what_a_list_of_words_brings_along_is_not_called() -> None:
 def test_lda_and_naive_bayes_read_lists_of_words(lists: Any) -> None:
     """Lists of one length too, in a column: a column of lists of numbers is a matrix of counts, as it was."""
     model = dpvb.LDA(2, vocabulary=WORDS, n_steps=1, epsilon=math.inf, delta=1e-6).fit(lists)
-    assert model.privacy_.counts is None or "counted" in str(model.privacy_)
+    assert model.privacy_.counts is None or "included" in str(model.privacy_)
     bayes = dpvb.NaiveBayes(classes=("a", "b"), vocabulary=WORDS, epsilon=math.inf, delta=1e-6)
     assert bayes._task(lists, ["a"] * len(lists)).source.count() == len(lists)
     sums = sum(
@@ -244,7 +244,7 @@ def test_no_value_and_no_type_of_a_cell_refuses_a_call(one: Any, other: Any) -> 
 COLUMNS = (dpvb.data.Numeric("z", low=-1, high=1),)
 ILL = {"z": NUMBERS[:, 0], "ill": ["x"] * 60}
 OF_TARGET = dpvb.data.Schema(COLUMNS, target=dpvb.data.Target("ill", classes=("no", "yes")))
-OF_RESPONSE = dpvb.data.Schema((*COLUMNS, dpvb.data.Categorical("ill", ("no", "yes"), unseen=False)))
+OF_RESPONSE = dpvb.data.Schema((*COLUMNS, dpvb.data.Categorical("ill", ("no", "yes"), other=False)))
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ from planted import edit, kills
 import dpvb
 from dpvb.accounting import Event, costs
 from dpvb.accounting import filter as spending
-from dpvb.accounting.answers import rounded_down
 from dpvb.accounting.costs import Composition, Cost
+from dpvb.accounting.methods import rounded_down
 from dpvb.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger import Ledger, Receipt, is_address, pricing, verify_export
 from dpvb.ledger import sqlite as in_file

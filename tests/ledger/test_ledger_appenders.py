@@ -26,7 +26,7 @@ from dpvb.accounting.events import Event
 from dpvb.errors import LedgerError
 from dpvb.ledger import Dataset, Ledger, chain, pricing
 from dpvb.ledger.chain import COLUMNS, Entry, canonical
-from dpvb.ledger.past import Past
+from dpvb.ledger.run_history import Past
 from dpvb.ledger.state import State, dataset_key
 
 psycopg = pytest.importorskip("psycopg")

@@ -27,7 +27,7 @@ from dpvb.accounting.costs import Composition, Cost
 from dpvb.errors import BudgetError, LedgerError
 from dpvb.ledger import Ledger, is_address, verify_export
 from dpvb.ledger.chain import Entry, canonical
-from dpvb.ledger.past import Past
+from dpvb.ledger.run_history import Past
 from dpvb.ledger.state import State
 
 DELTA = 1e-6
@@ -178,7 +178,7 @@ def test_one_to_five_sampled_plans_count_little_more_than_if_they_had_been_fixed
 
 
 @kills("accountant", "the Gaussian of a sampled plan comes back for steps that never ran")
-@edit("ledger/past.py", "units[-1] if alone else 0, 0", "units[-1], 0")
+@edit("ledger/run_history.py", "units[-1] if alone else 0, 0", "units[-1], 0")
 def test_a_sampled_plan_that_stops_gets_back_what_the_orders_say_and_nothing_of_its_gaussian(book: Ledger) -> None:
     event = Event("poisson", 0.2, 4.0, 30)
     cost = Composition([event], "add_or_remove_one")

@@ -11,7 +11,7 @@ from planted import edit, kills
 
 from dpvb.errors import LedgerError, ParameterError
 from dpvb.ledger import Ledger
-from dpvb.ledger.facts import appearance, check_new_name
+from dpvb.ledger.records import appearance, check_new_name
 
 FACTS: dict[str, Any] = {"unit": "row", "neighboring_relation": "add_or_remove_one", "epsilon": 3.0, "delta": 1e-6}
 LOOK_ALIKE = [("people-1", "people-l"), ("people-I", "people-1"), ("COHORT0", "COHORTO"), ("modern", "modem")]
@@ -30,7 +30,7 @@ NOT_PLAIN = [
 
 @pytest.mark.guarantees("names")
 @kills("names", "a name in letters that look like others")
-@edit("ledger/facts.py", "if not _NAME.fullmatch(name):", "if not name:")
+@edit("ledger/records.py", "if not _NAME.fullmatch(name):", "if not name:")
 @pytest.mark.parametrize("name", NOT_PLAIN, ids=ascii)
 def test_a_name_is_plain_ascii(name: str, tmp_path: Path) -> None:
     with Ledger(tmp_path / "b.db") as book:
@@ -41,7 +41,7 @@ def test_a_name_is_plain_ascii(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.guarantees("names")
 @kills("names", "names that look alike")
-@edit("ledger/facts.py", 'return name.replace("m", "rn").translate(str.maketrans("0I1|", "Olll"))', "return name")
+@edit("ledger/records.py", 'return name.replace("m", "rn").translate(str.maketrans("0I1|", "Olll"))', "return name")
 @pytest.mark.parametrize(("one", "other"), LOOK_ALIKE)
 def test_a_name_that_looks_like_another_is_refused_and_named(one: str, other: str, tmp_path: Path) -> None:
     for place, (registered, new) in enumerate([(one, other), (other, one)]):

@@ -21,7 +21,7 @@ from dpvb.accounting.costs import Composition
 from dpvb.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger import Ledger, chain, pricing
 from dpvb.ledger.chain import WAY_OUT, Entry, canonical
-from dpvb.ledger.past import Past
+from dpvb.ledger.run_history import Past
 from dpvb.ledger.state import State
 from dpvb.ledger.verify import walk
 
@@ -57,7 +57,7 @@ ACTION = st.one_of(
 
 @pytest.mark.guarantees("refunds")
 @kills("crashes", "releases that have begun given back")
-@edit("ledger/past.py", "left, before = Counter[Event](), self.begun", "left, before = Counter[Event](), 0")
+@edit("ledger/run_history.py", "left, before = Counter[Event](), self.begun", "left, before = Counter[Event](), 0")
 @given(
     order=st.lists(st.sampled_from([CHEAP, DEAR]), min_size=1, max_size=5),
     told=st.booleans(),
@@ -127,7 +127,7 @@ def test_an_order_is_that_of_the_cost(ledger: Ledger) -> None:
 
 
 @kills("crashes", "steps that were charged again not counted as begun")
-@edit("ledger/past.py", "self.begun = max(self.begun, 1 + max(named))", "pass")
+@edit("ledger/run_history.py", "self.begun = max(self.begun, 1 + max(named))", "pass")
 def test_charges_of_what_was_done_again_never_come_back(ledger: Ledger) -> None:
     charge(ledger, "run", plan(4.0, 4))
     for step in range(3):
@@ -193,12 +193,12 @@ def refund_row(state: State, run: str, cost: Composition, units: tuple[int, ...]
 @pytest.mark.guarantees("refunds")
 @kills("crashes", "everybody's charges taken back by one row")
 @edit(
-    "ledger/past.py",
+    "ledger/run_history.py",
     "if any(-back > most for back, most in zip_longest(cost, self.planned",
     "if any(False for _ in zip_longest(cost, self.planned",
 )
 @edit(
-    "ledger/past.py",
+    "ledger/run_history.py",
     "if any(-back > most for back, most in zip_longest(cost, self.back(unstarted)",
     "if any(False for _ in zip_longest(cost, self.back(unstarted)",
 )

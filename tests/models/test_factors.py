@@ -11,7 +11,7 @@ from planted import edit, kills
 from sklearn import decomposition as plainly
 
 import dpvb
-from dpvb.models.factors import posterior, reading
+from dpvb.models.factors import denoising, posterior
 from dpvb.models.factors.three_releases import (
     SecondMoments,
     ThreeReleases,
@@ -118,7 +118,7 @@ def test_more_noise_never_lengthens_the_radius() -> None:
 def test_without_noise_the_mode_is_scikit_learns(k: int) -> None:
     """Log-likelihoods of factor analysis and PCA within 1e-3, the same subspace."""
     train, test = table(2_000, 1, 8, 3), table(1_000, 1, 8, 3)
-    given = {"max_row_norm": 20.0, "epsilon": math.inf, "delta": 1e-6, "estimate": "mode"}
+    given = {"max_row_norm": 20.0, "epsilon": math.inf, "delta": 1e-6, "estimate": "map"}
     own, other = (
         dpvb.FactorAnalysis(k, **given).fit(train),
         plainly.FactorAnalysis(k, tol=1e-3, max_iter=500, svd_method="lapack").fit(train),
@@ -162,7 +162,7 @@ def from_rows(x_nd: np.ndarray, loading_dk: np.ndarray, unique_d: np.ndarray, ro
 def test_variational_bayes_from_moments_is_that_from_rows() -> None:
     x_nd = table(300, 3)
     x_nd -= x_nd.mean(axis=0)
-    read = reading.Split(x_nd.T @ x_nd / 300, np.zeros(D), D)
+    read = denoising.Split(x_nd.T @ x_nd / 300, np.zeros(D), D)
     start = posterior.factors(read, 300.0, 2, np.ones(D), is_point=True)
     found = posterior.factors(read, 300.0, 2, np.ones(D), is_point=False)
     expected = from_rows(x_nd, start.loading_dk, start.unique_d, 200)
@@ -185,21 +185,21 @@ def test_eigenvalues_within_the_noise_are_read_as_noise(d: int) -> None:
     edge = math.sqrt(2 * d)
     value_e, _ = posterior.spectrum(noise, 1.0, 1e6, 1.0)
     assert value_e.max() - value_e.min() <= 1.25 * edge
-    assert reading.shrunk(np.array([edge - 1e-9, -5 * edge]), 1.0, d).tolist() == [0.0, 0.0]
+    assert denoising.shrunk(np.array([edge - 1e-9, -5 * edge]), 1.0, d).tolist() == [0.0, 0.0]
     spike = 3 * edge
     seen = spike + d / (2 * spike)
-    assert reading.unbiased(np.array([seen]), 1.0, d)[0] == pytest.approx(spike)
+    assert denoising.unbiased(np.array([seen]), 1.0, d)[0] == pytest.approx(spike)
 
 
 def test_variances_of_columns_are_read_between_noise_and_prior() -> None:
     rng = np.random.default_rng(6)
     true_d = np.repeat([0.01, 1.0], 200)
-    found_d = reading.variances(true_d + 0.1 * rng.standard_normal(400), 0.1)
+    found_d = denoising.variances(true_d + 0.1 * rng.standard_normal(400), 0.1)
     assert (found_d > 0).all()
     assert (
         np.abs(found_d - true_d).mean() < np.abs(np.maximum(true_d + 0.1 * rng.standard_normal(400), 0) - true_d).mean()
     )
-    assert reading.with_prior(np.array([7.0]), np.array([1e18]), np.array([2.0]))[0] == pytest.approx(2.0)
+    assert denoising.with_prior(np.array([7.0]), np.array([1e18]), np.array([2.0]))[0] == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("kind", [dpvb.FactorAnalysis, dpvb.PCA])

@@ -144,7 +144,7 @@ def test_no_iteration_over_clouds_lowers_the_likelihood() -> None:
     assert all(later >= earlier - 1e-9 for earlier, later in itertools.pairwise(logs))
 
 
-@pytest.mark.parametrize("estimate", ["posterior", "mode"])
+@pytest.mark.parametrize("estimate", ["posterior", "map"])
 def test_a_fit_without_noise_finds_states_of_numbers(estimate: str) -> None:
     rng = np.random.default_rng(6)
     mean_kd, std_kd = np.array([[-0.5, 0.4], [0.5, -0.2]]), np.array([[0.1, 0.2], [0.2, 0.1]])

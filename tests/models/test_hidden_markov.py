@@ -493,7 +493,7 @@ def test_a_symbol_as_large_as_the_end_of_a_sequence_is_a_gap() -> None:
     assert released(HiddenMarkov(3, 2), rows([0, 3], [3])).start_ww.sum() == pytest.approx(0.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("estimate", ["posterior", "mode"])
+@pytest.mark.parametrize("estimate", ["posterior", "map"])
 @pytest.mark.parametrize("emissions", ["categorical", "poisson"])
 def test_a_fit_without_noise_finds_the_states(emissions: str, estimate: str) -> None:
     rng = np.random.default_rng(17)

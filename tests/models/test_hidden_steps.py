@@ -85,7 +85,7 @@ def sums_of(own: Any, weights: Floats | None = None) -> dict[str, Floats]:
     "self._of = unit_of_row, replace(self, units=None,",
 )
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("estimate", ["posterior", "mode"])
+@pytest.mark.parametrize("estimate", ["posterior", "map"])
 def test_a_persons_sums_are_those_of_the_plain_passes(kind: str, estimate: str) -> None:
     """Each weighed as the head of the file says; a gap counts for steps alone, and a sequence of gaps for nothing."""
     rng, own = np.random.default_rng(1), model(kind, estimate=estimate, max_length=6)
@@ -249,7 +249,7 @@ def test_no_person_reaches_beyond_the_proven_bounds(lengths: list[int], seed: in
 @edit("models/sequences/passes.py", "Laws(*(np.maximum(law, 0.0) for law in self.laws))", "self.laws")
 def test_at_laws_below_zero_no_sum_is_negative() -> None:
     """No M-step makes such a q. Behind its refusal two persons are no farther apart than √2, as is accounted."""
-    rng, own = np.random.default_rng(10), model(estimate="mode")
+    rng, own = np.random.default_rng(10), model(estimate="map")
     data, q = rows("categorical", rng, [8] * 12), drawn(own, rng)
     least, most = 0.0, 0.0
     for _ in range(20):
@@ -346,7 +346,7 @@ def simulated(n: int, length: int) -> SequenceRows:
 def test_steps_without_noise_are_steps_of_em() -> None:
     """People of one length that no clip shortens, all counts at the newest q: the likelihood rises and rises."""
     data = simulated(300, 8)
-    own = HiddenMarkov(4, 2, estimate="mode", clip_norm=None, max_length=8, n_steps=6)
+    own = HiddenMarkov(4, 2, estimate="map", clip_norm=None, max_length=8, n_steps=6)
     scores = [own.score(q, data).mean() for q in fitted(own, data)]
     # The prior's counts, 1 beside 300, may take a little; averages over old steps may lag, but not fall.
     assert all(later > earlier - 2e-3 for earlier, later in itertools.pairwise(scores[1:]))

@@ -33,11 +33,11 @@ def plain(n_components: int, n_terms: int, kind: type[LDAModel] = LDAModel, **op
     textbook = {
         "length_rule": "rescale",
         "count_power": 1.0,
-        "background": False,
+        "release_word_totals": False,
         "word_weight_power": 0.0,
-        "mass": 1.0,
+        "statistic_weight": 1.0,
     }
-    return kind(n_components, n_terms, **{**textbook, "clip": 0.03, "doc_topic_prior": 0.02, **options})
+    return kind(n_components, n_terms, **{**textbook, "clip_scale": 0.03, "doc_topic_prior": 0.02, **options})
 
 
 def topics(model: LDAModel, lambda_vk: np.ndarray) -> Topics:
@@ -108,7 +108,7 @@ def test_one_full_batch_step_is_one_plain_step(kind: Any, tolerance: float) -> N
     matrix = corpus(rng)
     matrix[3] = 0.0
     matrix[:10] *= 7
-    model = plain(5, 30, clip=1.0, document_length=200.0, kind=kind, doc_topic_prior=0.1, **TIGHT)
+    model = plain(5, 30, clip_scale=1.0, document_length=200.0, kind=kind, doc_topic_prior=0.1, **TIGHT)
     q = model.init(rng)
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))])
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
@@ -122,7 +122,7 @@ def test_one_full_batch_step_is_one_plain_step(kind: Any, tolerance: float) -> N
 def test_several_noiseless_steps_are_plain_variational_bayes() -> None:
     rng = np.random.default_rng(2)
     matrix = corpus(rng)
-    model = plain(3, 30, clip=1.0, document_length=60.0, kind=Float64Topics, doc_topic_prior=0.1, **TIGHT)
+    model = plain(3, 30, clip_scale=1.0, document_length=60.0, kind=Float64Topics, doc_topic_prior=0.1, **TIGHT)
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))] * 5)
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
     q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(3))
@@ -138,7 +138,7 @@ def test_several_noiseless_steps_at_the_mode_are_expectation_maximisation(eta: f
     rng = np.random.default_rng(2)
     matrix = corpus(rng)
     options: dict[str, Any] = {
-        "clip": 1.0,
+        "clip_scale": 1.0,
         "document_length": 60.0,
         "kind": Float64Topics,
         "doc_topic_prior": 0.1,
@@ -167,7 +167,7 @@ def topics_term(lambda_vk: np.ndarray, eta: float) -> float:
 def test_the_bound_never_falls_without_noise() -> None:
     rng = np.random.default_rng(4)
     matrix = corpus(rng)
-    model = plain(3, 30, clip=1.0, document_length=60.0, kind=Float64Topics, doc_topic_prior=0.1, **TIGHT)
+    model = plain(3, 30, clip_scale=1.0, document_length=60.0, kind=Float64Topics, doc_topic_prior=0.1, **TIGHT)
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))] * 12)
     bounds: list[float] = []
 
@@ -226,7 +226,7 @@ def test_the_bound_is_the_definition(topics: Any) -> None:
 def test_the_papers_worked_example() -> None:
     """L = V = K = 2, a = 0.1, s = [[1, 0], [1, 0]]: norm √2, so the clipped statistic is s·0.2/√2."""
     for kind in (Float64Topics, LDAModel):
-        model = plain(2, 2, clip=0.1, document_length=2.0, doc_topic_prior=1e-6, kind=kind)
+        model = plain(2, 2, clip_scale=0.1, document_length=2.0, doc_topic_prior=1e-6, kind=kind)
         dtype = np.float32 if kind is LDAModel else np.float64
         beta_vk = np.array([[0.5, 1e-25], [0.5, 1e-25]], dtype=dtype)
         q = Topics(np.ones((2, 2)), beta_vk, None, np.ones(2), model.topics(np.ones((2, 2))).alpha_k)
@@ -238,7 +238,7 @@ def test_the_papers_worked_example() -> None:
 @pytest.mark.parametrize("kind", [Float64Topics, LDAModel])
 def test_one_word_documents_attain_the_swap_ratio(kind: Any) -> None:
     """At the papers' K = 50 and a = 0.1 they are always clipped: two on different words are √2·aL apart."""
-    model = plain(50, 20, clip=0.1, kind=kind)
+    model = plain(50, 20, clip_scale=0.1, kind=kind)
     q = model.init(np.random.default_rng(0))
     one, other = (released(model, np.eye(20)[[word]] * count, q) for word, count in ((3, 1.0), (11, 40.0)))
     bound = 0.1 * 500
@@ -325,7 +325,7 @@ def test_empty_documents_add_nothing(rule: Any, kind: Any) -> None:
 def test_names_of_topics_and_words_do_not_matter(kind: Any) -> None:
     rng = np.random.default_rng(9)
     matrix = corpus(rng, n=15)
-    model = plain(4, 30, clip=0.2, kind=kind, **TIGHT)
+    model = plain(4, 30, clip_scale=0.2, kind=kind, **TIGHT)
     q = model.init(rng)
     total = released(model, matrix, q)
     names, words = rng.permutation(4), rng.permutation(30)
@@ -349,7 +349,7 @@ def test_the_statistic_keeps_the_documents_mass(seed: int) -> None:
     model = plain(
         3,
         8,
-        clip=1.0,
+        clip_scale=1.0,
         document_length=1e3,
         length_rule="truncate",
         kind=Float64Topics,
@@ -375,7 +375,7 @@ def test_powers_and_weights_scale_each_words_part_of_the_statistic(kind: Any, to
     matrix = corpus(rng, n=12)
     weight_v = rng.uniform(0.3, 3.0, 30)
     options = {
-        "clip": 1.0,
+        "clip_scale": 1.0,
         "document_length": 200.0,
         "length_rule": "truncate",
         "doc_topic_prior": 0.1,
@@ -415,7 +415,7 @@ def test_a_first_release_of_words_is_the_start() -> None:
     """Background, word weights and topics from the word totals alone; the weights are undone on reading."""
     rng = np.random.default_rng(22)
     matrix = corpus(rng, n=200)
-    model = LDAModel(3, 30, word_weight_power=0.3, doc_topic_prior=0.1, clip=1.0, document_length=60.0)
+    model = LDAModel(3, 30, word_weight_power=0.3, doc_topic_prior=0.1, clip_scale=1.0, document_length=60.0)
     plan = phased(model.blocks, FullBatch(), [0.0])
     seen: list[Topics] = []
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
@@ -427,8 +427,10 @@ def test_a_first_release_of_words_is_the_start() -> None:
     smoothed = started.background_v + 0.2 / 30
     np.testing.assert_allclose(started.word_weight_v, (smoothed / smoothed.mean()) ** -0.3, rtol=1e-12)
     np.testing.assert_allclose(started.beta_vk.mean(axis=1) / started.background_v, 1.0, atol=0.3)
-    unweighted = np.maximum(s.read("counts") / started.word_weight_v[:, None], 0.0)
-    np.testing.assert_allclose(fitted.lambda_vk, model.topic_word_prior + model.mass * unweighted, rtol=1e-12)
+    unweighted = np.maximum(s.noisy("counts") / started.word_weight_v[:, None], 0.0)
+    np.testing.assert_allclose(
+        fitted.lambda_vk, model.topic_word_prior + model.statistic_weight * unweighted, rtol=1e-12
+    )
 
 
 # --- reading ------------------------------------------------------------------------------------------------
@@ -447,7 +449,7 @@ def test_without_noise_topics_are_the_released_counts_added_to_the_prior() -> No
     model = plain(3, 30, topic_word_prior=0.05)
     s = estimate_of(model, matrix, 0.0)
     q = model.m_step(s, model.init(np.random.default_rng(0)))
-    np.testing.assert_allclose(q.lambda_vk, 0.05 + np.maximum(s.read("counts"), 0.0), rtol=1e-12)
+    np.testing.assert_allclose(q.lambda_vk, 0.05 + np.maximum(s.noisy("counts"), 0.0), rtol=1e-12)
     expected = np.exp(digamma(q.lambda_vk) - digamma(q.lambda_vk.sum(axis=0)))
     np.testing.assert_allclose(q.beta_vk, expected, rtol=1e-6)
 
@@ -457,7 +459,7 @@ def test_topics_are_exact_without_noise_and_finite_with_much_noise() -> None:
     model = plain(3, 30)
     start = model.init(np.random.default_rng(0))
     s = estimate_of(model, matrix, 0.0)
-    np.testing.assert_allclose(model.m_step(s, start).lambda_vk, model.topic_word_prior + s.read("counts"), rtol=1e-12)
+    np.testing.assert_allclose(model.m_step(s, start).lambda_vk, model.topic_word_prior + s.noisy("counts"), rtol=1e-12)
     for noise, data in ((1.0, matrix), (1e3, matrix), (1.0, np.zeros((0, 30)))):
         s = estimate_of(model, data, noise)
         q = model.m_step(s, start)
@@ -469,10 +471,10 @@ def test_topics_are_exact_without_noise_and_finite_with_much_noise() -> None:
 def test_denoised_topics_are_closer_to_the_truth_than_clamped_ones() -> None:
     """Squared error of the noisy topics, against clamping, on a corpus with a few strong words."""
     matrix = corpus(np.random.default_rng(13), n=300, terms=200, length=100)
-    model = plain(10, 200, document_length=100.0, clip=0.1)
-    truth, s = estimate_of(model, matrix, 0.0).read("counts"), estimate_of(model, matrix, 3.0)
+    model = plain(10, 200, document_length=100.0, clip_scale=0.1)
+    truth, s = estimate_of(model, matrix, 0.0).noisy("counts"), estimate_of(model, matrix, 3.0)
     q = model.m_step(s, model.init(np.random.default_rng(0)))
-    denoised, clamped = q.lambda_vk - model.topic_word_prior, np.maximum(s.read("counts"), 0.0)
+    denoised, clamped = q.lambda_vk - model.topic_word_prior, np.maximum(s.noisy("counts"), 0.0)
     assert ((denoised - truth) ** 2).sum() < 0.8 * ((clamped - truth) ** 2).sum()
 
 
@@ -482,9 +484,9 @@ def test_denoised_topics_are_closer_to_the_truth_than_clamped_ones() -> None:
         {"n_components": 0},
         {"n_components": 2.5},
         {"n_terms": 0},
-        {"clip": 0.0},
-        {"clip": 1.1},
-        {"clip": math.nan},
+        {"clip_scale": 0.0},
+        {"clip_scale": 1.1},
+        {"clip_scale": math.nan},
         {"document_length": 0.0},
         {"document_length": math.inf},
         {"length_rule": "shorten"},
@@ -493,9 +495,9 @@ def test_denoised_topics_are_closer_to_the_truth_than_clamped_ones() -> None:
         {"topic_word_prior": 0.0},
         {"count_power": 0.0},
         {"count_power": 1.1},
-        {"word_weight_power": 0.3, "background": False},
+        {"word_weight_power": 0.3, "release_word_totals": False},
         {"word_weight_power": -0.1},
-        {"mass": 0.0},
+        {"statistic_weight": 0.0},
         {"tol": -1.0},
         {"max_iter": 0},
     ],

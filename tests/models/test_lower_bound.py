@@ -133,7 +133,7 @@ def test_a_bound_of_noisy_moments_is_near_that_of_the_rows_and_a_point_has_none(
     exact = dpvb.FactorAnalysis(2, low=-1.0, high=1.0, **_EXACT).fit(x_nd)
     noisy = dpvb.FactorAnalysis(2, low=-1.0, high=1.0, epsilon=4.0, delta=1e-6).fit(x_nd)
     assert abs(noisy.lower_bound() - exact.lower_bound()) < 0.3 * 20_000
-    point = dpvb.FactorAnalysis(2, low=-1.0, high=1.0, estimate="mode", **_EXACT).fit(x_nd)
+    point = dpvb.FactorAnalysis(2, low=-1.0, high=1.0, estimate="map", **_EXACT).fit(x_nd)
     with pytest.raises(ParameterError, match="estimate must be 'posterior'"):
         point.lower_bound()
 

@@ -146,7 +146,7 @@ def test_a_mode_is_where_the_posterior_of_each_row_is_highest() -> None:
     """Of counts above 1 less one of each; of others the mean; and a score of what was not seen is finite."""
     codes = np.random.default_rng(2).integers(V - 1, size=(400, 8))
     share: Any = {"power": 1.0, "clip_norm": None, "max_length": 8, "epsilon": np.inf, "delta": 1e-6}
-    mean, mode = (dpvb.MarkovChain(V, estimate=one, **share).fit(codes) for one in ("posterior", "mode"))
+    mean, mode = (dpvb.MarkovChain(V, estimate=one, **share).fit(codes) for one in ("posterior", "map"))
     alpha = mean.transition_matrix_ * (mean._q.windows.sum(axis=1, keepdims=True) + 10)
     highest = np.maximum(alpha - 1, 0)[: V - 1]
     assert mode.transition_matrix_[: V - 1] == pytest.approx(highest / highest.sum(axis=1, keepdims=True), abs=1e-8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -32,7 +33,7 @@ from dpvb.errors import (
     PrivacyError,
     SyntheticIntervalWarning,
 )
-from dpvb.models.mixtures import categorical
+from dpvb.models.mixtures import categorical, components
 from dpvb.models.mixtures.components import Components, MixedColumns, MixturePosterior, ReleasedSums
 from dpvb.models.mixtures.mixture import MixtureModel
 from dpvb.models.mixtures.pairs import Pairs
@@ -142,7 +143,7 @@ def test_no_row_passes_a_bound_and_some_reach_it(k: int, seed: int) -> None:
 def test_blocks_share_one_unit_of_sensitivity(columns: MixedColumns) -> None:
     """Of every release: squares of the weights, the counts of units included, add up to 1."""
     model = MixtureModel(3, columns)
-    plan = phased(model.blocks, FullBatch(), [1.0, 1.0], shares=model.schedule.budget, clip="joint")
+    plan = phased(model.blocks, FullBatch(), [1.0, 1.0], shares=model.schedule.budget, clipping="joint")
     assert len(plan) == 5
     for release in plan:
         assert math.fsum(weight**2 for weight in release.weights.values()) == pytest.approx(1.0, abs=1e-12)
@@ -274,7 +275,7 @@ def test_steps_without_noise_and_clipping_are_those_of_scikit_learn(kind: str, p
     )
     x_nd[:, 1] += 0.5 * x_nd[:, 0]
     columns = MixedColumns(numbers=3, covariance=kind, clip_factor=1e8)
-    model = MixtureModel(3, columns, estimate="mode", prior=0.0)
+    model = MixtureModel(3, columns, estimate="map", prior=0.0)
     q = somewhere(rng, model, 3)
     root_kdd = np.tile(0.2 * np.eye(3), (3, 1, 1))
     q = replace(q, now=replace(q.now, mean_kd=x_nd[[0, 160, 340]], root_kdd=root_kdd))
@@ -349,6 +350,24 @@ def test_clip_constants_are_those_of_quadrature() -> None:
     # What is known of one dimension: .145 of the rows are clipped.
     lost = quad(lambda z: norm.pdf(z) * (math.hypot(a1 * z, a2 * (z * z - 1) / math.sqrt(2)) > 1), -12, 12, limit=400)
     assert lost[0] == pytest.approx(0.145, abs=0.01)
+
+
+@pytest.mark.parametrize("entries", [1, 5_000, 10**6])
+def test_clip_constants_have_the_same_bits_in_pieces(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    clip = MixedColumns(numbers=12, gaps=(3,), max_counts=(9.0,), clip_factor=0.7).clip
+    monkeypatch.setattr(components, "_ENTRIES", 2**40)
+    whole = components._constants.__wrapped__(clip)
+    monkeypatch.setattr(components, "_ENTRIES", entries)
+    assert components._constants.__wrapped__(clip) == whole
+
+
+def test_clip_constants_need_no_memory_for_all_pairs_of_all_draws() -> None:
+    clip = MixedColumns(numbers=60, clip_factor=0.7).clip  # All pairs of all draws are 1,830 x 17,476 numbers: 256 MB.
+    tracemalloc.start()
+    components._constants.__wrapped__(clip)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64e6
 
 
 def test_clipping_is_undone_for_gaussian_rows() -> None:
@@ -465,7 +484,7 @@ def test_two_categories_are_a_coin() -> None:
     rng = np.random.default_rng(2)
     coins = (rng.random((600, 4)) < np.where(rng.random((600, 1)) < 0.5, 0.8, 0.2)).astype(int)
     found = []
-    for kind in (Binary, lambda name: Categorical(name, (0, 1), unseen=False, missing=False)):
+    for kind in (Binary, lambda name: Categorical(name, (0, 1), other=False, missing=False)):
         schema = Schema(tuple(kind(f"q{j}") for j in range(4)))
         table = Table({f"q{j}": coins[:, j] for j in range(4)}, schema)
         found.append(dpvb.Mixture(2, **EXACT).fit(table))
@@ -496,7 +515,7 @@ def test_groups_of_a_mixed_table_are_found_and_sampled_in_its_types() -> None:
     assert drawn["visits"].dtype.kind == "i"
     assert drawn["since"].dtype.kind == "M"
     assert set(drawn["ill"].tolist()) == {"no", "yes"}
-    assert set(drawn["job"].tolist()) <= {"a", "b", "c", "<unseen>", None}
+    assert set(drawn["job"].tolist()) <= {"a", "b", "c", "<other>", None}
     assert 0.1 < np.isnan(drawn["income"]).mean() < 0.3
     again = Table(drawn, SCHEMA)
     assert model.score(again, public=True) == pytest.approx(model.score(Table(cells, SCHEMA), public=True), abs=0.5)

@@ -137,7 +137,7 @@ def test_labels_and_columns_share_one_unit_of_sensitivity(kind: str) -> None:
 
 @pytest.mark.guarantees("naive Bayes rows")
 @kills("NaN", "a document with an unknown label that counts in a class")
-@edit("data/documents/labelled.py", "unseen=-1, missing=-1", "unseen=0, missing=-1")
+@edit("data/documents/labelled.py", "other=-1, missing=-1", "other=0, missing=-1")
 def test_a_document_without_a_declared_label_is_no_row() -> None:
     """Nor is one with a label that is no label, and no other row changes."""
     counts, y = documents(30)
@@ -187,7 +187,7 @@ def test_tables_of_categories_are_those_of_scikit_learn(alpha: float) -> None:
     rng = np.random.default_rng(2)
     y = rng.integers(3, size=400)
     codes = (rng.integers(4, size=(400, 5)) + y[:, None] * rng.integers(2, size=(400, 5))) % 4
-    columns = [Categorical(f"q{j}", range(4), unseen=False, missing=False) for j in range(5)]
+    columns = [Categorical(f"q{j}", range(4), other=False, missing=False) for j in range(5)]
     table = Table({f"q{j}": codes[:, j] for j in range(5)} | {"y": y}, Schema([*columns, Categorical("y", range(3))]))
     found, exact = both(dpvb.NaiveBayes(response="y", alpha=alpha, **EXACT), table)
     shares = (np.bincount(y) + alpha) / (400 + 3 * alpha)
@@ -202,7 +202,7 @@ def test_gaussian_numbers_at_their_estimates_are_those_of_scikit_learn() -> None
     x_nd = rng.normal(y[:, None] * [1.0, -0.5, 0.2], [0.5, 1.0, 0.8], (500, 3))
     schema = Schema([*(Numeric(f"x{d}", -8, 8) for d in range(3))], target=Target("y"))
     table = Table({f"x{d}": x_nd[:, d] for d in range(3)} | {"y": y}, schema)
-    model = dpvb.NaiveBayes(numbers="gaussian", estimate="mode", alpha=0, **EXACT)
+    model = dpvb.NaiveBayes(numbers="gaussian", estimate="map", alpha=0, **EXACT)
     found, exact = both(model, table)
     other = GaussianNB(var_smoothing=0).fit(x_nd, y)
     np.testing.assert_allclose(exact, other.predict_log_proba(x_nd), rtol=1e-8, atol=1e-9)
@@ -392,7 +392,7 @@ def test_long_documents_weigh_less_in_the_fit_and_in_predictions() -> None:
 
 
 @kills("NaN", "a row with an undeclared label that makes a class of its own")
-@edit("estimators/naive_bayes.py", "answer = replace(answer, unseen=False, missing=False)", "pass")
+@edit("estimators/naive_bayes.py", "answer = replace(answer, other=False, missing=False)", "pass")
 def test_classes_of_a_mixed_table_are_learnt_and_sampled_in_its_types() -> None:
     cells = people(3000)
     for numbers in ("bins", "gaussian"):
@@ -507,7 +507,7 @@ def test_a_cluster_and_a_ledger_change_no_bit(tmp_path: Any) -> None:
         ledger.register("people", epsilon=3.0, delta=1e-5, unit="row", neighboring_relation="add_or_remove_one")
     counted: dict[str, Any] = {"ledger": tmp_path / "budget.db", "dataset": "people", "checkpoint": tmp_path / "run"}
     first = dpvb.NaiveBayes(**OPTIONS, **NOISY).fit(table, run=dpvb.Run(**counted))
-    again = dpvb.NaiveBayes(**OPTIONS, **NOISY).fit(table, run=dpvb.Run(**counted, resume="read"))
+    again = dpvb.NaiveBayes(**OPTIONS, **NOISY).fit(table, run=dpvb.Run(**counted, resume="load"))
     np.testing.assert_array_equal(first.predict_proba(people(20)), again.predict_proba(people(20)))
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         assert ledger.remaining("people").num_charges == 1

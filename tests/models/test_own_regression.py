@@ -20,12 +20,12 @@ def fitted(rng: np.random.Generator, x_nd: np.ndarray, truth_d: np.ndarray, nois
 
     def curved(std: float) -> FixedCurvature:
         noise_dd = std * rng.standard_normal((d, d))
-        return known.curved(score_nd().T @ score_nd() + (noise_dd + noise_dd.T) / 2, std)
+        return known.with_curvature(score_nd().T @ score_nd() + (noise_dd + noise_dd.T) / 2, std)
 
     known = curved(0.35 * noise)
     for t in range(1, steps + 1):
         std = noise / 2 * math.sqrt(steps / t)
-        known = known.stepped(score_nd().sum(axis=0) + std * rng.standard_normal(d), std)
+        known = known.with_score(score_nd().sum(axis=0) + std * rng.standard_normal(d), std)
     return curved(0.5 * noise)
 
 

@@ -108,13 +108,13 @@ def test_an_estimate_reads_the_releases_after_midway_by_precision() -> None:
             if t > 3 and "a" in released.total:
                 fresh.append((released.total["a"], released.noise_std["a"]))
         weight = np.array([std**-2 for _, std in fresh])
-        mean, std = s.read_after_midway("a")
+        mean, std = s.noisy_after_midway("a")
         np.testing.assert_allclose(mean, weight @ np.array([total for total, _ in fresh]) / weight.sum(), rtol=1e-12)
         assert std == pytest.approx(weight.sum() ** -0.5, rel=1e-12)
         parts.append(s)
-    mean, std = Estimate.total(parts).read_after_midway("a")
-    np.testing.assert_allclose(mean, sum(part.read_after_midway("a")[0] for part in parts), rtol=1e-12)
-    assert std == pytest.approx(math.hypot(*(part.read_after_midway("a")[1] for part in parts)), rel=1e-12)
+    mean, std = Estimate.total(parts).noisy_after_midway("a")
+    np.testing.assert_allclose(mean, sum(part.noisy_after_midway("a")[0] for part in parts), rtol=1e-12)
+    assert std == pytest.approx(math.hypot(*(part.noisy_after_midway("a")[1] for part in parts)), rel=1e-12)
 
 
 def _rows(batch: Any, blocks: Mapping[str, Block]) -> Any:
@@ -250,7 +250,7 @@ def test_topics_that_predict_better_are_kept() -> None:
     before, after, s = midway(documents(np.random.default_rng(7)))
     assert not after.is_one
     np.testing.assert_array_equal(after.lambda_vk, before.lambda_vk)
-    gain, weight = s.read("gain")
+    gain, weight = s.noisy("gain")
     assert after.gain == pytest.approx(gain / (4 * weight), rel=1e-12)
     assert after.gain_std == pytest.approx(s.noise_std("gain") / (4 * weight), rel=1e-12)
     assert 0 < after.gain < math.log(TOPICS)
@@ -420,7 +420,7 @@ def test_one_topic_takes_the_whole_budget_in_one_release() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"n_steps": 17}, {"epsilon": math.inf}, {"background": False}],
+    [{"n_steps": 17}, {"epsilon": math.inf}, {"release_word_totals": False}],
     ids=["few steps", "no noise", "no words"],
 )
 def test_topics_are_not_compared_where_that_tells_nothing(options: dict[str, Any]) -> None:

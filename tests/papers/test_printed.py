@@ -105,7 +105,14 @@ def test_topics_are_those_of_the_printed_loops(how: str) -> None:
     rng = np.random.default_rng(1)
     words_dv, k, length, a, alpha, eta = rng.poisson(0.7, (25, 12)).astype(float), 3, 20.0, 0.4, 0.3, 0.2
     model = VIPSTopics(
-        k, 12, clip=a, document_length=length, doc_topic_prior=alpha, topic_word_prior=eta, local_iterations=7, **STEPS
+        k,
+        12,
+        clip_scale=a,
+        document_length=length,
+        doc_topic_prior=alpha,
+        topic_word_prior=eta,
+        local_iterations=7,
+        **STEPS,
     )
     source = BagOfWords(words_dv, vocabulary=[f"w{v}" for v in range(12)])
     q, rtol = learned(model, source, how)

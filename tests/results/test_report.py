@@ -28,7 +28,7 @@ PUBLIC = ["the vocabulary, 7702 terms", "number of topics 50", "clip 0.03"]
 
 
 def plan_of(sampler, noise=4.0, relation="add_or_remove_one", steps=20, unit="document", clip="block"):
-    return Plan([Release(BLOCKS, Mechanism(sampler, noise), clip=clip)] * steps, relation, unit)
+    return Plan([Release(BLOCKS, Mechanism(sampler, noise), clipping=clip)] * steps, relation, unit)
 
 
 def statement_of(plan, **changes):

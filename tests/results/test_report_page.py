@@ -18,7 +18,7 @@ from dpvb.audit.kinds import NAMES
 from dpvb.cli import app
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError
 from dpvb.results.figures import MOST_ROWS, Bars, Curves, Drawing, Facts, Grid, Images, Intervals
-from dpvb.results.groups import GroupTable, Line
+from dpvb.results.interval_table import IntervalTable, Line
 from dpvb.results.page import Page
 
 HOSTILE = [
@@ -199,7 +199,7 @@ def test_a_coefficient_is_drawn_per_range_and_a_group_by_the_scale_of_its_row() 
             Line(1, "p", 0.8, 0.1, 0.6, 1.0),
         ),
     )
-    first, second = GroupTable(lines, "head").drawings()
+    first, second = IntervalTable(lines, "head").drawings()
     assert first.places == [(0.25, 0.0, 0.5), pytest.approx((0.2, 0.0, 0.4))]
     assert second.places == [(0.75, 0.5, 1.0), pytest.approx((0.8, 0.6, 1.0))]
 

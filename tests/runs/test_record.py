@@ -17,7 +17,7 @@ import dpvb
 from dpvb import cli
 from dpvb.core.wall import Wall
 from dpvb.data import Numeric, Schema, Target
-from dpvb.guards.own import state_folder
+from dpvb.guards.file_ownership import state_folder
 from dpvb.guards.version import version_with_commit
 from dpvb.runs import record
 
@@ -86,7 +86,7 @@ def test_a_model_names_its_run_and_the_record_of_the_run_has_the_files(folder: P
 
 @pytest.mark.guarantees("run records")
 @kills("names", "others read the record of a run")
-@edit("guards/own.py", "    target = Path(path)\n", "    target, mode = Path(path), 0o644\n")
+@edit("guards/file_ownership.py", "    target = Path(path)\n", "    target, mode = Path(path), 0o644\n")
 def test_only_this_user_can_read_records_and_the_key(folder: Path) -> None:
     assert fit().exit_code == 0
     files = [state_folder() / "key", *(state_folder() / "runs").iterdir()]
@@ -117,7 +117,7 @@ def test_a_run_that_resumes_keeps_its_record_and_its_day(folder: Path, monkeypat
     [ended] = record.records()
     assert (ended.run, ended.state) == (one.run, "finished")
     assert (ended.began[:7], (ended.ended or "")[:7]) == ("2020-01", "2020-02")
-    assert fit("--resume", "read").exit_code == 0
+    assert fit("--resume", "load").exit_code == 0
     origin = dpvb.load("m.dpvb").privacy_.origin
     assert origin is not None
     assert origin.date == "2020-02-02"

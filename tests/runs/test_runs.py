@@ -311,7 +311,7 @@ def _reports(path: Path, folder: Path) -> None:
 
 @pytest.mark.guarantees("one process")
 @kills("crashes", "two processes at work in one folder")
-@edit("runs/checkpoint.py", 'self._lock = own.locked(self.path / "lock")', "pass")
+@edit("runs/checkpoint.py", 'self._lock = file_ownership.locked(self.path / "lock")', "pass")
 def test_two_processes_in_one_folder_are_one_run(path: Path, tmp_path: Path) -> None:
     """One runs, and the other is told so; the same within one process."""
     with Ledger(path) as one, Ledger(path) as two:
@@ -445,7 +445,7 @@ def test_a_fit_goes_on_in_one_process_after_a_fork(counted: bool, path: Path, tm
 
 @pytest.mark.guarantees("checkpoints")
 @kills("strangers", "a checkpoint in a folder that somebody else made")
-@edit("runs/checkpoint.py", "            own.check_own_folder(self.path)\n", "")
+@edit("runs/checkpoint.py", "            file_ownership.check_own_folder(self.path)\n", "")
 def test_a_folder_of_a_stranger_is_refused(path: Path, tmp_path: Path) -> None:
     """Nothing that another user could have written is believed, and nothing is charged."""
     if os.geteuid() != 0:
@@ -520,11 +520,11 @@ def test_an_ended_run_is_read_again_and_spends_nothing(path: Path, tmp_path: Pat
     with pytest.raises(CheckpointError, match="has ended"):
         fitted(path, checkpoint)
     x_nd, y_n = data()
-    again = fitted(path, checkpoint, 0 * x_nd, y_n, resume="read")  # The data are not asked.
+    again = fitted(path, checkpoint, 0 * x_nd, y_n, resume="load")  # The data are not asked.
     np.testing.assert_array_equal(again.coef_, first.coef_)
     assert len(rows(path)) == before
     with pytest.raises(CheckpointError, match="name its folder"):
-        fitted(path, tmp_path / "none", resume="read")
+        fitted(path, tmp_path / "none", resume="load")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,20 @@ import math
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
-from dpvb.accounting.answers import (
+from dpvb.accounting.calibration import calibrate, most_steps
+from dpvb.accounting.declared_costs import LaplaceNoise, StatedGuarantee, gaussian_noise
+from dpvb.accounting.divergences import (
+    best_order_of,
+    covering_gaussian_of,
+    gaussian_mu_of,
+    log_moments_of,
+    optimal_composition,
+    renyi_divergences_of,
+    zcdp_rho_of,
+)
+from dpvb.accounting.events import Event, NeighboringRelation, Sampler
+from dpvb.accounting.independent import CrossCheck, confirm, confirm_once, cross_check
+from dpvb.accounting.methods import (
     METHODS,
     UNPROVEN_METHODS,
     Answer,
@@ -32,32 +45,19 @@ from dpvb.accounting.answers import (
     rounded_up,
     true_positive_rate,
 )
-from dpvb.accounting.calibration import calibrate, most_steps
-from dpvb.accounting.declared_costs import LaplaceNoise, StatedGuarantee, gaussian_noise
-from dpvb.accounting.divergences import (
-    best_order_of,
-    covering_gaussian_of,
-    gaussian_mu_of,
-    log_moments_of,
-    optimal_composition,
-    renyi_divergences_of,
-    zcdp_rho_of,
-)
-from dpvb.accounting.events import Event, NeighboringRelation, Sampler
-from dpvb.accounting.independent import SecondOpinion, confirm, confirm_once, second_opinion
 from dpvb.guards.errors import check_number
-from dpvb.guards.lacking import check_given, says_what_lacks
+from dpvb.guards.missing_arguments import check_given, says_what_lacks
 
 __all__ = [
     "METHODS",
     "UNPROVEN_METHODS",
     "Answer",
+    "CrossCheck",
     "Event",
     "LaplaceNoise",
     "Method",
     "NeighboringRelation",
     "Sampler",
-    "SecondOpinion",
     "StatedGuarantee",
     "Steps",
     "answer",
@@ -68,6 +68,7 @@ __all__ = [
     "confirm",
     "confirm_once",
     "covering_gaussian_of",
+    "cross_check",
     "curve",
     "delta",
     "delta_of",
@@ -83,7 +84,6 @@ __all__ = [
     "renyi_divergences_of",
     "rounded_down",
     "rounded_up",
-    "second_opinion",
     "true_positive_rate",
     "zcdp_rho_of",
 ]
@@ -115,7 +115,7 @@ def epsilon(*, delta: float, **steps: Unpack[Steps]) -> float:
     """Return an upper bound on epsilon at delta of equal steps.
 
     Args:
-        delta: the chance that the promise leaves open, in (0, 1).
+        delta: δ of the guarantee, in (0, 1).
         steps: as in `Steps`.
 
     Raises:
@@ -142,12 +142,12 @@ def noise_multiplier(*, epsilon: float, delta: float, **steps: Unpack[Steps]) ->
     """Return the least noise multiplier with which equal steps meet (epsilon, delta); errors as for `epsilon`.
 
     The achieved epsilon is never above the target and at least 0.995 of it, unless even the least noise the
-    accountant knows stays below the target. epsilon = inf gives 0. Raises ParameterError for a delta that is not
+    accountant supports stays below the target. epsilon = inf gives 0. Raises ParameterError for a delta that is not
     below n_steps * sampling_prob, as no noise would be needed to meet it (see `calibrate`).
 
     Args:
         epsilon: the privacy budget, in (0, inf].
-        delta: the chance that the promise leaves open, in (0, 1).
+        delta: δ of the guarantee, in (0, 1).
         steps: as in `Steps`.
     """
     event, how = _accounted(steps, noise_multiplier=1.0)
@@ -162,7 +162,7 @@ def n_steps(*, epsilon: float, delta: float, **steps: Unpack[Steps]) -> int:
 
     Args:
         epsilon: the privacy budget, in (0, inf).
-        delta: the chance that the promise leaves open, in (0, 1).
+        delta: δ of the guarantee, in (0, 1).
         steps: as in `Steps`.
     """
     epsilon = check_number("epsilon", epsilon, low=0, high=math.inf, closed="neither")

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from dpvb.accounting.answers import answer, near_epsilon
 from dpvb.accounting.events import MAX_NOISE_MULTIPLIER, MAX_STEPS, Event, check_plan, check_relation
+from dpvb.accounting.methods import answer, near_epsilon
 from dpvb.guards.errors import ParameterError, check_delta, check_number
 
 # Stop once epsilon is within this fraction of its target: every further digit is an evaluation, dear by "pld" only.

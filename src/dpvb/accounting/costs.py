@@ -1,4 +1,4 @@
-"""What a plan costs, in the two forms that a ledger needs: a Renyi curve that adds up, and one tight epsilon.
+"""Cost of a plan, in the two forms that a ledger needs: a Renyi curve that adds up, and one tight epsilon.
 
 The Renyi curve of plans chosen one after the other, each after seeing what came before, is at most the sum of their
 curves (see `filter`). The tight epsilon holds for plans that are all fixed beforehand.
@@ -16,7 +16,6 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from dpvb.accounting.answers import answer
 from dpvb.accounting.events import (
     MAX_STEPS,
     Event,
@@ -26,6 +25,7 @@ from dpvb.accounting.events import (
     check_relation,
     dominating_pairs,
 )
+from dpvb.accounting.methods import answer
 from dpvb.guards.errors import ParameterError, check_delta
 
 Vector = npt.NDArray[np.float64]
@@ -43,7 +43,7 @@ class Cost(Protocol):
 
     @property
     def neighboring_relation(self) -> NeighboringRelation:
-        """What neighbouring data sets differ in."""
+        """How neighbouring data sets differ."""
 
     @property
     def added_delta(self) -> float:
@@ -89,12 +89,12 @@ class Composition:
         return np.array(_curve(self, tuple(orders)))
 
     def epsilon(self, delta: float, expected: float | None = None) -> float:
-        """By the tight accountant."""
+        """Epsilon of the tight accountant."""
         return _tight(self, check_delta(delta), expected)
 
     @property
     def added_delta(self) -> float:
-        """What the releases add to delta, beside their noise."""
+        """The part of delta that the releases add, in addition to that of their noise."""
         return added_delta(self.events)
 
     @property
@@ -141,7 +141,7 @@ class Total:
         return sums
 
     def epsilon(self, delta: float) -> float:
-        """By the tight accountant if all costs are compositions, else from the sum of the curves; 0 for none."""
+        """Epsilon of the tight accountant if all costs are compositions, else from the sum of the curves."""
         delta = check_delta(delta)
         steps: Counter[Event] = Counter()
         for cost, count in self.costs:

@@ -124,7 +124,7 @@ class StatedGuarantee:
     Args:
         stated_epsilon: its epsilon, in [1e-9, 700].
         stated_delta: its delta, in [0, 1). It counts whole against the delta of the cap: of a data set in a file, all
-            that plans add may reach a tenth of that delta. Name the mechanism instead where you know it.
+            that plans add may reach 0.1 of that delta. Name the mechanism instead where you know it.
         neighboring_relation: for which it holds: "add_or_remove_one" or "replace_one".
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a plan of releases bounds besides (epsilon, delta): log-moments, Renyi divergences, zCDP, Gaussian privacy.
+"""Bounds of a plan of releases besides (epsilon, delta): log-moments, Renyi divergences, zCDP, Gaussian privacy.
 
 Each is the largest over the plan's neighbours, by the dominating pairs of `events`. The log-moment at lambda is
 alpha(lambda) = lambda D_{lambda+1}(P || Q), the quantity of the moments accountant (Abadi et al. 2016).
@@ -87,11 +87,11 @@ def covering_gaussian_of(
     """Return (mu, d): the Gaussian that covers a plan, with or without batches, and what it leaves out.
 
     The plan's delta at every epsilon is at most d + (1 - d) delta_G(epsilon), with delta_G of one Gaussian release of
-    sensitivity mu and noise 1. So plans add up by their mu, also if each is chosen after the results of the others.
+    sensitivity mu and noise 1. So plans add up by their mu, even if each is chosen after the results of the others.
 
     Args:
         events: the plan; public.
-        delta: in (0, 1), at which the Gaussian is to be as small as possible; d is about a tenth of it, and 0 for full
+        delta: in (0, 1), at which the Gaussian is to be as small as possible; d is about 0.1 of it, and 0 for full
             batches.
         neighboring_relation: "add_or_remove_one" or "replace_one".
 
@@ -106,7 +106,7 @@ def covering_gaussian_of(
         (0.301, True)
     """
     from dpvb.accounting.costs import Composition
-    from dpvb.accounting.covering import covering, distance
+    from dpvb.accounting.dominating_gaussian import covering, distance
 
     cost = Composition(check_plan(events), neighboring_relation)
     return covering(cost, delta, distance(cost.epsilon(delta), delta), _LEFT_OUT * delta)

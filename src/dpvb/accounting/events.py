@@ -1,4 +1,4 @@
-"""What a release costs: events, and the dominating pairs of distributions they stand for."""
+"""Privacy costs of releases: events, and the dominating pairs of distributions that they stand for."""
 
 from __future__ import annotations
 
@@ -131,11 +131,11 @@ class Pair:
     H(eps >= 0) = q delta_Gauss(log(1 + (e^eps - 1)/q); mu). kind "opposite": (1-q) N(0,1) + q N(mu,1) against
     (1-q) N(0,1) + q N(-mu,1).
 
-    "swapped" holds wherever both laws are mixtures (1-q) A + q U and (1-q) A + q W of three Gaussians of which any two
-    are at most mu apart. By advanced joint convexity (Balle, Barthe, Gaboardi 2018, Theorem 2) the profile is then, at
-    eps >= 0 and with some b in [0, 1], q times that of U against (1-b) A + b W, at most H(eps). The same holds with U
-    and W exchanged, hence in both directions at every eps. A is the batch without the unit. So mu covers the distance
-    of a contribution from none, beside that of two contributions.
+    "swapped" holds wherever both distributions are mixtures (1-q) A + q U and (1-q) A + q W of Gaussians, any two of
+    which are at most mu apart. From advanced joint convexity (Balle, Barthe, Gaboardi 2018, Theorem 2) the profile is
+    then, at eps >= 0 and with some b in [0, 1], q times that of U against (1-b) A + b W, at most H(eps). The same holds
+    with U and W exchanged, hence in both directions at every eps. A is the batch without the unit. So mu covers the
+    distance of a contribution from none, compared with that of two contributions.
     """
 
     kind: Literal["sampled", "swapped", "opposite"]
@@ -158,7 +158,7 @@ def check_plan(events: Sequence[Event]) -> tuple[Event, ...]:
 
 
 def added_delta(plan: Sequence[Event]) -> float:
-    """Return what the releases of a plan add to delta, beside their noise."""
+    """Return what the releases of a plan add to delta, in addition to their noise."""
     return math.fsum(event.n_steps * event.added_delta for event in plan)
 
 

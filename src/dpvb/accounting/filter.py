@@ -7,9 +7,10 @@ with weights w_a > 0 that sum to one and are fixed before anything is released, 
     offset_a = log((a - 1)/a) - (log(w_a delta) + log a)/(a - 1).
 
 A data set in a file follows two rules, equations 6 and 7 of docs/method.md: 0.75 delta for Gaussians, of distance m
-with sum m_i^2 <= m^2, 0.1 delta for D, what Gaussians leave out of plans (see `covering`), and the rest for the orders.
-It may spend while D <= delta/10 and delta_Gauss(epsilon; m) <= 3/4 delta, or else while the orders allow it. What a
-release adds to delta (`Event.added_delta`) is part of D; at the orders its plan has no finite cost. Two limits are
+with sum m_i^2 <= m^2, 0.1 delta for D, what Gaussians leave out of plans (see `dominating_gaussian`), and the rest for
+the orders. It may spend while D <= delta/10 and delta_Gauss(epsilon; m) <= 3/4 delta, or else while the orders allow
+it. What a release adds to delta (`Event.added_delta`) is part of D; at the orders its plan has no finite cost. Two
+limits are
 needed: one on the sum would be beaten by an analyst who exchanges m for D (`test_limits_that_trade_are_beaten`). Each
 line of plans, those of the whole data set and of one part, has its own sums. docs/proofs.md, "Choosing what comes next:
 the filter", has the proofs.
@@ -34,14 +35,14 @@ import mpmath
 import numpy as np
 from scipy.optimize import brentq
 
-from dpvb.accounting import covering, gaussian
+from dpvb.accounting import dominating_gaussian, gaussian
 from dpvb.accounting.calibration import least_scale_and_slope
 from dpvb.accounting.costs import Cost
 from dpvb.guards.errors import ParameterError
 
 #: One unit of epsilon.
 UNIT = 1e-9
-#: What is not below it counts as infinite.
+#: A number that is not below this limit is treated as infinite.
 SATURATED = 2**62
 
 #: The orders, exact in binary: steps of about a fifth of a - 1 from 2 to 70, where caps of ordinary size are met.
@@ -96,15 +97,15 @@ def covered_units(cost: Cost, *, epsilon: int, delta: float, normal: bool) -> tu
         cost: of a plan.
         epsilon: the cap, in units.
         delta: the cap's; what is left out counts in units of 1e-9 of it.
-        normal: as in `covering`.
+        normal: as in `dominating_gaussian`.
     """
     reach = _distance(epsilon, float(_OF_GAUSSIANS) * delta)
-    distance, left_out = covering.covering(cost, delta, reach, float(_LEFT_OUT) * delta, normal=normal)
+    distance, left_out = dominating_gaussian.covering(cost, delta, reach, float(_LEFT_OUT) * delta, normal=normal)
     return *cost_units(cost), _rounded_up(ORDERS[-1] * distance**2 / 2), math.ceil(left_out / delta / UNIT)
 
 
 def refund_units(cost: Cost) -> tuple[int, ...]:
-    """What may be taken back at each order for releases that never ran, rounded down; 0 where it is infinite."""
+    """Return the refundable cost at each order for releases that never ran, rounded down; 0 where it is infinite."""
     return tuple(
         math.floor(rho / UNIT * (1 - _SAFETY)) if 0 <= rho < SATURATED * UNIT else 0
         for rho in cost.renyi(np.array(ORDERS)).tolist()
@@ -127,7 +128,7 @@ def add(totals: Sequence[int], cost: Sequence[int]) -> tuple[int, ...]:
 
 
 def counted_units(totals: Sequence[int], favoured: int, delta: float) -> int:
-    """The least cap that the totals keep, by the orders alone or, where they say it, by the rule for Gaussians as well.
+    """Return the least cap that the totals keep, by the orders or, where they say it, also by the rule for Gaussians.
 
     Args:
         totals: as `cost_units` has them, or `covered_units`.
@@ -233,7 +234,7 @@ def _offset(order: float, weight: Decimal, delta: float) -> int:
 
 @lru_cache(maxsize=256)
 def _distance(epsilon: int, delta: float) -> float:
-    return covering.distance(epsilon * UNIT, delta)
+    return dominating_gaussian.distance(epsilon * UNIT, delta)
 
 
 def least_scale(spent: Callable[[float], float], target: float) -> float:

@@ -7,7 +7,7 @@ the loss by more than s = J h^2/8 + h sqrt(J log(1/b) / 2) with probability b at
 never by more than J h. Hence epsilon at delta is at least dp-accounting's epsilon at delta + b, minus s.
 
 The pairs are found from the neighbouring relation, and not from the accountant's pairs. Neighbours are written down,
-and the means of their sums: without the unit, with it, and with what stands in its place. What these neighbours attain
+and the means of their sums: without the unit, with it, and with its replacement. The distance that these attain
 is a lower bound. Where these neighbours are the worst ones (Poisson batches under add-or-remove, opposite
 contributions, batches of all units), it is an upper bound as well. Elsewhere the upper bound is Renyi accounting's or
 none.
@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.accounting.answers import rounded_down, rounded_up
 from dpvb.accounting.events import Event, added_delta, check_plan, check_relation
+from dpvb.accounting.methods import rounded_down, rounded_up
 from dpvb.guards.errors import PrivacyError, check_delta, check_number
 
 # The interval's width relative to epsilon that the grid is chosen for, and the price it may have: dp-accounting takes
@@ -40,7 +40,7 @@ _CELLS = 4_000
 
 
 @dataclass(frozen=True)
-class SecondOpinion:
+class CrossCheck:
     """Where dp-accounting finds a plan's epsilon.
 
     Attributes:
@@ -63,9 +63,7 @@ class SecondOpinion:
         return f"dp-accounting finds epsilon between {rounded_down(self.lower)} and {rounded_up(self.upper)}"
 
 
-def second_opinion(
-    events: Sequence[Event], *, epsilon: float, delta: float, neighboring_relation: str
-) -> SecondOpinion:
+def cross_check(events: Sequence[Event], *, epsilon: float, delta: float, neighboring_relation: str) -> CrossCheck:
     """Return dp-accounting's bounds on a plan's epsilon, or the reason why there are none.
 
     Args:
@@ -80,27 +78,27 @@ def second_opinion(
     plan, relation, delta = check_plan(events), check_relation(neighboring_relation), check_delta(delta)
     epsilon = check_number("epsilon", epsilon, low=0, high=math.inf)
     if any(event.noise_multiplier == 0 for event in plan):
-        return SecondOpinion(math.inf, math.inf)
+        return CrossCheck(math.inf, math.inf)
     if epsilon == math.inf:
-        return SecondOpinion(reason="an infinite epsilon guarantees nothing")
+        return CrossCheck(reason="an infinite epsilon guarantees nothing")
     if all(event.sampling_prob == 1 for event in plan):
-        return SecondOpinion(reason="without sampling, epsilon has a closed formula")
+        return CrossCheck(reason="without sampling, epsilon has a closed formula")
     if epsilon == 0:
-        return SecondOpinion(reason="delta covers all that the releases could tell")
-    # What releases add to delta beside their noise is not a matter of composition.
+        return CrossCheck(reason="delta covers all that the releases could tell")
+    # Added delta is subtracted first: composition does not apply to it.
     delta -= added_delta(plan)
     # Nearly equal claims share a grid, so that a plan is looked at once.
     return _opinion(plan, delta, relation, 1.1 ** round(math.log(epsilon, 1.1)))
 
 
-def confirm(events: Sequence[Event], *, epsilon: float, delta: float, neighboring_relation: str) -> SecondOpinion:
-    """Compare a claimed epsilon with dp-accounting's bounds; arguments as for `second_opinion`.
+def confirm(events: Sequence[Event], *, epsilon: float, delta: float, neighboring_relation: str) -> CrossCheck:
+    """Compare a claimed epsilon with dp-accounting's bounds; arguments as for `cross_check`.
 
     Raises:
         PrivacyError: if dp-accounting's lower bound lies above the claim.
         ParameterError: for a value outside its range.
     """
-    opinion = second_opinion(events, epsilon=epsilon, delta=delta, neighboring_relation=neighboring_relation)
+    opinion = cross_check(events, epsilon=epsilon, delta=delta, neighboring_relation=neighboring_relation)
     if opinion.lower > epsilon:
         raise PrivacyError(
             f"Two accountants disagree: this plan's epsilon at delta = {delta:g} is claimed to be at most "
@@ -136,21 +134,21 @@ def _form(event: Event) -> tuple[object, ...]:
 
 
 @lru_cache(maxsize=256)
-def _opinion(plan: tuple[Event, ...], delta: float, relation: str, scale: float) -> SecondOpinion:
+def _opinion(plan: tuple[Event, ...], delta: float, relation: str, scale: float) -> CrossCheck:
     n_steps = sum(event.n_steps for event in plan)
     rounding = 2e-15 * (n_steps + 10 * len(plan))
     if delta < _MIN_DELTA or rounding > 0.01 * delta:
-        return SecondOpinion(reason="so small a delta is beyond dp-accounting's rounding")
+        return CrossCheck(reason="so small a delta is beyond dp-accounting's rounding")
     distributions = [
         _bounds(neighbours, delta, scale, rounding)
         for neighbours in [_attained(plan, relation, alone=alone) for alone in _situations(plan)]
     ]
     if reason := next((opinion.reason for opinion in distributions if opinion.reason), ""):
-        return SecondOpinion(reason=reason)
+        return CrossCheck(reason=reason)
     lower = max(opinion.lower for opinion in distributions)
     if all(_is_worst(event, relation) for event in plan):
-        return SecondOpinion(lower, distributions[0].upper)
-    return SecondOpinion(lower, _renyi(plan, delta, relation))
+        return CrossCheck(lower, distributions[0].upper)
+    return CrossCheck(lower, _renyi(plan, delta, relation))
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,7 @@ def _attained(plan: Sequence[Event], relation: str, *, alone: bool) -> list[_Ste
 
 
 def _situations(plan: Sequence[Event]) -> list[bool]:
-    """Return whether the unit is to be alone: in fixed-size batches the worse case, or both where batches disagree.
+    """Return whether the unit has no others: in fixed-size batches the worse case, or both where batches disagree.
 
     Where two contributions are nearer to each other than C, an empty place is farther from the unit than another unit.
     """
@@ -217,7 +215,7 @@ def _is_worst(event: Event, relation: str) -> bool:
     return event.sampler == "poisson" and (relation == "add_or_remove_one" or event.swap_ratio == 2)
 
 
-def _bounds(steps: Sequence[_Step], delta: float, scale: float, rounding: float) -> SecondOpinion:
+def _bounds(steps: Sequence[_Step], delta: float, scale: float, rounding: float) -> CrossCheck:
     """Return bounds on the epsilon of two neighbours' releases, or the reason why there are none."""
     n_steps = sum(step.n_steps for step in steps)
     beyond = 1e-3 * delta
@@ -231,17 +229,17 @@ def _bounds(steps: Sequence[_Step], delta: float, scale: float, rounding: float)
     )
     spread = min(n_steps * h, n_steps * h * h / 8 + h * deviations)
     if spread > scale / 2 or h > 1:
-        return SecondOpinion(reason="the grid that dp-accounting would need is too fine")
+        return CrossCheck(reason="the grid that dp-accounting would need is too fine")
     try:
         with np.errstate(all="ignore"):
             composed = _composed(steps, h, truncated)
             lower = composed.get_epsilon_for_delta(delta + beyond + 2e-4 * delta + rounding) - spread
             upper = composed.get_epsilon_for_delta(delta - rounding)
     except (ArithmeticError, ValueError, MemoryError) as error:
-        return SecondOpinion(reason=f"dp-accounting fails with {type(error).__name__}")
+        return CrossCheck(reason=f"dp-accounting fails with {type(error).__name__}")
     if not lower < math.inf or math.isnan(upper):
-        return SecondOpinion(reason="dp-accounting finds no number")
-    return SecondOpinion(max(0.0, float(lower)), float(upper))
+        return CrossCheck(reason="dp-accounting finds no number")
+    return CrossCheck(max(0.0, float(lower)), float(upper))
 
 
 def _largest_loss(step: _Step, reach: float) -> float:

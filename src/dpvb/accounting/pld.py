@@ -6,9 +6,9 @@ divergence exact at grid points and above the truth between them. All masses are
 they keep their relative accuracy in the far tails.
 
 Steps are composed by FFT *after exponential tilting* (Cramer): w_i -> w_i e^{theta l_i} / M(theta), with theta chosen
-so that the composed loss concentrates where epsilon will be. The FFT's absolute error, about 1e-16, then stands beside
-masses of order one instead of beside delta, so delta = 1e-100 is as good as delta = 1e-2; and the FFT's window is a
-few standard deviations wide instead of the whole range of losses. What falls outside the window is bounded by
+so that the composed loss concentrates where epsilon will be. The FFT's absolute error, about 1e-16, is then relative to
+masses of order one instead of delta, so delta = 1e-100 is as good as delta = 1e-2; and the FFT's window is a
+few standard deviations wide instead of the whole range of losses. Mass outside the window is bounded by
 Chernoff and added to delta; what the FFT may have rounded away is bounded and added to every mass.
 
 Elsewhere all sums have positive terms; delta is met with a relative slack of _SLACK, far above their rounding.
@@ -37,7 +37,7 @@ _MAX_CELLS = 200_000
 _MAX_WINDOW = 2**19
 _BLOCK = 1024
 _ACCURACY, _ROUGHLY = 1e-4, 1e-3
-# Of the steepest tilt, those that a profile is read at.
+# Parts of the steepest tilt at which a profile is computed.
 _TILTS = (1.0, 0.5, 0.0)
 # log of the tilted mass that may fall outside the FFT window
 _OUTSIDE = 27.0
@@ -127,7 +127,7 @@ def profile(pairs: Sequence[Pair], epsilon_g: Vector, smallest: float) -> Vector
 
     Args:
         pairs: dominating pairs of the plan.
-        epsilon_g: increasing, from 0 on.
+        epsilon_g: increasing, from 0.
         smallest: the least delta that matters.
     """
     reach, top = _reach(pairs, smallest), float(epsilon_g[-1])
@@ -168,7 +168,7 @@ class _Tail:
     log_noise: float
 
     def reaches(self, epsilon: float, delta: float) -> bool:
-        """Tell whether epsilon lies inside the window, and the FFT's rounding there is small beside delta."""
+        """Return whether epsilon lies inside the window, and the FFT's rounding there is small compared with delta."""
         inside = self.whole or epsilon > self.start * self.spacing
         if not inside or not 0 < delta < 1 or epsilon == math.inf:
             return inside

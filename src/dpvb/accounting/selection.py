@@ -1,6 +1,7 @@
 """The price of choosing: the best of a random number of private runs, of which the others are never shown.
 
-K is drawn from a truncated negative binomial law that does not depend on the data, a base mechanism runs K times, and
+K is drawn from a truncated negative binomial distribution that does not depend on the data, a base mechanism runs K
+times, and
 only the best of its outputs is released, "best" by any order of outputs. If the base has Rényi divergence at most
 ε(a) between neighbours, in both directions, the choice has at most
 
@@ -34,7 +35,7 @@ Curve = Callable[[Vector], Vector]
 # Orders minus one that are tried, and how many around the best one, twice more: any order gives a bound.
 _LAMBDAS = np.geomspace(1e-3, 1e5, 25)
 _FINER = 9
-# Digits of the law of K where it is drawn from: the words of a draw are what limits its accuracy, to 2⁻¹²⁸.
+# Digits of the distribution of K from which it is drawn: the words of a draw limit its accuracy to 2⁻¹²⁸.
 _DIGITS = 60
 _MOST_RUNS = 1e6
 _TIGHT_ENOUGH = 0.999
@@ -42,7 +43,7 @@ _TIGHT_ENOUGH = 0.999
 
 @dataclass(frozen=True)
 class NumberOfRuns:
-    """Truncated negative binomial law of the number K ≥ 1 of runs; public.
+    """Truncated negative binomial distribution of the number K ≥ 1 of runs; public.
 
     P[K = k] ∝ (1 - γ)^k Π_{l<k} (l + η)/(l + 1): geometric for η = 1, logarithmic for η = 0.
 
@@ -63,7 +64,7 @@ class NumberOfRuns:
 
     @classmethod
     def expecting(cls, mean: float, eta: float) -> Self:
-        """The law of this η with E[K] = mean, to the last digits.
+        """Return the distribution of this η with E[K] = mean, to the last digits.
 
         Raises:
             ParameterError: unless 1 ≤ mean ≤ 10⁶, or if η is too low for so large a mean.
@@ -139,7 +140,7 @@ class Selection(Cost):
 
     Attributes:
         alternatives: what a run may cost; which of them it is, a coin decides that owes nothing to the unit.
-        runs: law of K.
+        runs: distribution of K.
 
     Raises:
         ParameterError: without alternatives, or if their neighbouring relations differ.
@@ -156,7 +157,7 @@ class Selection(Cost):
 
     @property
     def neighboring_relation(self) -> NeighboringRelation:
-        """What neighbouring data sets differ in."""
+        """How neighbouring data sets differ."""
         return self.alternatives[0].neighboring_relation
 
     def renyi(self, orders: Vector) -> Vector:

@@ -94,7 +94,7 @@ def _model(case: Case) -> Iterator[Check]:
 
 @contextmanager
 def _processes(number: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that take no module from the current folder, which may be that of somebody's data.
+    """Run processes that import no module from the current folder, which may hold data of others.
 
     Whoever interrupts the audit ends them too, and none of them has a word to say.
     """

@@ -1,4 +1,4 @@
-"""What the audit needs to know of a model: a way to its data, ordinary records, and those that strain it most.
+"""Facts that the audit needs of a model: a way to its data, ordinary records, and those that strain it most.
 
 A case is a model with private data given as a matrix of one row a record, so that neighbours are matrices that differ
 in one row. The cases of this package's kinds are in `audit.kinds`; the author of another model writes one of their own:
@@ -64,7 +64,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Case:
-    """A model, a way to draw records for it, and the records that strain it most; all of it is made up, not private.
+    """A model, a way to draw records for it, and the records that strain it most; all of them synthetic, not private.
 
     Attributes:
         name: in words.
@@ -72,7 +72,7 @@ class Case:
         source: makes a source of private data from a matrix of one record a row, and the person of each row or None.
         records: draws so many ordinary records, (n, columns).
         hostile: records at the bound and beyond, in many directions, (n, columns).
-        clip: "block" or "joint"; see `mechanism.Release`.
+        clipping: "block" or "joint"; see `mechanism.Release`.
         phase: the one release that is looked at, of a model that answers one phase at a time; None: all blocks.
         begin: q from a seed, if not the model's own start; one where statistics are large, and which data could give.
         responses: number of columns before the features.
@@ -91,7 +91,7 @@ class Case:
     source: Callable[..., Any]
     records: Callable[[np.random.Generator, int], Floats]
     hostile: Floats
-    clip: str = "block"
+    clipping: str = "block"
     phase: str | None = None
     begin: Callable[[int], Any] | None = None
     responses: int = 0
@@ -128,14 +128,14 @@ class Case:
         sampler = FullBatch() if sampler is None else sampler
         blocks = {n: b for n, b in self.model.blocks.items() if self.phase in (None, b.phase)}
         return Plan(
-            [Release(blocks, Mechanism(sampler, level), clip=self.clip) for level in levels],  # type: ignore[arg-type]
+            [Release(blocks, Mechanism(sampler, level), clipping=self.clipping) for level in levels],  # type: ignore[arg-type]
             **options,
         )
 
     def whole(self, sampler: Sampler, noise: Sequence[float], **options: Any) -> Plan:
         """A run from beginning to end, all phases included."""
         shares = getattr(self.model, "schedule", Schedule(())).budget
-        return phased(self.model.blocks, sampler, noise, shares=shares, clip=self.clip, **options)  # type: ignore[arg-type]
+        return phased(self.model.blocks, sampler, noise, shares=shares, clipping=self.clipping, **options)  # type: ignore[arg-type]
 
     @property
     def modest(self) -> Floats:

@@ -35,7 +35,7 @@ def in_steps(released: Released, release: Release, n_units: int | None = None) -
 
 
 def difference(one: Steps, other: Steps) -> dict[str, Ints]:
-    """What is in one release more than in another."""
+    """Return what is in one release more than in another."""
     return {name: one[name] - other[name] for name in one}
 
 

@@ -68,7 +68,7 @@ _REGRESSIONS = {
 }
 # A form of one kind only.
 _LEARNED = "first_order, learned dispersion"
-# Bounds of the columns beside the response, by the word in a form's name.
+# Bounds of the row arguments, by the word in a form's name.
 _BESIDE = {"offset": {"max_offset": 3.0}, "weights": {"max_weight": 5.0}}
 #: For each kind: its own parameters, its response, and the smallest and largest response with its trials.
 _KINDS: Mapping[str, tuple[Mapping[str, Any], Response, tuple[list[float], list[float]]]] = {
@@ -85,7 +85,7 @@ _KINDS: Mapping[str, tuple[Mapping[str, Any], Response, tuple[list[float], list[
 
 
 def designs(name: str, intercept: float, sparse_rows: bool, form: str = "first_order") -> Callable[..., Design]:
-    """Regression rows from a matrix of one record per row: response, columns beside the response, features."""
+    """Regression rows from a matrix of one record per row: response, row arguments, features."""
     response = replace(_KINDS[name][1], **_bounds(name, form))
 
     def source(matrix: Floats, group: Any = None) -> Design:
@@ -98,7 +98,7 @@ def designs(name: str, intercept: float, sparse_rows: bool, form: str = "first_o
 
 
 def _bounds(name: str, form: str) -> dict[str, Any]:
-    """Bounds of the columns beside the response."""
+    """Bounds of the row arguments."""
     bounds = {bound: most for word, caps in _BESIDE.items() if word in form for bound, most in caps.items()}
     return {"max_exposure": 7.0, **bounds} if "offset" in form and _KINDS[name][1].is_count else bounds
 
@@ -110,13 +110,13 @@ def _before(name: str, form: str) -> list[str]:
 
 
 def _columns(name: str, form: str, matrix: Floats) -> dict[str, Any]:
-    """Features, responses, and the columns beside the responses."""
+    """Features, responses, and the row arguments."""
     before = _before(name, form)
     return {"X": matrix[:, len(before) :], **dict(zip(before, matrix.T, strict=False))}
 
 
 def _with_ends(name: str, form: str, rows: Floats) -> Floats:
-    """Every row with the smallest and the largest response, each beside what makes it likely and unlikely."""
+    """Every row with the smallest and the largest response, each with what makes it likely and unlikely."""
     (least, most), bounds = _KINDS[name][2], _bounds(name, form)
     far = {"max_exposure": (1e-9, 99.0), "max_offset": (-99.0, 99.0), "max_weight": (99.0, 99.0)}
     rare, likely = ([far[bound][at] for bound in bounds] for at in (0, 1))
@@ -222,7 +222,7 @@ def gaussian_mixture(covariance: Literal["full", "diag"], width: int = D) -> Cas
     corners = np.hstack([signs, np.zeros((len(signs), width - signs.shape[1]))])
     hostile = np.vstack([np.zeros(width), axes * 1e3, -axes, corners, np.full(width, 1e308)])
     source = partial(_mixed, Layout.of(schema))
-    case = of_estimator(f"GaussianMixture, {covariance}", estimator, source, records, hostile, clip="joint")
+    case = of_estimator(f"GaussianMixture, {covariance}", estimator, source, records, hostile, clipping="joint")
     case = replace(case, begin=partial(after_a_run, case))
     if width != D:
         return case
@@ -232,7 +232,7 @@ def gaussian_mixture(covariance: Literal["full", "diag"], width: int = D) -> Cas
 
 
 def _codes(name: str) -> Categorical:
-    return Categorical(name, _CODES, unseen=False, missing=False)
+    return Categorical(name, _CODES, other=False, missing=False)
 
 
 def mixture() -> Case:
@@ -243,7 +243,7 @@ def mixture() -> Case:
     records = partial(_records, schema)
     hostile = np.array([[*end, choice, flag] for choice in _CODES for flag in (0, 1) for end in _NUMBER_ENDS])
     source, columns = partial(_mixed, Layout.of(schema, ("count",))), partial(_table, schema)
-    case = of_estimator("Mixture", estimator, source, records, hostile, columns, responses=4, clip="joint")
+    case = of_estimator("Mixture", estimator, source, records, hostile, columns, responses=4, clipping="joint")
     return replace(case, begin=partial(after_a_run, case))
 
 
@@ -327,7 +327,7 @@ def topics(hostile: Floats = HOSTILE_DOCUMENTS) -> Case:
     def records(rng: np.random.Generator, n: int) -> Floats:
         return documents(rng, n, hostile.shape[1])
 
-    estimator = LDA(3, public_vocabulary=True, clip=0.1, **_BUDGET)
+    estimator = LDA(3, public_vocabulary=True, clip_scale=0.1, **_BUDGET)
     return of_estimator("LDA", estimator, bags, records, hostile, of_width=lambda d: topics(np.eye(d)))
 
 
@@ -420,7 +420,7 @@ def hidden_markov(emissions: str, n_steps: int | None = None, estimate: str = "p
     def of_width(width: int) -> HiddenMarkovModel:
         return HiddenMarkovModel(3, symbols=width, n_init=1, max_length=_LONGEST, **chosen, **_BUDGET)
 
-    words = [emissions, *(["steps"] if n_steps else []), *(["mode"] if estimate == "mode" else [])]
+    words = [emissions, *(["steps"] if n_steps else []), *(["map"] if estimate == "map" else [])]
     return _of_windows(f"HiddenMarkovModel, {', '.join(words)}", of_width, 3)
 
 
@@ -436,7 +436,7 @@ def _of_windows(name: str, of_width: Callable[[int], MarkovChain | HiddenMarkovM
 
 
 def _constant(width: int) -> Floats:
-    """A sequence of each symbol alone."""
+    """A sequence of each single symbol."""
     return np.repeat(np.arange(width, dtype=np.float64)[:, None], _LONGEST, axis=1)
 
 
@@ -523,7 +523,7 @@ _OF_SEQUENCES: Mapping[str, Mapping[str, Callable[[], Case]]] = {
         "categorical": partial(hidden_markov, "categorical"),
         "poisson": partial(hidden_markov, "poisson"),
         "steps": partial(hidden_markov, "categorical", 2),
-        "steps, mode": partial(hidden_markov, "poisson", 2, "mode"),
+        "steps, map": partial(hidden_markov, "poisson", 2, "map"),
         "bernoulli": partial(hidden_markov_of_points, "bernoulli"),
     },
     "GaussianHiddenMarkovModel": {"": partial(hidden_markov_of_points, "gaussian")},

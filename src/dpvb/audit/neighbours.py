@@ -1,4 +1,4 @@
-"""What one record can do: record-replay on neighbours that strain a model most, and the purity law, in integers.
+"""Contribution of one record: record-replay on neighbours that strain a model, and record independence, in integers.
 
 A run is recorded on a data set, then replayed on a neighbour with every q frozen and the same repeatable noise. The
 difference of two releases is then exactly what the record did. It must be within the sensitivity that is accounted for,
@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from dpvb.accounting.events import RELATIONS
+from dpvb.audit.captured_output import heard
 from dpvb.audit.cases import Case, Matrix
 from dpvb.audit.integers import difference, in_steps, is_zero, relative_norm, same
-from dpvb.audit.listening import heard
 from dpvb.audit.queries import ties
 from dpvb.core import loop
 from dpvb.core.clipped_sums import zeros
@@ -34,7 +34,7 @@ from dpvb.core.source import LARGEST_BATCH
 from dpvb.core.wall import Wall
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import PrivateComputationError
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 from dpvb.models.base import Model
 from dpvb.results import trees
 from dpvb.results.audit_report import Check
@@ -44,12 +44,12 @@ _UNITS = 10
 _SAMPLERS: Sequence[Sampler] = (FullBatch(), Poisson(0.5), FixedSize(6, 12))
 _VALUES = (np.nan, np.inf, -np.inf, 1e308, -1e308, 1e200, -1.0, -0.0, 7.5, 5e-324, 2.0**-1022, 2.0**63)
 _COPIES = (1, 2, 100)
-#: Of the check of bits: features, records in a batch, batches of each size, and bits of a bound in steps of the grid;
+#: For the check of bits: features, records in a batch, batches of each size, and bits of a bound in steps of the grid;
 #: records of one large batch, which is asked for in small ones too.
 _WIDTHS, _SIZES, _BATCHES, _BITS, _MANY = (3, 64), (1, 2, 7, 20), 3, 56, 48
-# Sizes of smaller batches in which the records of the largest batch are asked about, and how many of them alone.
+# Sizes of smaller batches in which the records of the largest batch are asked about, and how many of them one by one.
 _PARTS, _ALONE = (64, 600, 3000), 512
-#: Of the records on the edge of a decision: ways that are halved, a jump that is one, records on both sides of it.
+#: For the records on the edge of a decision: ways that are halved, a jump that is one, records on both sides of it.
 _WAYS, _JUMP, _BESIDE = 10, 2.0**-10, 16
 #: Numbers of a record that are shown.
 _SHOWN = 8
@@ -78,7 +78,8 @@ def check_records(case: Case, *, pairs: int = 40) -> Iterator[Check]:
         pairs: number of ordinary neighbours, besides the hostile ones.
     """
     for part in [case] if case.phase is not None else case.parts():
-        bits = check_bits(part)  # Before all others: what an E-step keeps for good shows at its first rows alone.
+        # This check is first: state that an E-step keeps permanently shows only at its first rows.
+        bits = check_bits(part)
         look = Look(part, pairs)
         yield look.adding()
         yield look.replacing()
@@ -96,7 +97,7 @@ class Replay:
 
     @property
     def release(self) -> Release:
-        """What is released."""
+        """The releases that are audited."""
         return self.plan.releases[0]
 
     def __call__(self, matrix: Floats, group: Any = None) -> dict[str, Ints]:
@@ -110,7 +111,7 @@ class Replay:
         return in_steps(released, self.release)
 
     def alone(self, record: Floats) -> dict[str, Ints]:
-        """What a record adds to an empty data set, exactly."""
+        """Return what a record adds to an empty data set, exactly."""
         return difference(self(record[None]), self(record[None][:0]))
 
 
@@ -127,7 +128,7 @@ class Look:
 
     @cached_property
     def alone(self) -> list[dict[str, Ints] | None]:
-        """What each record adds to nothing."""
+        """Return what each record adds to an empty data set."""
         return [self._change(record[None], self.records[:0]) for record in self.records]
 
     def adding(self) -> Check:
@@ -222,7 +223,7 @@ class Look:
     def _compare(
         self, change: Mapping[str, Ints] | None, alone: Mapping[str, Ints] | None, fault: str, sampler: int = 0
     ) -> None:
-        """Hold what was changed against what is changed alone; or nothing, where a sampler may leave a record out."""
+        """Compare what was changed with what one record changes; or nothing, where a sampler may leave a record out."""
         if change is None or alone is None:
             return
         self._measure(alone)
@@ -245,19 +246,19 @@ class Look:
 
 
 def check_bits(case: Case) -> Check:
-    """Every record of a batch has the norm, and adds the integers, that it has and adds alone.
+    """Check that every record of a batch has the norm, and adds the integers, that it has and adds by itself.
 
     A product of rows that BLAS rounds by the size of the batch differs in a last bit, which the grid of a release hides
     as a rule: norms are compared bit for bit, sums on a grid that shows the last bit of a float64. Where a model
     decides, as which centre is nearest, a last bit is all that it takes: so some records lie on the edge of a decision,
-    at an ordinary q and at those whose components tie. What is kept from one batch to the next shows where many records
-    come in small batches; what is kept for good, where records are asked about for a second time.
+    at an ordinary q and at those whose components tie. State that is kept from one batch to the next shows where many
+    records come in small batches; what is kept for good, where records are asked about for a second time.
     """
     rng, faults, compared = np.random.default_rng(24), list[str](), 0
     widths = [case] if case.of_width is None else [replace(case.of_width(d), phase=case.phase) for d in _WIDTHS]
     for sized in widths:
         q, release = sized.start(), sized.plan().releases[0]
-        # Few digits would hide a rounding; whole numbers alone may be all that a model is for.
+        # Few digits would hide a rounding; a model may be meant only for whole numbers.
         real = bool(np.any(sized.records(rng, 20) % 1))
         dense = [rng.standard_normal((size, sized.width)) for size in _SIZES if real]
         many = sized.records(rng, _MANY)
@@ -275,7 +276,7 @@ def check_bits(case: Case) -> Check:
 
 
 def check_largest(case: Case) -> Iterator[Check]:
-    """What records add in the largest batch that a release hands out, and no records in a batch of none.
+    """Compute what records add in the largest batch that a release hands out, and no records in an empty batch.
 
     The same records are asked about in batches of several sizes, and the first of them one by one.
     """
@@ -306,7 +307,7 @@ def check_largest(case: Case) -> Iterator[Check]:
 
 
 def check_steps(case: Case) -> Iterator[Check]:
-    """What the model makes of the sums of each phase: the same q, whatever rows the E-step was given before.
+    """Compute q from the sums of each phase: the same q, whatever rows the E-step was given before.
 
     An E-step may keep what it sees where no copy of the model reaches, for example in an attribute of its class.
     """
@@ -344,14 +345,14 @@ def _leaves_after(model: Any, s: Estimate, q: Any) -> dict[str, bytes]:
 def _compare_bits(
     case: Case, q: Any, release: Release, batch: Floats, faults: list[str], *, twice: bool = False, fails: bool = True
 ) -> int:
-    """Add to the faults what is not equal of records together and alone; returns how many of them add something.
+    """Add to the faults what differs between records together and one by one; return how many of them add something.
 
     Args:
         case, release: what is looked at.
         q: at which.
-        batch: records, asked about alone, in small batches one after another, and together.
+        batch: records, asked about one by one, in small batches one after another, and together.
         faults: found so far.
-        twice: whether they are asked about alone once more at the end.
+        twice: whether they are asked about one by one once more at the end.
         fails: whether a computation that fails is a fault, or q none that the model need accept.
     """
     try:
@@ -363,7 +364,7 @@ def _compare_bits(
             faults.append(_failure(case, q, release, batch))
         return 0
     for norms, sums in ways:
-        # What is not a number is dropped, whatever bits it has.
+        # Values that are not numbers are dropped, whatever bits they have.
         each = {name: np.concatenate([one[name] for one, _ in alone]) for name in norms}
         if not all(np.array_equal(norms[name], each[name], equal_nan=True) for name in norms):
             faults.append("a record has another norm in another batch")

@@ -128,7 +128,7 @@ def one_run(case: Case, plan: Plan, noise: MakeNoise = SecureNoise, delta: float
 
 
 def directions(case: Case, release: Release, q: Any) -> Floats:
-    """What each canary adds to a release at q, in units of the declared noise, (canaries, coordinates)."""
+    """Return what each canary adds to a release at q, in units of the declared noise, (canaries, coordinates)."""
     without = replace(release, mechanism=replace(release.mechanism, noise_multiplier=0.0))
     plan, rows = Plan([without]), []
     for canary in case.hostile:

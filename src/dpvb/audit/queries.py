@@ -1,8 +1,8 @@
-"""Hostile queries: what records add at a q that somebody else made, to tell of them more than is accounted.
+"""Hostile queries: contributions at a q that another party made, to learn more about them than is accounted.
 
 Every q is an honest one of which some numbers were changed: to NaN and infinity, to the largest and the smallest
 numbers, to other signs, to noise of any size. Most of them are refused before they meet a record (see `domains`), and
-the law holds behind that as well: no unit adds more than its bound, no two are farther apart than the accountant
+the invariant holds for these as well: no unit adds more than its bound, no two are farther apart than the accountant
 allows, none adds anything else because of the others, and none makes the computation fail.
 """
 
@@ -25,7 +25,7 @@ from dpvb.core.plan import Release
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DpvbError
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 from dpvb.results.audit_report import Check
 
 _QUERIES = 300
@@ -65,7 +65,7 @@ def check_queries(case: Case, count: int = _QUERIES) -> Iterator[Check]:
     )
     if max(found.norm, found.distance) > 1:
         found.faults.append(measured)
-    allowed = "at most 1 each, sums of alone = sum of all, no failure"
+    allowed = "at most 1 each, sums of single records = sum of all, no failure"
     yield Check.of(case.name, "hostile q", found.faults, measured, allowed, found.compared)
 
 
@@ -108,7 +108,7 @@ class _Group:
         self._person = list(case.source(records, np.zeros(len(records), dtype=np.int64)).chunks())
 
     def ask(self, query: Callable[[Any], Any], release: Release, found: _Found) -> float | None:
-        """Hold sums of the records at a query against the law; returns the largest distance of two records.
+        """Compare sums of the records at a query with the invariant; return the largest distance of two records.
 
         None where all computations failed.
         """
@@ -122,7 +122,7 @@ class _Group:
         ratio = swap_ratio(release.blocks)
         for answer in (*alone, person):
             own, joint = relative_norm(answer, release)
-            found.norm = max(found.norm, joint, *(own.values() if release.clip == "block" else ()))
+            found.norm = max(found.norm, joint, *(own.values() if release.clipping == "block" else ()))
         found.compared += any(not is_zero(answer) for answer in alone)
         pairs = [(a, b) for n, a in enumerate(alone) for b in alone[:n]]
         distance = max(relative_norm(difference(a, b), release)[1] / ratio for a, b in pairs)
@@ -137,7 +137,7 @@ def _sums(query: Callable[[Any], Any], release: Release, chunks: list[Any]) -> S
     work: Work[Any] = Work(query, release, grids_of(release, None), _no_words)
     try:
         with silence():
-            return work.sums(chunks, lambda number: np.ones(number, dtype=np.bool_))
+            return work.sums(chunks, lambda _, count: np.ones(count, dtype=np.bool_))
     except Exception:  # A q of strangers' making may raise anything.
         return None
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpvb.audit.listening import heard
+from dpvb.audit.captured_output import heard
 from dpvb.results.audit_report import Check
 
 
@@ -95,7 +95,7 @@ def differences(
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a reader shows.
+    """Return what a reader shows.
 
     Attributes:
         units: Privacy units as bytes.

@@ -13,7 +13,7 @@ from dpvb.cli import files, options
 from dpvb.cli.root import app
 from dpvb.cli.terminal import echo, print_json, remark
 from dpvb.guards.errors import ModelFileError, ParameterError
-from dpvb.guards.strangers import imported
+from dpvb.guards.untrusted import imported
 
 if TYPE_CHECKING:
     from dpvb.audit import Check

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: Words for a share of cells. More than half is "most".
 SHARES: Final = ("none", "few", "most", "all")
 # Options of `dpvb fit` that do not affect one pass over the data.
-_OF_A_FIT = frozenset({"data", "target", "trials", "group", "width", "stream", "seen", "public"})
+_OF_A_FIT = frozenset({"data", "target", "trials", "group", "width", "stream", "exclude_groups", "public"})
 _OF_A_FIT |= {"exposure", "offset", "weights"}
 _OPTIONS: Final = reading.options_of("rows", "documents", without=_OF_A_FIT)
 _CELLS = ("unreadable", "undeclared", "outside the range")
@@ -156,7 +156,7 @@ def _faults(schema: Schema, name: str, cells: Mapping[str, Cells]) -> dict[str, 
     from dpvb.data.tables.response import LOWEST
 
     column, target = cells[name], schema.target
-    missing_n = Categories((), schema.missing_values).places(column, unseen=0, missing=1) == 1
+    missing_n = Categories((), schema.missing_values).places(column, other=0, missing=1) == 1
     if name == schema.group:
         return {_CELLS[0]: missing_n | (each(column, lambda cell: identity(cell) is None) == 1)}
     spec: Any = next((one for one in schema.own_columns if one.name == name), None)
@@ -192,7 +192,7 @@ def _faults_of_numbers(
 
 def _faults_of_labels(known: Categories, cells: Cells, has_place: bool) -> dict[str, Bools]:
     """Return errors of labels; a missing label is an error unless the column has a level for it."""
-    place_n = known.places(cells, unseen=-2, missing=-3)
+    place_n = known.places(cells, other=-2, missing=-3)
     return {_CELLS[0]: (place_n == -1) | ((place_n == -3) & (not has_place)), _CELLS[1]: place_n == -2}
 
 

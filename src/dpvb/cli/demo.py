@@ -48,7 +48,7 @@ def docs(page: Annotated[str | None, typer.Argument(help="Its name; left out: al
         remark("Next: dpvb docs NAME.")
         return
     asked = page.removeprefix("docs/").removesuffix(".md")
-    # The last part of a name is enough where one page alone has it.
+    # The last part of a name is enough if only one page has it.
     able = [name for name in paths if name == asked] or [name for name in paths if name.split("/")[-1] == asked]
     if len(able) != 1:
         near = " or ".join(map(repr, able or get_close_matches(asked, paths, 1) or ["index"]))

@@ -18,9 +18,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError
 
 _FORMS = ("documents", "rows", "labelled", "sequences")
-_OF_A_FIT = frozenset(
-    {"data", "schema", "columns", "width", "stream", "seen", "public", "group", "group_column", "weights"}
-)
+_OF_A_FIT = frozenset({"data", "schema", "columns", "width", "stream", "exclude_groups", "public", "group", "weights"})
 _OF_A_MATRIX = ("target", "trials", "exposure", "offset")
 _WORDS = {
     "auc": "AUC",
@@ -38,7 +36,7 @@ _WORDS = {
 
 
 @app.command()
-@reading.with_options(reading.options_of("documents", without=_OF_A_FIT))
+@reading.with_options(reading.options_of("documents", without=_OF_A_FIT | {"group_column"}))
 def transform(
     *,
     model: options.Model,
@@ -49,11 +47,11 @@ def transform(
 ) -> None:
     """Write the topic proportions of each document, one row a document.
 
-    Rows stand in the order of the file. Of a folder they stand in the order of the names of its files, and the column
+    Rows are in file order. For a folder, rows are sorted by file name, and the column
     `document` holds these names. A .csv file has a column for each topic, a .npz file the array `proportions`.
 
-    These rows and names are as private as the documents themselves: the promise covers the topics, not them. Their
-    owner alone may read the file.
+    These rows and names are as private as the documents themselves: the guarantee covers the topics, not them. Only
+    their owner may read the file.
 
         dpvb transform notes.dpvb notes --out proportions.csv
     """
@@ -107,7 +105,7 @@ def evaluate(
     log-likelihood, accuracy and calibration of probabilities; deviance of counts. Belief networks: share of entries
     that are reconstructed, and the bound on the log-likelihood. Factor models: log-likelihood. Models of sequences:
     log-likelihood of a symbol or a point, and perplexity of symbols. The data are treated as public: a measurement of
-    private ones would be a leak, also through the choice made by it.
+    private ones would be a leak, even through the choice that depends on it.
 
         dpvb evaluate notes.dpvb public_notes.csv --public
 
@@ -115,7 +113,7 @@ def evaluate(
 
         dpvb evaluate m.dpvb X.npz --target y.npy --public
 
-        dpvb evaluate visits.dpvb public.csv --person-column user --symbol-column page --time-column clock --public
+        dpvb evaluate visits.dpvb public.csv --group-column user --symbol-column page --time-column clock --public
     """
     if not public:
         raise PrivacyError(
@@ -124,6 +122,8 @@ def evaluate(
         )
     fitted = files.load_model(model, "evaluate")
     form, schema = str(fitted._reads), getattr(fitted, "schema_", None)
+    if given["group_column"] is not None and form != "sequences":
+        raise ParameterError("--group-column applies only to a model of sequences. Leave --group-column out.")
     if form in ("documents", "sequences", "images") or schema is None:
         rows = reading.read(form, {"data": data, **given, **_declared(fitted, form, given)})
     elif form == "measurements" and data.suffix.lower() in (".npz", ".npy"):
@@ -145,7 +145,7 @@ def evaluate(
 
 
 def _declared(fitted: Any, form: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a fitted model says of the columns of such data."""
+    """Return what a fitted model declares about the columns of such data."""
     if form == "sequences":
         return {"columns": fitted._named_columns}
     if form not in ("documents", "labelled"):

@@ -53,7 +53,7 @@ def keys(
 ) -> None:
     """Make the key of a party; print the line that goes into the agreement.
 
-    The file is for this party alone. The line is public, but it must reach the others by a way that nobody can change
+    Only this party may use the file. The line is public, but it must reach the others by a way on which it cannot be
     it on: read it out on the telephone, or sign it.
 
         dpvb federate keys north --out north.key
@@ -99,7 +99,7 @@ def server(
     """Run the server: wait for the clients, run the schedule, write the model.
 
     The server has no data. What it learns about a client's people is bounded by that client's own noise, or, with
-    trust = "trusted_server", by its own promise. With a folder in its file, a server that was stopped or killed goes on
+    trust = "trusted_server", by the guarantee of the run. With a folder in its file, a stopped or killed server goes on
     when it is started again, by the same command.
 
         dpvb federate server --config server.toml
@@ -225,7 +225,7 @@ def client(
     ] = False,
     log_file: options.LogFile = None,
 ) -> None:
-    """Run a client: answer the server until the run has ended, and print what was promised.
+    """Run a client: answer the server until the run has ended, and print the guarantee.
 
     The data stay here. Everything that the server asks is held against this party's own files first. A client that was
     killed goes on when it is started again, by the same command.
@@ -274,7 +274,7 @@ def owner(settings: ClientConfig) -> Client:
 
     if settings.ledger is not None and settings.dataset is not None:
         with opened(settings.ledger) as account:
-            account.remaining(settings.dataset)  # What is not registered is said before anybody waits.
+            account.remaining(settings.dataset)  # An unregistered data set is reported before other parties wait.
     task, federation = _agreed(settings.agreement, _rows(settings))
     return Client(
         settings.identity.name,
@@ -336,7 +336,7 @@ def _agreed(agreement: Agreement, data: Mapping[str, Any]) -> tuple[Task, Federa
 
     model = agreement.estimator()
     try:
-        with Run().alone():
+        with Run().isolated():
             model.set_params(n_steps=steps_of(model, data, agreement.num_rounds))
             task = check_known(model._task(**data), "in a federation")
         task = of_unit(task, "client" if agreement.unit == "client" else "example")
@@ -373,7 +373,7 @@ def _rows(settings: ClientConfig) -> dict[str, Any]:
     agreement, sources = settings.agreement, settings.data
     estimator, person = agreement.estimator(), agreement.unit == "person"
     events = estimator._reads == "sequences"
-    if events and (sources.group or sources.group_column or sources.target or not person):
+    if events and (sources.group or sources.target or not person):
         raise ParameterError(
             "[data] file must be a long table with the columns person, time, and symbol or numbers, and unit must be "
             '"person".'

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dpvb.guards.errors import DataFormatError, ModelFileError, ParameterError, check_path
-from dpvb.guards.own import locked, new_own, unlock
+from dpvb.guards.file_ownership import locked, new_own, unlock
 
 
 def load_model(path: Path, *needed: str) -> Any:
@@ -50,7 +50,7 @@ def read_matrix(path: Path) -> Any:
     from scipy import sparse
 
     from dpvb.data.readable import check_there
-    from dpvb.guards.silence import silence
+    from dpvb.guards.suppress_output import silence
 
     check_there(path)
     try:
@@ -96,7 +96,7 @@ def matrix_width(path: Path) -> int:
 
 
 def _declared(path: Path) -> tuple[bool, tuple[int, ...]]:
-    """What a header says: whether cells are Python objects, and the lengths of the axes; (): there is no header."""
+    """Return a header's facts: whether cells are Python objects, and the lengths of the axes; (): without a header."""
     import numpy as np
 
     from dpvb.data.documents.matrix_files import array_header
@@ -151,7 +151,7 @@ def check_target(path: Path, overwrite: bool, word: str = "--out") -> None:
 def reserved(path: Path, overwrite: bool) -> Iterator[None]:
     """Keep other commands from writing a file, from before the charge until it is written.
 
-    A lock beside the file does it: a process that is killed leaves nothing that is in the way.
+    A lock in the same folder does it: a process that is killed leaves nothing that is in the way.
 
     Raises:
         ParameterError: as `check_target`, or if another command holds the file.
@@ -218,7 +218,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def private(path: Path) -> Iterator[IO[bytes]]:
-    """A file of private rows: nobody else may read it, and it takes the path's place once it is whole."""
+    """Write a file of private rows: only this user may read it, and it takes the path's place once it is whole."""
     try:
         with new_own(path) as file:
             yield file

@@ -33,7 +33,7 @@ from dpvb.cli.reading import READINGS, read
 from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import echo, progress_bar, remark, spent
 from dpvb.guards.errors import ModelFileError, ParameterError
-from dpvb.guards.strangers import imported
+from dpvb.guards.untrusted import imported
 from dpvb.guards.watched import watching
 
 if TYPE_CHECKING:
@@ -107,12 +107,12 @@ def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # Options that name files of private rows.
-_FILES = ("data", "target", "trials", "exposure", "offset", "weights", "group", "seen")
+_FILES = ("data", "target", "trials", "exposure", "offset", "weights", "group", "exclude_groups")
 # Options that every example has.
 _BUDGET = ("epsilon", "delta")
 # Types of options; a parameter with several types gets the first of these.
 _PLAIN = (bool, int, float, Path, str)
-# Of a parameter that may be one number or several; they are written with commas.
+# Type of a parameter that may be one number or several; they are written with commas.
 _NUMBERS = Sequence[float]
 
 
@@ -298,7 +298,7 @@ def fitting(name: str) -> Callable[..., None]:
         given_files = [file for name in _FILES for file in files_of(given.get(name), name)]
         held = files.reserved(out, overwrite)
         with held, _told_of_stops(model, out, given["checkpoint"]), watching(given_files) as states:
-            if given["checkpoint"] is not None and given["checkpoint"].is_dir() and run.resume != "read":
+            if given["checkpoint"] is not None and given["checkpoint"].is_dir() and run.resume != "load":
                 Checkpoint(given["checkpoint"]).check_files(states.states)
             rows = read(str(kind._reads), given)
             with progress_bar(quiet=quiet) as tell:
@@ -340,7 +340,7 @@ def _way_to_the_file(checkpoint: Path | None, first: str = "") -> str:
     """Return how to get the model of a fit that has ended, which spends nothing, as a command line."""
     if checkpoint is None:
         return "Without --checkpoint its releases are lost."
-    command = shlex.join(["dpvb", *log.arguments(), "--resume", "read"])
+    command = shlex.join(["dpvb", *log.arguments(), "--resume", "load"])
     return f"{first + ', then resume' if first else 'Resume'} with: {command}"
 
 
@@ -370,7 +370,7 @@ def of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
 def options_of(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
     """Yield the options of an estimator's parameters and of its run, without those of its files."""
     from dpvb.estimators.base import PrivateEstimator
-    from dpvb.guards.lacking import described
+    from dpvb.guards.missing_arguments import described
     from dpvb.runs.run import VARIABLES, Run
 
     texts, hints = described(kind) | described(Run), get_type_hints(kind) | get_type_hints(Run)
@@ -433,7 +433,7 @@ def number_or_none(given: str | float) -> float | None:
 
 
 def value_of(name: str, value: Any, hint: Any) -> Any:
-    """What an option says: labels, numbers where they are some; one number or several, or a word; the rest as it is."""
+    """Parse the value of an option: labels; one number or several, or a word; the rest as it is."""
     if isinstance(value, str) and _NUMBERS in get_args(hint):
         try:
             numbers = tuple(map(float, value.split(",")))

@@ -1,7 +1,7 @@
-"""`--log-file`: what a command says, as lines of JSON with times; public facts alone, as on standard error.
+"""`--log-file`: messages of a command, as lines of JSON with times; only public facts, as on standard error.
 
 A line is one write at the end of the file, so that several processes may share a file. When a line was written tells
-how long a step took, which the promise does not cover; so the file is this user's alone.
+how long a step took, which the guarantee does not cover; so only this user may read the file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from dpvb.guards import strangers
+from dpvb.guards import untrusted
 from dpvb.guards.errors import ParameterError, reason_of
 from dpvb.guards.version import version_with_commit
 from dpvb.ledger.address import without_password
@@ -72,10 +72,10 @@ def write(event: str, *, level: str = "info", **facts: Any) -> None:
         os.write(_file, (json.dumps(line) + "\n").encode())
     except OSError as error:
         _close()
-        strangers.say(f"warning: the log ends here: {reason_of(error)}.")
+        untrusted.say(f"warning: the log ends here: {reason_of(error)}.")
 
 
-strangers.hearers.append(lambda line: write("message", message=line))
+untrusted.hearers.append(lambda line: write("message", message=line))
 
 
 @contextmanager

@@ -103,7 +103,8 @@ Encoding = Annotated[str, data("Encoding of the files: utf-8, latin-1, cp1252 ..
 Stream = Annotated[
     bool,
     data(
-        "Read the files anew at each pass, or if they name persons, once into temporary files of this user alone: for "
+        "Read the files anew at each pass, or if they name persons, once into temporary files that only this user can "
+        "read: for data larger than "
         "data larger than memory.",
         "--stream",
     ),

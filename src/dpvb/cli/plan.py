@@ -156,9 +156,9 @@ def of_releases(
     if context.invoked_subcommand is not None:
         return
     from dpvb import accounting
-    from dpvb.accounting import Event, doubts
-    from dpvb.accounting.answers import as_json as plain
+    from dpvb.accounting import Event, budget_warnings
     from dpvb.accounting.events import named_sampler
+    from dpvb.accounting.methods import as_json as plain
     from dpvb.results.expected_accuracy import attack
 
     if (epsilon is None) == (noise_multiplier is None):
@@ -180,7 +180,7 @@ def of_releases(
         spent = accounting.epsilon(delta=delta, noise_multiplier=noise, neighboring_relation=relation, **shape)
         curve = accounting.curve(events, neighboring_relation=relation)
         power = accounting.power(events, neighboring_relation=relation)
-    doubts.warn(budget, delta, unit="unit", num_units=n_units, events=events)
+    budget_warnings.warn(budget, delta, unit="unit", num_units=n_units, events=events)
     averaged = noise / (rate * math.sqrt(n_steps))
     if as_json:
         facts = {"epsilon": plain(spent), "delta": delta, "noise_multiplier": noise, **shape}

@@ -32,7 +32,7 @@ def documents(
     stream: options.Stream = False,
     separator: options.Separator = ",",
     encoding: options.Encoding = "utf-8",
-    seen: Annotated[
+    exclude_groups: Annotated[
         Path | None,
         options.data(
             "Private file of person IDs of earlier fits, one per line: their documents are ignored. Needs "
@@ -54,8 +54,8 @@ def documents(
 
         dpvb fit {name} public_notes.csv --public --vocabulary words.txt {needed}--out public.dpvb
 
-        dpvb fit {name} march.csv --group-column who --seen persons.txt --prior public.dpvb --earlier february.dpvb
-        --vocabulary english {needed}--epsilon 1 --delta 1e-5 --out march.dpvb
+        dpvb fit {name} march.csv --group-column who --exclude-groups persons.txt --prior public.dpvb
+        --previous february.dpvb --vocabulary english {needed}--epsilon 1 --delta 1e-5 --out march.dpvb
 
         dpvb fit {name} counts.npz --public-vocabulary {needed}--epsilon 2 --delta 1e-6 --out counts.dpvb
     """
@@ -73,7 +73,7 @@ def documents(
         stream=stream,
         separator=separator,
         encoding=encoding,
-        seen=None if seen is None else read_ids(seen),
+        exclude_groups=None if exclude_groups is None else read_ids(exclude_groups),
     )
     return {"X": source, **({"public": True} if public else {})}
 
@@ -151,7 +151,7 @@ def model_rows(**values: Any) -> dict[str, Any]:
     """Rows of a model of your own: a table, whose schema bounds each row, or a matrix with --max-row-norm.
 
     Everything on the command line and in the schema is public; choose it without looking at the data. A row with a
-    fault silently counts as no row. A schema's target is the response.
+    fault is ignored without a message. A schema's target is the response.
 
         dpvb fit {name} people.csv --schema people.json {needed}--epsilon 1 --delta 1e-5 --out people.dpvb
 
@@ -241,7 +241,7 @@ def images(
 
 def sequences(
     data: options.TableFile,
-    person_column: Annotated[str, options.data("Column of the person ID.")] = "person",
+    group_column: Annotated[str | None, options.data("Column of the person ID. Not given: person.")] = None,
     symbol_column: Annotated[str, options.data("Column of the symbol.")] = "symbol",
     columns: str | Sequence[str] | None = None,
     time_column: Annotated[
@@ -262,13 +262,13 @@ def sequences(
     The command line is public: choose it without looking at the data. All rows of a person are one protected unit. A
     row without a person is ignored, a row with another symbol is a gap, and a cell that is not a number is missing.
 
-        dpvb fit {name} events.csv {needed}--person-column user --time-column clock --epsilon 1 --delta 1e-5 --out
+        dpvb fit {name} events.csv {needed}--group-column user --time-column clock --epsilon 1 --delta 1e-5 --out
         events.dpvb
     """
     from dpvb.data import Events
 
     written: dict[str, Any] = {"separator": separator, "decimal": decimal, "encoding": encoding}
-    named: dict[str, Any] = {"person": person_column, "symbol": symbol_column, "time": time_column}
+    named: dict[str, Any] = {"group": group_column or "person", "symbol": symbol_column, "time": time_column}
     events = Events(data, values=columns, sequence=sequence_column, stream=stream, **named, **written)
     if time_column is None:
         remark("Without --time-column, the events of a person are in the order of the file.")

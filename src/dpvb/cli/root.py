@@ -72,7 +72,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
     return ExitCode.RESUMABLE if any(note.endswith(AGAIN) for note in notes) else ExitCode.FAILED
 
 
-# What the C library's loader says where a library finds no room in memory; such an error has no number.
+# Message of the C library's loader if a library finds no room in memory; such an error has no number.
 _NO_ROOM = "failed to map segment from shared object"
 _CODES: dict[type[BaseException], ExitCode] = {
     BudgetError: ExitCode.OVER_BUDGET,
@@ -114,7 +114,7 @@ class Commands(TyperGroup):
         """Call a command.
 
         Raises:
-            typer.Exit: with an `ExitCode` after an error; 128 and the number of a signal; 141, where nobody reads on.
+            typer.Exit: with an `ExitCode` after an error; 128 and the number of a signal; 141, if the output is closed.
         """
         if ctx.parent is not None:
             return self._told(ctx)
@@ -135,7 +135,7 @@ class Commands(TyperGroup):
                 warnings.showwarning = show
                 return super().invoke(ctx)
         except (DpvbError, MemoryError) as error:
-            # What the ledger adds to an error in a fit.
+            # The ledger adds its notes to an error in a fit.
             words = [str(error) if isinstance(error, DpvbError) else "not enough memory.", *_notes(error)]
             message, code = self._with_options(ctx, " ".join(" ".join(words).split())), exit_code_of(error)
         except KeyboardInterrupt as error:
@@ -155,7 +155,7 @@ class Commands(TyperGroup):
             if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
                 _check_usage(error)
                 raise  # The command line parser's own.
-            # The text of an error that nobody foresaw may quote a private document.
+            # The text of an unexpected error may quote a private document.
             place = traceback.extract_tb(error.__traceback__)[-1]
             message = (
                 f"unexpected {type(error).__name__} at {Path(place.filename).name}:{place.lineno}; please report it."
@@ -214,7 +214,7 @@ def _terminable() -> Iterator[None]:
 
 
 def _is_read() -> bool:
-    """Whether somebody is at the other end of what this program prints."""
+    """Return whether this program prints to a terminal."""
     if sys.platform == "win32":
         return False
     ends = select.poll()

@@ -77,7 +77,7 @@ def clean(
 ) -> None:
     """Remove checkpoint folders of runs that have ended. Records, models and ledgers are kept.
 
-    A folder of an open run is never removed. After the removal, `--resume read` can no longer restore the model.
+    A folder of an open run is never removed. After the removal, `--resume load` can no longer restore the model.
 
         dpvb runs clean --older-than 30
     """

@@ -35,7 +35,7 @@ def vocabulary(
     """Write the words that many public texts use, for --vocabulary of a fit to private texts.
 
     The texts must be public, of the same kind as the private ones: a word list read off private texts would show by a
-    line that somebody used a word. Words of private texts are found by --vocabulary private of `dpvb fit lda`.
+    line that a text contains a word. Words of private texts are found by --vocabulary private of `dpvb fit lda`.
 
         dpvb vocabulary public_notes --public --min-df 5 --out field.txt
     """
@@ -96,8 +96,8 @@ def schema(
 ) -> None:
     """Check a schema, print an example of one, or make one to fill in.
 
-    A schema is a JSON file that says what is public about a table: each column's range or categories, and the target.
-    A column is numeric, date, spline, binary or categorical; an interaction names two of them.
+    A schema is a JSON file that declares the public facts about a table: each column's range or categories, and the
+    target. A column is numeric, date, spline, binary or categorical; an interaction names two of them.
     Nothing is read off the rows. --header reads the first line of a CSV file, shows it and asks whether it is a header;
     --dictionary takes what was declared of the columns, and asks about fields that it does not know. Where no range is
     declared, low and high are null: fill them in, and make categories of what is not a number.
@@ -141,7 +141,7 @@ def schema(
 
 
 def _check_sure(shown: str, what: str, sure: bool, *, quotes_data: bool) -> None:
-    """Show what there is to be sure of, and ask for it unless somebody has said so.
+    """Show the facts that the user must confirm, and ask for confirmation unless it was given.
 
     Args:
         shown: what there is to look at; empty: nothing.
@@ -150,7 +150,7 @@ def _check_sure(shown: str, what: str, sure: bool, *, quotes_data: bool) -> None
         quotes_data: whether `shown` may hold what is private; then it is for a terminal, or for who is sure.
 
     Raises:
-        PrivacyError: where nobody states it.
+        PrivacyError: if it is not confirmed.
     """
     asked = not sure and is_terminal(sys.stdin, sys.stderr)
     if not (sure or asked):
@@ -173,7 +173,7 @@ def _print_stub(
     if header is not None:
         columns = columns_of_header(header, dialect, sure=sure)
         shown = f"The first line of {header.name} names: {dialect.separator.join(column.name for column in columns)}"
-        what = "the first line is a header, and nobody's row"
+        what = "the first line is a header, not a row of data"
     else:
         assert dictionary is not None
         columns, others = columns_of_dictionary(dictionary, dialect)

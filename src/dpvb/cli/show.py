@@ -47,9 +47,7 @@ def show(
     width: Annotated[int | None, typer.Option(help="Weights: width of an image, if it is not square.")] = None,
     coding: Annotated[
         str | None,
-        typer.Option(
-            help="Coefficients: compare levels with the 'reference', their mean ('sum') or nothing ('places')."
-        ),
+        typer.Option(help="Coefficients: compare levels with the 'reference', their mean ('sum') or nothing ('none')."),
     ] = None,
     reference: Annotated[
         list[str] | None,
@@ -111,10 +109,10 @@ def show(
     else:
         figures = _figures(fitted, what, chosen, compare_with, disjoint)
         if form in _PICTURES:
-            from dpvb.results import pictures
+            from dpvb.results import plots
 
             assert out is not None
-            pictures.save(out, figures, f"{type(fitted).__name__}. Privacy: {fitted.privacy_.brief}.")
+            plots.save(out, figures, f"{type(fitted).__name__}. Privacy: {fitted.privacy_.brief}.")
             remark(f"{out}: written.")
             return
         text = _shown(figures, form)

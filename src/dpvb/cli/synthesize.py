@@ -13,7 +13,7 @@ import typer
 from dpvb.cli import files, options
 from dpvb.cli.root import app
 from dpvb.cli.terminal import remark, spent
-from dpvb.guards import pages
+from dpvb.guards import notebook_html
 from dpvb.guards.errors import ParameterError, check_integer
 
 # Synthetic sequences that are shrunk.
@@ -42,7 +42,7 @@ def synthesize(
     seed: Annotated[int | None, typer.Option(help="Seed of the public draws only.")] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Write synthetic rows, and the privacy statement beside them as OUT-statement.json.
+    """Write synthetic rows, and their privacy statement as OUT-statement.json.
 
     From a model, any number of rows costs nothing. They are never compared with the private ones.
 
@@ -96,10 +96,12 @@ def synthesize(
             drawn = drawn if isinstance(drawn, dict) else dict(zip(places(drawn.shape[1]), drawn.T, strict=True))
         _write(path, [[*drawn], *zip(*(values.tolist() for values in drawn.values()), strict=True)])
         if fidelity is not None:
-            shown += pages.title(path.name) + model.fidelity(drawn, synthetic=True)._repr_html_()
+            shown += notebook_html.title(path.name) + model.fidelity(drawn, synthetic=True)._repr_html_()
     if fidelity is not None:
         with files.replacing(fidelity) as part:
-            part.write_text(pages.whole("Synthetic rows compared with released quantities", shown), encoding="utf-8")
+            part.write_text(
+                notebook_html.whole("Synthetic rows compared with released quantities", shown), encoding="utf-8"
+            )
     facts: dict[str, Any] = {"people" if is_of_sequences else "rows": rows, "tables": [path.name for path in targets]}
     facts |= {} if is_of_sequences else {"parameters": "draw" if number else "mean"}
     with files.replacing(said) as part:

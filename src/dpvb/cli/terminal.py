@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from dpvb.cli import log
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,7 +64,7 @@ def print_json(facts: Any, *, ensure_ascii: bool = True) -> None:
 
 def spent(model: Any) -> str:
     """Return the budget of a fit and the number of included units, in words."""
-    from dpvb.accounting.answers import rounded_up
+    from dpvb.accounting.methods import rounded_up
 
     if not math.isfinite(model.epsilon):
         return "public data, no privacy claimed" if model.privacy_.published else "NO PRIVACY"

@@ -1,7 +1,7 @@
 """One owner, many processes: the batch pass of a fit, spread over this machine or over a cluster of Dask.
 
 `dpvb.Run(cluster="local:4")` uses four processes of this machine, `dpvb.Run(cluster=client)` the workers of a
-`distributed.Client`. The released values are the same, bit for bit, on one process and on any number, also where a
+`distributed.Client`. The released values are the same, bit for bit, on one process and on any number, even if a
 worker was killed on the way. Noise is added once, here, after the sum; a part that is missing ends the fit.
 """
 
@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias
 
 from dpvb.cluster.dask import DaskEngine, shows_pages
+from dpvb.cluster.distributed_source import DistributedSource
 from dpvb.cluster.engine import Engine
 from dpvb.cluster.local import LocalPool
-from dpvb.cluster.spread import SpreadSource
 from dpvb.core.source import Source
 from dpvb.guards.errors import ParameterError
 
@@ -28,7 +28,7 @@ class DaskClient(Protocol):
 
     @property
     def status(self) -> str:
-        """What it says of its connection."""
+        """Description of its connection."""
 
     def nthreads(self) -> Mapping[str, int]:
         """Threads of each worker."""
@@ -54,17 +54,17 @@ def spread(source: Source[Any], model: object, cluster: object) -> Iterator[Sour
         yield source
     elif isinstance(cluster, str):
         with _pool(cluster) as pool:
-            yield SpreadSource(source, model, pool)
+            yield DistributedSource(source, model, pool)
     else:
         engine = _engine(cluster)
         try:
-            yield SpreadSource(source, model, engine)
+            yield DistributedSource(source, model, engine)
         finally:
             engine.close()
 
 
 def is_on_show(cluster: object) -> bool:
-    """Whether a cluster has pages that tell whoever is on the network how large the data are."""
+    """Return whether a cluster has pages that show the size of the data to others on the network."""
     return hasattr(cluster, "scheduler_info") and shows_pages(cluster)
 
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from dpvb.cluster.engine import Answered, PartMissing, Reduction, added, answered, opened, packed, shared_out
 from dpvb.guards.errors import DpvbError, ParameterError
+from dpvb.guards.file_ownership import check_closed_folder
 from dpvb.guards.imports import check_numba
-from dpvb.guards.own import check_closed_folder
 
 # The data of a fit are larger than what Dask thinks wise to send; saying so would tell how large.
 _SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
@@ -44,10 +44,10 @@ class DaskEngine:
     """The workers of a Dask client, which is the caller's; a worker has one task in a step.
 
     Parts that are sent lie with the scheduler too, from where a worker that takes over gets them; files are read by the
-    workers alone. Sums come straight from the workers, unless the client says `direct_to_workers=False`. What a worker
-    spills to its disk is its user's alone. The whole cluster is inside the wall: what crosses it are sums without
-    noise. It must be one owner's, with TLS (`distributed.Security`) wherever it listens beyond a machine, and
-    `dashboard_address=None`: a page of Dask's that is open beyond the machine shows how large data are (see
+    those workers. Sums come straight from the workers, unless the client says `direct_to_workers=False`. Files that a
+    worker spills to its disk are readable only by its user. The whole cluster is inside the wall: what crosses it are
+    sums without noise. It must be one owner's, with TLS (`distributed.Security`) wherever it listens beyond a machine,
+    and `dashboard_address=None`: a page of Dask's that is open beyond the machine shows how large data are (see
     `shows_pages`).
 
     Raises:
@@ -124,7 +124,7 @@ class DaskEngine:
             _release(*sent)
 
     def _wait(self, futures: Sequence[Any]) -> None:
-        """Wait for answers, as long as somebody works.
+        """Wait for answers while a worker is at work.
 
         Raises:
             PartMissing: if no worker has done anything for a while.
@@ -202,7 +202,7 @@ def _is_loopback(host: str) -> bool:
 def _closed_spills() -> Any:
     """A plugin that keeps what workers write from other users of their machines; also what later workers write.
 
-    What a worker has spilled, it unpickles: its folder must be one that nobody else can write.
+    A worker unpickles the files that it has spilled: only its user may write to their folder.
     """
     from distributed import WorkerPlugin
 
@@ -244,7 +244,7 @@ def _same(told: Parcel) -> Parcel:
 
 
 def _done(reduction: Reduction, told: Parcel, own: Parcel, model: Parcel, *sources: Parcel) -> Parcel:
-    """What `answered` says, of sources in the order of their numbers."""
+    """Return the results of `answered`, for sources in the order of their numbers."""
     places: Mapping[int, Any] = own.content
     parts = {part: source.content for part, source in zip(places, sources, strict=True)}
     return Parcel(answered(reduction, told.content, places, parts, model.content))

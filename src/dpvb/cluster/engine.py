@@ -1,4 +1,4 @@
-"""What goes over parts of private data in several processes, and how their answers become one.
+"""Tasks over parts of private data in several processes, and the sum of their answers.
 
 A task is a pure function of some parts, of what all of them are told, and of what each part is told. Its answer is
 known by the parts that it speaks of, so a task that was lost and done again replaces its answer, and adds nothing to
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from dpvb.guards.errors import ParameterError
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 
 _HELD = "held"
 # The answer of a process that had not enough memory.
@@ -28,7 +28,7 @@ class PartMissing(Exception):  # noqa: N818
 
 
 class Reduction(NamedTuple):
-    """What every process does, and how two answers become one: functions of a module of this package."""
+    """The work of every process, and the sum of two answers: functions of a module of this package."""
 
     #: The parts of a process by number, what all are told, and what each is told -> the answer.
     answer: Callable[[Mapping[int, Any], Any, Mapping[int, Any]], Any]

@@ -19,7 +19,7 @@ _ATTEMPTS = 4
 # Bytes that say how long a message is.
 _HEAD = 8
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-# The current folder may be that of the data, and what lies there is nobody's code: it is on the path only if this
+# The current folder may be that of the data, and its files are not trusted code: it is on the path only if this
 # process names it by its whole name, as it does for a script of that folder.
 _MAIN = "import sys; sys.path[:] = sys.argv[1:]; from dpvb.cluster.local import main; main()"
 
@@ -28,7 +28,7 @@ _MAIN = "import sys; sys.path[:] = sys.argv[1:]; from dpvb.cluster.local import 
 class LocalPool:
     """A pool of processes for `dpvb.Run(cluster=pool)`; `with` ends them.
 
-    They read private data and are inside the wall: they talk to this process alone, through pipes, write nothing, and
+    They read private data and are inside the wall: they talk only to this process, through pipes, write nothing, and
     end with it. The machine's cores are shared out among them.
 
     Args:
@@ -110,14 +110,14 @@ class LocalPool:
                     left[worker] -= 1
                     try:
                         answer = pickle.loads(receive(self._processes[worker].stdout, answered.result()))
-                    except Exception:  # It died, or what it wrote is no answer.
+                    except Exception:  # It died, or its answer is not valid.
                         if left[worker]:
                             asked[threads.submit(self._ask_another, worker, requests[worker])] = worker
                             continue
                         answer = None
                     take(answer)
                     del answer  # Before the next one is read: memory holds a total and one answer.
-            except BaseException:  # Interrupted: nobody may go on with what nobody waits for.
+            except BaseException:  # Interrupted: no process may continue, since no answer is awaited.
                 self._interrupted = True
                 for process in self._processes:
                     process.kill()
@@ -174,7 +174,7 @@ def send(pipe: Any, message: bytes) -> None:
     """Write one message.
 
     Raises:
-        OSError: if nobody reads the pipe any more.
+        OSError: if the pipe is closed at the other end.
     """
     pipe.write(len(message).to_bytes(_HEAD, "little"))
     pipe.write(message)

@@ -1,1 +1,1 @@
-"""The privacy boundary: read this to believe the promise."""
+"""The privacy boundary: read this to check the guarantee."""

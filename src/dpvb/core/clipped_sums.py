@@ -14,23 +14,22 @@ from dataclasses import dataclass
 from typing import Any, Generic, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contribution, Contributions, Grid
-from dpvb.core.counting import COUNTED, SHORTENED, TOLERANCE
+from dpvb.core.counting import CLIPPED, INCLUDED, TOLERANCE
 from dpvb.core.forms import grouped, is_gram, nonnegative
 from dpvb.core.plan import Release
-from dpvb.core.sampling import Draw, drawn
+from dpvb.core.sampling import Draw, Listed, Words
 from dpvb.core.source import LARGEST_BATCH, ChunkOfUnits, CutRows, RowsOfPersons, is_shipped, num_rows, pieces
 from dpvb.guards.arrays import Batch, Bools, Ints
 
 # Norms are clipped to this share of the bound, so that rounding a product cannot reach past the bound itself.
 _MARGIN = 1.0 - 2.0**-20
 
-#: What stops a process, and is not a failure of a computation.
+#: These stop a process, and are not failures of a computation.
 STOPS = (KeyboardInterrupt, SystemExit, GeneratorExit)
-# A shortage of memory is no failure of a unit either: no unit may be left out because a machine is small.
+# A shortage of memory is not a failure of a unit either: no unit may be left out because a machine is small.
 _ENDS = (*STOPS, MemoryError)
 
 
@@ -42,56 +41,49 @@ def zeros(release: Release) -> dict[str, Ints]:
 @final
 @dataclass(frozen=True, repr=False)
 class Work(Generic[Batch]):
-    """What one release does with private data; it may travel to other processes that hold some of them.
+    """The work of one release on private data; it may be sent to other processes that hold some of them.
 
     Attributes:
         query: the model's e_step at the current q.
         release: which blocks, by which mechanism.
         grids: the public grid of each block.
-        words: uniform words of this step, (count, start); whoever knows them knows who is in the batch.
+        words: uniform words of this step; they determine who is in the batch.
     """
 
     query: Callable[[Batch], Contributions]
     release: Release
     grids: Mapping[str, Grid]
-    words: Callable[..., NDArray[np.uint64]]
+    words: Words
 
     @property
     def _model(self) -> object:
         """The model of which the query is a method; None: the query is not recognised as one."""
         return getattr(getattr(self.query, "func", self.query), "__self__", None)
 
-    def draw(self, count: Callable[[], int], start: int = 0) -> Draw:
-        """Start the batch at unit number `start`: word n decides on unit n, in whatever process that is."""
-        position = start
+    def draw(self, source: Any, count: Callable[[], int]) -> Draw:
+        """Draw the batch of a source: unit n of the data is drawn by word n, wherever the source has it."""
+        draw = self.release.mechanism.sampler.draw(self.words, count)
+        numbers = getattr(source, "unit_numbers", None)
+        return draw if numbers is None else Listed(draw(0, len(numbers))[numbers])
 
-        def bits(count: int) -> NDArray[np.uint64]:
-            nonlocal position
-            position += count
-            return self.words(count, start=position - count)
-
-        return self.release.mechanism.sampler.draw(bits, count)
-
-    def draw_of(self, source: Any, count: Callable[[], int]) -> Draw:
-        """Start the batch of a source: unit n of the data is drawn by word n, wherever the source has it."""
-        draw, numbers = self.draw(count), getattr(source, "unit_numbers", None)
-        return draw if numbers is None else drawn(draw(len(numbers))[numbers])
-
-    def sums(self, chunks: Iterable[ChunkOfUnits[Batch]], draw: Draw) -> dict[str, Ints]:
+    def sums(self, chunks: Iterable[ChunkOfUnits[Batch]], draw: Draw, start: int = 0) -> dict[str, Ints]:
         """Exact integer sums of the clipped contributions of the units that are drawn.
 
-        A function of the arguments alone. Sums of parts add up to the sums of the whole, bit for bit.
+        The result depends only on the arguments. Sums of parts add up to the sums of the whole, bit for bit.
 
         Args:
             chunks: at least one (see `source.chunks_of`): the first one is asked about none of its units, too.
             draw: says who is in the batch.
+            start: number of the first unit of the chunks.
         """
         sums, asked = zeros(self.release), False
         for chunk in chunks:
-            if not asked:  # What fails for no units fails for everybody, whatever the data are; else no failure shows.
+            # A failure for no units is a failure for all data; otherwise no failure shows.
+            if not asked:
                 self._added(chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)))
                 asked = True
-            for batch in pieces(chunk.select(draw(chunk.num_units))):
+            units, start = draw(start, chunk.num_units), start + chunk.num_units
+            for batch in pieces(chunk.select(units)):
                 if batch.num_units and not self._add(batch, sums):
                     for n in range(batch.num_units):  # A unit that cannot be computed by itself adds nothing.
                         self._add(batch.select(np.arange(batch.num_units) == n), sums)
@@ -116,7 +108,7 @@ class Work(Generic[Batch]):
         before weights are formed. Where a unit's norm is 0 nothing of it is read: no entry can speak for it.
         """
         length = num_rows(batch)
-        if length > LARGEST_BATCH and not is_shipped(self._model):  # One unit; whether it is depends on it alone.
+        if length > LARGEST_BATCH and not is_shipped(self._model):  # Only one unit; whether it is depends only on it.
             raise ValueError(f"a model of one's own is asked about at most {LARGEST_BATCH} rows at once")
         release, rows, num_units = self.release, batch.rows, batch.num_units
         if batch.unit_of_row is not None and isinstance(rows, RowsOfPersons):
@@ -131,7 +123,7 @@ class Work(Generic[Batch]):
             raise ValueError("a contribution for every unit, and for nothing else")
         usable = np.logical_and.reduce([np.isfinite(norm) for norm in norms.values()])
         relative = {name: np.where(usable, norms[name], 0.0) / release.blocks[name].bound for name in contributions}
-        if release.clip == "joint":
+        if release.clipping == "joint":
             squares = [(release.weights[name] * relative[name]) ** 2 for name in contributions]
             share = 1.0 - math.fsum(release.weights[name] ** 2 for name in release.blocks.keys() - contributions.keys())
             relative = dict.fromkeys(contributions, np.sqrt(np.sum(squares, axis=0) / share) * (1.0 + 2.0**-48))
@@ -142,7 +134,7 @@ class Work(Generic[Batch]):
         counted = usable & np.logical_or.reduce([norm > 0 for norm in norms.values()])
         shortened = np.logical_or.reduce([*(length > 1.0 + TOLERANCE for length in relative.values())])
         shortened |= _cut(rows, batch.unit_of_row, num_units)
-        for name, units in ((COUNTED, counted), (SHORTENED, counted & shortened)):
+        for name, units in ((INCLUDED, counted), (CLIPPED, counted & shortened)):
             if name in sums:
                 sums[name] += np.count_nonzero(units) * int(1.0 / self.grids[name].step)
         return sums
@@ -185,7 +177,7 @@ def _cut(rows: object, unit_of_row: Ints | None, num_units: int) -> Bools:
 
 
 def _in_domain(contribution: Contribution, block: Block) -> Contribution:
-    """What of a contribution the accountant allows in a block of this domain."""
+    """Return the forms of a contribution that the accountant allows in a block of this domain."""
     if block.domain == "gram" and not is_gram(contribution):
-        raise TypeError("a gram block takes Gram contributions alone")
+        raise TypeError("a gram block accepts only Gram contributions")
     return nonnegative(contribution) if block.domain == "nonnegative" else contribution

@@ -1,13 +1,13 @@
 """Contributions: one batch's per-unit statistics as a linear map from unit weights to blocks.
 
-The wall needs two things of a batch: every unit's norm, to choose its weight, and the weighted sum. One law
+The wall needs two things of a batch: every unit's norm, to choose its weight, and the weighted sum. One identity
 ties them together, for every unit n, with e_n the weights that are 1 at n and 0 elsewhere:
 
     ‖accumulate(e_n)‖·grid.step  ≤  norms()[n]  ≤  (1 + 1e-5)·‖s_n‖ + tiny
 
-and a unit of weight zero is never read. `of_block` comes first: what has another shape than its block's is no
+and a unit of weight zero is never read. `of_block` comes first: an array of another shape than its block's is not a
 contribution to it. Each form brings its units onto the integer grid itself, so that sums
-are exact and do not depend on order, chunks or threads. What a unit adds depends on nothing but the unit, its
+are exact and do not depend on order, chunks or threads. The summand of a unit depends only on the unit, its
 weight and the public grid.
 """
 
@@ -45,7 +45,7 @@ class Grid:
 
 
 class Contribution(Protocol):
-    """What the wall reads of one block of a batch."""
+    """What the wall uses of one block of a batch."""
 
     def of_block(self, block: Block, num_rows: int) -> Contribution:
         """These statistics as the wall takes them: one for each row, exactly of the block's shape, in sound numbers.

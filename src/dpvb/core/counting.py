@@ -16,9 +16,9 @@ from dpvb.core.blocks import Block
 from dpvb.guards.errors import ParameterError, check_number
 
 #: Names of the blocks: units with a contribution; units of these that were clipped or not read in full.
-COUNTED, SHORTENED = "counted", "shortened"
+INCLUDED, CLIPPED = "included", "clipped"
 #: Share of a release's budget Σ w² of each. The number of included units is used more, so it gets three quarters.
-SHARES: Mapping[str, float] = MappingProxyType({COUNTED: 0.0075, SHORTENED: 0.0025})
+SHARES: Mapping[str, float] = MappingProxyType({INCLUDED: 0.0075, CLIPPED: 0.0025})
 #: Both as blocks: one number of bound 1 each.
 COUNTS: Mapping[str, Block] = MappingProxyType(dict.fromkeys(SHARES, Block((1,), 1.0, "nonnegative")))
 #: A unit counts as clipped if its norm exceeds the bound by more than this share, which is far above rounding errors.
@@ -54,35 +54,35 @@ class Counts:
     """Noisy numbers of included and of clipped units; public.
 
     Attributes:
-        counted: Number of units with a contribution, as released; noise can make it negative.
-        counted_std: Standard deviation of `counted`, due to noise and sampling of batches.
-        shortened: Number of these units that were clipped to a bound or a range, or not read in full; the mean over
+        included: Number of units with a contribution, as released; noise can make it negative.
+        included_std: Standard deviation of `included`, due to noise and sampling of batches.
+        clipped: Number of these units that were clipped to a bound or a range, or not read in full; the mean over
             releases, whose bounds differ.
-        shortened_std: Standard deviation of `shortened`.
+        clipped_std: Standard deviation of `clipped`.
 
     Raises:
         ParameterError: If a number is not finite, or a standard deviation is negative.
     """
 
-    counted: float
-    counted_std: float
-    shortened: float
-    shortened_std: float
+    included: float
+    included_std: float
+    clipped: float
+    clipped_std: float
 
     def __post_init__(self) -> None:
-        for name in (COUNTED, SHORTENED):
+        for name in (INCLUDED, CLIPPED):
             check_number(name, getattr(self, name))
             check_number(f"{name}_std", getattr(self, f"{name}_std"), low=0)
 
     @property
     def at_least(self) -> float:
         """Lower limit of the 95 % interval of the number of included units, at least 0."""
-        return max(self.counted - _Z * self.counted_std, 0.0)
+        return max(self.included - _Z * self.included_std, 0.0)
 
     @property
     def are_few(self) -> bool:
         """Whether the number of included units is indistinguishable from 0, or below 50, at 95 % confidence."""
-        return self.counted < _Z * self.counted_std or self.counted + _Z * self.counted_std < _ENOUGH
+        return self.included < _Z * self.included_std or self.included + _Z * self.included_std < _ENOUGH
 
     def say(self, unit: str) -> str:
         """Return both numbers in words, with 95 % intervals.
@@ -90,8 +90,8 @@ class Counts:
         Args:
             unit: Protected unit, in the singular.
         """
-        counted, shortened = _interval(self.counted, self.counted_std), _interval(self.shortened, self.shortened_std)
-        return f"{unit}s included: {counted} (95 % interval), of which clipped: {shortened}"
+        included, clipped = _interval(self.included, self.included_std), _interval(self.clipped, self.clipped_std)
+        return f"{unit}s included: {included} (95 % interval), of which clipped: {clipped}"
 
 
 def _interval(mean: float, std: float) -> str:

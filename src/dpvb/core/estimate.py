@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 
 from dpvb.core.blocks import PHASES, Block, Phase
-from dpvb.core.counting import COUNTED, COUNTS, SHORTENED, Counts
+from dpvb.core.counting import CLIPPED, COUNTS, INCLUDED, Counts
 from dpvb.core.released import Released, ReleaseReceipt
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import PrivacyError
@@ -23,9 +23,9 @@ _SEAL = object()
 class Estimate:
     """Running estimate of full-data statistics, S̄_t = (1-ρ)S̄_{t-1} + ρ T_t/p, linear and not projected.
 
-    T_t is a release, and p its sampling probability. An M-step uses `read` (the linear estimate), `project` (its
+    T_t is a release, and p its sampling probability. An M-step uses `noisy` (the linear estimate), `project` (its
     projection onto the domain) and `noise_std`. All three are corrected for the start S̄_0 = 0: they are divided by the
-    sum of the weights of the releases. `Estimate.empty` and the wall create instances; models only read them.
+    sum of the weights of the releases. `Estimate.empty` and the wall create instances; models only use them.
 
     Attributes:
         rho: Step size of the newest release, in (0, 1]. Default: 1.
@@ -54,7 +54,7 @@ class Estimate:
 
     def __post_init__(self, seal: object) -> None:
         if seal is not _SEAL:
-            raise PrivacyError("Estimate starts with Estimate.empty and grows by Estimate.update alone.")
+            raise PrivacyError("Estimate objects are created only by Estimate.empty and Estimate.update.")
 
     @classmethod
     def empty(cls, blocks: Mapping[str, Block]) -> Estimate:
@@ -124,12 +124,12 @@ class Estimate:
         """Numbers of included and clipped units over all releases; None if not released."""
         if not COUNTS.keys() <= self.names:
             return None
-        return Counts(*(f(name) for name in (COUNTED, SHORTENED) for f in (self._count, self.noise_std)))
+        return Counts(*(f(name) for name in (INCLUDED, CLIPPED) for f in (self._count, self.noise_std)))
 
     def _count(self, name: str) -> float:
         return float((self._mean[name] / self._mass[name])[0])
 
-    def read(self, name: str) -> Floats:
+    def noisy(self, name: str) -> Floats:
         """Return the unbiased linear estimate of the full-data statistic, which may be outside the domain.
 
         Args:
@@ -137,7 +137,7 @@ class Estimate:
         """
         return self._blocks[name].unpack(self._mean[name] / self._mass[name])
 
-    def read_after_midway(self, name: str) -> tuple[Floats, float]:
+    def noisy_after_midway(self, name: str) -> tuple[Floats, float]:
         """Mean of a block's releases after that of phase "midway", weighted by their precision, and its noise std.
 
         It is for a model whose step blocks have another meaning from there on.
@@ -151,10 +151,10 @@ class Estimate:
         Args:
             name: Name of the block.
         """
-        return self._blocks[name].project(self.read(name))
+        return self._blocks[name].project(self.noisy(name))
 
     def noise_std(self, name: str) -> float:
-        """Return the noise standard deviation of a scaled coordinate of `read(name)`.
+        """Return the noise standard deviation of a scaled coordinate of `noisy(name)`.
 
         Args:
             name: Name of the block.

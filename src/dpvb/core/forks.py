@@ -1,4 +1,4 @@
-"""What belongs to one process: in a forked child its copy refuses, since both would act on one charge."""
+"""Objects of one process: in a forked child their copies refuse, since both would act on one charge."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _FACTOR_BITS = 21
 _GEMM_ROWS = 2 ** (53 - 2 * _FACTOR_BITS)
 # Wider matrices of integers are added row by row of the triangle, which is slower and needs no further matrix.
 _WIDE = 1024
-# Room for rounding in the norm of a symmetric outer product, as the law allows: a step of the grid, in most rows.
+# Room for rounding in the norm of a symmetric outer product: a step of the grid, in most rows.
 _GRAM_ROOM = 1.0 + 2.0**-17
 
 

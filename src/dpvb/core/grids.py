@@ -20,7 +20,7 @@ _NOISE_STEPS = 2.0**34
 _LARGEST_CAPACITY = 2**46
 # A share of the noise has at least this std in grid steps: see federated.trust for what that is good for.
 _LEAST_SHARE = 2.0**20
-# Who adds all of the noise in integers adds a little more of it.
+# A party that adds all of the noise in integers adds a little more of it.
 _LARGEST_SHARE = 1.01
 
 
@@ -61,7 +61,7 @@ def grids_of(release: Release, n_units: int | None, party: Party | None = None) 
         )
     grids = {}
     for name, block in release.blocks.items():
-        bound = block.bound / release.weights[name] if release.clip == "joint" else block.bound
+        bound = block.bound / release.weights[name] if release.clipping == "joint" else block.bound
         std = release.noise_std(name)
         finest = max(std * share / _NOISE_STEPS, bound * capacity / 2.0**62)
         step = 2.0 ** math.ceil(math.log2(finest))

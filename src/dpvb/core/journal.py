@@ -1,4 +1,4 @@
-"""What a wall has written down: before it looks, that the release is charged; before it speaks, what it releases."""
+"""The record of a wall: before it reads data, that the release is charged; before it answers, what it releases."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from dpvb.core.plan import Release
 from dpvb.guards.errors import CheckpointError
 
-#: What leaves a wall: noised sums in their units, or a party's integers.
+#: Sums that leave a wall: noised sums in their units, or a party's integers.
 Sums = Mapping[str, NDArray[np.float64] | NDArray[np.int64]]
 
 
 class Journal(Protocol):
-    """What a wall tells of its run, and what it asks; nothing private passes."""
+    """Messages of a wall about its run, and its questions; none of them is private."""
 
     def recorded(self, step: int) -> Sums | None:
         """The sums that this run released at a step before it was interrupted: the wall gives them out again."""
@@ -26,7 +26,7 @@ class Journal(Protocol):
         """Called before anything is read for a step; raises unless its charge is durable."""
 
     def record(self, step: int, total: Sums) -> None:
-        """Called with noised sums before anybody can read them; raises unless they are on record."""
+        """Called with noised sums before they are returned; raises unless they are on record."""
 
 
 @final
@@ -70,9 +70,9 @@ class Begun:
 
 
 def recorded(journal: Journal, step: int, release: Release, dtype: type[Any]) -> Mapping[str, NDArray[Any]] | None:
-    """What a run released at a step before it was interrupted, if it did: the same is given out again.
+    """Return what a run released at a step before it was interrupted, if it did: the same is given out again.
 
-    A record of another form is refused, for it may come from a folder of somebody else's: a statistic of another shape
+    A record of another form is refused, since it may come from another party's folder: a statistic of another shape
     would make a q at which one row meets the statistics of another.
 
     Raises:

@@ -18,9 +18,9 @@ from dpvb.guards import domains
 
 
 def query(model: Model[Q, Batch], q: Q, release: Release) -> Callable[[Batch], Contributions]:
-    """What a release asks of private rows: the model's statistics at q, for the blocks of the release.
+    """Compute what a release needs of private rows: the model's statistics at q, for the blocks of the release.
 
-    Rows meet copies of the model and of q, which end with the release: what an E-step writes into them reaches nobody.
+    Rows meet copies of the model and of q, which end with the release: values that an E-step writes into them are lost.
 
     Raises:
         PrivacyError: for a q with a number that is not finite or outside the domain that its class declares.

@@ -1,4 +1,4 @@
-"""What a model is: one declaration, a start, an E-step, and what follows each release."""
+"""The interface of a model: one declaration, a start, an E-step, and methods that follow each release."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 
-#: What a fit keeps: a posterior, or a point, found by expectation maximisation.
-PosteriorOrMode = Literal["posterior", "mode"]
-ESTIMATES: tuple[PosteriorOrMode, ...] = get_args(PosteriorOrMode)
+#: Result of a fit: a posterior, or a point estimate from expectation maximisation.
+PosteriorOrMAP = Literal["posterior", "map"]
+ESTIMATES: tuple[PosteriorOrMAP, ...] = get_args(PosteriorOrMAP)
 
 Q = TypeVar("Q")
 Batch = TypeVar("Batch", contravariant=True)
@@ -39,13 +39,13 @@ class Model(Protocol[Q, Batch]):
     def e_step(self, q: Q, batch: Batch, blocks: Mapping[str, Block]) -> Contributions:
         """Expected statistics of every row of a batch, for the blocks that are asked for.
 
-        Each row's come from that row, q and public constants alone, bit for bit, or from all rows of its person if rows
+        Each row's come only from that row, q and public constants, bit for bit, or from all rows of its person if rows
         have persons (`source.RowsOfPersons`). So no row is multiplied by BLAS (`@`, einsum), whose rounding depends on
         the rest of the batch: use `dpvb.kernels.linear`, or sums of rows. And the number of rows in the batch enters no
         statistic. The audit compares bits.
         """
 
-    # What follows a release is post-processing of released statistics, outside the wall.
+    # The methods after a release are post-processing of released statistics, outside the wall.
 
     def started(self, s: Estimate, q: Q) -> Q:
         """Return q after a release of blocks of phase "first", "second", "third" or "midway"; see `s.phase`."""

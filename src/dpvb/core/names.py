@@ -1,12 +1,12 @@
-"""Names that nobody has listed, found behind the wall: those whose noisy totals are above a threshold.
+"""Names that are not listed in advance, released if their noisy totals are above a threshold.
 
-A unit gives each of its t names the weight 1/√t, so that its weights have norm 1. Of more than `most_names` it gives
-as many, drawn at random by the unit's own private words. Names that somebody gave get Gaussian noise on their totals,
+A unit gives each of its t names the weight 1/√t, so that its weights have norm 1. If it has more than `most_names`,
+so many are drawn at random by the unit's own private words. The totals of names that occur get Gaussian noise,
 and leave only where the noisy total is above
 
     threshold = max over t of 1/√t + σ Φ⁻¹((1 - δ)^(1/t)).
 
-On names that others have too this is the Gaussian mechanism. Names that a unit alone has pass with probability δ at
+For names that others have too this is the Gaussian mechanism. Names of only one unit pass with probability δ at
 most, `added_delta`. docs/proofs.md, "A private vocabulary", has the proof, for the rounded noise too.
 """
 
@@ -65,7 +65,7 @@ class Threshold(Mechanism):
 
     Attributes:
         most_names: how many names a unit gives at most.
-        added_delta: chance that a name leaves which one unit alone has.
+        added_delta: probability of releasing a name that only one unit has.
     """
 
     most_names: int = 100
@@ -111,7 +111,7 @@ def check(release: Release, plan: Plan, alone: bool) -> None:
     if release != covered or plan.neighboring_relation != "add_or_remove_one":
         raise PrivacyError(
             "names leave of all units, with nothing else and noise as `release_of` lays it, and neighbours are "
-            "'add_or_remove_one': the proof is about these alone. Nothing is read."
+            "'add_or_remove_one': only these have a proof. Nothing was read."
         )
 
 
@@ -125,7 +125,7 @@ class Found:
 
     @staticmethod
     def of(made: Mapping[str, NDArray[Any]], grid: Grid) -> Found:
-        """What `found` made, here or in a run that was interrupted.
+        """Return the result of `found`, made here or in a run that was interrupted.
 
         Raises:
             CheckpointError: for a record of another form.
@@ -159,7 +159,7 @@ def found(
     assert isinstance(mechanism, Threshold)
     names = source.names
     total = totals(source, len(names), mechanism.most_names, grid, noise.words(step=step, purpose="names"))
-    # What nobody gave has no noise. The order is that of the names: that of the data would say who came first.
+    # A name that does not occur gets no noise. Names are sorted: the order of the data would show who came first.
     there = np.array(sorted(np.flatnonzero(total).tolist(), key=names.__getitem__), dtype=np.int64)
     std = release.noise_std(WORDS) / grid.step
     noisy = total[there] + noise.gaussian(std, total[there], step=step, block=WORDS, plan_digest=plan.digest)

@@ -45,7 +45,7 @@ _ZEROS: Final = bytes(8 * _BLOCK)
 
 
 class NoiseSource(Protocol):
-    """What a wall needs of its source of random bits; only if it is `private` may a release be called so."""
+    """Interface of a wall's source of random bits; only if it is `private` may a release be called so."""
 
     @property
     def private(self) -> bool:
@@ -111,7 +111,7 @@ class SecureNoise:
         """Return noise distributed exactly as round(N(0, std_steps²)), to be added to `total`.
 
         Shapes: `total`, any; the result has the same. Units: grid steps. `total` and the result are private; `total`
-        is not read, and `step`, `block`, `plan_digest` matter to test noise alone.
+        is not read, and `step`, `block`, `plan_digest` matter only to test noise.
 
         Exact by interval refining, as in Haney et al. 2022; see the top of this file.
 
@@ -122,7 +122,7 @@ class SecureNoise:
         return _gaussian(std_steps, total, self._fresh_key())
 
     def words(self, *, step: int, purpose: str) -> Words:
-        """Return a stream of uniform words that nobody else has; private: they tell who was sampled.
+        """Return a stream of secret uniform words; private: they determine who was sampled.
 
         Raises:
             PrivacyError: in a process that was forked from this source's.

@@ -46,7 +46,7 @@ class Mechanism:
         return self.event(ratio).sensitivity(neighboring_relation)
 
     def event(self, ratio: float) -> Event:
-        """What the accountant composes."""
+        """The event that the accountant composes."""
         return Event(
             sampler=self.sampler.name,
             sampling_prob=self.sampler.sampling_prob,
@@ -64,16 +64,16 @@ class Release:
         mechanism: sampler and noise.
         weights: share w_b of each block, Σ w_b² = 1, by default in proportion to the blocks' own weights; a block's
             noise std is noise_multiplier·bound/w_b.
-        clip: "block" clips every block to its own bound; "joint" the scaled concatenation to norm 1.
+        clipping: "block" clips every block to its own bound; "joint" the scaled concatenation to norm 1.
     """
 
     blocks: Mapping[str, Block]
     mechanism: Mechanism
     weights: Mapping[str, float] = field(default_factory=dict)
-    clip: Literal["block", "joint"] = "block"
+    clipping: Literal["block", "joint"] = "block"
 
     def __post_init__(self) -> None:
-        check_choice("clip", self.clip, ("block", "joint"))
+        check_choice("clipping", self.clipping, ("block", "joint"))
         if not self.blocks:
             raise ParameterError("A release needs at least one block.")
         if not self.weights:
@@ -88,7 +88,7 @@ class Release:
 
     @property
     def asked(self) -> dict[str, Block]:
-        """What the model is asked for: all blocks but the counts, which the wall makes itself."""
+        """The blocks that the model computes: all but the counts, which the wall computes itself."""
         return {name: block for name, block in self.blocks.items() if name not in COUNTS}
 
     def noise_std(self, name: str) -> float:
@@ -96,13 +96,13 @@ class Release:
         return self.mechanism.noise_multiplier * self.blocks[name].bound / self.weights[name]
 
     def event(self) -> Event:
-        """What the accountant composes."""
+        """The events that the accountant composes."""
         return self.mechanism.event(swap_ratio(self.blocks))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All releases of a run, fixed before it starts, and the promise that they compose to.
+    """All releases of a run, fixed before it starts, and the guarantee of their composition.
 
     Attributes:
         releases: in order.
@@ -171,7 +171,7 @@ class Plan:
                 {
                     "blocks": {name: vars(block) for name, block in release.blocks.items()},
                     "weights": dict(release.weights),
-                    "clip": release.clip,
+                    "clip": release.clipping,
                     "sampler": {
                         # Runs on record were begun under this spelling.
                         {"n_units": "num_examples"}.get(name, name): value
@@ -193,7 +193,7 @@ def phased(
     shares: Mapping[str, float] = SHARES,
     neighboring_relation: NeighboringRelation = "add_or_remove_one",
     unit: str = "document",
-    clip: Literal["block", "joint"] = "block",
+    clipping: Literal["block", "joint"] = "block",
 ) -> Plan:
     """Lay out a model's releases by phase: step blocks at every step, those of each other phase once, in order.
 
@@ -207,8 +207,8 @@ def phased(
         schedule: noise multiplier of each step, shape (n_steps,); meant relatively if the plan is calibrated. Without
             step blocks there are no steps.
         shares: part of the budget Σ p²/σ², which orders the cost of releases when noise is large, that the release of
-            each phase beside the steps takes where there is one.
-        neighboring_relation, unit, clip: as in Plan and Release.
+            each phase other than the steps takes where there is one.
+        neighboring_relation, unit, clipping: as in Plan and Release.
     """
     in_phase = {phase: {name: block for name, block in blocks.items() if block.phase == phase} for phase in PHASES}
     in_phase = {phase: with_counts(releases) if releases else releases for phase, releases in in_phase.items()}
@@ -216,7 +216,7 @@ def phased(
         schedule = ()
     elif not len(schedule):
         raise ParameterError("A schedule needs the noise of at least one step where blocks are released at every step.")
-    steps = {noise: Release(in_phase["step"], Mechanism(sampler, noise), clip=clip) for noise in set(schedule)}
+    steps = {noise: Release(in_phase["step"], Mechanism(sampler, noise), clipping=clipping) for noise in set(schedule)}
     taken = {
         phase: check_number(f"shares[{phase!r}]", shares[phase], low=0, high=1, closed="neither")
         for phase in PHASES
@@ -228,7 +228,7 @@ def phased(
     cost = sampler.sampling_prob**2 * math.fsum(noise**-2 if noise > 0 else math.inf for noise in schedule)
     cost = cost if in_phase["step"] else rest  # Without steps their part goes to what is released once.
     laid: dict[Phase, list[Release]] = {
-        phase: [Release(in_phase[phase], Mechanism(FullBatch(), math.sqrt(rest / (share * cost))), clip=clip)]
+        phase: [Release(in_phase[phase], Mechanism(FullBatch(), math.sqrt(rest / (share * cost))), clipping=clipping)]
         for phase, share in taken.items()
     }
     before = round(MIDWAY * len(schedule))

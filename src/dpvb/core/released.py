@@ -1,4 +1,4 @@
-"""What leaves a wall: noised sums, sealed, and a receipt that says where they belong."""
+"""The output of a wall: noised sums, sealed, and a receipt that says where they belong."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import final
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import PrivacyError
 
-#: `core.wall` alone has it.
+#: Only `core.wall` has it.
 SEAL = object()
 
 
@@ -34,7 +34,7 @@ class ReleaseReceipt:
 @final
 @dataclass(frozen=True, repr=False)
 class Released:
-    """Noisy sums of one batch, packed; made by the wall alone.
+    """Noisy sums of one batch, packed; made only by the wall.
 
     Attributes:
         total: clipped, noised sum of every block, in the block's units.
@@ -51,4 +51,4 @@ class Released:
 
     def __post_init__(self, seal: object) -> None:
         if seal is not SEAL:
-            raise PrivacyError("Released is made by Wall.release alone.")
+            raise PrivacyError("Released objects are created only by Wall.release.")

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from dpvb.guards.errors import check_number
 
-#: Default part of the budget for the release of each phase beside the steps.
+#: Default part of the budget for the release of each phase other than the steps.
 SHARES: Mapping[str, float] = MappingProxyType({"first": 0.1, "second": 0.1, "third": 0.1, "midway": 0.01, "last": 0.1})
 #: Part of the steps that are released before blocks of phase "midway". Benchmark `topics_or_words` shows its effect.
 MIDWAY = 0.4

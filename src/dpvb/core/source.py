@@ -1,4 +1,4 @@
-"""What the wall asks of private data: to be read chunk by chunk, and to keep a unit in one piece."""
+"""The interface of private data: they are read chunk by chunk, and a unit stays in one piece."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, final, runtime_checkable
 import numpy as np
 
 from dpvb.guards.arrays import Batch_co, Bools, Ints
-from dpvb.guards.strangers import imported, place_of
+from dpvb.guards.untrusted import imported, place_of
 from dpvb.kernels.spans import MAX_ROWS, running_total, spans
 
 #: Most rows that a model of one's own is handed at once: as many as a chunk of this package's sources has at most. The
@@ -22,7 +22,7 @@ class ChunkOfUnits(Protocol[Batch_co]):
 
     @property
     def rows(self) -> Batch_co:
-        """What the model reads."""
+        """The rows that the model reads."""
 
     @property
     def num_units(self) -> int:
@@ -84,7 +84,7 @@ def chunks_of(source: Any) -> Iterator[ChunkOfUnits[Any]]:
 
 
 def is_shipped(thing: object) -> bool:
-    """Whether a model or a source is of a class of this package; whatever is not recognised is somebody's own.
+    """Return whether a model or a source is of a class of this package; all others are classes of users.
 
     A class may say that it is of another module, or inherit that name: it is what the module holds that counts.
     """
@@ -98,7 +98,7 @@ def num_rows(chunk: ChunkOfUnits[Any]) -> int:
 
 
 def pieces(chunk: ChunkOfUnits[Any]) -> Iterator[ChunkOfUnits[Any]]:
-    """Yield the units of a chunk in order, with at most LARGEST_BATCH rows at once unless one unit alone has more."""
+    """Yield the units of a chunk in order, with at most LARGEST_BATCH rows at once unless a single unit has more."""
     if num_rows(chunk) <= LARGEST_BATCH:
         yield chunk
         return

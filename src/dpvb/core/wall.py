@@ -1,12 +1,12 @@
 """The wall: private data behind three doors, and the only things that come out of them.
 
-To check the promise, read this file. `Wall.release` charges the plan, draws a batch, asks the model for its
+To check the guarantee, read this file. `Wall.release` charges the plan, draws a batch, asks the model for its
 contributions, clips them, sums them in integers, adds integer noise, has the result put on record, and seals
 it. `Wall.share` does the same for one of several parties: its integers carry the party's part of the noise, and
 what conceals them until they are added; `gathered` adds and seals them. `Wall.names` releases names that enough
 units share. Nothing else leaves: no error, no warning, no size, no norm. `Released` is made only here. A model's
-M-step takes an `Estimate`, which is made of `Released` alone, so it cannot be handed anything that was not noised.
-(From the draw to the sum: `clipped_sums`.)
+M-step takes an `Estimate`, which is computed only from `Released`, so it cannot be handed anything that was not noised.
+(From the sample to the sum: `clipped_sums`.)
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from dpvb.core.released import SEAL, Released, ReleaseReceipt
 from dpvb.core.source import Source, chunks_of
 from dpvb.guards.arrays import Batch, Ints
 from dpvb.guards.errors import OutOfMemoryError, PrivacyError, PrivateComputationError
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 
 #: The model's e_step at the current q.
 Query = Callable[[Batch], Contributions]
 #: Integers of every block.
 Sums = Mapping[str, Ints]
-#: What makes a party's integers fit to leave it, modulo 2⁶⁴.
+#: Makes a party's integers fit to leave it, modulo 2⁶⁴.
 Conceal = Callable[[Sums], Sums]
 
 
@@ -120,7 +120,7 @@ class Wall(Generic[Batch]):
             PrivacyError, LedgerError, CheckpointError, PrivateComputationError: as in `release`.
         """
         if self.__party is None:
-            raise PrivacyError("This wall is alone: use release.")
+            raise PrivacyError("A wall of one party has no masks: use release.")
         step = self._charge(release)
         noisy = recorded(self.__journal, step, release, np.int64)
         if noisy is None:
@@ -168,7 +168,7 @@ class Wall(Generic[Batch]):
     def _noised(self, query: Query[Batch], release: Release, step: int) -> Sums:
         """The sums of a step that the journal has charged, plus this wall's noise."""
         if isinstance(release.mechanism, names.Threshold):
-            raise PrivacyError("names that nobody has listed leave by `names` alone: nothing is read.")
+            raise PrivacyError("private names are released only by `names`: nothing was read.")
         self.__journal.begin(step)
         share = 1.0 if self.__party is None else self.__party.noise_share
         grids, plan = self.__grids[step], self.__plan
@@ -181,7 +181,7 @@ class Wall(Generic[Batch]):
         work = Work(query, release, self.__grids[step], self.__noise.words(step=step, purpose="sampling"))
         if isinstance(self.__source, Spread):
             return self.__source.sums(work, step)
-        return work.sums(chunks_of(self.__source), work.draw_of(self.__source, self.__source.count))
+        return work.sums(chunks_of(self.__source), work.draw(self.__source, self.__source.count))
 
 
 def _behind(computation: Callable[[], Sums]) -> Sums:
@@ -226,7 +226,7 @@ def gathered(
         run: public name of the run.
         private: whether the noise of every share is secret.
         noise: the gatherer's noise source; required if the parties add no noise, refused otherwise.
-        journal: the gatherer's, if it adds noise: a sum is noised once, and on record before anybody can read it.
+        journal: the gatherer's, if it adds noise: a sum is noised once, and on record before it can be read.
 
     Raises:
         PrivacyError: if noise is missing, or given where it is not.

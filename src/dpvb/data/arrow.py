@@ -1,7 +1,7 @@
 """Arrow columns and Parquet files, through pyarrow, which is an optional dependency.
 
-The type of a column may have been inferred from its values by whoever made it, so that no type is refused: every
-column has cells, and what is no number, text or time is a cell that nothing can read. A Parquet file is a container:
+The type of a column may have been inferred from its values when it was made, so that no type is refused: every
+column has cells, and a value other than a number, text or time is an unreadable cell. A Parquet file is a container:
 one that pyarrow cannot read to its end is refused as a file, and a damaged page may change any record of it.
 """
 
@@ -41,7 +41,7 @@ def import_arrow() -> Any:
 def cells(column: Any) -> Cells:
     """The cells of a column of any type: an array of numbers or times, null as NaN or NaT, or objects, null as None.
 
-    Text is bytes: Arrow does not promise that it is UTF-8, and decoding would raise. One of more than 16 MiB is None.
+    Text is bytes: Arrow does not guarantee that it is UTF-8, and decoding would raise. One of more than 16 MiB is None.
 
     Args:
         column: an Array or ChunkedArray; private.

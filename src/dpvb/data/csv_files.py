@@ -2,11 +2,11 @@
 
 A quote opens at the start of a field only; inside quotes two of them stand for one; what follows a closing quote is
 text until the next separator or line end. A line feed outside quotes ends a record, a carriage return before it is
-dropped; any other is text. A byte order mark is dropped from the header alone, which is public. Where the header's
-own line end is a carriage return alone, nothing tells it from the records, so that the file is refused.
+dropped; any other is text. A byte order mark is dropped only from the header, which is public. Where the header's
+own line end is a single carriage return, nothing tells it from the records, so that the file is refused.
 
-How a file is written is public, and said by whoever reads it (`Dialect`). In every encoding that is read a byte of
-ASCII is that sign alone, so that records are cut before anything is decoded, and a byte that stands for nothing is a
+The format of a file is public, and declared by its reader (`Dialect`). In every accepted encoding a byte of
+ASCII is only that sign, so that records are cut before anything is decoded, and a byte that stands for nothing is a
 fault of its own field. In UTF-16 one odd byte would shift all that follows: it is not read.
 
 ========================================  ======================================================================
@@ -17,7 +17,7 @@ bytes that are none of the encoding's     their own field
 a record of more than 16 MiB              that record, which is faulty; the quotes in it are followed to its end
 a quote that is never closed              all records up to that with the next quote, or to the end of the file:
                                           one faulty record. No CSV writer leaves a quote open
-a blank line                              nobody: it is skipped; in a file of one column it is an empty field
+a blank line                              skipped; in a file of one column it is an empty field
 ========================================  ======================================================================
 """
 
@@ -44,7 +44,7 @@ CHOOSE = "choose it with text_column= (and group_column=)."
 # Fields that are looked at together.
 CELLS = 2**16
 
-#: What may stand between fields.
+#: Accepted field delimiters.
 SEPARATORS: Final = (",", ";", "|", "\t")
 DECIMALS: Final = (".", ",")
 #: UTF-8, and encodings whose bytes are signs one by one, the first half of them those of ASCII.
@@ -132,7 +132,7 @@ def check_csv(path: Path, columns: tuple[str, ...], hint: str = CHOOSE, dialect:
 
     Raises:
         DataFormatError: naming the missing column, with the separator or the encoding that the header shows, or a
-            header without a line feed. The line itself is not shown: in a file without a header it is somebody's.
+            header without a line feed. The line itself is not shown: in a file without a header it is private.
     """
     if _is_cut_by_return(path, dialect):
         raise DataFormatError(
@@ -174,14 +174,14 @@ def decoded(records: Iterable[Record], dialect: Dialect) -> Iterator[Record]:
 
 
 def shown_by_header(path: Path, dialect: Dialect, *, numbers: bool = True) -> str:
-    """What the header line shows of how the file, of `numbers` or texts, is written, where it is not as was said."""
+    """Return where the header line contradicts the declared format of the file, of `numbers` or texts."""
     with open_binary(path) as file:
         line, _ = _header_line(file, dialect)
     others = [sign for sign in SEPARATORS if sign.encode() in line and sign != dialect.separator]
     if b"\0" in line:
         return "it holds zero bytes, as UTF-16 does: save the file as UTF-8; "
     if dialect.encoding == "utf-8" and dialect.decoded(line) == UNREADABLE:
-        return "the header is no UTF-8: say encoding='cp1252', 'latin-1' or another; "
+        return "the header is not valid UTF-8: declare encoding='cp1252', 'latin-1' or another; "
     if len(header_of(path, dialect)) == 1 and others:
         # Where a comma parts no fields, it may be the decimal sign.
         comma = ", and decimal=',' if its numbers have decimal commas" if numbers and others[0] == ";" else ""
@@ -238,7 +238,8 @@ def _cut_all(
     """For each record the number of its fields and the places of those that have a slot; and the bytes of all."""
     from dpvb.data import parsing_numba
 
-    # Line ends inside quotes are no records: what one record holds must not decide how much memory is asked for.
+    # Line ends inside quotes do not end records: the content of one record must not decide how much memory is asked
+    # for.
     slots = int(slot_f.max()) + 1
     most = min(text.count(b"\n"), CELLS // slots) + 1
     found_n, cells = np.empty(most, dtype=np.int64), np.zeros((most, slots, 3), dtype=np.int64)
@@ -289,7 +290,7 @@ def _header_line(file: BinaryIO, dialect: Dialect) -> tuple[bytes, bytes]:
 
 
 def _is_cut_by_return(path: Path, dialect: Dialect) -> bool:
-    """Whether the first line end outside quotes is a carriage return alone; what stands behind it decides nothing."""
+    """Return whether the first line end outside quotes is a single carriage return; later bytes decide nothing."""
     with open_binary(path) as file:
         header, _ = _header_line(file, dialect)
     end, _ = _end_of_record(header.replace(b"\r", b"\n"), 0, dialect)

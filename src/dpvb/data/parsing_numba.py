@@ -6,7 +6,7 @@ exact numbers (Clinger, "How to read floating point numbers accurately", 1990). 
 
 `cut` finds where the records of a CSV end and where their fields lie, by one state machine. A quote opens only at the
 start of a field; inside quotes two quotes are one; after the closing quote other bytes are plain until a separator or a
-line feed. A line feed outside quotes ends the record. So the place where a record ends depends on its own bytes alone.
+line feed. A line feed outside quotes ends the record. So the place where a record ends depends only on its own bytes.
 """
 
 # Numba infers every type below from the arguments.
@@ -42,7 +42,7 @@ def _end_of_token(text, place):
 
 @_exact
 def _decimal(text, place):
-    """A token's value and end; an end of -1 if it is no decimal that can be read exactly."""
+    """A token's value and end; an end of -1 if it is not a decimal that can be read exactly."""
     negative = text[place] == MINUS
     if negative or text[place] == PLUS:
         place += 1
@@ -167,7 +167,7 @@ def cut(text, separator, is_last, skips_blank, longest, slot_f, found_n, cells):
         text: bytes, uint8.
         separator: the byte between fields.
         is_last: whether the file ends with the text, and with it the last record.
-        skips_blank: whether a blank line is no record.
+        skips_blank: whether a blank line is skipped.
         longest: number of bytes beyond which a record is faulty.
         slot_f: for each field the slot of `cells` that takes it, or -1.
         found_n: gets the number of fields of each record; -1: faulty.

@@ -82,13 +82,13 @@ class Partitions(Sequence[Shard]):
         pieces: all rows, once; private.
         like: no rows, of the same columns.
         opened: the private data of a partition, of its rows in the order of their persons; it travels with the file.
-        earlier: persons whose rows are left out; private.
+        exclude_groups: persons whose rows are left out; private.
 
     Attributes:
         unit_numbers: number of each person by its first row in the data, in the order of the partitions; private.
 
     Raises:
-        DataFormatError: if the temporary files cannot be written; earlier is a text, or no sequence.
+        DataFormatError: if the temporary files cannot be written; exclude_groups is a text, or no sequence.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Partitions(Sequence[Shard]):
         pieces: Iterable[Piece],
         like: Stored,
         opened: Callable[[Stored, Together], Opened[Any]],
-        earlier: Iterable[object] = (),
+        exclude_groups: Iterable[object] = (),
     ) -> None:
         # Other users cannot enter it. Python takes another place than TMPDIR where that is full or missing, and rows
         # would come where no administrator expects them.
@@ -111,7 +111,7 @@ class Partitions(Sequence[Shard]):
         with ExitStack() as undone:
             undone.callback(self._removed)  # A traceback that is kept would keep the files.
             try:
-                _cut(pieces, paths, earlier)
+                _cut(pieces, paths, exclude_groups)
                 firsts = [_put_in_order(path, like) for path in paths]
                 undone.pop_all()
             except OSError as error:
@@ -142,7 +142,7 @@ class Partitions(Sequence[Shard]):
 
 
 def digests(cells: Cells, key: bytes, without: Collection[bytes] = ()) -> NDArray[np.uint64]:
-    """Return the digest of each id, (n, 2); zeros where a cell names nobody, or somebody of those to leave out."""
+    """Return the digest of each id, (n, 2); zeros where a cell has no id, or that of an excluded person."""
     found = [bytes(16)]
 
     def place(cell: object) -> int:
@@ -178,10 +178,12 @@ def _remove(folder: str, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _cut(pieces: Iterable[Piece], paths: Sequence[Path], earlier: Iterable[object]) -> None:
+def _cut(pieces: Iterable[Piece], paths: Sequence[Path], exclude_groups: Iterable[object]) -> None:
     """Write each row to the file that a digest of its person selects, with the digest and the number of the row."""
     key, start = secrets.token_bytes(32), 0
-    without = {digest for cell in ids_of("seen", earlier) if (digest := digest_of(cell, key)) is not None}
+    without = {
+        digest for cell in ids_of("exclude_groups", exclude_groups) if (digest := digest_of(cell, key)) is not None
+    }
     with ExitStack() as stack:
         files: dict[Path, BinaryIO] = {}
         for piece in pieces:

@@ -1,8 +1,8 @@
 """Whose rows are whose: rows brought together by person, within one file and over several.
 
-The law: within one owner all rows of a person are one unit, whatever names, files, formats, chunks and processes they
-came through, and all of them count within the bound of one unit. A row whose person is not known adds nothing. Ids are
-compared in one spelling (`spelling.identity`). Rows of several files are brought together in `partitions`.
+The invariant: within one owner all rows of a person are one unit, whatever names, files, formats, chunks and processes
+they came through, and all of them count within the bound of one unit. A row whose person is not known adds nothing. Ids
+are compared in one spelling (`spelling.identity`). Rows of several files are brought together in `partitions`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Together(NamedTuple):
 def by_person(group: Iterable[object], num_rows: int) -> tuple[Integers, Integers, Integers]:
     """Bring each person's rows together: (row numbers in the new order, person of each of them, first row of each).
 
-    The sort is stable and persons come in order of appearance. Rows of nobody (see `spelling.identity`) are left out.
-    The last array ends with the number of rows that are left.
+    The sort is stable and persons come in order of appearance. Rows without a person (see `spelling.identity`) are left
+    out. The last array ends with the number of rows that are left.
 
     Args:
         group: the person of each row, (rows,), or the several parts of each one's id, (rows, parts), as objects;
@@ -73,7 +73,7 @@ def check_group(group: Iterable[object], num_rows: int) -> Cells:
 
 
 def numbered(cells: Cells) -> Integers:
-    """A number for each id in order of appearance, equal where they are; -1 where a cell names nobody."""
+    """A number for each id in order of appearance, equal where they are; -1 where a cell has no id."""
     numbers: dict[str, int] = {}
 
     def person(cell: object) -> int:
@@ -90,18 +90,18 @@ def tuples(group: Any) -> Any:
     return [*map(tuple, group.tolist())]
 
 
-def newcomers(group: Iterable[object], seen: Iterable[object]) -> list[object]:
-    """The person of each row, and None in the place of those who were seen earlier; both are private.
+def newcomers(group: Iterable[object], exclude_groups: Iterable[object]) -> list[object]:
+    """Return the person of each row, or None for an excluded person; both are private.
 
     Raises:
-        DataFormatError: for a text, or what is no sequence.
+        DataFormatError: for a text, or a value that is not a sequence.
     """
-    cells, seen_ids = ids_of("group", group), {identity(cell) for cell in ids_of("seen", seen)}
-    return [None if identity(cell) in seen_ids else cell for cell in cells]
+    cells, excluded = ids_of("group", group), {identity(cell) for cell in ids_of("exclude_groups", exclude_groups)}
+    return [None if identity(cell) in excluded else cell for cell in cells]
 
 
 def read_ids(path: Path) -> list[bytes]:
-    """The persons that a file names, one in each line, in UTF-8; private. What is no id names nobody.
+    """Return the person IDs in a file, one per line, in UTF-8; private. Lines without an id are ignored.
 
     Raises:
         DataFormatError: for a file that cannot be read.
@@ -119,7 +119,7 @@ def ids_of(name: str, persons: Any) -> Iterable[object]:
         persons: a sequence of ids.
 
     Raises:
-        DataFormatError: for a text, or what is no sequence.
+        DataFormatError: for a text, or a value that is not a sequence.
     """
     if isinstance(persons, (str, bytes)) or not isinstance(persons, Iterable):
         raise DataFormatError(f"{name} must be a sequence of persons' ids.")
@@ -127,7 +127,7 @@ def ids_of(name: str, persons: Any) -> Iterable[object]:
 
 
 def digest_of(cell: object, key: bytes) -> bytes | None:
-    """Digest of a person's id; None where the cell names nobody."""
+    """Digest of a person's id; None where the cell has no id."""
     name = identity(cell)
     if name is None:
         return None

@@ -1,7 +1,7 @@
 """Bytes from files, plain or gzipped, in bounded memory.
 
 What is wrong with a file as a whole (missing, not permitted, a damaged archive) is public and said before
-anything is spent. What is wrong inside one line belongs to somebody and is never said.
+anything is spent. An error inside one line is private and is never reported.
 
 No line reaches another: where a line begins in a piece of the file decides nothing, nor does the size of a piece. A
 gzip file is a container: one that does not unpack to its end is refused as a whole.
@@ -28,7 +28,7 @@ UNREADABLE = b"\xff"
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """Open a file for reading, unpacking gzip, which its name alone tells: first bytes may be somebody's."""
+    """Open a file for reading, unpacking gzip, which only its name decides: first bytes may be private."""
     if is_gzip(path):
         return cast(BinaryIO, gzip.open(path))
     return path.open("rb")

@@ -112,7 +112,7 @@ def paths_of(data: object, name: str = "X") -> list[Path] | None:
         name: of the parameter that holds them.
 
     Raises:
-        ParameterError: a text that is no path.
+        ParameterError: a text that is not a path.
         DataFormatError: an empty list, or a file that is named twice.
     """
     if isinstance(data, (str, os.PathLike)):

@@ -21,7 +21,7 @@ NumPy's, Arrow's or pandas' of any unit
 UUID("ab..."), its text in either case           NaN                          "ab..."
 a text                                           NaN                          the text, stripped, in NFC
 None, NaN, NaT, pandas.NA, "nan"                 NaN                          missing
-bytes that are no UTF-8                          NaN                          unreadable
+bytes that are not UTF-8                         NaN                          unreadable
 more than 64 combining marks in a row            NaN                          unreadable
 any other object                                 NaN                          missing
 ===============================================  ===========================  ==========================
@@ -53,15 +53,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.times import duration_of_text, in_utc, time_of_text
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 
 #: Texts that stand for a missing value, unless a column declares them as a category.
 MISSING_VALUES = (
     *("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"),
-    # What pandas and Arrow take for missing where they make numbers of a column.
+    # Texts that pandas and Arrow treat as missing where they make numbers of a column.
     *("n/a", "<NA>", "#N/A", "#N/A N/A", "#NA", "-nan", "-NaN", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 )
-#: What undecodable bytes are spelled as; no readable text is equal to it.
+#: Spelling of undecodable bytes; no readable text is equal to it.
 UNREADABLE = "\udc80"
 
 Floats: TypeAlias = "NDArray[np.float64]"
@@ -69,7 +69,7 @@ Floats: TypeAlias = "NDArray[np.float64]"
 Cells: TypeAlias = "NDArray[Any] | Sequence[object]"
 _Plain: TypeAlias = "str | bool | int | float | complex | Decimal | Fraction | None"
 
-# What stands at the end of a text is no part of it; NumPy drops zero bytes from some of its texts.
+# These signs at the end of a text are ignored; NumPy drops zero bytes from some of its texts.
 _BLANK = "\0" + "".join(filter(str.isspace, map(chr, range(0x3001))))
 _TRUTH = {"True": 1, "true": 1, "TRUE": 1, "False": 0, "false": 0, "FALSE": 0}
 _INFINITE = re.compile(r"([+-]?)inf(?:inity)?", re.IGNORECASE | re.ASCII)
@@ -79,9 +79,9 @@ _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | 
 # Every combining mark is none of the letters and digits, and lies beyond U+02FF.
 _MOST_MARKS = 64
 _MARKS = re.compile(rf"[^\w\x00-\u02ff]{{{_MOST_MARKS + 1},}}")
-# They count as no marks, but stand for two each.
+# They are not marks themselves, but stand for two each.
 _DOUBLE_MARKS = "\u0f73\u0f75\u0f81"
-# What NumPy and pandas write for a missing value when they make a column text.
+# Texts that NumPy and pandas write for a missing value when they make a column text.
 _WRITTEN_MISSING = frozenset({"nan", "NaT", "<NA>"})
 _NOBODY = frozenset(text.casefold() for text in (*MISSING_VALUES, *_WRITTEN_MISSING, "inf", "-inf"))
 _EXACT_TYPES = frozenset({str, bool, int, float, complex, Decimal, Fraction})
@@ -128,7 +128,7 @@ def number(cell: object) -> float:
 
 
 def as_numbers(cells: Cells) -> Floats:
-    """An array of any type and shape, or a sequence of cells, in float64; what is no number is NaN."""
+    """Return an array, or a sequence of cells, in float64; a value that is not a number is NaN."""
     with silence():
         if not isinstance(cells, np.ndarray):
             return np.array([number(cell) for cell in cells], dtype=np.float64)
@@ -150,7 +150,7 @@ def real(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def as_array(data: Any) -> NDArray[Any]:
-    """What NumPy finds in an object; a series would answer NumPy with the cell of a row that is so called."""
+    """Return NumPy's view of an object; a series would answer NumPy with the cell of a row that is so called."""
     return np.asarray(data.to_numpy() if hasattr(type(data), "iloc") else data)
 
 
@@ -194,7 +194,7 @@ def text(value: str | bool | int | float) -> str:
 def spelled(cell: object) -> str | None:
     """A cell in the one spelling in which ids are compared, and with `label` categories.
 
-    None for a missing one, and for an object that has no spelling; `UNREADABLE` for bytes that are no text.
+    None for a missing one, and for an object that has no spelling; `UNREADABLE` for bytes that are not text.
     """
     try:
         value = _plain(cell)
@@ -218,10 +218,10 @@ def label(cell: object) -> str | None:
 
 
 def identity(cell: object) -> str | None:
-    """The person that a cell names, in one spelling; None where it names nobody.
+    """Return the person ID in a cell, in one spelling; None if there is none.
 
     Beside missing and unreadable cells these are the texts of missing values, and floats of 2^53 and more, which
-    cannot say which whole number they are. A tuple names somebody where each of its members does.
+    cannot say which whole number they are. A tuple is an id if each of its members is.
     """
     if issubclass(type(cell), tuple):
         try:
@@ -281,7 +281,7 @@ class Categories:
         self._place = {label(value): place for place, value in enumerate(values)}
         self._missing = {None, *map(label, missing_values)}
 
-    def places(self, cells: Cells, *, unseen: int, missing: int) -> NDArray[np.int64]:
+    def places(self, cells: Cells, *, other: int, missing: int) -> NDArray[np.int64]:
         """The place of each cell among the values; undecodable text is at -1."""
 
         def place(cell: object) -> int:
@@ -290,7 +290,7 @@ class Categories:
                 return self._place[name]
             if name in self._missing:
                 return missing
-            return -1 if name == UNREADABLE else unseen
+            return -1 if name == UNREADABLE else other
 
         return each(cells, place)
 
@@ -388,7 +388,7 @@ def _spelled_text(value: str) -> str | None:
     if typed is not None:
         return typed
     written = _number_of_text(value)
-    # What Python writes for a number, or a duration; an id would be chance.
+    # Numbers and durations as Python writes them; other ids would depend on chance.
     if written is not None and (str(written) == value or isinstance(written, int)):
         return _spelled_number(written)
     if len(value) == 36 and _UUID.fullmatch(value) is not None:
@@ -449,7 +449,7 @@ def _decimal(negative: bool, whole: str, fraction: str) -> str:
 
 
 def _spelled_object(cell: object) -> str | None:
-    """Ids that are no text: UUIDs, dates and times."""
+    """Ids that are not text: UUIDs, dates and times."""
     kind: Any = type(cell)
     value: Any = cell
     if kind is UUID:

@@ -84,7 +84,7 @@ def _spelled_moment(*parts: str) -> str | None:
         minutes, seconds = (int(part or 0) for part in offset)
         east = 3600 * int(zone[1:]) + 60 * minutes + seconds
         days, rest = divmod(_seconds(hour, minute, second) - int(f"{zone[0]}{east}"), 86400)
-        # By days: seconds of far years overflow.
+        # In days: seconds of far years overflow.
         date = np.datetime64(_day(year, month, day) + days, "D")
         return time_of_text(f"{date}T{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}.{fraction}Z")
     sign, years = ("-", -int(year)) if int(year) < 0 else ("", int(year))

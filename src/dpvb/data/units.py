@@ -46,7 +46,7 @@ class Chunk(Generic[Rows]):
 
     @property
     def rows(self) -> Rows:
-        """What the model reads."""
+        """The rows that the model reads."""
         if self.kept is None:
             return self.read(self.which)
         if self.place not in self.kept:
@@ -54,7 +54,7 @@ class Chunk(Generic[Rows]):
         return self.kept[self.place]
 
     def select(self, units: NDArray[np.bool_]) -> Chunk[Rows]:
-        """Return the chosen units alone, renumbered in their order; `units` is a mask, shape (num_units,)."""
+        """Return only the chosen units, renumbered in their order; `units` is a mask, shape (num_units,)."""
         chosen = int(np.count_nonzero(units))
         if chosen == self.num_units:
             return self
@@ -100,7 +100,7 @@ class Units:
         return len(self._entry_start if self._persons is None else self._persons[2]) - 1
 
     def part(self, start: int, stop: int) -> tuple[Which, Units]:
-        """The units start..stop-1 alone: the numbers of their rows, and units of just those rows, in that order."""
+        """Only the units start..stop-1: the numbers of their rows, and units of just those rows, in that order."""
         rows, which, unit_of_row = self._rows(start, stop)
         part = copy(self)
         part._kept = {}
@@ -146,7 +146,7 @@ class Held(ABC):
 
     @property
     def unit(self) -> str:
-        """What one privacy unit is; public."""
+        """The privacy unit; public."""
         return "person" if self._units.grouped else self.row
 
     def count(self) -> int:
@@ -168,4 +168,4 @@ class Held(ABC):
 
     @abstractmethod
     def _keep(self, which: Which) -> None:
-        """Keep the rows with these numbers alone, in this order."""
+        """Keep only the rows with these numbers, in this order."""

@@ -1,4 +1,4 @@
-"""What every estimator shares: from (ε, δ) and public facts to a plan, a wall, a fit and a statement."""
+"""Common parts of estimators: from (ε, δ) and public facts to a plan, a wall, a fit and a statement."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dpvb.accounting import doubts
-from dpvb.accounting.answers import Method
+from dpvb.accounting import budget_warnings
 from dpvb.accounting.events import NeighboringRelation, named_sampler
+from dpvb.accounting.methods import Method
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
-from dpvb.core.counting import COUNTED, SHARES
+from dpvb.core.counting import INCLUDED, SHARES
 from dpvb.core.journal import Journal
 from dpvb.core.model import Model
 from dpvb.core.plan import Plan, calibrated, check_budget, phased
@@ -42,8 +42,8 @@ from dpvb.data.tables.ranged import Date, Numeric, Spline
 from dpvb.data.tables.table import Table
 from dpvb.data.times import microseconds
 from dpvb.estimators import synthetic_rows
-from dpvb.estimators.given import Records, Responses
-from dpvb.guards import pages
+from dpvb.estimators.input_types import Records, Responses
+from dpvb.guards import notebook_html
 from dpvb.guards.arrays import Floats
 from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import (
@@ -58,10 +58,10 @@ from dpvb.guards.errors import (
     check_number,
     check_target,
 )
-from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks, with_row_arguments
-from dpvb.guards.strangers import imported, misfit, place_of
+from dpvb.guards.missing_arguments import constructor_says_what_lacks, says_what_lacks, with_row_arguments
+from dpvb.guards.untrusted import imported, misfit, place_of
 from dpvb.guards.watched import Watched, watched
-from dpvb.results import model_file, pictures, trees
+from dpvb.results import model_file, plots, trees
 from dpvb.results.audit_report import Report
 from dpvb.results.declared import declared, told
 from dpvb.results.expected_accuracy import ExpectedAccuracy
@@ -86,8 +86,8 @@ else:
 
     M, Fits, Q = TypeVar("M"), TypeVar("Fits"), TypeVar("Q")
 
-# Parameters that are ends of ranges or bounds of rows, and those that bound what stands beside a row; names under which
-# a statement says that there are some.
+# Parameters that are ends of ranges or bounds of rows, and those that bound a row argument; names under which
+# a statement declares them.
 _ENDS, _MOST = ("low", "high", "y_range", "max_row_norm"), ("max_exposure", "max_offset", "max_weight")
 _BOUNDS = {"ranges", "columns", "schema", "y_range", "max_row_norm", *_MOST}
 _MINUTE = 60e6
@@ -255,14 +255,14 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
     def __setattr__(self, name: str, value: Any) -> None:
         # `clone` of scikit-learn would make unfitted copies of estimators; a saved model must not contain folder names.
-        if name in ("prior", "earlier") and isinstance(value, PrivateEstimator):
+        if name in ("prior", "previous") and isinstance(value, PrivateEstimator):
             value = Fitted(value)
-        elif name in ("prior", "earlier") and type(value) is str and value and not word_lists.is_name(value):
+        elif name in ("prior", "previous") and type(value) is str and value and not word_lists.is_name(value):
             value = Path(value)
         super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
-        # Python calls this method for attributes that were not found. What a fit sets ends or begins with "_".
+        # Python calls this method for attributes that were not found. Names that a fit sets end or begin with "_".
         if not _is_fitted(self) and not name.startswith("__"):
             if callable(getattr(type(self), name, None)):  # hidden by available_if
                 raise NoScoreError(_SCORED)
@@ -409,7 +409,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
                 f"{way_out}"
             )
         with Run.current(run, sent=self._sent_run).opened() as run:
-            with run.alone():
+            with run.isolated():
                 task = self._task(X, y, group=group, **rows)
             if run.keep is not None and not task.notes["steps"]:
                 raise ParameterError(
@@ -480,7 +480,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         """
         if not _BOUNDS & self._sources().keys():
             series = [name for name in _ENDS if hasattr(getattr(self, name, None), "iloc")]
-            doubts.warn_of_ranges(self._ends(X), series=series, stacklevel=stacklevel + 1)
+            budget_warnings.warn_of_ranges(self._ends(X), series=series, stacklevel=stacklevel + 1)
 
     def _ends(self, X: Records) -> Iterator[tuple[str, float]]:
         """Yield the numbers that the caller states as public bounds, with the name of column or parameter."""
@@ -542,7 +542,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         fitted = clone(self)
         # A dry run writes no checkpoint and reads none.
         with replace(Run.current(run), checkpoint=None, resume=None).opened() as run:
-            with run.alone():
+            with run.isolated():
                 task = fitted._task(**rows)
             with one_blas_thread():
                 fitted._take(*fitted._run(task, run, is_dry_run=True))
@@ -551,7 +551,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     def _foreseen(self, **columns: Any) -> tuple[Task[M], Plan]:
         """Return the task of a fit in declared columns, and its calibrated releases."""
         columns["vocabulary"] = self._public_words(columns["vocabulary"])
-        with Run().alone():
+        with Run().isolated():
             task = self._task(**synthetic_rows.arguments(self, 1, **columns, grouped=False))
         return task, task.plan
 
@@ -568,7 +568,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         return None
 
     def _said_of_result(self) -> tuple[str, ...]:
-        """What the released numbers of this fit say of its result, in sentences; none: nothing is said of it."""
+        """Return remarks on the result from the released numbers of this fit, in sentences."""
         return ()
 
     @property
@@ -599,10 +599,10 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         schedule: Schedule,
         public: Mapping[str, str],
         notes: Mapping[str, Any],
-        clip: Literal["block", "joint"] = "block",
+        clipping: Literal["block", "joint"] = "block",
     ) -> Task[M]:
         """Return the task of a model with this schedule; `public` describes the public inputs by name."""
-        relative = self._relative_plan(model, source.unit, schedule, clip)
+        relative = self._relative_plan(model, source.unit, schedule, clipping)
         stepped = any(block.phase == "step" for block in model.blocks.values())
         notes = {"steps": len(schedule.noise) if stepped else 0, **notes}
         if self.n_units is not None:
@@ -613,7 +613,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         return Task(model, source, relative, schedule.rho, public_facts, notes, calibrate)
 
     def _relative_plan(
-        self, model: M, unit: str, schedule: Schedule, clip: Literal["block", "joint"] = "block"
+        self, model: M, unit: str, schedule: Schedule, clipping: Literal["block", "joint"] = "block"
     ) -> Plan:
         """Return the releases of a model, with noise relative to each other."""
         return phased(
@@ -623,7 +623,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             shares=schedule.budget,
             neighboring_relation=self.neighboring_relation,
             unit=unit,
-            clip=clip,
+            clipping=clipping,
         )
 
     def _stated(self, public: Mapping[str, str]) -> list[str]:
@@ -684,13 +684,13 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         files = Watched() if files is None else files
         expected = None if self.n_units is None else self._expected_accuracy(task, plan, self.n_units)
         is_lost = expected is not None and expected.is_weak
-        doubts.warn(
+        budget_warnings.warn(
             self.epsilon,
             self.delta,
             unit=plan.unit,
             num_units=self.n_units,
             events=() if is_lost else plan.events(),
-            counting=SHARES[COUNTED],
+            counting=SHARES[INCLUDED],
             stacklevel=4,
         )
         if expected is not None:
@@ -772,9 +772,11 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         """
         self.privacy_ = statement
         counts = statement.counts
-        warned = statement.n_units is not None or statement.delta > doubts.MOST_DELTA  # Warned before the charge.
+        warned = (
+            statement.n_units is not None or statement.delta > budget_warnings.MOST_DELTA
+        )  # Warned before the charge.
         if counts is not None and statement.epsilon < math.inf and not warned:
-            doubts.warn_of_count(statement.delta, unit=statement.unit, count=counts.at_least, stacklevel=5)
+            budget_warnings.warn_of_count(statement.delta, unit=statement.unit, count=counts.at_least, stacklevel=5)
         if counts is not None and counts.are_few:
             warnings.warn(
                 f"{counts.say(statement.unit)}. This number is indistinguishable from 0, or too small to fit the "
@@ -868,7 +870,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         """
         self._check_fitted()
         check_target("path", path, overwrite=overwrite)
-        pictures.save(path, self._facts_for_report(), f"{type(self).__name__}. Privacy: {self.privacy_.brief}.")
+        plots.save(path, self._facts_for_report(), f"{type(self).__name__}. Privacy: {self.privacy_.brief}.")
 
     def report(self) -> Page:
         """Return a page about the fitted model: results with intervals, privacy statement, cost and method.
@@ -892,8 +894,11 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
     def _parameters(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
         """Return the parameters that differ from their defaults, and the others, as Python code."""
-        values = {name: pages.shortened(value) for name, value in self.get_params(deep=False).items()}
-        defaults = {one.name: pages.shortened(one.default) for one in inspect.signature(type(self)).parameters.values()}
+        values = {name: notebook_html.abbreviated(value) for name, value in self.get_params(deep=False).items()}
+        defaults = {
+            one.name: notebook_html.abbreviated(one.default)
+            for one in inspect.signature(type(self)).parameters.values()
+        }
         chosen = tuple((name, value) for name, value in values.items() if value != defaults[name])
         return chosen, tuple((name, value) for name, value in values.items() if value == defaults[name])
 
@@ -901,13 +906,13 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         """Return HTML of parameters and privacy statement, if `sklearn.set_config` enables diagrams."""
         chosen, others = self._parameters()
         fitted = hasattr(self, "privacy_")
-        head = pages.title(f"{type(self).__name__}, {'fitted' if fitted else 'not fitted'}")
-        table = pages.table(chosen) + pages.folded("Other parameters", pages.table(others))
+        head = notebook_html.title(f"{type(self).__name__}, {'fitted' if fitted else 'not fitted'}")
+        table = notebook_html.table(chosen) + notebook_html.folded("Other parameters", notebook_html.table(others))
         if not fitted:
             return f"<div>{head}{table}</div>"
         tabled: Any = self if getattr(self, "coef_std_", None) is not None else None
-        rows = pages.folded("Coefficients", tabled.coefficients()._repr_html_()) if tabled else ""
-        return f"<div>{head}{self.privacy_._repr_html_()}{rows}{pages.folded('Parameters', table)}</div>"
+        rows = notebook_html.folded("Coefficients", tabled.coefficients()._repr_html_()) if tabled else ""
+        return f"<div>{head}{self.privacy_._repr_html_()}{rows}{notebook_html.folded('Parameters', table)}</div>"
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         plain = {"text/plain": repr(self)}
@@ -1057,7 +1062,9 @@ def _place(kind: type) -> dict[str, str]:
 def _only(what: str, where: str, declared: Iterable[Any]) -> str:
     """Return a sentence that lists the included values of a column; all of them are public."""
     values = [*declared]
-    few = ", ".join(map(pages.shortened, values[:_MOST_NAMED])) + (", ..." if len(values) > _MOST_NAMED else "")
+    few = ", ".join(map(notebook_html.abbreviated, values[:_MOST_NAMED])) + (
+        ", ..." if len(values) > _MOST_NAMED else ""
+    )
     return f"In {where}, only the {len(values)} declared {what}s are included: {few}. "
 
 

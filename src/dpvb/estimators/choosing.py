@@ -2,12 +2,12 @@
 
 Settings are chosen by random stopping and noisy scores, at one charge (Liu & Talwar 2019; Papernot & Steinke 2022). A
 secret coin for each unit says, once for the whole selection, whether it is fitted or scored. Then K times, K drawn from
-a law that does not depend on the data: a candidate drawn at random is fitted privately, and its score on the other
-units released with noise. Only the best run leaves; of the others nothing does, not even how many there were.
+a distribution that does not depend on the data: a candidate drawn at random is fitted privately, and its score on the
+other units released with noise. Only the best run leaves; of the others nothing does, not even how many there were.
 
 **Why a run costs the dearer of its two parts, not their sum.** Neighbouring data sets differ in one unit (more or
 less, or another in its place); couple their coins so that the others' are equal. Given all coins, that unit is fitted
-or it is scored. If it is fitted, the fit costs what the accountant says, and the score is computed from its result
+or it is scored. If it is fitted, the fit costs the accountant's epsilon, and the score is computed from its result
 and from units that both data sets share: post-processing. If it is scored, both fits are the same, and the score
 release costs what it costs. The coins do not depend on what the unit holds, so the run is a mixture of the two cases
 with equal weights in both data sets, and Rényi divergence is quasi-convex: the larger cost bounds it. The same
@@ -35,7 +35,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from dpvb.accounting import doubts
+from dpvb.accounting import budget_warnings
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.selection import NumberOfRuns, Selection, selection_scale
 from dpvb.core import loop
@@ -53,7 +53,7 @@ from dpvb.data.spelling import as_numbers
 from dpvb.data.tables.matrices import column
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.estimators.base import PrivateEstimator, Task, generator
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
 from dpvb.estimators.private_words import check_known
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.blas import one_blas_thread
@@ -66,8 +66,8 @@ from dpvb.guards.errors import (
     check_integer,
     check_number,
 )
-from dpvb.guards.lacking import says_what_lacks
-from dpvb.guards.silence import silence
+from dpvb.guards.missing_arguments import says_what_lacks
+from dpvb.guards.suppress_output import silence
 from dpvb.results.facts import ChargeFacts, SelectionFacts
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.run import Run
@@ -121,7 +121,7 @@ def private_range(
 
     Args:
         values: Private column, 1-D, of numbers or their texts. NaN and values that are not numbers are ignored; values
-            outside the grid are counted in its first or last cell.
+            outside the grid are included in its first or last cell.
         low, high: Public limits of a grid that is certainly wide enough, finite numbers, low below high.
         epsilon: Privacy budget ε of this release, in (0, inf]. `inf` means no noise and no privacy.
         delta: δ of the guarantee, in (0, 1), for example 1e-6; much smaller than 1/n for n units.
@@ -164,8 +164,8 @@ def private_range(
     with replace(Run.current(run), checkpoint=None, resume=None).opened() as run:
         method = run.method("pld", relative.events())
         plan = calibrated(relative, epsilon=epsilon, delta=delta, accountant=method)
-        doubts.warn(epsilon, delta, unit=plan.unit, events=plan.events(), stacklevel=4)
-        doubts.warn_of_ranges([("low", low), ("high", high)], stacklevel=4)
+        budget_warnings.warn(epsilon, delta, unit=plan.unit, events=plan.events(), stacklevel=4)
+        budget_warnings.warn_of_ranges([("low", low), ("high", high)], stacklevel=4)
         with run.journal(plan, epsilon=epsilon, delta=delta) as journal:
             released = Wall(source, plan, journal=journal).release(histogram.e_step, plan.releases[0])
     ends = histogram.quantiles(released.total["counts"], released.noise_std["counts"], (1.0 - share) / 2)
@@ -239,11 +239,11 @@ class _Histogram:
         return float(edges[first]), float(edges[last + 1])
 
 
-#: η of the laws of K that are offered.
+#: η of the distributions of K that are offered.
 DISTRIBUTIONS: Mapping[str, float] = {"geometric": 1.0, "logarithmic": 0.0}
 # Expected runs for each candidate: a given one is never drawn with a probability of about 1/6 (geometric).
 _RUNS_EACH = 5
-# What a selection decides for all candidates together.
+# Parameters that a selection sets for all candidates together.
 _OWN = ("epsilon", "delta", "noise_multiplier", "accountant", "neighboring_relation")
 
 _Estimator = TypeVar("_Estimator", bound=PrivateEstimator)
@@ -334,7 +334,7 @@ def private_select(
         expected_runs=expected_runs,
         score_range=score_range,
     )
-    doubts.warn(epsilon, delta, unit=choice.scoring.unit, num_units=estimator.n_units, stacklevel=4)
+    budget_warnings.warn(epsilon, delta, unit=choice.scoring.unit, num_units=estimator.n_units, stacklevel=4)
     for c in range(len(choice.settings)):
         choice.winner(c)._warn_of_computed_bounds(X, stacklevel=4)
     winner: _Estimator = _charged(choice, data, SecureNoise, run)
@@ -348,7 +348,7 @@ def _tried(kind: type, params: Mapping[str, Any], data: Mapping[str, Any]) -> tu
         ParameterError, DataFormatError: As the fit would.
     """
     trial = kind(**params)
-    with Run().alone():  # The whole selection is charged, and no fit of it by itself.
+    with Run().isolated():  # The whole selection is charged, and no fit of it by itself.
         task: Task = check_known(trial._task(**data), "in a selection")
     generator("random_state", params["random_state"])
     Wall(task.source, task.relative, n_units=params["n_units"])
@@ -462,7 +462,7 @@ def _fixed(
         scale = selection_scale(cost, epsilon=epsilon, delta=delta)
         return [plan.scaled(scale) for plan in plans]
 
-    # What a run may cost at most, spent on one release: candidates plan by its epsilon.
+    # Largest cost of a run, spent on one release: candidates plan by its epsilon.
     one = Plan([Release({"score": Block((1,), 1.0)}, Mechanism(FullBatch(), 1.0))], relation)
     run_epsilon = scaled(one)[0].epsilon(delta)
     tried = [_tried(kind, _run_params(setting, holdout, run_epsilon, delta), data) for setting in settings]
@@ -481,7 +481,7 @@ def _charged(choice: _Choice, data: Mapping[str, Any], make_noise: Callable[[], 
     with run.opened() as run:
         book: Any = run.ledger
         if book is None or (dataset := run.dataset) is None:
-            # This says that nobody counts.
+            # This reports that no ledger is used.
             with run.journal(choice.scoring, epsilon=choice.epsilon, delta=choice.delta):
                 return _selected(choice, data, noise, make_noise, None)
         receipt = book.charge(
@@ -560,7 +560,7 @@ def _selected(
     return winner
 
 
-# Scores of private units behind the wall: bounded, each from its own unit alone.
+# Scores of private units behind the wall: bounded, each only from its own unit.
 
 
 class Side:
@@ -599,7 +599,7 @@ class UnitRows:
         return self.rows.num_units
 
     def select(self, units: Bools) -> UnitRows:
-        """The chosen units alone."""
+        """Only the chosen units."""
         return UnitRows(self.rows.select(units))
 
 
@@ -636,7 +636,7 @@ def _run(
     """Fit a candidate, and release its score."""
     params = choice.params(c)
     trial = choice.kind(**params)
-    with Run().alone():
+    with Run().isolated():
         task = trial._task(**data)
     fitted = Side(task.source, coins, choice.holdout, scored=False)
     wall = Wall(fitted, choice.plans[c], noise=make_noise(), n_units=params["n_units"])

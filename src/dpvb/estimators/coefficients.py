@@ -38,7 +38,7 @@ from dpvb.guards.errors import ParameterError, check_choice
 from dpvb.models.regression import tuned
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores
 from dpvb.models.regression.diagonal import FirstOrderDiagonal
-from dpvb.models.regression.foreseen import Noise, ScoreFacts, stds
+from dpvb.models.regression.expected_accuracy import Noise, ScoreFacts, stds
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import Declared
 from dpvb.results.coefficients import CoefficientTable, Normal, TableHead
@@ -46,7 +46,7 @@ from dpvb.results.expected_accuracy import ExpectedAccuracy, geometric_mean
 
 # The head of a table names so many columns.
 _MOST_NAMED = 8
-_AGAINST = {"reference": "the reference", "sum": "the mean of the categories", "places": "nothing"}
+_AGAINST = {"reference": "the reference", "sum": "the mean of the categories", "none": "nothing"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ class Coefficients:
         """The table in a coding.
 
         Args:
-            head: what the table says above its rows, but for what levels are compared with.
+            head: lines above the table, but for what levels are compared with.
             level, coding, exp, reference: as in `Regression.coefficients`.
 
         Raises:
@@ -146,7 +146,7 @@ class Coefficients:
             sparse.csr_array(matrix @ sparse.diags_array(size_d)),
             self.read(head.noise_aware),
             reference_r,
-            np.append(0.0, self.weights.unseen_d[int(self.columns.constant > 0) :]),
+            np.append(0.0, self.weights.unknown_scale_d[int(self.columns.constant > 0) :]),
             matrix @ (self.centre_r / size_d),
             head,
             level,
@@ -163,10 +163,10 @@ class Coefficients:
         level: float,
         exp: bool,
     ) -> CoefficientTable:
-        """What a column adds at some of its values, less what it adds at a reference.
+        """Difference of a column's part between some of its values and a reference.
 
         Args:
-            head: what the table says above its rows.
+            head: lines above the table.
             name, at, reference, given: as in `coordinates.along`.
             level, exp: as in `table`.
 
@@ -178,14 +178,14 @@ class Coefficients:
         usual = reference_of(self.schema, name)
         reference = usual if reference is None else reference
         names, matrix, reference_r = along(self.schema, name, at, reference, given)
-        unseen_d = np.append(0.0, self.weights.unseen_d[int(self.columns.constant > 0) :])
+        unknown_scale_d = np.append(0.0, self.weights.unknown_scale_d[int(self.columns.constant > 0) :])
         others = "".join(f", at {one}={value}" for one, value in given.items())
         head = replace(head, per=f"value of {name}, against {name}={reference}{others}")
         places, nothing = self.read(head.noise_aware), np.zeros(len(names))
-        return CoefficientTable(names, matrix, places, reference_r, unseen_d, nothing, head, level, exp)
+        return CoefficientTable(names, matrix, places, reference_r, unknown_scale_d, nothing, head, level, exp)
 
 
-#: What is known of weights before a fit, for predictions and for intervals.
+#: Prior information on weights, for predictions and for intervals.
 KnownWeights = tuple[NormalLikelihood, NormalLikelihood]
 # Least standard deviation of what a study says, for weights of rows of norm 1.
 _LEAST_STD = 1e-6
@@ -210,7 +210,7 @@ def stated(
         ParameterError: for a name that is none of the table, or a mean or std outside its range.
     """
     columns, response = rows
-    # What the model's ψ of 0 is in the units of the response, and how much one of 1 adds.
+    # The model's ψ of 0 in the units of the response, and the effect of one of 1.
     middle, half = (response.middle, response.half) if response.kind == "numeric" else (0.0, 1.0)
     schema, nothing_d = columns.schema, np.zeros(columns.width + (columns.constant > 0))
     weights = WeightPosterior.alone(nothing_d, nothing_d, nothing_d)
@@ -228,7 +228,7 @@ def stated(
             )
         mean, std = _pair(name, value, half)
         mean, std = (mean - at_zero[name]) / half, std / half
-        # What is known better than this leaves no digits to what is not, and a fit would end after its charge.
+        # A direction with a smaller std leaves no digits to the others, and a fit would end after its charge.
         std = max(std, _LEAST_STD * float(np.linalg.norm(row_d)))
         precision: Floats = np.outer(row_d, row_d) / std**2
         total = total.joined(replace(total, precision=precision, pull_d=row_d * (mean / std**2)))
@@ -272,7 +272,7 @@ def known_coefficients(
 ) -> ExpectedAccuracy:
     """The standard deviation of every column's coefficient: of a number per standard deviation of the number.
 
-    Of categories it is that of a level that a tenth of the rows have.
+    For categories it is that of a level that 0.1 of the rows have.
 
     Args:
         task, plan: of a first-order regression; the plan is calibrated.
@@ -301,7 +301,7 @@ def known_coefficients(
 
 
 def _seen(schema: Schema | None, width: int) -> Floats:
-    """What `stds` takes of indicators, (2, width), where all values of a column are as likely."""
+    """Part of `stds` that indicators take, (2, width), if all values of a column are equally likely."""
     if schema is None:
         return np.full((2, width), [[1 / (3 * width)], [1.0]])  # Of rows that are uniform in the ball.
     parts = []

@@ -13,11 +13,11 @@ from dpvb.core.plan import Plan
 from dpvb.core.schedule import Schedule
 from dpvb.data.tables.numbers import Numbers
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import NONNEGATIVE, Nonnegatives
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.models.gradients import tuned
 from dpvb.models.gradients.density import Density, optional
 from dpvb.models.gradients.numpyro_model import NumPyro
@@ -118,7 +118,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
         """Return the task of a fit to private rows. The density is checked on public rows first."""
         numbers = Numbers(X, y, group=group)
         model = self._model(numbers.features, numbers.responses)
-        # Of a chunk about as many rows are in a batch as are computed together. They are tried here, before any cost.
+        # In a chunk about as many rows are in a batch as are computed together. They are tried here, before any cost.
         sampling_prob = self._sampler().sampling_prob
         rows = numbers.cut(math.floor(model.gradients.batch_size * (0.9 / sampling_prob if sampling_prob < 1 else 1)))
         shares = {"first": tuned.LAST_BUDGET, "last": tuned.LAST_BUDGET}

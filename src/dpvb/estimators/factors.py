@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.model import ESTIMATES, PosteriorOrMode
+from dpvb.core.model import ESTIMATES, PosteriorOrMAP
 from dpvb.core.plan import Plan
 from dpvb.data.tables.columns import INDICATOR, Binary, Categorical
 from dpvb.data.tables.design import Design
@@ -29,21 +29,21 @@ from dpvb.estimators.base import (
     column_names,
     if_fitted,
 )
-from dpvb.estimators.earlier import known
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
+from dpvb.estimators.prior_fits import known
 from dpvb.estimators.ranges import Columns, bounded
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.kernels import linear
-from dpvb.models.factors import posterior, reading, tuned
+from dpvb.models.factors import denoising, posterior, tuned
+from dpvb.models.factors.denoising import captured, least_share, noise_of_moments
 from dpvb.models.factors.posterior import FactorErrors, FactorPosterior, factor_errors, moment_errors, nearest_factors
-from dpvb.models.factors.reading import captured, least_share, noise_of_moments
 from dpvb.models.factors.three_releases import SecondMoments, ThreeReleases
-from dpvb.results import pictures, trees
+from dpvb.results import plots, trees
 from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Figure, Grid, Intervals
-from dpvb.results.groups import reach_of
+from dpvb.results.interval_table import reach_of
 
 # Share of the variance with which a direction must be seen, at most, and the square of that share times the number of
 # columns: with .1 for 40 columns fits predicted worse than a uniform guess (`python -m benchmarks forecasts`).
@@ -55,7 +55,7 @@ _SCORES = (0.0, 3.0)
 # Columns of rows without a response: what is public about them, and how rows become private units of bounded length.
 #
 # A feature f is what a schema makes of a cell, or the number itself where rows have one public norm. No row is longer
-# than its ranges allow, so that none is shortened but where max_row_norm says it.
+# than its ranges allow, so that rows are clipped only by max_row_norm.
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class MeasuredColumns(Columns):
 
     @property
     def units(self) -> tuple[Floats, Floats]:
-        """What 1 of each column adds to its feature, and the number at which the feature is 0."""
+        """Step of each column's feature for 1, and the number at which the feature is 0."""
         if self.schema is None:
             return np.ones(self.width), np.zeros(self.width)
         scales, origins = zip(*(column.units for column in self.schema.own_columns), strict=True)
@@ -140,7 +140,7 @@ class MeasuredColumns(Columns):
 
 @dataclass(frozen=True)
 class FittedFactors:
-    """What was learned: moments of rows, the factors that they show, and the directions of factors."""
+    """Result of a fit: moments of rows, the factors that they show, and the directions of factors."""
 
     columns: MeasuredColumns
     moments: SecondMoments
@@ -165,7 +165,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
             replaced by `max_row_norm`.
         max_row_norm: Public upper bound on the Euclidean norm of a row of a plain X, in units of X. Longer rows are
             scaled down. Use it instead of `low` and `high` if all columns share one unit. None (default): not used.
-        estimate: "posterior" (default, variational Bayes) or "mode" (MAP estimate by expectation maximisation).
+        estimate: "posterior" (default, variational Bayes) or "map" (MAP estimate by expectation maximisation).
         prior: Prior information: a fitted estimator of the same class for other people, the path of its file, or
             results of a public study: {"loadings": (K, n_features), "noise_variance": as the attribute, "mean":
             (n_features,), "rows": its weight as a number of rows}, or the path of a .json file. None (default): none.
@@ -187,7 +187,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
     low: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
     high: float | Sequence[float] | Mapping[str, float] | NDArray[Any] | None = None
     max_row_norm: float | None = None
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
     prior: PrivateEstimator | Fitted | Mapping[str, Any] | Path | str | None = None
     public_prior: bool = False
 
@@ -204,7 +204,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         """Loadings and unique variances from second moments, directions of factors (d, K), denoised moments (d, d)."""
 
     def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[ThreeReleases]:
-        """What a fit to private rows would do; y is ignored."""
+        """Return the task of a fit to private rows; y is ignored."""
         named = isinstance(X, Table) or column_names(X) is not None
         X = bounded(X, self.low, self.high, self.max_row_norm)
         columns = MeasuredColumns.of(type(self).__name__, X, self.max_row_norm)
@@ -274,13 +274,13 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
     def lower_bound(self) -> float:
         """Return the variational lower bound on the log evidence of the rows, in nats and in the units of X.
 
-        The data enter it through the number of rows and their second moments about the mean alone, and both are
+        The data enter it only through the number of rows and their second moments about the mean, and both are
         released: it costs no privacy. With epsilon=inf and no row longer than the radius it is a lower bound on
         log p(X). With noise it is the same function of the released, denoised moments: an estimate of that bound, which
         may lie above log p(X). It compares numbers of factors that are fitted to the same release.
 
         Raises:
-            ParameterError: with estimate="mode", whose q is a point: its bound is -inf.
+            ParameterError: with estimate="map", whose q is a point: its bound is -inf.
 
         Examples:
             >>> import dpvb, math, numpy as np
@@ -290,8 +290,8 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
             True
         """
         self._check_fitted()
-        if self.estimate == "mode":
-            raise ParameterError("estimate must be 'posterior' for a lower bound, got 'mode': a point has none.")
+        if self.estimate == "map":
+            raise ParameterError("estimate must be 'posterior' for a lower bound, got 'map': a point has none.")
         q, factors = self._released(), self._found
         _, _, second_dd = self._read(q, self._columns)
         bound = posterior.lower_bound(
@@ -476,7 +476,7 @@ class FactorModel(TransformingEstimator[ThreeReleases, SecondMoments]):
         """The matrix, (K, d), that makes factors of rows about the mean."""
 
     def _density(self, x_nd: Floats, mean_d: Floats, covariance_dd: Floats) -> Floats:
-        """Log-density of each row, from that row alone; rows are brought to unit variances first."""
+        """Log-density of each row, only from that row; rows are brought to unit variances first."""
         size_d = np.sqrt(np.diagonal(covariance_dd))
         root_dd = np.linalg.cholesky(covariance_dd / np.outer(size_d, size_d))
         white_nd = linear.product((x_nd - mean_d) / size_d, np.linalg.inv(root_dd).T)
@@ -528,8 +528,8 @@ class FactorAnalysis(FactorModel):
 
     def _read(self, q: SecondMoments, columns: MeasuredColumns) -> tuple[FactorPosterior, Floats, Floats]:
         prior_d, number = columns.variances_of(q), self._number(columns.width)
-        read = reading.split(q.second_dd, q.noise, q.count, prior_d)
-        factors = posterior.factors(read, q.count, number, prior_d, is_point=self.estimate == "mode")
+        read = denoising.split(q.second_dd, q.noise, q.count, prior_d)
+        factors = posterior.factors(read, q.count, number, prior_d, is_point=self.estimate == "map")
         return factors, factors.loading_dk, read.second_dd
 
     @property
@@ -591,7 +591,7 @@ class PCA(FactorModel):
         return np.maximum(self.explained_variance_ - margin_k, 0.0), self.explained_variance_ + margin_k
 
     def _facts_for_report(self, level: float = 0.95) -> Iterator[Figure]:
-        """What each component explains, and the loadings.
+        """Shares of variance of the components, and the loadings.
 
         Args:
             level: probability inside an interval.
@@ -626,14 +626,14 @@ class PCA(FactorModel):
         """
         if ax is not None and not hasattr(ax, "vlines"):
             raise ParameterError(f"ax must be axes of matplotlib, or None for new ones, got {ax!r}.")
-        axes = pictures.new_axes(self.n_components_) if ax is None else ax
-        pictures.draw_intervals(axes, self._explained(level))
+        axes = plots.new_axes(self.n_components_) if ax is None else ax
+        plots.draw_intervals(axes, self._explained(level))
         return axes
 
     def _read(self, q: SecondMoments, columns: MeasuredColumns) -> tuple[FactorPosterior, Floats, Floats]:
         prior_d, number = columns.variances_of(q), self._number(columns.width)
         value_e, basis_de = posterior.spectrum(q.second_dd, q.noise, q.count, float(prior_d.mean()))
-        factors = posterior.components(value_e, basis_de, q.count, number, is_point=self.estimate == "mode")
+        factors = posterior.components(value_e, basis_de, q.count, number, is_point=self.estimate == "map")
         direction_dk = basis_de[:, : factors.loading_dk.shape[1]]
         place_k = np.abs(direction_dk).argmax(axis=0)
         direction_dk = direction_dk * np.where(direction_dk[place_k, np.arange(len(place_k))] < 0, -1.0, 1.0)
@@ -661,7 +661,7 @@ class PCA(FactorModel):
         return np.asarray(np.asarray(X, dtype=np.float64) @ (self.components_ * self.scale_) + self.mean_)
 
 
-# What is known of columns together before a factor model is fitted: an earlier release of other people, or a study.
+# Prior information on columns before a factor model is fitted: an earlier release of other people, or a study.
 
 
 _NAMES = ("loadings", "noise_variance", "mean", "rows")

@@ -15,16 +15,16 @@ from dpvb.data.tables.response import BOUNDS, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign
 from dpvb.estimators.base import Task, if_fitted
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
 from dpvb.estimators.regression import FittedWeights, Regression, bound_of_columns, check_beside, largest_values
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative
 from dpvb.guards.errors import ParameterError, check_choice
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.models.regression import tuned
 from dpvb.models.regression.diagonal import FirstOrderDiagonal
+from dpvb.models.regression.expected_accuracy import ScoreFacts
 from dpvb.models.regression.first_order import FirstOrder
-from dpvb.models.regression.foreseen import ScoreFacts
 from dpvb.models.regression.likelihood import (
     Likelihood,
     binomial_interval,
@@ -36,7 +36,7 @@ from dpvb.models.regression.likelihood import (
 from dpvb.models.regression.ridge import NormalLikelihood
 from dpvb.results import metrics
 from dpvb.results.coefficients import TableHead
-from dpvb.results.groups import reach_of
+from dpvb.results.interval_table import reach_of
 from dpvb.results.trees import Label
 from dpvb.runs.run import Run
 

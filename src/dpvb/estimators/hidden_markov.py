@@ -10,17 +10,17 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.model import PosteriorOrMode
+from dpvb.core.model import PosteriorOrMAP
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import PrivateEstimator, Task, generator
-from dpvb.estimators.given import Records
+from dpvb.estimators.input_types import Records
 from dpvb.estimators.sequences import ChainModel, numbers_of, range_of_numbers
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.guards.lacking import constructor_says_what_lacks
-from dpvb.guards.strangers import printable
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
+from dpvb.guards.untrusted import printable
 from dpvb.models.sequences import dynamics, hidden_markov, markov_chain, passes
 from dpvb.models.sequences.emissions import BernoulliEmissions, GaussianEmissions, PoissonEmissions, Values
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
@@ -29,7 +29,7 @@ from dpvb.models.sequences.hidden_markov import Emitted, HiddenMarkovPosterior
 from dpvb.models.sequences.windows import HiddenWindowModel
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
-from dpvb.results.groups import GroupTable, Line, reach_of
+from dpvb.results.interval_table import IntervalTable, Line, reach_of
 from dpvb.rows import NumberRows, SequenceRows
 
 # Most columns of bits: a block has a number for each pair of patterns.
@@ -59,7 +59,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
     n_states: int
     _: KW_ONLY
     columns: int | str | Sequence[str] | None = None
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
     n_init: int = 5
     power: float = 1.0
     clip_norm: float | None = 2.0
@@ -68,11 +68,11 @@ class HiddenStates(ChainModel[Model, Posterior]):
     _size_parameter: ClassVar[str | None] = "n_states"
     # At 2 fewer fits told the states apart (`python -m benchmarks forecasts`).
     _informative: ClassVar[float] = 4.0
-    #: What `transition_intervals` says of its estimates.
+    #: Note of `transition_intervals` on its estimates.
     _note: ClassVar[str] = (
         "Estimated without priors: the model's own steps, which predict better, may be other numbers."
     )
-    #: What a report says of the means of what states show.
+    #: Note of a report on the means of emissions.
     _grid_note: ClassVar[str] = "Probabilities."
 
     def predict(self, X: Records, lengths: Any = None) -> list[Ints]:
@@ -127,7 +127,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
 
     @abstractmethod
     def _values(self, rows: Any) -> Values:
-        """What states show at the places of sequences."""
+        """Content of sequences that states emit."""
 
     @abstractmethod
     def _show_emissions(self, chain: HiddenChain) -> Floats:
@@ -146,11 +146,11 @@ class HiddenStates(ChainModel[Model, Posterior]):
         )
 
     def _drawn_states(self, n: int, rng: Any, length: int | None) -> tuple[Ints, Any]:
-        """States of n sequences of nobody, (n, length), and the generator that draws what they show."""
+        """States of n synthetic sequences, (n, length), and the generator that draws their emissions."""
         number, long, draw = self._sequences_to_draw(n, rng, length)
         return dynamics.drawn(self.initial_, [self.transition_matrix_], number, long, draw), draw
 
-    def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> GroupTable:
+    def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> IntervalTable:
         """Return all transition probabilities with intervals that include the privacy noise.
 
         The released windows are fitted by least squares without priors, and the clipping bias is corrected, so the
@@ -178,7 +178,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
             for (i, j), step in np.ndenumerate(step_kk)
         )
         above = f"{self._head(len(lines), level, noise_aware)}\n{self._note}"
-        return GroupTable(lines, above, ("after", "comes"), "Transitions of states", name="transitions")
+        return IntervalTable(lines, above, ("after", "comes"), "Transitions of states", name="transitions")
 
     def transition_table(self) -> tuple[tuple[str, ...], Floats, Floats]:
         """Return names of the states, probabilities of the next state, (K, K), and expected durations, (K,)."""
@@ -186,7 +186,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
         return tuple(f"state {k}" for k in range(self.n_states)), self.transition_matrix_, self.expected_durations_
 
     def _facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
-        """What follows each state, and what it shows; arguments as in `transition_intervals`."""
+        """Transitions of each state, and its emissions; arguments as in `transition_intervals`."""
         states, names = tuple(f"state {k}" for k in range(self.n_states)), tuple(map(str, self.symbols_))
         steps = "transitions" if self._why_no_intervals else "steps"
         grids = [
@@ -217,7 +217,7 @@ class HiddenStates(ChainModel[Model, Posterior]):
         return "shows"
 
     def _shown_by(self, k: int) -> str:
-        """What a state shows, in a cell of a summary: the first columns, or the most probable symbols."""
+        """Emissions of a state, in a cell of a summary: the first columns, or the most probable symbols."""
         law_v = self._shown[k]
         places = _largest(law_v) if isinstance(self._content(), Symbols) else range(min(3, len(law_v)))
         return ", ".join(f"{printable(str(self.symbols_[v]))} {law_v[v]:.3g}" for v in places)
@@ -272,7 +272,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
             `symbols` are given.
         emissions: Distribution of the emissions: "categorical" (default) for symbols; "poisson" for counts 0 to V - 1,
             the last of which means V - 1 or more; "bernoulli" for up to 9 columns of bits.
-        estimate: "posterior" (default, variational Bayes) or "mode" (MAP estimate by expectation maximisation).
+        estimate: "posterior" (default, variational Bayes) or "map" (MAP estimate by expectation maximisation).
         n_init: Number of starting points, at least 1; the best fit to the released windows is kept. Default: 5.
         power: Exponent of the number of windows in the weight of a person, from 0.5 to 1. Default: 1.
         clip_norm: Bound on the norm of the windows of a person, in [0.001, 1e9]. Default: 2. None: the largest norm of
@@ -437,7 +437,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
             are clipped. None (default): `max_row_norm` is given.
         max_row_norm: Public upper bound on the Euclidean norm of a point, instead of `low` and `high`. None (default):
             not used.
-        estimate: "posterior" (default, variational Bayes) or "mode" (MAP estimate by expectation maximisation).
+        estimate: "posterior" (default, variational Bayes) or "map" (MAP estimate by expectation maximisation).
         n_init: Number of starting points, at least 1; the best fit to the released windows is kept. Default: 5.
         power: Exponent of the number of pairs in the weight of a person, from 0.5 to 1. Default: 1.
         clip_norm: Bound on the norm of the pairs of a person, in [0.001, 1e9]. Default: 2. None: the largest norm of
@@ -489,7 +489,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
         return content.centre_d + content.unit_d * np.clip(x_ntd, -1.0, 1.0), state_nt
 
     def _quality_range(self, model: HiddenCells) -> tuple[float, float]:
-        """From the score of a uniform guess to 3 nats a column above it."""
+        """From the score of a uniform guess to 3 nats per column above it."""
         return range_of_numbers(model.n_columns)
 
     def _content(self) -> Points:
@@ -510,7 +510,7 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
 
     @staticmethod
     def _gaussian(chain: HiddenChain) -> GaussianEmissions:
-        """What the states show."""
+        """Emissions of the states."""
         assert isinstance(chain.emissions, GaussianEmissions)
         return chain.emissions
 

@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 from dpvb.core import loop
 from dpvb.core.journal import Journal
-from dpvb.core.model import ESTIMATES, PosteriorOrMode
+from dpvb.core.model import ESTIMATES, PosteriorOrMAP
 from dpvb.core.names import Threshold
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import SHARES, Schedule, StepSize, robbins_monro
@@ -39,8 +39,8 @@ from dpvb.estimators.base import (
     generator,
     if_fitted,
 )
-from dpvb.estimators.earlier import opened, told
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
+from dpvb.estimators.prior_fits import opened, told
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
 from dpvb.guards.errors import (
@@ -52,7 +52,7 @@ from dpvb.guards.errors import (
     check_path,
     reason_of,
 )
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.models.topics.lda import WEIGHT_POWER, EarlierTopics, LDAModel, LengthRule, Topics
 from dpvb.models.topics.prior import TopicPrior, WordList
 from dpvb.results import metrics, trees
@@ -61,8 +61,8 @@ from dpvb.results.figures import Bars, Figure
 from dpvb.runs.journal import RunJournal
 from dpvb.runs.run import Run
 
-#: What a file holds of q beside the topics.
-# Signal of a prior's topics, by a plan of few steps, below which word totals alone are released.
+#: Fields of q in a file in addition to the topics.
+# Signal of a prior's topics, by a plan of few steps, below which only word totals are released.
 _NOTHING = 4.0
 # Signal from which a plan of many steps is made.
 _MUCH = 8.0
@@ -87,12 +87,12 @@ _LEAST_STEPS = 18
 
 @dataclass(frozen=True)
 class FittedTopics:
-    """What was learned, with the names of `Topics`.
+    """Result of a fit, with the names of `Topics`.
 
     Attributes:
         vocabulary: words of the columns, where there are some.
         means, iterates: as in `LDAModel`: what was released.
-        above_noise_k: which topics stand above the noise, once somebody has asked.
+        above_noise_k: which topics are distinguishable from noise, if this was computed.
         word_list: the list of words that the word totals agree with; None: there is none.
     """
 
@@ -132,8 +132,8 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             facts, which needs `n_units`. 1: word frequencies, in one release, whatever `n_steps` is. With 18 steps or
             more, a share of the budget compares the topics with one topic after 2/5 of the steps. If the topics do not
             predict better, the model becomes one topic. Default: 10.
-        clip: Bound on the statistic of a document, as a share in (0, 1] of document_length^count_power. Smaller values
-            give less noise, and less weight to each document. None (default): planned from epsilon.
+        clip_scale: Bound on the statistic of a document, as a share in (0, 1] of document_length^count_power. Smaller
+            values give less noise, and less weight to each document. None (default): planned from epsilon.
         vocabulary: Public words in column order, required for texts: a list, a word list of dpvb ("english", "french",
             "german", "spanish"; "english:2000" for its 2,000 most frequent words; all but English need
             token_pattern="unicode"), or "private", to select the words of texts that enough units use with part of the
@@ -151,12 +151,14 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         length_rule: Normalisation of documents to `document_length`: "truncate" (default) scales down only longer
             documents, "rescale" scales all, "resample" draws words of the document.
         count_power: Power of the counts in the released statistic, in (0, 1]; 1 releases plain counts. Default: 0.5.
-        background: Whether totals of words are released first; they initialise the topics and weight the words.
+        release_word_totals: Whether totals of words are released first; they initialise the topics and weight the
+            words.
             Default: True.
         word_weight_power: Words have the weight probability^-word_weight_power, in [0, 1], so that frequent words do
-            not dominate the norm of a document. More than 0 needs `background`. None (default): 1/4 if the released
-            number of documents makes topics detectable, otherwise 0; with vocabulary="private", if `n_units` does.
-        mass: Number of words per unit of the released statistic, greater than 0. Default: 10.
+            not dominate the norm of a document. More than 0 needs `release_word_totals`. None (default): 1/4 if the
+            released number of documents makes topics detectable, otherwise 0; with vocabulary="private", if `n_units`
+            does.
+        statistic_weight: Number of words that 1 of the released statistic stands for, greater than 0. Default: 10.
         doc_topic_prior: Concentration α of the Dirichlet prior of the topics of a document, greater than 0. None
             (default): planned from public facts.
         topic_word_prior: Concentration η of the Dirichlet prior of the words of a topic, greater than 0. None
@@ -167,9 +169,10 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             totals of words. None (default): none.
         public_prior: Whether the documents behind `prior` were public, or of people who are not in these data. Default:
             False: the statement adds up both budgets.
-        earlier: Fit of an earlier period with the same prior. Its sums, which include those of the periods before, are
-            combined with those of this fit. `seen=` of `fit` excludes persons of earlier periods. None (default): none.
-        estimate: "posterior" (default, variational Bayes), or "mode" (MAP estimate): documents are compared with the
+        previous: Fit of an earlier period with the same prior. Its sums, which include those of the periods before, are
+            combined with those of this fit. `exclude_groups=` of `fit` excludes persons of earlier periods. None
+            (default): none.
+        estimate: "posterior" (default, variational Bayes), or "map" (MAP estimate): documents are compared with the
             mode of each topic's Dirichlet if `topic_word_prior` is at least 1, otherwise with its mean.
         learning_offset, learning_decay: Offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ. Default: 1 and 0.6.
         tol: Local iterations of a document stop when the mean change is below this number, greater than 0. Default:
@@ -199,7 +202,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
 
     n_components: int | Literal["auto"] = 10
     _: KW_ONLY
-    clip: float | None = None
+    clip_scale: float | None = None
     vocabulary: Sequence[str] | str | None = None
     vocabulary_share: float = private_words.SHARE
     vocabulary_delta: float | None = None
@@ -209,15 +212,15 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
     document_length: float = 500.0
     length_rule: LengthRule = "truncate"
     count_power: float = 0.5
-    background: bool = True
+    release_word_totals: bool = True
     word_weight_power: float | None = None
-    mass: float = 10.0
+    statistic_weight: float = 10.0
     doc_topic_prior: float | None = None
     topic_word_prior: float | None = None
     prior: PrivateEstimator | Fitted | Mapping[str, float] | Path | str | None = None
     public_prior: bool = False
-    earlier: PrivateEstimator | Fitted | Path | str | None = None
-    estimate: PosteriorOrMode = "posterior"
+    previous: PrivateEstimator | Fitted | Path | str | None = None
+    estimate: PosteriorOrMAP = "posterior"
     learning_offset: float = 1.0
     learning_decay: float = 0.6
     tol: float = 1e-3
@@ -238,7 +241,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         y: Responses = None,
         *,
         group: Iterable[object] | None = None,
-        seen: Iterable[object] | None = None,
+        exclude_groups: Iterable[object] | None = None,
         public: bool = False,
     ) -> Task[LDAModel]:
         """Return the task of a fit to private documents; y is ignored.
@@ -246,25 +249,26 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         Args:
             X: Documents, as in `fit`.
             group: Private person ID of each document.
-            seen: Private person IDs of earlier fits, whose documents are ignored without a message. Needs `group`. None
-                (default): none.
+            exclude_groups: Private person IDs of earlier fits, whose documents are ignored without a message. Needs
+                `group`. None (default): none.
             public: Whether the documents are public: the fit has no noise, its statement claims no privacy, and it can
                 be the prior of private fits. Default: False.
 
         Raises:
             ParameterError: If parameters do not fit together; a fit to public documents has no budget and no ledger.
         """
-        prior, earlier = self._known(self.prior, public=self.public_prior), self._known(self.earlier)
+        prior, previous = self._known(self.prior, public=self.public_prior), self._known(self.previous)
         if type(public) is not bool:
             raise ParameterError(f"public must be True or False, got {public!r}.")
         if public:
-            self._check_public_fit(prior, earlier)
-        if seen is not None:
+            self._check_public_fit(prior, previous)
+        if exclude_groups is not None:
             if group is None:
                 raise ParameterError(
-                    "group must say whose each document is, where seen= names persons; of files, open_documents does."
+                    "group must name the person of each document if exclude_groups is given. For files, pass both to "
+                    "dpvb.data.open_documents."
                 )
-            group = newcomers(group, seen)
+            group = newcomers(group, exclude_groups)
         if self._opens and public:
             raise ParameterError("vocabulary must be a list with public=: public documents hide no words.")
         if self._opens:
@@ -284,12 +288,12 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         if source.vocabulary is None and not self.public_vocabulary:
             raise ParameterError(
                 "public_vocabulary must be True, or vocabulary given, for counts whose terms have no names. The "
-                "columns of CountVectorizer().fit_transform(private_texts) are the words that somebody has used, and "
+                "columns of CountVectorizer().fit_transform(private_texts) are the words of the texts, and "
                 "a model shows them. CountVectorizer(vocabulary=words).transform(private_texts) has columns that "
                 "were fixed without looking: name them with vocabulary=words, or say public_vocabulary=True."
             )
         notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names, "published": public}
-        return self._task_of(source, prior, earlier, notes)
+        return self._task_of(source, prior, previous, notes)
 
     def _check_sizes(self, width: int) -> None:
         """Refuse a number of topics and other parameters of the model that are outside their ranges."""
@@ -298,13 +302,13 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         self._model(width, check_integer("n_components", number_of_topics, low=1, hint=hint))
 
     def _task_of(
-        self, source: Any, prior: KnownTopics | None, earlier: KnownTopics | None, notes: Mapping[str, Any]
+        self, source: Any, prior: KnownTopics | None, previous: KnownTopics | None, notes: Mapping[str, Any]
     ) -> Task[LDAModel]:
-        """What a fit to documents would do whose columns are public."""
+        """Return the task of a fit to documents whose columns are public."""
         if prior is not None and prior.model is not None:
             model, schedule = self._around(source, prior.topics(source.vocabulary, source.width))
-        elif self.earlier is not None:
-            raise ParameterError("prior must be a model where earlier= is given: both months are read around it.")
+        elif self.previous is not None:
+            raise ParameterError("prior must be a model where previous= is given: both months are read around it.")
         else:
             lists = private_words.lists_of(source.vocabulary) if prior is None else prior.lists(source.vocabulary)
             model, schedule = self._by_signal(source, lists)
@@ -313,7 +317,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         if prior is None and model.lists:
             names = ", ".join(one.name for one in model.lists)
             start = f"; word frequencies of {names} ({word_lists.SOURCE}), if the released word totals agree with them"
-        start += "" if earlier is None else f"; sums of {earlier.told(self)}"
+        start += "" if previous is None else f"; sums of {previous.told(self)}"
         facts = {"vocabulary": f"the vocabulary, {source.width} terms{listed}", **self._public(model, start)}
         return self._planned_task(model, source, schedule, facts, notes)
 
@@ -327,7 +331,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
                 raise ParameterError(f"{name} must be left out {said}")
         if not all(one is None or one.public for one in priors):
             raise ParameterError(
-                "prior and earlier must be public with public=, got a release of private documents: others would take "
+                "prior and previous must be public with public=, got a release of private documents: others would take "
                 "the fit for public, and so what it knows of them. Give the release to the private fit as its prior."
             )
 
@@ -336,8 +340,13 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         return private_words.is_private(self.vocabulary)
 
     def _open_task(self, X: Records, group: Iterable[object] | None) -> Task[LDAModel]:
-        """What a fit to texts would do whose words its first release finds."""
-        for name, usual in (("prior", None), ("earlier", None), ("public_vocabulary", False), ("background", True)):
+        """Return the task of a fit to texts whose words its first release selects."""
+        for name, usual in (
+            ("prior", None),
+            ("previous", None),
+            ("public_vocabulary", False),
+            ("release_word_totals", True),
+        ):
             if getattr(self, name) is not usual:
                 raise ParameterError(
                     f"{name} must be {usual} where vocabulary='private', got {getattr(self, name)!r}: the words are "
@@ -385,22 +394,22 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         return TopicPrior(lambda_vk / size_k, size_k / size_k.sum()), f"{len(self.components_)} topics"
 
     def _released_sums(self, fit: LDA) -> EarlierTopics:
-        """Return what was released of the people behind this model, for a fit that takes it as `earlier`.
+        """Return what was released of the people behind this model, for a fit that takes it as `previous`.
 
         Raises:
             ParameterError: for other parameters, or a file that does not hold what was released.
         """
-        for name in ("clip", "document_length", "length_rule", "count_power"):
+        for name in ("clip_scale", "document_length", "length_rule", "count_power"):
             if getattr(self, name) != getattr(fit, name):
-                raise ParameterError(f"{name} must be {getattr(self, name)!r}, as in the fit that earlier= names.")
+                raise ParameterError(f"{name} must be {getattr(self, name)!r}, as in the fit that previous= names.")
         q = self._q
         if not self._fitted_model.means or q.words_v is None:
-            raise ParameterError("earlier must be a fit with prior=, whose file holds what was released.")
+            raise ParameterError("previous must be a fit with prior=, whose file holds what was released.")
         std = 0.0 if q.sum_std_v is None else float(q.sum_std_v[0])
         return EarlierTopics(q.words_v, q.words_std, q.sum_vk, std, q.num_units)
 
     def _public(self, model: LDAModel, start: str = "") -> dict[str, str]:
-        """What the promise takes for public of a model."""
+        """Parameters of a model that the guarantee treats as public."""
         sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
         return {
             "n_components": f"number of topics {model.n_components}",
@@ -426,13 +435,13 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
                 return task, plan
             width = check_integer("width", columns["width"], low=1)
             return task._replace(model=replace(task.model, n_terms=width)), plan
-        prior, earlier = self._known(self.prior, public=self.public_prior), self._known(self.earlier)
+        prior, previous = self._known(self.prior, public=self.public_prior), self._known(self.previous)
         if prior is not None and prior.model is None:
             prior = None  # Frequencies of words change no plan.
         width = check_integer("width", columns["width"], low=1)
         self._check_sizes(width)
-        with Run().alone():
-            task = self._task_of(BagOfWords(sparse.csr_array((0, width))), prior, earlier, {"width": width})
+        with Run().isolated():
+            task = self._task_of(BagOfWords(sparse.csr_array((0, width))), prior, previous, {"width": width})
         return task, task.plan
 
     def _expected_accuracy(self, task: Task[LDAModel], plan: Plan, n: float) -> ExpectedAccuracy:
@@ -445,7 +454,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
 
     @property
     def above_noise_(self) -> Bools:
-        """Which topics stand above the noise, (K,); a fit to made-up documents of no topics tells, and costs no budget.
+        """Which topics are distinguishable from noise, (K,), by a fit to synthetic documents without topics.
 
         Raises:
             ParameterError: for a file of an earlier version, which does not hold what was released; for a fit with
@@ -630,25 +639,27 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         return _topics(float(self.topics_above_noise_), model.n_components)
 
     def _known(self, what: Any, *, public: bool = False) -> KnownTopics | None:
-        """What a parameter says of topics."""
-        name = "prior" if what is self.prior else "earlier"
+        """Return the prior topics that a parameter names."""
+        name = "prior" if what is self.prior else "previous"
         return None if what is None else KnownTopics.of(what, name, self, public=public)
 
     def _around(self, source: Any, around: TopicPrior) -> tuple[LDAModel, Schedule]:
-        """Model and schedule around known topics: the fewer documents, the fewer releases beside the word totals."""
+        """Model and schedule around known topics: fewer documents have fewer releases after the word totals."""
         number = len(around.usage_k)
         if self.n_components not in ("auto", number):
             raise ParameterError(
                 f"n_components must be {number}, the prior's, or 'auto' with prior=, got {self.n_components!r}."
             )
-        if not self.background:
-            raise ParameterError("background must be True with prior=: the word totals say which topics are used.")
+        if not self.release_word_totals:
+            raise ParameterError(
+                "release_word_totals must be True with prior=: the word totals say which topics are used."
+            )
         parts: dict[str, Any] = {"around": around, "means": True, "word_weight_power": 0.0}
-        if (earlier := self._known(self.earlier)) is not None:
-            if earlier.model is None or len(earlier.model.components_) != number:
-                raise ParameterError(f"earlier must be a fit of {number} topics, as many as the prior has.")
-            earlier.topics(source.vocabulary, source.width)
-            parts["earlier"] = earlier.model._released_sums(self)
+        if (previous := self._known(self.previous)) is not None:
+            if previous.model is None or len(previous.model.components_) != number:
+                raise ParameterError(f"previous must be a fit of {number} topics, as many as the prior has.")
+            previous.topics(source.vocabulary, source.width)
+            parts["previous"] = previous.model._released_sums(self)
 
         def laid(n_steps: int) -> tuple[LDAModel, Schedule]:
             share = _FEW_SHARE if n_steps <= _FEW else _MANY_SHARE
@@ -690,22 +701,22 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             number = 1 if signal < _LEAST_SIGNAL else int(min(signal // _SIGNAL_OF_TOPIC, source.width))
         if share is None and signal / number >= _CLEAR:
             schedule = replace(schedule, budget={**SHARES, "first": _CLEAR_SHARE})
-        n_steps, many = len(schedule.noise), self.background and number > 1
+        n_steps, many = len(schedule.noise), self.release_word_totals and number > 1
         model = self._model(source.width, number, lists=lists, n_steps=n_steps)
         plan = self._relative_plan(model, source.unit, schedule)
-        if self.background:
+        if self.release_word_totals:
             model = replace(model, final_noise=final_std(plan, schedule.rho) / plan.releases[0].noise_std("words"))
         if self._opens and self.word_weight_power is None and signal / number >= model.detectable:
             # A release that finds words counts no documents, so that a public number decides on the word weights.
             model = replace(model, word_weight_power=WEIGHT_POWER)
         compares = many and n_steps >= _LEAST_STEPS and self.epsilon != math.inf
         # One topic is word totals: words that are found anew in the first release have theirs in the steps.
-        return replace(model, compares=compares, iterates=many or self._opens or not self.background), schedule
+        return replace(model, compares=compares, iterates=many or self._opens or not self.release_word_totals), schedule
 
     def _model(self, width: int, n_components: int, **parts: Any) -> LDAModel:
         """The model that the parameters name; its own defaults stand for None."""
-        options: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
-        options["mode"] = check_choice("estimate", self.estimate, ESTIMATES) == "mode"
+        options: dict[str, Any] = {"clip_scale": self.clip_scale, "topic_word_prior": self.topic_word_prior}
+        options["mode"] = check_choice("estimate", self.estimate, ESTIMATES) == "map"
         return LDAModel(
             n_components,
             width,
@@ -713,9 +724,9 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
             document_length=self.document_length,
             length_rule=self.length_rule,
             count_power=self.count_power,
-            background=self.background,
+            release_word_totals=self.release_word_totals,
             word_weight_power=parts.pop("word_weight_power", self.word_weight_power),
-            mass=self.mass,
+            statistic_weight=self.statistic_weight,
             tol=self.tol,
             max_iter=self.max_iter,
             fixed_iterations=self.fixed_iterations,
@@ -770,7 +781,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         self.gain_std_: float | None = record.gain_std if compared else None
 
 
-# What is known of topics before a fit: topics of a model, or frequencies of words; where from, and at what cost.
+# Prior information on topics before a fit: topics of a model, or frequencies of words; where from, and at what cost.
 
 
 # Limit for numbers read from a file, and its inverse for what is positive: a prior with others would under- or
@@ -786,7 +797,7 @@ class KnownTopics:
         model: whose topics they are; None for words with frequencies.
         frequency: of words; empty for a model.
         listed: which list's they are, if it ships with dpvb.
-        public: whether it says nothing of anybody who is private.
+        public: whether it contains no private information.
     """
 
     model: LDA | None
@@ -796,7 +807,7 @@ class KnownTopics:
 
     @classmethod
     def of(cls, prior: Any, name: str, fit: PrivateEstimator, *, public: bool) -> KnownTopics:
-        """What a parameter names: a fitted model, words with frequencies, or the path of a file of either.
+        """Open the value of a parameter: a fitted model, words with frequencies, or the path of a file of either.
 
         Args:
             prior, name: the parameter.
@@ -804,7 +815,7 @@ class KnownTopics:
             public: whether a model's documents were public.
 
         Raises:
-            ParameterError: for anything else, or a model that promises nothing to those behind it; or of this data set.
+            ParameterError: for anything else, or a model without a guarantee for its persons; or of this data set.
             DataFormatError, ModelFileError: for a file that cannot be read.
         """
         if word_lists.is_name(prior):
@@ -885,7 +896,7 @@ def _checked(frequency: Mapping[Any, Any]) -> dict[str, float]:
 # Which topics stand above the noise: what public facts let one expect, and what a fit to no topics at all shows.
 #
 # Nothing here reads private data. Noise shapes topics in the first steps, and documents follow these topics later, so
-# that sums of noise alone follow no chi-square distribution. Topics are therefore compared with those of the same plan
+# that sums of only noise follow no chi-square distribution. Topics are therefore compared with those of the same plan
 # on documents drawn from the released word frequencies, which have no topics.
 
 

@@ -14,18 +14,18 @@ from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import Task, if_fitted
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
 from dpvb.estimators.regression import FittedWeights, Regression
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positive
 from dpvb.guards.errors import ParameterError, check_number
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.models.regression import tuned
-from dpvb.models.regression.foreseen import LINEAR, ScoreFacts
+from dpvb.models.regression.expected_accuracy import LINEAR, ScoreFacts
 from dpvb.models.regression.linear import Linear
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.results.coefficients import TableHead
-from dpvb.results.groups import reach_of
+from dpvb.results.interval_table import reach_of
 
 # Upper limit of the error's scale in a file, in units of half the range of y, of which every error is at most 2.
 _MOST = 1e6

@@ -14,19 +14,19 @@ from dpvb.core.plan import Plan
 from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Points
 from dpvb.estimators.base import PrivateEstimator, Task, generator, if_fitted
-from dpvb.estimators.given import Records
+from dpvb.estimators.input_types import Records
 from dpvb.estimators.sequences import SequenceModel, numbers_of, range_of_numbers
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
-from dpvb.guards.lacking import constructor_says_what_lacks
-from dpvb.guards.strangers import printable
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
+from dpvb.guards.untrusted import printable
 from dpvb.models.sequences import kalman, linear_dynamical
 from dpvb.models.sequences.kalman import LinearSystem
 from dpvb.models.sequences.linear_dynamical import LinearPosterior
 from dpvb.results import trees
 from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Curves, Figure, Grid, Intervals
-from dpvb.results.groups import GroupTable, Line, head, reach_of
+from dpvb.results.interval_table import IntervalTable, Line, head, reach_of
 from dpvb.rows import NumberRows
 
 # Points, synthetic sequences and columns in a report; systems of the posterior that bands are made of.
@@ -159,7 +159,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         margin = reach * np.sqrt(variance_ntd) * self._scale_d
         return Bands(centre, centre - margin, centre + margin)
 
-    def intervals(self, level: float = 0.95) -> GroupTable:
+    def intervals(self, level: float = 0.95) -> IntervalTable:
         """Return parameters of columns and modes of the motion, with intervals that include privacy noise and sampling.
 
         For a column: its offset, and the standard deviations due to states and noise. For a mode: its factor per step,
@@ -182,7 +182,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
             lines.append(_line(name, "each step times", float(np.abs(mode_k[k])), np.abs(value_sk[:, k]), level))
             if mode_k[k].imag > 0:
                 lines.append(_line(name, "period", float(_periods(mode_k[k])), _periods(value_sk[:, k]), level))
-        return GroupTable(tuple(lines), head(len(lines), "numbers", level, True), ("of", "what"))
+        return IntervalTable(tuple(lines), head(len(lines), "numbers", level, True), ("of", "what"))
 
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> Floats:
         """Draw n synthetic sequences, (n, length, D). They reveal no more than the released system.
@@ -262,14 +262,14 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         for what in dict.fromkeys(line.name for line in table):
             lines = [line for line in table if line.name == what and math.isfinite(line.high)]
             if lines:
-                rows = tuple((str(line.group), line.mean, line.low, line.high, "") for line in lines)
+                rows = tuple((str(line.part), line.mean, line.low, line.high, "") for line in lines)
                 yield Intervals(name="intervals", title=what.capitalize(), note=table.head + ".", rows=rows)
 
     def summary(self) -> str:
         """Return the columns and the modes of the motion as text, with factors, periods and half-lives."""
         self._check_fitted()
         lines = [f"Linear dynamical system, states: {self.n_states}, columns: {len(self.columns_)}", ""]
-        table = {(line.group, line.name): line for line in self.intervals()}
+        table = {(line.part, line.name): line for line in self.intervals()}
 
         def shown(group: str, what: str, value: float) -> str:
             line = table.get((group, what))

@@ -9,21 +9,21 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.model import PosteriorOrMode
+from dpvb.core.model import PosteriorOrMAP
 from dpvb.core.plan import Plan
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import generator
-from dpvb.estimators.given import Records
+from dpvb.estimators.input_types import Records
 from dpvb.estimators.sequences import ChainModel
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer
-from dpvb.guards.lacking import constructor_says_what_lacks
-from dpvb.guards.strangers import printable
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
+from dpvb.guards.untrusted import printable
 from dpvb.models.sequences import dynamics, markov_chain
 from dpvb.models.sequences.windows import WindowModel
 from dpvb.results import trees
 from dpvb.results.figures import Figure, Grid
-from dpvb.results.groups import GroupTable, Line, reach_of
+from dpvb.results.interval_table import IntervalTable, Line, reach_of
 
 
 @constructor_says_what_lacks
@@ -48,7 +48,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
             clipping bias is 0.
         prior_weight: Strength of the shrinkage of rows with few windows towards the chain of lower order, at least 0. 0
             disables it. Default: 10.
-        estimate: "posterior" (default), for posterior means of the rows, or "mode", for their modes. Intervals are
+        estimate: "posterior" (default), for posterior means of the rows, or "map", for their modes. Intervals are
             those of the means.
 
     Attributes:
@@ -76,7 +76,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
     power: float = 0.5
     clip_norm: float | None = 1.5
     prior_weight: float = 10.0
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
 
     _command: ClassVar[str | None] = "markov-chain"
     _record_class: ClassVar[type] = markov_chain.Chain
@@ -110,7 +110,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         number, long, draw = self._sequences_to_draw(n, rng, length)
         return np.array(self.symbols_)[dynamics.drawn(self.initial_, self._laws, number, long, draw)]
 
-    def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> GroupTable:
+    def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> IntervalTable:
         """Return all transition probabilities with intervals that include the privacy noise.
 
         If many people are clipped, according to the released numbers, the clipping bias is corrected, so the estimates
@@ -139,7 +139,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
             for before_it in [", ".join(str(self.symbols_[one]) for one in before)]
         )
         above = self._head(len(lines), level, noise_aware)
-        return GroupTable(lines, above, ("after", "comes"), "Transitions", name="transitions")
+        return IntervalTable(lines, above, ("after", "comes"), "Transitions", name="transitions")
 
     def transition_table(self) -> tuple[tuple[str, ...], Floats, Floats]:
         """Return names of the symbols, probabilities of the next symbol, (V, V), and expected repetitions, (V,).

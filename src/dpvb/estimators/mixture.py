@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import logsumexp
 
-from dpvb.core.model import PosteriorOrMode
+from dpvb.core.model import PosteriorOrMAP
 from dpvb.core.plan import Plan
 from dpvb.data.tables.matrices import as_matrix
 from dpvb.data.tables.mixed import Layout
@@ -30,8 +30,8 @@ from dpvb.estimators.base import (
     if_fitted,
     unbounded,
 )
-from dpvb.estimators.earlier import known
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
+from dpvb.estimators.prior_fits import known
 from dpvb.estimators.ranges import check_names, check_schema, in_order, schema_of
 from dpvb.estimators.tables import TableModel, columns_of, public_schema, sound_rows
 from dpvb.guards.arrays import Floats, Ints
@@ -42,7 +42,7 @@ from dpvb.guards.errors import (
     check_choice,
     check_number,
 )
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.models.mixtures import categorical, tuned
 from dpvb.models.mixtures.components import (
     Components,
@@ -104,7 +104,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
         prune: Whether to use fewer components if the released number of rows is too small for `n_components`. Default:
             True.
         covariance_type: "full" (default), or "diag" for independent numbers within a component.
-        estimate: "posterior" (default, variational Bayes) or "mode" (MAP estimate by expectation maximisation).
+        estimate: "posterior" (default, variational Bayes) or "map" (MAP estimate by expectation maximisation).
         prior: Prior components of the same columns: a fitted estimator of the class, or the path of its file. Each
             component has the weight of the rows that would estimate it equally well. The fit has these components. For
             a person in both data sets, the budgets of both fits add up, and the statement reports it. None (default):
@@ -144,7 +144,7 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
     _: KW_ONLY
     prune: bool = True
     covariance_type: Literal["full", "diag"] = "full"
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
     prior: PrivateEstimator | Fitted | Path | str | None = None
     public_prior: bool = False
     prior_weight: float = 1.0
@@ -173,7 +173,9 @@ class Mixture(TableModel[MixtureModel, MixturePosterior]):
             "parameters": "the plan, the random directions of the start and all other parameters",
         }
         notes = {"schema": table.schema, "names": names}
-        return self._planned_task(model, table.mixed(layout, group=group), model.schedule, public, notes, clip="joint")
+        return self._planned_task(
+            model, table.mixed(layout, group=group), model.schedule, public, notes, clipping="joint"
+        )
 
     def _as_prior(self, columns: tuple[Schema, Layout, MixtureModel]) -> tuple[EarlierGroups, str]:
         """Return the components, each with the number of rows that would estimate it equally well.
@@ -522,7 +524,7 @@ def _check_columns(model: Mixture, schema: Schema, layout: Layout, covariance: s
         raise ParameterError(f"covariance_type must be {model.covariance_type!r}, the prior's, got {name_asked!r}.")
 
 
-# Synthetic rows beside what a mixture released of the private ones: column by column, and two columns at a time.
+# Synthetic rows compared with the released values of the private ones: column by column, and two columns at a time.
 
 
 # Mean of |N(0, 1)|.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 
-from dpvb.core.model import PosteriorOrMode
+from dpvb.core.model import PosteriorOrMAP
 from dpvb.core.plan import Plan
 from dpvb.data import Source, as_source, check_vocabulary
 from dpvb.data.documents.bag_of_words import check_words
@@ -26,12 +26,12 @@ from dpvb.data.tables.mixed import Layout, shown
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
 from dpvb.estimators.base import Task, check_width, if_fitted
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
 from dpvb.estimators.ranges import check_schema
 from dpvb.estimators.tables import TableModel, clean_rows, columns_of, names_of, public_schema, sound_rows
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.models.mixtures import categorical, tuned
 from dpvb.models.mixtures.components import MixedColumns
 from dpvb.models.mixtures.naive_bayes import (
@@ -93,7 +93,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
             texts.
         alpha: Strength of the priors of classes, categories and means, as a number of rows, greater than 0. None
             (default): 1, and 0.1 for words.
-        estimate: "posterior" (default), for predictions averaged over the parameters, or "mode", for point estimates.
+        estimate: "posterior" (default), for predictions averaged over the parameters, or "map", for point estimates.
 
     Attributes:
         classes_: Labels.
@@ -123,7 +123,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
     clip_norm: float = tuned.WORDS
     lengths: bool = False
     alpha: float | None = None
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
 
     _record_class: ClassVar[type] = FittedClasses
     _reads: ClassVar[str | None] = "labelled"
@@ -370,7 +370,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         return classes
 
     def _layouts(self, schema: Schema) -> tuple[Layout, Binary | Categorical]:
-        """How the columns beside the class are modelled, and the column of classes.
+        """Models of the other columns, and the column of classes.
 
         Raises:
             ParameterError: where there is none.
@@ -388,7 +388,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
                 f"{', '.join(choice.name for choice in whole.choices) or 'none'}."
             )
         if isinstance(answer, Categorical):  # A row that is not in a class is ignored.
-            answer = replace(answer, unseen=False, missing=False)
+            answer = replace(answer, other=False, missing=False)
         else:
             answer = replace(answer, missing=None)
         if len(whole.order) == 1:
@@ -438,7 +438,7 @@ class NaiveBayes(ClassifierMixin, TableModel[NaiveBayesModel, Classes]):  # type
         elif y is None:
             raise DataFormatError("requires y to be passed, but the target y is None: the label of each document.")
         else:
-            code_n = Categories(self.classes_.tolist()).places(column("y", y, number), unseen=-1, missing=-1)
+            code_n = Categories(self.classes_.tolist()).places(column("y", y, number), other=-1, missing=-1)
         if (code_n < 0).any():
             raise DataFormatError(f"y has labels that are none of the classes {', '.join(map(str, self.classes_))}.")
         return np.asarray(code_n)

@@ -14,7 +14,7 @@ from dpvb.core.plan import Plan
 from dpvb.data import Schema
 from dpvb.estimators.base import PrivateEstimator
 from dpvb.guards.errors import ParameterError, check_integer, check_number
-from dpvb.guards.lacking import says_what_lacks
+from dpvb.guards.missing_arguments import says_what_lacks
 from dpvb.results.expected_accuracy import MOST, BudgetRow, ExpectedAccuracy, PlanSummary, least
 
 # Budgets that are compared with the estimator's own: usual values, about a factor of three apart. Larger epsilons than
@@ -94,7 +94,7 @@ def plan(
                 least(lambda e: is_enough(epsilon=e), epsilon, _LARGEST) if epsilon < _LARGEST else math.inf
             )
     if budgets and weak and isinstance(size, int):
-        with suppress(ParameterError):  # A prior may allow one size alone.
+        with suppress(ParameterError):  # A prior may allow only one size.
             # The largest size below this one that is enough, as all smaller ones are; 0: none.
             needed_size = bisect(range(1, size), 0, key=lambda k: not is_enough(**{str(estimator._size_parameter): k}))
     return PlanSummary(

@@ -1,7 +1,7 @@
 """The estimator of any model: what it needs is a model, rows and a budget.
 
-Before anything is spent, a tryout fits the model to rows of zeros, which are nobody's, one for each label that is
-declared. What fails there does so whatever the data are: the model's code, its declarations, the width of its rows. So
+Before the charge, a trial run fits the model to synthetic rows of zeros, one for each label that is
+declared. Errors there do not depend on the data: they come from the model's code, its declarations, the width. So
 the error says all of it. The real fit would fail behind the wall, after it was charged, and tell no reason.
 """
 
@@ -45,10 +45,10 @@ from dpvb.estimators.base import (
     named,
     unbounded,
 )
-from dpvb.estimators.earlier import known
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
+from dpvb.estimators.prior_fits import known
 from dpvb.estimators.ranges import Columns, places
-from dpvb.guards import domains, pages
+from dpvb.guards import domains, notebook_html
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import (
     DataFormatError,
@@ -59,9 +59,9 @@ from dpvb.guards.errors import (
     check_integer,
     check_number,
 )
-from dpvb.guards.lacking import constructor_says_what_lacks
-from dpvb.guards.silence import silence
-from dpvb.guards.strangers import imported, misfit, place_of, printable
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
+from dpvb.guards.suppress_output import silence
+from dpvb.guards.untrusted import imported, misfit, place_of, printable
 from dpvb.models.base import Interval, Model
 from dpvb.models.regression.descent import FixedCurvature
 from dpvb.results import model_file, trees
@@ -113,7 +113,7 @@ def try_out(task: Task[Model], nobody: Source[Any], keep: Asked, show: Asked, sc
 
     Args:
         task: what a fit would do.
-        nobody: rows of zeros with each label, as the source of the task has them; no chunk: none can be made up.
+        nobody: synthetic rows of zeros with each label, as the source of the task has them; no chunk: none can be made.
         keep: raises for a q that no file can hold.
         show: raises for a q of which the model cannot show what it defines.
         score: raises for rows, at a q, that cannot be scored; None: the model scores none.
@@ -121,7 +121,7 @@ def try_out(task: Task[Model], nobody: Source[Any], keep: Asked, show: Asked, sc
     Raises:
         ParameterError: naming what failed and why; nothing was spent, and nothing private was looked at.
     """
-    # By the second step a q is the model's own M-step's.
+    # From the second step q is the model's own M-step's.
     plan = replace(task.relative, releases=[*task.relative.releases[:3], *task.relative.releases[3:][-1:]])
     with said("the privacy statement"):
         # Without noise it needs no accountant.
@@ -157,7 +157,7 @@ def _fit(task: Task[Model], plan: Plan, nobody: Source[Any], keep: Asked, show: 
             released = wall.release(loop.query(model, q, release), release)
         with said("the step size"):
             s = s.update(released, task.rho(t))
-        # What is brought about by the numbers of a sum is not a fault of the model's form.
+        # Errors that depend on the numbers of a sum are not errors of the model's form.
         method = _METHODS.get(s.phase, "started")
         with said(method), suppress(ArithmeticError, np.linalg.LinAlgError):
             q = updated(model, s, q)
@@ -221,7 +221,7 @@ def _words(count: int, start: int = 0) -> Any:
 
 @dataclass(frozen=True)
 class FittedModel:
-    """What was learned: q, the model's class and fields, and what is public of the rows, as far as they have it.
+    """Result of a fit: q, the model's class and fields, and the public facts of the rows, as far as they have them.
 
     Attributes:
         width: number of features.
@@ -299,10 +299,10 @@ class PrivateModel(PrivateEstimator[Model, Any]):
     _record_class: ClassVar[type] = FittedModel
 
     def _task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task[Model]:
-        """What a fit to private rows would do.
+        """Return the task of a fit to private rows.
 
         Raises:
-            ParameterError: for a model that fails on a row of zeros, which is nobody's, for rows without a bound, and
+            ParameterError: for a model that fails on a synthetic row of zeros, for rows without a bound, and
                 for y without response=, among all other public faults.
         """
         response = self._response_of(X)
@@ -338,12 +338,12 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         self._fitted_model: Model = task.model
         super()._take(task, q)
         for part in (q, *(vars(q).values() if is_dataclass(q) else ())):
-            if isinstance(part, FixedCurvature) and part.restlessness > 1:
+            if isinstance(part, FixedCurvature) and part.convergence_ratio > 1:
                 warnings.warn(
-                    f"The scores of {part.n_steps} steps have not settled: they lead {part.restlessness:.2g} times "
-                    "as far from the mean point of the steps as their noise does. Do not use the estimates and their "
-                    "intervals. Begin near the rates of the labels with FixedCurvature.at, take more steps, or bring "
-                    "the columns to public ranges. What the fit spent stays spent.",
+                    f"The scores of {part.n_steps} steps have not settled: they lead {part.convergence_ratio:.2g} "
+                    "times as far from the mean point of the steps as their noise does. Do not use the estimates and "
+                    "their intervals. Begin near the rates of the labels with FixedCurvature.at, take more steps, or "
+                    "scale the columns to public ranges. The budget of the fit is spent.",
                     NotSettledWarning,
                     stacklevel=3,
                 )
@@ -354,7 +354,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         return FittedModel(place_of(type(task.model)), _facts(task.model), width, columns, public, q)
 
     def _check(self, record: FittedModel) -> None:
-        """The model's code does not run with sizes that a file says, but for its constructor."""
+        """Check the sizes that a file states; the model's code does not run with them, except for its constructor."""
         try:
             self.model = self._fitted_model = _model_of(record.model, record.fields)
             self.response = None if record.response is None else Response(**record.response)
@@ -391,7 +391,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         return _scores(self._fitted_model, self.q_, rows)
 
     def _quality_range(self, model: Model) -> tuple[float, float]:
-        """What the model declares."""
+        """Declarations of the model."""
         ends = model.score_range if model.is_scored else None
         return super()._quality_range(model) if ends is None else ends
 
@@ -567,7 +567,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         return "block" if isinstance(source, ModelRows) and source.unit == Design.row else "joint"
 
     def _response_of(self, X: Records) -> Response | None:
-        """What y may be, by the parameter or by a table's schema.
+        """Declaration of y, by the parameter or by a table's schema.
 
         Raises:
             ParameterError: for what a model gets no column of.
@@ -584,7 +584,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         return response
 
     def _source(self, X: Any, y: Responses, group: Iterable[object] | None) -> tuple[Source[Any], Source[Any]]:
-        """The rows that are given, and rows of zeros that are nobody's, one for each label or end of the range of y."""
+        """The rows of the caller, and synthetic rows of zeros, one for each label or end of the range of y."""
         if all(hasattr(type(X), name) for name in ("chunks", "count")) and hasattr(X, "unit"):
             if group is not None:
                 raise ParameterError("group must be None with a source: it says itself what its units are.")
@@ -655,7 +655,7 @@ class ModelRows:
 
     @property
     def unit(self) -> str:
-        """What one privacy unit is; public."""
+        """The privacy unit; public."""
         return self.design.unit
 
     @property
@@ -704,12 +704,12 @@ def _shortened(chunk: Chunk[Any]) -> Chunk[Any]:
     """A chunk of a design, with the first LARGEST_BATCH rows of a person who has more."""
     if chunk.unit_of_row is None or len(chunk.unit_of_row) <= LARGEST_BATCH:
         return chunk
-    # Such a chunk is one person alone.
+    # Such a chunk is a single person.
     return replace(chunk, which=_first(chunk.which), unit_of_row=_first(chunk.unit_of_row), kept=None)
 
 
 def _unlabelled(chunk: Chunk[DesignRows]) -> Chunk[Floats]:
-    """The predictors of a chunk alone; the rows of a whole chunk are kept as there."""
+    """Only the predictors of a chunk; the rows of a whole chunk are kept as there."""
     return Chunk(
         chunk.which,
         chunk.unit_of_row,
@@ -778,7 +778,8 @@ def _stated(model: Any, columns: Columns | None, response: Response | None) -> A
             whose = "labels of the response" if name == "classes" else "names of the features of X"
             raise ParameterError(
                 f"model must have in its field {name} the {whose}, in their order, or nothing: it has "
-                f"{pages.shortened(given)} in place of {pages.shortened(stated[name])}. Nothing was charged."
+                f"{notebook_html.abbreviated(given)} in place of {notebook_html.abbreviated(stated[name])}. "
+                "Nothing was charged."
             )
     empty = {name: stated[name] for name, given in own.items() if given == ()}
     return replace(model, **empty) if isinstance(model, Model) and empty else model  # type: ignore[type-var]
@@ -920,7 +921,7 @@ def _frozen(value: Any) -> Any:
 
 
 def _model_of(place: str, values: Mapping[str, object]) -> Model:
-    """A model of a class that this process has imported; no module is imported by what a file says.
+    """A model of a class that this process has imported; a file cannot cause an import.
 
     Raises:
         ParameterError: for another class, or a field of another type.

@@ -88,7 +88,7 @@ def texts(X: object, *, token_pattern: str, group: Iterable[object] | None) -> T
         return Texts(X, token_pattern=token_pattern, group=group)
     raise DataFormatError(
         "X must be texts where vocabulary='private': a list or one column of strings, or "
-        "open_documents(path, vocabulary='private'). The columns of counts are words that somebody has chosen: name "
+        "open_documents(path, vocabulary='private'). The columns of counts are words of a list: name "
         "them with vocabulary=, or say public_vocabulary=True."
     )
 
@@ -112,7 +112,7 @@ def laid(task: Task[LDAModel], *, delta: float, part: float | None) -> Task[LDAM
     Args:
         task: whose plan begins with word totals, at the share that words are to have.
         delta: of the fit.
-        part: what the release adds to delta; None: a twentieth of it.
+        part: what the release adds to delta; None: 0.05 of it.
 
     Raises:
         ParameterError: for a part that leaves nothing of delta, or other neighbours than one unit more or less.

@@ -1,4 +1,4 @@
-"""What is public about the columns of rows: their names, and ranges, a schema or a norm that bounds their numbers."""
+"""Public facts about the columns of rows: their names, and ranges, a schema or a norm that bounds their numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpvb.data.tables.ranged import Numeric
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import BY_RELEASE, ONE_UNIT, check_width, column_names, unbounded
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
 from dpvb.guards.domains import Nonnegative, Positive
 from dpvb.guards.errors import DataFormatError, ParameterError
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
-from dpvb.core.model import ESTIMATES, PosteriorOrMode
+from dpvb.core.model import ESTIMATES, PosteriorOrMAP
 from dpvb.core.plan import Plan
 from dpvb.data.tables.columns import INDICATOR
 from dpvb.data.tables.coordinates import LevelCoding
@@ -30,24 +30,24 @@ from dpvb.estimators.base import (
     generator,
 )
 from dpvb.estimators.coefficients import Coefficients, KnownWeights, is_of_a_fit, known_coefficients, stated
-from dpvb.estimators.earlier import known
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
+from dpvb.estimators.prior_fits import known
 from dpvb.estimators.ranges import FittedColumns, bounded
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks, says_what_lacks
 from dpvb.kernels import linear
 from dpvb.models.regression import tuned
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores
 from dpvb.models.regression.diagonal import FirstOrderDiagonal
-from dpvb.models.regression.foreseen import ScoreFacts
+from dpvb.models.regression.expected_accuracy import ScoreFacts
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
 from dpvb.results import trees
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Per, Summary, TableHead, difference, for_arviz
 from dpvb.results.expected_accuracy import ExpectedAccuracy
 from dpvb.results.figures import Facts, Figure
-from dpvb.results.groups import reach_of
+from dpvb.results.interval_table import reach_of
 
 RegressionModel = TypeVar("RegressionModel", bound=CurvatureThenScores | FirstOrderDiagonal)
 
@@ -104,7 +104,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             model.
         public_prior: Whether the rows of an earlier fit in `prior` were public, or of people who are not in these data.
             Default: False: the statement adds up both budgets.
-        estimate: "posterior" (default), or "mode" for the posterior mode (MAP estimate), which has no intervals and
+        estimate: "posterior" (default), or "map" for the posterior mode (MAP estimate), which has no intervals and
             whose predictions ignore parameter uncertainty.
 
     Attributes:
@@ -125,7 +125,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     alpha: float | None = None
     prior: PrivateEstimator | Fitted | Mapping[str, tuple[float, float]] | Path | str | None = None
     public_prior: bool = False
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
 
     _declares: ClassVar[tuple[str, ...]] = ("schema", "width")
     _record_class: ClassVar[type] = FittedWeights
@@ -244,7 +244,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             noise_aware: Whether intervals include the privacy noise. Default: True. False is only for comparison: such
                 intervals are too short.
             coding: Comparison of the levels of a categorical column: "reference" (default) with one level
-                (`Categorical.reference`, or the first), "sum" with the mean of its categories, "places" with nothing,
+                (`Categorical.reference`, or the first), "sum" with the mean of its categories, "none" with nothing,
                 so that rows are those of `coef_`.
             exp: Whether to return odds ratios or rate ratios. Default: False.
             per: Unit of a number: one "unit" of the column (default), or its declared "range".
@@ -438,7 +438,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
 
     def _learned(self, task: Task[RegressionModel], q: Any) -> FittedWeights:
         weights, table = task.model.weights(q), task.model.table(q)
-        if self.estimate == "mode":
+        if self.estimate == "map":
             weights, table = weights.point(), replace(weights.point(), data=table.data)
         return FittedWeights(task.notes["columns"], weights, table, 0.0, task.notes["prior"])
 
@@ -563,7 +563,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         self._check_fitted()
         if self.coef_std_ is None:
             raise ParameterError(
-                "estimate must be 'posterior' for intervals, draws and tables, got 'mode', a point of which coef_ and "
+                "estimate must be 'posterior' for intervals, draws and tables, got 'map', a point of which coef_ and "
                 "intercept_ are all that is known: fit other data, or plan the whole budget, with estimate='posterior'."
             )
 
@@ -594,7 +594,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         Args:
             X: Rows.
             table: Whether to use the posterior for intervals instead of that for predictions.
-            offset, exposure: Of each row, or one number for all. None: 0 and 1.
+            offset, exposure: Value of each row, or one number for all. None: 0 and 1.
 
         Raises:
             DataFormatError: If rows have another width, or contain NaN or infinity.
@@ -758,7 +758,7 @@ _FREE = {
     "numeric": _RANGE,
     "date": _RANGE,
     "binary": {"missing"},
-    "categorical": {"categories", "unseen", "missing", "reference"},
+    "categorical": {"categories", "other", "missing", "reference"},
 }
 
 

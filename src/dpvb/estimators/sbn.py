@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dpvb.core.model import ESTIMATES, PosteriorOrMode
+from dpvb.core.model import ESTIMATES, PosteriorOrMAP
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data.tables.design import BinaryMatrix, binary_rows
@@ -23,10 +23,10 @@ from dpvb.estimators.base import (
     column_names,
     if_fitted,
 )
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.kernels import linear
 from dpvb.models.belief_network import kernel
 from dpvb.models.belief_network.sbn import SBN, Network, NetworkWeights
@@ -74,7 +74,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
             planned from epsilon.
         init_std: Standard deviation of the initial weights, at least 0. Default: 0.1.
         init_mean: Initial probability of the hidden units, in (0, 1). Default: 0.5.
-        estimate: "posterior" (default), or "mode" (MAP estimate). Weights are points in both cases; with "posterior"
+        estimate: "posterior" (default), or "map" (MAP estimate). Weights are points in both cases; with "posterior"
             the prior includes their variances.
 
     Attributes:
@@ -102,7 +102,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
     learning_decay: float | None = None
     init_std: float = 0.1
     init_mean: float = 0.5
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
 
     _record_class: ClassVar[type] = NetworkWeights
     _reads: ClassVar[str | None] = "images"
@@ -276,7 +276,7 @@ class SigmoidBeliefNetwork(TransformingEstimator[SBN, Network]):
             ridge=planned["ridge"] if self.ridge is None else self.ridge,
             init_std=self.init_std,
             init_mean=self.init_mean,
-            mode=check_choice("estimate", self.estimate, ESTIMATES) == "mode",
+            mode=check_choice("estimate", self.estimate, ESTIMATES) == "map",
         )
 
     def _planned(self) -> Mapping[str, Any]:

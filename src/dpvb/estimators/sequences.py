@@ -1,4 +1,4 @@
-"""What models of people's sequences share: public symbols, how private sequences are read, and scores."""
+"""Common parts of models of people's sequences: public symbols, readers of private sequences, and scores."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Points
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Q, Task, if_fitted, unbounded
-from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.input_types import Records, Responses
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.models.sequences.hidden_cells import HiddenCells
 from dpvb.models.sequences.hidden_markov import HiddenMarkov
 from dpvb.models.sequences.linear_dynamical import LinearDynamical
 from dpvb.models.sequences.markov_chain import MarkovChainModel
 from dpvb.results.expected_accuracy import ExpectedAccuracy
-from dpvb.results.groups import head
+from dpvb.results.interval_table import head
 
 # Nats above a uniform guess, for each column of numbers, at which a score is cut when settings are chosen.
 _ABOVE_UNIFORM = 3.0
@@ -208,12 +208,12 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
         return self._sound(of_events(events, self._public_content()))
 
     def _public_content(self) -> Symbols | Points:
-        """What the sequences of the fit were made of."""
+        """Content of the sequences of the fit."""
         content = self._content()
         return content if isinstance(content, Points) else Symbols(self.symbols_)
 
     def _sound(self, rows: Any) -> Any:
-        """Sequences that the caller may see, of public symbols alone."""
+        """Sequences that the caller may see, of only public symbols."""
         if hasattr(rows, "code") and (rows.code < 0).any():
             raise DataFormatError(f"X has cells that are none of the symbols {[*self.symbols_][:8]}.")
         return rows
@@ -238,7 +238,7 @@ class ChainModel(SequenceModel[Windowed, Q]):
 
     @abstractmethod
     def _deviation(self, model: Windowed, plan: Plan, n: float) -> tuple[int, float]:
-        """Of how many a law is, symbols or states, and the standard deviation of one of its probabilities."""
+        """Number of outcomes of a distribution, and the standard deviation of one of its probabilities."""
 
     def _expected_accuracy(self, task: Task[Windowed], plan: Plan, n: float) -> ExpectedAccuracy:
         number, std = self._deviation(task.model, plan, n)
@@ -275,12 +275,12 @@ class ChainModel(SequenceModel[Windowed, Q]):
     def _shortened(self) -> float:
         """Share of units that were clipped, from the released numbers; 0 if it is not distinguishable from 0."""
         counts = self.privacy_.counts
-        if self._model().clip_norm is None or counts is None or counts.shortened <= 3 * counts.shortened_std:
+        if self._model().clip_norm is None or counts is None or counts.clipped <= 3 * counts.clipped_std:
             return 0.0
-        return min(counts.shortened / max(counts.counted, 1.0), 1.0)
+        return min(counts.clipped / max(counts.included, 1.0), 1.0)
 
     def predict_next(self, X: Records, lengths: Any = None) -> Floats:
-        """What `forecast` says of the next place of each sequence, (sequences, V): as private as X.
+        """Return the probabilities of `forecast` for the next place of each sequence, (sequences, V): as private as X.
 
         Raises:
             DataFormatError: as `forecast`.

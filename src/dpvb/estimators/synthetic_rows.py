@@ -21,7 +21,7 @@ from dpvb.guards.errors import ParameterError, check_integer
 NUM_ROWS = 10_000
 # Words of a document: half a page.
 _LENGTH = 200
-# What declares the columns, by what an estimator reads.
+# Parameters that declare the columns, by the form of data.
 _COLUMNS = {
     "documents": "vocabulary=, or width=, the number of words",
     "images": "width=, the number of entries of a row",
@@ -100,7 +100,7 @@ def arguments(
 
 
 def _sequences(estimator: Any, num_rows: int, rng: np.random.Generator) -> Any:
-    """Sequences as long as any counts: of symbols, of numbers, or of bits where nobody bounds the numbers."""
+    """Sequences as long as the longest: of symbols, of numbers, or of bits if the numbers have no bounds."""
     content = estimator._content()
     shape = num_rows, estimator.max_length
     if isinstance(content, Symbols):
@@ -153,7 +153,7 @@ def drawn_cells(schema: Schema, num_rows: int, rng: np.random.Generator) -> dict
 
 
 def drawn_responses(response: Response, num_rows: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Responses of rows, and what stands beside them."""
+    """Responses of rows, and their row arguments."""
     columns: dict[str, Any]
     if response.is_label:
         columns = {"y": _choices(response.classes, num_rows, rng)}

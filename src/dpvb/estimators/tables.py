@@ -14,10 +14,10 @@ from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
 from dpvb.estimators.base import M, PrivateEstimator, Q
 from dpvb.guards.errors import DataFormatError, ParameterError
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.models.mixtures.components import MixedColumns
 from dpvb.results.figures import Figure
-from dpvb.results.groups import GroupTable, Line, head, reach_of
+from dpvb.results.interval_table import IntervalTable, Line, head, reach_of
 from dpvb.rows import MixedRows
 
 
@@ -49,7 +49,7 @@ class TableModel(PrivateEstimator[M, Q]):
             raise ParameterError(f"{self._called} needs a schema, what is public about the columns of its table.")
         return {"X": Table({name: np.empty(0) for name in schema.read_columns}, schema)}
 
-    def component_table(self, level: float = 0.95, *, noise_aware: bool = True) -> GroupTable:
+    def component_table(self, level: float = 0.95, *, noise_aware: bool = True) -> IntervalTable:
         """Return shares, means, rates and probabilities of all components or classes, each with an interval.
 
         Args:
@@ -64,8 +64,8 @@ class TableModel(PrivateEstimator[M, Q]):
             for group, name, mean, std, ends in self._estimates(noise_aware=noise_aware)
         )
         names = "class" if self._groups_are == "classes" else "component", "quantity"
-        number = len({line.group for line in lines})
-        return GroupTable(lines, head(number, self._groups_are, level, noise_aware), names)
+        number = len({line.part for line in lines})
+        return IntervalTable(lines, head(number, self._groups_are, level, noise_aware), names)
 
     def _facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
         """Yield the numbers of each component, with their intervals; arguments are those of `component_table`."""

@@ -5,7 +5,7 @@
     federated.simulate(model, [(X1, y1), (X2, y2), (X3, y3)], trust="secure_aggregation", num_rounds=20)
 
 Partitioned variational inference (Ashman et al. 2022): each client keeps its data behind its own wall, with an
-accountant and a ledger of its own, and lets go noisy statistics alone; the server keeps the factors that they are.
+accountant and a ledger of its own, and sends only noisy statistics; the server keeps the factors that they are.
 `simulate` runs all parties in one process, with the very messages and keys of a real run; `dpvb federate` runs them
 where they live.
 """

@@ -1,4 +1,4 @@
-"""Sealed envelopes: who sent a message is certain, and nobody in between reads or changes it.
+"""Sealed envelopes: the sender of a message is certain, and no one in between reads or changes it.
 
     "dpvb" | version | sender | recipient | nonce (12 bytes) | ChaCha20-Poly1305 ciphertext with its tag (RFC 8439)
 
@@ -73,7 +73,8 @@ class Channel:
         """Return the sender and the contents of an envelope.
 
         Raises:
-            FederationError: if it is malformed, too large, for somebody else, not from a configured peer, or changed.
+            FederationError: if it is malformed, too large, for another receiver, not from a configured peer, or
+                changed.
         """
         start = _HEAD.size + _NONCE
         if not isinstance(sealed, bytes) or not start + _TAG <= len(sealed) <= max_bytes:

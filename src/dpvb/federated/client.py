@@ -1,4 +1,4 @@
-"""A client: one owner's side of a federated run. It believes nothing that a server says, and forgets nothing it said.
+"""A client: one owner's side of a federated run. It trusts no message of a server, and remembers its own.
 
 A message is answered in this order, each step durable before the next:
 
@@ -66,8 +66,8 @@ from dpvb.guards.errors import (
     check_integer,
 )
 from dpvb.guards.imports import check_numba
-from dpvb.guards.silence import silence
-from dpvb.guards.strangers import say
+from dpvb.guards.suppress_output import silence
+from dpvb.guards.untrusted import say
 from dpvb.guards.version import __version__
 from dpvb.ledger import Ledger
 from dpvb.results.declared import declared
@@ -101,7 +101,7 @@ class FormOfQ:
         """Let a q pass that has a form and the domain of the model's, and with which the model answers for no rows.
 
         Args:
-            q: from anybody.
+            q: from an untrusted party.
             release: what it is asked for.
 
         Raises:
@@ -194,7 +194,7 @@ class Client:
         identity: this client's keys; needed for secure aggregation.
         ledger, dataset: what is charged with the whole plan once an offer is accepted, and with every repeated attempt;
             None: the run is not recorded in a ledger, with a warning.
-        folder: this client's memory, for it alone (see `memory`); None: an interrupted run cannot be continued.
+        folder: this client's memory, which only it uses (see `memory`); None: an interrupted run cannot be continued.
         max_attempts: how often one release may be asked for in all; each time is spent on top of epsilon.
         noise: tests only.
         shared: what clients of one process calculate once; None: this client calculates for itself.
@@ -267,7 +267,7 @@ class Client:
     def answer(self, data: bytes) -> bytes:
         """Answer a message: an offer, a request or a farewell; anything else is refused. Never raises for its contents.
 
-        A refusal tells public things alone.
+        A refusal contains only public facts.
         """
         digest = self._shared.digest(data := bytes(data))
         with self._turn, one_blas_thread():
@@ -299,10 +299,10 @@ class Client:
 
     @property
     def statement(self) -> PrivacyStatement:
-        """What this client has promised by the newest run: its plan, and all attempts beyond it.
+        """The guarantee of this client for the newest run: its plan, and all attempts beyond it.
 
         Raises:
-            PrivacyError: if no offer was accepted, or what was promised by the newest one is lost; or in a process that
+            PrivacyError: if no offer was accepted, or the plan of the newest one is lost; or in a process that
                 was forked from this client's.
         """
         self._origin.check("this client")
@@ -484,7 +484,7 @@ class Client:
         over = None
         for digest, data in self._memory.offers().items():
             reply = self._memory.reply(digest)
-            if reply is None:  # It is refused, should somebody make it again.
+            if reply is None:  # The request is refused if it is made again.
                 continue
             try:
                 offer, accepted = messages.decode(data), messages.decode(reply)

@@ -4,7 +4,7 @@ The agreement and the parties' files are TOML. Every key is checked: an unknown 
 type, are refused by name. Paths are relative to the file in which they stand.
 
 The server's certificate is signed by an authority that is made for this one time. The authority's key is forgotten when
-it has signed: nobody can make another server that the clients would believe. A new certificate has a new authority,
+it has signed: no other server can be made that the clients would trust. A new certificate has a new authority,
 which all clients get again.
 """
 
@@ -43,8 +43,8 @@ from dpvb.guards.errors import (
     check_path,
     reason_of,
 )
-from dpvb.guards.own import write_own
-from dpvb.guards.strangers import printable
+from dpvb.guards.file_ownership import write_own
+from dpvb.guards.untrusted import printable
 
 # The longest period of validity that browsers accept.
 _MOST_DAYS = 398
@@ -56,7 +56,7 @@ _HOST = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a server shows, what its clients believe, and the secret between; all PEM.
+    """The server's certificate, the authority that its clients trust, and the secret key; all PEM.
 
     Attributes:
         chain: the server's certificate and its authority's; public.
@@ -103,10 +103,10 @@ class Certificate:
         return cls(server + authority, authority, secret)
 
     def save(self, path: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
-        """Write three new files: the chain, its name with `.key`, and `authority.pem` beside them.
+        """Write three new files: the chain, its name with `.key`, and `authority.pem` in the same folder.
 
         Returns:
-            The three paths; the second can be read by its owner alone.
+            The three paths; only the owner can read the second.
 
         Raises:
             FederationError: if one of them is there already or cannot be written, or two would have one name.
@@ -141,7 +141,7 @@ def _host(text: str) -> x509.GeneralName:
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    """Of the authority's key: it signs certificates; of the server's: it signs what it says."""
+    """Key usage: that of the authority signs certificates; that of the server signs its messages."""
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         key_cert_sign=signs_certificates,
@@ -188,9 +188,9 @@ _ELSEWHERE: Final = {
     "n_steps": "num_rounds says it",
     "noise_multiplier": "epsilon and num_rounds say it",
     "accountant": "trust says it",
-    "ledger": "each client's own file says it",
-    "dataset": "each client's own file says it",
-    "checkpoint": "folder in each client's own file says it",
+    "ledger": "it is in each client's own file",
+    "dataset": "it is in each client's own file",
+    "checkpoint": "it is `folder` in each client's own file",
     "resume": "a client resumes by itself",
 }
 _TYPES: Final = {str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a table"}
@@ -200,7 +200,7 @@ _NEEDED: Final = object()
 
 @dataclass(frozen=True)
 class Agreement:
-    """What all parties agree on; public, and the same file for all.
+    """The agreement of all parties; public, and the same file for all.
 
     Attributes:
         kind: name of the estimator.
@@ -352,8 +352,9 @@ class DataFiles:
     Attributes:
         file: path of the table, matrix or documents.
         target, trials, exposure, offset, weights, group: paths of `.npy` files with one value per row of a matrix.
-        text_column, group_column, file_format, token_pattern: format of documents, as in `dpvb fit lda`.
-        person_column, symbol_column, time_column, sequence_column: columns of a long table of sequences.
+        text_column, file_format, token_pattern: format of documents, as in `dpvb fit lda`.
+        group_column: column of the person ID. None: documents have none, and events have the column "person".
+        symbol_column, time_column, sequence_column: columns of a long table of sequences.
         separator, decimal, encoding: format of a CSV file.
     """
 
@@ -368,7 +369,6 @@ class DataFiles:
     group_column: str | None = None
     file_format: str | None = None
     token_pattern: str = "[a-z]+"
-    person_column: str = "person"
     symbol_column: str = "symbol"
     time_column: str = "time"
     sequence_column: str | None = None
@@ -488,7 +488,7 @@ class _Table:
             return default
         try:
             return self.folder / check_path(self.where(key), value).expanduser()
-        except RuntimeError as error:  # "~name" of nobody.
+        except RuntimeError as error:  # "~name" of an unknown user.
             raise ParameterError(f"{self.where(key)}: {str(error).rstrip('.')}, got {value!r}.") from error
 
     def word_list(self, key: str) -> Path | str | None:

@@ -1,4 +1,4 @@
-"""Who a party of a federated run is: a name and an X25519 key, and the secrets that two parties share.
+"""Identity of a party of a federated run: a name and an X25519 key, and the secrets that two parties share.
 
 Public keys are exchanged outside this package and written into every party's configuration; none is ever taken from a
 message. A pair's secret is HKDF-SHA256 (RFC 5869) of the X25519 shared point (RFC 7748), bound to both public keys and
@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpvb.guards.errors import CheckpointError, FederationError, ParameterError, check_path, reason_of
-from dpvb.guards.own import read_own, write_own
+from dpvb.guards.file_ownership import read_own, write_own
 
 _HEAD: Final = b"dpvb identity 1\n"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -85,7 +85,7 @@ class Identity:
         return cls(name, X25519PrivateKey.generate().private_bytes_raw())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the secret key to a new file that its owner alone can read.
+        """Write the secret key to a new file that only its owner can read.
 
         Raises:
             FederationError: if the file is there already or cannot be written.
@@ -103,7 +103,7 @@ class Identity:
         """Read an identity that `save` wrote.
 
         Raises:
-            FederationError: if the file is missing, damaged, or not this user's alone.
+            FederationError: if the file is missing, damaged, or open to other users.
         """
         try:
             text = read_own(check_path("path", path))

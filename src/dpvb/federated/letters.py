@@ -8,9 +8,9 @@ envelopes (see `channel`) of
 
     kind | session of the server | process of the client | turn of the request | number | contents
 
-The session is drawn when a server starts; anybody may learn it. A process draws its name, and its turns grow, so that
+The session is drawn when a server starts; it is public. A process draws its name, and its turns grow, so that
 a request opens once; the response repeats both. The number is that of the message; in a header it is the length of the
-body, which is read after the header has opened. Whoever repeats, exchanges or keeps requests or responses gets a
+body, which is read after the header has opened. Requests or responses that are repeated, exchanged or kept get a
 refusal. Nothing depends on a clock.
 """
 
@@ -46,7 +46,7 @@ class Call(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """What an envelope held."""
+    """Content of an envelope."""
 
     sender: str
     kind: bytes

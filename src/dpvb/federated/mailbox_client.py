@@ -19,7 +19,7 @@ from dpvb.federated.channel import Channel
 from dpvb.federated.messages import MAX_BYTES
 from dpvb.federated.transport import Address, check_readable
 from dpvb.guards.errors import FederationError
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 
 # Seconds between calls of a server that is out of reach: the first pause, and the longest.
 _SOON, _LATER = 0.1, 1.0

@@ -43,7 +43,7 @@ _MOST_PROCESSES: Final = 10_000
 _PAUSE: Final = 0.01
 # Seconds that an HTTP server may take to start, and to end.
 _STARTING, _ENDING = 60.0, 1
-_OTHER_WIRE: Final = f"this server speaks version {VERSION} of the wire; use the same version of dpvb everywhere."
+_OTHER_WIRE: Final = f"this server has version {VERSION} of the wire; use the same version of dpvb everywhere."
 _NO_KEY: Final = "no client of this name and key is known here; compare names and public keys."
 
 
@@ -128,7 +128,7 @@ class Mailbox:
             channel: of the server, with the pinned keys of the clients.
             clients: names of those who take part.
             address: where to listen; port 0 takes a free one, see `address`.
-            tls: paths of the certificate chain and of its key; None on a loopback address alone.
+            tls: paths of the certificate chain and of its key; None only on a loopback address.
             patience: seconds after which a client that has not answered counts as out of reach.
             max_bytes: most bytes of an answer. At most four of them are held for a client that sends them at once.
             tell: gets a line about each client that comes, and one about each kind of refusal; from another thread.

@@ -76,7 +76,7 @@ class Masks:
     def conceal(self, request_digest: bytes, blocks: Mapping[str, Ints]) -> dict[str, Ints]:
         """Return the blocks that are given for a request, masked.
 
-        Arrays are int64, of any shape; private before, uniform to whoever lacks another participant's after. The
+        Arrays are int64, of any shape; private before, uniform to parties without another participant's after. The
         digest, names and shapes are public, and the same for all participants. The same call gives the same bits.
 
         Raises:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, final
 
-from dpvb.accounting import doubts
+from dpvb.accounting import budget_warnings
 from dpvb.core import loop
 from dpvb.core.journal import Journal
 from dpvb.core.noise import NoiseSource
@@ -35,7 +35,7 @@ from dpvb.runs.run import Run, warn_not_recorded
 
 @dataclass(frozen=True)
 class Owner:
-    """What an owner brings to each run.
+    """Settings of an owner for each run.
 
     Attributes:
         name: among the participants.
@@ -119,13 +119,13 @@ class Membership:
     def charge(self) -> None:
         """Charge the whole plan, or warn that it is not recorded."""
         owner, federation = self._owner, self._owner.federation
-        doubts.warn(federation.epsilon, federation.delta, unit=self.plan.unit, num_units=federation.n_units)
+        budget_warnings.warn(federation.epsilon, federation.delta, unit=self.plan.unit, num_units=federation.n_units)
         if owner.ledger is None:
             owner.shared.once(_warn_not_recorded, self.plan, federation.epsilon)
         self._open()
 
     def statement(self) -> PrivacyStatement:
-        """What is promised by this run: the plan, and all attempts beyond it."""
+        """The guarantee of this run: the plan, and all attempts beyond it."""
         owner, federation = self._owner, self._owner.federation
         if self._run is None and owner.ledger is not None:
             self._open()
@@ -226,7 +226,7 @@ class Membership:
         return self._behind(replace(self.plan, releases=[release]), journal).share(query, release, conceal)
 
     def _conceal(self, digest: str, request: Request) -> Conceal:
-        """What masks the sums for those who are asked together, and for this request alone."""
+        """Masks of the sums for those who are asked together, and only for this request."""
         identity, federation = self._owner.identity, self._owner.federation
         if identity is None or not federation.trust.secure:
             return dict
@@ -275,7 +275,7 @@ class Membership:
             self._may_repeat_masks = True
             return None
         facts = {"client": owner.name, "offer": self.offer, "accountant": self._method}
-        mode = "read" if self.ended else "continue"
+        mode = "load" if self.ended else "continue"
         try:
             return RunJournal(owner.ledger, owner.dataset, self.plan, checkpoint=checkpoint, resume=mode, facts=facts)
         except (BudgetError, ParameterError):

@@ -26,7 +26,7 @@ from typing import IO, Final, final
 
 from dpvb.core.forks import Origin
 from dpvb.guards.errors import CheckpointError, FederationError, check_path
-from dpvb.guards.own import check_own_folder, locked, read_own, sync_folder, unlock, write_own
+from dpvb.guards.file_ownership import check_own_folder, locked, read_own, sync_folder, unlock, write_own
 from dpvb.runs.checkpoint import token_of
 
 # Without a folder: bytes of answers to requests that are kept, the newest ones. 64 MiB holds the answers of a round.
@@ -109,7 +109,7 @@ class Memory:
         return offer in self._ended
 
     def begun(self, offer: str) -> Begun:
-        """What was begun in a run."""
+        """Requests that were begun in a run."""
         return self._begun.setdefault(offer, {})
 
     def check_room(self) -> None:

@@ -36,7 +36,7 @@ from dpvb.federated.keys import check_name, check_public
 from dpvb.federated.trust import TRUST, colluding
 from dpvb.guards.arrays import Ints
 from dpvb.guards.errors import FederationError, ParameterError, check_choice, check_integer
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 
 #: Version of the wire; a reader refuses another one.
 VERSION: Final = 5
@@ -67,7 +67,7 @@ def digest(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a server proposes to every client; public.
+    """Proposal of a server to every client; public.
 
     Attributes:
         version: version of dpvb.
@@ -161,7 +161,7 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Request:
-    """What a server asks of its clients in one attempt at one step; public.
+    """Request of a server to its clients in one attempt at one step; public.
 
     Attributes:
         offer: digest of the offer's bytes.
@@ -202,7 +202,7 @@ class Share:
     Attributes:
         request: digest of the request's bytes.
         arrays: int64 sums on the common grid by block, with the noise and the masks that the trust model asks for.
-        private: whether the noise is of a secret source; False in tests alone.
+        private: whether the noise is of a secret source; False only in tests.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -283,7 +283,7 @@ def _check_count(name: str, value: object) -> None:
         raise ParameterError(f"{name} must be a whole number, at least 0.")
 
 
-# What every reader knows.
+# Classes that every reader has.
 _MESSAGES: Final = (Offer, Accepted, Request, Share, Refusal, Farewell)
 
 

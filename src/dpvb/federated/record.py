@@ -2,7 +2,7 @@
 
 A server is a function of the answers that it gets, of their order, and of the time that they take. So one that died
 goes on by hearing them again: it asks what it asked before, which the record checks, and gets from the disk what came.
-Where the record ends it is where the other one was. What was open is sent once more, the same bytes, which cost a
+Where the record ends it is where the other one was. Open requests are sent once more, the same bytes, which cost a
 client nothing. To make the repetition exact, the server's clock moves only when the server sends and when it polls.
 
     run.sqlite      name of the run, seed of its start; what was sent and what came, in order, with the server's time;
@@ -26,7 +26,7 @@ from typing import Final, NamedTuple, Self, final
 from dpvb.core.journal import Sums
 from dpvb.federated import messages
 from dpvb.federated.transport import Reply, Transport
-from dpvb.guards import own
+from dpvb.guards import file_ownership
 from dpvb.guards.errors import CheckpointError, FederationError, ModelFileError, check_path
 from dpvb.results import model_file
 
@@ -44,7 +44,7 @@ _MOST_EMPTY: Final = 3
 
 
 class _Event(NamedTuple):
-    """What was sent, or what came in a poll, with the digest of its bytes; None where a client was out of reach."""
+    """A message with the digest of its bytes; None where a client was out of reach."""
 
     poll: int | None
     ticket: int
@@ -84,12 +84,12 @@ class Recorded:
         self._ready: Callable[[Collection[str]], object] | None = ready
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            own.check_own_folder(self._folder)
-            with suppress(FileExistsError):  # A database that is there is opened by SQLite alone, which locks it.
+            file_ownership.check_own_folder(self._folder)
+            with suppress(FileExistsError):  # A database that is there is opened only by SQLite, which locks it.
                 os.close(os.open(self._folder / "run.sqlite", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             for name in ("run.sqlite", "run.sqlite-journal"):
                 with suppress(FileNotFoundError):
-                    own.check_own(self._folder / name)
+                    file_ownership.check_own(self._folder / name)
         except OSError as error:
             raise self._unusable(error.strerror) from error
         self._file = sqlite3.connect(self._folder / "run.sqlite", timeout=0.0, isolation_level=None)
@@ -203,7 +203,7 @@ class Recorded:
                 (self._folder / name).unlink()
 
     def _heard(self) -> list[Reply]:
-        """What came then in one poll."""
+        """Messages of one poll on record."""
         number = self._past[0].poll
         if number is None:  # It had waited in vain, until it sent what comes next.
             self._at, self._empty = self._past[0].time, self._empty + 1
@@ -222,7 +222,7 @@ class Recorded:
         return replies
 
     def _received(self, timeout: float) -> list[Reply]:
-        """What comes now."""
+        """Messages of this poll."""
         self._write()
         messages = self.transport.poll(timeout)
         self._at = time.monotonic() - self._since

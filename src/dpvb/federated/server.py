@@ -38,7 +38,7 @@ from dpvb.federated.record import Recorded
 from dpvb.federated.transport import Transport
 from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import DpvbError, FederationError, check_integer, check_number
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 from dpvb.guards.version import __version__
 from dpvb.results.declared import declared
 from dpvb.results.statement import PrivacyStatement
@@ -226,7 +226,7 @@ class Server:
         return q
 
     def statement(self, public: list[str]) -> PrivacyStatement:
-        """What the run promises about each client's people: that of the client with the least noise.
+        """Guarantee of the run for each client's people: that of the client with the least noise.
 
         Repeated attempts are counted as if every client had answered all of them.
         """
@@ -333,7 +333,7 @@ class Server:
                 self._clients = self._present(shares)
                 return self._gathered(list(shares.values()), t, release, self._plan)
             present = self._present(shares)
-        raise FederationError(f"Step {t + 1} failed in {self._max_attempts} attempts: in each a client was lost.")
+        raise FederationError(f"Step {t + 1} failed in {self._max_attempts} attempts: each of them lost a client.")
 
     def _gathered(self, shares: list[Share], t: int, release: Release, plan: Plan) -> Released:
         """Shares as one release; whether all noise is secret is kept.

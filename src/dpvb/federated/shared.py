@@ -65,5 +65,5 @@ def _is_equal(one: Any, other: Any) -> bool:
         return bool(one.digest == other.digest)
     try:
         return one is other or bool(one == other)
-    except Exception:  # Of arrays, say; the classes are anybody's.
+    except Exception:  # For example of arrays; the classes are untrusted.
         return False

@@ -54,8 +54,8 @@ def simulate(
     Args:
         estimator: a PrivateEstimator; its parameters are public and the same for all clients. It is fitted in place.
         shards: private data of each client: X, a tuple (X, y), or a dict of what the estimator's fit takes.
-        trust: "none" (each client adds all of its noise), "secure_aggregation" (the server sees sums over clients
-            alone, each of which adds a part of the noise) or "trusted_server" (it sees all sums and adds the noise).
+        trust: "none" (each client adds all of its noise), "secure_aggregation" (the server gets only sums over clients,
+            each of which adds a part of the noise) or "trusted_server" (it sees all sums and adds the noise).
         num_rounds: communications with each client, first and last releases included; None: as the estimator plans.
         epsilon, delta: the budget of each client; None: the estimator's.
         max_missing: clients that may be missing; under secure aggregation their noise is not counted on.
@@ -68,7 +68,7 @@ def simulate(
             checkpoint, since each client counts for itself. None (default): the run of the block around the call.
 
     Returns:
-        The estimator; `privacy_` says what holds for every client, `client_statements_` what each client has promised.
+        The estimator; `privacy_` holds for every client, `client_statements_` has the guarantee of each client.
 
     Raises:
         ParameterError, DataFormatError: for public faults, before anything is spent.
@@ -90,7 +90,7 @@ def simulate(
     estimator.set_params(**{name: value for name, value in budget.items() if value is not None})
     owned = [_data(shard, unit) for shard in _listed("shards", shards)]
     model_of_trust = Trust(trust, len(owned), max_missing, max_colluding)
-    with Run().alone():
+    with Run().isolated():
         planned = clone(estimator).set_params(n_steps=steps_of(estimator, owned[0], num_rounds))
         tasks = [of_unit(check_known(planned._task(**data), "in a federation"), unit) for data in owned]
     columns = [columns_of(task) for task in tasks]

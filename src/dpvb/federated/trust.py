@@ -1,7 +1,7 @@
-"""Who may see what in a federated run: how much noise each client adds, what it costs, and what it is told.
+"""Trust models of a federated run: how much noise each client adds, what it costs, and what the server learns.
 
 ===================  =======================  ==================================  ===================
-trust                the server sees          noise of each client                noise of the sum
+trust                to the server            noise of each client                noise of the sum
 ===================  =======================  ==================================  ===================
 none                 every noisy sum          σ                                   √M σ
 secure_aggregation   the sum over clients     (1 + s) σ/√n                        from σ to √(M/n) σ
@@ -9,11 +9,11 @@ trusted_server       every sum, un-noised     none; the server adds σ          
 ===================  =======================  ==================================  ===================
 
 Under secure aggregation two things take noise away, and a server may do both at once. F of the M clients may be
-missing, whomever it chooses not to ask; and C of those who are asked may work against the others: tell it their keys,
-add no noise, or subtract what they added from what the model says. A client answers only where M - F are asked, so that
+missing, even if it chooses which; and C of those who are asked may work against the others: tell it their keys,
+add no noise, or subtract what they added from the model's noise. A client answers only where M - F are asked, so that
 n = M - F - C shares at least are unknown to all of these, and those have all of the noise. M - F is 2 at least: one
 client's sum hides nothing. n is 1 at least, and then every client adds all of the noise itself. C is 1 unless told
-otherwise: a client knows its own noise, so that one that is curious already counts as one that colludes. Whoever is
+otherwise: a client knows its own noise, so that one that is curious is already one that colludes. A client that is
 asked and does not answer leaves the masks in the sum, which then tells nothing.
 
 **Why integer shares may be added.** A share is an exactly rounded normal number of deviation τ, at least 2²⁰ grid
@@ -97,7 +97,7 @@ class Trust:
 
     @property
     def secure(self) -> bool:
-        """Whether the server sees the sum over clients alone."""
+        """Whether the server gets only the sum over clients."""
         return self.name == "secure_aggregation"
 
     @property
@@ -138,7 +138,7 @@ class Trust:
     def adopted(
         self, plan: Plan, multipliers: Sequence[float], *, epsilon: float, delta: float, n_units: int | None = None
     ) -> Plan:
-        """The plan with noise multipliers that somebody else proposes, one for each release.
+        """The plan with noise multipliers that another party proposes, one for each release.
 
         Raises:
             ParameterError: if they do not fit the plan.
@@ -170,7 +170,7 @@ class Trust:
         return checked
 
     def against(self) -> str:
-        """Against whom a client's promise holds, in words."""
+        """Against whom a client's guarantee holds, in words."""
         if self.name == "none":
             return "all parties, including the server and the other clients: this client adds all of its noise itself."
         if not self.secure:
@@ -184,7 +184,7 @@ class Trust:
         return (
             f"all parties, including the server, which gets only sums over at least {self.least} of "
             f"{self.num_clients} clients: each adds a part of the noise, std 1/sqrt({self._honest}) of the whole, and "
-            f"their masks cancel in the sum alone. Of the clients {missing} may be missing, whoever chooses which; "
+            f"their masks cancel only in the sum. {missing} of the clients may be missing, whichever they are; "
             f"and, besides, {turned} may work against the others: tell the server their keys, add no noise, or use "
             "what they know of their own."
         )

@@ -1,1 +1,1 @@
-"""What every room stands on: what keeps private values in, and strangers' values out, and what is said of both."""
+"""Guards for all subpackages: they keep private values in and untrusted values out, and report on both."""

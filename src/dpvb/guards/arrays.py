@@ -1,4 +1,4 @@
-"""What arrays are called: their types, and the rows that a model is given."""
+"""Types of arrays, and of the rows that a model is given."""
 
 from __future__ import annotations
 

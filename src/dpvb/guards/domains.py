@@ -1,8 +1,8 @@
 """Domains of q: what its numbers must be before it meets private data.
 
-The law of queries: *for every q that a wall or a client accepts, a unit's contribution stays within its bound, in the
-norm and in the distance that are accounted.* A q need not be an honest M-step's: servers send it, and model files and
-folders of interrupted runs bring what it is made of. So the class of a q declares the domain of each of its fields,
+The invariant of queries: *for every q that a wall or a client accepts, a unit's contribution stays within its bound, in
+the norm and in the distance that are accounted.* A q need not be an honest M-step's: servers send it, and model files
+and folders of interrupted runs bring what it is made of. So the class of a q declares the domain of each of its fields,
 
     @dataclass(frozen=True)
     class Topics:
@@ -35,7 +35,7 @@ _ROUNDING = 1e-6
 @final
 @dataclass(frozen=True)
 class Domain:
-    """What finite numbers must be, in words and as a test of an array."""
+    """Conditions on finite numbers, in words and as a test of an array."""
 
     words: str
     holds: Callable[[NDArray[Any]], bool]

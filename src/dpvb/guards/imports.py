@@ -1,4 +1,4 @@
-"""Imports of dependencies that would take settings from the current folder, which may be that of somebody's data.
+"""Imports of dependencies that would take settings from the current folder, which may hold data of others.
 
 Three dependencies look there before they look anywhere else. Numba reads `.numba_config.yaml` when it is imported, and
 again whenever it compiles: the file names the folder of its cache, whose files it unpickles, so that these settings are

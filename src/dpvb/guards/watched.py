@@ -2,7 +2,7 @@
 
 A fit of two data sets has no guarantee for either of them in one statement. So the names, sizes and times of
 modification of the files are kept before they are read, and compared later. They are functions of the data: a
-checkpoint keeps them for its owner alone, and no message has more of them than the name of a file.
+checkpoint keeps them only for its owner, and no message has more of them than the name of a file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpvb.guards.errors import DataFormatError
 
 
 class FileState(NamedTuple):
-    """What is compared of a file; private.
+    """The facts by which a file is compared; private.
 
     Attributes:
         name: without its folder.
@@ -96,7 +96,7 @@ _around: ContextVar[tuple[Watched, ...]] = ContextVar("dpvb_files", default=())
 
 
 def _states(paths: Iterable[Path]) -> tuple[FileState, ...]:
-    """What is compared of files; one that is not there has none."""
+    """The facts by which files are compared; a missing file has none."""
     states = []
     for path in paths:
         with suppress(OSError):

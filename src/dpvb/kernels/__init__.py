@@ -1,1 +1,1 @@
-"""Compiled inner loops, each beside a plain NumPy form that is its test oracle."""
+"""Compiled inner loops, each with a plain NumPy form that is its test oracle."""

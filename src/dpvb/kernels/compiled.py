@@ -1,9 +1,9 @@
 """How loops are compiled: without the interpreter's lock, and kept on disk where that is possible.
 
-Numba unpickles what it finds in the folder of its cache: whoever can write there runs code in the process that holds
-the rows. So a cache is used only where nobody else can: beside the sources, from where Python itself takes compiled
+Numba unpickles the files in the folder of its cache: a user who can write there can run code in the process that holds
+the rows. So a cache is used only where others cannot write: with the sources, from where Python itself takes compiled
 code, or in a folder that is closed to others. In both, the cache's own files must be closed to other writers, too: a
-folder that others may not write keeps nobody from writing into a file that they may.
+folder that is closed to others may contain files that are open to them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from functools import cache
 from typing import Any
 
 from dpvb.guards.errors import CheckpointError
+from dpvb.guards.file_ownership import check_closed_folder
 from dpvb.guards.imports import import_numba
-from dpvb.guards.own import check_closed_folder
-from dpvb.guards.strangers import say
+from dpvb.guards.untrusted import say
 
 # nnan and ninf are left out: a NaN must reach the clip.
 FLAGS = {"contract", "reassoc", "nsz"}
@@ -67,7 +67,7 @@ def _closed_to_writers() -> Iterator[None]:
 
 @cache
 def _is_closed(folder: str) -> bool:
-    """Whether nobody else can put a file into a folder; if somebody can, that is said once."""
+    """Return whether only this user can put a file into a folder; otherwise warn once."""
     try:
         check_closed_folder(folder)
     except CheckpointError as error:
@@ -78,7 +78,7 @@ def _is_closed(folder: str) -> bool:
 
 @cache
 def _has_closed_files(folder: str) -> bool:
-    """Whether nobody else can write into a file of numba's cache in a folder; if somebody can, that is said once."""
+    """Return whether only this user can write into a file of numba's cache in a folder; otherwise warn once."""
     if os.name != "posix":
         return True
     with os.scandir(folder) as places:

@@ -7,9 +7,9 @@
     print(ledger.remaining("notes"))
 
 Rows are only ever appended; each carries the hash of the one before it (`chain`), the totals of its data set after it,
-in whole numbers (`accounting.filter`), and follows from the rows before it (`state`, `past`). Databases only keep them
-(`store`, `sqlite`, `postgresql`). Outside the rows the head (`head`), what each user has seen (`seen`) and the receipts
-in released models tell a ledger from an older copy of itself. No clock decides anything.
+in whole numbers (`accounting.filter`), and follows from the rows before it (`state`, `run_history`). Databases only
+keep them (`store`, `sqlite`, `postgresql`). Outside the rows the head (`head`), what each user has seen (`seen`) and
+the receipts in released models distinguish a ledger from an older copy of itself. No clock decides anything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from dpvb.accounting import Method, doubts
+from dpvb.accounting import Method, budget_warnings
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Cost
 from dpvb.accounting.events import Event, NeighboringRelation
@@ -41,14 +41,14 @@ from dpvb.guards.errors import (
     check_integer,
     check_number,
 )
-from dpvb.guards.lacking import constructor_says_what_lacks, says_what_lacks
-from dpvb.guards.strangers import parsed_json, say
+from dpvb.guards.missing_arguments import constructor_says_what_lacks, says_what_lacks
+from dpvb.guards.untrusted import parsed_json, say
 from dpvb.ledger import chain, pricing
 from dpvb.ledger.address import checked_place, is_address, without_password
 from dpvb.ledger.chain import LOOK, MAX_BODY, WAY_OUT, Entry, canonical, check_hash, refused
-from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name, check_new_name
 from dpvb.ledger.head import Head, Seen, way_out
-from dpvb.ledger.past import Past, Units, order_of
+from dpvb.ledger.records import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name, check_new_name
+from dpvb.ledger.run_history import Past, Units, order_of
 from dpvb.ledger.state import (
     RESTORE,
     State,
@@ -183,11 +183,11 @@ class Ledger:
         """Say what a data set may lose in all; for good. Saying the same again changes nothing.
 
         Args:
-            name: a public name, in one form alone and unlike every other name: see `names`.
+            name: a public name, in only one form and unlike every other name: see `names`.
             unit: whose presence is protected, in words: "document", "row", "person".
             neighboring_relation: what neighbouring data sets differ in: "add_or_remove_one" or "replace_one".
             epsilon: the cap, in [0, 1e6], on what all plans together may spend.
-            delta: the chance that their promise leaves open, in (0, 1): well below one over the number of units.
+            delta: δ of their guarantee, in (0, 1): well below one over the number of units.
             part_of: a data set that this one is a part of, a group of units that no other part shares. Parts spend
                 side by side, each with what is charged to the whole, against the one cap. They are registered before
                 the whole is charged, with its facts.
@@ -197,7 +197,7 @@ class Ledger:
             LedgerError: if the name stands for other facts or looks like another, or the part does not fit its whole.
         """
         facts = Dataset(name, unit, neighboring_relation, epsilon, delta, part_of)
-        doubts.warn(epsilon, delta, unit=facts.unit, stacklevel=4)
+        budget_warnings.warn(epsilon, delta, unit=facts.unit, stacklevel=4)
         with self._transaction(write=True) as (rows, state):
             if state.datasets.get(facts.name) == facts:
                 return
@@ -216,7 +216,7 @@ class Ledger:
 
     @_patient
     def remaining(self, name: str) -> Remaining:
-        """What a data set has left; of a whole with parts, the worst part counts.
+        """Return the remaining budget of a data set; of a whole with parts, that of the worst part.
 
         Raises:
             LedgerError: if there is none of that name.
@@ -240,7 +240,7 @@ class Ledger:
 
     @_patient
     def quote(self, plan: Plan | Cost | Sequence[Event], *, dataset: str | None = None, normal: bool = True) -> Quote:
-        """What a plan would cost a data set, and the largest plan of this shape that fits; nothing is spent.
+        """Return what a plan would cost a data set, and the largest plan of this shape that fits; nothing is spent.
 
         Args:
             plan: a plan, a cost, or events.
@@ -333,12 +333,12 @@ class Ledger:
             kind: what for, in a word: "plan" for a whole fit, the name of another analysis.
             steps: which releases, if not all.
             payload: other public facts to keep, as JSON can hold them.
-            releases: the same as `cost` in the order in which they are made. Of different releases whose order is not
+            releases: the same as `cost` in the order in which they are made. If releases differ and their order is not
                 on record nothing comes back once one has begun.
             normal: whether the noise of each release is normal, or rounded from what is, as events say. False: only its
-                Renyi curve is that of the events (see `accounting.covering`).
+                Renyi curve is that of the events (see `accounting.dominating_gaussian`).
             token: a secret of the run's owner, of whom only its hash is put on record. None: one is drawn with the
-                run's first charge, and this object alone remembers it. Whoever gives the same one again may go on.
+                run's first charge, and only this object remembers it. The same token allows another object to continue.
 
         Returns:
             The receipt, once the charge is durable.
@@ -549,7 +549,7 @@ class Ledger:
 
         Args:
             run: whose.
-            unstarted: the cost of the releases that nobody ever began; never of more than the run was charged for.
+            unstarted: the cost of the releases that never began; never of more than the run was charged for.
 
         Raises:
             LedgerError: if the run was never charged, has finished, belongs to another owner, was charged as a data
@@ -582,7 +582,7 @@ class Ledger:
 
     @_patient
     def verify(self, receipts: Sequence[Receipt] = ()) -> None:
-        """Check every row, the chain, the totals, the database below them and the head beside them.
+        """Check every row, the chain, the totals, the database below them and the head outside them.
 
         Args:
             receipts: of released models; each must be in the chain.
@@ -613,7 +613,7 @@ class Ledger:
 
         Raises:
             ParameterError: if the ledger is a file.
-            LedgerError: if the role does not exist, or whoever asks does not own the ledger.
+            LedgerError: if the role does not exist, or the user does not own the ledger.
         """
         with self._session.lock:
             return self._opened().grant(role, append=append)
@@ -651,7 +651,7 @@ class Ledger:
 
     @contextmanager
     def _transaction(self, *, write: bool = False) -> Iterator[tuple[Transaction, State]]:
-        """Rows and state at one moment; a writer is alone, and returns once rows and head are durable."""
+        """Rows and state at one moment; a writer excludes others, and returns once rows and head are durable."""
         if write and self._read_only:
             raise LedgerError(f"{self.location} was opened with read_only=True; open it without to spend.")
         with self._session.lock:

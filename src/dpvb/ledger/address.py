@@ -16,15 +16,15 @@ _ADDRESS = re.compile(
     rf"(?P<place>{_HOST}(?:,{_HOST})*(?:/[^@/?#]*)?)"
     r"(?:\?(?P<query>[^@#]*))?"
 )
-# What is meant for an address, right or wrong: a scheme has more letters than a drive, a path has made one slash of
-# two, and a list of settings names its password.
+# A text that is meant as an address, right or wrong: a scheme has more letters than a drive, a path has made one slash
+# of two, and a list of settings names its password.
 _MEANT = re.compile(r"^[a-z][\w+.-]+:/|://|\bpassword\s*=|^postgres\w*(\+\w+)?:", re.IGNORECASE)
-# What a query may say to anybody; whatever else it says may be secret.
+# Public parts of a query; all others may be secret.
 _PUBLIC = {
     *("host", "hostaddr", "port", "user", "dbname", "service", "application_name", "connect_timeout", "sslmode"),
     *("sslrootcert", "sslcert", "sslkey", "sslcrl", "target_session_attrs", "channel_binding", "gssencmode"),
 }
-#: What stands for the rest of an address that nobody can be sure to read rightly.
+#: Replacement for the rest of an address that may be read wrongly.
 HIDDEN = "..."
 
 

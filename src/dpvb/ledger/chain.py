@@ -24,12 +24,12 @@ FORMAT = 1
 MAX_BODY = 2**18
 #: Kinds of rows that change the total of a data set.
 COSTS = ("charge", "sole", "refund")
-#: What to do with a ledger that fails a check.
+#: Remedy for a ledger that fails a check.
 WAY_OUT = (
     "Nothing is spent from a ledger that fails a check; Ledger(..., read_only=True).export(path) or `dpvb ledger "
     "export` still reads it."
 )
-#: State of the one event of a run that was never charged: somebody looked at private data without noise.
+#: State of the one event of a run that was never charged: a check of private data without noise.
 LOOK = "looked"
 
 
@@ -39,7 +39,7 @@ def canonical(value: object) -> str:
 
 
 def genesis(uuid: str) -> str:
-    """What the first row of a ledger carries as the hash of the row before it."""
+    """The hash of the row before the first row of a ledger."""
     return hashlib.sha256(f"dpvb ledger {FORMAT} {uuid}".encode()).hexdigest()
 
 
@@ -83,7 +83,7 @@ class Entry:
 
     @property
     def digest_of_row(self) -> str:
-        """What `hash` must be."""
+        """The correct value of `hash`."""
         fields = {name: getattr(self, name) for name in COLUMNS if name != "hash"}
         return hashlib.sha256(canonical(fields).encode()).hexdigest()
 
@@ -99,12 +99,12 @@ class Entry:
 
     @cached_property
     def cost_units(self) -> tuple[int, ...]:
-        """Of a charge: its cost."""
+        """The cost of a charge."""
         return tuple(self._parsed("cost", list))
 
     @cached_property
     def total_units(self) -> tuple[int, ...]:
-        """Of a charge: its totals."""
+        """The totals of a charge."""
         return tuple(self._parsed("totals", list))
 
     def _parsed(self, column: str, kind: type) -> Any:
@@ -118,32 +118,32 @@ class Entry:
 
     @property
     def state(self) -> str | None:
-        """Of an event: "started", "released", "resumed", "finished", "abandoned" or "looked"."""
+        """The state of an event: "started", "released", "resumed", "finished", "abandoned" or "looked"."""
         return self.facts.get("state")
 
     @property
     def step(self) -> int | None:
-        """Of an event: the release that it speaks of."""
+        """The release of an event."""
         return self.facts.get("step")
 
     @property
     def digest(self) -> str | None:
-        """Of an event: the hash of what was released."""
+        """The hash of the release of an event."""
         return self.facts.get("digest")
 
     @property
     def unseals(self) -> str | None:
-        """Of an event: the one-time key by which what was released is read, where it lies sealed."""
+        """The one-time key of an event, by which a sealed release is read."""
         return self.facts.get("key")
 
     @property
     def request(self) -> str | None:
-        """Of an event: what asked for a release beyond the plan."""
+        """The request of an event for a release beyond the plan."""
         return self.facts.get("request")
 
     @property
     def owner(self) -> str | None:
-        """Of a charge: SHA-256 of the token that its run's owner holds; None in rows of earlier versions."""
+        """SHA-256 of the token of a charge that its run's owner holds; None in rows of earlier versions."""
         return self.facts.get("owner")
 
 

@@ -1,9 +1,9 @@
 """The head: where a ledger's chain ended, kept outside the rows, to detect a ledger that was set back.
 
-What this user of this machine has seen of a ledger is kept outside of it, so that nobody else can set both back.
-`$XDG_STATE_HOME/dpvb/heads/UUID` (`~/.local/state` if that is not set) holds the newest head acknowledged here. So a
-copy that is used beside the original, a backup restored together with its head, an older dump of a database and a
-replica that lags are found out by whoever has seen more.
+The newest head that this user of this machine has seen is kept outside of the ledger, so that others cannot set both
+back. `$XDG_STATE_HOME/dpvb/heads/UUID` (`~/.local/state` if that is not set) holds the newest head acknowledged here.
+So a copy that is used in parallel with the original, a backup restored together with its head, an older dump of a
+database and a replica that lags are detected by each user who has seen more.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from dpvb.guards.errors import LedgerError
-from dpvb.guards.own import new_own, state_folder
-from dpvb.guards.strangers import parsed_json, say
+from dpvb.guards.file_ownership import new_own, state_folder
+from dpvb.guards.untrusted import parsed_json, say
 from dpvb.ledger.chain import FORMAT, canonical, genesis
 
 _NAME = re.compile("[0-9A-Za-z-]{1,64}")
@@ -40,7 +40,7 @@ class Seen:
         self._newest: tuple[str, Head] | None = None  # What the file said last, and what that means.
 
     def head(self) -> Head | None:
-        """What was kept; None if nothing was, or if it cannot be read.
+        """The head that was kept; None if nothing was, or if it cannot be read.
 
         Raises:
             LedgerError: if the file was changed.
@@ -54,7 +54,7 @@ class Seen:
             return None
         except UnicodeDecodeError:
             text = "?"
-        if not text:  # A power cut came between its name and its bytes, which nobody waits for.
+        if not text:  # A power cut came between its name and its bytes; no run waits for them.
             return None
         if self._newest is not None and self._newest[0] == text:
             return self._newest[1]
@@ -98,7 +98,7 @@ class Seen:
 
 
 def way_out(path: Path) -> str:
-    """What to do where a ledger and this file disagree."""
+    """The remedy where a ledger and this file disagree."""
     return (
         f"Restore the newest copy of the ledger. Delete {path}, which records what this user has seen, only if you "
         "know that nothing was charged since."
@@ -127,7 +127,7 @@ class Head:
         uuid: of the ledger.
         seq, hash: of the last row; 0 and the genesis hash if there is none.
         datasets: for each data set the numbers of its registration and of its newest charge (0 for none): what decides
-            a charge is found by these and the primary key, never by an index that a flipped bit could bend.
+            a charge is found by these and the primary key, never by an index that a flipped bit could change.
         file: SHA-256 of the database file, if it was closed with everything in it; else "".
     """
 

@@ -1,7 +1,7 @@
 """A ledger in PostgreSQL, for a team: `Ledger("postgresql://user@server/database")`.
 
-One ledger a database, in the schema `dpvb`, which the first `Ledger(...)` makes. Whoever makes it owns it. Others need
-no more than this, and should have no more; `Ledger.grant("analyst")` gives it, and somebody who only looks needs the
+One ledger per database, in the schema `dpvb`, which the first `Ledger(...)` makes and then owns. Others need
+no more than this, and should have no more; `Ledger.grant("analyst")` gives it, and a role that only reads needs the
 first two:
 
     GRANT USAGE ON SCHEMA dpvb TO analyst;
@@ -33,7 +33,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, final
 
 from dpvb.guards.errors import LedgerError, LedgerUnreachableError
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 from dpvb.ledger import schema
 from dpvb.ledger.address import without_password
 from dpvb.ledger.chain import COLUMNS, Entry
@@ -44,10 +44,10 @@ from dpvb.ledger.store import Transaction
 if TYPE_CHECKING:
     import psycopg
 
-#: What a role needs that looks, and what one needs besides that appends.
+#: Rights of a role that reads, and those that a role needs in addition to append.
 _TO_LOOK = ("USAGE ON SCHEMA dpvb", "SELECT ON dpvb.ledger, dpvb.entry, dpvb.head")
 _TO_APPEND = ("INSERT ON dpvb.entry", "UPDATE (seq) ON dpvb.head")
-# PostgreSQL takes these words for everybody, and for whoever asks, in quotation marks too.
+# PostgreSQL reserves these words for all roles or for the current one, in quotation marks too.
 _NO_ROLES = ("public", "none", "current_role", "current_user", "session_user")
 
 _NAMES = ", ".join(COLUMNS)
@@ -86,8 +86,8 @@ class PostgreSQLStore:
 
     Raises:
         LedgerError: if psycopg is not installed, the server does not answer or refuses, the server may lose what it has
-            acknowledged, or the database holds a ledger of another format, or one that somebody else may have made to
-            deceive; with `read_only` also if it holds none.
+            acknowledged, or the database holds a ledger of another format, or one that another role may have made to
+            deceive; with `read_only`, if it holds none.
     """
 
     uuid: str
@@ -294,7 +294,8 @@ class PostgreSQLStore:
         """The connection, made when it is first needed or was lost."""
         if self._connection is None:
             psycopg = _driver()
-            # Values are bound here, so that several statements travel together, also through a connection pooler.
+            # Values are bound here, so that several statements are sent together, and through a connection pooler as
+            # well.
             self._connection = psycopg.connect(
                 self._url,
                 autocommit=True,

@@ -1,4 +1,4 @@
-"""What plans cost a data set, alone and with what it was charged before, and how large one may be."""
+"""Costs of plans for a data set, by themselves and with earlier charges, and how large a plan may be."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Sequence
 
 from dpvb import accounting
 from dpvb.accounting import filter as spending
-from dpvb.accounting.answers import rounded_down, rounded_up
 from dpvb.accounting.costs import Composition, Cost, Total, total
 from dpvb.accounting.events import Event
 from dpvb.accounting.forms import from_dict
+from dpvb.accounting.methods import rounded_down, rounded_up
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger.chain import WAY_OUT, Entry
-from dpvb.ledger.facts import MOST_MORE, Dataset, as_epsilon, way_out
-from dpvb.ledger.past import fact
+from dpvb.ledger.records import MOST_MORE, Dataset, as_epsilon, way_out
+from dpvb.ledger.run_history import fact
 from dpvb.ledger.state import ODD, Price, State
 from dpvb.ledger.store import Transaction
 
 # Characters of rows in which others state costs that are calculated: about 9,000 releases, which take a minute.
 _MAX_CLAIMS = 2**20
-# What is kept of a cap's delta for plans that add to it, by whether others may append to the ledger.
+# Part of a cap's delta for plans that add to it, by whether others may append to the ledger.
 _ADDED = {
     False: "A tenth of the cap's delta is kept for all that plans add to it: add less, or register a larger delta.",
     True: "A ledger to which others may append takes such a plan as the first and only one of a data set; a file takes "
@@ -39,7 +39,7 @@ def chosen(state: State, name: str | None) -> Dataset:
 
 
 def as_cost(plan: Plan | Cost | Sequence[Event], facts: Dataset) -> Cost:
-    """What a plan in any form costs, if it protects what the data set's cap speaks of."""
+    """Return the cost of a plan in any form, if it protects the unit of the data set's cap."""
     if isinstance(plan, Plan):
         check_promise(facts, plan.unit, cost := Composition(plan.events(), plan.neighboring_relation))
         return cost
@@ -69,12 +69,12 @@ def is_sole(price: Price, cost: Cost, facts: Dataset) -> bool:
 
 
 def left(state: State, name: str) -> int:
-    """What may still be spent, in units."""
+    """Return the remaining budget, in units."""
     return 0 if state.sole(name) else max(0, state.datasets[name].cap - state.price(name).counted)
 
 
 def spent(state: State, name: str) -> float:
-    """What counts against the cap; of a plan charged by its own epsilon the cap, where it says nothing credible."""
+    """Return the cost against the cap; for a plan charged by its own epsilon the cap, if its row is not credible."""
     if charges := state.sole(name):
         cap = state.datasets[name].epsilon
         said = [fact(entry, "epsilon") for entry in charges]

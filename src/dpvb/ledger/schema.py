@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dpvb.accounting.filter import ORDERS, SATURATED
 from dpvb.ledger.chain import COLUMNS, COSTS, FORMAT, MAX_BODY
-from dpvb.ledger.facts import MAX_NAME
+from dpvb.ledger.records import MAX_NAME
 
 #: Version of tables, functions and triggers; an earlier one has other triggers, and the same rows.
 VERSION = 4
@@ -302,9 +302,9 @@ UPDATE dpvb.head SET hash = (SELECT hash FROM dpvb.entry ORDER BY seq DESC LIMIT
 ) WHERE seq > 0"""
 
 
-#: Of the schema: its owner; whether it is this role's own, or of a role that this one is a member of; whether this role
-#: may take the ledger in it for what it seems; what in it has another owner. Whoever could have made the schema takes
-#: nobody's but that of a superuser or of the database's owner; the others have to trust whoever keeps the ledger.
+#: Owners of the schema: its owner; whether it is this role's own, or of a role that this one is a member of; whether
+#: this role may trust the ledger in it; objects in it of other owners. A role that could have made the schema trusts
+#: only that of a superuser or of the database's owner; the others have to trust the ledger's administrator.
 OWNERS = """
 SELECT owner.rolname, own,
     own OR owner.rolsuper OR owner.oid = datdba OR NOT has_database_privilege(datname, 'CREATE'),

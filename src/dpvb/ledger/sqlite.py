@@ -1,9 +1,9 @@
-"""A ledger in one file: SQLite with a write-ahead log, and the head in a second file beside it.
+"""A ledger in one file: SQLite with a write-ahead log, and the head in a second file of the same folder.
 
 PATH         the database
 PATH.head    the head (see `head`) twice, in two places of equal size: after every commit the older one is overwritten,
              so that a torn write leaves the other; signed with the database file's SHA-256 when the last writer closes
-PATH-wal, PATH-shm   SQLite's own, while somebody has it open; they belong to PATH
+PATH-wal, PATH-shm   SQLite's own, while a process has it open; they belong to PATH
 
 A commit is durable in the log before the head is written, and acknowledged after that. So after a crash the head may be
 behind the rows, which then follow from it one by one; a head ahead of the rows means that rows were lost.
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, final
 
 from dpvb.guards.errors import LedgerError, LedgerUnreachableError, ParameterError
-from dpvb.guards.own import new_own
+from dpvb.guards.file_ownership import new_own
 from dpvb.ledger.chain import COLUMNS, FORMAT, WAY_OUT, Entry
 from dpvb.ledger.head import Head
 from dpvb.ledger.state import RESTORE, check_kept
@@ -74,7 +74,7 @@ _ADVICE = {
     "SQLITE_CONSTRAINT": "the database refused a row",
 }
 
-# What passes, so that a later call may succeed.
+# Temporary errors, after which a later call may succeed.
 _PASSING = ("SQLITE_BUSY", "SQLITE_IOERR")
 
 _SCHEMA = {
@@ -162,7 +162,7 @@ class SqliteStore:
                         self._connection.execute("ROLLBACK")
 
     def head(self) -> Head | None:
-        """The newer one of the two in the file beside."""
+        """The newer one of the two in the head's file."""
         try:
             for _ in range(_LOOKS):  # Another process may be writing one, and then the other.
                 if head := _newest(self._head_path.read_bytes()):
@@ -468,7 +468,7 @@ class _Rows(Transaction):
 
 
 def _open_to_the_same(descriptor: int, database: Path) -> None:
-    """Give a file the mode, the group and, as root, the owner of the database beside it, as SQLite does for its own."""
+    """Give a file the mode, the group and, as root, the owner of its database, as SQLite does for its own."""
     with suppress(FileNotFoundError):
         state = os.stat(database)
         with suppress(PermissionError):
@@ -510,7 +510,7 @@ def _doubled(head: Head) -> bytes:
 
 
 def _check_one_name(path: Path, head_path: Path, mounts: str) -> None:
-    """Refuse a file that has another name elsewhere: there another log and another head would lie beside it."""
+    """Refuse a file that has another name elsewhere: there another log and another head would be used."""
     links, points = 1, {root for root, _ in _mounted(mounts)}
     with suppress(OSError):
         links = os.stat(path).st_nlink
@@ -523,7 +523,7 @@ def _check_one_name(path: Path, head_path: Path, mounts: str) -> None:
 
 
 def _mounts() -> str:
-    """What is mounted for this process; "" on a system that does not say so."""
+    """File systems that are mounted for this process; "" on a system that does not list them."""
     try:
         return os.fsdecode(Path("/proc/self/mounts").read_bytes())
     except OSError:

@@ -1,4 +1,4 @@
-"""What the rows of a ledger amount to: who may still spend what, and which row may come next."""
+"""State from the rows of a ledger: remaining budgets, and valid next rows."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dpvb.accounting.forms import from_dict
 from dpvb.accounting.selection import Selection
 from dpvb.guards.errors import LedgerError, ParameterError
 from dpvb.ledger.chain import COSTS, WAY_OUT, Entry, canonical, check_hash, genesis, refused
-from dpvb.ledger.facts import Dataset
 from dpvb.ledger.head import Head
-from dpvb.ledger.past import Past, Units, fact
+from dpvb.ledger.records import Dataset
+from dpvb.ledger.run_history import Past, Units, fact
 from dpvb.ledger.store import Store, Transaction
 
-#: What reading facts, or calculating with them, raises that no ledger has written.
+#: Errors of facts, or of calculations with them, that no ledger has written.
 ODD = (ParameterError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError)
 _ODD = (LedgerError, *ODD)
 # The costs that `costs_more_now` reads: of fixed-size batches, or with a swap ratio below 1.
@@ -28,7 +28,7 @@ _MAY_COST_MORE = re.compile('"fixed_size"|"swap_ratio":(0|[0-9.]+e-)')
 
 @dataclass(frozen=True)
 class Price:
-    """What a charge would come to.
+    """Result of a charge.
 
     Attributes:
         totals: of the data set after it.
@@ -60,7 +60,7 @@ class State:
             Gaussians counts as well.
         understated: For each data set, the cost that counts in addition to what its rows say: of charges that cost more
             by today's accountant, and of refunds that break a rule.
-        shared: whether others may append. What they claim is then calculated anew, and an odd row stops nobody.
+        shared: whether others may append. Their claims are then calculated anew, and an odd row stops no other run.
     """
 
     uuid: str
@@ -164,7 +164,7 @@ class State:
         return [[whole, part] for part in parts] or [[whole]]
 
     def totals(self, name: str) -> Units:
-        """What a data set itself has been charged with."""
+        """Charges of a data set itself."""
         return self.charges[name].total_units if name in self.charges else (0,) * self.width(name)
 
     def width(self, name: str) -> int:
@@ -180,7 +180,7 @@ class State:
         return spending.covered_units(cost, epsilon=facts.cap, delta=facts.delta, normal=normal)
 
     def price(self, name: str, cost: Units = ()) -> Price:
-        """What charging a data set with a cost would come to; by default with none."""
+        """Return the result of charging a data set with a cost; by default with none."""
         cost = cost or (0,) * self.width(name)
         facts = self.datasets[name]
         whole = facts.part_of or name
@@ -212,12 +212,12 @@ class State:
         self.understated[name] = spending.add(self.understated.get(name, (0,) * len(more)), more)
 
     def beyond(self, entry: Entry) -> Units:
-        """What a charge costs by today's accountant beyond what its row says.
+        """Return the cost of a charge by today's accountant beyond that in its row.
 
         A refund gives back what was charged, and nothing follows a charge by its own epsilon: of both it is nothing.
         """
         if costs_more_now(entry):
-            with suppress(*_ODD):  # What somebody else wrote counts with its cost.
+            with suppress(*_ODD):  # A row of another writer has its cost.
                 cost = from_dict(entry.facts["cost"])
                 today = self.units(entry.dataset, cost, normal=fact(entry, "normal") is True)
                 more = tuple(max(0, now - then) for now, then in zip(today, entry.cost_units, strict=True))
@@ -241,7 +241,7 @@ class State:
             past: tells of a run what its rows before this one amount to; only a refund asks.
 
         Returns:
-            "", or what is odd about a row that somebody else wrote into a shared store. Of such a row nothing is
+            "", or the fault of a row that another writer added to a shared store. Such a row is
             believed: a charge counts with its cost, everything else for nothing.
 
         Raises:
@@ -482,5 +482,5 @@ def dataset_key(name: str) -> str:
     return f"dataset/{name}"
 
 
-#: What to do with a ledger whose head has a later row.
+#: Remedy for a ledger whose head has a later row.
 RESTORE = f"Restore the newest copy. {WAY_OUT}"

@@ -1,4 +1,4 @@
-"""What a database must do for a ledger. All rules of a ledger are above it, in `state`.
+"""Interface of a database for a ledger. All rules of a ledger are above it, in `state`.
 
 A database holds two tables:
 
@@ -28,7 +28,7 @@ from typing import Any, Protocol, final
 from dpvb.guards.errors import LedgerError
 from dpvb.ledger.chain import COLUMNS, WAY_OUT, Entry, check_hash, refused
 from dpvb.ledger.head import Head
-from dpvb.ledger.past import Past
+from dpvb.ledger.run_history import Past
 
 
 @final
@@ -83,12 +83,12 @@ os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_ch
 class Transaction(ABC):
     """One consistent look at the rows, or the exclusive right to append."""
 
-    #: What rows of earlier versions meet in addition, in SQL.
+    #: Additional conditions on rows of earlier versions, in SQL.
     _EARLIER = ""
 
     @abstractmethod
     def since(self, seq: int) -> Iterator[Entry]:
-        """The rows with this number and all later ones, in order; found by the primary key alone."""
+        """Return the rows with this number and all later ones, in order; found only by the primary key."""
 
     def forms(self, dataset: str, *, earlier: bool = False) -> list[tuple[int, int]]:
         """For each form and kind of charges of a data set: the number of one such row, and how many there are.
@@ -109,7 +109,7 @@ class Transaction(ABC):
         """Columns of the rows that meet a condition in SQL, in which "?" stands for a value."""
 
     def row(self, seq: int) -> Entry | None:
-        """Return the row of this number; found by the primary key alone."""
+        """Return the row of this number; found only by the primary key."""
         return self._first("seq", seq)
 
     def keyed(self, key: str) -> Entry | None:
@@ -152,7 +152,7 @@ class Transaction(ABC):
         return next(iter(self._checked(column, value, f"{order} LIMIT 1")), None)
 
     def _checked(self, column: str, value: int | str, order: str = "ORDER BY seq") -> list[Entry]:
-        """Return the rows with a value in a column: an index leads to them, which a flipped bit may have bent."""
+        """Return the rows with a value in a column: an index leads to them, which a flipped bit may have changed."""
         entries = [entry_of(row) for row in self._query(", ".join(COLUMNS), f"{column} = ? {order}", value)]
         for entry in entries:
             if getattr(entry, column) != value:

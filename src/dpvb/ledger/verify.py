@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TextIO
 
 from dpvb.guards.errors import LedgerError, check_path
-from dpvb.guards.strangers import parsed_json, printable
+from dpvb.guards.untrusted import parsed_json, printable
 from dpvb.ledger.chain import COLUMNS, FORMAT, WAY_OUT, Entry, canonical
-from dpvb.ledger.facts import Receipt
 from dpvb.ledger.head import Head
-from dpvb.ledger.past import Past
+from dpvb.ledger.records import Receipt
+from dpvb.ledger.run_history import Past
 from dpvb.ledger.state import State, set_back
 from dpvb.ledger.store import Store
 
@@ -67,7 +67,7 @@ def check_end(state: State, head: Head) -> None:
         raise LedgerError(f"The head is that of another ledger. {WAY_OUT}")
     if head.seq > state.seq:
         raise set_back(state.seq + 1)
-    # Of a shared ledger the head also names data sets whose registration breaks a rule.
+    # If a ledger is shared, the head also names data sets whose registration breaks a rule.
     datasets = {name: rows for name, rows in head.datasets.items() if name in state.rows or not state.shared}
     if head.seq == state.seq and (head.hash, datasets) != (state.hash, state.head().datasets):
         raise LedgerError(f"Row {state.seq}: the head says otherwise. {WAY_OUT}")

@@ -54,7 +54,7 @@ class Model(model.Model[Any, Any], ABC):
         ...         return {"sum": dpvb.Rows(batch), "n": dpvb.Rows(np.ones((len(batch), 1)))}
         ...
         ...     def finished(self, s, q):
-        ...         return s.read("sum") / max(s.read("n")[0], 1.0)
+        ...         return s.noisy("sum") / max(s.noisy("n")[0], 1.0)
         >>> X = np.random.default_rng(0).uniform(-0.5, 0.5, (5000, 2))
         >>> dpvb.PrivateModel(Mean(), max_row_norm=1.0, epsilon=1.0, delta=1e-6).fit(X).q_.shape
         (2,)

@@ -1,4 +1,4 @@
-"""A nonnegative matrix, read from noise: posterior means under a prior estimated from the noisy numbers themselves.
+"""A nonnegative matrix, denoised: posterior means under a prior estimated from the noisy numbers themselves.
 
 Input is a linear, unbiased estimate x = s + N(0, sd²) of nonnegative numbers s. Everything here is post-processing of
 x and costs no privacy. Where s = 0, setting negative entries to zero lifts them by 0.4 sd on average; a posterior mean

@@ -20,7 +20,7 @@ paper               code
 ==================  ===============================================================================================
 ν̃⁽ᵗ⁾, n̄, t          VIPSState.nu, VIPSState.n_bar, VIPSState.t
 τ₀, κ, J            learning_offset, learning_decay, n_steps
-N s̃                 s.read(name): the noisy sum over the batch, divided by its share S/N of the data
+N s̃                 s.noisy(name): the noisy sum over the batch, divided by its share S/N of the data
 S, σ, J             `sampling_prob` or `batch_size` of `PrivateModel`, its budget, n_steps
 ==================  ===============================================================================================
 
@@ -62,11 +62,11 @@ class VIPSState:
 
 @dataclass(frozen=True, kw_only=True)
 class VIPS(Model):
-    """Algorithm 2 for a model that says what its prior, statistics and expected natural parameters are.
+    """Algorithm 2 for a model that declares its prior, statistics and expected natural parameters.
 
     Attributes:
         n_steps: J.
-        learning_offset, learning_decay: τ₀ and κ of ρ_t = (τ₀ + t)^-κ; κ = 0 keeps the newest release alone.
+        learning_offset, learning_decay: τ₀ and κ of ρ_t = (τ₀ + t)^-κ; κ = 0 keeps only the newest release.
     """
 
     n_steps: int = 20
@@ -96,7 +96,7 @@ class VIPS(Model):
 
     def projected(self, s: Estimate) -> Mapping[str, Floats]:
         """N s̃ of every block: its release, projected."""
-        return {name: self.project(name, s.read(name)) for name in self.blocks}
+        return {name: self.project(name, s.noisy(name)) for name in self.blocks}
 
     def start(self, rng: np.random.Generator) -> tuple[Mapping[str, Floats], Mapping[str, Any]]:
         """ν̃⁽⁰⁾, and n̄ where its prior needs it."""

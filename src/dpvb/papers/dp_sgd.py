@@ -14,8 +14,8 @@ Corrected: as printed, line 8 adds the *unclipped* gradients, of which no noise 
 ==================  ===============================================================================================
 paper               code
 ==================  ===============================================================================================
-η_t, c_t, σ_t       learning_rates, clips, noise: one number a step; σ_t is relative, and `PrivateModel` scales it to ε
-L                   sampling_prob · n_rows
+η_t, c_t, σ_t       learning_rates, clips, noise: one number per step; σ_t is relative, and `PrivateModel` scales it to
+ε L                   sampling_prob · n_rows
 ==================  ===============================================================================================
 """
 
@@ -82,7 +82,7 @@ class DPSGD(Model):
 
     @abstractmethod
     def gradient(self, theta: Floats, batch: Any) -> Floats:
-        """∇_θ L(θ, x_i) of every row, (rows, size), each from its row alone, bit for bit."""
+        """∇_θ L(θ, x_i) of every row, (rows, size), each only from its own row, bit for bit."""
 
     def place(self, q: GradientState) -> int:
         """The place of the next step in the schedules; the last one's beyond their end."""
@@ -99,7 +99,7 @@ class DPSGD(Model):
     def m_step(self, s: Estimate, q: GradientState) -> GradientState:
         """Lines 8 and 9: s.read is the noisy sum over q = L/N, so that dividing by N divides by L."""
         t = self.place(q)
-        mean = self.clips[t] * s.read("gradient") / self.n_rows
+        mean = self.clips[t] * s.noisy("gradient") / self.n_rows
         return GradientState(q.t + 1, q.theta - self.learning_rates[t] * mean)
 
 

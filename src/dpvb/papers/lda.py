@@ -17,7 +17,7 @@ paper               code
 ==================  ===============================================================================================
 λ_k^v               nu["counts"] (V, K)
 ⟨log β_k^v⟩         n_bar["log_beta"] (V, K)
-N, a, R             document_length, clip, local_iterations
+N, a, R             document_length, clip_scale, local_iterations
 α, η                doc_topic_prior, topic_word_prior
 ==================  ===============================================================================================
 
@@ -49,7 +49,7 @@ class VIPSTopics(VIPS):
 
     Attributes:
         n_components, n_terms: K and V.
-        clip: a in (0, 1].
+        clip_scale: a in (0, 1].
         document_length: N.
         doc_topic_prior, topic_word_prior: α and η; None: 1/K, as in the authors' code.
         local_iterations: R.
@@ -57,7 +57,7 @@ class VIPSTopics(VIPS):
 
     n_components: int
     n_terms: int
-    clip: float = 0.1
+    clip_scale: float = 0.1
     document_length: float = 500.0
     doc_topic_prior: float | None = None
     topic_word_prior: float | None = None
@@ -67,7 +67,7 @@ class VIPSTopics(VIPS):
         super().__post_init__()
         check_integer("n_components", self.n_components, low=1)
         check_integer("n_terms", self.n_terms, low=1)
-        check_number("clip", self.clip, low=1e-9, high=1)
+        check_number("clip_scale", self.clip_scale, low=1e-9, high=1)
 
     @property
     def alpha(self) -> float:
@@ -85,11 +85,11 @@ class VIPSTopics(VIPS):
         return LDAModel(
             self.n_components,
             self.n_terms,
-            clip=self.clip,
+            clip_scale=self.clip_scale,
             document_length=self.document_length,
             length_rule="resample",
             count_power=1.0,
-            background=False,
+            release_word_totals=False,
             word_weight_power=0.0,
             doc_topic_prior=self.alpha,
             topic_word_prior=self.eta,
@@ -100,7 +100,9 @@ class VIPSTopics(VIPS):
     @property
     def blocks(self) -> Mapping[str, Block]:
         """Expected counts of words in topics, (V, K), of norm aN at most."""
-        return {"counts": Block((self.n_terms, self.n_components), self.clip * self.document_length, "nonnegative")}
+        return {
+            "counts": Block((self.n_terms, self.n_components), self.clip_scale * self.document_length, "nonnegative")
+        }
 
     def start(self, rng: np.random.Generator) -> tuple[Mapping[str, Floats], Mapping[str, Any]]:
         """λ⁽⁰⁾ ~ Gamma(100, 1/100), as in the authors' code."""

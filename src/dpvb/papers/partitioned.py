@@ -145,7 +145,7 @@ class LocalFreeEnergy(Model):
     def m_step(self, s: Estimate, q: Visit) -> Visit:
         """The two lines above."""
         precision_dd = self.cavity.P + s.project("curvature")
-        step_d = self.cavity.h - self.cavity.P @ q.mean + s.read("score")
+        step_d = self.cavity.h - self.cavity.P @ q.mean + s.noisy("score")
         return Visit.at(NormalFactor(precision_dd @ q.mean + step_d, precision_dd))
 
 

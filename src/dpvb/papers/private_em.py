@@ -37,7 +37,7 @@ from dpvb.guards.domains import Positive, Positives, Symmetric
 from dpvb.guards.errors import check_integer
 from dpvb.kernels.linear import product
 
-# c: the constant beside a row, by which rows are counted.
+# c: the constant added to a row, by which rows are counted.
 _CONSTANT = 0.4
 _REST = math.sqrt(1.0 - _CONSTANT**2)
 # Share of the budget for the means.
@@ -126,7 +126,7 @@ class PrivateEM(Model):
 
     def started(self, s: Estimate, q: Loadings) -> Loadings:
         """Return the mean."""
-        moments, std = s.read("moments"), s.noise_std("moments")
+        moments, std = s.noisy("moments"), s.noise_std("moments")
         count = max(float(moments[0]) / _CONSTANT, std / _CONSTANT, 1.0)
         mean_d = moments[1:] / (_REST * count)
         return replace(q, mean_d=mean_d / max(1.0, float(np.linalg.norm(mean_d))), count=count)
@@ -134,8 +134,8 @@ class PrivateEM(Model):
     def m_step(self, s: Estimate, q: Loadings) -> Loadings:
         """Return the next W and Ψ."""
         least = _LEAST * self.prior_variance
-        cross_dk, second_kk = s.read("cross"), q.count * q.spread_kk + s.project("factors")
-        whole_d = np.maximum(s.read("squares") / q.count, least)
+        cross_dk, second_kk = s.noisy("cross"), q.count * q.spread_kk + s.project("factors")
+        whole_d = np.maximum(s.noisy("squares") / q.count, least)
         loading_dk = cross_dk @ np.linalg.inv(second_kk)
         # Noise, or the clipping of long factors, may make factors explain more than there is.
         loading_dk *= np.sqrt(np.minimum(whole_d / np.maximum(np.square(loading_dk).sum(axis=1), 1e-300), 1.0))[:, None]

@@ -1,1 +1,1 @@
-"""What is made of releases: statements, model files, measures, pictures."""
+"""Results of releases: statements, model files, measures, plots."""

@@ -28,9 +28,9 @@ from scipy.special import ndtri
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DpvbError, ParameterError, check_number
 from dpvb.guards.imports import import_apart
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 from dpvb.guards.version import __version__
-from dpvb.results import pictures
+from dpvb.results import plots
 from dpvb.results.figures import Figure, Intervals, Listing, number
 from dpvb.results.statement import PrivacyStatement
 
@@ -255,7 +255,7 @@ class CoefficientTable(Figure, Sequence[Coefficient]):
         matrix: Lines as linear combinations of the features, sparse, (r, d).
         places: Joint distribution of the intercept and the coefficients of the features, (d,).
         reference_r: Which lines are reference levels.
-        unseen_d: 1 for a feature of unknown scale (note "scale unknown"), otherwise 0.
+        unknown_scale_d: 1 for a feature of unknown scale (note "scale unknown"), otherwise 0.
         centre_r: Released centres of numeric columns, 1 for the intercept, otherwise 0; all 0 if none were released.
         head: Facts above the rows.
         level: Probability inside an interval, in (0, 1). Default: 0.95.
@@ -277,7 +277,7 @@ class CoefficientTable(Figure, Sequence[Coefficient]):
     matrix: sparse.csr_array
     places: Normal | Sum
     reference_r: NDArray[np.bool_]
-    unseen_d: Floats
+    unknown_scale_d: Floats
     centre_r: Floats
     head: TableHead
     level: float = 0.95
@@ -400,18 +400,18 @@ class CoefficientTable(Figure, Sequence[Coefficient]):
     @cached_property
     def _all(self) -> list[Coefficient]:
         """Return a row for each line."""
-        normal, unseen_r = self.places.turned(self.matrix), abs(self.matrix) @ self.unseen_d > 0
+        normal, unknown_r = self.places.turned(self.matrix), abs(self.matrix) @ self.unknown_scale_d > 0
         with np.errstate(over="ignore"):
             # A level without rows keeps the prior of its own coefficient, even if it is compared with another level.
             each_r = np.ravel((self.matrix.power(2) @ sparse.diags_array(self.places.prior_r)).max(axis=1).toarray())
-        parts = (normal.mean_r, normal.variance_r, np.minimum(normal.prior_r, each_r), unseen_r)
+        parts = (normal.mean_r, normal.variance_r, np.minimum(normal.prior_r, each_r), unknown_r)
         return [self._row(*facts) for facts in zip(self.lines, *(part.tolist() for part in parts), strict=True)]
 
-    def _row(self, name: str, mean: float, variance: float, prior: float, unseen: bool) -> Coefficient:
+    def _row(self, name: str, mean: float, variance: float, prior: float, is_scale_unknown: bool) -> Coefficient:
         std = math.sqrt(variance)
         margin = float(ndtri((1 + self.level) / 2)) * std
         contraction = 1.0 - min(variance / prior, 1.0) if prior > 0 else 1.0
-        note = "scale unknown" if unseen else "prior" if contraction < 0.5 else ""
+        note = "scale unknown" if is_scale_unknown else "prior" if contraction < 0.5 else ""
         positive = 0.5 * math.erfc(-mean / std / math.sqrt(2)) if std > 0 else 0.5 + 0.5 * float(np.sign(mean))
         shown = mean, std, mean - margin, mean + margin
         if self.exp:
@@ -458,10 +458,10 @@ class CoefficientTable(Figure, Sequence[Coefficient]):
         """
         if ax is not None and not hasattr(ax, "hlines"):
             raise ParameterError(f"ax must be Matplotlib axes or None, got {ax!r}.")
-        axes = pictures.new_axes(len(self)) if ax is None else ax
+        axes = plots.new_axes(len(self)) if ax is None else ax
         [drawing] = self.drawings()
         slopes = tuple(row for row in drawing.rows if row[0] != "intercept")  # The intercept has another unit.
-        pictures.draw_intervals(axes, replace(drawing, rows=slopes, scales=()))
+        plots.draw_intervals(axes, replace(drawing, rows=slopes, scales=()))
         return axes
 
     def drawings(self) -> Iterator[Intervals]:
@@ -560,7 +560,7 @@ def difference(first: CoefficientTable, second: CoefficientTable, *, disjoint: b
             second.places.turned(sparse.eye_array(width + other, other, k=-width)),
             disjoint,
         ),
-        unseen_d=np.concatenate([first.unseen_d, second.unseen_d]),
+        unknown_scale_d=np.concatenate([first.unknown_scale_d, second.unknown_scale_d]),
         centre_r=np.zeros(len(first.lines)),
         head=replace(first.head, minus=second.head, disjoint=disjoint),
     )

@@ -1,4 +1,4 @@
-"""What a model declares, as text: equal models of two processes are told by equal words."""
+"""Declarations of a model, as text: equal models of two processes have equal texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 # Longer values are told by their digest.
 _MOST_SHOWN: Final = 200
-# Of a collection without a name of its own.
+# Brackets of a collection without a name of its own.
 _BRACKETS: Final[Mapping[type, tuple[str, str]]] = {
     tuple: ("(", ")"),
     list: ("[", "]"),
@@ -26,8 +26,8 @@ _BRACKETS: Final[Mapping[type, tuple[str, str]]] = {
 def declared(model: object) -> dict[str, str]:
     """The class of a model and each field that it declares, as text that is the same in every process.
 
-    Arrays and long values are told by their SHA-256, and a function by its name and its source. What a function takes
-    from elsewhere is not told.
+    Arrays and long values are identified by their SHA-256, and a function by its name and its source. Values that a
+    function takes from elsewhere is not told.
 
     Args:
         model: public.

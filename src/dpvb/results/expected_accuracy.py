@@ -20,7 +20,7 @@ from dpvb.results.statement import percent
 #: Largest number of units that is searched: more than 100 times the number of people alive.
 MOST = 10**12
 #: Largest standard deviation of the noise of a mean, relative to the bound of a unit, at which the mean is useful.
-#: A convention: a tenth of the largest contribution.
+#: A convention: 0.1 of the largest contribution.
 CLEAR = 0.1
 # Number of details in a printed text; JSON has all of them.
 _MOST_DETAILS = 12
@@ -246,7 +246,7 @@ class PlanSummary:
         Raises:
             DpvbError: If matplotlib is not installed.
         """
-        from dpvb.results import pictures
+        from dpvb.results import plots
         from dpvb.results.figures import Curves
 
         values = {
@@ -261,7 +261,7 @@ class PlanSummary:
             Curves(title=title, lines=((title, tuple((value, value, value) for value in line)),), **axis)
             for title, line in values.items()
         ]
-        pictures.save(path, curves, f"Accuracy and privacy by epsilon: {self.kind}")
+        plots.save(path, curves, f"Accuracy and privacy by epsilon: {self.kind}")
 
 
 def attack(belief: float, power: float, unit: str, delta: float) -> str:

@@ -44,13 +44,13 @@ class ReleaseFacts:
     Attributes:
         event: sampler, rate, noise and number of these releases, as the accountant composes them.
         batch_size: for fixed-size batches, else None.
-        clip: "block" or "joint".
+        clipping: "block" or "joint".
         blocks: released together.
     """
 
     event: Event
     batch_size: int | None
-    clip: str
+    clipping: str
     blocks: tuple[BlockFacts, ...]
 
     @classmethod
@@ -59,7 +59,7 @@ class ReleaseFacts:
         sampler = release.mechanism.sampler
         blocks = (BlockFacts(n, b.shape, b.bound, release.noise_std(n)) for n, b in release.blocks.items())
         size = sampler.batch_size if isinstance(sampler, FixedSize) else None
-        return cls(release.event(), size, release.clip, tuple(blocks))
+        return cls(release.event(), size, release.clipping, tuple(blocks))
 
     @classmethod
     def of_plan(cls, plan: Plan) -> tuple[Self, ...]:
@@ -74,7 +74,7 @@ class ReleaseFacts:
         return cls(
             Event.from_dict(facts["event"]),
             None if size is None else check_integer("batch_size", size, low=1),
-            check_choice("clip", facts["clip"], ("block", "joint")),
+            check_choice("clipping", facts["clipping"], ("block", "joint")),
             tuple(map(BlockFacts.from_dict, facts["blocks"])),
         )
 

@@ -1,6 +1,6 @@
 """Figures: public results, each as text, CSV file, data frame, JSON values, notebook table and plot.
 
-A page draws them as HTML (`page.html.jinja`), a picture file by matplotlib (`pictures`). Both use the positions of a
+A page draws them as HTML (`page.html.jinja`), a picture file by matplotlib (`plots`). Both use the positions of a
 `Drawing`, so that a page and a picture are the same.
 """
 
@@ -22,10 +22,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpvb.guards import pages
+from dpvb.guards import notebook_html
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, DpvbError, check_target, reason_of
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 
 #: A figure shows so many rows; of the others it says how many there are.
 MOST_ROWS = 200
@@ -97,8 +97,8 @@ class Figure(ABC):
         """Return HTML of the rows for a notebook."""
         listing = self.listing()
         titles, cells = listing.texts
-        table = pages.table(cells, head=titles, numbers=listing.numbers, faint=listing.faint)
-        return f"<div>{pages.paragraph(listing.above)}{table}{pages.paragraph(listing.below)}</div>"
+        table = notebook_html.table(cells, head=titles, numbers=listing.numbers, faint=listing.faint)
+        return f"<div>{notebook_html.paragraph(listing.above)}{table}{notebook_html.paragraph(listing.below)}</div>"
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the rows as plain JSON values by the names of their columns; a number that is not finite is None."""
@@ -147,7 +147,7 @@ class Drawing(Figure):
     note: str = ""
     name: str = ""
 
-    #: By which the page and the picture draw it.
+    #: Name of the form by which the page and the picture draw it.
     form: ClassVar[str]
 
     def drawings(self) -> Iterator[Drawing]:

@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.guards.errors import ModelFileError, ParameterError, check_path
-from dpvb.guards.own import new_own
-from dpvb.guards.strangers import parsed_json, printable
+from dpvb.guards.file_ownership import new_own
+from dpvb.guards.untrusted import parsed_json, printable
 from dpvb.guards.version import __version__
 
 #: Version of the file format; a reader refuses all others. A fitted model is its parameters and one record of what it
@@ -52,7 +52,7 @@ _TRAILER = _END_RECORD.size + len(_COMMENT) + _DIGEST_LENGTH
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,73}")
 # Room for a path of 1,000 steps of a model with 10 arrays; a zip file has 65,535 members at most.
 _MAX_ARRAYS = 10_000
-# With the largest manifest beside it, this stays below the 2 GiB at which zip files change their form.
+# Together with the largest manifest, this stays below the 2 GiB at which zip files change their form.
 _MAX_BYTES = 3 * 2**29
 _CHUNK = 2**20
 

@@ -1,6 +1,6 @@
 """The report of a model: one HTML page without network access, and the same facts as JSON.
 
-Everything on the page is a released or a public value. Every text in it is escaped, whoever wrote it: words, names of
+Everything on the page is a released or a public value. All text in it is escaped: words, names of
 columns, names of data sets. The page runs no script.
 """
 
@@ -12,7 +12,7 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 from dpvb.guards.version import __version__
 from dpvb.results.audit_report import Report
 from dpvb.results.figures import MOST_COLUMNS, MOST_ROWS, Curves, Drawing, number, write

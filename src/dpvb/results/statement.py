@@ -9,11 +9,11 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Self
 
 from dpvb import accounting
-from dpvb.accounting.answers import CURVE_DELTAS, as_json
 from dpvb.accounting.events import RELATIONS
+from dpvb.accounting.methods import CURVE_DELTAS, as_json
 from dpvb.core.counting import Counts
 from dpvb.core.plan import Plan
-from dpvb.guards import pages
+from dpvb.guards import notebook_html
 from dpvb.guards.errors import (
     ModelFileError,
     ParameterError,
@@ -280,10 +280,10 @@ class PrivacyStatement:
         return min(bound, power)
 
     @property
-    def second_opinion(self) -> str:
+    def cross_check(self) -> str:
         """Result of an independent accountant, dp-accounting, for the same releases, in words."""
         return str(
-            accounting.second_opinion(
+            accounting.cross_check(
                 [release.event for release in self.releases],
                 epsilon=self.epsilon,
                 delta=self.delta,
@@ -409,9 +409,9 @@ class PrivacyStatement:
         """Return HTML for a notebook: warnings and guarantee, with the rest folded."""
         rows = dict(self.sections())
         first = [(label, rows.pop(label)) for label in _IN_SIGHT if label in rows]
-        warnings = "".join(map(pages.boxed, self.warnings()))
-        rest = pages.folded("More of the statement", pages.table([*rows.items()]))
-        return f"<div>{pages.title(_TITLE)}{warnings}{pages.table(first)}{rest}</div>"
+        warnings = "".join(map(notebook_html.boxed, self.warnings()))
+        rest = notebook_html.folded("More of the statement", notebook_html.table([*rows.items()]))
+        return f"<div>{notebook_html.title(_TITLE)}{warnings}{notebook_html.table(first)}{rest}</div>"
 
     def warnings(self) -> Iterator[str]:
         """Yield reasons why there is no guarantee, or a weak one."""
@@ -453,7 +453,7 @@ class PrivacyStatement:
             "Accounting",
             [
                 f"Upper bound over {covered}; method {self.method!r}, tool: {_TOOLS[self.tool]}.",
-                *([f"Cross-check: {self.second_opinion}."] if self.selection is None else []),
+                *([f"Cross-check: {self.cross_check}."] if self.selection is None else []),
             ],
         )
         if self.counts is not None:
@@ -529,7 +529,7 @@ def _release(release: ReleaseFacts, unit: str) -> str:
         "fixed_size": f"a fresh batch of {release.batch_size} {unit}s drawn without replacement "
         f"(rate {event.sampling_prob:.6g})",
     }[event.sampler]
-    joint = ", clipped jointly" if release.clip == "joint" else ""
+    joint = ", clipped jointly" if release.clipping == "joint" else ""
     noise = f"Gaussian noise, noise multiplier {event.noise_multiplier:.6g}" if event.noise_multiplier else "NO NOISE"
     if event.added_delta:
         noise += (

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, SyntheticIntervalWarning, check_choice, check_number
-from dpvb.guards.lacking import says_what_lacks
+from dpvb.guards.missing_arguments import says_what_lacks
 from dpvb.results.figures import Facts, Figure, Listing, frame, number
 
 

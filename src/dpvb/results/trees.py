@@ -34,10 +34,10 @@ from numpy.typing import NDArray
 
 from dpvb.guards import domains
 from dpvb.guards.errors import ModelFileError
-from dpvb.guards.strangers import imported, place_of
+from dpvb.guards.untrusted import imported, place_of
 
 Record = TypeVar("Record")
-#: What stands for a class, a category or a symbol.
+#: Values of a class, a category or a symbol.
 Label: TypeAlias = str | int | float | bool
 _PLAIN: Mapping[str, type] = {"dict": dict, "tuple": tuple, "list": list}
 
@@ -49,7 +49,7 @@ def written(record: Any) -> tuple[dict[str, NDArray[Any]], Any]:
 
 
 def read(kind: type[Record], facts: Any, arrays: Mapping[str, NDArray[Any]]) -> Record:
-    """Inverse of `written`; may raise anything on what does not fit, whoever wrote it.
+    """Inverse of `written`; may raise any error on an input that does not fit.
 
     Args:
         kind: class of the record.

@@ -5,9 +5,9 @@
     release-STEP-ATTEMPT.sealed  a release, encrypted
     lock                         one process at a time
 
-A release is written before it is on record, and nobody can read it until it is: its key is drawn for it alone, stays in
+A release is written before it is on record, and it cannot be read until it is: its key is drawn only for it, stays in
 memory, and is put on record with the SHA-256 of the sealed bytes. So a record that is durable always has its bytes; and
-a process that dies before leaves nothing but noise without a key. What is on record may be seen by whoever may see the
+a process that dies before leaves only noise without a key. Releases on record are as public as the
 model. A model's M-steps are functions of the releases, so that nothing else need be kept.
 """
 
@@ -26,9 +26,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dpvb.core.journal import Sums
-from dpvb.guards import own
+from dpvb.guards import file_ownership
 from dpvb.guards.errors import CheckpointError, DataFormatError, ModelFileError, check_path
-from dpvb.guards.strangers import parsed_json
+from dpvb.guards.untrusted import parsed_json
 from dpvb.guards.watched import changed
 from dpvb.results import model_file
 
@@ -36,7 +36,7 @@ from dpvb.results import model_file
 FORMAT = 2
 _NAMES = ("run.json", "token", "lock")
 _FACTS = {"run": str, "seed": int, "ledger": str, "dataset": str, "plan": str, "facts": dict}
-# Of a run, and its token.
+# The run's id, and its token.
 _NAME = re.compile("[0-9a-f]{32}")
 # More than a model file can hold.
 _MOST = 2**31
@@ -47,11 +47,11 @@ _NONCE = bytes(12)
 
 
 class Seal(NamedTuple):
-    """What is put on record of a release: it opens the sealed bytes, and says nothing of them before.
+    """Record of a release: it opens the sealed bytes, and says nothing of them before.
 
     Attributes:
         digest: SHA-256 of the sealed bytes.
-        key: of the release alone; both as hexadecimal text.
+        key: of only this release; both as hexadecimal text.
     """
 
     digest: str
@@ -71,7 +71,7 @@ class Checkpoint:
         path: the folder; made if it is missing, its parent must exist.
 
     Raises:
-        CheckpointError: if it cannot be made, is somebody else's, or is not a checkpoint's folder.
+        CheckpointError: if it cannot be made, is another user's, or is not a checkpoint's folder.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -80,7 +80,7 @@ class Checkpoint:
         self._lock: IO[bytes] | None = None
         try:
             self.path.mkdir(mode=0o700, exist_ok=True)
-            own.check_own_folder(self.path)
+            file_ownership.check_own_folder(self.path)
             strangers = [name for name in os.listdir(self.path) if name not in _NAMES]
         except OSError as error:
             raise CheckpointError(f"{self.path}: cannot hold a checkpoint ({error.strerror}).") from error
@@ -96,7 +96,7 @@ class Checkpoint:
             CheckpointError: if one is there.
         """
         try:
-            self._lock = own.locked(self.path / "lock")
+            self._lock = file_ownership.locked(self.path / "lock")
         except BlockingIOError as error:
             raise CheckpointError(
                 f"{self.path}: another process is at work on the run that is kept here. Wait until it has ended; or "
@@ -111,17 +111,17 @@ class Checkpoint:
     def close(self) -> None:
         """Let another process hold the folder."""
         if self._lock is not None:
-            own.unlock(self._lock)
+            file_ownership.unlock(self._lock)
             self._lock = None
 
     def manifest(self) -> dict[str, Any] | None:
-        """What the folder says of its run, or None if it is new.
+        """The run of the folder, or None if it is new.
 
         Raises:
-            CheckpointError: if it is damaged, somebody else's, or of another version.
+            CheckpointError: if it is damaged, another user's, or of another version.
         """
         try:
-            found = parsed_json(own.read_own(self._manifest_path, most=_MOST_FACTS))
+            found = parsed_json(file_ownership.read_own(self._manifest_path, most=_MOST_FACTS))
         except FileNotFoundError:
             return None
         except ValueError as error:
@@ -168,8 +168,8 @@ class Checkpoint:
         """
         text = json.dumps({"format": FORMAT, **facts}, allow_nan=False, indent=1)
         try:
-            own.write_own(self._token_path, token.encode("ascii"))
-            own.write_own(self._manifest_path, text.encode("ascii"), new=True)
+            file_ownership.write_own(self._token_path, token.encode("ascii"))
+            file_ownership.write_own(self._manifest_path, text.encode("ascii"), new=True)
         except FileExistsError as error:
             raise CheckpointError(f"{self.path}: another process has just begun a run here.") from error
         except OSError as error:
@@ -179,10 +179,10 @@ class Checkpoint:
         """The token of the run.
 
         Raises:
-            CheckpointError: if it is gone, or could be somebody else's.
+            CheckpointError: if it is gone, or could be another user's.
         """
         try:
-            token = own.read_own(self._token_path).decode("ascii", "replace")
+            token = file_ownership.read_own(self._token_path).decode("ascii", "replace")
         except FileNotFoundError as error:
             raise CheckpointError(
                 f"{self._token_path}: is gone, and with it the right to go on with this run or to take back what it "
@@ -224,7 +224,7 @@ class Checkpoint:
             self.close()
 
     def seal(self, step: int, attempt: int, total: Sums) -> Seal:
-        """Write a release to the disk, for nobody to read without the key.
+        """Write a release to the disk, unreadable without the key.
 
         Raises:
             CheckpointError: if it cannot be written.
@@ -233,7 +233,7 @@ class Checkpoint:
         packed = model_file.packed(kind="Release", arrays=total, facts={"step": step})
         sealed = AESGCM(key).encrypt(_NONCE, packed, None)
         try:
-            own.write_own(self._file(step, attempt), sealed)
+            file_ownership.write_own(self._file(step, attempt), sealed)
         except OSError as error:
             raise self._unwritable(error) from error
         return Seal(hashlib.sha256(sealed).hexdigest(), key.hex())
@@ -245,7 +245,7 @@ class Checkpoint:
             CheckpointError: if they are there and cannot be read.
         """
         with suppress(FileNotFoundError, ModelFileError, InvalidTag, ValueError):
-            sealed = own.read_own(self._file(step, attempt), most=_MOST)
+            sealed = file_ownership.read_own(self._file(step, attempt), most=_MOST)
             if hashlib.sha256(sealed).hexdigest() == seal.digest:
                 return model_file.unpacked(
                     AESGCM(bytes.fromhex(seal.key)).decrypt(_NONCE, sealed, None), kind="Release"

@@ -20,8 +20,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, final
 
-from dpvb.accounting.answers import rounded_down
 from dpvb.accounting.costs import Composition
+from dpvb.accounting.methods import rounded_down
 from dpvb.core.forks import Origin
 from dpvb.core.journal import Journal, Sums
 from dpvb.core.plan import Plan, Release
@@ -34,15 +34,15 @@ from dpvb.guards.errors import (
     RunCompletedError,
     check_choice,
 )
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 from dpvb.guards.watched import FileState
 from dpvb.ledger import Entry, Ledger, Receipt
 from dpvb.results.facts import ChargeFacts
 from dpvb.runs.checkpoint import Checkpoint, Seal
 
 #: How a run uses its checkpoint, see RunJournal.
-RESUMES = ("continue", "read")
-NOTHING_TO_READ = "resume='read' reads a run that has ended: name its folder as checkpoint."
+RESUMES = ("continue", "load")
+NOTHING_TO_LOAD = "resume='load' loads a run that has ended: name its folder as checkpoint."
 #: The end of a note to an error after which the same call resumes the run.
 AGAIN = "Repeat the same call to continue."
 # A run without a checkpoint says so often that it goes on, so that what it never started can be given back.
@@ -57,7 +57,7 @@ class RunJournal:
         ledger, dataset: what is charged.
         plan: all releases of the fit.
         checkpoint: where releases are kept; None: an interrupted run cannot be continued.
-        resume: "continue" goes on with a run that was interrupted, or begins one; "read" makes no release, and reads
+        resume: "continue" goes on with a run that was interrupted, or begins one; "load" makes no release, and loads
             those of a run that has ended.
         facts: public facts that the fit must share with the run that it continues.
         files: state of the files that the data were read from, which must be the same for a run that goes on.
@@ -96,7 +96,7 @@ class RunJournal:
         self._normal, self._files = normal, [[*one] for one in files]
         self._origin = Origin()
         self._attempt = 0
-        # What is known of the run. Releases have the keys (step, request); those of the plan have the request "".
+        # State of the run. Releases have the keys (step, request); those of the plan have the request "".
         #   _released  the newest record of each release that is on record
         #   _pending   releases that were charged by themselves, and not put on record since
         #   _started   how many releases of the plan do not come back; only a run without a checkpoint counts them
@@ -104,7 +104,7 @@ class RunJournal:
         self._released: dict[tuple[int, str], Entry] = {}
         self._pending: set[tuple[int, str]] = set()
         self._started = 0
-        self._writes = resume != "read"
+        self._writes = resume != "load"
         if checkpoint is not None and self._writes:
             checkpoint.hold()
         try:
@@ -114,7 +114,7 @@ class RunJournal:
             elif self._writes:
                 self._begin_run(facts or {})
             else:
-                raise CheckpointError(NOTHING_TO_READ)
+                raise CheckpointError(NOTHING_TO_LOAD)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and checkpoint is None:
                 error.add_note(self._remaining())
@@ -131,7 +131,7 @@ class RunJournal:
         try:
             self._charge_plan(token)
         except BaseException as error:
-            if checkpoint is None:  # Interrupted after it was charged, say: nobody else can take it back.
+            if checkpoint is None:  # For example interrupted after its charge: no other process can take it back.
                 with suppress(LedgerError):
                     self.withdraw()
             elif isinstance(error, DpvbError) and not self._ledger.history(self.name):
@@ -152,7 +152,7 @@ class RunJournal:
             if any(entry.state in ("finished", "abandoned") for entry in history):
                 raise RunCompletedError(
                     f"{checkpoint.path}: its run has ended. To load its result again, which spends nothing, repeat the "
-                    "call with resume='read'. For a new run, name a new folder as checkpoint."
+                    "call with resume='load'. For a new run, name a new folder as checkpoint."
                 )
             self._charge_plan(checkpoint.token())
             self._attempt = max((entry.attempt for entry in history), default=-1) + 1
@@ -173,7 +173,7 @@ class RunJournal:
                 self._pending.add((entry.facts["steps"][0], entry.facts["payload"].get("request", "")))
 
     def _own(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """What a run must share with the one that continues it."""
+        """Facts that a run must share with the one that continues it."""
         return {
             "ledger": self._ledger.uuid,
             "dataset": self._dataset,

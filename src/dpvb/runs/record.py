@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 from dpvb.guards.errors import CheckpointError
-from dpvb.guards.own import read_own, state_folder, write_own
-from dpvb.guards.strangers import parsed_json, say
+from dpvb.guards.file_ownership import read_own, state_folder, write_own
+from dpvb.guards.untrusted import parsed_json, say
 from dpvb.guards.version import version_with_commit
 from dpvb.guards.watched import Watched
 

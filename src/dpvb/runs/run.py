@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, final
 
 from dpvb.accounting import Event
-from dpvb.accounting.answers import METHODS
+from dpvb.accounting.methods import METHODS
 from dpvb.cluster import Cluster
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import (
@@ -42,12 +42,12 @@ from dpvb.guards.errors import (
     check_path,
 )
 from dpvb.guards.imports import check_numba
-from dpvb.guards.strangers import say
+from dpvb.guards.untrusted import say
 from dpvb.guards.watched import Watched
 from dpvb.ledger import Ledger, is_address
 from dpvb.ledger.address import Address
 from dpvb.runs.checkpoint import Checkpoint
-from dpvb.runs.journal import NOTHING_TO_READ, RESUMES, RunJournal
+from dpvb.runs.journal import NOTHING_TO_LOAD, RESUMES, RunJournal
 from dpvb.runs.record import RunRecord
 from dpvb.runs.stops import Progress
 
@@ -56,7 +56,7 @@ AnyLedger = Ledger | str | os.PathLike[str]
 #: Variables of the environment that name the ledger and the data set where nothing else does.
 VARIABLES: Final[Mapping[str, str]] = {"ledger": "DPVB_LEDGER", "dataset": "DPVB_DATASET"}
 
-#: By which an administrator has fits without a ledger refused: a variable of the environment, and for all users of a
+#: Two ways to have fits without a ledger refused: a variable of the environment, and for all users of a
 #: machine a file with the line `require_ledger = true`.
 REQUIRED: Final = "DPVB_REQUIRE_LEDGER"
 SETTINGS: Final = Path("/etc/dpvb.toml")
@@ -68,7 +68,7 @@ class Run:
     """Where a fit is recorded and kept, and what computes it.
 
     Give it to a fit, `model.fit(X, run=dpvb.Run(...))`, or open a block that covers every fit in it, also those of a
-    Pipeline or a search: `with dpvb.Run(...):`. What is left out is taken from the block around it, and then from the
+    Pipeline or a search: `with dpvb.Run(...):`. Omitted settings are taken from the block around it, and then from the
     environment variables DPVB_LEDGER and DPVB_DATASET. The posterior and the guarantee do not depend on a run.
 
     Args:
@@ -77,7 +77,7 @@ class Run:
         dataset: Registered name of the data set in the ledger. None (default): only without a ledger.
         checkpoint: Folder that stores the releases of a fit, so that the same call resumes an interrupted fit. None
             (default): an interrupted fit cannot be resumed.
-        resume: "continue" (default) resumes the fit that was interrupted in that folder, or begins one; "read" reads
+        resume: "continue" (default) resumes the fit that was interrupted in that folder, or begins one; "load" loads
             one that has ended, and spends nothing.
         progress: function that is called with (step, plan) after each release. None (default): a notebook shows a line
             of the steps.
@@ -100,7 +100,7 @@ class Run:
     ledger: AnyLedger | None = None
     dataset: str | None = None
     checkpoint: Path | str | os.PathLike[str] | None = None
-    resume: Literal["continue", "read"] | None = None
+    resume: Literal["continue", "load"] | None = None
     progress: Progress | None = None
     cluster: Cluster = None
     keep: Literal["path"] | None = None
@@ -168,7 +168,7 @@ class Run:
         return replace(outer, **values)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def isolated(self) -> Iterator[None]:
         """Put this run in force as it is, whatever is around it."""
         blocks = _blocks.get()
         _blocks.set((*blocks, self))
@@ -204,8 +204,8 @@ class Run:
         """
         check_choice("accountant", asked, METHODS)
         check_account(self.ledger, self.dataset)
-        if self.resume == "read" and not os.path.isdir(self.checkpoint or ""):
-            raise CheckpointError(NOTHING_TO_READ)
+        if self.resume == "load" and not os.path.isdir(self.checkpoint or ""):
+            raise CheckpointError(NOTHING_TO_LOAD)
         if self.ledger is None or self.dataset is None or asked != "pld":
             return asked
         if self.checkpoint is not None and (manifest := Checkpoint(self.checkpoint).manifest()) is not None:
@@ -265,7 +265,7 @@ class Run:
             journal = RunJournal(ledger, self.dataset, plan, normal=True, **kept)
             record = None
             try:
-                if resume != "read":
+                if resume != "load":
                     record = RunRecord.begin(
                         journal.name,
                         ledger=ledger.location,
@@ -295,7 +295,7 @@ class SentRun(NamedTuple):
     Attributes:
         process: random name of the process that sent it.
         runs: the run, or those of all threads, where the thread that sent it has none; without what belongs to that
-            process alone.
+            process.
     """
 
     process: str

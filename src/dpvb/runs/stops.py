@@ -12,12 +12,12 @@ from typing import Any
 
 from dpvb.core.plan import Plan
 
-# The line changes at most so often, at steps that the plan alone decides.
+# The line changes at most so often, at steps that only the plan decides.
 _TIMES = 50
 
 
 def notebook_line() -> Callable[[int, Plan], object]:
-    """What a fit calls after each release, with (step, plan): in a notebook one line that is written anew.
+    """Callback of a fit after each release, with (step, plan): in a notebook one line that is written anew.
 
     IPython is asked only where it is loaded already. Scripts and terminals get silence.
     """
@@ -45,7 +45,7 @@ Progress = Callable[[int, Plan], object]
 
 @contextmanager
 def told_how_far(progress: Progress | None) -> Iterator[Progress]:
-    """What a fit calls after each release, with (step, plan); a KeyboardInterrupt out of the block gets a public note.
+    """Callback of a fit after each release, with (step, plan); a KeyboardInterrupt out of the block gets a public note.
 
     Args:
         progress: is called in turn; None: a notebook shows a line, and nothing else is told.
@@ -68,7 +68,7 @@ def told_how_far(progress: Progress | None) -> Iterator[Progress]:
             far = "Stopped before the first release." if costs else "Stopped before anything was charged or released."
         if made and not costs:  # Of a run that has ended.
             costs = [
-                "All of them are spent. If the fit has a checkpoint, the same call with resume='read' restores the "
+                "All of them are spent. If the fit has a checkpoint, the same call with resume='load' restores the "
                 "model."
             ]
         error.__notes__ = [far, *costs]

@@ -1,7 +1,7 @@
 """Data to try the package on: a sample of English Wikipedia, and synthetic files.
 
-The sample ships with the package; README.md beside this file names its licences. The synthetic files are notes, a table
-with its schema, images, visits and a word list, always the same. What a fit should find is known. The notes are about
+The sample ships with the package; README.md in this folder names its licences. The synthetic files are notes, a table
+with its schema, images, visits and a word list, always the same. The correct results are known. The notes are about
 four subjects; illness follows from age and work; the images are four squares; who sees a page sees it again more often
 than not.
 """
@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-#: What is written: private files, public ones for measuring (they begin with "public_"), and what is public about both.
+#: Files that are written: private files, public ones for measuring (they begin with "public_"), and public facts on
+#: both.
 NAMES: Final = (
     *("notes", "public_notes", "words.txt"),
     *("people.csv", "public_people.csv", "people.json"),
@@ -78,7 +79,7 @@ def _one(rng: np.random.Generator, values: Sequence[str]) -> str:
     return values[int(rng.integers(len(values)))]
 
 
-#: What is public about the people.
+#: Public facts about the people.
 SCHEMA = {
     "columns": [
         {"kind": "numeric", "name": "age", "low": 18, "high": 90},
@@ -106,7 +107,7 @@ def _table(rng: np.random.Generator, number: int) -> str:
 
 
 def _visits(rng: np.random.Generator, number: int) -> str:
-    """A row for each page that somebody saw, in no order; after each page the next of three, or with 0.6 the same."""
+    """A row for each page that a visitor saw, in no order; after each page the next of three, or with 0.6 the same."""
     pages, rows = ("front", "news", "sports"), []
     for user in range(number):
         page = int(rng.integers(3))

@@ -45,7 +45,7 @@ class BagOfWords(Held):
         Args:
             counts: documents × terms: a SciPy sparse matrix or array (CSR, CSC or COO), a dense 2-D array, or an array
                 or series of lists, whose width is that of most. The width is public, everything else private; a row
-                with a cell that is no number, or of another length, is empty.
+                with a cell that is not a number, or of another length, is empty.
             vocabulary: the terms in column order; public. None: columns have no names.
             group: the person of each row, shape (rows,); private. None: each row is a unit.
 
@@ -184,7 +184,7 @@ class Stream:
 
     @property
     def unit(self) -> str:
-        """What one privacy unit is; public."""
+        """The privacy unit; public."""
         return "document"
 
     def count(self) -> int:

@@ -1,13 +1,13 @@
 """Clean rows of word counts: what the wall hands to a model, and how raw numbers become it.
 
-A fault inside somebody's document must not show. So nothing in this module raises, warns or logs because
+A fault inside a document must not show. So nothing in this module raises, warns or logs because
 of a number that it finds in a row; the row, or the entry, contributes zero instead:
 
 =====================================  ============================================
 found in a row                         becomes
 =====================================  ============================================
 a negative, NaN or infinite count,
-or what is no number                   the whole row is empty
+or a value that is not a number        the whole row is empty
 a word id outside 0..width-1           that entry is dropped
 a count below 2^-40 (also zero, -0.0)  that entry is dropped
 a count above 2^40                     2^40 (clipping bounds its effect anyway)
@@ -51,7 +51,7 @@ class DocumentSource(Protocol):
 
     @property
     def unit(self) -> str:
-        """What one privacy unit is, "document" or "person"; public."""
+        """The privacy unit, "document" or "person"; public."""
         ...
 
     def count(self) -> int:
@@ -72,7 +72,7 @@ def clean_slabs(slabs: Iterable[Slab], width: int) -> Iterator[CountRows]:
 
 
 def clean(slab: Slab, width: int) -> CountRows:
-    """Return the rows with every fault turned into zero, as this module's table says."""
+    """Return the rows with every fault turned into zero, as in this module's table."""
     num_rows = len(slab.indptr) - 1
     counts = as_numbers(slab.values)
     row = np.repeat(np.arange(num_rows), np.diff(slab.indptr))

@@ -1,15 +1,15 @@
 """Files of documents: JSON lines, Parquet, one document a line, folders, and the forms that have modules of their own.
 
 Each reader of text yields one tuple of columns for each record. A record that cannot be read (bad JSON, a missing
-field) is a tuple of None: an empty document of nobody. Text stays bytes until the tokenizer decodes it as
-UTF-8, so that undecodable bytes empty their own document alone.
+field) is a tuple of None: an empty document without a person. Text stays bytes until the tokenizer decodes it as
+UTF-8, so that undecodable bytes empty only their own document.
 
 ==============  ========================================  ====================================================
 format          a record is                               damage reaches
 ==============  ========================================  ====================================================
 txt             a line; it holds no line feed             its own line
 jsonl           a line; blank ones are skipped            its own line: bad JSON, another kind of value, numbers
-                                                          of any length, any depth, bytes that are no UTF-8
+                                                          of any length, any depth, bytes that are not UTF-8
 folder          a .txt file                               its own file; one that cannot be read is empty
 parquet         a row                                     a damaged page or footer: the file, which is refused
 ==============  ========================================  ====================================================
@@ -147,7 +147,7 @@ def open_documents(
     stream: bool | None = None,
     separator: str = ",",
     encoding: str = "utf-8",
-    seen: Iterable[object] | None = None,
+    exclude_groups: Iterable[object] | None = None,
 ) -> DocumentSource | Texts:
     """Open files or a folder of documents; a file's name and header are public, its body private.
 
@@ -182,20 +182,22 @@ def open_documents(
         text_column: the column or key of the text.
         group_column: the column or key of the person (jsonl, csv, parquet), who is then the privacy unit. The rows of
             one file are held in memory. Those of several files, or with stream=True, are brought together by person in
-            temporary files of this user alone. All rows of a person count, whichever file they are in.
+            temporary files that only this user can read. All rows of a person count, whichever file they are in.
         token_pattern: what a word is in the lower-cased text: "english", "unicode" (letters of any script),
             "cjk-characters" (each ideograph and kana), or a regular expression.
         stream: True reads the file anew at each pass, in bounded memory; None and False hold its rows. A pass over
             a Matrix Market or docword file that is not in row order holds its entries.
         separator: what stands between the fields of a CSV file, see `dpvb.data.csv_files.Dialect`.
         encoding: of csv, txt and folders, see there.
-        seen: private persons of earlier fits; their documents add nothing, and nothing says so. Needs group_column.
+        exclude_groups: private person IDs of earlier fits, whose documents are ignored without a message. Needs
+            group_column.
 
     Raises:
         DataFormatError: a file that cannot be opened, a faulty header, a missing column, text without a
             vocabulary, a vocabulary of words that token_pattern never makes or of another width, or files of
             different widths.
-        ParameterError: an unknown format, an option that the format does not have, or seen without group_column.
+        ParameterError: an unknown format, an option that the format does not have, or exclude_groups without
+            group_column.
     """
     watched = Watched.of(files_of(path, "path"))
     options: dict[str, Any] = {
@@ -208,7 +210,7 @@ def open_documents(
         "separator": separator,
         "encoding": encoding,
     }
-    source = _opened(path, stream, seen, options)
+    source = _opened(path, stream, exclude_groups, options)
     again = stream or isinstance(source, ShardedDocuments)
     marked: Any = source
     marked.watched = replace(watched, is_read_again=bool(again and group_column is None))
@@ -216,22 +218,23 @@ def open_documents(
 
 
 def _opened(
-    path: Any, stream: bool | None, seen: Iterable[object] | None, options: dict[str, Any]
+    path: Any, stream: bool | None, exclude_groups: Iterable[object] | None, options: dict[str, Any]
 ) -> DocumentSource | Texts:
     """Open documents with the options of `open_documents`."""
     vocabulary, width, file_format, text_column, group_column, token_pattern, separator, encoding = options.values()
     dialect = Dialect(separator, encoding=encoding)
-    if seen is not None and group_column is None:
-        raise ParameterError("group_column must say whose each document is, where seen= names persons.")
+    if exclude_groups is not None and group_column is None:
+        raise ParameterError("group_column must name the column of persons if exclude_groups is given.")
+    excluded = () if exclude_groups is None else exclude_groups
     several = None if file_format == "folder" else paths_of(path, "path")
     if several is not None and str(vocabulary) == PRIVATE:
-        return _open_private(several, {**options, "stream": stream}, dialect, () if seen is None else seen)
+        return _open_private(several, {**options, "stream": stream}, dialect, excluded)
     if several is not None:
-        return _open_shards(several, {**options, "stream": stream}, dialect, () if seen is None else seen)
+        return _open_shards(several, {**options, "stream": stream}, dialect, excluded)
     if not isinstance(path, (str, os.PathLike)):
         raise DataFormatError(f"path must be a file, a folder or a list of files, got {type(path).__name__}.")
     if str(vocabulary) == PRIVATE:
-        return _open_private([Path(path)], {**options, "stream": stream}, dialect, () if seen is None else seen)
+        return _open_private([Path(path)], {**options, "stream": stream}, dialect, excluded)
     location = Path(path)
     name = check_choice("file_format", file_format or _format_of(location), FORMATS)
     if group_column is not None and name not in _GROUPED:
@@ -246,10 +249,10 @@ def _opened(
         columns = (text_column,) if group_column is None else (text_column, group_column)
         _check_text(location, name, columns, dialect, read_through=bool(stream))
         if group_column is not None and stream:
-            return _partitioned({location: name}, columns, dialect, tokenizer, words, () if seen is None else seen)
+            return _partitioned({location: name}, columns, dialect, tokenizer, words, excluded)
         if group_column is not None:
             rows, group = _grouped(location, name, columns, dialect, tokenizer, words)
-            group = group if seen is None else newcomers(group, seen)
+            group = group if exclude_groups is None else newcomers(group, exclude_groups)
             return BagOfWords.of_rows(rows, vocabulary=words, group=group)
 
         def slabs() -> Iterator[Slab]:
@@ -293,7 +296,7 @@ def text_records(
 
 
 def _open_shards(
-    paths: Sequence[Path], options: dict[str, Any], dialect: Dialect, seen: Iterable[object]
+    paths: Sequence[Path], options: dict[str, Any], dialect: Dialect, exclude_groups: Iterable[object]
 ) -> ShardedDocuments:
     """Check the header of every file; open none."""
     if options["vocabulary"] is not None:
@@ -312,11 +315,13 @@ def _open_shards(
             raise ParameterError(f"group_column needs jsonl, csv or parquet files, got format {name!r}.")
         _check_text(path, name, columns, dialect)
 
-    return _partitioned(names, columns, dialect, tokenizer, words, seen)
+    return _partitioned(names, columns, dialect, tokenizer, words, exclude_groups)
 
 
-def _open_private(paths: Sequence[Path], options: dict[str, Any], dialect: Dialect, seen: Iterable[object]) -> Texts:
-    """Texts of some files, whose words nobody has listed, but for those of persons who were seen."""
+def _open_private(
+    paths: Sequence[Path], options: dict[str, Any], dialect: Dialect, exclude_groups: Iterable[object]
+) -> Texts:
+    """Texts of some files, whose words are not listed in advance, but for those of excluded persons."""
     if options["stream"] or options["width"] is not None:
         word = "stream" if options["stream"] else "width"
         raise ParameterError(f"{word} must be left out where vocabulary='private': its texts are held in memory.")
@@ -342,7 +347,7 @@ def _open_private(paths: Sequence[Path], options: dict[str, Any], dialect: Diale
             for text, *person in _records(path, names[path], columns, dialect):
                 group.extend(person)
                 yield text
-        group[:] = newcomers(group, seen)
+        group[:] = newcomers(group, exclude_groups)
 
     # The persons are known once the texts are read.
     return Texts(texts(), token_pattern=options["token_pattern"], group=None if persons is None else group)
@@ -427,9 +432,9 @@ def _partitioned(
     dialect: Dialect,
     tokenizer: Tokenizer,
     words: tuple[str, ...],
-    seen: Iterable[object],
+    exclude_groups: Iterable[object],
 ) -> ShardedDocuments:
-    """The documents of files of these formats by person, without those of persons who were seen."""
+    """The documents of files of these formats by person, without those of excluded persons."""
 
     def pieces() -> Iterator[Piece]:
         for path, name in names.items():
@@ -440,7 +445,7 @@ def _partitioned(
                 yield Piece(persons, Stored({}, Slab(rows.indptr, rows.indices, rows.counts)))
 
     like = Stored({}, Slab(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0)))
-    partitions = Partitions(pieces(), like, partial(_documents, words), seen)
+    partitions = Partitions(pieces(), like, partial(_documents, words), exclude_groups)
     return ShardedDocuments(partitions, len(words), words, unit="person")
 
 

@@ -27,7 +27,7 @@ def labelled(
     """Documents whose last columns are their labels, one for each class.
 
     Args:
-        documents: private, each a unit.
+        documents: private; each is a unit.
         y: the label of each document, (documents,); private.
         classes: the labels; public.
         group: the person of each document; private. None: each document is a unit.
@@ -38,11 +38,11 @@ def labelled(
     """
     if documents.unit == "person":
         raise ParameterError(
-            "X must not be grouped by person yet where documents have labels: give group= to fit, beside y."
+            "X must not be grouped by person yet where documents have labels: give group= to fit, together with y."
         )
     width = documents.width
     rows = concatenate((chunk.rows for chunk in in_memory(documents).chunks()), width)
-    code_n = Categories(classes).places(column("y", y, rows.num_rows), unseen=-1, missing=-1)
+    code_n = Categories(classes).places(column("y", y, rows.num_rows), other=-1, missing=-1)
     known_n = code_n >= 0
     end_n = rows.indptr[1:][known_n]  # A label stands behind the words of its document.
     indptr = rows.indptr + np.append(0, np.cumsum(known_n))

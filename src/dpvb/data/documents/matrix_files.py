@@ -37,7 +37,7 @@ from dpvb.data.readable import MAX_DOCUMENT_BYTES, blocks, check_readable, lines
 from dpvb.data.slabs import MAX_WIDTH, Slab, check_slab, slab_of_triples
 from dpvb.data.spelling import real
 from dpvb.guards.errors import DataFormatError
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 from dpvb.kernels.spans import MAX_ENTRIES, MAX_ROWS, spans
 
 _Ids = NDArray[np.int64]
@@ -63,8 +63,8 @@ class OpenedFile:
 def open_npz(path: Path) -> OpenedFile:
     """Open a CSR matrix saved by scipy.sparse.save_npz; nothing in it is ever unpickled.
 
-    The row boundaries (8 bytes a document) stay in memory. Complex numbers are taken, as one entry makes a whole matrix
-    complex; one that is not real is NaN.
+    The row boundaries (8 bytes per document) stay in memory. Complex numbers are accepted, as one entry makes a whole
+    matrix complex; one that is not real is NaN.
 
     Raises:
         DataFormatError: not such a file, or damaged.
@@ -99,7 +99,7 @@ def open_npz(path: Path) -> OpenedFile:
 def open_matrix_market(path: Path) -> OpenedFile:
     """Open a Matrix Market file in coordinate form, documents × terms.
 
-    Kind and symmetry of a header are read off the values by whoever writes the file, so that all are taken; an
+    Kind and symmetry of a header may depend on the values when a file is written, so that all are accepted; an
     imaginary part other than 0 is a malformed number. A file that lists its entries row by row is read in bounded
     memory; of any other, and of a symmetric one, a pass holds the entries.
 
@@ -275,7 +275,7 @@ def _test_archive(path: Path) -> None:
 
 
 class _Form(NamedTuple):
-    """What a header declares about its entries.
+    """The facts that a header declares about its entries.
 
     Attributes:
         num_rows, width: of the matrix.

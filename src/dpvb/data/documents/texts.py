@@ -1,4 +1,4 @@
-"""Texts whose words nobody has listed: every word that occurs is private until a release has found it."""
+"""Texts whose words are not listed in advance: every word that occurs is private until a release selects it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Texts:
 
     @property
     def unit(self) -> str:
-        """What one privacy unit is; public."""
+        """The privacy unit; public."""
         return self._bag.unit
 
     def count(self) -> int:
@@ -74,7 +74,7 @@ class Texts:
         return rest
 
     def over(self, words: Sequence[str]) -> BagOfWords:
-        """Counts of these words alone, which are public."""
+        """Counts of only these words, which are public."""
         column_of = {word: column for column, word in enumerate(words)}
         column_v = np.array([column_of.get(name, -1) for name in self._names], dtype=np.int64)
         return self._bag.renamed(tuple(words), column_v)

@@ -24,7 +24,7 @@ from dpvb.kernels.spans import MAX_ENTRIES, MAX_ROWS
 
 Vocabulary: TypeAlias = "Iterable[str] | Mapping[str, int] | str | os.PathLike[str]"
 
-#: The word of a text in lower case, unless somebody says otherwise.
+#: Default pattern of a word of a text in lower case.
 TOKEN_PATTERN = "[a-z]+"
 # Ideographs and kana: one character is a word, as no blanks stand between words.
 _CJK = (
@@ -32,14 +32,14 @@ _CJK = (
 )
 # Unreachable words that an error names, and that it makes a pattern of; the longest pattern that it shows.
 _MOST_NAMED, _MOST_SPELLED, _MOST_SHOWN = 5, 20, 200
-# Of a word that nobody has listed.
+# Limit for a word that is not listed in advance.
 _LONGEST = 100
 #: The vocabulary that a release is to find.
 PRIVATE = "private"
 
 MISSING_VOCABULARY = (
     "Text needs vocabulary=, a list of words chosen without looking at these documents: a word list read off "
-    "private documents would show by a column that somebody used a word. Three ways out: "
+    "private documents would show by a column that a private document contains a word. Three ways out: "
     "(1) a public word list: vocabulary='english', 'french', 'german' or 'spanish', which ship with dpvb, or a file of "
     "your own with one word per line: vocabulary='words.txt'; "
     "(2) counts made elsewhere with fixed words: "
@@ -166,7 +166,7 @@ class Tokenizer:
 class OpenTokenizer(Tokenizer):
     """Turns documents into the ids of their words, whichever they are.
 
-    A word is 1 to 100 printable characters that the pattern makes of the word alone, too; others have no id.
+    A word is 1 to 100 printable characters that the pattern also makes of this word; others have no id.
 
     Attributes:
         words: every word by its id; private.
@@ -215,7 +215,7 @@ def _compiled(token_pattern: str) -> re.Pattern[str]:
 
 
 def _unreachable(words: Iterable[str], pattern: re.Pattern[str]) -> list[str]:
-    """The words that no text in lower case gives; of a pattern that looks around a word, those in capitals alone."""
+    """The words that no text in lower case gives; with a pattern that looks around a word, only those in capitals."""
     looks_around = pattern.groups > 0 or "(?=" in pattern.pattern or "(?<=" in pattern.pattern
     return [word for word in words if word != word.lower() or not (looks_around or word in pattern.findall(word))]
 
@@ -223,7 +223,7 @@ def _unreachable(words: Iterable[str], pattern: re.Pattern[str]) -> list[str]:
 def _refusal(
     vocabulary: Iterable[str], unreachable: Sequence[str], token_pattern: str, pattern: re.Pattern[str]
 ) -> str:
-    """What to say of words that a pattern never makes, with one that does."""
+    """Return the error for words that a pattern never makes, with a pattern that does."""
     named = ", ".join(map(repr, unreachable[:_MOST_NAMED])) + (", ..." if len(unreachable) > _MOST_NAMED else "")
     ways = (
         ["Texts are put in lower case first: write the words so."] if any(w != w.lower() for w in unreachable) else []
@@ -256,7 +256,7 @@ def is_words(document: object) -> bool:
 def _text_of(document: object) -> str | None:
     """The text of str or UTF-8 bytes, or of a list of them with blanks between; None for anything else.
 
-    The type alone decides: a private object's own methods are not called.
+    Only the type decides: a private object's own methods are not called.
     """
     row = plain_row(document)
     if row is not None:

@@ -64,7 +64,7 @@ def frequencies(name: str | os.PathLike[str]) -> dict[str, float]:
 
 
 def frequencies_of(name: str | os.PathLike[str], vocabulary: Sequence[str]) -> list[float]:
-    """Frequencies of a list for the words of a vocabulary, in its order; 0 for a word that the list lacks; public.
+    """Frequencies of a list for the words of a vocabulary, in its order; 0 where the list lacks a word; public.
 
     Args:
         name: as in `frequencies`.

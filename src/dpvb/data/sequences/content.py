@@ -1,4 +1,4 @@
-"""What stands at the places of sequences, and how private sequences of it are read, whatever it is.
+"""Contents of sequences, and how private sequences of any content are read.
 
 A content says what one sequence in memory holds, and what the cells of a long table are; where sequences begin and end,
 and whose they are, is read in the same way for all.
@@ -69,9 +69,9 @@ class Sequences(Held, Generic[Rows]):
 
 
 class Content(ABC, Generic[Rows]):
-    """What sequences are made of; all of it is public."""
+    """Content of sequences; all of it is public."""
 
-    #: What stands at the places, in the plural.
+    #: The content, in the plural.
     things: ClassVar[str]
 
     @abstractmethod
@@ -98,7 +98,7 @@ class Content(ABC, Generic[Rows]):
     def rows(self, data: Any, lengths: Any = None) -> Rows:
         """Sequences in memory.
 
-        What is no list or array stands for an empty sequence, and a cell that is none of the content for a gap.
+        A value that is not a list or array is an empty sequence, and a cell that is none of the content is a gap.
 
         Args:
             data: a list, tuple or 1-D array of sequences; a matrix, whose rows are the sequences, of numbers one with a
@@ -165,7 +165,7 @@ def arranged(person_n: Integers, part_n: Integers, moment_n: Floats) -> tuple[In
     """Events as sequences, those of a person and a part in order of their moments, (n, 3).
 
     The sequences of a person are in the order in which that person's own events begin them, whatever numbers parts
-    have. Events of equal moments stay in the order in which they are given; an event of person -1 is nobody's.
+    have. Events of equal moments stay in the order in which they are given; an event of person -1 is ignored.
 
     Returns:
         indptr, order, person: boundaries of the sequences; the events in their order; the person of each sequence.
@@ -201,7 +201,7 @@ def _of_arrow(one: Any) -> object:
 
 
 def is_of_pandas(one: object) -> bool:
-    """Whether an object is one of pandas' own, by its class alone."""
+    """Return whether an object is one of pandas' own, only from its class."""
     return type(one).__module__.partition(".")[0] == "pandas"
 
 

@@ -3,8 +3,8 @@
 Rows of one person may stand anywhere, in any of several files. The rows of a table that is streamed are brought
 together by person in temporary files (see `partitions`).
 
-A row that names nobody, or has no moment or no part where a column of them is declared, is nobody's. One whose symbol
-is none of the public ones is a gap: no window crosses it. A cell of numbers that is no finite one is missing.
+A row without a person, or without a moment or a part where a column of them is declared, is ignored. One whose symbol
+is none of the public ones is a gap: no window crosses it. A cell of numbers that is not finite is missing.
 
 Rows are ordered by moments. A moment is three numbers, compared one after another. They are a function of the cell
 alone. Cells that state the same moment have the same three numbers, whatever their types:
@@ -137,7 +137,7 @@ def _stacked(first_n: NDArray[Any], second_n: Any = 0.0, third_n: Any = 0.0) -> 
 
 
 def _rest(text: str, nearest: float) -> tuple[float, float]:
-    """What the nearest float leaves of a number in the spelling of ids, and what float64 leaves of that."""
+    """Remainder of a number in the spelling of ids after its nearest float, and the next after float64 of that."""
     above, _, below = text.partition("/")
     is_short = len(text) <= _DIGITS_OF_FLOAT and not below
     if is_short or _PLAIN.fullmatch(above) is None or not (below or "1").isdecimal():
@@ -149,7 +149,7 @@ def _rest(text: str, nearest: float) -> tuple[float, float]:
 
 
 class _Piece(NamedTuple):
-    """Some rows of a long table; None names nobody."""
+    """Some rows of a long table; None: without a person."""
 
     persons: list[object]
     parts: list[object]
@@ -166,7 +166,7 @@ class Events:
     Args:
         data: as `dpvb.Table` takes a table: a pandas DataFrame, an Arrow table, a mapping of names to columns, the path
             of a .csv or .parquet file, a list of such paths, or a folder of .parquet files.
-        person: column of the person; all rows of a person are one unit.
+        group: column of the person; all rows of a person are one unit.
         symbol: column of the symbols.
         values: in its place, columns of numbers, in the order of the model's; one text with commas between, too.
         time: column by which a person's rows are ordered, numbers or dates (see `moments`); rows of equal
@@ -182,7 +182,7 @@ class Events:
     """
 
     data: Any
-    person: str = "person"
+    group: str = "person"
     symbol: str = "symbol"
     values: str | Sequence[str] | None = None
     time: str | None = None
@@ -198,18 +198,18 @@ class Events:
     def __post_init__(self) -> None:
         if not isinstance(self.stream, bool):
             raise ParameterError(f"stream must be True or False, got {self.stream!r}.")
-        check_name(self.person)
-        names = [name for name in (self.person, *self._read, self.time, self.sequence) if name is not None]
+        check_name(self.group)
+        names = [name for name in (self.group, *self._read, self.time, self.sequence) if name is not None]
         if len(set(names)) < len(names):
             content = "symbol" if self.values is None else "values"
-            raise ParameterError(f"person, {content}, time and sequence must be different columns, got {names}.")
+            raise ParameterError(f"group, {content}, time and sequence must be different columns, got {names}.")
         object.__setattr__(self, "watched", Watched.of(files_of(self.data, "data")))
         object.__setattr__(self, "_dialect", Dialect(self.separator, self.decimal, self.encoding))
         self._reader([0, 1])
 
     def __repr__(self) -> str:
         held = f"symbol={self.symbol!r}" if self.values is None else f"values={[*self._read]}"
-        return f"Events(person={self.person!r}, {held}, time={self.time!r})"
+        return f"Events(group={self.group!r}, {held}, time={self.time!r})"
 
     @property
     def _read(self) -> tuple[str, ...]:
@@ -236,18 +236,18 @@ class Events:
         return Sequences(content.made(indptr, events.held_n[order]), person)
 
     def _reader(self, values: Sequence[Any]) -> Any:
-        """What reads the columns; public symbols are these."""
+        """Return the reader of the columns, with these public symbols."""
         columns: list[Any] = [Numeric(name, 0, 1) for name in self._read]
         if self.values is None:
-            columns = [Categorical(self.symbol, (*values,), unseen=False, missing=False)]
+            columns = [Categorical(self.symbol, (*values,), other=False, missing=False)]
         columns += [] if self.time is None else [Numeric(self.time, 0, 1)]
         # A part is an id like a person's: as it is written.
         columns += [] if self.sequence is None else [Date(self.sequence, "1970-01-01", "2100-01-01")]
-        return reader_of(self.data, Schema((*columns,), group=self.person), self.file_format, self._dialect)
+        return reader_of(self.data, Schema((*columns,), group=self.group), self.file_format, self._dialect)
 
     def _pieces(self, content: Content[Any]) -> Iterator[_Piece]:
         values = content.values if isinstance(content, Symbols) else ()
-        reader, schema = self._reader(values), Schema((Numeric(self._read[0], 0, 1),), group=self.person)
+        reader, schema = self._reader(values), Schema((Numeric(self._read[0], 0, 1),), group=self.group)
         for piece in reader.pieces():
             persons = persons_of(piece, schema)
             parts: list[object] = [0] * len(persons) if self.sequence is None else cells_of(piece.cells[self.sequence])

@@ -14,7 +14,7 @@ from dpvb.data.spelling import Cells, Floats, as_numbers, number
 from dpvb.data.tables.matrices import array_of, column, has_columns, is_arrow_table, plain_row
 from dpvb.data.tables.ranged import check_name
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_number
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 from dpvb.rows import NumberRows
 
 # Most columns; a model of sequences has a number for each pair of them at least.
@@ -26,12 +26,12 @@ _SLAB = 2**16
 class Points(Content[NumberRows]):
     """Public columns; a point has a number of each.
 
-    A number is missing, NaN, where its cell is no finite one. A point of another width is missing throughout.
+    A number is missing, NaN, if its cell is not a finite number. A point of another width is missing throughout.
 
     Args:
         columns: their names, as a list or as one text with commas between; a number D for x0 to x(D-1).
         low, high: public range of each column, numbers or (D,): values outside are brought to its ends.
-        max_row_norm: in their place, a public bound on the norm of a point: longer ones are shortened to it, whatever
+        max_row_norm: in their place, a public bound on the norm of a point: longer ones are clipped to it, whatever
             of them is missing. With neither numbers are as they come.
 
     Attributes:
@@ -95,7 +95,7 @@ class Points(Content[NumberRows]):
 
     @property
     def axes(self) -> tuple[tuple[int, ...], ...]:
-        """A point; of one column a number alone, too."""
+        """A point; with one column also a single number."""
         return ((len(self),), ()) if len(self) == 1 else ((len(self),),)
 
     def own(self, one: object) -> Cells:

@@ -50,7 +50,7 @@ class Symbols(Content[SequenceRows]):
 
     def codes(self, cells: Cells) -> NDArray[np.int32]:
         """The place of each cell among the symbols; -1, a gap, for what is none of them."""
-        return self._categories.places(cells, unseen=-1, missing=-1).astype(np.int32)
+        return self._categories.places(cells, other=-1, missing=-1).astype(np.int32)
 
     def made(self, indptr: Integers, held: NDArray[Any]) -> SequenceRows:
         """Sequences of places of symbols."""

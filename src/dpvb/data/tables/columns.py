@@ -1,4 +1,4 @@
-"""The kinds of columns that a schema knows, and the rule by which each makes numbers of cells.
+"""Types of columns in a schema, and the rule by which each converts cells to numbers.
 
 Nothing here is fitted to data. What a column adds to a row is its features:
 
@@ -83,7 +83,7 @@ class Binary:
 
     @property
     def units(self) -> tuple[Floats, Floats]:
-        """What 1 adds to the feature, and the number at which the feature is 0."""
+        """Step of the feature for 1, and the number at which the feature is 0."""
         return np.array([INDICATOR]), np.zeros(1)
 
     @property
@@ -98,7 +98,7 @@ class Binary:
     def encode(self, cells: Cells, missing_values: frozenset[str]) -> Encoded:
         """The feature, NaN in a faulty row."""
         otherwise = -1 if self.missing is None else [*map(label, self.values)].index(label(self.missing))
-        code_n = Categories(self.values, missing_values).places(cells, unseen=otherwise, missing=otherwise)
+        code_n = Categories(self.values, missing_values).places(cells, other=otherwise, missing=otherwise)
         value_n = np.where(code_n < 0, np.nan, INDICATOR * code_n)
         return _alone(value_n, np.zeros(len(code_n), dtype=np.bool_))
 
@@ -114,7 +114,7 @@ class Categorical:
     Attributes:
         name: the column's.
         categories: the public categories in the order of their features.
-        unseen: whether a value that is none of them has a place of its own; False: such a row is faulty.
+        other: whether a value that is none of them has a place of its own; False: such a row is faulty.
         missing: the same for a missing value.
         reference: the category that a table of coefficients compares the others with; None: the first. It changes no
             fit.
@@ -125,7 +125,7 @@ class Categorical:
 
     name: str
     categories: Sequence[Any]
-    unseen: bool = True
+    other: bool = True
     missing: bool = True
     reference: Any = field(default=None, compare=False)
     kind: ClassVar[str] = "categorical"
@@ -135,7 +135,7 @@ class Categorical:
     def __post_init__(self) -> None:
         check_name(self.name)
         object.__setattr__(self, "categories", check_categories(self.name, "categories", self.categories))
-        for name in ("unseen", "missing"):
+        for name in ("other", "missing"):
             if not isinstance(getattr(self, name), bool):
                 raise ParameterError(
                     f"{name} of column {self.name!r} must be True or False, got {getattr(self, name)!r}."
@@ -157,12 +157,12 @@ class Categorical:
     @property
     def width(self) -> int:
         """One feature for each category, and for each further place."""
-        return len(self.categories) + self.unseen + self.missing
+        return len(self.categories) + self.other + self.missing
 
     @property
     def names(self) -> tuple[str, ...]:
-        """column=category, then column=<unseen> and column=<missing>."""
-        places = ["<unseen>"] * self.unseen + ["<missing>"] * self.missing
+        """column=category, then column=<other> and column=<missing>."""
+        places = ["<other>"] * self.other + ["<missing>"] * self.missing
         return tuple(f"{self.name}={place}" for place in (*map(text, self.categories), *places))
 
     @property
@@ -172,13 +172,13 @@ class Categorical:
 
     @property
     def units(self) -> tuple[Floats, Floats]:
-        """What 1 adds to each feature, and the number at which the feature is 0."""
+        """Step of each feature for 1, and the number at which the feature is 0."""
         return np.full(self.width, INDICATOR), np.zeros(self.width)
 
     @property
     def labels(self) -> list[Any]:
-        """The value at each place: the categories, a text that is no category for <unseen>, None for <missing>."""
-        return [*self.categories, *["<unseen>"] * self.unseen, *[None] * self.missing]
+        """The value at each place: the categories, a text that is not a category for <other>, None for <missing>."""
+        return [*self.categories, *["<other>"] * self.other, *[None] * self.missing]
 
     def decode(self, feature_nk: Floats) -> NDArray[Any]:
         """The value with the largest feature."""
@@ -187,9 +187,9 @@ class Categorical:
     def encode(self, cells: Cells, missing_values: frozenset[str]) -> Encoded:
         """The one feature of each row that is not 0; NaN in a faulty row."""
         count = len(self.categories)
-        unseen = count if self.unseen else -1
-        missing = count + self.unseen if self.missing else -1
-        code_n = Categories(self.categories, missing_values).places(cells, unseen=unseen, missing=missing)
+        other = count if self.other else -1
+        missing = count + self.other if self.missing else -1
+        code_n = Categories(self.categories, missing_values).places(cells, other=other, missing=missing)
         value_n = np.where(code_n < 0, np.nan, INDICATOR)
         return _alone(value_n, np.zeros(len(code_n), dtype=np.bool_), np.maximum(code_n, 0))
 
@@ -199,13 +199,13 @@ class Interaction:
     """The products of two columns of the schema: what the one adds depends on the other.
 
     Both columns stand in the schema by themselves, too. So the product holds whatever their ranges are: what a range
-    moves is a matter of the columns alone.
+    moves is decided only by the columns.
 
     Attributes:
         first, second: names of two columns, none of them an interaction.
 
     Raises:
-        ParameterError: for names that are no texts, or equal.
+        ParameterError: for names that are not texts, or equal.
     """
 
     first: str
@@ -288,7 +288,7 @@ class Product:
         return Encoded(place_nmm.reshape(shape), value_nmm.reshape(shape), cut_n)
 
 
-#: What stands for one column of the data.
+#: Types of a column of the data.
 Column: TypeAlias = Numeric | Date | Spline | Binary | Categorical
 
 

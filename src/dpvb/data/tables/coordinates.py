@@ -23,9 +23,9 @@ from dpvb.data.tables.ranged import Ranged, Spline
 from dpvb.data.tables.schema import Schema
 from dpvb.guards.errors import ParameterError, check_choice
 
-#: "reference": against one level of each categorical column; "sum": against the mean of its categories; "places": a
+#: "reference": against one level of each categorical column; "sum": against the mean of its categories; "none": a
 #: coefficient for each feature, as rows have them.
-LevelCoding = Literal["reference", "sum", "places"]
+LevelCoding = Literal["reference", "sum", "none"]
 CODINGS: Final[tuple[LevelCoding, ...]] = get_args(LevelCoding)
 # Each level of a "sum" takes a number from each other.
 _MOST_SUMMED = 2_000
@@ -123,7 +123,7 @@ def coded(schema: Schema, coding: str) -> Coding:
     Raises:
         ParameterError: for an unknown coding, or "sum" with a column of thousands of categories.
     """
-    if check_choice("coding", coding, CODINGS) == "places":
+    if check_choice("coding", coding, CODINGS) == "none":
         return plain(schema.feature_names)
     lines_of_column = {column.name: _lines(column, coding) for column in schema.own_columns}
     names, reference = ["intercept"], [False]
@@ -178,7 +178,7 @@ def compared_with(schema: Schema, levels: Mapping[str, Any]) -> Schema:
 
 
 def along(schema: Schema, name: str, at: Sequence[Any], reference: Any, given: Mapping[str, Any]) -> Coding:
-    """What one column adds at some of its values, less what it adds at a reference; all values are public.
+    """Difference of one column's part between some of its values and a reference; all values are public.
 
     Args:
         schema: the columns.
@@ -200,7 +200,7 @@ def along(schema: Schema, name: str, at: Sequence[Any], reference: Any, given: M
     if {*given} != {*others}:
         raise ParameterError(
             f"given must have a value of each column that acts together with {name!r}: {', '.join(others) or 'none'}; "
-            f"got {', '.join(map(str, given)) or 'none'}. What {name!r} adds depends on these."
+            f"got {', '.join(map(str, given)) or 'none'}. The effect of {name!r} depends on these."
         )
     values_of_column: dict[str, Floats] = {}
     for column, values in {name: [*at, reference], **{other: [given[other]] for other in others}}.items():

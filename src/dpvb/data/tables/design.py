@@ -1,6 +1,6 @@
 """Private rows for regression and for belief networks: numbers in, clean rows of bounded norm out.
 
-A fault in somebody's row must not show. So nothing here raises, warns or logs because of a value that it finds:
+A fault in a row must not show. So nothing here raises, warns or logs because of a value that it finds:
 
 ======================================================  ===================================================
 found in a row                                          the row becomes
@@ -83,12 +83,12 @@ class Design(Held):
             sparse_rows: whether chunks hold `SparseDesignRows` or `DesignRows`.
             group: the person of each row, (rows,); private. None: each row is a unit.
             cut: rows that were cut to a range, or filled in, before they came here, (rows,); private.
-            beside: exposure, offset and weights, as far as the response has bounds of them; private. What is left out
+            beside: exposure, offset and weights, as far as the response has bounds of them; private. The defaults
                 is 1, 0 and 1.
 
         Raises:
-            DataFormatError: X is no matrix, or y, trials, group or what stands beside differ from it in length.
-            ParameterError: a public argument outside its range, trials without the binomial kind, or a column beside
+            DataFormatError: X is not a matrix, or y, trials, group or a row argument differ from it in length.
+            ParameterError: a public argument outside its range, trials without the binomial kind, or a row argument
                 without a bound.
         """
         self._row_norm = check_number("max_row_norm", max_row_norm, low=1e-100, high=1e100)
@@ -132,12 +132,12 @@ class Design(Held):
 
     @property
     def max_row_norm(self) -> float:
-        """What the features were divided by; public."""
+        """Divisor of the features; public."""
         return self._row_norm
 
     @property
     def response(self) -> Response:
-        """What y may be; public."""
+        """Declaration of y; public."""
         return self._response
 
     def chunks(self) -> Iterator[Chunk[DesignRows]] | Iterator[Chunk[SparseDesignRows]]:
@@ -238,7 +238,7 @@ def _clean_responses(
 
 
 def _columns(response: Response, beside: Mapping[str, object], num_rows: int) -> dict[str, Floats]:
-    """Columns beside the response as numbers.
+    """The row arguments as numbers.
 
     Raises:
         ParameterError: for one that has no bound.
@@ -268,8 +268,8 @@ class BinaryMatrix(Held):
             group: the person of each row, (rows,); private. None: each row is a unit.
 
         Raises:
-            DataFormatError: X is no matrix, or group differs from it in length.
-            ParameterError: a threshold that is no number.
+            DataFormatError: X is not a matrix, or group differs from it in length.
+            ParameterError: a threshold that is not a number.
         """
         self._threshold = None if threshold is None else check_number("threshold", threshold)
         self._matrix = as_matrix(X)

@@ -1,7 +1,7 @@
 """A schema to fill in, of what is known of a table's columns: the names in its header, or a data dictionary.
 
 A range that is not declared stays null, and a schema with a null range is not read. Nothing is read off rows: of a
-table its first line alone, and of a dictionary the fields that declare, by an open list of their names.
+table only its first line, and of a dictionary the fields that declare, by an open list of their names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpvb.data.readable import check_readable
 from dpvb.data.spelling import MISSING_VALUES, UNREADABLE, label, number
 from dpvb.data.times import time_of_text
 from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError, check_choice, reason_of
-from dpvb.guards.strangers import parsed_json
+from dpvb.guards.untrusted import parsed_json
 
 _ROLES: Final = ("feature", "target", "group", "none")
 #: The kinds of columns by the types that dictionaries name.
@@ -30,7 +30,7 @@ _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("binary", "boolean", "bool", "logical"), "binary"),
     **dict.fromkeys(("categorical", "category", "factor", "nominal", "ordinal", "enum", "string", "text"), "levels"),
 }
-#: What is declared, by the heads of a dictionary in CSV, in small letters and without signs between.
+#: Facts that a dictionary in CSV declares, by its column heads, in small letters and without signs between.
 _HEADS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("name", "variable", "var", "column", "field"), "name"),
     **dict.fromkeys(("type", "kind"), "type"),
@@ -39,7 +39,7 @@ _HEADS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("levels", "categories", "values", "enum", "classes"), "levels"),
     **{one: one for one in ("transform", "missing", "role")},
 }
-# What else dictionaries declare of a column and of its values; and of a table, a resource or a package in JSON.
+# Other facts that dictionaries declare of a column and of its values; and of a table, a resource or a package in JSON.
 _DECLARED: Final = frozenset(
     (
         *("title", "label", "description", "desc", "definition", "question", "unit", "units", "format", "constraints"),
@@ -60,7 +60,7 @@ _NUMBER_OR_DATE: Final = re.compile(r"[\d\s.,:/%+-]*\d[\d\s.,:/%+-]*|\d{1,2}[\s.
 
 
 class Column(NamedTuple):
-    """What is declared of a column: what a schema says of it as a feature (None: it is none), and its role."""
+    """Declaration of a column: as a feature in a schema (None: it is none), and its role."""
 
     name: str
     feature: dict[str, Any] | None
@@ -73,11 +73,11 @@ def columns_of_header(path: Path, dialect: Dialect = USUAL, *, sure: bool = Fals
     Args:
         path: the file; its first line is public.
         dialect: how the file is written.
-        sure: whether somebody says that the line is a header, whatever it looks like.
+        sure: whether the user says that the line is a header, whatever it looks like.
 
     Raises:
         DataFormatError: a file that cannot be read, or whose first line shows another separator or encoding.
-        PrivacyError: a line that looks like somebody's row; the line is not quoted.
+        PrivacyError: a line that looks like a row of data; the line is not quoted.
     """
     check_readable(path)
     names = [str(name).strip() for name in header_of(path, dialect)]
@@ -101,13 +101,13 @@ def columns_of_dictionary(path: Path, dialect: Dialect = USUAL) -> tuple[list[Co
     ==========================  ==================================================================================
     a file                      says of a column
     ==========================  ==================================================================================
-    .json                       what a table schema of Frictionless does, alone or in a resource or a package of one:
+    .json                       a table schema of Frictionless, by itself or in a resource or a package of one:
                                 name, type, constraints (minimum, maximum, enum), categories
     any other: CSV              a line with name and type, and any of low and high (or minimum, maximum), levels with
                                 | between, transform, missing, and role: feature, target, group or none
     ==========================  ==================================================================================
 
-    A text without levels, a date without a range, or another type is no feature.
+    A text without levels, a date without a range, or another type is not a feature.
 
     Args:
         path: the file; public.
@@ -186,7 +186,7 @@ def _target(column: Column | None = None) -> dict[str, Any]:
 
 
 def _doubt(name: str) -> str:
-    """What makes a field of a first line look like somebody's, in words; empty: nothing does."""
+    """Return why a field of a first line looks like data, in words; empty: it does not."""
     if not name or label(name) in {label(one) for one in MISSING_VALUES}:
         return "nothing"
     if _NUMBER_OR_DATE.fullmatch(name) or time_of_text(name) is not None or not math.isnan(number(name)):
@@ -201,7 +201,7 @@ def _of_csv(content: bytes, dialect: Dialect, unknown: list[tuple[str, str]]) ->
         text = content.decode("utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding)
         lines = [line for line in csv.reader(io.StringIO(text, newline=""), delimiter=dialect.separator) if any(line)]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise DataFormatError(f"is no CSV file in {dialect.encoding}: {error}.") from error
+        raise DataFormatError(f"is not a CSV file in {dialect.encoding}: {error}.") from error
     heads = [_plain(head) for head in lines[0]] if lines else []
     fields = [_HEADS.get(head) for head in heads]
     if not {"name", "type"} <= {*fields}:
@@ -224,7 +224,7 @@ def _of_json(content: bytes, unknown: list[tuple[str, str]]) -> Iterator[Column]
     try:
         facts = parsed_json(content)
     except ValueError as error:
-        raise DataFormatError(f"is no JSON: {error}.") from error
+        raise DataFormatError(f"is not JSON: {error}.") from error
     while isinstance(facts, dict) and "fields" not in facts:
         unknown += _unknown_of_table(facts)
         inner = facts.get("schema", facts.get("resources"))

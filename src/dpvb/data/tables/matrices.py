@@ -1,8 +1,8 @@
 """Matrices of real numbers in whatever form they come, read a few rows at a time.
 
-What is wrong with a matrix as a whole (its container, its dimensions) is public and an error. What is wrong inside a
-row belongs to somebody: an entry that is no number, or that lies outside the matrix, is NaN, and nothing is said. The
-type of an array belongs to nobody in particular, as one cell may have decided it: none is refused (see `spelling`).
+Errors of a matrix as a whole (its container, its dimensions) are public and reported. An error inside a
+row is private: an entry that is not a number, or that lies outside the matrix, is NaN, without a message. The
+type of an array may depend on a single cell: no type is refused (see `spelling`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpvb.data.arrow import import_arrow
 from dpvb.data.slabs import MAX_WIDTH, Integers, Slab, Which, places, slab_of_sparse, stacked
 from dpvb.data.spelling import Floats, as_array, as_numbers, cells_of, number, real
 from dpvb.guards.errors import DataFormatError
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 from dpvb.kernels.spans import running_total
 
 _WAY_OUT = (
@@ -195,8 +195,8 @@ def as_matrix(data: object) -> RowMatrix:
     Args:
         data: rows by columns: a 2-D NumPy array, a SciPy CSR, CSC or COO matrix, a pandas DataFrame, or a list of
             lists, whose width is that of most rows (a row of another length is faulty). Its form and its width are
-            public; everything else is private, its types too, since values decide them: what is no number is NaN, and
-            a number that came as text is that number. It must not change while it is in use.
+            public; everything else is private, its types too, since values decide them: a cell that is not a number is
+            NaN, and a number that came as text is that number. It must not change while it is in use.
 
     Raises:
         DataFormatError: none of these, or no columns.
@@ -296,7 +296,7 @@ def holds_rows(cells: Iterable[object]) -> bool:
 
 
 def _width_of_most(rows: Iterable[object]) -> int | None:
-    """The width that most rows have, the smaller of two; None where most of them are no lists."""
+    """The width that most rows have, the smaller of two; None where most of them are not lists."""
     lengths = Counter(map(_length, rows))
     return max(lengths, key=lambda one: (lengths[one], one is not None, -(one or 0)), default=0)
 
@@ -363,7 +363,7 @@ def column(name: str, values: object, num_rows: int | None) -> NDArray[Any]:
         array = as_array(values)
     else:
         array = _objects(cells_of(values))
-    # Of lists of one value each NumPy makes another dimension, unless one of them is longer.
+    # For lists of one value each NumPy makes another dimension, unless one of them is longer.
     if array is not None and array.dtype.kind == "O" and array.shape[1:] == (1,):
         array = array[:, 0]
     if array is None or array.ndim != 1:
@@ -378,7 +378,7 @@ def column(name: str, values: object, num_rows: int | None) -> NDArray[Any]:
 
 
 def _alone(cell: object) -> object:
-    """What is alone in a list or an array; anything else as it is. Tuples name persons."""
+    """Return the single element of a list or an array; anything else as it is. Tuples name persons."""
     if type(cell) in (list, np.ndarray) and _length(cell) == 1:
         return cell[0]  # type: ignore[index]
     return cell

@@ -26,9 +26,9 @@ from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import ParameterError, check_number
 from dpvb.rows import MixedRows
 
-#: What a mixture models by a Gaussian.
+#: Columns that a mixture models by a Gaussian.
 Number: TypeAlias = Numeric | Date
-#: What a mixture models by a table of probabilities.
+#: Columns that a mixture models by a table of probabilities.
 Choice: TypeAlias = Binary | Categorical
 
 
@@ -66,8 +66,8 @@ class Layout:
             gaps: names of numeric columns whose entries may be missing.
 
         Raises:
-            ParameterError: for a column of a kind that has no distribution here, a name that is no such column, a count
-                whose range does not begin at 0 or ends beyond 2^53, or a response of trials.
+            ParameterError: for a column of a type that has no distribution here, a name that is not such a column, a
+                count whose range does not begin at 0 or ends beyond 2^53, or a response of trials.
         """
         columns = [_plain(column) for column in schema.own_columns]
         for column in columns:
@@ -135,7 +135,7 @@ class Layout:
         return (low_d + high_d) / 2, (high_d - low_d) / 2
 
     def check_squares(self) -> None:
-        """Refuse numbers whose variance in the unit of their column is no number.
+        """Refuse numbers whose variance in the unit of their column is not finite.
 
         Raises:
             ParameterError: naming the column.
@@ -144,7 +144,7 @@ class Layout:
             if half > _MOST_SQUARED:
                 raise ParameterError(
                     f"high of column {column.name!r} must be at most {2 * _MOST_SQUARED:g} above its low, got "
-                    f"{2 * half:g}: a variance would be no number. Declare the column in a larger unit."
+                    f"{2 * half:g}: a variance would not be finite. Declare the column in a larger unit."
                 )
 
     def rows(self, cells: Mapping[str, Cells], malformed: NDArray[np.bool_], missing: frozenset[str]) -> MixedRows:
@@ -187,7 +187,7 @@ class Layout:
         return self.rows({column.name: [] for column in columns}, np.zeros(0, dtype=np.bool_), frozenset())
 
     def cells(self, rows: MixedRows) -> dict[str, NDArray[Any]]:
-        """Columns by name of rows that nobody has, in the types of the schema; None and NaN are missing."""
+        """Columns by name of synthetic rows, in the types of the schema; None and NaN are missing."""
         column_cells: dict[str, NDArray[Any]] = {}
         for place, column in enumerate(self.numbers):
             middle_d, half_d = self.scale

@@ -35,7 +35,7 @@ class Numbers(Held):
         group: the person of each row, (rows,); private. None: each row is a unit.
 
     Raises:
-        DataFormatError: X or y is no array, or they or group differ in length.
+        DataFormatError: X or y is not an array, or they or group differ in length.
     """
 
     def __init__(self, X: object, y: object = None, *, group: Iterable[object] | None = None) -> None:

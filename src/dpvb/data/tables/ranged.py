@@ -3,7 +3,7 @@
 The curve is a natural cubic spline, given by the values that it takes at knots: f(x) = Σ_k f(ξ_k) C_k(x).
 
 C_k is the natural spline that is 1 at the knot ξ_k and 0 at all others. Between knots it is a cubic with continuous
-second derivatives M_ik, before the first and behind the last knot a straight line. A spline depends on its knots alone,
+second derivatives M_ik, before the first and behind the last knot a straight line. A spline depends only on its knots,
 and on no range. All of this is public; every value is made from its own x.
 """
 
@@ -153,7 +153,7 @@ class Ranged(ABC):
 
     @property
     def units(self) -> tuple[Floats, Floats]:
-        """What 1 of each function adds to its feature, and the function's value at which the feature is 0, (k,)."""
+        """Step of each function in its feature for 1, and the function's value at which the feature is 0, (k,)."""
         low_k, high_k = self.ends
         return 1 / (high_k - low_k), low_k
 
@@ -166,7 +166,7 @@ class Ranged(ABC):
         return number_n
 
     def functions(self, value_n: Floats) -> Floats:
-        """What the model is linear in, (n, k), of numbers in the range; NaN where they are."""
+        """Functions in which the model is linear, (n, k), of numbers in the range; NaN where they are."""
         return value_n[:, None]
 
     def inverse(self, value_nk: Floats) -> Floats:
@@ -265,7 +265,7 @@ class Date(Ranged):
         missing: the date that stands for a missing or unreadable one; None: such a row is faulty and adds nothing.
 
     Raises:
-        ParameterError: a missing bound, what is no date, or a field outside its range.
+        ParameterError: a missing bound, a value that is not a date, or a field outside its range.
     """
 
     name: str
@@ -283,7 +283,7 @@ class Date(Ranged):
             raise _without_range(
                 self,
                 "give dates that you know without looking at the data, such as the first and the last day on which "
-                f'anybody could be counted: Date({self.name!r}, low="2015-01-01", high="2025-12-31").',
+                f'rows could be included: Date({self.name!r}, low="2015-01-01", high="2025-12-31").',
             )
         limits = {"low": self.low, "high": self.high, "epoch": self.low if self.epoch is None else self.epoch}
         for name, moment in (limits if self.missing is None else {**limits, "missing": self.missing}).items():
@@ -437,7 +437,7 @@ def _without_range(column: Ranged, ways: str) -> ParameterError:
     bound = " and ".join(name for name in ("low", "high") if getattr(column, name) is None)
     return ParameterError(
         f"column {column.name!r} needs {bound}, a public bound: one read off private data would show the largest or "
-        f"smallest value that somebody has. {'Three ways' if '(1)' in ways else 'The way'} out: {ways}"
+        f"smallest value in the data. {'Three ways' if '(1)' in ways else 'The way'} out: {ways}"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a response may be: the one public declaration that schemas, designs and models share."""
+"""Responses: the one public declaration that schemas, designs and models share."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from dpvb.guards.errors import ParameterError, check_choice, check_integer, chec
 
 Kind: TypeAlias = Literal["logistic", "binomial", "negative_binomial", "poisson", "numeric", "classes"]
 
-#: What may stand beside a response, and the name of its bound.
+#: Row arguments in addition to a response, and the name of their bounds.
 BOUNDS = {"exposure": "max_exposure", "offset": "max_offset", "weights": "max_weight"}
-#: What is less than this makes a row no row.
+#: Rows with less than this are ignored.
 LOWEST = {"exposure": 5e-324, "offset": -math.inf, "weights": 0.0}
 # The largest of the bounds.
 _LARGEST = {"max_exposure": 1e9, "max_offset": 50.0, "max_weight": 1e9}
 
 
 class Beside(NamedTuple):
-    """What stands beside the responses of rows, (n,) each; private.
+    """Row arguments in addition to the responses, (n,) each; private.
 
     Attributes:
         offset_n: what is added to ψ, the logarithm of the exposure included; None: nothing is declared.
@@ -45,7 +45,7 @@ class Beside(NamedTuple):
 
 @dataclass(frozen=True)
 class Response:
-    """What a response may be; every field is public.
+    """Declaration of a response; every field is public.
 
     Attributes:
         kind: "logistic" (one of two labels), "binomial" (successes of some trials), "negative_binomial" or "poisson"
@@ -146,7 +146,7 @@ class Response:
         return 0.5 * self.range[1] - 0.5 * self.range[0]
 
     def places(self, y_n: Floats) -> Floats:
-        """Places of numbers in their range, whose ends are -1 and 1, (n,); NaN for what is no finite number."""
+        """Places of numbers in their range, whose ends are -1 and 1, (n,); NaN for a value that is not finite."""
         with np.errstate(all="ignore"):
             return np.where(np.isfinite(y_n), (y_n - self.middle) / self.half, np.nan)
 
@@ -162,7 +162,7 @@ class Response:
 
     @property
     def caps(self) -> dict[str, Any]:
-        """What bounds a row's influence: all but the names of the labels."""
+        """Fields that bound a row's influence: all but the names of the labels."""
         bounds = {"low": self.low, "high": self.high}
         if self.kind != "numeric":
             bounds = {"max_trials": self.max_trials, "max_count": self.max_count, **self.beside}
@@ -170,17 +170,17 @@ class Response:
 
     @property
     def beside(self) -> dict[str, float | None]:
-        """The bounds of what stands beside the response."""
+        """The bounds of the row arguments."""
         return {name: getattr(self, name) for name in _LARGEST}
 
     @property
     def columns(self) -> dict[str, float]:
-        """What stands beside the response, by the names that `fit` gives it, and its bound."""
+        """The row arguments, by the names that `fit` gives them, and their bounds."""
         named = {name: getattr(self, bound) for name, bound in BOUNDS.items()}
         return {name: bound for name, bound in named.items() if bound is not None}
 
     def shifts(self, num_rows: int, given: Mapping[str, Floats]) -> Beside:
-        """What rows add to ψ, and what they count as, from private columns; a fault makes it NaN.
+        """Shift of ψ and weight of rows, from private columns; a fault makes it NaN.
 
         Args:
             num_rows: number of rows.
@@ -202,7 +202,7 @@ class Response:
         """The response of each private cell as a number, a label as its place in classes; NaN for anything else."""
         if not self.is_label:
             return as_numbers(cells)
-        code_n = Categories(self.classes).places(cells, unseen=-1, missing=-1)
+        code_n = Categories(self.classes).places(cells, other=-1, missing=-1)
         return np.where(code_n < 0, np.nan, code_n)
 
     def decode(self, y_n: Floats) -> NDArray[Any]:
@@ -214,7 +214,7 @@ class Response:
 
     @property
     def said(self) -> str:
-        """What it may be, in words."""
+        """Description of the response, in words."""
         if self.is_label:
             return f"one of the labels {', '.join(map(str, self.classes))}"
         return (

@@ -1,4 +1,4 @@
-"""What is public about the columns of a table, and how it is written down.
+"""Public facts about the columns of a table, and how they are written down.
 
 Nothing here is fitted to data. A row's features are those of its columns (`columns`), in the order of the schema. A
 whole row is divided by the public constant R of `Schema.max_row_norm`, so that rows have a norm of about 1.
@@ -22,9 +22,9 @@ from dpvb.data.spelling import MISSING_VALUES, Cells, Floats
 from dpvb.data.tables.columns import Binary, Categorical, Column, Interaction, Product, check_categories
 from dpvb.data.tables.ranged import Date, Encoded, Numeric, Spline, check_name
 from dpvb.data.tables.response import BOUNDS, Kind, Response
-from dpvb.guards import pages
+from dpvb.guards import notebook_html
 from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, check_number, check_path, reason_of
-from dpvb.guards.strangers import parsed_json
+from dpvb.guards.untrusted import parsed_json
 
 _FORMAT = "dpvb-schema"
 _VERSION = 1
@@ -89,13 +89,13 @@ class Target:
 
     @property
     def columns(self) -> list[str]:
-        """The columns that are read: of the response, and of what stands beside it."""
+        """The columns that are read: of the response, and of the row arguments."""
         beside = (self.trials, self.exposure, self.offset, self.weights)
         return [self.name, *(name for name in beside if name is not None)]
 
     @property
     def response(self) -> Response:
-        """What y may be."""
+        """Declaration of y."""
         bounds = ("max_trials", "max_count", "low", "high", *BOUNDS.values())
         return Response(self.kind, self.classes, **{name: getattr(self, name) for name in bounds})
 
@@ -272,7 +272,7 @@ class Schema:
         }
 
     def encoded(self, cells: Mapping[str, Cells]) -> dict[str, Encoded]:
-        """What each term makes of cells by column name, by the term's name; each row is made from its own cells."""
+        """Features of each term from cells by column name, by the term's name; each row is made from its own cells."""
         encoded: dict[str, Encoded] = {}
         for column in self.own_columns:
             encoded[column.name] = column.encode(cells[column.name], frozenset(self.missing_values))
@@ -282,10 +282,11 @@ class Schema:
         return encoded
 
     def _repr_html_(self) -> str:
-        """The schema for a notebook: a row for each column, and what is declared beside them."""
+        """The schema for a notebook: a row for each column, and the other declarations."""
         rows = [(column.name, column.kind, _said(column, "name")) for column in self.columns]
         roles = _said(self, "columns")
-        return f"<div>{pages.table(rows, head=('column', 'kind', 'declared'))}<p>{pages.escaped(roles)}</p></div>"
+        table = notebook_html.table(rows, head=("column", "kind", "declared"))
+        return f"<div>{table}<p>{notebook_html.escaped(roles)}</p></div>"
 
     def to_json(self) -> str:
         """The schema as JSON text; `from_json` is its exact inverse."""
@@ -401,10 +402,10 @@ def _made(kind: type[Any], facts: object, place: str) -> Any:
 
 
 def _said(part: Any, *without: str) -> str:
-    """What a schema's part declares beyond its defaults, in Python's words; a long list in short."""
+    """Declarations of a schema's part other than its defaults, in Python's words; a long list in short."""
     declared = [(one, getattr(part, one.name)) for one in fields(part) if one.name not in without]
     return ", ".join(f"{one.name}={_value(value)}" for one, value in declared if value != one.default)
 
 
 def _value(value: object) -> str:
-    return f"{type(value).__name__}({_said(value)})" if isinstance(value, Target) else pages.shortened(value)
+    return f"{type(value).__name__}({_said(value)})" if isinstance(value, Target) else notebook_html.abbreviated(value)

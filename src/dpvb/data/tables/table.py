@@ -31,7 +31,7 @@ from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
-from dpvb.guards.lacking import constructor_says_what_lacks
+from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.guards.watched import Watched
 from dpvb.kernels.spans import MAX_ROWS
 from dpvb.rows import DesignRows, MixedRows, SparseDesignRows
@@ -190,7 +190,7 @@ class Table:
             max_row_norm: public constant that features are divided by in the place of R.
 
         Raises:
-            DataFormatError: no y and no target, or y, trials, group or what stands beside of another length.
+            DataFormatError: no y and no target, or y, trials, group or a row argument of another length.
             ParameterError: a response that contradicts the schema's target, or y, trials or group for several files,
                 which must have them.
         """
@@ -204,7 +204,7 @@ class Table:
             if not (y is None and trials is None and group is None and not beside):
                 raise ParameterError(
                     "of several files the response is the schema's target and the person its group: leave y, trials, "
-                    "group and what stands beside y out."
+                    "group and other row arguments out."
                 )
             if not grouped:
                 response = self._target_response(response) if labelled else None
@@ -466,7 +466,8 @@ def _encode(piece: Records, schema: Schema) -> _Encoded:
 def persons_of(piece: Records, schema: Schema) -> list[object]:
     """The person of each row; None for the texts that stand for a missing one, and for a malformed row."""
     cells = cells_of(piece.cells[str(schema.group)])
-    stand_ins = {spelled(one) for one in schema.missing_values if identity(one) is not None}  # others are nobody anyway
+    # Other missing values have no id anyway.
+    stand_ins = {spelled(one) for one in schema.missing_values if identity(one) is not None}
     missing = (
         each(cells, lambda cell: spelled(cell) in stand_ins) if stand_ins else np.zeros(len(cells), dtype=np.int64)
     )
@@ -503,7 +504,7 @@ def _concatenated(parts: list[Floats | None]) -> Floats:
 def reader_of(
     data: object, schema: Schema, file_format: str | None, dialect: Dialect, *, read_through: bool = False
 ) -> _ColumnReader:
-    """What reads data in any form that `Table` takes; a Parquet file is read to its end first, where asked for."""
+    """Return the reader of data in any form that `Table` accepts; a Parquet file is read to its end first, if asked."""
     files = paths_of(data, "data")
     if files is not None:
         return _files_reader(files, schema, file_format, dialect)
@@ -621,7 +622,7 @@ def _csv_reader(path: Path, schema: Schema, dialect: Dialect) -> _ColumnReader:
 
 
 def _meant(schema: Schema, dialect: Dialect) -> dict[str, Callable[[object], object]]:
-    """What makes of a field with a decimal comma what it means, by the column's name; an id is as it is written.
+    """Parse a field with a decimal comma, by the column's name; an id is as it is written.
 
     Raises:
         ParameterError: for a declared value that a decimal comma makes a number.

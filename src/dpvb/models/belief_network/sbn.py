@@ -207,9 +207,9 @@ class SBN(Model[Network, BinaryRows]):
 
     def started(self, s: Estimate, q: Network) -> Network:
         """The levels."""
-        count = self.n_units or max(float(s.read("count")[0]), 1.0)
+        count = self.n_units or max(float(s.noisy("count")[0]), 1.0)
         least = min(max(s.noise_std("visible") / count, 1.0 / count), 0.5)
-        return replace(q, level_j=logit(np.clip(s.read("visible") / count, least, 1 - least)), count=count)
+        return replace(q, level_j=logit(np.clip(s.noisy("visible") / count, least, 1 - least)), count=count)
 
     def m_step(self, s: Estimate, q: Network) -> Network:
         """A preconditioned step along the released derivatives: equations 4 and 5 of docs/theory/belief-networks.md."""
@@ -219,13 +219,13 @@ class SBN(Model[Network, BinaryRows]):
         spread_k = q.mean_k * (1 - q.mean_k)
         variance_kj = 1.0 / (q.count * curvature_j * spread_k[:, None])
         scales = q.scales.update(np.maximum(q.w_kj**2, LEAST_SQUARE) if self.mode else q.w_kj**2 + variance_kj)
-        gradient_kj = (s.read("gradient") - scales.precision_kj * q.w_kj) / q.count
+        gradient_kj = (s.noisy("gradient") - scales.precision_kj * q.w_kj) / q.count
         # At a mode nothing bounds the prior's precision but its part in the curvature.
         steep_kj = scales.precision_kj / q.count if self.mode else 0.0
         w_kj = q.w_kj + s.rho * gradient_kj / (curvature_j * (spread_k[:, None] + noise["gradient"]) + steep_kj)
-        level_j = q.level_j + s.rho * s.read("bias") / q.count / (curvature_j + noise["bias"])
+        level_j = q.level_j + s.rho * s.noisy("bias") / q.count / (curvature_j + noise["bias"])
         gain = 1.0 / (1.0 + (s.noise_std("hidden") / q.count / MEAN_DRIFT) ** 2)
-        mean_k = q.mean_k + s.rho * gain * s.read("hidden") / q.count
+        mean_k = q.mean_k + s.rho * gain * s.noisy("hidden") / q.count
         return Network(w_kj, level_j, np.clip(mean_k, LEAST_MEAN, 1 - LEAST_MEAN), q.count, scales)
 
     def local(
@@ -235,11 +235,11 @@ class SBN(Model[Network, BinaryRows]):
         return kernel.local_step(y_nj, q.w_kj, q.c_j, q.b_k, sweeps=sweeps)
 
     def visible_noise(self, std: float) -> float:
-        """Return the noise in a weight as fits show it, from that of the steps alone."""
+        """Return the noise in a weight as fits show it, only from that of the steps."""
         return _LEANING / max(self.ridge, 1.0) * std
 
     def noise_of_weights(self, stds: list[float], rho: StepSize, n: float) -> float:
-        """Return the standard deviation of what the noise of all steps adds to a weight whose unit stands alone.
+        """Return the standard deviation of what the noise of all steps adds to a weight of an isolated unit.
 
         Args:
             stds: noise std of a gradient at each step.

@@ -1,4 +1,4 @@
-"""Variational Bayes of factor models from second moments alone: post-processing of what was released.
+"""Variational Bayes of factor models from only second moments: post-processing of what was released.
 
 With Ŝ the second moments about the mean, n rows, q(W, Ψ) and q(h) of the conjugate model are (Bishop 1999, and
 Ghahramani & Beal 2000, with a prior of W relative to Ψ, so that no unit of a column matters)
@@ -23,8 +23,8 @@ from scipy.linalg import eigh
 from scipy.optimize import minimize
 
 from dpvb.guards.arrays import Floats
-from dpvb.models.factors import reading, tuned
-from dpvb.models.factors.reading import Split
+from dpvb.models.factors import denoising, tuned
+from dpvb.models.factors.denoising import Split
 
 # Rounds at most.
 _ROUNDS = 200
@@ -176,7 +176,7 @@ def ascent(
 def lower_bound(second_dd: Floats, count: float, loading_dk: Floats, unique_d: Floats, error_kk: Floats) -> float:
     """Return the variational lower bound on the log evidence of n rows about their mean, at the best q(h) and α.
 
-    The data enter through Ŝ and n alone:
+    The data enter only through Ŝ and n:
 
         n/2 [log|M| + tr(M W̃ᵀŜW̃) - d log 2π - log|Ψ| - tr(Ψ⁻¹Ŝ)] - KL,   W̃ = Ψ⁻¹W,   M as above
         KL = ½ Σ_k d (log⟨WᵀΨ⁻¹W⟩_kk - log d) - d/2 log|C|,   by α_k = d / ⟨WᵀΨ⁻¹W⟩_kk
@@ -220,10 +220,10 @@ def spectrum(second_dd: Floats, sd: float, count: float, prior: float) -> tuple[
         return np.maximum(eigenvalue_e, tuned.LEAST * prior), basis_de
     trace, level, above_e = float(eigenvalue_e.sum()), float(eigenvalue_e.mean()), np.zeros(d)
     for _ in range(tuned.ROUNDS):
-        above_e = reading.unbiased(eigenvalue_e - level, sd, d)
+        above_e = denoising.unbiased(eigenvalue_e - level, sd, d)
         mean = (trace - float(above_e.sum())) / d
         variance = (sd**2 + 2 * mean**2 / count) / d
-        level = float(reading.with_prior(np.array([mean]), np.array([variance]), np.array([prior]))[0])
+        level = float(denoising.with_prior(np.array([mean]), np.array([variance]), np.array([prior]))[0])
     return level + above_e, basis_de
 
 
@@ -306,7 +306,7 @@ def factor_errors(
         loading_dk, unique_d: W and Ψ, in units in which noise is alike in all entries.
         sd: noise std of a diagonal entry.
         count: number of rows.
-        lost: what shortening took of the second moments, relative to what it left.
+        lost: loss of the second moments due to clipping, relative to the rest.
         isotropic: whether Ψ is one variance, which noise hardly moves.
     """
     d, k = loading_dk.shape

@@ -2,16 +2,16 @@
 
     x = W h + mean + e,   h ~ N(0, I),   e ~ N(0, Ψ),   Ψ diagonal (principal components: σ²I)
 
-The data enter the posterior through their number, mean and second moments alone. So nothing is iterated on private
+The data enter the posterior only through their number, mean and second moments. So nothing is iterated on private
 data: means and squares are released, then the lengths of rows about the means, in scales by the squares; then second
-moments about the means, within a radius by the lengths. All else is post-processing (`reading`, `posterior`).
+moments about the means, within a radius by the lengths. All else is post-processing (`denoising`, `posterior`).
 
 ===============  =================================================================================
 paper            code
 ===============  =================================================================================
 y                a row about the public origin, over the public reach: ‖y‖ ≤ 1
 m, s             q.mean_d, q.scale_d, in units of y; s_j ∝ v_j^(γ/2), v the variances of columns
-z                (y - m)/s, shortened to the radius R = q.radius
+z                (y - m)/s, clipped to the radius R = q.radius
 (c, √(1-c²) y)   "moments", of norm 1 where ‖y‖ = 1, with y∘y, "squares": ‖y∘y‖ ≤ ‖y‖²
 1 in a bin       "length": the bin of ‖(y - m)/s‖
 f fᵀ             "gram": f = (c', √(1-c'²) z/R), so that ‖ffᵀ‖ = ‖f‖² ≤ 1
@@ -37,10 +37,10 @@ from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positive, Positives, Symmetric
 from dpvb.guards.errors import ParameterError, check_integer, check_number
-from dpvb.models.factors import reading, tuned
+from dpvb.models.factors import denoising, tuned
 from dpvb.rows import DesignRows
 
-# c and c': the constants beside a row.
+# c and c': the constants in addition to a row.
 _C = tuned.MOMENTS_CONSTANT
 _C_GRAM = tuned.GRAM_CONSTANT
 # √(1 - c²) and √(1 - c'²): the factors of the row.
@@ -57,8 +57,8 @@ class ThreeReleases(Model["SecondMoments", DesignRows]):
         gamma: γ: how far the scales of columns follow their standard deviations, from 0 to 1.
         origin_d: what is taken off rows first, (d,), in their units; None: nothing.
         reach: a bound on the length of what is left.
-        earlier: moments of other rows beside these. If they have noise, their scales, radius and mean are taken over,
-            and second moments alone are released.
+        earlier: moments of other rows, which are added. If they have noise, their scales, radius and mean are taken
+            over, and only second moments are released.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -79,7 +79,7 @@ class ThreeReleases(Model["SecondMoments", DesignRows]):
 
     @property
     def _taken_over(self) -> SecondMoments | None:
-        """Of which moments scales, radius and mean are taken over: other scales would make their noise unlike."""
+        """Moments whose scales, radius and mean are taken over: other scales would make their noise unlike."""
         return self.earlier if self.earlier is not None and self.earlier.noise > 0 else None
 
     @property
@@ -119,7 +119,7 @@ class ThreeReleases(Model["SecondMoments", DesignRows]):
         return SecondMoments(np.zeros(d), np.ones(d), 1.0, 0.0, np.zeros((d, d)), 1.0, 1.0)
 
     def e_step(self, q: SecondMoments, batch: DesignRows, blocks: Mapping[str, Block]) -> Contributions:
-        """What every row adds to the blocks asked for."""
+        """Contribution of every row to the requested blocks."""
         y_nd = self.placed(batch.x_nd)
         if "moments" in blocks:
             return {"moments": Rows(_beside(_C, _REST * y_nd)), "squares": Rows(y_nd * y_nd)}
@@ -142,15 +142,15 @@ class ThreeReleases(Model["SecondMoments", DesignRows]):
             # Both are of one budget.
             gram_sd = sd * math.sqrt(self.schedule.budget["second"] / self.schedule.budget["last"])
             noise = gram_sd / (_REST_GRAM**2 * q.count)
-            chosen = chosen_radius(s.read("length"), sd, q.mean_d, q.scale_d, noise)
+            chosen = chosen_radius(s.noisy("length"), sd, q.mean_d, q.scale_d, noise)
             return replace(q, radius=chosen.radius, lost=chosen.lost)
-        moments, sd = s.read("moments"), s.noise_std("moments")
+        moments, sd = s.noisy("moments"), s.noise_std("moments")
         count = max(float(moments[0]) / _C, sd / _C, 1.0)
         mean_d = moments[1:] / (_REST * count)
         mean_d /= max(1.0, float(np.linalg.norm(mean_d)))
         scale_d = np.ones(self.n_features)
         if self.gamma > 0:
-            variance_d = reading.variances(s.read("squares") / count - mean_d**2, s.noise_std("squares") / count)
+            variance_d = denoising.variances(s.noisy("squares") / count - mean_d**2, s.noise_std("squares") / count)
             scale_d = variance_d ** (0.5 * self.gamma)
             scale_d /= math.sqrt(float(np.mean(scale_d**2)))
         return replace(q, mean_d=mean_d, scale_d=scale_d, count=count)
@@ -162,7 +162,7 @@ class ThreeReleases(Model["SecondMoments", DesignRows]):
 
     def _summed(self, s: Estimate, q: SecondMoments) -> SecondMoments:
         """The second moments about their own mean, and that mean."""
-        gram, sd = s.read("gram"), s.noise_std("gram")
+        gram, sd = s.noisy("gram"), s.noise_std("gram")
         count = max(float(gram[0, 0]) / _C_GRAM**2, sd / _C_GRAM**2, 1.0)
         unit = q.radius / (_REST_GRAM * count)
         shift_d = unit * gram[0, 1:] / _C_GRAM
@@ -178,7 +178,7 @@ def _beside(constant: float, x_nd: Floats) -> Floats:
     return np.hstack([constant + 0.0 * x_nd[:, :1], x_nd])
 
 
-# Second moments of rows: those that a factor model releases, and those of other rows beside them.
+# Second moments of rows: those that a factor model releases, and those of other rows.
 #
 # Moments S_i of n_i rows, of noise std sd_i on their diagonals, are averaged by their precisions: with variances v of
 # columns an entry has the error sd_i² + 2v²/n_i, up to a factor that is the same for both. Then what their means differ
@@ -196,8 +196,8 @@ class SecondMoments:
     Attributes:
         mean_d, scale_d: m and s.
         radius: R, in units of z.
-        lost: what shortening takes of the second moments, relative to what it leaves.
-        second_dd: S, given back what shortening takes on average.
+        lost: loss of the second moments due to clipping, relative to the rest.
+        second_dd: S, corrected for the average clipping bias.
         noise: noise std of its diagonal; that of any other entry is 1/√2 of it.
         count: number of rows.
     """
@@ -233,11 +233,11 @@ class SecondMoments:
 
 # The radius in which rows are summed: of all that the released lengths allow, the one with the least error.
 #
-# A short radius shortens the longest rows; a long one pays for them with noise, which grows with its square.
+# A short radius clips the longest rows; a long one pays for them with noise, which grows with its square.
 
 
 class Radius(NamedTuple):
-    """A radius R, and E(ℓ² - R²)₊ / E min(ℓ², R²): what shortening takes, relative to what it leaves."""
+    """A radius R, and E(ℓ² - R²)₊ / E min(ℓ², R²): the clipping bias, relative to the rest."""
 
     radius: float
     lost: float

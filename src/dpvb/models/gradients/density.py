@@ -60,7 +60,7 @@ class Density:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone; what derives from them is computed anew."""
+        """Return only the fields; derived values are computed anew."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @property
@@ -146,7 +146,7 @@ def _is_finite(call: str, function: Callable[..., Any], theta_p: Any, rest: list
             return any(bool(np.isfinite(value)) and bool(np.isfinite(slope).all()) for value, slope in results)
         what = f"an array {shape.shape} of {shape.dtype}" if hasattr(shape, "shape") else type(shape).__name__
         fault = f"it returned {what}"
-    except Exception as error:  # Whatever the user's code raises; it saw public rows alone.
+    except Exception as error:  # Any error of the user's code; it saw only public rows.
         fault = f"it raised {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0].rstrip('.')}"
     raise ParameterError(
         f"{call} must return one real number for one theta and one row, written with jax.numpy; {fault}."

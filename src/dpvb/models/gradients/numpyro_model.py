@@ -39,7 +39,7 @@ class NumPyro:
         return Density(self.log_density, start, self.features, self.responses, self.log_prior)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone; what derives from them is computed anew."""
+        """Return only the fields; derived values are computed anew."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     def log_density(self, theta: Mapping[str, Any], x: Any, y: Any = None) -> Any:
@@ -119,7 +119,7 @@ class NumPyro:
                     fault = "what it observes must be independent between rows, in a plate over x.shape[0]"
         except ParameterError:
             raise
-        except Exception as error:  # Whatever the user's code raises; it saw public rows alone.
+        except Exception as error:  # Any error of the user's code; it saw only public rows.
             fault = f"it raised {type(error).__name__} on public rows"
             cause = f": {str(error).strip().splitlines()[0]}" if str(error).strip() else ""
         if fault:

@@ -13,7 +13,7 @@ paper           code
 ==============  ==============================================================================
 μ; (LLᵀ)⁻¹      mean_p, which Adam moves; precision: diagonal (P,), or (P, P)
 ε; θ            draw_p; point_p
-g_n; Σ g_n      e_step's rows; s.read("gradient")
+g_n; Σ g_n      e_step's rows; s.noisy("gradient")
 E[-∇² log p]    regression.curvature; K, with the guess Σ_n g_n² (Gauss-Newton, as in Khan et al. 2018)
 v               variance of the noise in the averaged gradient: regression.noise_part · sd²
 Σ               inverse of the prior's curvature plus K(K + v)⁻¹K: what noisy gradients tell of θ
@@ -257,7 +257,7 @@ class Variational(Model[VariationalState, tuple[NDArray[Any], ...]]):
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone: what was compiled is compiled anew."""
+        """Return only the fields: compiled functions are compiled anew."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -306,7 +306,7 @@ class Variational(Model[VariationalState, tuple[NDArray[Any], ...]]):
     def m_step(self, s: Estimate, q: VariationalState) -> VariationalState:
         """A step of Adam after a gradient."""
         t, sd = q.step + 1, s.noise_std("gradient")
-        score_p, prior_p = s.read("gradient"), self.density.prior_gradient(q.point_p)
+        score_p, prior_p = s.noisy("gradient"), self.density.prior_gradient(q.point_p)
         # At θ the gradient of a quadratic differs from that at μ by this product, whose mean is zero: subtract it.
         gradient_p = score_p + prior_p + times(q.precision, q.point_p - q.mean_p)
         adam = q.adam.after(gradient_p)
@@ -340,7 +340,7 @@ class Variational(Model[VariationalState, tuple[NDArray[Any], ...]]):
     def finished(self, s: Estimate, q: VariationalState) -> VariationalState:
         """The covariance at the average; it counts the noise in the gradients that led there."""
         sd, error = s.noise_std("gradient"), s.noise_std("squares")
-        guess_p = np.maximum(s.read("squares"), max(error, _LEAST))
+        guess_p = np.maximum(s.noisy("squares"), max(error, _LEAST))
         curvature, _ = q.regression.curvature(guess_p, np.hypot(tuned.GUESS_DOUBT * guess_p, error), sd)
         noise, prior = q.regression.noise_part * sd**2, q.regression.prior_curvature(guess_p)
         precision = information_through_noise(bounded(curvature), noise, _LEAST) + prior
@@ -414,7 +414,7 @@ class CurvatureRegression:
             noise: standard deviation of the noise in a score.
         """
         solve = _full if self.spread.ndim == 2 else _diagonal
-        # First with the known noise alone. The residual may be larger, from small batches or if log p is not a
+        # First with only the known noise. The residual may be larger, from small batches or if log p is not a
         # quadratic: then it is the noise.
         first, _ = solve(self, self.with_score, guess_p, doubt_p, guess_p, np.full(len(guess_p), noise**2))
         return solve(self, self.with_score, guess_p, doubt_p, guess_p, self._residual(first, noise**2))
@@ -440,7 +440,7 @@ class CurvatureRegression:
         freedom = 1.0 - unknowns * self.noise_part
         enough = freedom > tuned.LEAST_FREEDOM
         residual_p = (self.score_variance_p + explained_p) / freedom if enough else np.zeros(len(curvature))
-        # What is left by rounding counts as none.
+        # A residual at the level of rounding is treated as none.
         residual_p = np.where(residual_p > 1e-9 * self.score_variance_p, residual_p, 0.0)
         return np.asarray(np.maximum(residual_p, noise))
 

@@ -1,4 +1,4 @@
-"""Categories of a mixture: tables of probabilities, read from noisy counts by empirical Bayes."""
+"""Categories of a mixture: tables of probabilities, estimated from noisy counts by empirical Bayes."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def normalised(expected_kv: Floats, sizes: Sequence[int]) -> Floats:
 
 
 def marginals(cell_v: Floats, std: float, sizes: Sequence[int]) -> Floats:
-    """Probabilities of all rows from their noisy counts: uniform where these drown."""
+    """Probabilities of all rows from their noisy counts: uniform where these are lost in the noise."""
     marginal_v = np.empty_like(cell_v)
     for places, size in zip(starts(sizes), sizes, strict=True):
         positive_v = np.maximum(cell_v[places], 0.0) + max(std, 1.0) / math.sqrt(size)

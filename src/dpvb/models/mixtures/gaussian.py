@@ -28,7 +28,7 @@ class GaussianShape:
     Attributes:
         width: d, how many numbers there are.
         full: whether components have covariances.
-        gaps: places of the numbers that may be missing, which have variances alone.
+        gaps: places of the numbers that may be missing, which have only variances.
     """
 
     width: int
@@ -52,7 +52,7 @@ class GaussianShape:
 
     @property
     def alone(self) -> NDArray[np.bool_]:
-        """Whether each number has a variance alone, (d,)."""
+        """Whether each number has only a variance, (d,)."""
         return np.isin(np.arange(self.width), self.gaps) | (not self.full)
 
     @property
@@ -104,7 +104,7 @@ def log_density(x_nd: Floats, square_kn: Floats, root_kdd: Floats, gaps: tuple[i
 
 
 def expected_correction(number_k: Floats, width: int) -> Floats:
-    """What the mean log-density under the posterior of m and V has beside that at their means, (k,) (Bishop 10.64-65).
+    """Difference of the mean log-density under the posterior from that at its means, (k,) (Bishop 10.64-65).
 
     Args:
         number_k: rows of each component.

@@ -8,7 +8,7 @@ paper               code
 r_k                 r_nk: responsibilities, r_k ∝ π_k N(x; m_k, V_k) Π_p Poisson(c_p; λ_kp) Π_j p_kj(x_j)
 m_k, L_k            mean_kd, root_kdd: V_k = L_k L_kᵀ, numbers in [-1, 1]
 λ_kp, p_kv          rate_kp, expected_kv over its sums in each column
-z_k, h_k            see `gaussian`; scores (c - λ)/√λ of counts stand beside z
+z_k, h_k            see `gaussian`; scores (c - λ)/√λ of counts are next to z
 block "count"       Σ r, norm 1
 block "categories"  Σ r ⊗ onehot, norm √D
 block "pairs"       one cell of each pair of columns, norm √(J(J - 1)/2), once at the end: see `pairs`
@@ -39,7 +39,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, Grid, check_shape, floats
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows
-from dpvb.core.model import ESTIMATES, Model, PosteriorOrMode
+from dpvb.core.model import ESTIMATES, Model, PosteriorOrMAP
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
@@ -126,7 +126,7 @@ class ComponentScores:
 
     @cached_property
     def _clipped(self) -> tuple[Floats, Floats]:
-        """What the scores of each row and component are multiplied by, and upper bounds on norms after that."""
+        """Factors of the scores of each row and component, and upper bounds on norms after that."""
         with np.errstate(all="ignore"):
             norm_kn = np.sqrt(self.at.length_kn)
             norm_kn *= _ROOM
@@ -178,7 +178,7 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
         n_components: K, the largest number of components.
         columns: what is declared of the columns.
         prune: whether fewer components are kept where the released number of rows is small.
-        estimate: "posterior" (variational Bayes) or "mode" (private EM).
+        estimate: "posterior" (variational Bayes) or "map" (private EM).
         prior: weight of the priors; 0: none.
         n_steps: J; None: planned.
         earlier: groups that the components start from, and are shrunk towards; as many as there are components.
@@ -191,7 +191,7 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
     n_components: int
     columns: MixedColumns
     prune: bool = True
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
     prior: float = 1.0
     n_steps: int | None = None
     earlier: EarlierGroups | None = None
@@ -319,8 +319,8 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
         return self.component_step(q, released, self.step_size(q, released))
 
     def finished(self, s: Estimate, q: MixturePosterior) -> MixturePosterior:
-        """Tables of two columns beside the components."""
-        return replace(q, cell_c=s.read("pairs"), cell_std=s.noise_std("pairs"))
+        """Tables of two columns in addition to the components."""
+        return replace(q, cell_c=s.noisy("pairs"), cell_std=s.noise_std("pairs"))
 
     def home_step(self, q: MixturePosterior, new: ReleasedSums) -> MixturePosterior:
         """Return the one component after a release of its own: the mean of its counts, and a step of its scores."""
@@ -408,7 +408,7 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
         shift_kf *= rho1_k[:, None]
         stretch_kdd = clip.shape.matrix(rho2_k[:, None] * second_ke)
         rate_kp = moved_rates(now.rate_kp, shift_kf[:, d:], columns.most_p)
-        # What the mean takes of the spread, but for its noise.
+        # Part of the spread that the mean explains, but for its noise.
         taken_kdd = shift_kf[:, :d, None] * shift_kf[:, None, :d] * clip.shape.together
         taken_kdd -= (rho1_k * noise1_k)[:, None, None] ** 2 * np.eye(d)
         limits = tuned.FACTORS if std > 0 else (0.0, math.inf)
@@ -473,7 +473,7 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
         all_rows = float(now.number_k.sum())
         weight_k = now.number_k / all_rows
         std = q.sums.rows(columns.sizes)[1] if q.sums.releases else 0.0
-        # Of a share of the noisy counts, each with noise of its own.
+        # Noise of a share of the noisy counts, each with noise of its own.
         noise_k = (std / all_rows) ** 2 * ((1 - weight_k) ** 2 + (len(used) - 1) * weight_k**2)
         naive_weight_k = weight_k * (1 - weight_k) / (all_rows + 1)
         inefficiency, row_k, more_k = columns.clip.inefficiency, now.number_k + tuned.PRIOR_ROWS, np.zeros(len(used))
@@ -521,9 +521,9 @@ class MixtureModel(Model[MixturePosterior, MixedRows]):
     def _released(self, s: Estimate, end: str) -> ReleasedSums:
         """Return what was released last, of blocks whose names have this end."""
         columns = self.columns
-        count_k = s.read(f"count{end}")
+        count_k = s.noisy(f"count{end}")
         none, widths = np.zeros((len(count_k), 0)), {"categories": sum(columns.sizes), "scores": columns.clip.size}
-        cell_kv, score_ku = (s.read(f"{name}{end}") if width else none for name, width in widths.items())
+        cell_kv, score_ku = (s.noisy(f"{name}{end}") if width else none for name, width in widths.items())
         cell_std, score_std = (s.noise_std(f"{name}{end}") if width else 0.0 for name, width in widths.items())
         return ReleasedSums(count_k, cell_kv, score_ku, s.noise_std(f"count{end}"), cell_std, score_std)
 

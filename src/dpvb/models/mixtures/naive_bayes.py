@@ -14,7 +14,7 @@ block "moments"     Σ e_y ⊗ (x, x², c/most) of M numbers and P counts, norm 
 block "words"       Σ e_y ⊗ x min(1, C/‖x‖), norm C; the wall clips
 ==================  =============================================================================
 
-All is released once. What follows, posteriors and predictions, is read from noisy sums.
+All is released once. Posteriors and predictions are estimated from noisy sums.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows, SparseRows
-from dpvb.core.model import ESTIMATES, Model, PosteriorOrMode
+from dpvb.core.model import ESTIMATES, Model, PosteriorOrMAP
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import PROBABILITIES, Nonnegative, Nonnegatives, Positives
@@ -60,13 +60,13 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
 
     Attributes:
         n_classes: K.
-        columns: what is declared of the columns beside the label, whose place stands before their categories.
+        columns: declarations of the columns other than the label, whose place is before their categories.
         num_bins: bins of each number; 0: numbers are Gaussian.
         num_words: W, of documents; they have no columns.
         clip_norm: C, the bound of a document.
         lengths: whether classes differ in how many words a document has.
         prior: rows that the priors count for: of each class, of each category, of each mean.
-        estimate: "posterior" (predictions average over the parameters) or "mode".
+        estimate: "posterior" (predictions average over the parameters) or "map".
 
     Raises:
         ParameterError: for a field outside its range.
@@ -79,7 +79,7 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
     clip_norm: float = tuned.WORDS
     lengths: bool = False
     prior: float = 1.0
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
 
     def __post_init__(self) -> None:
         check_integer("classes", self.n_classes, low=2, high=10**4)
@@ -103,7 +103,7 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
 
     @property
     def blocks(self) -> Mapping[str, Block]:
-        """Labels, and what stands beside them: each entry of a table has the noise of any other."""
+        """Labels, and the other columns: each entry of a table has the noise of any other."""
         k, p, blocks = self.n_classes, len(self.columns.max_counts), dict[str, Block]()
         if self.sizes:
             bound = math.sqrt(len(self.sizes))
@@ -126,7 +126,7 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
         return self.read({name: np.zeros(block.shape) for name, block in self.blocks.items()}, {})
 
     def e_step(self, q: Classes, batch: MixedRows | CountRows, blocks: Mapping[str, Block]) -> Contributions:
-        """Every row's label, and what it has beside it; a row with a fault in either has neither."""
+        """Every row's label, and its other columns; a row with a fault in either has neither."""
         parts: dict[str, Any] = {}
         if isinstance(batch, CountRows):
             parts["count"], parts["words"] = split_labels(batch, self.num_words, self.n_classes)
@@ -140,8 +140,8 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
         return {name: parts[name] for name in blocks}
 
     def started(self, s: Estimate, q: Classes) -> Classes:
-        """What one release says, without further passes."""
-        return self.read({name: s.read(name) for name in self.blocks}, {n: s.noise_std(n) for n in self.blocks})
+        """Estimates from one release, without further passes."""
+        return self.read({name: s.noisy(name) for name in self.blocks}, {n: s.noise_std(n) for n in self.blocks})
 
     def read(self, sums: Mapping[str, Floats], std: Mapping[str, float]) -> Classes:
         """Posteriors from sums and their noise, by the names of the blocks."""
@@ -202,7 +202,7 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
         return float(sum((dirichlet_logz(one) - dirichlet_logz(np.full(one.shape, prior))).sum() for one in parts))
 
     def log_joint(self, q: Classes, rows: MixedRows | CountRows) -> Floats:
-        """Log-probability of each class with all that a row has beside its label, (n, K), in nats."""
+        """Log-probability of each class with all other columns of a row, (n, K), in nats."""
         log_k = np.log(q.number_k / q.number_k.sum())
         if isinstance(rows, CountRows):
             return np.asarray(log_words(rows, q.word_kw, self.clip_norm) + log_k)
@@ -251,12 +251,12 @@ class NaiveBayesModel(Model["Classes", MixedRows | CountRows]):
         return np.hstack([own_nj, bin_codes(rows.x_nd, self.columns.gaps, self.num_bins)])
 
 
-# What naive Bayes knows of its classes, and how it is read from the noisy sums of one release; all of it is public.
+# Classes of naive Bayes, and how they are estimated from the noisy sums of one release; all of it is public.
 
 
 @dataclass(frozen=True)
 class Classes:
-    """What was learned of the classes; all of it is public.
+    """State of the classes; all of it is public.
 
     Attributes:
         number_k, number_std: rows of each class, those of the prior among them, and their noise.
@@ -427,7 +427,7 @@ def bin_codes(x_nd: Floats, gaps: Sequence[int], bins: int) -> Ints:
 
 
 def bins_together(rows: float, std: float, bins: int) -> int:
-    """How many neighbouring bins count as one, so that a class of so many rows stands above the noise of a bin."""
+    """Number of neighbouring bins that are merged, so that a class of so many rows is above the noise of a bin."""
     together = 1
     while bins % (2 * together) == 0 and bins > 4 * together and rows * together**0.5 < tuned.CLEAR * std * bins:
         together *= 2
@@ -448,7 +448,7 @@ def numbers_in_bins(code_nd: Ints, bins: int, rng: np.random.Generator) -> Float
     return np.where(code_nd < bins, x_nd, np.nan)
 
 
-# Words that a document has or has not, in known classes: a probability for each, read from noisy sums.
+# Words that a document has or has not, in known classes: a probability for each, estimated from noisy sums.
 #
 # A document's row of zeros and ones has the norm of the root of its number of words, and is cut to a public bound C.
 # A label stands behind the words of its document, as one more word.

@@ -6,11 +6,11 @@ from __future__ import annotations
 CLIP = 1.1
 # Share of z in the square of that root mean square.
 FIRST = 0.4
-# Weights of counts, categories and scores in a release: of tables of numbers alone.
+# Weights of counts, categories and scores in a release: for tables of only numbers.
 NUMERIC = (0.35, 0.0, 0.94)
 # The same of tables of numbers and categories.
 MIXED = (0.2, 0.85, 0.5)
-# The same of tables of categories alone.
+# The same for tables of only categories.
 CATEGORICAL = (0.2, 0.98, 0.0)
 # Part of the budget of the one component that comes first.
 HOME = 0.1
@@ -40,7 +40,7 @@ LEAST_ROWS = 0.3
 ROWS = 60.0
 # Standard deviations of the noise of a component's scores, by the same rule.
 NOISES = 5.0
-# Categories that count as one score, by the same rule.
+# Number of categories with the weight of one score, by the same rule.
 CELLS = 8.0
 # Where the noise of a component's covariance is below the first number, this part of the steps has size 1.
 CALM = ((1.2, 0.25), (0.3, 0.5))

@@ -3,8 +3,8 @@
     m ~ N(m_0, C_τ),   scores G at points u:   G ≈ (sampling noise of variance B) + A (m - u) + (privacy noise)
 
 A is minus the derivative of the averaged score at the weights m. Numeric columns are brought to units of their own
-spread first (`scaling`). Second moments of rows x̂ are released once. They give coordinates x̃ = Uᵀx̂ / s, in which every
-step releases a score, and in which the curvature is released once more at the end.
+spread first (`scaling`). Second moments of rows x̂ are released once. They give coordinates x̃ = Uᵀx̂ / s, in which
+every step releases a score, and in which the curvature is released once more at the end.
 
 ===================  =============================================================================
 paper                code
@@ -35,7 +35,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -49,6 +49,7 @@ from dpvb.core.model import Model
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positive, Symmetric
+from dpvb.guards.errors import ParameterError
 from dpvb.models.regression import ridge, tuned
 from dpvb.models.regression.descent import Average
 from dpvb.models.regression.moments import Reading, RowMoments, denoised, read_at_mean, read_moments, read_positive
@@ -56,6 +57,10 @@ from dpvb.models.regression.persons import averaged
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields, mapped, measured
 from dpvb.rows import DesignRows
+
+# convention: the widest full covariance. M-steps and readings take so many CPU seconds over d³, and bytes over d², as
+# measured at d = 1,000.
+_MOST_COLUMNS, _SECONDS, _BYTES = 2_000, 1.1e-8, 480
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,7 @@ class ScoreState(ABC):
 
 @dataclass(frozen=True)
 class Readings:
-    """What the state of a fit says of the weights: where scores lead, and posteriors in the coordinates of x.
+    """Estimates from the state of a fit: where scores lead, and posteriors in the coordinates of x.
 
     Attributes:
         q: the state.
@@ -124,16 +129,15 @@ class Readings:
             width_d: standard deviation of each weight of x̂ at τ = 1, in units of `size`.
             taus: values of τ.
         """
-        moments, drift_ee = self.q.moments, np.outer(self.q.drift_e, self.q.drift_e)
+        moments, drift_e1 = self.q.moments, self.q.drift_e[:, None]
         if self.alpha is not None:
             back_dd = self.q.scaling.back(self.declared, self.intercept)
-            forth_dd = np.linalg.inv(back_dd).T @ moments.basis_de
-            return ridge.WeightPrior(np.zeros_like(drift_ee), forth_dd.T @ forth_dd / self.alpha + drift_ee, (1.0,))
-        constant_d, mean_d = moments.basis_de @ moments.constant_e, moments.basis_de @ moments.mean_e
+            forth_ed = moments.basis_de.T @ np.linalg.inv(back_dd)
+            return ridge.WeightPrior(forth_ed / math.sqrt(self.alpha), drift_e1, (1.0,))
         free_d = np.where(np.arange(len(width_d)) < (self.intercept > 0), 0.0, self.size * width_d)
-        sd = tuned.INTERCEPT_STD * self.size
-        prior = ridge.WeightPrior.of(free_d, mean_d, constant_d, sd, taus).turned(moments.basis_de)
-        return replace(prior, fixed_ee=prior.fixed_ee + drift_ee)
+        mean_d, sd = moments.basis_de @ moments.mean_e, tuned.INTERCEPT_STD * self.size
+        prior = ridge.WeightPrior.of(moments.basis_de, free_d, mean_d, moments.constant_e, sd, taus)
+        return replace(prior, fixed_eg=np.hstack([prior.fixed_eg, drift_e1]))
 
     @cached_property
     def back_de(self) -> Floats:
@@ -145,21 +149,23 @@ class Readings:
         """Likelihood of m - m_0 in the eigenbasis by an earlier fit or a study, as read for predictions; or none."""
         return [one.turned(self.back_de, self.back_de @ self.q.start_e) for one in self.earlier[:1]]
 
-    def along_path(self, information_e: Floats, noise_e: Floats) -> tuple[Floats, Floats]:
-        """Precision of m - m_0, (e, e), and gradient of its log density at the point u, (e,), earlier fits included.
+    def along_path(self, score_e: Floats, bound_e: Floats, information_e: Floats, noise_e: Floats) -> Floats:
+        """The end of a majorised Newton step from the point u, (e,), earlier fits included.
 
         τ is the one of highest density, given the Newton point of the averages: equation 9.
 
         Args:
+            score_e: the score at u.
+            bound_e: upper bounds on minus its derivative, without the prior.
             information_e: minus the derivative of the averaged score, without the prior.
             noise_e: variance of the privacy noise of the averaged score.
         """
         q, prior = self.q, self.prior(self.q.scaling.width_d, ridge.grid())
         newton_e = q.mean.point_d - q.start_e + q.mean.score_d / information_e
         tau = ridge.best_scale(newton_e, 1.0 / information_e + noise_e / information_e**2, prior)
-        precision_ee, _ = ridge.inverse(prior.covariance(tau))
-        precision_ee += sum(one.precision for one in self.beside)
-        return precision_ee, sum(one.pull_d for one in self.beside) - precision_ee @ (q.point_e - q.start_e)
+        at_point = NormalLikelihood(bound_e, score_e + bound_e * (q.point_e - q.start_e))
+        joined = reduce(NormalLikelihood.joined, self.beside, at_point)
+        return q.start_e + ridge.mean_of(joined, replace(prior, taus=(tau,)))
 
     def mode(self, variance_e: Floats, steep: float) -> Floats:
         """The posterior mean given all scores so far, averaged over τ, (e,).
@@ -170,22 +176,22 @@ class Readings:
         """
         mean, noise_e = self.q.mean, self.q.mean.noise * self.q.moments.scale_e**2
         way_e = mean.point_d - self.q.start_e
-        score = ridge.NoisyScore(mean.score_d, way_e, np.diag(variance_e), steep, noise_e, self.beside)
-        return self.q.start_e + ridge.posterior(score, self.prior(self.q.scaling.width_d, ridge.grid()))[0]
+        score = ridge.NoisyScore(mean.score_d, way_e, variance_e, steep, noise_e, self.beside)
+        return self.q.start_e + ridge.mean_of(score.information(), self.prior(self.q.scaling.width_d, ridge.grid()))
 
     def predictions(self) -> WeightPosterior:
         """Posterior of the weights for predictions: τ is estimated and averaged over."""
-        prior = self.prior(self.q.scaling.width_d, ridge.grid()).turned(np.diag(self.q.moments.scale_e))
+        prior = self.prior(self.q.scaling.width_d, ridge.grid()).turned(self.q.moments.scale_e)
         return self._posterior(self._score(self.q.curvature_ee, self.earlier[:1]), prior)
 
     def table(self) -> WeightPosterior:
         """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
-        scaling, prior = self.q.scaling, self._prior_of_table
-        prior_dd = self.back_de @ prior.covariance(prior.taus[0]) @ self.back_de.T
-        for earlier in self.earlier[1:]:
-            prior_dd, _ = ridge.inverse(ridge.inverse(prior_dd)[0] + earlier.precision)
+        scaling, prior = self.q.scaling, self._prior_of_table.turned(self.back_de)
+        prior_dd = prior.covariance(prior.taus[0])
+        if self.earlier[1:]:
+            prior_dd = ridge.covariance_of(reduce(NormalLikelihood.joined, self.earlier[1:]), prior)
         read = self._posterior(*self.score_of_table())
-        return replace(read, prior=prior_dd, unseen_d=scaling.unseen_d, centre_d=scaling.centre_d)
+        return replace(read, prior=prior_dd, unknown_scale_d=scaling.unknown_scale_d, centre_d=scaling.centre_d)
 
     @cached_property
     def _prior_of_table(self) -> ridge.WeightPrior:
@@ -193,7 +199,7 @@ class Readings:
 
     def score_of_table(self) -> tuple[ridge.NoisyScore, ridge.WeightPrior]:
         """The averaged score as it is read for intervals, and the prior, in the coordinates x̃."""
-        prior = self._prior_of_table.turned(np.diag(self.q.moments.scale_e))
+        prior = self._prior_of_table.turned(self.q.moments.scale_e)
         score = self._score(self.q.table_ee, self.earlier[1:])
         return ridge.honest(score, prior, self.q.error_ee, self.q.doubt_e), prior
 
@@ -204,7 +210,7 @@ class Readings:
         _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
         m_e = self.q.start_e + mean_e / scale_e
         if self.offset is not None:
-            change = float(scale_e * moments.constant_e @ score.slope_ee @ (mean_e - score.offset_e)) / moments.number
+            change = float((scale_e * moments.constant_e) @ score.slope(mean_e - score.offset_e)) / moments.number
             m_e += saturation_shift(moments, self.q.mean.point_d, m_e, change, self.offset) * moments.constant_e
         x_de = self.back_de / scale_e
         read = WeightPosterior.alone(self.back_de @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
@@ -243,15 +249,23 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
     declared: Declared | None = None
     earlier: tuple[NormalLikelihood, ...] = ()
 
-    #: Reads Σ x̂ x̂ᵀ beside a guess of it.
+    #: Denoises Σ x̂ x̂ᵀ with a guess of it.
     reading: ClassVar[Reading] = staticmethod(denoised)
 
     def __post_init__(self) -> None:
         check_fields(self.n_features, self.n_steps, self.intercept, self.alpha, self.declared)
+        if (d := self.n_features) > _MOST_COLUMNS:
+            hours, memory = _SECONDS * d**3 / 3600, _BYTES * d**2 / 1e9
+            raise ParameterError(
+                f"A regression with a full covariance takes at most {_MOST_COLUMNS:,} columns, and these are {d:,} "
+                f"(including one for each category): a fit would take about {hours:.1f} CPU hours and "
+                f"{memory:.0f} GB. Use fewer columns or categories, or covariance='diagonal', whose cost is linear in "
+                "the columns. LinearRegression has no covariance='diagonal'. The budget was not charged."
+            )
 
     @property
     def columns(self) -> Declared:
-        """What is public about the columns."""
+        """Public facts about the columns."""
         return self.declared or Declared.plain(self.n_features)
 
     @property
@@ -277,7 +291,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         return self._start(Scaling.start(self.columns), moments, zero_d, zero_d)
 
     def e_step(self, q: Any, batch: DesignRows, blocks: Mapping[str, Block]) -> Contributions:
-        """What every row contributes to the blocks asked for."""
+        """Contribution of every row to the requested blocks."""
         scaling, columns = q.scaling, self.columns
         if blocks.keys() <= {"means", "spread"}:
             x_nr = batch.x_nd[:, columns.read_r]
@@ -317,24 +331,24 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         inner = self.intercept == 0
         # Rows had been divided by the room, but not the constant that was added to them.
         room_d = np.where(np.arange(self.n_features + inner) < inner, 1.0, room)
-        noisy_dd = room_d[:, None] * s.read("curvature") * room_d
+        noisy_dd = room_d[:, None] * s.noisy("curvature") * room_d
         if not inner:
             scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
         moments = read_moments(noisy_dd, sd, self._constant, inner=inner, reading=type(self).reading, room=room)
-        moments = moments.shortened(room)
+        moments = moments.divided(room)
         if self.intercept > 0 and sd > 0:
             scaling = scaling.certain(self.columns, noisy_dd, moments.matrix_dd, sd, self.intercept)
         return scaling, moments
 
     def _read_at_end(self, s: Estimate, q: Any, guess_ee: Floats, steepest: float) -> Any:
-        """With the curvature at the mean, in coordinates x̃, read twice beside its guess.
+        """With the curvature at the mean, in coordinates x̃, denoised twice with its guess.
 
         Args:
             s, q: as in `m_step`.
             guess_ee: the guess.
             steepest: what the release is multiplied by.
         """
-        noisy_ee, sd = steepest * s.read("curvature_at_mean"), steepest * s.noise_std("curvature_at_mean")
+        noisy_ee, sd = steepest * s.noisy("curvature_at_mean"), steepest * s.noise_std("curvature_at_mean")
         curvature_ee = read_positive(noisy_ee, guess_ee, sd, min(tuned.LAST_FLOOR * np.diag(guess_ee).min(), sd))
         hidden_e = s.noise_std("curvature") / q.moments.eigenvalue_e
         hidden_e = np.minimum(hidden_e, 1.0)
@@ -345,7 +359,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         return replace(q, curvature_ee=curvature_ee, table_ee=table_ee, error_ee=error_ee, doubt_e=doubt_e)
 
     def _readings(self, q: Any, **more: Any) -> Readings:
-        """What a state says of the weights."""
+        """Estimates of the weights from a state."""
         return Readings(q, self.columns, self.intercept, self.alpha, self.earlier, **more)
 
     @abstractmethod
@@ -371,19 +385,19 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
 
     @abstractmethod
     def _sizes(self, batch: DesignRows) -> Floats:
-        """What each row counts as in Σ x̂ x̂ᵀ, (n,)."""
+        """Weight of each row in Σ x̂ x̂ᵀ, (n,)."""
 
     @abstractmethod
     def _counted(self, batch: DesignRows, weight_n: Floats) -> Contributions:
-        """What rows add beside Σ x̂ x̂ᵀ."""
+        """Contribution of rows in addition to Σ x̂ x̂ᵀ."""
 
     @abstractmethod
     def _at_step(self, q: Any, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
-        """What rows add to a score, and beside it."""
+        """Contribution of rows to a score, and to other blocks of its release."""
 
     @abstractmethod
     def _at_end(self, q: Any, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
-        """What rows add to the last release."""
+        """Contribution of rows to the last release."""
 
     @abstractmethod
     def _with_curvature(self, s: Estimate, q: Any) -> Any:
@@ -393,7 +407,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
 def saturation_shift(
     moments: RowMoments, before_e: Floats, after_e: Floats, expected: float, offset: float = 0.0
 ) -> float:
-    """Shift of the mean log odds after a step that keeps their spread alone from moving the mean probability.
+    """Shift of the mean log odds after a step that keeps only their spread from moving the mean probability.
 
     The shift is capped by the change that the linear model itself predicted: if the model already accounts for
     saturation, the shift is zero.

@@ -11,11 +11,11 @@ what momentum can bear, and its majoriser grows.
     G ≈ A (m - u) + (sampling noise of variance A) + (privacy noise of variance v)
 
 A model with a likelihood p(y | x, m) releases Σ g gᵀ of its rows' scores g at a start, which estimates the Fisher
-information, then Σ g at every step, and Σ g gᵀ once more at the end. Far from the optimum Σ g gᵀ is no curvature: with
-labels that are rare, of one level, or told apart by the columns, it is too small or too large by orders of magnitude.
-So two scores correct it by a damped BFGS step, if their difference exceeds its noise (Powell 1978), and a step along
-which the log posterior has fallen is taken back in part. Steps are shorter where a score is mostly noise. Without noise
-they end at the posterior mode. The covariance includes the noise of the scores and of the curvature.
+information, then Σ g at every step, and Σ g gᵀ once more at the end. Far from the optimum Σ g gᵀ is not the curvature:
+with labels that are rare, of one level, or told apart by the columns, it is too small or too large by orders of
+magnitude. So two scores correct it by a damped BFGS step, if their difference exceeds its noise (Powell 1978), and a
+step along which the log posterior has fallen is taken back in part. Steps are shorter where a score is mostly noise.
+Without noise they end at the posterior mode. The covariance includes the noise of the scores and of the curvature.
 
 Everything here is post-processing of released numbers and costs no privacy.
 """
@@ -77,7 +77,7 @@ class Descent:
         best_d, least: point of the smallest gradient so far, and the squared length of that gradient.
         before_d, score_d: last point that was scored, and its score.
         variance_d: noise variance of that score.
-        noise_curvature: what this noise alone adds, in expectation, to the next measured curvature.
+        noise_curvature: expected contribution of only this noise to the next measured curvature.
         n_steps: steps since the start or the last return.
     """
 
@@ -167,7 +167,7 @@ class FixedCurvature:
         last: Last accepted score and its point.
         mean: Averages of the scores and of their points.
         step: Number of scores so far. Default: 0.
-        restlessness: Size of the last score relative to its noise; above 1 after the last step if the fit has not
+        convergence_ratio: Size of the last score relative to its noise; above 1 after the last step if the fit has not
             converged. Default: 0.
 
     Examples:
@@ -186,7 +186,7 @@ class FixedCurvature:
     last: Average
     mean: Average
     step: int = 0
-    restlessness: Nonnegative = 0.0
+    convergence_ratio: Nonnegative = 0.0
 
     @classmethod
     def start(cls, prior_d: Floats, *, alpha: float, n_steps: int) -> FixedCurvature:
@@ -210,7 +210,7 @@ class FixedCurvature:
         """Return it with another start, before the curvature is released."""
         return replace(self, point_d=point_d)
 
-    def curved(self, curvature_dd: Floats, noise_std: float) -> FixedCurvature:
+    def with_curvature(self, curvature_dd: Floats, noise_std: float) -> FixedCurvature:
         """Return it with a curvature, at the start or once more at the end.
 
         Args:
@@ -221,7 +221,7 @@ class FixedCurvature:
         read_dd = read_positive(curvature_dd, diagonal_dd, noise_std, noise_std)
         return replace(self, curvature_dd=read_dd, curvature_std=noise_std)
 
-    def stepped(self, score_d: Floats, noise_std: float) -> FixedCurvature:
+    def with_score(self, score_d: Floats, noise_std: float) -> FixedCurvature:
         """Return it after a score at `point_d`.
 
         Args:
@@ -245,7 +245,7 @@ class FixedCurvature:
             fresh = noise_std == 0 or late < 2.0 * tuned.AVERAGE_START or is_far
             mean = now if fresh else self.mean.joined(now.point_d, score_d, now.noise)
             path = replace(path, last=now, mean=mean)._led()
-        return replace(path, restlessness=path._restlessness()) if step == self.n_steps else path
+        return replace(path, convergence_ratio=path._restlessness()) if step == self.n_steps else path
 
     def _restlessness(self) -> float:
         """How far the averaged scores lead away from the mean point, over the farthest that noise leads."""

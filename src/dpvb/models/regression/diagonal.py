@@ -244,7 +244,7 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         return DiagonalState(scaling, unread, one, zero, descent, Average(zero, zero), scaling.width_d[self._order])
 
     def e_step(self, q: DiagonalState, batch: SparseDesignRows, blocks: Mapping[str, Block]) -> Contributions:
-        """What every row contributes to the blocks asked for; a row's sums run over its entries in their order."""
+        """Contribution of every row to the requested blocks; a row's sums run over its entries in their order."""
         if blocks.keys() <= {"means", "spread"}:
             x_nr = dense_columns(self._columns, batch)
             form, bound = self._columns.means(x_nr, batch.y_n), self._columns.blocks["means"].bound
@@ -283,12 +283,12 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         """The map to x̂; then scales, majoriser and prior mean from second moments."""
         if s.phase != self.blocks["second"].phase:
             return replace(q, scaling=q.scaling.read(self._columns, s, self.intercept))
-        yes, no, *shares = s.read("count")
+        yes, no, *shares = s.noisy("count")
         least = max(s.noise_std("count"), 1e-3 * self.likelihood.max_y)
         number, base = max(yes + no, least) / self.likelihood.most, 0.0
         sd, scaling, room = s.noise_std("second"), q.scaling, q.scaling.room
         mean_d = (scaling.mean_d * scaling.factor_d * (self.intercept == 0))[self._columns.numeric_j]
-        moments = read_columns(room**2 * s.read("second"), sd, self._bound_d, number, self.intercept, mean_d)
+        moments = read_columns(room**2 * s.noisy("second"), sd, self._bound_d, number, self.intercept, mean_d)
         second_d, scale_d, start_d = moments.second_d, np.full(self.n_features, room), np.zeros(self.n_features)
         if self.intercept > 0:
             least = LEAST_RATE
@@ -310,9 +310,9 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
 
     def m_step(self, s: Estimate, q: DiagonalState) -> DiagonalState:
         """A majorised step from a score; ratios, average and α are brought up to date first."""
-        t, sd, score_d = q.step + 1, s.noise_std("score"), q.scale_d * s.read("score")
+        t, sd, score_d = q.step + 1, s.noise_std("score"), q.scale_d * s.noisy("score")
         trace = float(np.sum(q.columns.second_d / q.scale_d**2))
-        ratios = q.most * s.read("variance")[:, None] * ((tuned.RARE_STD,), (1.0,)) / trace
+        ratios = q.most * s.noisy("variance")[:, None] * ((tuned.RARE_STD,), (1.0,)) / trace
         ratios = np.clip(ratios, tuned.LEAST_RATIO, q.most)
         ratios = q.ratios + (2 / (t + 1) if sd > 0 else 1.0) * (ratios - q.ratios)
         fresh = t < tuned.AVERAGE_START * self.n_steps or q.descent.n_steps == 0
@@ -348,7 +348,7 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         q = replace(q, columns=replace(columns, second_d=second_d))
         if self.alpha is None:
             q = replace(q, width_d=scaling.wide_d[order], alpha=tuned.TABLE_TAU**-2)
-        return replace(self.weights(q), unseen_d=scaling.unseen_d)
+        return replace(self.weights(q), unknown_scale_d=scaling.unknown_scale_d)
 
     def _information(self, q: DiagonalState) -> tuple[Floats, Floats, Floats]:
         """Precision of the prior; information of the weighted score; variance of the score by data and noise."""

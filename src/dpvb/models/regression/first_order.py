@@ -19,14 +19,14 @@ u_t; ū, Ḡ            point_e; mean.point_d, mean.score_d: averages of points 
 v = 1/Σμ_t²          mean.noise: variance of the averaged score, equal in all coordinates x̃
 ===================  =============================================================================
 
-*The dispersion* r of negative binomial counts is learned beside their weights as one more coordinate:
+*The dispersion* r of negative binomial counts is learned together with their weights as one more coordinate:
 
     y ~ NB(mean μ, variance μ + μ²/r),   a = log r ~ N(0, s²)
     U_n(a) = r (digamma(y + r) - digamma(r) - log(1 + μ/r)) + r (μ - y)/(r + μ),      I(a, μ) = E U_n²
 
 U and I are score and information of a. In expectation neither depends on the weights' errors to first order (Lawless
 1987), so a has a posterior of its own. A row's U is clipped to ±SCORE_BOUND, which ordinary rows stay within: it is
-below 1 near y = μ, and far from there about -½z², z the distance in standard deviations. Each step releases Σ U beside
+below 1 near y = μ, and far from there about -½z², z the distance in standard deviations. Each step releases Σ U with
 the score of the weights, and the last release once more at the mean of the weights.
 """
 
@@ -132,7 +132,7 @@ class Dispersion:
         point, new = np.array([math.log(self.r)]), np.array([total])
         seen = (_one() if fresh else self.seen).joined(point, new, noise)
         expected = np.array([[max(number * dispersion_information(self.r, *psi), 1e-9)]])
-        prior = ridge.WeightPrior(np.zeros((1, 1)), np.array([[tuned.DISPERSION_STD**2]]), (1.0,))
+        prior = ridge.WeightPrior(np.zeros((1, 0)), np.array([[tuned.DISPERSION_STD]]), (1.0,))
         mean, variance = ridge.posterior(ridge.NoisyScore(seen.score_d, seen.point_d, expected, 1.0, seen.noise), prior)
         # Far from the mode a line is a poor guide.
         way = min(max(float(mean[0]) - math.log(self.r), -tuned.REACH), tuned.REACH)
@@ -145,7 +145,7 @@ class FirstOrderState(ScoreState):
 
     Attributes:
         last_e: point_e before momentum was added.
-        ratio: c, the average curvature of a row over k, as released beside the scores.
+        ratio: c, the average curvature of a row over k, as released with the scores.
         dispersion: of counts whose dispersion is learned.
         usual: k, curvature of a row of size 1 at the start; most: the largest curvature over k.
         offset: what an average row adds to ψ of its own.
@@ -268,14 +268,14 @@ class FirstOrder(CurvatureThenScores):
     def _expected(
         self, likelihood: Likelihood, rows: MeasuredRows, weight_n: Floats, psi_n: Floats, share_n: Floats
     ) -> Expected:
-        """What the model expects of scores, by which persons are weighted."""
+        """Expected scores of the model, by which persons are weighted."""
         form = ScaledRows(rows, weight_n * np.sqrt(likelihood.steepest * share_n))
         return Expected(form, likelihood.curvature(psi_n, np.ones_like(psi_n)), self.blocks["score"].bound)
 
     def _of_dispersion(
         self, name: str, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, psi_n: Floats
     ) -> Contributions:
-        """What rows add to the score of a dispersion that is learned."""
+        """Contribution of rows to the score of a dispersion that is learned."""
         if not self.likelihood.learns_dispersion:
             return {}
         likelihood = self.likelihood.at(q.dispersion.r)
@@ -290,13 +290,13 @@ class FirstOrder(CurvatureThenScores):
     def _base(self, s: Estimate, moments: RowMoments) -> tuple[float, float]:
         """Base rate as log odds or log mean, and the standard deviation of its noise."""
         link = log_rate if self.likelihood.is_count else log_odds
-        return link(float(s.read("count")[0]), s.noise_std("count"), moments.number)
+        return link(float(s.noisy("count")[0]), s.noise_std("count"), moments.number)
 
     def _with_curvature(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
         """Coordinates, majoriser and prior mean from the release of the curvature."""
         scaling, moments = self._coordinates(s, q)
         likelihood, (base, spread) = self.likelihood.at(q.dispersion.r), self._base(s, moments)
-        usual, shares = likelihood.usual(base), s.read("count")[1:].tolist()
+        usual, shares = likelihood.usual(base), s.noisy("count")[1:].tolist()
         offset, error = likelihood.base_shift(shares, s.noise_std("count"), moments.number)
         start_e, drift_e = (part * moments.constant_e for part in (base - offset, math.hypot(spread, error)))
         most = likelihood.steepest / usual
@@ -307,25 +307,22 @@ class FirstOrder(CurvatureThenScores):
         readings = self._readings(start)
         if not readings.beside:
             return start
-        precision_ee, _ = ridge.inverse(
-            readings.prior(scaling.width_d, (tuned.TAU_MEDIAN,)).covariance(tuned.TAU_MEDIAN)
-        )
         (earlier,) = readings.beside
-        point_e = start_e + np.linalg.solve(precision_ee + earlier.precision, earlier.pull_d)
+        point_e = start_e + ridge.mean_of(earlier, readings.prior(scaling.width_d, (tuned.TAU_MEDIAN,)))
         return replace(start, point_e=point_e, last_e=point_e)
 
     def m_step(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
         """One step uphill by a score: equations 6 to 12 of docs/theory/regressions.md."""
         moments, scale_e, sd, t = q.moments, q.moments.scale_e, s.noise_std("score"), q.step + 1
         # (6) the score and the curvature ratio
-        score_e, total = scale_e * s.read("score"), moments.total / q.most
-        ratio = q.ratio.seen(float(s.read("variance")[0]) / total, (s.noise_std("variance") / total) ** 2, q.most)
+        score_e, total = scale_e * s.noisy("score"), moments.total / q.most
+        ratio = q.ratio.seen(float(s.noisy("variance")[0]) / total, (s.noise_std("variance") / total) ** 2, q.most)
         # (7) the averages of points and scores
         fresh = sd == 0 or q.step < tuned.AVERAGE_START * self.n_steps
         mean = (Average(q.start_e, score_e) if fresh else q.mean).joined(q.point_e, score_e, sd**2)
         # (8) information of the averaged score, and the variance of its noise
         information_e, noise_e = q.usual * ratio.value * moments.eigenvalue_e, mean.noise * scale_e**2
-        # (9) the prior, at the τ of highest density, with its slope at the point
+        # (9) the prior, at the τ of highest density
         readings = self._readings(replace(q, mean=mean))
         if self.likelihood.is_count:
             # (10) of counts: the mean by all scores so far, since one score of counts has far more noise
@@ -333,11 +330,10 @@ class FirstOrder(CurvatureThenScores):
             # Without noise half the way: in a direction the curvature may be more than twice the average one.
             step_e = last_e if sd > 0 else 0.5 * (q.point_e + last_e)
         else:
-            precision_ee, slope_e = readings.along_path(information_e, noise_e)
             # (10) of log odds: a majorised Newton step, the score weighted by its share of signal
             gain_e = information_e / (information_e + noise_e)
             bound_e = q.usual * min(1.0, math.exp(tuned.REACH) * ratio.value) * moments.eigenvalue_upper_e
-            last_e = q.point_e + np.linalg.solve(precision_ee + np.diag(gain_e * bound_e), gain_e * score_e + slope_e)
+            last_e = readings.along_path(gain_e * score_e, gain_e * bound_e, information_e, noise_e)
             step_e = last_e + t / (t + 3) * (last_e - q.last_e)
         # (11) a limit on the change of ψ
         step_e = step_e - q.point_e
@@ -365,6 +361,6 @@ class FirstOrder(CurvatureThenScores):
         moments, noise = q.moments, s.noise_std(block) ** 2
         psi = moments.log_odds(point_e)
         psi = psi[0] + q.offset, psi[1]
-        learned = q.dispersion.after(float(s.read(block)[0]), noise, moments.number, psi, fresh=fresh)
-        # Of the shares of the steepest curvature that the next query returns, `most` is what makes factors of `usual`.
+        learned = q.dispersion.after(float(s.noisy(block)[0]), noise, moments.number, psi, fresh=fresh)
+        # The next query returns shares of the steepest curvature; `most` makes factors of `usual` of them.
         return replace(q, dispersion=learned, most=self.likelihood.at(learned.r).steepest / q.usual)

@@ -14,8 +14,8 @@ Poisson            y in 0..max_count  log mean      y - μ               μ
 Counts have μ = min(exp ψ, max_count) and the dispersion r. So both y and μ lie in [0, M], M = max_count, and for every
 ψ and r > 0 the residual lies in [-M/(1 + M/r), M] and the curvature in [0, M/(1 + M/r)], as both are monotone in μ.
 
-A row of weight w adds w times what it would add alone, and so do its bounds: a row of weight 2 is the row twice, a row
-of weight 0 is none, and the likelihood of a row is raised to its weight.
+A row of weight w adds w times what it would add with weight 1, and so do its bounds: a row of weight 2 is the row
+twice, a row of weight 0 is none, and the likelihood of a row is raised to its weight.
 
 A regression starts at its base rate, from noisy sums of responses, of rows, and of what rows add to ψ. Predictions
 average the likelihood over a normal ψ,
@@ -23,7 +23,7 @@ average the likelihood over a normal ψ,
     P(Y ≤ k) = ∫ F(k | ψ) N(ψ | mean, variance) dψ,
 
 F being the distribution function. The ends of an interval are the least k at which P(Y ≤ k) is tail, or 1 - tail, and
-more, by quadrature. What is calculated from sums, or from a posterior, costs no privacy.
+more, by quadrature. Calculations from sums, or from a posterior, cost no privacy.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Likelihood:
         max_trials: bound on a row's trials (binomial).
         dispersion: r of the negative binomial, whose variance is mean + mean²/r; None: it is learned.
         max_count: bound on a row's count; larger ones are clipped to it.
-        max_exposure, max_offset, max_weight: bounds of what stands beside the response, as in `Response`.
+        max_exposure, max_offset, max_weight: bounds of the row arguments, as in `Response`.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -83,7 +83,7 @@ class Likelihood:
 
     @property
     def learns_dispersion(self) -> bool:
-        """Whether the dispersion is learned beside the weights."""
+        """Whether the dispersion is learned together with the weights."""
         return self.kind == "negative_binomial" and self.dispersion is None
 
     @property
@@ -189,7 +189,7 @@ class Likelihood:
         return np.stack([*[batch.y_n, most_n - batch.y_n][:width], *shares_n], axis=1)
 
     def base_shift(self, total_c: Sequence[float], sd: float, number: float) -> tuple[float, float]:
-        """What an average row adds to ψ of its own, and the standard deviation of the noise of that.
+        """Shift of ψ by an average row of its own, and the standard deviation of the noise of that.
 
         Args:
             total_c: noisy sum of what rows add for their shares, of noise std sd; empty where they have none.
@@ -240,7 +240,7 @@ class Likelihood:
         return (self.max_offset or 0.0) + math.log(self.max_exposure or 1.0)
 
     def _share(self, offset_n: Floats) -> Floats:
-        """What rows add to ψ as a part of the most, in [0, 1]: of counts the factor of the mean."""
+        """Shift of ψ by rows as a part of the most, in [0, 1]: for counts the factor of the mean."""
         if self.is_count:
             return np.asarray(np.exp(np.minimum(offset_n - self._reach, 0.0)))
         return np.clip(0.5 + 0.5 * offset_n / self._reach, 0.0, 1.0)

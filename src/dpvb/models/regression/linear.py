@@ -238,10 +238,10 @@ class Linear(CurvatureThenScores):
     def m_step(self, s: Estimate, q: LinearState) -> LinearState:
         """The posterior mean by all scores so far; the clip by all histograms so far."""
         moments, scale_e, sd = q.moments, q.moments.scale_e, s.noise_std("score")
-        score_e, start_e = q.clip * scale_e * s.read("score"), q.start_e
+        score_e, start_e = q.clip * scale_e * s.noisy("score"), q.start_e
         # The first residuals are those of y about the middle of its range: they say little of later ones.
         residuals = (Residuals.start() if q.step == 1 else q.residuals).joined(
-            s.read("residual"), s.noise_std("residual") ** 2
+            s.noisy("residual"), s.noise_std("residual") ** 2
         )
         number, sizes = self._seen(q.scaling, moments, residuals, s.noise_std("curvature"))
         if q.step == 0:
@@ -260,7 +260,7 @@ class Linear(CurvatureThenScores):
         budget = 1.0 / (tuned.LINEAR_CURVATURE * s.noise_std("curvature") ** 2)
         lost_e = moments.eigenvalue_e * scale_e**2 / (moments.eigenvalue_e + noise_e / spread) ** 2
         clip = sizes.best_clip(float(lost_e.sum()) / (budget * number))
-        # A chance count far out costs scores little, but noise would drown a σ² that reached for it.
+        # A chance count far out costs scores little, but a σ² that reached for it would be lost in the noise.
         reach = self._reach(residuals.read(number, tuned.CERTAIN_BIN) or sizes, number, budget)
         return replace(moved, point_e=point_e, clip=max(clip, q.clip / tuned.CLIP_FALL), reach=reach)
 
@@ -268,9 +268,9 @@ class Linear(CurvatureThenScores):
         """With the curvature, its excess and σ², from the last release."""
         moments, sd = q.moments, s.noise_std("curvature_at_mean")
         share_e = moments.eigenvalue_e / moments.scale_e**2
-        trace = max(float(np.trace(s.read("curvature_at_mean"))), sd, 1e-9)
+        trace = max(float(np.trace(s.noisy("curvature_at_mean"))), sd, 1e-9)
         q = self._read_at_end(s, q, np.diag(share_e * min(trace / float(share_e.sum()), 1.0)), 1.0)
-        excess = max(float(s.read("excess")[0]), 0.0) / trace
+        excess = max(float(s.noisy("excess")[0]), 0.0) / trace
         number, sizes = self._seen(q.scaling, moments, q.residuals, s.noise_std("curvature"))
         variance, error = self._variance(s, q, number, sizes)
         inside = 1.0 if sizes is None else max(sizes.within(q.clip), 0.5)
@@ -292,7 +292,7 @@ class Linear(CurvatureThenScores):
         """σ², the mean of min(r², τ_p²), and the standard deviation of its error."""
         sd = q.reach**2 * s.noise_std("square") / number
         least = max(sd, EDGES[0] ** 2 / number) if sd > 0 else 1e-12
-        variance = min(max(q.reach**2 * float(s.read("square")[0]) / number, least), 1.0)  # y lies in [-1, 1]
+        variance = min(max(q.reach**2 * float(s.noisy("square")[0]) / number, least), 1.0)  # y lies in [-1, 1]
         fourth = 3.0 * variance**2 if sizes is None else sizes.clipped(q.reach, 4)
         _, noise = self._number(q.scaling, q.moments, q.residuals, s.noise_std("curvature"))
         sampling = max(fourth - variance**2, 2.0 * variance**2) / number
@@ -309,7 +309,7 @@ class Linear(CurvatureThenScores):
     def _seen(
         self, scaling: Scaling, moments: RowMoments, residuals: Residuals, sd: float
     ) -> tuple[float, Sizes | None]:
-        """Number of rows, by all that was released of it, and sizes of their |r|: none if there may be no rows."""
+        """Number of rows, by all releases of it, and sizes of their |r|: none if there may be no rows."""
         number, noise = self._number(scaling, moments, residuals, sd)
         return number, residuals.read(number, tuned.SEEN_STD) if number >= tuned.SEEN_STD * math.sqrt(noise) else None
 

@@ -1,6 +1,6 @@
 """Matrices of second moments, denoised: what stands out of the noise is used, the rest is modelled.
 
-Input is a symmetric matrix with independent normal noise of std sd on its svec coordinates. That noise alone has
+Input is a symmetric matrix with independent normal noise of std sd on its svec coordinates. Only this noise has
 eigenvalues up to √(2d)·sd, the noise edge (Wigner 1958), which bury the small eigenvalues of a matrix of second
 moments. So a structured guess is subtracted first, and only the eigenpairs of the residual beyond the noise edge are
 used.
@@ -12,7 +12,7 @@ less noise than that edge. `read_collinear` chooses one of three estimators by w
 
 *The curvature at the mean* is read for intervals (`read_at_mean`): its diagonal first, then the rest, then the errors
 of both. A direction that an earlier release could not see may have a curvature far below its guess. The prior includes
-this case, since an interval from a curvature that is too large would be too narrow. What is discarded as noise of the
+this case, since an interval from a curvature that is too large would be too narrow. The discarded noise of the
 other entries is an error of the curvature, whose size is estimated, too.
 
 Everything here is post-processing of released numbers and costs no privacy.
@@ -31,7 +31,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Positive, Positives
 from dpvb.models.regression import tuned
 
-#: Reads a noisy matrix beside a guess of it, at a noise std of a diagonal entry.
+#: Denoises a matrix with a guess of it, at a noise std of a diagonal entry.
 Reading: TypeAlias = Callable[[Floats, Floats, float], Floats]
 # convention: floor that keeps eigenvalues positive where there are no rows at all.
 TINY = 1e-9
@@ -39,7 +39,7 @@ TINY = 1e-9
 
 @dataclass(frozen=True)
 class RowMoments:
-    """Rows as seen from Σ x xᵀ alone; public; vectors (e,) are in the eigenbasis.
+    """Rows as estimated only from Σ x xᵀ; public; vectors (e,) are in the eigenbasis.
 
     Attributes:
         basis_de, eigenvalue_e: eigenpairs of Σ x xᵀ.
@@ -76,7 +76,7 @@ class RowMoments:
         mean = float((self.eigenvalue_e * self.constant_e) @ weight_e) / self.number
         return mean, max(float(self.eigenvalue_e @ weight_e**2) / self.number - mean**2, 0.0)
 
-    def shortened(self, factor: float) -> RowMoments:
+    def divided(self, factor: float) -> RowMoments:
         """The same rows in coordinates divided by a factor."""
         return replace(self, scale_e=self.scale_e * factor)
 
@@ -121,9 +121,9 @@ def read_moments(
         noisy_dd: noisy Σ x xᵀ, (d, d); public.
         sd: noise std of a diagonal entry.
         constant: value of column 0, in (0, 1).
-        inner: whether column 0 was added for this reading alone; the other columns had then been multiplied by
+        inner: whether column 0 was added only for this estimate; the other columns had then been multiplied by
             √(1 - constant²), and the moments are those of the other columns before that.
-        reading: of the matrix beside a guess; None: `denoised`.
+        reading: estimates the matrix with a guess; None: `denoised`.
         room: what the rows had been divided by, when they were rounded to integers.
     """
     guess_dd, sum_d, number = _independent(noisy_dd, sd, constant)
@@ -136,7 +136,7 @@ def read_moments(
         sum_d, hidden = sum_d[1:] / math.sqrt(room), hidden / room
     # An eigenvalue below one standard deviation of an entry is not distinguished from it.
     floor = sd + TINY
-    # A path takes long steps along what looks flat: without noise that may be rounding alone.
+    # A path takes long steps along flat directions: without noise these may be only rounding.
     floor += tuned.INTEGER_FLOOR * room**2 * number if sd == 0 else 0.0
     value_e, basis_de = np.linalg.eigh(read_dd)
     basis_de = with_fixed_signs(basis_de)
@@ -196,10 +196,10 @@ def _independent(noisy_dd: Floats, sd: float, constant: float) -> tuple[Floats, 
 
 
 def read_collinear(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
-    """Read noisy second moments beside the guess of independent columns: by what the release itself shows of them.
+    """Denoise second moments with the guess of independent columns: by what the release itself shows of them.
 
     If many directions have less than the guess by more than the edge of the noise, all columns are collinear, and few
-    common factors explain them. If few entries do, what is left of the guess is corrected in these alone. Else
+    common factors explain them. If few entries do, the error of the guess is corrected only in these. Else
     eigenpairs are shrunk.
     """
     if sd == 0:
@@ -228,7 +228,7 @@ def _numbers(residual_dd: Floats, sd: float) -> int:
 
 
 def _common_factors(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
-    """Factors and what each column has alone add up to the released diagonal.
+    """Factors and each column's own variance add up to the released diagonal.
 
     This is minimum residual factor analysis (Harman & Jones 1966), with factors that are shrunk by the edge of noise.
     """
@@ -272,7 +272,7 @@ def read_at_mean(noisy_ee: Floats, guess_ee: Floats, hidden_e: Floats, sd: float
 
 
 def _diagonal(noisy_e: Floats, guess_e: Floats, hidden_e: Floats, sd: float) -> tuple[Floats, Floats]:
-    """Positive numbers, (e,), read with noise of std sd beside a guess that may be off, and mean square errors.
+    """Denoise positive numbers, (e,), of noise std sd, with a guess; return them with mean square errors.
 
     Geometric posterior means; the log of number over guess is normal, or uniform where the guess was hidden by noise.
     """

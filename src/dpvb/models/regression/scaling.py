@@ -13,7 +13,7 @@ and the prior of its weight, depend on no range. That product is far smaller tha
 For independent factors the mean roots multiply, and the mean, a covariance, is 0. Both are guesses, which the releases
 correct by as much as they are more precise.
 
-Everything here is public or released. What is calculated from it costs no privacy.
+Everything here is public or released. Calculations from it cost no privacy.
 """
 
 from __future__ import annotations
@@ -76,18 +76,18 @@ class Slants(NamedTuple):
 
 @dataclass(frozen=True)
 class Declared:
-    """What is public about the columns of rows of norm 1; vectors (d,), in the units of these rows.
+    """Public facts about the columns of rows of norm 1; vectors (d,), in the units of these rows.
 
     Attributes:
         low_d, high_d: range of each numeric column; equal ends where a column is not numeric.
-        unit_d: the value of a column that is not numeric which counts as one; for an indicator, its value.
+        unit_d: the value of a column that is not numeric which is one unit; for an indicator, its value.
         has_units: whether these units are those of the columns, and not a guess.
         products_p3: numeric columns that are products of two others in places u, and these two, (p, 3); rows then have
             a constant in column 0.
 
     Raises:
         ParameterError: for vectors of different lengths, ends out of order, units that are not positive, or products of
-            what is no column.
+            other values.
     """
 
     low_d: Floats
@@ -99,12 +99,12 @@ class Declared:
     def __post_init__(self) -> None:
         same = self.low_d.shape == self.high_d.shape == self.unit_d.shape
         if not (same and np.all(self.low_d <= self.high_d) and np.all(self.unit_d > 0)):
-            raise ParameterError("declared must hold ranges low ≤ high and positive units, one of each a column.")
+            raise ParameterError("declared must hold ranges low ≤ high and positive units, one of each per column.")
         places = self.products_p3.ravel()
         inside = self.products_p3.shape[1:] == (3,) and np.all((places > 0) & (places < len(self.unit_d)))
         if not inside or self.low_d[places].any() or (self.high_d > self.unit_d)[places].any():
             raise ParameterError(
-                "products must hold the places of columns and their two factors, (p, 3), from 1 on; all of these are "
+                "products must hold the places of columns and their two factors, (p, 3), at least 1; all of these are "
                 "indicators or numbers from 0 to their unit."
             )
 
@@ -138,7 +138,7 @@ class Declared:
         return np.clip((x_nr - self.low_d[self.read_r]) / self.reach_d[self.read_r], 0.0, 1.0)
 
     def slants(self, mean_d: Floats) -> Slants:
-        """What is taken off each product so that it is one about the means of its factors, but for a constant.
+        """Shift of each product that makes it one about the means of its factors, but for a constant.
 
         (u - û)(v - v̂) = uv - v̂u - ûv + ûv̂.
 
@@ -151,7 +151,7 @@ class Declared:
         return Slants(np.tile(product_p, 2), np.append(first_p, second_p), np.concatenate(shares))
 
     def offsets(self, mean_d: Floats) -> Floats:
-        """What is taken off numeric columns after `slants`, in the units of x, (d,): û, or what leaves a product."""
+        """Shift of numeric columns after `slants`, in the units of x, (d,): û, or that of a product."""
         product_p, first_p, second_p = self.products_p3.T
         offset_d, share_d = np.where(self.high_d > self.low_d, mean_d, 0.0), mean_d / self.unit_d
         offset_d[product_p] = -self.unit_d[product_p] * share_d[first_p] * share_d[second_p]
@@ -185,13 +185,13 @@ class Declared:
     def contributions(
         self, x_nr: Floats, sound_n: Floats, mean_d: Floats, blocks: Mapping[str, Block]
     ) -> Contributions:
-        """What rows add to the releases by the columns that are read; a row whose response is NaN adds nothing."""
+        """Contribution of rows to the releases by the columns; a row whose response is NaN adds nothing."""
         if "means" in blocks:
             return {"means": self.means(x_nr, sound_n)}
         return {"spread": Rows(self.roots(x_nr, mean_d) * np.where(np.isnan(sound_n), np.nan, 1.0)[:, None])}
 
     def means(self, x_nr: Floats, sound_n: Floats) -> Rows:
-        """What rows add to the first of the releases."""
+        """Contribution of rows to the first of the releases."""
         sound_n1 = np.where(np.isnan(sound_n), np.nan, 1.0)[:, None]
         return Rows(np.hstack([sound_n1, self.places(x_nr) * sound_n1]))
 
@@ -222,7 +222,7 @@ ROOT_NORMAL = 2**0.25 * math.gamma(0.75) / math.sqrt(math.pi)
 
 
 class ReleasedMeans(NamedTuple):
-    """What the first release says: the columns, û in the units of x, (d,), and its std as a part of the range."""
+    """Estimates from the first release: the columns, û in the units of x, (d,), and its std as a part of the range."""
 
     declared: Declared
     mean_d: Floats
@@ -237,7 +237,7 @@ def product_spreads(
     Args:
         means: the first release.
         root_j, sd_j: mean roots of numeric columns, and std of their noise.
-        spread_j, low_j: spreads and their low ends as of columns that are no products.
+        spread_j, low_j: spreads and their low ends as of columns that are not products.
     """
     numeric_j, (product_p, first_p, second_p) = means.declared.numeric_j, means.declared.products_p3.T
     root_d, low_d = _roots_of_indicators(means)
@@ -297,8 +297,8 @@ class Scaling:
         width_d: standard deviation of the prior of each weight of x̂, at τ = 1.
         wide_d: the same with spread or unit at the low end of what it may be.
         part_d: part of the std of each column of x̂, as it is read, that is certain.
-        unseen_d: 1 for a column whose spread may be less than half of what was read, else 0.
-        room: rows x̂ of norm up to this count in full. Without noise more is no loss.
+        unknown_scale_d: 1 for a column whose spread may be less than half of the estimate, else 0.
+        room: rows x̂ of norm up to this are included in full. Without noise more is no loss.
     """
 
     mean_d: Floats
@@ -310,7 +310,7 @@ class Scaling:
     width_d: Positives
     wide_d: Positives
     part_d: Positives
-    unseen_d: Nonnegatives
+    unknown_scale_d: Nonnegatives
     room: Positive = 1.0
 
     @classmethod
@@ -325,8 +325,8 @@ class Scaling:
     def read(self, declared: Declared, s: Estimate, constant: float) -> Scaling:
         """The map after the newest of the two releases."""
         if s.phase == "second":
-            return self._scaled(declared, s.read("spread"), s.noise_std("spread"), constant)
-        return self._centred(declared, s.read("means"), s.noise_std("means"))
+            return self._scaled(declared, s.noisy("spread"), s.noise_std("spread"), constant)
+        return self._centred(declared, s.noisy("means"), s.noise_std("means"))
 
     def _centred(self, declared: Declared, total_r: Floats, sd: float) -> Scaling:
         """With û from noisy Σ (1, u), (1 + r,), of noise std sd."""
@@ -345,7 +345,7 @@ class Scaling:
         # The number of rows has the same noise as Σu.
         sd_j = np.hypot(sd / self.number, self.error * root_j)
         lowest_j = (np.maximum(root_j - tuned.LOW_STD * sd_j, 0.0) / ROOT_NORMAL) ** 4
-        # A centre that is off by δ alone makes a root mean of √δ.
+        # A centre that is wrong by δ makes a root mean of √δ.
         lowest_j = lowest_j - (tuned.CENTRE_STD * self.error) ** 2 / ROOT_NORMAL**4
         least_j = np.minimum(tuned.UNSEEN_SPREAD, spread_j)
         low_j = np.clip(np.sqrt(np.maximum(lowest_j, 0.0)), least_j, spread_j)
@@ -365,8 +365,8 @@ class Scaling:
         doubt_d = error_d * (declared.high_d - declared.low_d) * factor_d
         room = tuned.NOISELESS_ROOM if sd == 0 else 1.0
         scaled = replace(self, centre_d=centre_d, doubt_d=doubt_d, factor_d=factor_d)
-        unseen_d = np.where(declared.high_d > declared.low_d, wide_d > 2 * width_d, 0.0)
-        return replace(scaled, width_d=width_d, wide_d=wide_d, unseen_d=unseen_d, room=room)
+        unknown_scale_d = np.where(declared.high_d > declared.low_d, wide_d > 2 * width_d, 0.0)
+        return replace(scaled, width_d=width_d, wide_d=wide_d, unknown_scale_d=unknown_scale_d, room=room)
 
     def recentred(self, declared: Declared, noisy_dd: Floats, sd: float, constant: float) -> tuple[Scaling, Floats]:
         """Numeric columns centred again by what their second moments say: the map, and moments of the new rows.
@@ -403,11 +403,11 @@ class Scaling:
         certain_j = np.maximum(noisy_j - tuned.LOW_STD * sd_j, full * low_j**2)
         # A compromise: the root of what is certain widens little, and leaves hardly a lie.
         part_j = np.clip(certain_j / np.maximum(read_j, 1e-300), 1e-4, 1.0) ** 0.25
-        part_d, wide_d, unseen_d = self.part_d.copy(), self.wide_d.copy(), self.unseen_d.copy()
+        part_d, wide_d, unknown_scale_d = self.part_d.copy(), self.wide_d.copy(), self.unknown_scale_d.copy()
         seen_j = noisy_j > tuned.SEEN_STD * sd_j
-        part_d[numeric_j], unseen_d[numeric_j[seen_j]] = np.where(seen_j, 1.0, part_j), 0.0
+        part_d[numeric_j], unknown_scale_d[numeric_j[seen_j]] = np.where(seen_j, 1.0, part_j), 0.0
         wide_d[numeric_j] = self.width_d[numeric_j] * np.sqrt(np.maximum(full / certain_j, 1.0))
-        return replace(self, part_d=part_d, wide_d=wide_d, unseen_d=unseen_d)
+        return replace(self, part_d=part_d, wide_d=wide_d, unknown_scale_d=unknown_scale_d)
 
     def forth(self, declared: Declared) -> Floats:
         """The map as a matrix, (d + 2, d): S, the centre, and the factor."""

@@ -15,12 +15,12 @@ from __future__ import annotations
 SUM_BUDGET = 0.02  # kept: each of the sums that come first: of responses, counts, means, spreads; half loses 25 LL
 CURVATURE_BUDGET = 0.15  # kept: Σ b x xᵀ, once; double loses 52 LL
 LAST_BUDGET = 0.05  # kept: the curvature at the mean, once; as much for a dispersion; half loses 49 LL
-SCALAR_WEIGHT = 0.1  # convention: a scalar beside a score
+SCALAR_WEIGHT = 0.1  # convention: a scalar released with a score
 DIAGONAL_SECOND_BUDGET = 0.1  # kept: second moments of columns, once; half 4 LL
 LINEAR_CURVATURE = 0.25  # kept: Σ x xᵀ of a linear regression, once; half loses 20 LL
 LINEAR_LAST = 0.10  # kept: the last release of a linear regression; half loses 16 LL
-RESIDUAL_WEIGHT = 0.3  # kept: a histogram beside a score, and an excess beside the last curvature; double loses 86 LL
-SQUARE_WEIGHT = 0.6  # kept: squared residuals beside the last curvature; half loses 29 LL
+RESIDUAL_WEIGHT = 0.3  # kept: a histogram with a score, and an excess with the last curvature; double loses 86 LL
+SQUARE_WEIGHT = 0.6  # kept: squared residuals with the last curvature; half loses 29 LL
 
 # --- levels of noise, and weak priors ---------------------------------------------------------------------------------
 SEEN_STD = 3.0  # kept: std from which a number counts as seen; false for one normal number of 740; double loses 539 LL
@@ -37,7 +37,7 @@ TAU_MEDIAN = 0.35  # convention: median of the prior of τ
 TAU_SPREAD = 1.0  # kept: standard deviation of log τ; none loses 7 LL
 TABLE_TAU = 1.0  # kept: τ of intervals, where an estimated one would be too small; half loses 9 C
 UNIT_EFFECT = 2.0  # kept: std, over τ, of what an indicator adds to the log odds (Gelman et al. 2008); half 10 C
-UNKNOWN_UNIT = 10.0  # kept: factor of the table's prior of a column whose unit nobody declared; none loses 29 C
+UNKNOWN_UNIT = 10.0  # kept: factor of the table's prior of a column whose unit is not declared; none loses 29 C
 
 # --- paths ------------------------------------------------------------------------------------------------------------
 AVERAGE_START = 0.1  # kept: fraction of the steps before the averaging of scores begins; double loses 17 LL
@@ -47,7 +47,7 @@ RATIO_DRIFT = 0.05  # convention: standard deviation of the change of that ratio
 START_RATIO_STD = 0.3  # convention: its standard deviation at the start, of counts that have an exposure
 ADDED_CONSTANT = 0.4  # convention: value of the column added for the release of Σ x xᵀ if rows have no intercept
 SCORE_BOUND = 3.0  # convention: bound on a row's score of log r; about -½z² at z standard deviations
-LEAST_PART = 0.1  # convention: least part of 1/r that is no error of ψ
+LEAST_PART = 0.1  # convention: least part of 1/r that is not an error of ψ
 MOMENTUM = 0.9  # kept: largest momentum of the diagonal form; 1 loses 19 LL
 FIRST_SAFETY = 4.0  # kept: first factor of its majoriser; 1 loses 621 LL
 

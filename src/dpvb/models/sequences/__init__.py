@@ -1,6 +1,6 @@
 """Models of sequences: windows of them are released once, and all inference is made of what was released.
 
-What is exported here are the parts of which models of one's own are made: windows as they were read from noise, what
+This package exports the parts of user-defined models: denoised windows,
 states show, chains of states, the fit to windows and the passes over sequences that one may see.
 """
 

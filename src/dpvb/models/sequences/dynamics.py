@@ -3,8 +3,8 @@
 A distribution is P(b | a), (V, V), or P(c | a, b), (V, V, V). The state of a chain is the distribution of its last
 symbols, (V,) or (V, V).
 
-Clipping shortens people with many equal windows more than others, and so biases the released windows. The bias follows
-from the fitted model. Of the private people only sums were released, so each drawn person has one sequence. The lengths
+Clipping affects people with many equal windows more than others, and so biases the released windows. The bias follows
+from the fitted model. Only sums over private people were released, so each drawn person has one sequence. The lengths
 l follow the maximum-entropy distribution P(l) ∝ exp(λ l), up to the longest, whose mean weight of a person's windows is
 the released one. If all private sequences have the maximal length, so do the drawn ones.
 """
@@ -63,7 +63,7 @@ def durations(law: Floats) -> Floats:
 
 
 def shown(state_nt: Ints, shown_kv: Floats, rng: np.random.Generator) -> Ints:
-    """What hidden states show, as codes, (n, length); distributions of the states in rows."""
+    """Emissions of hidden states, as codes, (n, length); distributions of the states in rows."""
     upto_kv, code_nt = np.cumsum(shown_kv, axis=1), np.empty_like(state_nt)
     for k, upto_v in enumerate(upto_kv):
         in_state_nt = state_nt == k
@@ -74,11 +74,11 @@ def shown(state_nt: Ints, shown_kv: Floats, rng: np.random.Generator) -> Ints:
 
 
 def drawn(initial_v: Floats, laws: list[Floats], n: int, length: int, rng: np.random.Generator) -> Ints:
-    """Sequences of nobody as codes, (n, length).
+    """Synthetic sequences as codes, (n, length).
 
     Args:
         initial_v: distribution of the first symbol.
-        laws: that of the second, of the third and all that follow, as far as the chain's order goes.
+        laws: distribution of the second symbol, of the third and of all later ones, up to the chain's order.
     """
     code_nt = np.empty((n, length), dtype=np.int64)
     for t in range(length):
@@ -109,16 +109,16 @@ class DrawnPeople:
 
     @property
     def weight(self) -> float:
-        """What all windows of a person add, on average."""
+        """Average contribution of all windows of a person."""
         return float(self.weight_nm.sum() / len(self.place_nm))
 
     @property
     def share(self) -> float:
-        """What the clip leaves of all windows."""
+        """Share of all windows after clipping."""
         return float(self.weight_nm.sum() / self.plain_nm.sum())
 
     def kept(self, size: int) -> Floats:
-        """What the clip leaves of each window on average, (size,), in (0, 1]."""
+        """Average share of each window after clipping, (size,), in (0, 1]."""
         more = _STEADY * float(self.plain_nm.max())
         return (self.summed(self.weight_nm, size) + self.share * more) / (self.summed(self.plain_nm, size) + more)
 

@@ -32,7 +32,7 @@ Values = NDArray[np.float64] | NDArray[np.int64]
 
 
 class Shown(NamedTuple):
-    """What positions show to an E-step.
+    """Observations of positions for an E-step.
 
     Attributes:
         likelihood_rk, row_t: likelihoods under every state, up to a factor of each row, and each position's row.

@@ -10,7 +10,7 @@ method               code
 θ                    parameters, as one vector; its prior has the mean θ_0 and the precision P
 S, v                 released sums, and their variance: noise and sampling of people
 μ(θ), J              expected sums, clipped as people are, and their derivatives
-H                    `Squares.normal`: Jᵀ diag(1/v) J + P, and Jᵀ v⁻¹ (S - μ) - P (θ - θ_0) beside it
+H                    `Squares.normal`: Jᵀ diag(1/v) J + P, with Jᵀ v⁻¹ (S - μ) - P (θ - θ_0)
 χ²                   `Squares.lost`: Σ (S - μ)² / v + |θ - θ_0|²_P, which `descended` minimises
 Cov θ                H⁻¹ (Jᵀ v⁻¹ Cov(S) v⁻¹ J + P) H⁻¹, the sandwich estimator
 ===================  ==============================================================================
@@ -338,7 +338,7 @@ def step_errors(
     """The steps without bias, and how far they may be off.
 
     Args:
-        laws: of the fit.
+        laws: distributions of the fit.
         released: windows.
         rng: public randomness.
         noise_aware: whether the noise counts in the deviations.

@@ -65,7 +65,7 @@ _STARTS, _PAIRS, _MOMENTS = 0.3, 0.8, 0.5
 _ROUNDS = 300
 # Prior counts of every parameter of the distributions; std of a state at the start, in a range of -1 to 1.
 _PRIOR, _WIDE = 1.0, 0.25
-# One distribution for whoever has a place alone.
+# One distribution for a sequence of a single place.
 _ALONE = Laws(np.ones(1), np.ones(1), np.ones((1, 1)))
 
 
@@ -128,7 +128,7 @@ class Cells:
 
 
 def cell_moments(code_t: Ints, u_td: Floats, place_t: Ints) -> Shown:
-    """What points at these places add to the moments of their cells: nonnegative numbers of a norm of at most √D.
+    """Contribution of points at these places to the moments of their cells: nonnegative, of a norm of at most √D.
 
     Args:
         code_t, u_td: what `Cells.placed` gives.
@@ -273,9 +273,9 @@ class HiddenCells(HiddenWindowModel, Model[HiddenCellsPosterior, NumberRows]):
         }
 
     def started(self, s: Estimate, q: HiddenCellsPosterior) -> HiddenCellsPosterior:
-        """What was released, read once, and the best of the fits to it."""
+        """The releases, denoised once, and the best of the fits to them."""
         noise_b = np.array([s.noise_std(name) for name in self.blocks])
-        starts_v, pairs_vv, moments = (s.read(name) for name in self.blocks)
+        starts_v, pairs_vv, moments = (s.noisy(name) for name in self.blocks)
         windows, value_vd = self.read([starts_v, pairs_vv, moments], noise_b)
         starts = (start_from_cells(windows, value_vd, chance_k, self._states, _PRIOR) for chance_k in q.chance_rk)
         fits = [self.fitted(windows, one, value_vd, _ROUNDS) for one in starts]
@@ -292,7 +292,7 @@ class HiddenCells(HiddenWindowModel, Model[HiddenCellsPosterior, NumberRows]):
         starts_v, pairs_vv, moments = released
         first_v = denoised_totals(starts_v, noise_b[0])
         pairs_vv = denoised_pairs(pairs_vv, noise_b[1])
-        # Of a sequence's second point the pairs tell: here each ends with its first one.
+        # The pairs show a sequence's second point: here each ends with its first one.
         windows = Windows(np.hstack([np.zeros_like(pairs_vv), first_v[:, None]]), pairs_vv)
         return windows, self.cells.values(moments, noise_b[2])
 

@@ -20,7 +20,7 @@ from dpvb.models.sequences.emissions import Emissions, Values
 
 
 class Laws(NamedTuple):
-    """What the passes meet: π, ρ, A."""
+    """Parameters of the passes: π, ρ, A."""
 
     start_k: Floats
     pooled_k: Floats
@@ -43,11 +43,11 @@ class Sums(NamedTuple):
 
 
 class StateChain(Protocol):
-    """What a fit and the passes need of a posterior: `HiddenChain`, or one of another form."""
+    """Interface of a posterior for a fit and the passes: `HiddenChain`, or one of another form."""
 
     @property
     def emissions(self) -> Emissions:
-        """What the states show."""
+        """Emissions of the states."""
 
     def laws(self, *, expected: bool) -> Laws:
         """exp⟨log ·⟩ under the posterior, or means."""

@@ -81,7 +81,7 @@ _STARTS, _WINDOWS = 0.3, 0.95
 _ROUNDS = 100
 # Further iterations from the best start if K < V; for K ≥ V early stopping predicts better.
 _MOST_ROUNDS = 2000
-# Prior counts of every parameter of the laws.
+# Prior counts of every parameter of the distributions.
 _PRIOR = 1.0
 # In a step, the T positions of a person have the total weight √T.
 _POWER = 0.5
@@ -116,11 +116,11 @@ class Alphabet:
 
     @property
     def value_v(self) -> Values:
-        """What each symbol stands for."""
+        """Value of each symbol."""
         return self.meant(np.arange(self.n_symbols))
 
     def meant(self, code_t: Ints) -> Values:
-        """What codes stand for, those below 0 for gaps as the emissions have them."""
+        """Values of codes, those below 0 for gaps as the emissions have them."""
         if self.kind == "categorical":
             return code_t
         value_td = code_t[:, None].astype(np.float64)
@@ -129,7 +129,7 @@ class Alphabet:
         return np.where(code_t[:, None] < 0, np.nan, value_td)
 
     def values(self, rows: SequenceRows | NumberRows) -> Values:
-        """What private or public sequences show."""
+        """Observations of private or public sequences."""
         if isinstance(rows, NumberRows):
             return _bits(rows.value_td)
         code_t = rows.code.astype(np.int64)
@@ -234,7 +234,7 @@ class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows 
 
     @property
     def alphabet(self) -> Alphabet:
-        """What the V symbols stand for."""
+        """Values of the V symbols."""
         return Alphabet(self.emissions, self.n_symbols)
 
     @property
@@ -301,7 +301,7 @@ class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows 
     def started(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         """The best of the fits to the released windows."""
         start_std, pooled_std = s.noise_std("starts"), s.noise_std(self.name)
-        start_ww, pooled = s.read("starts"), s.read(self.name)
+        start_ww, pooled = s.noisy("starts"), s.noisy(self.name)
         counts = denoised_triples(pooled, pooled_std)[1] if self.length == 3 else denoised_pairs(pooled, pooled_std)
         # The last row of the starts contains noise only.
         windows = Windows(denoised_pairs(start_ww, start_std)[: self.n_symbols], counts)
@@ -318,7 +318,7 @@ class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows 
     def m_step(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         """The posterior from sums over states, each shrunk towards what the model predicts from their totals."""
         k, chain = self.n_states, q.chain
-        sums_k, step_kk, shown_vk = (s.read(name) for name in _WEIGHTS)
+        sums_k, step_kk, shown_vk = (s.noisy(name) for name in _WEIGHTS)
         noise_k, noise_kk, noise_vk = (s.noise_std(name) for name in _WEIGHTS)
         laws, law_vk = chain.laws(expected=False), self.shown_kv(chain).T
         total = max(float(sums_k.sum()), noise_k * k**0.5, 1e-200)
@@ -367,7 +367,7 @@ class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows 
 
 
 def _show(batch: SequenceRows, n_symbols: int, likelihood_vk: Floats, place_t: Ints) -> Shown:
-    """What symbols of a batch show; a gap is in the first row of the table."""
+    """Observations of the symbols of a batch; a gap is in the first row of the table."""
     code_t = batch.code[place_t].astype(np.int64)
     code_t = np.where((code_t >= 0) & (code_t < n_symbols), code_t, -1)
     return Shown(likelihood_vk, code_t + 1, code_t[:, None], np.ones((len(code_t), 1)))

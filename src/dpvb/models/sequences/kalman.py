@@ -195,7 +195,7 @@ def modes(step_kk: Floats) -> NDArray[Any]:
 
 
 def modes_of_draws(step_skk: Floats, mode_k: NDArray[Any]) -> NDArray[Any]:
-    """Eigenvalues of many matrices, (S, K), each beside the mode that it is nearest to, all of a matrix together."""
+    """Eigenvalues of many matrices, (S, K), each with the nearest mode, all of a matrix together."""
     value_sk = np.linalg.eigvals(step_skk).astype(np.complex128)
     for value_k in value_sk:
         value_k[:] = value_k[linear_sum_assignment(np.abs(mode_k[:, None] - value_k))[1]]

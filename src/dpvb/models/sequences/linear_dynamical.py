@@ -66,7 +66,7 @@ CELLS: Final = 128
 # Deviations that are tried, in units of half the range, and the distribution of their logarithm.
 _TRIED = np.geomspace(1 / 400, 1.0, 40)
 _USUAL, _WIDE = 0.2, 1.0
-# What no column follows a normal distribution better than, as a part of its deviation.
+# Least distance from a normal distribution for all columns, as a part of its deviation.
 _SHAPE = 0.25
 # Constants behind a point and behind a window: a larger one is a better mean, and more noise elsewhere.
 _POINT, _WINDOW = 0.6, 0.3
@@ -185,7 +185,7 @@ class WindowGrams:
         length: W.
         longest: points of a sequence that count.
         constant: the number behind those of a window.
-        starts: whether first windows alone count.
+        starts: whether only first windows count.
         units: order of the sequences by unit, and the first of each unit, (units + 1,); None: each is a unit.
     """
 
@@ -358,9 +358,9 @@ class LinearDynamical(Model[LinearPosterior, NumberRows]):
         """The scales; then the moments, and the systems that they speak for."""
         if s.phase == "first":
             return self._scales(s, q)
-        pooled, pooled_std, start, start_std = s.read("windows"), s.noise_std("windows"), q.start, 0.0
+        pooled, pooled_std, start, start_std = s.noisy("windows"), s.noise_std("windows"), q.start, 0.0
         if self._starts:
-            start, start_std = s.read("starts"), s.noise_std("starts")
+            start, start_std = s.noisy("starts"), s.noise_std("starts")
         q = replace(q, pooled=pooled, start=start, pooled_std=pooled_std, start_std=start_std)
         fit = linear_moments.best(self.grams(q), self.n_states, self.n_features, rounds=_ROUNDS)
         q = replace(q, system=kalman.in_order(fit.system))
@@ -372,16 +372,16 @@ class LinearDynamical(Model[LinearPosterior, NumberRows]):
 
     def _scales(self, s: Estimate, q: LinearPosterior) -> LinearPosterior:
         """Scales from moments and cells, and the shares of the lengths."""
-        gram, sd, d = s.read("points"), s.noise_std("points"), self.n_features
+        gram, sd, d = s.noisy("points"), s.noise_std("points"), self.n_features
         count = max(float(gram[-1, -1]), sd, 1e-9) / _POINT**2
         moments = Scales.of(gram, count, sd, _POINT)
-        cells = Scales.of_cells(d * s.read("cells").reshape(d, -1), d * s.noise_std("cells")).over(self.reach)
+        cells = Scales.of_cells(d * s.noisy("cells").reshape(d, -1), d * s.noise_std("cells")).over(self.reach)
         mean_d, scale_d = moments.beside(cells)
-        share_l = length_shares(s.read("lengths"), s.noise_std("lengths"))
+        share_l = length_shares(s.noisy("lengths"), s.noise_std("lengths"))
         return replace(q, mean_d=mean_d, scale_d=scale_d, count=count, share_l=share_l)
 
     def grams(self, q: LinearPosterior) -> Grams:
-        """The released moments, of (x - m)/s and of one, as they are read from noise."""
+        """The released moments, of (x - m)/s and of one, denoised."""
         read = partial(linear_moments.in_units, unit_e=self.shape.unit_e, least=_LEAST_NOISE)
         return Grams(read(q.pooled, q.pooled_std), read(q.start, q.start_std) if self._starts else None)
 

@@ -141,7 +141,7 @@ def rotations(vector_p: Floats, k: int, d: int, *, starts: bool) -> Floats:
 
 
 class ExpectedStates(NamedTuple):
-    """What an E-step finds: of first states, of pairs of states, of states with what is seen, and n log p."""
+    """Result of an E-step: of first states, of pairs of states, of states with observations, and n log p."""
 
     number: float
     first_k: Floats
@@ -177,7 +177,7 @@ def law_of_windows(
 
 
 def expected_states(gram: Floats, system: LinearSystem, first_k: Floats, first_kk: Floats) -> ExpectedStates:
-    """The E-step of windows whose first state has this law."""
+    """The E-step of windows whose first state has this distribution."""
     d, k = system.shown_dk.shape
     length, number = (len(gram) - 1) // d, float(gram[-1, -1])
     mean_e, cov_ee, seen_f, seen_ff = law_of_windows(system, first_k, first_kk, length)
@@ -296,7 +296,7 @@ def floored_moments(gram: Floats, least: float) -> Floats:
 
 
 def in_units(gram: Floats, std: float, unit_e: Floats, least: float) -> Floats:
-    """Released moments, read from noise, in the units of windows with a one behind them.
+    """Released moments, denoised, in the units of windows with a one after them.
 
     Args:
         gram: Σ y yᵀ as it came, of windows with a constant behind them.
@@ -369,7 +369,7 @@ def from_directions(
         n_states: K, at most the numbers of a window.
         width: D.
         step: share of a state's variance that each step adds.
-        noise: variance of what is shown beside the states, over the mean variance.
+        noise: variance of the observations around the states, over the mean variance.
     """
     mean_e = grams.pooled[:-1, -1] / grams.pooled[-1, -1]
     cov_ee = grams.pooled[:-1, :-1] / grams.pooled[-1, -1] - np.outer(mean_e, mean_e)

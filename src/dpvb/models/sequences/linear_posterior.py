@@ -23,7 +23,7 @@ have the precisions γ_k, q(γ_k) Gamma (MacKay 1994): a state that nothing show
 over the longest sequence.
 
 Clipping. A person's moments are means over windows, clipped to C. How much they vary among people, and how much the
-clip shortens, depend on how many windows a person has; a histogram of these numbers was released. Clipping makes a
+clip affects, depend on how many windows a person has; a histogram of these numbers was released. Clipping makes a
 system look stiller than it is. The bias follows from the system, by people who are drawn from it; the posterior is
 computed anew with the bias corrected, until both agree.
 """
@@ -257,7 +257,7 @@ def rotation_penalty(x_p: Floats, shape: SystemShape, precision_pp: Floats) -> F
 
 
 def growth(x_p: Floats, shape: SystemShape) -> tuple[float, Floats]:
-    """By how much the largest mode grows over L steps, beside 1, and its derivatives: states that grow are rare."""
+    """By how much the largest mode grows over L steps above 1, and its derivatives: states that grow are rare."""
     place, slope_p = shape.parts["step_kk"], np.zeros(len(x_p))
     step_kk = x_p[place].reshape(shape.k, shape.k)
     if not np.isfinite(step_kk).all():
@@ -307,7 +307,7 @@ class DrawnWindows:
 
     @property
     def taken_be(self) -> Floats:
-        """What the clip adds to the mean of a block, (B, (E + 1)²)."""
+        """Contribution of the clip to the mean of a block, (B, (E + 1)²)."""
         return np.stack([lost_ne.mean(axis=0) for lost_ne in self.lost_bne])
 
     def slopes(self, b: int, way_pee: Floats) -> Floats:

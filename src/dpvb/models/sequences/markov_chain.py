@@ -14,7 +14,7 @@ p, C                power, clip_norm
 T_abc, T_ab         counts_w: the block as it is denoised
 P(c | a, b)         (T_abc + α P(c | b)) / (Σ_c T_abc + α), P(b | a) = (T_ab + α P(b)) / (Σ_b T_ab + α)
 α                   prior_weight
-estimate            "posterior": these means; "mode": the mode of each row's Dirichlet, less 1 in each count
+estimate            "posterior": these means; "map": the mode of each row's Dirichlet, less 1 in each count
 ==================  =============================================================================
 
 Standard errors are by the delta method (equation 2 of docs/theory/markov-chains.md), of the sample and of the privacy
@@ -26,7 +26,7 @@ adds
 and the sample adds P_b (1 - P_b) w / (R + α), with w = Σ M^(2p-1) / Σ M^p over persons of M windows each, as each
 window counts M^(p-1). Σ M^p is the block's total S. Σ M^(2p-1) is N (S/N)^((2p-1)/p), N the released number of persons:
 exact for p = 1/2 and p = 1, and where all persons have the same M; otherwise too much. Lengths are assumed independent
-of symbols, and nobody to be clipped.
+of symbols, and no person to be clipped.
 
 If many people are clipped, the clip leaves κ_b of a window on average: T_b / κ_b replaces T_b, σ / κ_b replaces σ, and
 the sample varies like people who are drawn from the chain and clipped (`dynamics`).
@@ -157,9 +157,9 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
         return {name: counts["first" if name == "first" else ""] for name in blocks}
 
     def started(self, s: Estimate, q: Chain) -> Chain:
-        """What was released, read once."""
+        """The releases, denoised once."""
         name = "pairs" if self.order == 1 else "windows"
-        first_v, counts = s.read("first"), s.read(name)
+        first_v, counts = s.noisy("first"), s.noisy(name)
         first_std, std = s.noise_std("first"), s.noise_std(name)
         first_v, pairs = denoised_totals(first_v, first_std), None
         if self.order == 1:
@@ -174,7 +174,7 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
         """P(b | a), (V, V), or P(c | a, b), (V, V, V); rows sum to 1.
 
         Args:
-            order: 1 for the pairs alone of a chain of order 2; None: the chain's own.
+            order: 1 for only the pairs of a chain of order 2; None: the chain's own.
         """
         symbol_v = q.pairs_vv.sum(axis=0) + q.pairs_vv.sum(axis=1) + 1e-9 * q.first_v
         pair_vv = self._mixed(q.pairs_vv, symbol_v / symbol_v.sum())
@@ -182,7 +182,7 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
 
     def released(self, q: Chain) -> Windows:
         """First symbols and windows, for whatever else is fitted to them."""
-        # Of a sequence's second symbol the windows tell: here each ends with its first one.
+        # The windows show a sequence's second symbol: here each ends with its first one.
         return Windows(np.hstack([np.zeros_like(q.pairs_vv), q.first_v[:, None]]), q.windows)
 
     def score(self, q: Chain, rows: SequenceRows) -> Floats:
@@ -199,7 +199,7 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
         return np.asarray(np.bincount(row_t, weights=found_t, minlength=len(rows.indptr) - 1), dtype=np.float64)
 
     def bias_corrected(self, q: Chain, rng: np.random.Generator) -> Corrected:
-        """What is lost of each window is put back.
+        """Correct each window for the clipping bias.
 
         Args:
             q: as fitted.
@@ -215,7 +215,7 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
         return Corrected(corrected, left, people)
 
     def corrected_law(self, q: Chain, rng: np.random.Generator, noise_std: float) -> TransitionLaw:
-        """The distribution of a chain whose clip shortens many, without what that bends.
+        """The distribution of a chain whose clip affects many people, without the clipping bias.
 
         Args:
             q: as fitted.
@@ -229,7 +229,7 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
         noise = noise * (1 - 2 * law) + law**2 * noise.sum(axis=-1, keepdims=True)
         one_nm = people.weight_nm / left.ravel()[people.place_nm]
         sample = persons * _covariance(people, law, one_nm, one_nm)
-        # A larger probability is shortened more: of its change so much is seen.
+        # A larger probability is clipped more: so much of its change is seen.
         seen = _covariance(people, law, one_nm, np.sign(one_nm)) * persons / np.maximum(law * (1 - law) * total, 1e-150)
         std = np.sqrt(np.maximum(noise + sample, 0.0)) / np.maximum(total, 1e-150) / np.clip(seen, _LEAST_SEEN, 1.0)
         return TransitionLaw(law, std)
@@ -248,7 +248,7 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
         """Conditional probabilities from counts and a chain of lower order, which has so much weight."""
         weight = max(self.prior_weight, 1e-9 * float(counts.max(initial=0.0)), 1e-250)
         alpha = counts + weight * lower
-        if self.estimate == "mode":
+        if self.estimate == "map":
             # Nothing is impossible, so that there is one long run; a row of counts below 1 keeps its mean.
             alpha = np.maximum(alpha - 1.0, 1e-9 * alpha)
         return np.asarray(alpha / alpha.sum(axis=-1, keepdims=True))
@@ -284,7 +284,7 @@ def deviations(law: Floats, counts: Floats, prior_weight: float, weight: float, 
 
 
 class Corrected(NamedTuple):
-    """A chain without what a clip bends, what the clip leaves of each window, and the people who told that."""
+    """A chain without clipping bias, the share of each window after clipping, and the people who were drawn for it."""
 
     chain: Chain
     left: Floats
@@ -292,7 +292,7 @@ class Corrected(NamedTuple):
 
 
 def _covariance(people: DrawnPeople, law: Floats, x_nm: Floats, y_nm: Floats) -> Floats:
-    """Mean product of what two weights of people's windows have beside the distribution times those of their row."""
+    """Mean product of what two weights of people's windows have above the distribution times those of their row."""
     row_nm = people.place_nm // law.shape[-1]
     like_nmm = row_nm[:, :, None] == row_nm[:, None, :]
     beside = (np.einsum("nmk,nk->nm", like_nmm, one_nm) for one_nm in (x_nm, y_nm))

@@ -143,7 +143,7 @@ class Walk:
     Attributes:
         indptr: first position of each sequence, and the number of all, (n + 1,).
         longest: positions of a sequence that count.
-        laws: π and A.
+        laws: distributions π and A.
         show: what the positions with these numbers show.
         units: as `by_unit` has them; None: each sequence is a unit.
     """
@@ -256,7 +256,7 @@ class StateSums:
             number_s = np.where(part.possible_s, _between(part.bounds, seen_t), 0)
             share_u = passes_numba.shares(_between(part.first_u, number_s), self.power)
             return share_u, part.bounds[part.first_u], part.shown.place_tf, part.shown.value_tf, part.gamma_tk
-        # First positions alone, a sequence each.
+        # Only first positions, one for each sequence.
         gamma_sk = np.zeros((len(part.possible_s), self.shape[-1]))
         gamma_sk[part.possible_s] = part.gamma_tk[part.bounds[:-1][part.possible_s]]
         alone = np.zeros((len(gamma_sk), 1), np.int64), np.ones((len(gamma_sk), 1))

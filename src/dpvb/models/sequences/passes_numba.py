@@ -5,8 +5,8 @@ under every state; a row may be scaled, so that its largest entry is 1. Every pa
 the sum of α_t before. A position with c_t = 0 is impossible, and so is its sequence: the sequence adds nothing.
 Sequences go side by side, the longest ones first: the innermost loop is over `lanes`, one sequence each, which suits
 vector registers. No lane meets another one, and the compiler reorders nothing, so that the result for a sequence is the
-same to the last bit whatever goes beside it. No function holds a lock. Arrays are met by their indices: a view of a row
-is a counted reference, which costs more than the row's arithmetic.
+same to the last bit whatever else is computed. No function holds a lock. Arrays are met by their indices: a view of a
+row is a counted reference, which costs more than the row's arithmetic.
 
 Sums over states. Person u has the positions first_u[u] to first_u[u + 1]. Position t shows the values `value_tf[t]` at
 the places `place_tf[t]`, and one whose first place is negative shows nothing; γ_t is 0 in a sequence that adds nothing.
@@ -34,7 +34,7 @@ import numpy as np
 from dpvb.kernels.compiled import compiled
 
 strict = partial(compiled, fastmath=False)
-# What a sum of probabilities has for its inverse is less: else it is none.
+# The inverse of a sum of probabilities is less than this; otherwise it has none.
 _MOST = 1e290
 # A product of such inverses that is larger goes into a logarithm; another inverse still fits.
 _LARGE = 1e15
@@ -166,7 +166,7 @@ def forward(order_s, bounds, row_t, likelihood_rk, start_k, back_kk, log_s, last
 def passes(
     order_s, bounds, row_t, likelihood_rk, start_k, step_kk, back_kk, weight_s, owner_s, gamma_tk, pair_ukk, possible_s
 ):  # fmt: skip
-    """γ_t of every position of these sequences, and Σ ξ_t of their owners; both are added to by nobody else.
+    """γ_t of every position of these sequences, and Σ ξ_t of their owners; only this call adds to both.
 
     Args:
         order_s: which sequences, as `longest_first` has them.
@@ -379,7 +379,7 @@ def _mean_gram(indptr, value_td, own, length, longest, starts, constant, out):
 
 @strict
 def gram_norms(indptr, value_td, order, first, length, longest, starts, constant, out_u):
-    """Frobenius norm of what each person adds, before rounding is allowed for; 0 for a person without a window."""
+    """Frobenius norm of each person's contribution, before rounding is allowed for; 0 without a window."""
     width = length * value_td.shape[1]
     mean = np.empty((width + 1, width + 1))
     for u in range(out_u.size):
@@ -434,7 +434,7 @@ def _places(indptr, code, r, k, width, longest, size, out):
 
 @compiled
 def norms(indptr, code, order, first, k, width, longest, power, out_u):
-    """L2 norm of what each person adds, from integer squares; 0 for a person without a window."""
+    """L2 norm of each person's contribution, from integer squares; 0 without a window."""
     size = width**k
     count, places = np.zeros(size, np.int64), np.empty(longest, np.int64)
     for u in range(out_u.size):

@@ -14,7 +14,7 @@ G_c(j)               `ahead_vk`: Σ_k A_jk B_ck, so that p_abc = Σ_j F_ab(j) G_
 R_abc                n_abc / p_abc; 0 where p_abc = 0
 ===================  ==============================================================================
 
-Noisy windows are shrunk towards the products of their own margins. A prior mean is at least a tenth of the noise: below
+Noisy windows are shrunk towards the products of their own margins. A prior mean is at least 0.1 of the noise: below
 that nothing was measured, and a prior mean near 0 would be believed. The constants are those of
 `python -m benchmarks sequences`.
 """
@@ -30,7 +30,7 @@ import numpy as np
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Grid, check_shape
-from dpvb.core.model import ESTIMATES, PosteriorOrMode
+from dpvb.core.model import ESTIMATES, PosteriorOrMAP
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.models import empirical_bayes
@@ -153,7 +153,7 @@ class WindowModel(ABC):
     """Fields that all models of windows share; every field is public.
 
     Attributes:
-        estimate: "posterior" (variational Bayes) or "mode" (expectation maximisation).
+        estimate: "posterior" (variational Bayes) or "map" (expectation maximisation).
         power: p in [0.5, 1], the weight of persons with many windows: each of the M windows of a person counts M^(p-1).
         clip_norm: C, the bound on the norm of a person's windows; None: the largest norm that one sequence of
             max_length points can have, so that no person with one sequence is clipped.
@@ -163,7 +163,7 @@ class WindowModel(ABC):
         ParameterError: for a field outside its range.
     """
 
-    estimate: PosteriorOrMode = "posterior"
+    estimate: PosteriorOrMAP = "posterior"
     power: float = 1.0
     clip_norm: float | None = 2.0
     max_length: int = 20

@@ -63,7 +63,7 @@ def local_step(
     capped ones (`benchmarks/e_step_speed.py`). `threads` defaults to Numba's, which `NUMBA_NUM_THREADS` sets.
 
     Returns `(exp_elog_theta_nk, ratio_j, norm_n, gamma_nk)`, float64 and private: exp ψ(γ_nk) without the factor
-    that all topics share, and with it `ratio_j` = spread_j / Σ_k θ_k B_kv at every stored entry, 0 for a word of no
+    that all topics share, and with it `ratio_j` = spread_j / Σ_k θ_k B_kv at every stored entry, 0 for words without
     probability. `norm_n` is an upper bound of ‖s_n‖_F as `accumulate` computes it, rounding included, and within
     1e-6 of it. NaN topics give NaN norms. A row of the result depends on that document, the topics and alpha only:
     not on the batch, its order or `threads`.

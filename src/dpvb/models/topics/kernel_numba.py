@@ -8,13 +8,13 @@ A document's block is K x n, words contiguous and padded to a multiple of 16 by 
 so that no loop has a remainder. Its dtype is that of the topics; `precision` carries the dtype of the fixed point.
 Ratios and the norm are float64 always.
 
-The fixed point γ ← F(γ) is where the time is. Two things shorten it, and neither touches the stopping rule, which
+The fixed point γ ← F(γ) is where the time is. Two things reduce it, and neither touches the stopping rule, which
 is met by an evaluation of F over every topic:
 
 * Momentum with restart (Nesterov 1983; O'Donoghue and Candès 2015): the next point is F(γ) plus up to 0.95 times the
   last change of F(γ); momentum starts anew when it points against the residual. A point is never moved more than
-  nine tenths of the way to the prior.
-* A topic whose γ_k has come within a tenth of the tolerance of α_k is set to α_k and left out of the sweeps; when
+  0.9 of the way to the prior.
+* A topic whose γ_k has come within 0.1 of the tolerance of α_k is set to α_k and left out of the sweeps; when
   the others have converged, one sweep over every topic decides, and may bring it back.
 """
 

@@ -13,7 +13,7 @@ exp⟨log θ_nk⟩       theta_nk
 s_nvk = c_nv φ_nvk  never built: θ_nk β_vk · ratio, ratio = c_nv / p_nv
 L, α, η             document_length, doc_topic_prior, topic_word_prior; length_rule brings a document to L
 f(c)                spread_j: what a word spreads over topics, c^p with p = count_power; s_nvk = c_nv^p φ_nvk
-a·L^p               bound on a document's statistic, clip a
+a·L^p               bound on a document's statistic, clip_scale a
 w_v                 word_weight_v: the statistic is clipped and released as w_v s_nvk
 b_v                 background_v: word probabilities, by all that was released of words
 ==================  =============================================================================
@@ -50,11 +50,11 @@ from dpvb.rows import CountRows
 LengthRule = Literal["truncate", "rescale", "resample"]
 LENGTH_RULES: Final[tuple[LengthRule, ...]] = get_args(LengthRule)
 _RANGES = {
-    "clip": (1e-9, 1.0),
+    "clip_scale": (1e-9, 1.0),
     "document_length": (1.0, 1e9),
     "count_power": (1e-3, 1.0),
     "word_weight_power": (0.0, 1.0),
-    "mass": (1e-9, 1e9),
+    "statistic_weight": (1e-9, 1e9),
     "doc_topic_prior": (1e-6, 1e6),
     "topic_word_prior": (1e-6, 1e6),
     "tol": (0.0, 1e6),
@@ -89,19 +89,20 @@ _MOST_ITERATIONS = 100
 class LDAModel(Model["Topics", CountRows]):
     """The model; every field is public.
 
-    A first release of word totals (`background`) gives topics their prior and random start, and words their weights.
+    A first release of word totals (`release_word_totals`) gives topics their prior and random start, and words their
+    weights.
     Powers p below 1 and the word weights keep frequent words from filling a document's norm.
 
     Attributes:
         n_components, n_terms: K, number of topics; V, size of the public vocabulary.
-        clip: a in (0, 1]; a document's weighted statistic has norm a·L^p at most.
+        clip_scale: a in (0, 1]; a document's weighted statistic has norm a·L^p at most.
         document_length: L; see length_rule.
         length_rule: how a document is brought to length L; see `to_length`.
         count_power: p in (0, 1]; 1 for the plain statistic.
-        background: whether word totals are released first.
-        word_weight_power: κ in [0, 1]; words are weighted by probability^-κ, which needs the background. None: 1/4 if
-            the released number of units makes topics detectable, else 0.
-        mass: tokens that one unit of the statistic stands for in λ = η + mass · statistic.
+        release_word_totals: whether word totals are released first.
+        word_weight_power: κ in [0, 1]; words are weighted by probability^-κ, which needs `release_word_totals`. None:
+            1/4 if the released number of units makes topics detectable, else 0.
+        statistic_weight: tokens that one unit of the statistic stands for in λ = η + statistic_weight · statistic.
         doc_topic_prior: α, a scalar; None: 1/K at first, then half of it as the released sizes of the topics. Σα is 1.
         topic_word_prior: η, a scalar.
         tol, max_iter: local iterations of the E-step stop at mean |Δγ| < tol, or after max_iter. Keep max_iter small:
@@ -112,8 +113,8 @@ class LDAModel(Model["Topics", CountRows]):
         lists: public word frequencies, of which the one is used that the word totals agree with, if any.
         compares: whether the gain of the topics over one topic is released midway; if there is none, the later steps
             release word totals, and the model is one topic.
-        around: public or earlier topics, or word frequencies alone; see `prior`.
-        earlier: what was released of other people, which is read together with what is released now.
+        around: public or earlier topics, or only word frequencies; see `prior`.
+        previous: what was released of other people, which is read together with what is released now.
         means: whether documents meet the means of the topics, instead of exp⟨log β⟩.
         mode: whether they meet the modes, where every λ is 1 or more, and else the means: expectation maximisation.
         iterates: whether topics are released; without, the word totals are all that is.
@@ -124,13 +125,13 @@ class LDAModel(Model["Topics", CountRows]):
 
     n_components: int
     n_terms: int
-    clip: float = 0.067
+    clip_scale: float = 0.067
     document_length: float = 500.0
     length_rule: LengthRule = "truncate"
     count_power: float = 0.5
-    background: bool = True
+    release_word_totals: bool = True
     word_weight_power: float | None = WEIGHT_POWER
-    mass: float = 10.0
+    statistic_weight: float = 10.0
     doc_topic_prior: float | None = None
     topic_word_prior: float = 0.02
     tol: float = 1e-3
@@ -141,7 +142,7 @@ class LDAModel(Model["Topics", CountRows]):
     lists: tuple[WordList, ...] = ()
     compares: bool = False
     around: TopicPrior | None = None
-    earlier: EarlierTopics | None = None
+    previous: EarlierTopics | None = None
     means: bool = False
     mode: bool = False
     iterates: bool = True
@@ -155,9 +156,9 @@ class LDAModel(Model["Topics", CountRows]):
             if given is not None:
                 check_number(name, given, low=low, high=high)
         check_choice("length_rule", self.length_rule, LENGTH_RULES)
-        if self.word_weight_power and not self.background:
+        if self.word_weight_power and not self.release_word_totals:
             raise ParameterError(
-                "word_weight_power needs the word totals: set background=True, or word_weight_power=0."
+                "word_weight_power needs the word totals: set release_word_totals=True, or word_weight_power=0."
             )
 
     @property
@@ -168,13 +169,13 @@ class LDAModel(Model["Topics", CountRows]):
     @property
     def blocks(self) -> Mapping[str, Block]:
         """Expected topic-word counts of a document, V × K, before them its word totals, V, and midway the gain."""
-        bound = self.clip * self.document_length**self.count_power
+        bound = self.clip_scale * self.document_length**self.count_power
         counts = {"counts": Block((self.n_terms, self.n_components), bound, "nonnegative")}
         words = {"words": Block((self.n_terms,), _WORD_BOUND, "nonnegative", phase="first")}
         # One block, so that a person's gain and length are clipped by one factor, which leaves their ratio.
         gain = {"gain": Block((2,), math.hypot(_MOST_GAIN, _LENGTH_SCALE), "real", phase="midway")}
         return {
-            **(words if self.background else {}),
+            **(words if self.release_word_totals else {}),
             **(counts if self.iterates else {}),
             **(gain if self.compares else {}),
         }
@@ -251,12 +252,12 @@ class LDAModel(Model["Topics", CountRows]):
         return self._with_releases(s, self._read_around(s) or self._around_background(s, q))
 
     def m_step(self, s: Estimate, q: Topics) -> Topics:
-        """λ = η + mass · the statistic, read from its noisy estimate; or one topic of all word totals."""
+        """λ = η + statistic_weight · the statistic, read from its noisy estimate; or one topic of all word totals."""
         return self._with_releases(s, self._read_around(s) or (self._one if q.is_one else self._summed)(s, q))
 
     def _decided(self, s: Estimate, q: Topics) -> Topics:
         """Keep the topics if their released gain over one topic is larger than its noise std; else take one topic."""
-        gain, weight = s.read("gain")
+        gain, weight = s.noisy("gain")
         std = s.noise_std("gain")
         number = max(weight, std) / _LENGTH_SCALE
         gain_of_word, std_of_word = (gain / number, std / number) if number > 0 else (0.0, 0.0)
@@ -275,8 +276,10 @@ class LDAModel(Model["Topics", CountRows]):
 
     def _with_releases(self, s: Estimate, new: Topics) -> Topics:
         """A q that keeps what was released, as it came."""
-        num_units = (0.0 if s.counts is None else s.counts.counted) + (self.earlier.num_units if self.earlier else 0.0)
-        words_v, words_std = self._word_totals(s) if self.background else (None, 0.0)
+        num_units = (0.0 if s.counts is None else s.counts.included) + (
+            self.previous.num_units if self.previous else 0.0
+        )
+        words_v, words_std = self._word_totals(s) if self.release_word_totals else (None, 0.0)
         return replace(new, words_v=words_v, words_std=words_std, num_units=num_units)
 
     def _around_background(self, s: Estimate, q: Topics) -> Topics:
@@ -312,36 +315,38 @@ class LDAModel(Model["Topics", CountRows]):
         """Return topics that all are the word probabilities, each with an equal share of all words."""
         assert b_v is not None
         words_v, std = self._word_totals(s)
-        size = self.mass * prior.total_of(words_v, np.full(self.n_terms, std)) / self.n_components
+        size = self.statistic_weight * prior.total_of(words_v, np.full(self.n_terms, std)) / self.n_components
         new = self.topics(np.repeat(np.maximum(size * b_v, _TINY)[:, None], self.n_components, axis=1), b_v)
         new = replace(new, is_one=True, listed=listed, gain=q.gain, gain_std=q.gain_std)
         return self._with_releases(s, replace(new, sum_vk=q.sum_vk, sum_std_v=q.sum_std_v))
 
     def _one(self, s: Estimate, q: Topics) -> Topics:
         """One topic, by the first release of word totals and by those since the decision for it."""
-        x_vk, std = s.read_after_midway("counts")
+        x_vk, std = s.noisy_after_midway("counts")
         sd_v = np.full(self.n_terms, std)
         scale = self._words_as_counts
         new = self._alike(s, q, *self._word_probabilities(s, x_vk[:, 0] / scale, sd_v / scale))
         return replace(new, sum_vk=x_vk, sum_std_v=sd_v)
 
     def _summed(self, s: Estimate, q: Topics) -> Topics:
-        """λ = η + mass · the statistic, read from its noisy estimate; α by its released sizes."""
+        """λ = η + statistic_weight · the statistic, read from its noisy estimate; α by its released sizes."""
         noise_std = s.noise_std("counts")
-        x_vk, sd_v = s.read("counts") / q.word_weight_v[:, None], noise_std / q.word_weight_v
-        # Of J releases t are averaged so far. The noise at the end of the plan decides for all steps.
-        before = self.background + ("gain" in s.names)
+        x_vk, sd_v = s.noisy("counts") / q.word_weight_v[:, None], noise_std / q.word_weight_v
+        # So far t of J releases are averaged. The noise at the end of the plan decides for all steps.
+        before = self.release_word_totals + ("gain" in s.names)
         share = 1.0 if s.receipt is None else min((s.receipt.step + 1 - before) / self.n_steps, 1.0)
         free = self.signal(_counted(s), noise_std * math.sqrt(share)) >= self.detectable
         b_v, listed = q.background_v, q.listed
-        if self.background:
+        if self.release_word_totals:
             b_v, listed = self._word_probabilities(s, x_vk.sum(axis=1), sd_v * math.sqrt(self.n_components))
             size_k = prior.sizes(np.repeat(b_v[:, None], self.n_components, axis=1), x_vk, sd_v)
             s_vk = empirical_bayes.around(x_vk, sd_v, np.outer(b_v, size_k), free=free)
         else:
             size_k = x_vk.sum(axis=0)
             s_vk = empirical_bayes.estimated_prior(x_vk, sd_v, free=free)
-        new = self.topics(self.topic_word_prior + self.mass * s_vk, b_v, q.word_weight_v, self._next_alpha(size_k))
+        new = self.topics(
+            self.topic_word_prior + self.statistic_weight * s_vk, b_v, q.word_weight_v, self._next_alpha(size_k)
+        )
         return replace(new, sum_vk=x_vk, sum_std_v=sd_v, gain=q.gain, gain_std=q.gain_std, listed=listed)
 
     def _read_around(self, s: Estimate) -> Topics | None:
@@ -353,25 +358,25 @@ class LDAModel(Model["Topics", CountRows]):
         c_k = around.usage(words_v, std)
         b_v = prior.words(around.topics_vk @ c_k, words_v, np.full(self.n_terms, std))
         t_vk = around.adapted(c_k, b_v)
-        parts = [(s.read("counts"), s.noise_std("counts"))] if s.phase == "step" else []
-        if self.earlier is not None and self.earlier.sum_vk is not None:
-            parts.append((self.earlier.sum_vk, self.earlier.sum_std))
+        parts = [(s.noisy("counts"), s.noise_std("counts"))] if s.phase == "step" else []
+        if self.previous is not None and self.previous.sum_vk is not None:
+            parts.append((self.previous.sum_vk, self.previous.sum_std))
         if not parts:
             size_k = np.maximum(c_k, _LEAST_USAGE * c_k.mean())
-            return self.topics(self.mass * size_k * t_vk, b_v, None, self._next_alpha(c_k))
+            return self.topics(self.statistic_weight * size_k * t_vk, b_v, None, self._next_alpha(c_k))
         x_vk = np.add.reduce([part_vk for part_vk, _ in parts])
         sd_v = np.full(self.n_terms, math.hypot(*(std for _, std in parts)))
         size_k = prior.sizes(t_vk, x_vk, sd_v)
         s_vk = empirical_bayes.around(x_vk, sd_v, size_k * t_vk)
-        new = self.topics(_LEAST_ETA + self.mass * s_vk, b_v, None, self._next_alpha(size_k))
+        new = self.topics(_LEAST_ETA + self.statistic_weight * s_vk, b_v, None, self._next_alpha(size_k))
         return replace(new, sum_vk=x_vk, sum_std_v=sd_v)
 
     def _word_totals(self, s: Estimate) -> tuple[Floats, float]:
         """Word totals and their noise std, those of earlier releases included."""
-        words_v, std = s.read("words"), s.noise_std("words")
-        if self.earlier is None:
+        words_v, std = s.noisy("words"), s.noise_std("words")
+        if self.previous is None:
             return words_v, std
-        return words_v + self.earlier.words_v, math.hypot(std, self.earlier.words_std)
+        return words_v + self.previous.words_v, math.hypot(std, self.previous.words_std)
 
     def _next_alpha(self, size_k: Floats) -> Floats | None:
         """α of the next step: half of it even, half of it as the topics' released sizes, if none was given."""
@@ -408,7 +413,7 @@ class LDAModel(Model["Topics", CountRows]):
 
 def _counted(s: Estimate) -> float:
     """Released number of units; 0 if no release has counted them."""
-    return 0.0 if s.counts is None else s.counts.counted
+    return 0.0 if s.counts is None else s.counts.included
 
 
 def _at_means(q: Topics) -> Topics:
@@ -417,7 +422,7 @@ def _at_means(q: Topics) -> Topics:
     return replace(q, beta_vk=mean_vk.astype(q.beta_vk.dtype))
 
 
-# What is learned of topics, all of it public.
+# State of the topics, all of it public.
 
 
 # So that a topic whose mode is nowhere is the same everywhere.
@@ -425,7 +430,7 @@ _TINY: Final = 1e-300
 
 
 def met(lambda_vk: Floats, *, means: bool, mode: bool) -> Floats:
-    """What documents meet of topics with these Dirichlet parameters, (V, K): exp⟨log β⟩, or a point.
+    """Parameters of topics in the E-step, from their Dirichlet parameters, (V, K): exp⟨log β⟩, or a point.
 
     Args:
         lambda_vk: the parameters.
@@ -440,7 +445,7 @@ def met(lambda_vk: Floats, *, means: bool, mode: bool) -> Floats:
 
 @dataclass(frozen=True)
 class EarlierTopics:
-    """What was released of other people: linear sums, (V,) and (V, K), noise std of an entry, and units.
+    """Releases of other people: linear sums, (V,) and (V, K), noise std of an entry, and units.
 
     Nothing may have been released of the topics.
     """
@@ -480,7 +485,7 @@ class Topics:
     listed: int = 0
 
 
-# Documents as bags of words, and how each is brought to a common length from its own words alone.
+# Documents as bags of words, and how each is scaled to a common length only from its own words.
 
 
 def to_length(batch: CountRows, length: float, rule: str) -> Floats:

@@ -14,8 +14,8 @@ import pytest
 from planted import edit, kills
 from read_html import Page
 
-from dpvb.guards.strangers import printable
-from dpvb.results import pictures
+from dpvb.guards.untrusted import printable
+from dpvb.results import plots
 from dpvb.results.figures import Bars, Curves, Drawing, Facts, Grid, Images, Intervals
 
 WORDS = ["$\\frac$", "$x^", "$$", "\\input{/etc/passwd}", "100%", "<script>", "a\x1b]0;b\u202e", "_^{}&#~"]
@@ -43,14 +43,14 @@ FIGURES: dict[str, Callable[[str, float], Drawing]] = {
 
 @pytest.mark.guarantees("terminals")
 @kills("leaks", "words of a picture that are mathematics")
-@edit("results/pictures.py", '= {"parse_math": False, "usetex": False}', "= {}")
+@edit("results/plots.py", '= {"parse_math": False, "usetex": False}', "= {}")
 @pytest.mark.parametrize("usetex", [False, True])
 @pytest.mark.parametrize("form", FIGURES)
 def test_words_in_a_picture_are_words(tmp_path: Path, form: str, usetex: bool) -> None:
     """No mathematics and no LaTeX, whatever the words are and whatever the user's own pictures look like."""
     matplotlib = pytest.importorskip("matplotlib")
     with matplotlib.rc_context({"text.usetex": usetex, "svg.fonttype": "none"}):
-        pictures.save(tmp_path / "picture.svg", [FIGURES[form](word, 0.5) for word in WORDS], WORDS[1])
+        plots.save(tmp_path / "picture.svg", [FIGURES[form](word, 0.5) for word in WORDS], WORDS[1])
     svg = ElementTree.parse(tmp_path / "picture.svg").iter("{http://www.w3.org/2000/svg}text")
     drawn = "\n".join("".join(text.itertext()) for text in svg)
     assert all(printable(word) in drawn for word in WORDS)
@@ -59,9 +59,7 @@ def test_words_in_a_picture_are_words(tmp_path: Path, form: str, usetex: bool) -
 @pytest.mark.parametrize("form", FIGURES)
 def test_odd_numbers_and_empty_figures_are_drawn(tmp_path: Path, form: str) -> None:
     pytest.importorskip("matplotlib")
-    pictures.save(
-        tmp_path / "odd.png", [FIGURES[form]("w", value) for value in (0.0, 1e308, -1e308, np.inf, np.nan)], ""
-    )
+    plots.save(tmp_path / "odd.png", [FIGURES[form]("w", value) for value in (0.0, 1e308, -1e308, np.inf, np.nan)], "")
     assert (tmp_path / "odd.png").read_bytes().startswith(b"\x89PNG")
 
 

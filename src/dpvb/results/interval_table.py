@@ -15,7 +15,7 @@ from dpvb.results.figures import Figure, Intervals, Listing, number
 class Line(NamedTuple):
     """One number of a component or class: estimate, standard deviation, and limits of an interval."""
 
-    group: int | str
+    part: int | str
     name: str
     mean: float
     std: float
@@ -24,11 +24,11 @@ class Line(NamedTuple):
 
     @classmethod
     def within(
-        cls, group: int | str, name: str, mean: float, std: float, reach: float, ends: tuple[float, float]
+        cls, part: int | str, name: str, mean: float, std: float, reach: float, ends: tuple[float, float]
     ) -> Line:
         """Return a line whose interval is `reach` standard deviations to each side, limited to possible values."""
         low, high = ends
-        return cls(group, name, mean, std, max(mean - reach * std, low), min(mean + reach * std, high))
+        return cls(part, name, mean, std, max(mean - reach * std, low), min(mean + reach * std, high))
 
 
 def reach_of(level: float) -> float:
@@ -47,7 +47,7 @@ def head(number: int, what: str, level: float, noise_aware: bool) -> str:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GroupTable(Figure):
+class IntervalTable(Figure):
     """Table of estimates of all components or classes, largest first, or of all preceding symbols or states.
 
     Attributes:
@@ -71,24 +71,24 @@ class GroupTable(Figure):
     def __len__(self) -> int:
         return len(self.lines)
 
-    def of(self, group: int | str) -> dict[str, Line]:
+    def of(self, part: int | str) -> dict[str, Line]:
         """Return the lines of one component by name."""
-        return {line.name: line for line in self.lines if line.group == group}
+        return {line.name: line for line in self.lines if line.part == part}
 
     def drawings(self) -> Iterator[Intervals]:
         """Yield all lines as one plot, or a plot per component with common axes."""
         if self.title:
-            rows = tuple((f"{line.group} → {line.name}", line.mean, line.low, line.high, "") for line in self.lines)
+            rows = tuple((f"{line.part} → {line.name}", line.mean, line.low, line.high, "") for line in self.lines)
             yield Intervals(title=self.title, note=self.head.replace("\n", "; "), rows=rows)
             return
         scales: dict[str, tuple[float, float]] = {}
         for line in self.lines:
             low, high = scales.get(line.name, (line.low, line.high))
             scales[line.name] = min(low, line.low), max(high, line.high)
-        for group in dict.fromkeys(line.group for line in self.lines):
-            share, *others = (line for line in self.lines if line.group == group)
+        for part in dict.fromkeys(line.part for line in self.lines):
+            share, *others = (line for line in self.lines if line.part == part)
             yield Intervals(
-                title=f"{'Component ' if isinstance(group, int) else ''}{group}: "
+                title=f"{'Component ' if isinstance(part, int) else ''}{part}: "
                 f"{share.mean:.1%} of all, {share.low:.1%} to {share.high:.1%}",
                 note=f"{self.head}. Each row has the same axis in all plots.",
                 rows=tuple((line.name, line.mean, line.low, line.high, "") for line in others),
@@ -97,6 +97,6 @@ class GroupTable(Figure):
 
     def listing(self) -> Listing:
         """Return the lines."""
-        cells = [[str(line.group), line.name, *map(number, (line.mean, line.low, line.high))] for line in self.lines]
+        cells = [[str(line.part), line.name, *map(number, (line.mean, line.low, line.high))] for line in self.lines]
         titles = *self.names, "estimate", "low", "high"
         return Listing(Line._fields, self.lines, self.head.splitlines(), (), titles, cells, numbers=(2, 3, 4))

@@ -14,16 +14,16 @@ import numpy as np
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DpvbError, check_path
 from dpvb.guards.imports import import_apart
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 from dpvb.results.figures import MOST_ROWS, Bars, Curves, Facts, Figure, Grid, Images, Intervals, number
 
 _BLUE, _ORANGE = "#2f6f9f", "#d9822b"
 _WIDTH = 11.0
-# Groups of bars and images beside each other.
+# Groups of bars and images in one row.
 _ACROSS, _IMAGES_ACROSS = 4, 10
 # A logarithmic axis shows ratios up to this one.
 _LARGEST_LOG = 200.0
-# Letters of a name beside a grid; most rows of one whose cells have numbers.
+# Letters of a name next to a grid; most rows of one whose cells have numbers.
 _LONGEST_NAME, _NUMBERED = 24, 12
 _LETTERS_OF_A_LINE = 120
 # Axes of larger numbers overflow.
@@ -40,7 +40,7 @@ def save(path: str | os.PathLike[str], figures: Iterable[Figure], heading: str) 
     Args:
         path: where to write; the suffix tells the format (.png, .pdf, .svg).
         figures: at least one.
-        heading: what stands above them, such as a promise.
+        heading: text above them, such as a guarantee.
 
     Raises:
         DpvbError: if matplotlib is not installed.
@@ -76,7 +76,7 @@ def draw_intervals(axes: Any, intervals: Intervals) -> None:
     """Draw an estimate and its interval on a line each, the first one on top.
 
     Rows with a remark are faint, and may run out of the picture: the others choose its width. A line marks the
-    reference. Rows with scales of their own show their numbers beside their names.
+    reference. Rows with scales of their own show their numbers next to their names.
 
     Args:
         axes: matplotlib's.

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import edit, kills
 
-from dpvb.accounting import Event, answers, gaussian, pld
+from dpvb.accounting import Event, gaussian, methods, pld
 from dpvb.accounting.costs import Composition
-from dpvb.accounting.covering import covering, distance, is_gaussian
+from dpvb.accounting.dominating_gaussian import covering, distance, is_gaussian
 from dpvb.accounting.events import dominating_pairs
 
 DELTA, CAP = 1e-6, 5.0
@@ -65,7 +65,7 @@ def test_the_profile_is_that_of_the_tight_accountant(event: Event, relation: str
 
 
 @kills("accountant", "a Gaussian that covers a plan between points of a grid only by luck")
-@edit("accounting/covering.py", "(delta_g[:-1] - left_out)", "(0.9 * delta_g[:-1] - left_out)")
+@edit("accounting/dominating_gaussian.py", "(delta_g[:-1] - left_out)", "(0.9 * delta_g[:-1] - left_out)")
 @given(
     st.lists(
         st.tuples(st.sampled_from([0.02, 0.1, 0.5, 1.0]), st.floats(0.8, 20.0), st.integers(1, 30)),
@@ -82,7 +82,7 @@ def test_no_epsilon_has_a_larger_delta_than_the_covering_release(
     m, left_out = covered(events, relation)
     if m < math.inf:
         for epsilon in (0.0, 0.07, 0.5, 1.3, 4.0):
-            exact = answers.delta_of(events, epsilon=epsilon, neighboring_relation=relation)
+            exact = methods.delta_of(events, epsilon=epsilon, neighboring_relation=relation)
             assert exact <= (left_out + (1 - left_out) * gaussian.delta(m, epsilon)) * (1 + 1e-4) + 1e-15
 
 
@@ -93,7 +93,7 @@ def test_small_plans_are_covered_far_out_too(event: Event, scale: float) -> None
     plan = replace(event, noise_multiplier=scale * event.noise_multiplier)
     m, left_out = covered([plan])
     for epsilon in np.geomspace(1e-6, 50.0, 60).tolist():
-        exact = answers.delta_of([plan], epsilon=epsilon, neighboring_relation="add_or_remove_one")
+        exact = methods.delta_of([plan], epsilon=epsilon, neighboring_relation="add_or_remove_one")
         assert exact <= (left_out + (1 - left_out) * gaussian.delta(m, epsilon)) * (1 + 1e-4)
     assert left_out <= 2 * MOST * max((m / REACH) ** 2, 1e-6)
 
@@ -122,21 +122,25 @@ def test_no_tilt_hides_what_lies_far_below_it(event: Event, delta: float, relati
         assert (np.diff(found) <= 0).all()
     m, left_out = covering(plan, delta, distance(1.0, 0.75 * delta), 0.1 * delta)
     for epsilon in epsilons.tolist():
-        exact = answers.delta_of([event], epsilon=epsilon, neighboring_relation=relation)
+        exact = methods.delta_of([event], epsilon=epsilon, neighboring_relation=relation)
         assert exact <= (left_out + (1 - left_out) * gaussian.delta(m, epsilon)) * 1.001
 
 
 def test_a_rate_whose_digits_end_counts_as_one() -> None:
     almost = Event("poisson", 1 - 1e-15, 0.3)
     (pairs,) = {tuple(pairs) for pairs in dominating_pairs([almost], "replace_one")}
-    assert answers.delta_of([almost], epsilon=64.24, neighboring_relation="replace_one") == pytest.approx(
+    assert methods.delta_of([almost], epsilon=64.24, neighboring_relation="replace_one") == pytest.approx(
         gaussian.delta(2 / 0.3, 64.24)
     )
     assert pairs[0].q == 1
 
 
 @kills("accountant", "sampled plans that count as Gaussians")
-@edit("accounting/covering.py", "event.sampling_prob == 1 and event.noise_multiplier > 0", "event.noise_multiplier > 0")
+@edit(
+    "accounting/dominating_gaussian.py",
+    "event.sampling_prob == 1 and event.noise_multiplier > 0",
+    "event.noise_multiplier > 0",
+)
 def test_full_batches_cover_themselves() -> None:
     assert covered([Event("full_batch", 1.0, 4.0, 16)]) == pytest.approx((1.0, 0.0))
     assert covered([Event("full_batch", 1.0, 4.0, 16)], "replace_one") == pytest.approx((2.0, 0.0))

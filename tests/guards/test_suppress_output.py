@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from planted import edit, kills
 
-from dpvb.guards.silence import silence
+from dpvb.guards.suppress_output import silence
 
 
 def overlapping(inside_second, *, logs: bool = False) -> None:
@@ -39,9 +39,13 @@ def overlapping(inside_second, *, logs: bool = False) -> None:
 
 
 @kills("leaks", "silence of each thread by itself")
-@edit("guards/silence.py", "with _warnings, np.errstate", "with warnings.catch_warnings(action='ignore'), np.errstate")
+@edit(
+    "guards/suppress_output.py",
+    "with _warnings, np.errstate",
+    "with warnings.catch_warnings(action='ignore'), np.errstate",
+)
 @kills("leaks", "silence that ends with the first of two threads")
-@edit("guards/silence.py", "if self._users == 0 and self._made is not None:", "if self._made is not None:")
+@edit("guards/suppress_output.py", "if self._users == 0 and self._made is not None:", "if self._made is not None:")
 def test_the_first_thread_that_leaves_takes_no_silence_away():
     shown: list[int] = []
 

@@ -1,7 +1,7 @@
-"""Files and folders that are this user's alone: nobody else may read, write or place them.
+"""Files and folders that only this user can read, write or place.
 
 A stranger who can put a file where a run looks for it chooses what the run believes, and that includes its noise. So
-what is read here has to be a regular file of this user, closed to everybody else, and no link to one. Systems without
+files read here have to be regular files of this user, closed to all others, and not links. Systems without
 the owners and modes of POSIX are trusted to keep a user's folders.
 """
 
@@ -19,7 +19,7 @@ from typing import IO
 from dpvb.guards.errors import CheckpointError
 
 _POSIX = os.name == "posix"
-# A link is not followed, and a pipe that somebody put there is not waited for.
+# A link is not followed, and a pipe in its place is not waited for.
 _CAREFULLY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -32,10 +32,10 @@ def state_folder() -> Path:
 
 
 def open_own(path: str | os.PathLike[str], *, secret: bool = True) -> IO[bytes]:
-    """Open a file that is this user's alone for reading.
+    """Open a file that only this user can use for reading.
 
     Args:
-        path: a regular file and no link, owned by this process's effective user, without access for anybody else.
+        path: a regular file and no link, owned by this process's effective user, without access for others.
         secret: False: others may read it, as long as they cannot write it.
 
     Raises:
@@ -58,7 +58,7 @@ def open_own(path: str | os.PathLike[str], *, secret: bool = True) -> IO[bytes]:
 
 
 def read_own(path: str | os.PathLike[str], *, secret: bool = True, most: int = 2**24) -> bytes:
-    """Return the bytes of a file that is this user's alone.
+    """Return the bytes of a file that only this user can use.
 
     Args:
         path, secret: see `open_own`.
@@ -79,7 +79,7 @@ def read_own(path: str | os.PathLike[str], *, secret: bool = True, most: int = 2
 
 
 def check_own(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that is not this user's alone, without opening it: a database is opened by its own library only.
+    """Refuse a file that others can use, without opening it: a database is opened by its own library only.
 
     Args:
         path: see `open_own`.
@@ -92,10 +92,10 @@ def check_own(path: str | os.PathLike[str]) -> None:
 
 
 def check_own_folder(path: str | os.PathLike[str]) -> None:
-    """Refuse a folder in which anybody but this user could put a file.
+    """Refuse a folder in which users other than this one could put a file.
 
     Args:
-        path: a folder and no link, owned by this process's effective user, that nobody else may write.
+        path: a folder and no link, owned by this process's effective user, that others may not write.
 
     Raises:
         FileNotFoundError: if there is none.
@@ -110,9 +110,9 @@ def check_own_folder(path: str | os.PathLike[str]) -> None:
 
 
 def check_closed_folder(path: str | os.PathLike[str]) -> None:
-    """Refuse a folder into which somebody else could put a file, or in whose place they could put another one.
+    """Refuse a folder into which other users could put a file, or in whose place they could put another one.
 
-    It and every folder above it belong to this user or to root, and nobody else may write them; a folder above it may
+    It and every folder above it belong to this user or to root, and others may not write them; a folder above it may
     be sticky, as `/tmp` is, where others cannot move what is not theirs. A link on the way is followed by these rules.
 
     Args:
@@ -148,12 +148,12 @@ def check_closed_folder(path: str | os.PathLike[str]) -> None:
 def new_own(
     path: str | os.PathLike[str], *, new: bool = False, mode: int = 0o600, sync: bool = True
 ) -> Iterator[IO[bytes]]:
-    """Write a file that is this user's alone, whole or not at all.
+    """Write a file that only this user can use, whole or not at all.
 
     Args:
         path: the file; what is there gives way to it, a link included, once it is whole and on the disk.
         new: refuse to take the place of anything.
-        mode: Mode of the file, from which the umask takes bits. 0o600 (default): this user's alone.
+        mode: Mode of the file, from which the umask takes bits. 0o600 (default): only for this user.
         sync: Whether to wait until the file is on the disk. False: a power cut may leave an empty file.
 
     Raises:
@@ -181,7 +181,7 @@ def new_own(
 
 
 def write_own(path: str | os.PathLike[str], data: bytes, *, new: bool = False) -> None:
-    """Write bytes into a file that is this user's alone, whole or not at all.
+    """Write bytes into a file that only this user can use, whole or not at all.
 
     Args:
         path: see `new_own`.
@@ -197,7 +197,7 @@ def write_own(path: str | os.PathLike[str], data: bytes, *, new: bool = False) -
 
 
 def locked(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Return a file that this process alone holds until it closes it, or dies.
+    """Return a file that only this process holds until it closes it, or dies.
 
     Args:
         path: the file; made if it is missing, kept as it is otherwise.
@@ -230,7 +230,7 @@ def locked(path: str | os.PathLike[str]) -> IO[bytes]:
 
 
 def unlock(file: IO[bytes]) -> None:
-    """Let go of a file of `locked`, also where a forked child still has it open."""
+    """Release a file of `locked`, even if a forked child still has it open."""
     if sys.platform != "win32":
         import fcntl
 

@@ -95,7 +95,7 @@ class Mixture(dpvb.Model):
         """The posterior that the released sums give; what is below the noise is taken for noise."""
         start = self.init(np.random.default_rng(0))
         number_k = np.maximum(s.project("number"), 3 * s.noise_std("number") + 1e-3)
-        mean_kd = s.read("first") / (1 + number_k[:, None])
+        mean_kd = s.noisy("first") / (1 + number_k[:, None])
         rest_kd = s.project("second") - (1 + number_k[:, None]) * mean_kd**2
         rate_kd = start.rate_kd + 0.5 * np.maximum(rest_kd, 3 * s.noise_std("second"))
         return Components(1 + number_k, 1 + number_k, 1 + number_k / 2, np.clip(mean_kd, -1, 1), rate_kd)

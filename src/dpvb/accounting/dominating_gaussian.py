@@ -9,9 +9,9 @@ draw from one of two unit Gaussians m apart. Where the line above holds at epsil
 below 0, as delta_PQ(-epsilon) = 1 - e^-epsilon + e^-epsilon delta_QP(epsilon) on either side. So by Blackwell's theorem
 a random function, the same for both neighbours, makes what the plan releases from what its covering release shows. That
 is true of plans whose steps answer questions chosen on the way, and of several plans that take turns (Lyu 2022; Vadhan
-& Zhang 2023): whoever asks sees no more than somebody who has seen the covering releases.
+& Zhang 2023): an observer learns no more than from the dominating Gaussian releases.
 
-The profile of a plan comes from its privacy loss distribution, that of a cost which is known by its Renyi curve alone
+The profile of a plan comes from its privacy loss distribution, that of a cost with only a Renyi curve
 from this curve. Both are upper bounds at each epsilon of a grid. Between two of them the profile is at most that at the
 lower one, and the Gaussian's at least that at the upper one; so these two are compared.
 """
@@ -27,13 +27,13 @@ import numpy.typing as npt
 from scipy.special import log_ndtr
 
 from dpvb.accounting import gaussian
-from dpvb.accounting.answers import MAX_GRID_SHIFT
 from dpvb.accounting.costs import FINE_ORDERS, Composition, Cost, delta_from_renyi, from_renyi
 from dpvb.accounting.events import dominating_pairs
+from dpvb.accounting.methods import MAX_GRID_SHIFT
 
 Vector = npt.NDArray[np.float64]
 
-# Epsilons of the grid, from 0 on; each costs a relative 1e-6 of m at most.
+# Number of epsilons of the grid, which starts at 0; each costs at most a relative 1e-6 of m.
 _POINTS = 4000
 # The least delta of the grid, over the most that may be left out.
 _LEAST = 1e-6
@@ -52,14 +52,14 @@ def covering(cost: Cost, delta: float, reach: float, most: float, *, normal: boo
         delta: at which the plan's size is judged.
         reach, most: a plan of the size of a Gaussian of distance `reach` may leave out `most`, a smaller one less, in
             proportion to the square of its distance.
-        normal: whether all noise is normal, or rounded from what is; if not, the cost's Renyi curve alone holds.
+        normal: whether all noise is normal, or rounded from what is; if not, only the cost's Renyi curve is used.
 
     Returns:
         (m, d); d is 0 for full batches, which are Gaussians themselves, but for what they add to delta; m is inf
         where nothing covers the cost.
     """
     if added := cost.added_delta:
-        # What a release says beside its noise it says with this probability, whatever the noise is.
+        # The added delta is a failure probability that does not depend on the noise.
         m, left_out = covering(cost.noise, delta, reach, most, normal=normal)
         return m, left_out + added
     key: Any = cost

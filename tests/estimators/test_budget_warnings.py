@@ -13,7 +13,7 @@ import pytest
 from planted import edit, kills
 
 import dpvb
-from dpvb.accounting import Event, doubts
+from dpvb.accounting import Event, budget_warnings
 from dpvb.errors import DpvbWarning
 
 RNG = np.random.default_rng(0)
@@ -127,7 +127,7 @@ def test_so_many_units_are_half_an_interval_of_the_best_average(mechanisms: list
     weights = 1 / variances / (1 / variances).sum()
     std = math.sqrt((weights**2 * variances).sum())
     events = [Event("full_batch" if q == 1 else "poisson", q, noise, steps) for q, noise, steps in mechanisms]
-    assert doubts.units_in_noise(events) == pytest.approx(1.96 * std)
+    assert budget_warnings.units_in_noise(events) == pytest.approx(1.96 * std)
 
 
 def test_noise_that_is_said_to_hide_rows_hides_them() -> None:
@@ -136,7 +136,7 @@ def test_noise_that_is_said_to_hide_rows_hides_them() -> None:
     release = plan.Release({"sum": dpvb.Block((1,), 1.0)}, plan.Mechanism(plan.FullBatch(), 1.0))
     found = plan.calibrated(plan.Plan([release]), epsilon=1e-4, delta=1e-6)
     with pytest.warns(DpvbWarning) as said:
-        doubts.warn(1e-4, 1e-6, unit="row", events=found.events())
+        budget_warnings.warn(1e-4, 1e-6, unit="row", events=found.events())
     (number,) = re.findall(r"about ([\d,]+) rows", str(said[0].message))
     std = found.releases[0].noise_std("sum")
     assert int(number.replace(",", "")) == pytest.approx(1.96 * std, rel=0.05)

@@ -1,4 +1,4 @@
-"""A fitted model as the prior of another fit: whose people are behind it, and what it promised them."""
+"""A fitted model as the prior of another fit: which people it describes, and their guarantee."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpvb.accounting.answers import rounded_up
+from dpvb.accounting.methods import rounded_up
 from dpvb.estimators.base import Fitted, PrivateEstimator, load
 from dpvb.guards.errors import DataFormatError, ParameterError, check_path, reason_of
-from dpvb.guards.strangers import parsed_json
+from dpvb.guards.untrusted import parsed_json
 from dpvb.results.facts import ChargeFacts
 from dpvb.runs import run as runs
 from dpvb.runs.run import Run
 
-# What the statement of a fit with a private prior says of it.
+# Words of the statement of a fit with a private prior.
 _EARLIER = "an earlier release"
 _PUBLIC = "a model whose data are said to be public"
 
-#: What is known before a fit, and where it comes from, in words.
+#: Prior information, and its source in words.
 Known = tuple[Any, str]
 #: From a public study and the columns of a fit to what is known before it.
 Stated = Callable[[Mapping[Any, Any], Any], Known]
 
 
 def known(fit: Any, columns: Any, *, stated: Stated | None = None, study: str = "", example: str = "") -> Known:
-    """Return what the prior of a fit says of its columns, and where that comes from, for the privacy statement.
+    """Return the prior's information on its columns, and its source, for the privacy statement.
 
     Args:
         fit: Estimator that is to be fitted, with parameters `prior` and `public_prior`.
@@ -64,7 +64,7 @@ def opened(name: str, prior: Any, fit: PrivateEstimator, *, public: bool, study:
     Raises:
         ParameterError: for anything else, and for a model that may not be the prior of the fit; see `check_release`.
         DataFormatError, ModelFileError: for a file that cannot be read.
-        PrivacyError: for a file whose releases cost more than its statement says.
+        PrivacyError: for a file whose releases cost more than the epsilon that it states.
     """
     if isinstance(prior, (str, os.PathLike)):
         path = check_path(name, prior)
@@ -102,8 +102,8 @@ def check_release(name: str, model: Any, fit: PrivateEstimator, *, public: bool)
         public: whether the data behind the model are said to be public.
 
     Raises:
-        ParameterError: for a dry run, a model that promises nothing to those behind it, or one of the same data set.
-        PrivacyError: for a file whose releases cost more than its statement says.
+        ParameterError: for a dry run, a model without a guarantee for its persons, or one of the same data set.
+        PrivacyError: for a file whose releases cost more than the epsilon that it states.
     """
     statement = model.privacy_
     statement.verify()
@@ -128,7 +128,7 @@ def check_release(name: str, model: Any, fit: PrivateEstimator, *, public: bool)
 def told(model: Any, fit: PrivateEstimator, *, public: bool) -> str:
     """Where a prior comes from, and what it cost whom, in words, for the statement of a fit; as in `check_release`.
 
-    A prior that had a private prior of its own brings along what its own statement says of that.
+    A prior that had a private prior of its own contributes the words of its own statement as well.
     """
     past = model.privacy_
     behind = "".join(f"; behind it there is another: {said}" for said in past.public if _EARLIER in said)

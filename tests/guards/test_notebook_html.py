@@ -12,18 +12,18 @@ from planted import edit, kills
 from read_html import Page
 
 import dpvb
-from dpvb.guards import pages
-from dpvb.guards.strangers import printable
+from dpvb.guards import notebook_html
+from dpvb.guards.untrusted import printable
 
 HOSTILE = ["<script>alert(1)</script>", "\" onload='x'", "&lt;", "-->", "</td></table>", "a\u202eb", "\x1b[2J", "é", ""]
 texts = st.one_of(st.sampled_from(HOSTILE), st.text())
 
 
 @kills("names", "a name runs in the notebook that shows it")
-@edit("guards/pages.py", "return escape(printable(text))", "return text")
+@edit("guards/notebook_html.py", "return escape(printable(text))", "return text")
 @given(st.lists(st.tuples(texts, st.lists(texts, min_size=1, max_size=3)), max_size=4), texts)
 def test_a_table_is_well_formed_and_its_cells_are_the_texts(rows, head) -> None:
-    page = Page(pages.table(rows, head=[head, head], numbers=[1], faint=[0]))
+    page = Page(notebook_html.table(rows, head=[head, head], numbers=[1], faint=[0]))
     wanted = [[printable(head)] * 2]
     wanted += [[printable(name), "\n".join(map(printable, below))] for name, below in rows]
     assert page.cells == wanted
@@ -31,18 +31,18 @@ def test_a_table_is_well_formed_and_its_cells_are_the_texts(rows, head) -> None:
 
 @given(texts)
 def test_lines_frames_and_folds_hold_the_text_alone(text: str) -> None:
-    for html in (pages.title(text), pages.boxed(text), pages.folded(text, "")):
+    for html in (notebook_html.title(text), notebook_html.boxed(text), notebook_html.folded(text, "")):
         assert "".join(Page(html).texts) == printable(text)
 
 
 @pytest.mark.parametrize("value", [np.arange(10**6), list(range(10**6)), "x" * 10**6, {n: n for n in range(10**4)}])
 def test_a_long_value_is_short_and_in_one_line(value: object) -> None:
-    assert len(pages.shortened(value)) < 200
-    assert "\n" not in pages.shortened(value)
+    assert len(notebook_html.abbreviated(value)) < 200
+    assert "\n" not in notebook_html.abbreviated(value)
 
 
 def test_a_short_value_is_written_out() -> None:
-    assert pages.shortened({"a": [1, 2.5, None, (True,)]}) == "{'a': [1, 2.5, None, (True,)]}"
+    assert notebook_html.abbreviated({"a": [1, 2.5, None, (True,)]}) == "{'a': [1, 2.5, None, (True,)]}"
 
 
 COMMANDS = "\x1b]0;x\x07\u202e<b>\r"

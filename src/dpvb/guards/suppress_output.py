@@ -1,4 +1,4 @@
-"""Silence around computations on private data: a warning is a message, and may speak of somebody."""
+"""Silence around computations on private data: a warning is a message, and may contain private values."""
 
 from __future__ import annotations
 

@@ -12,11 +12,19 @@ import pytest
 from planted import edit, kills
 
 from dpvb.errors import CheckpointError
-from dpvb.guards.own import check_closed_folder, check_own_folder, locked, new_own, open_own, read_own, write_own
+from dpvb.guards.file_ownership import (
+    check_closed_folder,
+    check_own_folder,
+    locked,
+    new_own,
+    open_own,
+    read_own,
+    write_own,
+)
 
 HOLDER = """
 import sys, time
-from dpvb.guards.own import locked
+from dpvb.guards.file_ownership import locked
 file = locked(sys.argv[1])
 print("held", flush=True)
 time.sleep(60)
@@ -65,7 +73,7 @@ def test_writing_replaces_a_link_and_leaves_what_it_leads_to(tmp_path: Path) -> 
 
 @pytest.mark.guarantees("own files")
 @kills("names", "a file of mine that others can write")
-@edit("guards/own.py", '0o077 if secret else 0o022, "a file"', '0o007 if secret else 0o002, "a file"')
+@edit("guards/file_ownership.py", '0o077 if secret else 0o022, "a file"', '0o007 if secret else 0o002, "a file"')
 @posix
 @pytest.mark.parametrize("bit", [0o040, 0o020, 0o010, 0o004, 0o002, 0o001])
 def test_a_file_with_access_for_others_is_refused(tmp_path: Path, bit: int) -> None:
@@ -84,7 +92,7 @@ def test_a_file_with_access_for_others_is_refused(tmp_path: Path, bit: int) -> N
 
 @pytest.mark.guarantees("own files")
 @kills("names", "a link that somebody laid")
-@edit("guards/own.py", "if os.path.islink(path):", "if not path:")
+@edit("guards/file_ownership.py", "if os.path.islink(path):", "if not path:")
 @posix
 def test_only_regular_files_that_are_no_links_are_read(tmp_path: Path) -> None:
     write_own(tmp_path / "kept", b"")
@@ -129,7 +137,9 @@ def test_only_folders_that_are_no_links_are_taken(tmp_path: Path) -> None:
 
 @pytest.mark.guarantees("own files")
 @kills("names", "a file of somebody else's that root believes")
-@edit("guards/own.py", "if found.st_uid != os.geteuid():", "if found.st_uid != os.geteuid() and os.geteuid():")
+@edit(
+    "guards/file_ownership.py", "if found.st_uid != os.geteuid():", "if found.st_uid != os.geteuid() and os.geteuid():"
+)
 @root
 def test_what_belongs_to_somebody_else_is_refused_even_to_root(tmp_path: Path) -> None:
     write_own(tmp_path / "file", b"")

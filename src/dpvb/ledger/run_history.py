@@ -1,4 +1,4 @@
-"""What a run was charged, which of its releases have begun, and what a refund may give back."""
+"""Charges of a run, which of its releases have begun, and the largest refund."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, zip_longest
 
-from dpvb.accounting import covering
+from dpvb.accounting import dominating_gaussian
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition, Cost, n_steps
 from dpvb.accounting.events import Event
@@ -38,7 +38,7 @@ class Past:
 
     @staticmethod
     def of(entries: Iterable[Entry]) -> Past:
-        """What these rows of one run amount to, in order."""
+        """Return the history in these rows of one run, in order."""
         past = Past()
         for entry in entries:
             past.take(entry)
@@ -68,7 +68,7 @@ class Past:
             self.planned = spending.add(self.planned, entry.cost_units) if self.planned else entry.cost_units
 
     def back(self, unstarted: Cost) -> Units:
-        """What comes back for releases that never began: of a Gaussian that covers a plan, nothing or all of it."""
+        """Return the refund for releases that never began: of a Gaussian that covers a plan, nothing or all of it."""
         units = spending.refund_units(unstarted)
         if self.planned:  # An earlier version may have charged less for them than they would cost now.
             units = tuple(min(back, most) for back, most in zip(units, self.planned, strict=False))
@@ -77,7 +77,7 @@ class Past:
         charged = from_dict(self.first.facts["cost"])
         if unstarted == charged:  # Then nothing began.
             return *units, *self.first.cost_units[len(units) :]
-        alone = fact(self.first, "normal") is True and covering.is_gaussian(charged)
+        alone = fact(self.first, "normal") is True and dominating_gaussian.is_gaussian(charged)
         return *units, units[-1] if alone else 0, 0
 
     def check_bounds(self, run: str, cost: Sequence[int]) -> None:

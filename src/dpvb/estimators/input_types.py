@@ -1,4 +1,4 @@
-"""What a caller may hand over, by name: for whoever reads a signature, and for checkers of types.
+"""Types of arguments, by name: for readers of a signature, and for checkers of types.
 
 A reader looks at what it is given and refuses what it cannot read; a type says no more than that it is one of these.
 """

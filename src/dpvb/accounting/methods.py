@@ -204,7 +204,7 @@ def curve(
 def belief(epsilon: float) -> float:
     """Return the largest probability that an attacker with even prior odds gives to a unit's presence: e^ε/(1+e^ε).
 
-    Outside an event of probability δ: whatever (ε, δ) allows can be computed from a report that tells the truth with
+    Outside an event of probability δ: whatever (ε, δ) allows can be computed from a report that is correct with
     probability δ, and otherwise is right with probability e^ε/(1+e^ε) (Kairouz, Oh & Viswanath 2015).
     """
     return 1.0 / (1.0 + math.exp(-epsilon))
@@ -225,7 +225,7 @@ def true_positive_rate(points: Iterable[tuple[float, float]], false_positive_rat
     alarm = check_number("false_positive_rate", false_positive_rate, low=0, high=1)
     bounds = [1.0]
     for delta, epsilon in points:
-        if epsilon < 700:  # beyond, e^ε leaves the floating range and nothing is promised anyway
+        if epsilon < 700:  # Beyond, e^ε leaves the floating range and nothing is guaranteed anyway.
             bounds.append(math.exp(epsilon) * alarm + delta)
             bounds.append(1.0 - math.exp(-epsilon) * (1.0 - alarm - delta))
     return min(bounds)

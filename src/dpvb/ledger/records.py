@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
-from dpvb.accounting.answers import rounded_down, rounded_up
 from dpvb.accounting.events import NeighboringRelation, check_relation
 from dpvb.accounting.filter import SATURATED, UNIT, cap_units
+from dpvb.accounting.methods import rounded_down, rounded_up
 from dpvb.guards.errors import LedgerError, ParameterError, check_delta, check_number
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")

@@ -1,6 +1,7 @@
-"""How well a first-order regression will know its weights, from public numbers alone; unit: a row.
+"""Expected accuracy of the weights of a first-order regression, from only public numbers; unit: a row.
 
-In coordinates x̃ = x̂ / s each score has noise of one variance, v for the average of all. A weight of x̃ is then known to
+In coordinates x̃ = x̂ / s each score has noise of one variance, v for the average of all. A weight of x̃ is then known
+to
 
     1/I + v/I²,   I = n k m/s²,   m the mean of x̂², k the curvature of a row,
 
@@ -37,7 +38,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class ScoreFacts:
-    """What the scores of a model are like.
+    """Expected distribution of the scores of a model.
 
     Attributes:
         curvature: k, of a typical row.
@@ -76,7 +77,7 @@ def stds(columns: Declared, constant: float, seen_2d: Floats, n: float, noise: N
 
     Args:
         columns, constant: as the model has them, the constant's column first where there is one.
-        seen_2d: of each column that is no number the expected share of rows in which it is there, and the part of it
+        seen_2d: of each column that is not a number the expected share of rows in which it is there, and the part of it
             that its mean leaves, (2, d).
         n: number of rows.
         noise: of the plan.
@@ -97,7 +98,7 @@ def stds(columns: Declared, constant: float, seen_2d: Floats, n: float, noise: N
     variance_d = (1.0 / information_d + of_score**2 * square_d / information_d**2) * size_d**2
     # Noise of the last curvature turns directions into each other, and hides what is below its edge.
     variance_d *= (1.0 + hidden_d / information_d) ** 2
-    # Of a number whose spread is lost in noise nothing is known.
+    # A number whose spread is lost in noise has no information.
     variance_d[numeric_d & (scores.size * full_d < _SEEN * tuned.SEEN_STD * noise.moments)] = math.inf
     prior_d = np.where(numeric_d, tuned.TABLE_TAU, tuned.UNIT_EFFECT * tuned.TABLE_TAU)
     prior_d[:first] = tuned.INTERCEPT_STD

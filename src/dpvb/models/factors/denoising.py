@@ -1,4 +1,4 @@
-"""Second moments, read from noise: which directions rise above it, and what variance is left to each column.
+"""Second moments, denoised: which directions rise above the noise, and what variance is left to each column.
 
 Post-processing of S = Σ + noise, whose entries have std sd on the diagonal and sd/√2 off it. The spectrum of such noise
 ends at √(2d)·sd. A direction of Σ with eigenvalue θ beyond that is seen at e = θ + d·sd²/(2θ), and √(e² - 2d·sd²) is
@@ -52,7 +52,7 @@ def variances(found_d: Floats, sd: float) -> Floats:
 
 
 def with_prior(found_d: Floats, variance_d: Floats, prior_d: Floats) -> Floats:
-    """Found variances, of given sampling and noise variances, beside a prior as wide as its mean; never below a floor.
+    """Found variances, of given sampling and noise variances, under a prior as wide as its mean; never below a floor.
 
     Where nothing was measured the prior's mean is what is left.
     """
@@ -86,7 +86,7 @@ def split(second_dd: Floats, sd: float, count: float, prior_d: Floats) -> Split:
 
 
 def noise_edge(sd: float, d: int) -> float:
-    """The eigenvalue that noise alone passes in one of a thousand matrices (Tracy & Widom 1996)."""
+    """The eigenvalue that a matrix of only noise exceeds once in a thousand (Tracy & Widom 1996)."""
     return float(math.sqrt(2 * d) * sd * (1.0 + tuned.BEYOND * d ** (-2 / 3)))
 
 
@@ -101,7 +101,7 @@ def unbiased(eigenvalue_e: Floats, sd: float, d: int) -> Floats:
     return np.where(eigenvalue_e > noise_edge(sd, d), 0.5 * (eigenvalue_e + inside), 0.0)
 
 
-# Which directions a factor model will see, from public numbers alone; unit: a row.
+# Which directions a factor model will see, from only public numbers; unit: a row.
 
 
 # Square of the radius over the mean squared length of rows about their mean; benchmark `forecasts` shows what it does.
@@ -141,7 +141,7 @@ def noise_of_moments(noise: float, of_lengths: float, n: float) -> float:
 
 
 def captured(d: int, k: int, of_moments: float) -> float:
-    """What noise leaves of the variance that k directions capture, if these hold half of all variance in equal parts.
+    """Return the share of variance that k directions capture despite noise, if they hold half of it in equal parts.
 
     A direction whose variance exceeds that of the others by θ is seen at θ + r²/4θ and turned by an angle of squared
     cosine 1 - r²/4θ², for eigenvalues of noise up to r (Benaych-Georges & Nadakuditi 2011).

@@ -1,4 +1,4 @@
-"""What somebody else wrote: JSON that is read, and text that is shown, with nothing in it taken on trust."""
+"""Untrusted input: JSON that is read, and text that is shown, with nothing in it taken on trust."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 # Deeper than anything that this package writes.
 _MAX_DEPTH = 64
-#: What gets each line that `say` writes, such as a log.
+#: Receivers of each line that `say` writes, such as a log.
 hearers: list[Callable[[str], object]] = []
 _TOO_DEEP = f"values are nested deeper than {_MAX_DEPTH}"
 
@@ -47,7 +47,7 @@ def printable(text: str) -> str:
     "?" stands for each control character, line end, escape, override of the writing direction and half surrogate pair.
 
     Args:
-        text: whoever wrote it.
+        text: untrusted.
     """
     return text if text.isprintable() else "".join(one if one.isprintable() else "?" for one in text)
 
@@ -58,7 +58,7 @@ def place_of(kind: type) -> str:
 
 
 def imported(place: str) -> Any:
-    """What a module that this process has imported holds under a name; no code runs for it, and nothing is imported."""
+    """Return an object of a module that this process has imported; no code runs for it, and nothing is imported."""
     module, _, name = place.partition(":")
     return vars(sys.modules[module]).get(name) if module in sys.modules else None
 
@@ -113,10 +113,10 @@ def _is_of(value: object, hint: Any) -> bool:
 
 
 def say(message: str) -> None:
-    """Write one line on standard error, for whoever started this process; private values are not for it.
+    """Write one line on standard error; private values must not be in it.
 
     Args:
-        message: public; words in it may be somebody else's.
+        message: public; words in it may be untrusted.
     """
     line = f"dpvb: {printable(message)}"
     print(line, file=sys.stderr)

@@ -117,7 +117,7 @@ class ProportionalOdds(dpvb.Model):
 
     def started(self, s, q):
         if s.phase == "second":
-            return Odds(q.known.curved(s.read("information"), s.noise_std("information")))
+            return Odds(q.known.with_curvature(s.noisy("information"), s.noise_std("information")))
         if self.prior:
             return q
         level_j = np.maximum(s.project("levels"), 3 * s.noise_std("levels") + 1)
@@ -128,10 +128,10 @@ class ProportionalOdds(dpvb.Model):
         return Odds(q.known.at(start_p))
 
     def m_step(self, s, q):
-        return Odds(q.known.stepped(s.read("score"), s.noise_std("score")))
+        return Odds(q.known.with_score(s.noisy("score"), s.noise_std("score")))
 
     def finished(self, s, q):
-        return Odds(q.known.curved(s.read("information_at_end"), s.noise_std("information_at_end")))
+        return Odds(q.known.with_curvature(s.noisy("information_at_end"), s.noise_std("information_at_end")))
 
     def intervals(self, q, level):
         found = q.known.intervals(self.names, level)

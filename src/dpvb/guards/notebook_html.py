@@ -1,4 +1,4 @@
-"""What a notebook shows: text that anybody may have written, as HTML that runs nothing and asks nothing of a network.
+"""Untrusted text in notebooks, as HTML that runs nothing and asks nothing of a network.
 
 Colours are the page's own, so that light and dark pages show the same.
 """
@@ -9,7 +9,7 @@ import reprlib
 from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
-from dpvb.guards.strangers import printable
+from dpvb.guards.untrusted import printable
 
 _CELL = "vertical-align:top;text-align:"
 _FAINT = "opacity:.6;"
@@ -25,7 +25,7 @@ def escaped(text: str) -> str:
     return escape(printable(text))
 
 
-def shortened(value: object) -> str:
+def abbreviated(value: object) -> str:
     """A public value in Python's words, in one line and short."""
     return " ".join(_SHORT.repr(value).split())
 

@@ -19,7 +19,7 @@ from planted import edit, kills
 import dpvb
 from dpvb.cli import terminal
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError
-from dpvb.guards.strangers import parsed_json, printable
+from dpvb.guards.untrusted import parsed_json, printable
 from dpvb.results import model_file
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -62,9 +62,9 @@ HOSTILE = [
 
 @pytest.mark.guarantees("JSON")
 @kills("code", "half a surrogate pair in JSON")
-@edit("guards/strangers.py", 'one.encode("utf-8")  #', 'one.encode("utf-8", "replace")  #')
+@edit("guards/untrusted.py", 'one.encode("utf-8")  #', 'one.encode("utf-8", "replace")  #')
 @kills("code", "objects of JSON that name a key twice")
-@edit("guards/strangers.py", "    if len(members) != len(pairs):\n", "    if len(members) > len(pairs):\n")
+@edit("guards/untrusted.py", "    if len(members) != len(pairs):\n", "    if len(members) > len(pairs):\n")
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:20])
 def test_json_that_readers_could_take_for_different_things_is_refused(text: str) -> None:
     for one in (text, text.encode()):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dpvb.accounting.events import Event
 from dpvb.guards.errors import DataDependentBoundWarning, DpvbWarning
 
-#: Above these a budget promises little, whatever the data are.
+#: Above these values a budget guarantees little, whatever the data are.
 MOST_DELTA, MOST_EPSILON = 1e-3, 10.0
 # Without a public number of units, a warning is given if the noise hides more units than this.
 _MANY = 1_000
