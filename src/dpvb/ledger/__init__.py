@@ -254,7 +254,8 @@ class Ledger:
             facts = pricing.chosen(state, dataset)
             charged = pricing.charged(rows, state, facts.name)
         cost = pricing.as_cost(plan, facts)
-        price = state.price(facts.name, state.units(facts.name, cost, normal=normal))
+        units = state.units(facts.name, cost, normal=normal)
+        price = state.price(facts.name, units)
         within = price.counted <= facts.cap
         sole = not within and pricing.is_sole(price, cost, facts)
         alone = cost.epsilon(facts.delta)
@@ -270,6 +271,7 @@ class Ledger:
             noise_scale=scale,
             cap_epsilon=facts.epsilon,
             delta=facts.delta,
+            num_fits=int(sole) if sole or state.sole(facts.name) else pricing.num_fits(state, facts.name, units),
         )
 
     @_patient
