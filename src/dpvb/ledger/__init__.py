@@ -137,6 +137,7 @@ class Ledger:
 
     def _begin(self) -> None:
         self._state: State | None = None
+        self._is_away = False  # Whether the server stayed away when it was asked last.
         self._sent = ""  # Hash of the row that was sent last, whether or not it was acknowledged.
         self._session = Session()
         weakref.finalize(self, self._session.close)
@@ -630,18 +631,21 @@ class Ledger:
             write_export(path, self._opened())
 
     def _patiently(self, ask: Callable[[], _T]) -> _T:
-        """Ask, and ask again for `PATIENCE` seconds where a server is away.
+        """Ask, and ask again for `PATIENCE` seconds where a server is away; only once where it stayed away before.
 
         A server that stopped may have lost rows that were not acknowledged. So what this object has read is forgotten,
         and only what was acknowledged is compared.
         """
-        end, pause, self._sent = time.monotonic() + PATIENCE, _FIRST_PAUSE, ""
+        end, pause, self._sent = time.monotonic() + PATIENCE * (not self._is_away), _FIRST_PAUSE, ""
         while True:
             try:
-                return ask()
+                answer = ask()
+                self._is_away = False
+                return answer
             except LedgerUnreachableError as error:
                 left = end - time.monotonic()
                 if not is_address(self.url) or left <= 0:
+                    self._is_away = True
                     raise
                 if pause == _FIRST_PAUSE:
                     say(f"{str(error).rstrip('.')}. Trying again for {PATIENCE:g} s.")
