@@ -272,7 +272,7 @@ def full_models(one: Night) -> None:
     with full(one.folder / "models") as filler:
         one.run()
         filler.unlink()
-        one.run("", "--resume", "read")
+        one.run("", "--resume", "load")
 
 
 def full_runs(one: Night) -> None:

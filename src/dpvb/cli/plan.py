@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from dpvb.guards.errors import ParameterError, check_integer, check_number
 
 if TYPE_CHECKING:
     from dpvb.estimators.base import PrivateEstimator
+    from dpvb.ledger import Quote
 
 Units = Annotated[
     int, typer.Option(help="Approximate public number of units; do not compute it from the data.", show_default=False)
@@ -71,10 +72,13 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
         expected = replace(expected, size=(word_of(kind, name), size))
         if plot is not None:
             expected.plot(plot)
+        budget = _quoted(
+            model, {"width": None, "schema": None, "vocabulary": None, "responses": None} | declared, given
+        )
         if as_json:
-            print_json(expected.to_dict())
+            print_json(expected.to_dict() | ({} if budget is None else {"ledger": budget.to_dict()}))
         else:
-            echo(str(expected))
+            echo(str(expected) if budget is None else f"{expected}\nLedger: {budget}")
 
     shared = inspect.signature(run, eval_str=True).parameters
     ordered = sorted(
@@ -92,12 +96,29 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
     return run
 
 
+def _quoted(model: PrivateEstimator, declared: Mapping[str, Any], given: Mapping[str, Any]) -> Quote | None:
+    """Return how far the limit of a data set goes with such fits; None without a ledger."""
+    from dpvb.runs.run import check_account
+
+    check_account(given["ledger"], given["dataset"])
+    if given["ledger"] is None or not math.isfinite(model.epsilon):
+        return None
+    from dpvb import Ledger
+
+    _, releases = model._foreseen(**declared)
+    with Ledger(given["ledger"], read_only=True) as ledger:
+        return ledger.quote(releases, dataset=given["dataset"])
+
+
 @cache
 def _command(name: str) -> Any:
     """Return the command of an estimator class."""
     kind = kinds()[name]
     text_of = summary(inspect.getdoc(kind))
-    about = "All inputs are public: the command reads no data and uses no budget."
+    about = (
+        "All inputs are public: the command reads no data and uses no budget. With --ledger and --dataset it reads how "
+        "many such fits the remaining budget allows."
+    )
     program = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     text = (
         f"Estimate the accuracy of this fit: {text_of[:1].lower()}{text_of[1:]}\n\n{about}\n\n    dpvb plan {name} "

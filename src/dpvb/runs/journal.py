@@ -230,7 +230,7 @@ class RunJournal:
     def repeated(self, step: int, request: str) -> Journal:
         """The journal of one more release of a step, beyond the plan, which is charged by this.
 
-        A request is not charged again: it is given out, or made if it never was.
+        A request that was charged is not charged again: its release is given out, or made if it never was.
 
         Args:
             step: which.

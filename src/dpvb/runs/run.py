@@ -56,7 +56,7 @@ AnyLedger = Ledger | str | os.PathLike[str]
 #: Variables of the environment that name the ledger and the data set where nothing else does.
 VARIABLES: Final[Mapping[str, str]] = {"ledger": "DPVB_LEDGER", "dataset": "DPVB_DATASET"}
 
-#: By which an administrator has fits without a ledger refused: a variable of the environment, and for all users of a
+#: Two ways to have fits without a ledger refused: a variable of the environment, and for all users of a
 #: machine a file with the line `require_ledger = true`.
 REQUIRED: Final = "DPVB_REQUIRE_LEDGER"
 SETTINGS: Final = Path("/etc/dpvb.toml")
