@@ -71,7 +71,6 @@ SHARED = (
     "core.estimate",
     "core.forms",
     "core.model",
-    "core.schedule",
     "kernels",
 )
 SHARED += ("models.expfam", "models.empirical_bayes", "models.base", "rows")

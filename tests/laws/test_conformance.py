@@ -28,10 +28,10 @@ from dpvb.audit.neighbours import Look, Replay
 from dpvb.core import loop
 from dpvb.core.blocks import swap_ratio
 from dpvb.core.grids import grids_of
+from dpvb.core.model import robbins_monro
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Plan
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
-from dpvb.core.schedule import robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.results.audit_report import Check
 

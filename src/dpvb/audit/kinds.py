@@ -19,10 +19,10 @@ import numpy as np
 from dpvb import estimators
 from dpvb.audit.cases import HOSTILE_ROWS, WIDE, Case, D, of_estimator, table_records
 from dpvb.core import loop
+from dpvb.core.model import constant, robbins_monro
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Plan, phased
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant, robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Binary, Categorical, Numeric, Schema, Table
 from dpvb.data.documents.labelled import labelled

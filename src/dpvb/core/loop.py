@@ -10,9 +10,8 @@ import numpy as np
 
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Batch, Model, Q, updated
+from dpvb.core.model import Batch, Model, Q, StepSize, updated
 from dpvb.core.plan import Plan, Release
-from dpvb.core.schedule import StepSize
 from dpvb.core.wall import Wall
 from dpvb.guards import domains
 

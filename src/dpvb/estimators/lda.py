@@ -17,10 +17,9 @@ from scipy.special import ndtr
 
 from dpvb.core import loop
 from dpvb.core.journal import Journal
-from dpvb.core.model import ESTIMATES, PosteriorOrMAP
+from dpvb.core.model import ESTIMATES, SHARES, PosteriorOrMAP, Schedule, StepSize, robbins_monro
 from dpvb.core.names import Threshold
 from dpvb.core.plan import Plan
-from dpvb.core.schedule import SHARES, Schedule, StepSize, robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
 from dpvb.data.documents import word_lists

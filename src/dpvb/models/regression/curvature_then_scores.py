@@ -45,8 +45,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contribution, Contributions, upper_norms
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, MeasuredRows
-from dpvb.core.model import Model
-from dpvb.core.schedule import Schedule
+from dpvb.core.model import Model, Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positive, Symmetric
 from dpvb.models.regression import ridge, tuned
