@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import log_ndtr
 from scipy.stats import binom
 
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Grid
 from dpvb.core.grids import grids_of
 from dpvb.core.names import WORDS, Threshold, release_of, totals
 from dpvb.core.noise import InsecureNoise

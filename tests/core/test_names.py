@@ -17,8 +17,7 @@ from each import each
 from planted import edit, kills
 
 from dpvb.core import names
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Block, Grid
 from dpvb.core.grids import Party
 from dpvb.core.journal import Begun, Unrecorded
 from dpvb.core.names import Found, Threshold, release_of, totals

@@ -31,9 +31,8 @@ from wire import decode, encode, offered
 
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import ORDERS, add, cost_units
-from dpvb.core.blocks import Block
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.clipped_sums import Work
-from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
 from dpvb.core.grids import grids_of

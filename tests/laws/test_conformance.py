@@ -167,7 +167,7 @@ def look(case: Case) -> Look:
 )
 @kills("norms", "norms in float32 and no margin", "location")
 @edit(
-    "core/contributions.py",
+    "core/blocks.py",
     "    flat = np.ascontiguousarray(values, dtype=np.float64)",
     "    flat = np.ascontiguousarray(values, dtype=np.float32)",
 )
@@ -182,7 +182,7 @@ def look(case: Case) -> Look:
     '        print("loss", *map(np.sum, norms.values()))\n        if release.clipping == "joint":\n',
 )
 @kills("NaN", "NaN passes the clip", "location")
-@edit("core/contributions.py", "2.0**-1000, 0.0), np.inf)", "2.0**-1000, 0.0), 0.0)")
+@edit("core/blocks.py", "2.0**-1000, 0.0), np.inf)", "2.0**-1000, 0.0), 0.0)")
 @edit("core/clipped_sums.py", "np.where(usable & (norms[name] > 0),", "np.where(usable,")
 @EVERY_MODEL
 @each("law", LAWS, ids=lambda law: law.__name__)

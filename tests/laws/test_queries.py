@@ -25,8 +25,7 @@ import dpvb
 from benchmarks.float64 import Float64Topics
 from dpvb.audit import queries
 from dpvb.core import loop
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions, Grid
+from dpvb.core.blocks import Block, Contributions, Grid
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Kron, MeasuredRows, Rows, ScaledRows, SparseRows, grouped, is_gram, nonnegative
 from dpvb.core.model import constant, robbins_monro

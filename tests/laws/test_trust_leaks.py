@@ -35,9 +35,8 @@ from benchmarks.float64 import Float64Topics
 from dpvb.audit import kinds
 from dpvb.audit.kinds import NAMES as AUDITED
 from dpvb.core import loop
-from dpvb.core.blocks import Block
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.clipped_sums import Work
-from dpvb.core.contributions import Contributions
 from dpvb.core.forms import Rows
 from dpvb.core.model import constant
 from dpvb.core.plan import Mechanism, Plan, Release

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 import dpvb
 from dpvb.core import loop
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Grid
 from dpvb.core.forms import Rows
 from dpvb.core.model import constant
 from dpvb.core.noise import InsecureNoise

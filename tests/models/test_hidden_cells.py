@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planted import edit, kills
 
 from dpvb.core import loop
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Grid
 from dpvb.core.model import constant
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch

@@ -15,7 +15,7 @@ from scipy.stats import binom
 from sklearn.linear_model import BayesianRidge
 
 from dpvb.core import loop
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Contributions
 from dpvb.core.model import constant
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import calibrated, phased

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.model import Batch, Model, Q, StepSize, updated
 from dpvb.core.plan import Plan, Release

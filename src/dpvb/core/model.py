@@ -1,4 +1,4 @@
-"""The interface of a model: one declaration, a start, an E-step, and methods that follow each release."""
+"""The interface of a model: its schedule, one declaration, a start, an E-step, and methods that follow each release."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Literal, Protocol, TypeVar, get_args
 
 import numpy as np
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.guards.errors import check_number
 

@@ -39,8 +39,7 @@ from dpvb.accounting import budget_warnings
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.selection import NumberOfRuns, Selection, selection_scale
 from dpvb.core import loop
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.counting import Counts
 from dpvb.core.forms import Rows, SparseRows
 from dpvb.core.noise import NoiseSource, SecureNoise, Words

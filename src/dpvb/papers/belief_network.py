@@ -42,8 +42,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from dpvb import Block, Estimate, Kron, Rows
-from dpvb.core.blocks import pack_symmetric, triangle, unpack_symmetric
-from dpvb.core.contributions import Contributions, Grid, check_shape, upper_norms
+from dpvb.core.blocks import Contributions, Grid, check_shape, pack_symmetric, triangle, unpack_symmetric, upper_norms
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.kernels.linear import product

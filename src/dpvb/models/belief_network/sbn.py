@@ -35,8 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions, Grid, check_shape
+from dpvb.core.blocks import Block, Contributions, Grid, check_shape
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
 from dpvb.core.model import Model, StepSize

@@ -28,8 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions, upper_norms
+from dpvb.core.blocks import Block, Contributions, upper_norms
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows
 from dpvb.core.model import Model, Schedule

@@ -35,8 +35,7 @@ from typing import Any
 import numpy as np
 from scipy.special import digamma, gammaln, logsumexp
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions, Grid, check_shape, floats
+from dpvb.core.blocks import Block, Contributions, Grid, check_shape, floats
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows
 from dpvb.core.model import ESTIMATES, Model, PosteriorOrMAP, Schedule

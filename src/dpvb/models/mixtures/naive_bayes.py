@@ -27,8 +27,7 @@ from typing import Annotated, Any
 import numpy as np
 from scipy.special import gammaln
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows, SparseRows
 from dpvb.core.model import ESTIMATES, Model, PosteriorOrMAP, Schedule

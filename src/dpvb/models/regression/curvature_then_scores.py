@@ -41,8 +41,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from scipy.special import expit, logit
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contribution, Contributions, upper_norms
+from dpvb.core.blocks import Block, Contribution, Contributions, upper_norms
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, MeasuredRows
 from dpvb.core.model import Model, Schedule

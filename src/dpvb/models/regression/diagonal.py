@@ -34,8 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contribution, Contributions
+from dpvb.core.blocks import Block, Contribution, Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows, SparseRows
 from dpvb.core.model import Model, Schedule

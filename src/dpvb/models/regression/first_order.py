@@ -41,8 +41,7 @@ from typing import Any
 import numpy as np
 from scipy.special import digamma
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contribution, Contributions
+from dpvb.core.blocks import Block, Contribution, Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, MeasuredRows, Rows, ScaledRows
 from dpvb.core.model import Schedule

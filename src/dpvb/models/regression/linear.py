@@ -30,8 +30,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, MeasuredRows, Rows, ScaledRows
 from dpvb.core.model import Schedule

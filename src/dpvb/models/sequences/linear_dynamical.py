@@ -40,8 +40,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions, Grid, check_shape
+from dpvb.core.blocks import Block, Contributions, Grid, check_shape
 from dpvb.core.estimate import Estimate
 from dpvb.core.model import Model, Schedule
 from dpvb.guards.arrays import Floats, Ints

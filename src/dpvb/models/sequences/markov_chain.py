@@ -43,8 +43,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.model import Model, Schedule
 from dpvb.guards.arrays import Floats, Ints
