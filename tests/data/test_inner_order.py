@@ -42,8 +42,7 @@ from dpvb.data import (
 )
 from dpvb.data.documents.labelled import labelled
 from dpvb.data.persons import identity
-from dpvb.data.sequences.numbers import Points
-from dpvb.data.sequences.symbols import Symbols
+from dpvb.data.sequences.content import Points, Symbols
 from dpvb.data.shards import Shard
 from dpvb.data.tables.mixed import Layout
 

@@ -16,7 +16,7 @@ from dpvb.core.blocks import Block, Grid
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
-from dpvb.data.sequences.numbers import Points
+from dpvb.data.sequences.content import Points
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.sequences import linear_dynamical

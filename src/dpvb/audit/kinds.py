@@ -26,9 +26,7 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Binary, Categorical, Numeric, Schema, Table
 from dpvb.data.documents.labelled import labelled
-from dpvb.data.sequences.content import Sequences
-from dpvb.data.sequences.numbers import Points
-from dpvb.data.sequences.symbols import Symbols
+from dpvb.data.sequences.content import Points, Sequences, Symbols
 from dpvb.data.tables.design import BinaryMatrix, Design
 from dpvb.data.tables.mixed import Layout, Mixed
 from dpvb.data.tables.numbers import Numbers
