@@ -25,7 +25,7 @@ from dpvb.core.noise import InsecureNoise, SecureNoise, Words
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch, Poisson
 from dpvb.core.wall import Wall
-from dpvb.data.documents.texts import Texts
+from dpvb.data.documents.bag_of_words import Texts
 from dpvb.errors import CheckpointError, ParameterError, PrivacyError, PrivateComputationError
 
 FALSE_ALARM = 1e-6

@@ -25,7 +25,7 @@ from dpvb.core.plan import Plan, phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Binary, Categorical, Numeric, Schema, Table
-from dpvb.data.documents.labelled import labelled
+from dpvb.data.documents.bag_of_words import labelled
 from dpvb.data.sequences.content import Points, Sequences, Symbols
 from dpvb.data.tables.design import BinaryMatrix, Design
 from dpvb.data.tables.mixed import Layout, Mixed

@@ -215,7 +215,7 @@ def labelled(
     if vocabulary is None:
         raise ParameterError(f"{data.name!r} needs --schema for a table, or --vocabulary and --classes for texts.")
     from dpvb.data.csv_files import Dialect
-    from dpvb.data.documents.labelled import read_labelled
+    from dpvb.data.documents.files import read_labelled
 
     texts, labels = read_labelled(data, text_column, label_column, Dialect(separator, decimal, encoding))
     return {"X": texts, "y": labels}

@@ -42,7 +42,7 @@ def vocabulary(
     import numpy as np
 
     from dpvb.data import open_documents
-    from dpvb.data.documents.texts import Texts
+    from dpvb.data.documents.bag_of_words import Texts
     from dpvb.data.documents.vocabulary import PRIVATE
     from dpvb.data.documents.word_lists import stop_words as words_to_leave
 

@@ -23,8 +23,7 @@ from dpvb.core.plan import Plan
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
 from dpvb.data.documents import word_lists
-from dpvb.data.documents.bag_of_words import check_words
-from dpvb.data.documents.texts import Texts
+from dpvb.data.documents.bag_of_words import Texts, check_words
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.data.persons import newcomers
 from dpvb.estimators import private_words

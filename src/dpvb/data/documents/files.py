@@ -34,10 +34,9 @@ import numpy as np
 
 from dpvb.data.arrow import cells, check_parquet, parquet_batches
 from dpvb.data.csv_files import USUAL, Dialect, Record, check_csv, csv_records, decoded
-from dpvb.data.documents.bag_of_words import BagOfWords, Stream, in_memory
+from dpvb.data.documents.bag_of_words import BagOfWords, Stream, Texts, in_memory
 from dpvb.data.documents.count_rows import DocumentSource, clean_slabs, concatenate
 from dpvb.data.documents.matrix_files import OpenedFile, open_docword, open_lda_c, open_matrix_market, open_npz
-from dpvb.data.documents.texts import Texts
 from dpvb.data.documents.vocabulary import PRIVATE, TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
 from dpvb.data.partitions import Partitions, Piece, Stored
 from dpvb.data.persons import newcomers
@@ -439,3 +438,20 @@ def _documents(words: tuple[str, ...], rows: Stored, group: Iterable[object]) ->
     """The documents of a partition."""
     assert rows.slab is not None
     return BagOfWords.of_rows(CountRows(*rows.slab, len(words)), vocabulary=words, group=group)
+
+
+def read_labelled(
+    path: Path, text_column: str, label_column: str, dialect: Dialect
+) -> tuple[list[object], list[object]]:
+    """Texts and labels of a CSV file, as they stand there; private. A record that cannot be read has neither.
+
+    Args:
+        path, text_column, label_column, dialect: public.
+
+    Raises:
+        DataFormatError: a file that is not there, or whose header lacks a column.
+    """
+    check_readable(path)
+    check_csv(path, (text_column, label_column), dialect=dialect)
+    records = [*csv_records(path, (text_column, label_column), dialect)]
+    return [text for text, _ in records], [label for _, label in records]
