@@ -67,8 +67,7 @@ from dpvb.guards.errors import (
 )
 from dpvb.guards.missing_arguments import says_what_lacks
 from dpvb.guards.suppress_output import silence
-from dpvb.results.facts import ChargeFacts, SelectionFacts
-from dpvb.results.statement import PrivacyStatement
+from dpvb.results.statement import ChargeFacts, PrivacyStatement, SelectionFacts
 from dpvb.runs.run import Run
 
 # Each with its inverse.
