@@ -22,13 +22,12 @@ from functools import reduce
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma, gammainc, gammaln
 
 from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.guards.domains import Positive, Positives
 
-Values = NDArray[np.float64] | NDArray[np.int64]
+Values = Floats | Ints
 
 
 class Shown(NamedTuple):
