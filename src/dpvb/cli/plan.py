@@ -8,18 +8,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
+import dpvb
 from dpvb.cli import options
 from dpvb.cli.fit import Kinds, kinds, needed, of_files, options_of, summary, value_of, word_of
 from dpvb.cli.root import app
 from dpvb.cli.terminal import echo, print_json, print_table, working
 from dpvb.guards.errors import ParameterError, check_integer, check_number
-
-if TYPE_CHECKING:
-    from dpvb.estimators.base import PrivateEstimator
 
 Units = Annotated[
     int, typer.Option(help="Approximate public number of units; do not compute it from the data.", show_default=False)
@@ -47,7 +45,7 @@ plan = typer.Typer(cls=_Plans, no_args_is_help=False)
 app.add_typer(plan, name="plan")
 
 
-def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
+def planning(kind: type[dpvb.PrivateEstimator]) -> Callable[..., None]:
     """Return the function that plans an estimator class, with the options in its signature."""
     parameters, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
     columns = {option.name: option for option in of_files(kind) if option.name in _OF_COLUMNS}
@@ -56,14 +54,13 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
         columns.setdefault("width", width)
 
     def run(*, n_units: Units, plot: Plot = None, as_json: options.Json = False, **given: Any) -> None:
-        from dpvb.data import Schema
         from dpvb.estimators.planned import plan as planned
 
         names = inspect.signature(kind).parameters
         model = kind(**{name: value_of(name, value, hints[name]) for name, value in given.items() if name in names})
         declared = {name: given[name] for name in columns if name not in names}
         if declared.get("schema") is not None:
-            declared["schema"] = Schema.load(declared["schema"])
+            declared["schema"] = dpvb.Schema.load(declared["schema"])
         n_units = check_integer("n_units", n_units, low=1)
         with working("accounting"):
             expected = planned(model, n_units, **declared)
